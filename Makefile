@@ -1,0 +1,48 @@
+# One command each. Everything runs from .venv, built from requirements.lock.
+PYTHON ?= python3
+BIN    := .venv/bin
+STAMP  := .venv/.stamp
+JOBS   ?= 2
+PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help venv run test check bench lock clean
+
+help:  ## list the commands
+	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' $(MAKEFILE_LIST)
+
+venv: $(STAMP)  ## build .venv
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Treadle needs Python 3.11 or newer; '$(PYTHON)' is missing or older. Try: make PYTHON=python3.12 …" >&2; exit 1; }
+	@echo "building .venv"
+	@$(PYTHON) -m venv --clear .venv
+	@$(PIP) install --require-hashes -r requirements.lock
+	@$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+run: $(STAMP)  ## show what Treadle does
+	@$(BIN)/treadle demo
+
+test: check  ## check, then all tests
+	@$(BIN)/python -m pytest -q -n $(JOBS)
+
+check: $(STAMP)  ## format, lint, types, imports, links
+	@$(BIN)/ruff format --quiet --check . || { echo "run: $(BIN)/ruff format ." >&2; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/mypy --no-error-summary scripts
+	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python scripts/check_links.py
+
+bench: $(STAMP)  ## measure
+	@$(BIN)/python -m bench
+
+lock:  ## resolve requirements.lock anew (needs uv)
+	@uv pip compile --quiet --upgrade --universal --generate-hashes --no-header --no-annotate \
+	  --extra dev --python-version 3.11 pyproject.toml -o requirements.lock
+
+clean:  ## remove what the commands made
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

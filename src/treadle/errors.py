@@ -1,0 +1,127 @@
+"""Every error Treadle raises, in one tree. Each class has a stable code that front ends may rely on.
+
+TreadleError
+├── InvalidInput            invalid_input      bad arguments from a caller; nothing was changed
+│   └── ConfigError         config             a setting is wrong or missing
+├── Refused                 (see codes)        a command that the chat's state does not allow; nothing was changed
+├── NotFound                not_found          no such chat, call, action or message
+├── StoreError              store              the log could not be read or written
+│   ├── LeaseLost           lease_lost         a newer epoch owns the chat; this worker must write nothing more
+│   ├── HeadMoved           head_moved         somebody appended meanwhile; fold the news and try again
+│   ├── ChatBusy            chat_busy          another live worker holds the chat's lease
+│   ├── ChatExists          chat_exists        the id is taken
+│   ├── NewerSchema         newer_schema       the file was written by a newer Treadle
+│   └── Damaged             damaged            a record cannot be read
+├── ModelError              model              the provider failed; `kind` says how
+├── ToolError               tool               a tool failed; its text goes to the model
+└── ScriptError             script             a scripted or recorded model was used off its script
+"""
+
+from typing import ClassVar, Literal
+
+ModelErrorKind = Literal[
+    "auth",
+    "quota",
+    "rate_limit",
+    "context_limit",
+    "bad_request",
+    "overloaded",
+    "network",
+    "cut_stream",
+    "silence",
+]
+
+RefusalCode = Literal[
+    "busy",
+    "awaiting_action",
+    "not_awaiting_action",
+    "not_running",
+    "archived",
+    "queue_full",
+    "results_mismatch",
+    "no_such_action",
+    "no_such_message",
+    "no_such_queued",
+    "hash_mismatch",
+    "empty",
+]
+
+
+class TreadleError(Exception):
+    """The root of the tree; `code` is stable, the text is a sentence for people."""
+
+    code: ClassVar[str] = "error"
+
+
+class InvalidInput(TreadleError):
+    code = "invalid_input"
+
+
+class ConfigError(InvalidInput):
+    code = "config"
+
+
+class Refused(TreadleError):
+    """A command that does not fit the chat's state. `reason` is the stable code of the refusal."""
+
+    code = "refused"
+
+    def __init__(self, reason: RefusalCode, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class NotFound(TreadleError):
+    code = "not_found"
+
+
+class StoreError(TreadleError):
+    code = "store"
+
+
+class LeaseLost(StoreError):
+    code = "lease_lost"
+
+
+class HeadMoved(StoreError):
+    code = "head_moved"
+
+
+class ChatBusy(StoreError):
+    code = "chat_busy"
+
+
+class ChatExists(StoreError):
+    code = "chat_exists"
+
+
+class NewerSchema(StoreError):
+    code = "newer_schema"
+
+
+class Damaged(StoreError):
+    code = "damaged"
+
+
+class ModelError(TreadleError):
+    """A provider's failure. `retry_after` is what the provider asked for, in seconds."""
+
+    code = "model"
+
+    def __init__(
+        self, kind: ModelErrorKind, message: str, *, status: int = 0, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.kind: ModelErrorKind = kind
+        self.status = status
+        self.retry_after = retry_after
+
+
+class ToolError(TreadleError):
+    """A failure whose text is the result the model sees; word it so that the model can mend it."""
+
+    code = "tool"
+
+
+class ScriptError(TreadleError):
+    code = "script"

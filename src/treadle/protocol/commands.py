@@ -1,0 +1,120 @@
+"""What callers may ask of a chat. Imperatives; each becomes events or a refusal in `treadle.chat.transitions`,
+and nothing else changes a chat from outside."""
+
+from typing import Any, Literal
+
+from treadle.protocol.content import Image, Value
+from treadle.protocol.events import Delivery
+
+
+class Send(Value, tag="send", frozen=True):
+    """Say something. On an idle chat it starts a run; on a busy one it queues, or steers (L-08)."""
+
+    content: str
+    delivery: Delivery = "queued"
+    """What to do when the chat is busy: queue, or steer."""
+    images: tuple[Image, ...] = ()
+    queue_id: str = ""
+    """The id under which it queues; chosen by the caller."""
+
+
+class Result(Value, frozen=True):
+    """A client's answer to one call of its tools (A-03)."""
+
+    tool_call_id: str
+    output: Any = None
+    is_error: bool = False
+
+
+class SubmitResults(Value, tag="submit_results", frozen=True):
+    results: tuple[Result, ...]
+    by: str = "client"
+
+
+class Decide(Value, tag="decide", frozen=True):
+    """Answer an approval. `hash` must be the one that was shown (S-08)."""
+
+    action: str
+    decision: Literal["allow", "deny"]
+    hash: str
+    feedback: str = ""
+    arguments: dict[str, Any] | None = None
+    by: str = "person"
+
+
+class Answer(Value, tag="answer", frozen=True):
+    """Answer a question."""
+
+    action: str
+    answer: str
+    by: str = "person"
+
+
+class Interrupt(Value, tag="interrupt", frozen=True):
+    by: str = "person"
+
+
+class Edit(Value, tag="edit", frozen=True):
+    """Replace an earlier user message and run again from there (L-09)."""
+
+    message: int
+    """The seq of the message."""
+    content: str
+
+
+class EditQueued(Value, tag="edit_queued", frozen=True):
+    id: str
+    content: str
+
+
+class DeleteQueued(Value, tag="delete_queued", frozen=True):
+    id: str
+
+
+class Promote(Value, tag="promote", frozen=True):
+    """Make a queued message the next one; on a busy chat it steers, on an idle one it starts a run."""
+
+    id: str
+
+
+class ExtendTurns(Value, tag="extend_turns", frozen=True):
+    turns: int = 20
+    by: str = "person"
+
+
+class ChangeOptions(Value, tag="change_options", frozen=True):
+    changes: dict[str, Any]
+    by: str = "person"
+
+
+class Rename(Value, tag="rename", frozen=True):
+    title: str
+    by: str = "person"
+
+
+class Compact(Value, tag="compact", frozen=True):
+    """Ask for a compaction now."""
+
+
+class Expire(Value, tag="expire", frozen=True):
+    """Close the actions whose deadline has passed. Time comes in as data (A-05)."""
+
+    now_ms: int
+
+
+Command = (
+    Send
+    | SubmitResults
+    | Decide
+    | Answer
+    | Interrupt
+    | Edit
+    | EditQueued
+    | DeleteQueued
+    | Promote
+    | ExtendTurns
+    | ChangeOptions
+    | Rename
+    | Compact
+    | Expire
+)

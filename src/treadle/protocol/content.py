@@ -1,0 +1,112 @@
+"""What a conversation is made of, free of any provider's shape: parts, calls, results, and the entries of a
+transcript. Frozen data; knows nothing of events or I/O."""
+
+from typing import Any
+
+import msgspec
+
+from treadle.types import CallKey
+
+
+class Value(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The base of all recorded values: frozen, and defaults are not written."""
+
+
+class Image(Value, tag="image", frozen=True):
+    """A picture, by the hash of its bytes in the blob store."""
+
+    media_type: str
+    blob: str
+
+
+class Thinking(Value, frozen=True):
+    """One block of reasoning. `opaque` is the provider's own signed or encrypted JSON, kept byte-exact (M-10)."""
+
+    text: str = ""
+    opaque: str = ""
+    model: str = ""
+    """The `provider:name` that made it; it is returned to no other."""
+
+
+class ToolRequest(Value, frozen=True):
+    """One call as the model wrote it. `arguments` is its exact text, which may be no valid JSON at all."""
+
+    call: CallKey
+    name: str
+    arguments: str = "{}"
+    id: str = ""
+    """The provider's id. It may repeat across turns; `call` does not."""
+    repaired: bool = False
+
+
+class ToolResult(Value, frozen=True):
+    """The one result of one call, as the model sees it."""
+
+    call: CallKey
+    text: str
+    success: bool = True
+
+
+class Usage(Value, frozen=True):
+    """Tokens and cost of one model call. `estimated` when the provider reported nothing."""
+
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    reasoning: int = 0
+    usd: float = 0.0
+    estimated: bool = False
+
+    @property
+    def tokens(self) -> int:
+        return self.input + self.output
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.input + other.input,
+            self.output + other.output,
+            self.cached + other.cached,
+            self.reasoning + other.reasoning,
+            self.usd + other.usd,
+            self.estimated or other.estimated,
+        )
+
+
+class UserEntry(Value, tag="user", frozen=True):
+    """Something said to the model: by a person, or by Treadle in the user's place."""
+
+    text: str
+    seq: int = 0
+    source: str = "person"
+    images: tuple[Image, ...] = ()
+
+
+class AssistantEntry(Value, tag="assistant", frozen=True):
+    """What the model answered in one turn."""
+
+    turn: int
+    text: str = ""
+    thinking: tuple[Thinking, ...] = ()
+    calls: tuple[ToolRequest, ...] = ()
+
+
+class ResultsEntry(Value, tag="results", frozen=True):
+    """All results of one turn, in the order of its calls (L-04)."""
+
+    turn: int
+    results: tuple[ToolResult, ...]
+
+
+Entry = UserEntry | AssistantEntry | ResultsEntry
+
+PlanStatus = str
+
+
+class PlanStep(Value, frozen=True):
+    """One step of the model's plan; status is pending, in_progress or done."""
+
+    text: str
+    status: PlanStatus = "pending"
+
+
+JsonSchema = dict[str, Any]

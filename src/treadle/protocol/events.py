@@ -1,0 +1,442 @@
+"""The facts of a chat, as they are recorded and as they go over the wire (spec V-01 to V-05).
+
+The list is closed: an event that is not here does not exist. Names follow the Copilot SDK where it has one. A
+change of shape is a new VERSION of the type with an upcaster in `upcast`; golden files guard that (V-06).
+Knows nothing of state: what an event means is the business of `treadle.chat.fold`.
+"""
+
+from typing import Any, ClassVar, Literal
+
+import msgspec
+
+from treadle.protocol.content import Image, PlanStep, Thinking, ToolRequest, Usage, Value
+from treadle.protocol.options import ChatOptions
+from treadle.types import CallKey, ChatId
+
+Delivery = Literal["idle", "queued", "steering"]
+Source = Literal["person", "autopilot", "check", "guard"]
+EndReason = Literal["done", "task_complete", "interrupted", "error", "turn_cap", "budget", "guard", "superseded"]
+LimitKind = Literal["turns", "tokens", "usd", "wall_s", "tool_calls"]
+Scope = Literal["run", "chat"]
+Trigger = Literal["threshold", "context_limit", "manual"]
+Purpose = Literal["compaction", "title", "summary"]
+
+
+class Event(Value, frozen=True):
+    """The base of everything recorded."""
+
+    TYPE: ClassVar[str] = ""
+    VERSION: ClassVar[int] = 1
+
+
+# -- the conversation (V-01) ------------------------------------------------------------------------------------
+
+
+class SessionCreated(Event, frozen=True):
+    TYPE = "session.created"
+    options: ChatOptions
+    owner: str = ""
+    forked_from: str = ""
+    """`chat@seq` when this chat began as a copy of another."""
+
+
+class UserMessage(Event, frozen=True):
+    TYPE = "user.message"
+    content: str
+    delivery: Delivery = "idle"
+    source: Source = "person"
+    images: tuple[Image, ...] = ()
+    queue_id: str = ""
+    """The queued message that this was, if it was one."""
+    edits: int = 0
+    """The seq of the message that this one replaces; the conversation is cut there (L-09)."""
+
+
+class TurnStart(Event, frozen=True):
+    TYPE = "assistant.turn_start"
+    turn: int
+    model: str = ""
+    reserved: Usage = Usage()
+    """What the call may cost, counted as spent until it is settled (L-11)."""
+    final: bool = False
+    """A last call without tools, for an answer at the turn cap (L-03)."""
+
+
+class AssistantMessage(Event, frozen=True):
+    TYPE = "assistant.message"
+    turn: int
+    content: str = ""
+    reasoning: tuple[Thinking, ...] = ()
+    tool_requests: tuple[ToolRequest, ...] = ()
+    partial: bool = False
+    """Cut short by an interrupt; the text is kept as far as it came (L-07)."""
+
+
+class TurnEnd(Event, frozen=True):
+    TYPE = "assistant.turn_end"
+    turn: int
+    usage: Usage = Usage()
+    finish_reason: str = "stop"
+
+
+class TurnRetry(Event, frozen=True):
+    TYPE = "assistant.turn_retry"
+    turn: int
+    attempt: int
+    error_class: str = msgspec.field(name="class")
+    message: str = ""
+    delay_s: float = 0.0
+    usage: Usage = Usage()
+    """What the failed attempt cost; it counts."""
+
+
+class TaskComplete(Event, frozen=True):
+    TYPE = "session.task_complete"
+    summary: str = ""
+
+
+class SessionError(Event, frozen=True):
+    TYPE = "session.error"
+    error_class: str = msgspec.field(name="class")
+    message: str = ""
+
+
+class Interrupted(Event, frozen=True):
+    """Someone asked for a stop. Recorded before anything is torn down (L-07)."""
+
+    TYPE = "session.interrupted"
+    by: str = "person"
+
+
+class RunEnd(Event, frozen=True):
+    """The run is over, whatever became of it; the chat is idle from here on. `session.idle` is its live echo."""
+
+    TYPE = "session.run_end"
+    reason: EndReason
+
+
+class CompactionStart(Event, frozen=True):
+    TYPE = "session.compaction_start"
+    trigger: Trigger
+    tokens_before: int = 0
+
+
+class CompactionComplete(Event, frozen=True):
+    TYPE = "session.compaction_complete"
+    trigger: Trigger
+    success: bool = True
+    tokens_before: int = 0
+    tokens_after: int = 0
+    usage: Usage = Usage()
+    summary: str = ""
+    upto: int = 0
+    """How many entries of the conversation the summary stands for."""
+    kept: tuple[int, ...] = ()
+    """The seqs of user messages among those that stay verbatim."""
+    error: str = ""
+
+
+class ModelCall(Event, frozen=True):
+    """A model call that is no turn, never hidden and counted apart (L-02)."""
+
+    TYPE = "session.model_call"
+    purpose: Purpose
+    usage: Usage = Usage()
+    text: str = ""
+    error: str = ""
+
+
+# -- the tools (V-02) -------------------------------------------------------------------------------------------
+
+
+class DiffStat(Value, frozen=True):
+    added: int = 0
+    removed: int = 0
+
+
+class ExecutionStart(Event, frozen=True):
+    """The intent: recorded before the effect. `plan` is what recovery needs to tell whether it happened."""
+
+    TYPE = "tool.execution_start"
+    call: CallKey
+    name: str
+    arguments: dict[str, Any] = msgspec.field(default_factory=dict)
+    args_summary: str = ""
+    plan: dict[str, Any] | None = None
+
+
+class ExecutionComplete(Event, frozen=True):
+    """The one result of a call. `synthetic` says why, when no tool produced it."""
+
+    TYPE = "tool.execution_complete"
+    call: CallKey
+    success: bool
+    result: str = ""
+    error: str = ""
+    result_summary: str = ""
+    diff_stat: DiffStat | None = None
+    sandbox: str = ""
+    synthetic: str = ""
+    output: str = ""
+    """The hash of the whole output, where the result shows only a part."""
+    duration_ms: int = 0
+
+
+class PermissionRequested(Event, frozen=True):
+    TYPE = "permission.requested"
+    action: str
+    call: CallKey
+    severity: str = "none"
+    reason: str = ""
+    shown: str = ""
+    """Exactly what the person is asked to allow; `hash` binds the answer to it (S-08)."""
+    hash: str = ""
+
+
+class PermissionCompleted(Event, frozen=True):
+    TYPE = "permission.completed"
+    action: str
+    decision: Literal["allow", "deny"]
+    by: str = "person"
+    auto_approved: bool = False
+    feedback: str = ""
+    arguments: dict[str, Any] | None = None
+    """Arguments edited by the person, which replace the model's."""
+    synthetic: str = ""
+
+
+class ExternalToolRequested(Event, frozen=True):
+    TYPE = "external_tool.requested"
+    call: CallKey
+    name: str
+    arguments: dict[str, Any] = msgspec.field(default_factory=dict)
+    tool_call_id: str = ""
+    """What a client sends back; unique in the chat."""
+    deadline_s: float = 0.0
+
+
+class ExternalToolCompleted(Event, frozen=True):
+    TYPE = "external_tool.completed"
+    call: CallKey
+    is_error: bool = False
+    by: str = "client"
+    synthetic: str = ""
+
+
+class UserInputRequested(Event, frozen=True):
+    """A question to a person: the model's (`ask_user`), or the loop's own at a limit or a guard."""
+
+    TYPE = "user_input.requested"
+    action: str
+    question: str
+    options: tuple[str, ...] = ()
+    purpose: Literal["ask_user", "limit", "guard"] = "ask_user"
+    call: CallKey = CallKey("")
+
+
+class UserInputCompleted(Event, frozen=True):
+    TYPE = "user_input.completed"
+    action: str
+    answer: str = ""
+    by: str = "person"
+    synthetic: str = ""
+
+
+# -- the workspace (V-03) ---------------------------------------------------------------------------------------
+
+
+class FileChange(Value, frozen=True):
+    path: str
+    action: Literal["created", "modified", "deleted"]
+    added: int = 0
+    removed: int = 0
+
+
+class FilesChanged(Event, frozen=True):
+    TYPE = "workspace.files_changed"
+    files: tuple[FileChange, ...]
+    call: CallKey = CallKey("")
+
+
+# -- the rest (V-04) --------------------------------------------------------------------------------------------
+
+
+class QueueChanged(Event, frozen=True):
+    TYPE = "queue.changed"
+    op: Literal["added", "edited", "deleted", "promoted"]
+    id: str
+    content: str = ""
+    delivery: Delivery = "queued"
+    images: tuple[Image, ...] = ()
+
+
+class OptionsChanged(Event, frozen=True):
+    TYPE = "session.options_changed"
+    changes: dict[str, Any]
+    by: str = "person"
+
+
+class TitleChanged(Event, frozen=True):
+    TYPE = "session.title_changed"
+    title: str
+    by: str = "person"
+
+
+class LimitWarning(Event, frozen=True):
+    TYPE = "session.limit_warning"
+    kind: LimitKind
+    used: float
+    limit: float
+    scope: Scope = "run"
+
+
+class LimitReached(Event, frozen=True):
+    TYPE = "session.limit_reached"
+    kind: LimitKind
+    used: float
+    limit: float
+    scope: Scope = "run"
+
+
+class LimitExtended(Event, frozen=True):
+    TYPE = "session.limit_extended"
+    turns: int
+    by: str = "person"
+
+
+class PlanUpdated(Event, frozen=True):
+    TYPE = "plan.updated"
+    steps: tuple[PlanStep, ...]
+
+
+class ModelNotice(Event, frozen=True):
+    TYPE = "model.notice"
+    kind: str
+    text: str
+
+
+class GuardNotice(Event, frozen=True):
+    TYPE = "guard.notice"
+    action: Literal["nudge", "stop", "ask"]
+    length: int
+    """How many calls the repeated cycle has; 1 is the same call over and over."""
+    repeats: int
+    text: str = ""
+
+
+class RecordLost(Event, frozen=True):
+    """Stands where a damaged record was; its bytes are in quarantine (D-06)."""
+
+    TYPE = "session.record_lost"
+    lost_type: str
+    reason: str
+
+
+# -- live only (V-05) -------------------------------------------------------------------------------------------
+
+
+class Live(Event, frozen=True):
+    """The base of what is shown and never recorded."""
+
+
+class SessionIdle(Live, frozen=True):
+    TYPE = "session.idle"
+    reason: EndReason
+
+
+class MessageDelta(Live, frozen=True):
+    TYPE = "assistant.message_delta"
+    turn: int
+    text: str
+
+
+class ReasoningDelta(Live, frozen=True):
+    TYPE = "assistant.reasoning_delta"
+    turn: int
+    text: str
+
+
+class ToolCallDelta(Live, frozen=True):
+    TYPE = "assistant.tool_call_delta"
+    turn: int
+    position: int
+    name: str = ""
+    arguments: str = ""
+
+
+class AssistantReset(Live, frozen=True):
+    """Drop the partial text of this turn: the call is made again."""
+
+    TYPE = "assistant.reset"
+    turn: int
+
+
+class ExecutionOutput(Live, frozen=True):
+    TYPE = "tool.execution_output"
+    call: CallKey
+    text: str
+
+
+class UsageInfo(Live, frozen=True):
+    TYPE = "session.usage_info"
+    tokens: int
+    window: int
+    cost: float
+
+
+class OpenAction(Value, frozen=True):
+    """One thing the chat waits for."""
+
+    action: str
+    kind: Literal["permission", "external_tool", "user_input"]
+    call: CallKey = CallKey("")
+    name: str = ""
+    arguments: dict[str, Any] = msgspec.field(default_factory=dict)
+    text: str = ""
+    options: tuple[str, ...] = ()
+    hash: str = ""
+    tool_call_id: str = ""
+    severity: str = ""
+    deadline_ms: int = 0
+
+
+class ActionRequired(Live, frozen=True):
+    """The loop has left and waits for these; published after the commit (A-02)."""
+
+    TYPE = "session.action_required"
+    actions: tuple[OpenAction, ...]
+
+
+class Envelope(msgspec.Struct, frozen=True):
+    """An event with its place in a chat's log. A live one has no place: its seq is 0."""
+
+    seq: int
+    chat: ChatId
+    time_ms: int
+    data: Event
+    epoch: int = 0
+    """The lease under which a worker wrote it; 0 for what a command wrote."""
+
+    @property
+    def type(self) -> str:
+        return self.data.TYPE
+
+    @property
+    def ephemeral(self) -> bool:
+        return self.seq == 0
+
+    @property
+    def id(self) -> str:
+        return f"{self.chat}:{self.seq}"
+
+
+def _closed(base: type[Event], live: bool) -> dict[str, type[Event]]:
+    found: dict[str, type[Event]] = {}
+    for kind in base.__subclasses__():
+        if kind.TYPE and issubclass(kind, Live) == live:
+            found[kind.TYPE] = kind
+    return found
+
+
+RECORDED: dict[str, type[Event]] = _closed(Event, live=False)
+LIVE: dict[str, type[Event]] = _closed(Live, live=True)

@@ -1,0 +1,68 @@
+"""The options of a chat: one object for creating it, resuming it and changing it. Numbers are the defaults of
+the specification."""
+
+from typing import Literal
+
+from treadle.protocol.content import Value
+from treadle.protocol.tools import DynamicTool
+
+Mode = Literal["read-only", "ask", "review", "auto-edit", "autopilot"]
+OnLimit = Literal["ask", "answer", "error"]
+OnGuard = Literal["ask", "stop"]
+OnDeadline = Literal["continue", "error"]
+CompletionStyle = Literal["tool", "marker"]
+
+MODES: tuple[Mode, ...] = ("read-only", "ask", "review", "auto-edit", "autopilot")
+
+
+class Budget(Value, frozen=True):
+    """What may be spent; 0 means no limit (L-11)."""
+
+    turns: int = 0
+    tokens: int = 0
+    usd: float = 0.0
+    wall_s: float = 0.0
+    tool_calls: int = 0
+
+
+class ChatOptions(Value, frozen=True):
+    """Everything about a chat that a caller may choose. Recorded in the log, so that any worker knows it."""
+
+    model: str = ""
+    root: str = ""
+    mode: Mode = "auto-edit"
+    system_prompt: str = ""
+    interactive: bool = False
+    """Whether a person is there to answer. If not, what would ask is declined at once, with a text for the model."""
+    max_turns: int = 20
+    on_limit: OnLimit | Literal[""] = ""
+    """What happens at the turn cap; empty: `ask` when interactive, else `answer` (L-03)."""
+    on_guard: OnGuard | Literal[""] = ""
+    run_budget: Budget = Budget()
+    chat_budget: Budget = Budget()
+    tools: tuple[str, ...] | None = None
+    """The names of the enabled tools; None enables all."""
+    dynamic_tools: tuple[DynamicTool, ...] = ()
+    action_deadline_s: float = 300.0
+    """How long a client tool may take; 0 turns the deadline off (A-05)."""
+    on_deadline: OnDeadline = "continue"
+    completion: CompletionStyle = "tool"
+    max_continuations: int = 5
+    continue_text: str = ""
+    """The text of autopilot's nudge; empty takes the built-in one (L-14)."""
+    summarize: bool = True
+    temperature: float | None = None
+    max_tokens: int = 0
+    """The output limit of one model call; 0 leaves it to the catalogue."""
+    context_window: int = 0
+    """Overrides the model's window; 0 leaves it to the catalogue."""
+    archived: bool = False
+    labels: tuple[str, ...] = ()
+
+    @property
+    def limit_rule(self) -> OnLimit:
+        return self.on_limit or ("ask" if self.interactive else "answer")
+
+    @property
+    def guard_rule(self) -> OnGuard:
+        return self.on_guard or ("ask" if self.interactive else "stop")

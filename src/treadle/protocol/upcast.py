@@ -1,0 +1,23 @@
+"""Old shapes of events, lifted to today's, one version at a time. Empty until a type has a second version."""
+
+from collections.abc import Callable
+from typing import Any
+
+from treadle.errors import Damaged
+
+Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
+
+UPCASTERS: dict[tuple[str, int], Upcaster] = {}
+"""(type, version) → what makes it version + 1."""
+
+
+def upcast(
+    kind: str, version: int, data: dict[str, Any], upcasters: dict[tuple[str, int], Upcaster] | None = None
+) -> dict[str, Any]:
+    """Lift `data` from `version` step by step until no upcaster is left. A newer version is refused."""
+    table = UPCASTERS if upcasters is None else upcasters
+    if (kind, version) not in table:
+        raise Damaged(f"{kind} has version {version}, which this Treadle does not know")
+    while (step := table.get((kind, version))) is not None:
+        data, version = step(data), version + 1
+    return data

@@ -1,0 +1,98 @@
+"""What simple readers see of a log: the summary of a chat, the four-word view (A-11), and live text coalesced
+for a screen (U-02). Projections only: everything here can be made again from events."""
+
+import re
+from typing import Any, Literal
+
+from treadle.protocol import events as e
+from treadle.protocol.content import Usage, Value
+from treadle.types import ChatId
+
+Status = Literal["idle", "pending", "running", "interrupting", "requires_action", "error"]
+STATUSES: tuple[Status, ...] = ("idle", "pending", "running", "interrupting", "requires_action", "error")
+
+
+class ChatSummary(Value, frozen=True):
+    """One line about a chat; kept beside the log in the same transaction, and always derivable from it."""
+
+    chat: ChatId
+    status: Status = "idle"
+    head: int = 0
+    runnable: bool = False
+    """Whether a worker has something to do."""
+    wake_ms: int = 0
+    """When a worker has something to do even though nothing happens; 0 for never."""
+    title: str = ""
+    model: str = ""
+    root: str = ""
+    owner: str = ""
+    archived: bool = False
+    labels: tuple[str, ...] = ()
+    created_ms: int = 0
+    updated_ms: int = 0
+    turns: int = 0
+    usage: Usage = Usage()
+
+
+def simple(envelope: e.Envelope) -> dict[str, Any] | None:
+    """The four-word view: token, tool_start, tool_done, file_modified, done, error; None for all else (A-11)."""
+    match envelope.data:
+        case e.MessageDelta(text=text):
+            return {"type": "token", "text": text}
+        case e.ExecutionStart(call=call, name=name, args_summary=summary):
+            return {"type": "tool_start", "call": call, "name": name, "args_summary": summary}
+        case e.ExecutionComplete(call=call, success=success, result_summary=summary):
+            return {"type": "tool_done", "call": call, "success": success, "result_summary": summary}
+        case e.FilesChanged(files=files):
+            return {"type": "file_modified", "files": [file.path for file in files]}
+        case e.SessionIdle(reason=reason):
+            return {"type": "done", "reason": reason}
+        case e.SessionError(error_class=error_class, message=message):
+            return {"type": "error", "class": error_class, "message": message}
+        case _:
+            return None
+
+
+_WORD = re.compile(r"\w")
+
+
+class Coalescer:
+    """Holds live text back so that a screen is updated at most once in 32 ms. The first update waits for 8 word
+    characters, later ones for 1; deltas come out, never the whole text again (U-02)."""
+
+    INTERVAL_S = 0.032
+    FIRST = 8
+
+    def __init__(self) -> None:
+        self._held: list[str] = []
+        self._words = 0
+        self._need = self.FIRST
+        self._last = float("-inf")
+
+    def feed(self, text: str, now_s: float) -> str:
+        """Take a delta; give back what is to be shown now, or nothing."""
+        self._held.append(text)
+        if self._words < self._need:
+            self._words += sum(1 for _ in _WORD.finditer(text))
+        return self.due(now_s)
+
+    def due(self, now_s: float) -> str:
+        """What is to be shown now; call it again after the interval when something is held."""
+        if self._words < self._need or now_s - self._last < self.INTERVAL_S:
+            return ""
+        self._last = now_s
+        self._need = 1
+        return self.flush()
+
+    def flush(self) -> str:
+        """Everything that is held: at the end of a message."""
+        text = "".join(self._held)
+        self._held.clear()
+        self._words = 0
+        return text
+
+    def reset(self) -> None:
+        """Forget what is held, as at a retry or the beginning of a message."""
+        self.flush()
+        self._need = self.FIRST
+        self._last = float("-inf")

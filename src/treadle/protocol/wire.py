@@ -1,0 +1,114 @@
+"""Envelopes as JSON and back: the wire form of the specification, and the stored form of a record.
+
+Stored form: the event's own JSON (`body`) beside its type, version and time; wire form: the whole envelope.
+Nothing else in Treadle encodes or decodes an event.
+"""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from treadle.errors import Damaged
+from treadle.protocol import upcast
+from treadle.protocol.events import LIVE, RECORDED, Envelope, Event, RecordLost
+from treadle.types import ChatId
+
+_encoder = msgspec.json.Encoder()
+_decoders = {name: msgspec.json.Decoder(kind) for name, kind in (RECORDED | LIVE).items()}
+
+
+class Record(msgspec.Struct, frozen=True):
+    """An event as a store keeps it."""
+
+    seq: int
+    time_ms: int
+    type: str
+    version: int
+    epoch: int
+    body: bytes
+
+
+class _Wire(msgspec.Struct, omit_defaults=True):
+    type: str
+    data: msgspec.Raw
+    chat: str = ""
+    time: str = ""
+    seq: int = 0
+    id: str = ""
+    version: int = 1
+    epoch: int = 0
+    ephemeral: bool = False
+
+
+_wire_decoder = msgspec.json.Decoder(_Wire)
+
+
+def encode(envelope: Envelope) -> Record:
+    event = envelope.data
+    return Record(envelope.seq, envelope.time_ms, event.TYPE, event.VERSION, envelope.epoch, _encoder.encode(event))
+
+
+def decode_event(kind: str, version: int, body: bytes | msgspec.Raw) -> Event:
+    """Decode one event, upcasting an old version. Raises Damaged when it cannot be read."""
+    decoder = _decoders.get(kind)
+    if decoder is None:
+        raise Damaged(f"unknown event type {kind!r}")
+    try:
+        if version == RECORDED.get(kind, Event).VERSION:
+            return decoder.decode(body)
+        return msgspec.convert(upcast.upcast(kind, version, msgspec.json.decode(body)), decoder.type)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Damaged(f"{kind} cannot be read: {error}") from error
+
+
+def decode(chat: ChatId, record: Record) -> Envelope:
+    """Decode a stored record. A damaged one becomes `session.record_lost` in its place: not fatal (D-06)."""
+    try:
+        event = decode_event(record.type, record.version, record.body)
+    except Damaged as error:
+        event = RecordLost(record.type, str(error))
+    return Envelope(record.seq, chat, record.time_ms, event, record.epoch)
+
+
+def iso_time(time_ms: int) -> str:
+    moment = datetime.fromtimestamp(time_ms / 1000, UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{time_ms % 1000:03d}Z"
+
+
+def parse_time(text: str) -> int:
+    return round(datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() * 1000)
+
+
+def to_dict(envelope: Envelope) -> dict[str, Any]:
+    """The wire form as plain data, in the order in which people read it."""
+    event = envelope.data
+    shown: dict[str, Any] = {}
+    if not envelope.ephemeral:
+        shown |= {"seq": envelope.seq, "id": envelope.id}
+    shown |= {"chat": envelope.chat, "time": iso_time(envelope.time_ms), "type": event.TYPE, "data": event}
+    if event.VERSION != 1:
+        shown["version"] = event.VERSION
+    if envelope.epoch:
+        shown["epoch"] = envelope.epoch
+    if envelope.ephemeral:
+        shown["ephemeral"] = True
+    return shown
+
+
+def to_json(envelope: Envelope) -> bytes:
+    return _encoder.encode(to_dict(envelope))
+
+
+def from_json(line: bytes | str) -> Envelope:
+    """Read one wire envelope. Raises Damaged with a sentence when it is none."""
+    try:
+        wire = _wire_decoder.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Damaged(f"not an event: {error}") from error
+    try:
+        time_ms = parse_time(wire.time) if wire.time else 0
+    except ValueError as error:
+        raise Damaged(f"not a time: {wire.time!r}") from error
+    event = decode_event(wire.type, wire.version, wire.data)
+    return Envelope(wire.seq, ChatId(wire.chat), time_ms, event, wire.epoch)

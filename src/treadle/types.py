@@ -1,0 +1,60 @@
+"""Ids, JSON and time: the few types every room shares. Knows nothing of chats."""
+
+import secrets
+import time
+from collections.abc import Mapping
+from typing import Any, NewType, Protocol
+
+ChatId = NewType("ChatId", str)
+CallKey = NewType("CallKey", str)
+"""A call is keyed by turn and position, "3.0"; never by the provider's id, which may repeat (M-09)."""
+
+Json = Any
+JsonObject = Mapping[str, Any]
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+
+
+def call_key(turn: int, position: int) -> CallKey:
+    return CallKey(f"{turn}.{position}")
+
+
+def new_id(prefix: str) -> str:
+    """A random, sortable-by-nothing id that is easy to type: `c_` and 16 letters or digits."""
+    number = int.from_bytes(secrets.token_bytes(10), "big")
+    letters = []
+    for _ in range(16):
+        number, rest = divmod(number, 32)
+        letters.append(_ALPHABET[rest])
+    return f"{prefix}_{''.join(letters)}"
+
+
+def new_chat_id() -> ChatId:
+    return ChatId(new_id("c"))
+
+
+class Clock(Protocol):
+    """Time, injected. The rules never see it; the engine passes it to them as data."""
+
+    def now_ms(self) -> int:
+        """Wall-clock time in milliseconds since 1970."""
+        ...
+
+    def monotonic(self) -> float: ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+
+class SystemClock:
+    """The machine's own clock."""
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        import asyncio  # here, because it is most of the start-up time of a command that never sleeps
+
+        await asyncio.sleep(seconds)
