@@ -17,7 +17,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Treadle needs Python 3.11 or newer; '$(PYTHON)' is missing or older. Try: make PYTHON=python3.12 …" >&2; exit 1; }
 	@echo "building .venv"
-	@$(PYTHON) -m venv --clear .venv
+	@$(PYTHON) -m venv .venv
 	@$(PIP) install --require-hashes -r requirements.lock
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@

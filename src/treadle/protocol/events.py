@@ -133,6 +133,8 @@ class CompactionComplete(Event, frozen=True):
     """How many entries of the conversation the summary stands for."""
     kept: tuple[int, ...] = ()
     """The seqs of user messages among those that stay verbatim."""
+    masked: int = 0
+    """Large results before this entry are left out of requests."""
     error: str = ""
 
 

@@ -1,0 +1,75 @@
+"""What may be spent (L-11): reserved before each model call from an estimate, settled after it. A call that never
+settled counts as spent, so that a crash cannot hide a cost. Time comes in as data."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from treadle.chat.state import ChatState, Run
+from treadle.protocol.content import Usage
+from treadle.protocol.events import Event, LimitKind, LimitReached, LimitWarning, Scope, TurnStart
+from treadle.protocol.options import Budget
+
+WARN_AT = 0.8
+
+
+class Account(msgspec.Struct, frozen=True):
+    """One limit: what is used, what the next call may add, and what is allowed."""
+
+    scope: Scope
+    kind: LimitKind
+    used: float
+    next: float
+    limit: float
+
+
+def accounts(state: ChatState, run: Run, estimate: Usage, now_ms: int) -> Iterator[Account]:
+    """Every limit that is set, for the run and for the whole chat."""
+    run_wall = max(0, now_ms - run.started_ms) / 1000
+    totals = state.totals
+    chat_wall = totals.wall_ms / 1000 + run_wall
+    yield from _of("run", state.options.run_budget, run.usage, run.turns, run.tool_calls, run_wall, estimate)
+    yield from _of(
+        "chat", state.options.chat_budget, totals.usage, totals.turns, totals.tool_calls, chat_wall, estimate
+    )
+
+
+def _of(
+    scope: Scope, budget: Budget, usage: Usage, turns: int, calls: int, wall_s: float, estimate: Usage
+) -> Iterator[Account]:
+    rows: tuple[tuple[LimitKind, float, float, float], ...] = (
+        ("turns", turns, 1, budget.turns),
+        ("tokens", usage.tokens, estimate.tokens, budget.tokens),
+        ("usd", usage.usd, estimate.usd, budget.usd),
+        ("wall_s", wall_s, 0, budget.wall_s),
+        ("tool_calls", calls, 0, budget.tool_calls),
+    )
+    for kind, used, following, limit in rows:
+        if limit:
+            yield Account(scope, kind, used, following, limit)
+
+
+def exhausted(account: Account) -> bool:
+    """Whether the next call would go over, or (for what a call does not add to) the limit is used up."""
+    if account.next:
+        return account.used + account.next > account.limit
+    return account.used >= account.limit
+
+
+def admit(state: ChatState, run: Run, start: TurnStart, now_ms: int) -> tuple[Event, ...]:
+    """The events that begin a model call, with warnings at 80 %; or the limit that forbids it."""
+    events: list[Event] = []
+    for account in accounts(state, run, start.reserved, now_ms):
+        if exhausted(account):
+            return (LimitReached(account.kind, account.used, account.limit, account.scope),)
+        if account.used >= WARN_AT * account.limit and (account.scope, account.kind) not in run.warned:
+            events.append(LimitWarning(account.kind, account.used, account.limit, account.scope))
+    return (*events, start)
+
+
+def over_budget(state: ChatState, run: Run, now_ms: int) -> LimitReached | None:
+    """The limit that is used up already, before any further call: checked before tools run."""
+    for account in accounts(state, run, Usage(), now_ms):
+        if account.kind in ("tool_calls", "wall_s") and exhausted(account):
+            return LimitReached(account.kind, account.used, account.limit, account.scope)
+    return None

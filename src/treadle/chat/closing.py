@@ -1,0 +1,52 @@
+"""How open calls are closed when nobody will run them any more: an interrupt, an edit, a steering message, a
+deadline, the end of a run. Every one gets its synthetic result, which says why (law 4, A-05)."""
+
+from treadle.chat.state import Call, ChatState
+from treadle.protocol.events import (
+    Event,
+    ExecutionComplete,
+    ExternalToolCompleted,
+    PermissionCompleted,
+    UserInputCompleted,
+)
+
+_WHY = {
+    "interrupted": "The user stopped the run before this call was done.",
+    "superseded": "The user changed an earlier message, so this call was not carried out.",
+    "steering": "The user sent a new message instead of answering, so this call was not carried out.",
+    "deadline": "Nobody answered this call in time.",
+    "budget": "The budget of the run was used up before this call was carried out.",
+    "error": "The run ended with an error before this call was carried out.",
+    "guard": "The run was stopped before this call was carried out.",
+    "task_complete": "The task was completed before this call was carried out.",
+    "turn_cap": "The run reached its limit of turns before this call was carried out.",
+    "fork": "The chat was copied at this point; this call was not carried out in the copy.",
+}
+_UNKNOWN = " It had been started; it is not known whether it took effect."
+
+
+def close_call(call: Call, why: str) -> list[Event]:
+    """The events that close one call."""
+    events: list[Event] = []
+    match call.phase, call.action:
+        case "done", _:
+            return []
+        case "asking", action if action is not None:
+            events.append(PermissionCompleted(action.action, "deny", by="treadle", synthetic=why))
+        case "waiting", action if action is not None and action.kind == "external_tool":
+            events.append(ExternalToolCompleted(call.key, True, by="treadle", synthetic=why))
+        case "waiting", action if action is not None:
+            events.append(UserInputCompleted(action.action, by="treadle", synthetic=why))
+        case _:
+            pass
+    text = _WHY.get(why, "This call was not carried out.") + (_UNKNOWN if call.phase == "started" else "")
+    events.append(ExecutionComplete(call.key, False, error=text, result_summary=why, synthetic=why))
+    return events
+
+
+def close_calls(state: ChatState, why: str) -> tuple[Event, ...]:
+    """Close every open call, and the loop's own question if there is one."""
+    events = [event for call in state.calls for event in close_call(call, why)]
+    if state.question is not None:
+        events.append(UserInputCompleted(state.question.action, by="treadle", synthetic=why))
+    return tuple(events)

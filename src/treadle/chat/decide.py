@@ -1,0 +1,204 @@
+"""decide(state) → the next step: the program counter of a chat (D-01). Pure: whoever holds the lease arrives at the
+same step, whatever became of the worker before it.
+
+A step is either an effect (call the model, run calls, compact, summarise), a record of something the rules decided
+themselves, or the end: wait for someone, or rest.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from treadle.chat import guard
+from treadle.chat.closing import close_calls
+from treadle.chat.completion import continuation, wants_summary
+from treadle.chat.fold import CONTINUE, STOP
+from treadle.chat.state import Call, ChatState, Run, awaits_action, next_queued, runnable_calls, starts_queued
+from treadle.chat.transcript import MAX_FAILURES, estimate, threshold
+from treadle.protocol.content import AssistantEntry
+from treadle.protocol.events import (
+    CompactionStart,
+    EndReason,
+    Event,
+    GuardNotice,
+    LimitReached,
+    LimitWarning,
+    RunEnd,
+    SessionError,
+    Trigger,
+    UserInputRequested,
+    UserMessage,
+)
+
+WARN_TURNS = 3
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """What the rules must know of the model and the tools; data, handed in."""
+
+    window: int = 32_768
+    max_output: int = 4_096
+    overhead_chars: int = 0
+
+
+class CallModel(msgspec.Struct, frozen=True):
+    final: bool = False
+
+
+class RunCalls(msgspec.Struct, frozen=True):
+    calls: tuple[Call, ...]
+
+
+class Compact(msgspec.Struct, frozen=True):
+    trigger: Trigger
+
+
+class Summarize(msgspec.Struct, frozen=True):
+    pass
+
+
+class Record(msgspec.Struct, frozen=True):
+    """The rules themselves have something to say."""
+
+    events: tuple[Event, ...]
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """Someone outside must act first."""
+
+
+class Rest(msgspec.Struct, frozen=True):
+    """Nothing to do."""
+
+
+Step = CallModel | RunCalls | Compact | Summarize | Record | Wait | Rest
+
+
+def decide(state: ChatState, limits: Limits) -> Step:
+    run = state.run
+    if run is None:
+        return _decide_idle(state)
+    if run.interrupting:
+        return _end(state, "interrupted")
+    if state.compacting:
+        return Compact(state.compacting)
+    if state.calls and not _ends_now(run):
+        return Wait() if awaits_action(state) else RunCalls(runnable_calls(state))
+    if state.question is not None and not run.stop:
+        return Wait()
+    if state.open_turn is not None and not run.stop:
+        return CallModel(state.open_turn.final)
+    return _decide_between_turns(state, run, limits)
+
+
+def _decide_idle(state: ChatState) -> Step:
+    if state.compacting:
+        return Compact(state.compacting)
+    item = next_queued(state)
+    if item is not None and starts_queued(state):
+        return Record((UserMessage(item.content, "queued", images=item.images, queue_id=item.id),))
+    return Rest()
+
+
+def _ends_now(run: Run) -> bool:
+    """Whether open calls are closed instead of run: the budget is gone, or the run failed."""
+    return run.stop in ("budget", "error", "guard")
+
+
+def _decide_between_turns(state: ChatState, run: Run, limits: Limits) -> Step:
+    if run.stop == "turn_cap":
+        if state.options.limit_rule == "answer" and not run.final_turn:
+            return CallModel(final=True)
+        return _end(state, "turn_cap")
+    if run.stop:
+        return _end(state, run.stop)
+    if run.completed:
+        return _end(state, "task_complete")
+    last = state.transcript[-1] if len(state.transcript) else None
+    if isinstance(last, AssistantEntry) and not last.calls:
+        return _after_answer(state, run)
+    return (
+        _guarded(state, run)
+        or _steered(state)
+        or _capped(state, run)
+        or _compacted(state, limits)
+        or CallModel(final=False)
+    )
+
+
+def _end(state: ChatState, reason: EndReason) -> Record:
+    """Law 4: every open call is answered on every exit."""
+    return Record((*close_calls(state, reason), RunEnd(reason)))
+
+
+def _after_answer(state: ChatState, run: Run) -> Step:
+    text = continuation(state, run)
+    if text:
+        return Record((UserMessage(text, source="autopilot"),))
+    if wants_summary(state, run):
+        return Summarize()
+    return _end(state, "done")
+
+
+def _guarded(state: ChatState, run: Run) -> Step | None:
+    finding = guard.find(run.signatures)
+    if finding is None:
+        return None
+    text = guard.describe(finding)
+    if finding.repeats >= guard.STOP_AT:
+        if state.options.guard_rule == "ask":
+            notice = GuardNotice("ask", finding.length, finding.repeats, text)
+            question = "The model repeats itself without progress. Go on?"
+            return Record((notice, _question(state, "guard", question)))
+        notice = GuardNotice("stop", finding.length, finding.repeats, text)
+        return Record((notice, SessionError("loop_guard", "Stopped: the model repeated itself without progress.")))
+    streak_began = run.signature_count - finding.length * finding.repeats
+    if run.nudged_at > streak_began:
+        return None
+    notice = GuardNotice("nudge", finding.length, finding.repeats, text)
+    return Record((notice, UserMessage(text, source="guard")))
+
+
+def _question(state: ChatState, purpose: Literal["limit", "guard"], question: str) -> UserInputRequested:
+    return UserInputRequested(f"{purpose}.{state.head + 1}", question, (CONTINUE, STOP), purpose)
+
+
+def _steered(state: ChatState) -> Step | None:
+    """Steering messages are put in before the next model call (L-08)."""
+    taken = tuple(
+        UserMessage(item.content, "steering", images=item.images, queue_id=item.id)
+        for item in state.queue
+        if item.delivery == "steering"
+    )
+    return Record(taken) if taken else None
+
+
+def _capped(state: ChatState, run: Run) -> Step | None:
+    left = run.turn_limit - run.turns
+    if left <= 0:
+        return Record(_at_cap(state, run))
+    if left == WARN_TURNS < run.turn_limit and ("run", "turns") not in run.warned:
+        return Record((LimitWarning("turns", run.turns, run.turn_limit),))
+    return None
+
+
+def _at_cap(state: ChatState, run: Run) -> tuple[Event, ...]:
+    reached = LimitReached("turns", run.turns, run.turn_limit)
+    match state.options.limit_rule:
+        case "ask":
+            question = f"The run has used its {run.turn_limit} turns. Go on for {state.options.max_turns} more?"
+            return (_question(state, "limit", question),)
+        case "answer":
+            return (reached,)
+        case "error":
+            return (reached, SessionError("turn_cap", f"The run used its {run.turn_limit} turns and is not done."))
+
+
+def _compacted(state: ChatState, limits: Limits) -> Step | None:
+    window = state.options.context_window or limits.window
+    used = estimate(state, limits.overhead_chars)
+    if used < threshold(window, limits.max_output) or state.compaction_failures >= MAX_FAILURES:
+        return None
+    if len(state.transcript) < 4:
+        return None
+    return Record((CompactionStart("threshold", used),))

@@ -1,0 +1,405 @@
+"""fold(state, envelope) → state: what each event means. The only writer of a chat's state.
+
+It never raises and never refuses: the log is what happened. An event that refers to something unknown (its record
+was lost) changes what it can and no more. Folding any prefix and then the rest gives the same state as folding all;
+that is why snapshots are only caches.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from treadle.chat.guard import WINDOW, signature
+from treadle.chat.state import Call, ChatState, Compaction, OpenTurn, QueueItem, Run
+from treadle.chat.transcript import rebuild
+from treadle.chat.weight import weigh
+from treadle.protocol import events as e
+from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolResult, Usage, UserEntry
+from treadle.protocol.events import Envelope, Event, OpenAction
+from treadle.protocol.options import ChatOptions
+from treadle.types import CallKey
+
+TITLE_LENGTH = 60
+
+
+def fold(state: ChatState, envelope: Envelope) -> ChatState:
+    event = envelope.data
+    apply = _APPLY.get(type(event))
+    if apply is not None:
+        state = apply(state, event, envelope)
+    return replace(state, head=envelope.seq, updated_ms=envelope.time_ms)
+
+
+def fold_all(state: ChatState, envelopes: Iterable[Envelope]) -> ChatState:
+    for envelope in envelopes:
+        state = fold(state, envelope)
+    return state
+
+
+# -- helpers ------------------------------------------------------------------------------------------------------
+
+
+def _run(state: ChatState, **changes: Any) -> ChatState:
+    return state if state.run is None else replace(state, run=replace(state.run, **changes))
+
+
+def _call(state: ChatState, key: CallKey, **changes: Any) -> ChatState:
+    for position, call in enumerate(state.calls):
+        if call.key == key:
+            changed = replace(call, **changes)
+            return replace(state, calls=(*state.calls[:position], changed, *state.calls[position + 1 :]))
+    return state
+
+
+def _spend(state: ChatState, usage: Usage) -> ChatState:
+    if usage == Usage():
+        return state
+    state = replace(state, totals=replace(state.totals, usage=state.totals.usage + usage))
+    return state if state.run is None else _run(state, usage=state.run.usage + usage)
+
+
+def _say(state: ChatState, entry: Entry) -> ChatState:
+    return replace(state, history=state.history.append(entry), context_chars=state.context_chars + weigh(entry))
+
+
+def _close_action(state: ChatState, action: str) -> ChatState:
+    """An action is no longer open; whoever runs the chat next must take it up again."""
+    if state.question is not None and state.question.action == action:
+        state = replace(state, question=None)
+    for call in state.calls:
+        if call.action is not None and call.action.action == action:
+            state = _call(state, call.key, action=None)
+    return _run(state, active=False)
+
+
+# -- the conversation ---------------------------------------------------------------------------------------------
+
+
+def _created(state: ChatState, event: e.SessionCreated, at: Envelope) -> ChatState:
+    return replace(state, chat=at.chat, options=event.options, owner=event.owner, created_ms=at.time_ms)
+
+
+def _user_message(state: ChatState, event: e.UserMessage, at: Envelope) -> ChatState:
+    if event.edits:
+        state = _cut(state, event.edits)
+    if event.queue_id:
+        state = replace(state, queue=tuple(item for item in state.queue if item.id != event.queue_id))
+    if state.run is None:
+        state = replace(
+            state, run=Run(started_ms=at.time_ms, turn_limit=state.options.max_turns), last_end="", question=None
+        )
+    elif event.source == "autopilot":
+        run = state.run
+        stalled = run.stalled + 1 if run.tool_calls == run.calls_at_continuation else 0
+        state = _run(state, continuations=run.continuations + 1, stalled=stalled, calls_at_continuation=run.tool_calls)
+    elif event.source == "person":
+        state = _run(state, active=at.epoch > 0, completed=False)
+    if not state.title and event.source == "person":
+        state = replace(state, title=title_of(event.content))
+    return _say(state, UserEntry(event.content, at.seq, event.source, event.images))
+
+
+def title_of(content: str) -> str:
+    first = next((line.strip() for line in content.splitlines() if line.strip()), "")
+    return first if len(first) <= TITLE_LENGTH else first[: TITLE_LENGTH - 1].rstrip() + "…"
+
+
+def position_of(state: ChatState, seq: int) -> int | None:
+    """Where the person's message `seq` stands in the conversation, if it still does."""
+    for index, entry in enumerate(state.history):
+        if isinstance(entry, UserEntry) and entry.seq == seq and entry.source == "person":
+            return index
+    return None
+
+
+def _cut(state: ChatState, seq: int) -> ChatState:
+    """Truncate the conversation before the user message `seq` (L-09)."""
+    index = position_of(state, seq)
+    if index is None:
+        return state
+    history = state.history.cut(index)
+    compaction = state.compaction if state.compaction.upto <= index else Compaction()
+    state = replace(state, history=history, calls=(), open_turn=None, question=None, run=None)
+    return _compacted(state, compaction)
+
+
+def _compacted(state: ChatState, compaction: Compaction) -> ChatState:
+    transcript = rebuild(state.history, compaction)
+    return _recount(replace(state, compaction=compaction, transcript=transcript))
+
+
+def _recount(state: ChatState) -> ChatState:
+    """Whatever the provider counted no longer describes the transcript."""
+    return replace(state, context_tokens=0, context_chars=sum(weigh(entry) for entry in state.transcript))
+
+
+def _turn_start(state: ChatState, event: e.TurnStart, at: Envelope) -> ChatState:
+    opened = OpenTurn(event.turn, event.reserved, event.final)
+    totals = replace(state.totals, turns=state.totals.turns + 1)
+    state = replace(state, open_turn=opened, turn=max(state.turn, event.turn), totals=totals)
+    turns = state.run.turns + 1 if state.run else 0
+    return _run(state, active=True, turns=turns, final_turn=event.final)
+
+
+def _assistant_message(state: ChatState, event: e.AssistantMessage, at: Envelope) -> ChatState:
+    entry = AssistantEntry(event.turn, event.content, event.reasoning, event.tool_requests)
+    state = replace(_say(state, entry), calls=tuple(Call(request) for request in event.tool_requests))
+    return _run(state, spoke=True) if event.content.strip() else state
+
+
+def _turn_end(state: ChatState, event: e.TurnEnd, at: Envelope) -> ChatState:
+    state = _spend(replace(state, open_turn=None), event.usage)
+    if event.usage.input and not event.usage.estimated:
+        tokens = event.usage.input + event.usage.output - event.usage.reasoning
+        state = replace(state, context_tokens=tokens, context_chars=0)
+    return state
+
+
+def _turn_retry(state: ChatState, event: e.TurnRetry, at: Envelope) -> ChatState:
+    state = _spend(state, event.usage)
+    if state.open_turn is None or event.error_class == "worker_lost":
+        return state
+    return replace(state, open_turn=replace(state.open_turn, failures=state.open_turn.failures + 1))
+
+
+def _task_complete(state: ChatState, event: e.TaskComplete, at: Envelope) -> ChatState:
+    return _run(state, completed=True, spoke=bool(event.summary) or bool(state.run and state.run.spoke))
+
+
+def _error(state: ChatState, event: e.SessionError, at: Envelope) -> ChatState:
+    state = replace(state, open_turn=None)
+    return _run(state, stop="error") if state.run and not state.run.stop else state
+
+
+def _interrupted(state: ChatState, event: e.Interrupted, at: Envelope) -> ChatState:
+    return _run(state, interrupting=True, stop="interrupted")
+
+
+def _run_end(state: ChatState, event: e.RunEnd, at: Envelope) -> ChatState:
+    wall = max(0, at.time_ms - state.run.started_ms) if state.run else 0
+    totals = replace(state.totals, wall_ms=state.totals.wall_ms + wall)
+    return replace(
+        state, run=None, last_end=event.reason, open_turn=None, calls=(), question=None, compacting="", totals=totals
+    )
+
+
+def _compaction_start(state: ChatState, event: e.CompactionStart, at: Envelope) -> ChatState:
+    if state.open_turn is not None and event.trigger == "context_limit":
+        state = replace(state, open_turn=replace(state.open_turn, forced_compaction=True))
+    return _run(replace(state, compacting=event.trigger), active=True)
+
+
+def _compaction_complete(state: ChatState, event: e.CompactionComplete, at: Envelope) -> ChatState:
+    state = replace(state, compacting="")
+    if not event.success:
+        return replace(state, compaction_failures=state.compaction_failures + 1)
+    made = Compaction(event.upto, event.summary, event.kept, event.masked)
+    return replace(_compacted(state, made), compaction_failures=0)
+
+
+def _model_call(state: ChatState, event: e.ModelCall, at: Envelope) -> ChatState:
+    state = _spend(state, event.usage)
+    return _run(state, summarized=True) if event.purpose == "summary" else state
+
+
+# -- the tools ----------------------------------------------------------------------------------------------------
+
+
+def _execution_start(state: ChatState, event: e.ExecutionStart, at: Envelope) -> ChatState:
+    state = replace(state, totals=replace(state.totals, tool_calls=state.totals.tool_calls + 1))
+    state = _call(state, event.call, phase="started", arguments=event.arguments, plan=event.plan)
+    return _run(state, active=True, tool_calls=state.run.tool_calls + 1 if state.run else 0)
+
+
+def _execution_complete(state: ChatState, event: e.ExecutionComplete, at: Envelope) -> ChatState:
+    text = event.result if event.success or event.result else event.error
+    result = ToolResult(event.call, text, event.success)
+    state = _call(state, event.call, phase="done", result=result, action=None)
+    if not state.calls or any(call.phase != "done" for call in state.calls):
+        return state
+    return _finish_calls(state)
+
+
+def _finish_calls(state: ChatState) -> ChatState:
+    """Every call has its result: they enter the conversation together, in the model's order (L-04)."""
+    results = tuple(call.result for call in state.calls if call.result is not None)
+    if state.run is not None:
+        new = tuple(
+            signature(call.request.name, call.request.arguments, call.result.text)
+            for call in state.calls
+            if call.result is not None
+        )
+        kept = (*state.run.signatures, *new)[-WINDOW:]
+        state = _run(state, signatures=kept, signature_count=state.run.signature_count + len(new))
+    return replace(_say(state, ResultsEntry(_turn_of(state), results)), calls=())
+
+
+def _turn_of(state: ChatState) -> int:
+    return int(state.calls[0].key.partition(".")[0])
+
+
+def _permission_requested(state: ChatState, event: e.PermissionRequested, at: Envelope) -> ChatState:
+    name = next((call.request.name for call in state.calls if call.key == event.call), "")
+    action = OpenAction(
+        event.action,
+        "permission",
+        event.call,
+        name,
+        text=event.shown,
+        hash=event.hash,
+        severity=event.severity,
+        options=("allow", "deny"),
+    )
+    return _call(_run(state, active=True), event.call, phase="asking", action=action)
+
+
+def _permission_completed(state: ChatState, event: e.PermissionCompleted, at: Envelope) -> ChatState:
+    for call in state.calls:
+        if call.phase == "asking" and call.action is not None and call.action.action == event.action:
+            arguments = event.arguments if event.arguments is not None else call.arguments
+            state = _call(state, call.key, phase="approved", arguments=arguments)
+    return _close_action(state, event.action)
+
+
+def _external_requested(state: ChatState, event: e.ExternalToolRequested, at: Envelope) -> ChatState:
+    deadline = at.time_ms + round(event.deadline_s * 1000) if event.deadline_s else 0
+    action = OpenAction(
+        event.call,
+        "external_tool",
+        event.call,
+        event.name,
+        event.arguments,
+        tool_call_id=event.tool_call_id,
+        deadline_ms=deadline,
+    )
+    return _call(state, event.call, phase="waiting", action=action)
+
+
+def _external_completed(state: ChatState, event: e.ExternalToolCompleted, at: Envelope) -> ChatState:
+    return _close_action(state, event.call)
+
+
+def _input_requested(state: ChatState, event: e.UserInputRequested, at: Envelope) -> ChatState:
+    action = OpenAction(
+        event.action, "user_input", event.call, event.purpose, text=event.question, options=event.options
+    )
+    if event.call:
+        return _call(state, event.call, phase="waiting", action=action)
+    return _run(replace(state, question=action), active=True)
+
+
+def _input_completed(state: ChatState, event: e.UserInputCompleted, at: Envelope) -> ChatState:
+    question = state.question
+    state = _close_action(state, event.action)
+    if question is None or question.action != event.action or state.run is None:
+        return state
+    if event.answer == STOP:
+        return _run(state, stop="turn_cap" if question.name == "limit" else "guard")
+    return _run(state, signatures=()) if question.name == "guard" else state
+
+
+STOP = "stop"
+CONTINUE = "continue"
+
+
+# -- the rest -----------------------------------------------------------------------------------------------------
+
+
+def _queue_changed(state: ChatState, event: e.QueueChanged, at: Envelope) -> ChatState:
+    queue = list(state.queue)
+    found = next((item for item in queue if item.id == event.id), None)
+    match event.op:
+        case "added":
+            queue.append(QueueItem(event.id, event.content, event.delivery, event.images))
+        case "edited":
+            queue = [replace(item, content=event.content) if item is found else item for item in queue]
+        case "deleted":
+            queue = [item for item in queue if item is not found]
+        case "promoted" if found is not None:
+            queue.remove(found)
+            queue.insert(0, replace(found, delivery="steering"))
+    return replace(state, queue=tuple(queue))
+
+
+def change_options(options: ChatOptions, changes: dict[str, Any]) -> ChatOptions:
+    """The options with some of them changed; msgspec.ValidationError if a value does not fit."""
+    return msgspec.convert({**msgspec.to_builtins(options), **changes}, ChatOptions)
+
+
+def _options_changed(state: ChatState, event: e.OptionsChanged, at: Envelope) -> ChatState:
+    try:
+        options = change_options(state.options, event.changes)
+    except msgspec.ValidationError:
+        return state
+    if options.model != state.options.model:
+        state = _recount(state)
+    return replace(state, options=options)
+
+
+def _title_changed(state: ChatState, event: e.TitleChanged, at: Envelope) -> ChatState:
+    return replace(state, title=event.title)
+
+
+def _limit_warning(state: ChatState, event: e.LimitWarning, at: Envelope) -> ChatState:
+    warned = state.run.warned if state.run else ()
+    return _run(state, warned=(*warned, (event.scope, event.kind)))
+
+
+def _limit_reached(state: ChatState, event: e.LimitReached, at: Envelope) -> ChatState:
+    return _run(state, stop="turn_cap" if event.kind == "turns" else "budget")
+
+
+def _limit_extended(state: ChatState, event: e.LimitExtended, at: Envelope) -> ChatState:
+    if state.run is None:
+        return state
+    warned = tuple(item for item in state.run.warned if item != ("run", "turns"))
+    return _run(state, turn_limit=state.run.turn_limit + event.turns, warned=warned)
+
+
+def _guard_notice(state: ChatState, event: e.GuardNotice, at: Envelope) -> ChatState:
+    if state.run is None:
+        return state
+    if event.action == "stop":
+        return _run(state, stop="guard")
+    return _run(state, nudged_at=state.run.signature_count)
+
+
+def _plan_updated(state: ChatState, event: e.PlanUpdated, at: Envelope) -> ChatState:
+    return replace(state, plan=event.steps)
+
+
+_APPLY: dict[type[Event], Callable[[ChatState, Any, Envelope], ChatState]] = {
+    e.SessionCreated: _created,
+    e.UserMessage: _user_message,
+    e.TurnStart: _turn_start,
+    e.AssistantMessage: _assistant_message,
+    e.TurnEnd: _turn_end,
+    e.TurnRetry: _turn_retry,
+    e.TaskComplete: _task_complete,
+    e.SessionError: _error,
+    e.Interrupted: _interrupted,
+    e.RunEnd: _run_end,
+    e.CompactionStart: _compaction_start,
+    e.CompactionComplete: _compaction_complete,
+    e.ModelCall: _model_call,
+    e.ExecutionStart: _execution_start,
+    e.ExecutionComplete: _execution_complete,
+    e.PermissionRequested: _permission_requested,
+    e.PermissionCompleted: _permission_completed,
+    e.ExternalToolRequested: _external_requested,
+    e.ExternalToolCompleted: _external_completed,
+    e.UserInputRequested: _input_requested,
+    e.UserInputCompleted: _input_completed,
+    e.QueueChanged: _queue_changed,
+    e.OptionsChanged: _options_changed,
+    e.TitleChanged: _title_changed,
+    e.LimitWarning: _limit_warning,
+    e.LimitReached: _limit_reached,
+    e.LimitExtended: _limit_extended,
+    e.GuardNotice: _guard_notice,
+    e.PlanUpdated: _plan_updated,
+}
+NO_EFFECT: tuple[type[Event], ...] = (e.FilesChanged, e.ModelNotice, e.RecordLost)
+"""Recorded events that are facts for readers and change no state; a test holds both lists against the union."""

@@ -1,0 +1,58 @@
+"""The loop guard (L-10): the same calls with the same results, over and over, are no progress. Only identical
+signatures count; fifty different edits in a row are legitimate work."""
+
+import hashlib
+from collections.abc import Sequence
+
+import msgspec
+
+NUDGE_AT = 3
+STOP_AT = 5
+LONGEST_CYCLE = 5
+WINDOW = STOP_AT * LONGEST_CYCLE
+"""How many signatures are ever looked at."""
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """A cycle at the end of the signatures: `length` calls, `repeats` times in a row."""
+
+    length: int
+    repeats: int
+
+
+def signature(name: str, arguments: str, result: str) -> str:
+    """A short hash of one call and its result; the same in every process, because it is part of the state."""
+    text = f"{len(name)}:{name}{len(arguments)}:{arguments}{result}"
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def find(signatures: Sequence[str]) -> Finding | None:
+    """The most repeated cycle that the signatures end with, if it repeats often enough to matter."""
+    best: Finding | None = None
+    for length in range(1, LONGEST_CYCLE + 1):
+        repeats = _repeats(signatures, length)
+        if repeats >= NUDGE_AT and (best is None or repeats > best.repeats):
+            best = Finding(length, repeats)
+    return best
+
+
+def _repeats(signatures: Sequence[str], length: int) -> int:
+    block = signatures[-length:]
+    if len(block) < length:
+        return 0
+    repeats = 1
+    end = len(signatures) - length
+    while end >= length and signatures[end - length : end] == block:
+        repeats += 1
+        end -= length
+    return repeats
+
+
+def describe(finding: Finding) -> str:
+    """What the model is told when it is nudged."""
+    what = "the same call" if finding.length == 1 else f"the same {finding.length} calls"
+    return (
+        f"You have made {what} {finding.repeats} times in a row, with the same arguments and the same result. "
+        "Doing it again will not change anything. Look at the results, then try something else, "
+        "or say what keeps you from going on."
+    )

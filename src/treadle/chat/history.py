@@ -1,0 +1,62 @@
+"""An append-only sequence that is cheap to share: a chat's state holds one, and an older state still sees exactly
+what it saw.
+
+Appending to the newest version costs O(1), because all versions share one list and each remembers its length;
+appending to an older version (after a cut) copies once. Without this, folding n events would copy n lists.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class History(Generic[T]):
+    """An immutable sequence of entries."""
+
+    __slots__ = ("_items", "_length")
+
+    def __init__(self, items: Iterable[T] = ()) -> None:
+        self._items = list(items)
+        self._length = len(self._items)
+
+    @classmethod
+    def _share(cls, items: list[T], length: int) -> "History[T]":
+        made = cls.__new__(cls)
+        made._items = items
+        made._length = length
+        return made
+
+    def append(self, item: T) -> "History[T]":
+        items = self._items
+        if len(items) != self._length:
+            items = items[: self._length]
+        items.append(item)
+        return self._share(items, self._length + 1)
+
+    def cut(self, length: int) -> "History[T]":
+        """The first `length` items."""
+        return self._share(self._items, min(max(length, 0), self._length))
+
+    def slice(self, start: int) -> list[T]:
+        return self._items[start : self._length]
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._items[: self._length])
+
+    def __getitem__(self, index: int) -> T:
+        if not -self._length <= index < self._length:
+            raise IndexError(index)
+        return self._items[index if index >= 0 else self._length + index]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, History) and self.slice(0) == other.slice(0)
+
+    def __hash__(self) -> int:
+        return hash(self._length)
+
+    def __repr__(self) -> str:
+        return f"History({self.slice(0)!r})"

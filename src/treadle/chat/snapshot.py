@@ -1,0 +1,67 @@
+"""A state as bytes and back. A cache only: bytes from another version of the state are not read, and the log is
+folded instead."""
+
+import hashlib
+
+import msgspec
+from msgspec.structs import replace
+
+from treadle.chat import state as states
+from treadle.chat.history import History
+from treadle.chat.state import ChatState
+from treadle.chat.transcript import rebuild
+from treadle.protocol import content, events, options
+from treadle.protocol.content import Entry
+
+
+def _shape() -> str:
+    """Names the shape of everything in a state; it changes when any field does."""
+    kinds = sorted(
+        f"{kind.__name__}{kind.__struct_fields__}"
+        for module in (states, content, options, events)
+        for kind in vars(module).values()
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+    )
+    return hashlib.sha256("".join(kinds).encode()).hexdigest()[:16]
+
+
+SHAPE = _shape()
+
+
+class _Body(msgspec.Struct, array_like=True):
+    shape: str
+    state: msgspec.Raw
+    entries: msgspec.Raw
+
+
+def _nothing(_value: object) -> None:
+    return None
+
+
+def _empty(_kind: type, _value: object) -> History[Entry]:
+    return History()
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=_nothing)
+_bodies = msgspec.msgpack.Decoder(_Body)
+_states = msgspec.msgpack.Decoder(ChatState, dec_hook=_empty)
+_entries = msgspec.msgpack.Decoder(list[Entry])
+
+
+def encode(state: ChatState) -> bytes:
+    entries = msgspec.Raw(_encoder.encode(state.history.slice(0)))
+    bare = msgspec.Raw(_encoder.encode(replace(state, history=History(), transcript=History())))
+    return _encoder.encode(_Body(SHAPE, bare, entries))
+
+
+def decode(body: bytes) -> ChatState | None:
+    """The state, or None when these bytes are not of this version."""
+    try:
+        read = _bodies.decode(body)
+        if read.shape != SHAPE:
+            return None
+        history: History[Entry] = History(_entries.decode(read.entries))
+        state = _states.decode(read.state)
+    except msgspec.MsgspecError:
+        return None
+    return replace(state, history=history, transcript=rebuild(history, state.compaction))

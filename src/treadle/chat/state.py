@@ -1,0 +1,210 @@
+"""What a chat is at one point of its log: the value that `fold` builds and all rules read. Frozen, small, and
+derived: nothing here exists that the events do not say. Knows no time, no I/O and no adapter."""
+
+from typing import Any, Literal
+
+from treadle.chat.history import History
+from treadle.protocol.content import Entry, Image, PlanStep, ToolRequest, ToolResult, Usage, Value
+from treadle.protocol.events import Delivery, EndReason, LimitKind, OpenAction, Scope, Trigger
+from treadle.protocol.options import ChatOptions
+from treadle.protocol.views import ChatSummary, Status
+from treadle.types import CallKey, ChatId
+
+CallPhase = Literal["requested", "asking", "approved", "started", "waiting", "done"]
+"""requested by the model · asking a person · approved · started: the intent is recorded · waiting for someone
+outside · done: it has its one result."""
+
+
+class Call(Value, frozen=True):
+    """One call of the current turn, from request to result."""
+
+    request: ToolRequest
+    phase: CallPhase = "requested"
+    arguments: dict[str, Any] | None = None
+    """The arguments of the intent, or those a person edited."""
+    plan: dict[str, Any] | None = None
+    action: OpenAction | None = None
+    result: ToolResult | None = None
+
+    @property
+    def key(self) -> CallKey:
+        return self.request.call
+
+
+class OpenTurn(Value, frozen=True):
+    """A model call that has begun and not ended."""
+
+    turn: int
+    reserved: Usage = Usage()
+    final: bool = False
+    failures: int = 0
+    """Failed attempts; a worker's death is none of them."""
+    forced_compaction: bool = False
+
+
+class Run(Value, frozen=True):
+    """From a user message until the chat is idle again."""
+
+    started_ms: int
+    turn_limit: int
+    active: bool = False
+    """A worker has taken it up since it last became runnable."""
+    interrupting: bool = False
+    stop: EndReason | Literal[""] = ""
+    """Why the run must end, once that is known."""
+    turns: int = 0
+    tool_calls: int = 0
+    usage: Usage = Usage()
+    final_turn: bool = False
+    completed: bool = False
+    spoke: bool = False
+    summarized: bool = False
+    continuations: int = 0
+    stalled: int = 0
+    """Continuations in a row that brought no tool call."""
+    calls_at_continuation: int = 0
+    warned: tuple[tuple[Scope, LimitKind], ...] = ()
+    signatures: tuple[str, ...] = ()
+    signature_count: int = 0
+    nudged_at: int = -1
+    """How many signatures there were at the last nudge of the loop guard."""
+
+
+class QueueItem(Value, frozen=True):
+    id: str
+    content: str
+    delivery: Delivery = "queued"
+    images: tuple[Image, ...] = ()
+
+
+class Compaction(Value, frozen=True):
+    """What stands for the first `upto` entries in a request. `masked`: large results before it are left out."""
+
+    upto: int = 0
+    summary: str = ""
+    kept: tuple[int, ...] = ()
+    masked: int = 0
+
+
+class Totals(Value, frozen=True):
+    """What the chat has spent since it began."""
+
+    usage: Usage = Usage()
+    turns: int = 0
+    tool_calls: int = 0
+    wall_ms: int = 0
+
+
+class ChatState(Value, frozen=True):
+    """The fold of a chat's log up to `head`."""
+
+    chat: ChatId = ChatId("")
+    head: int = 0
+    options: ChatOptions = ChatOptions()
+    owner: str = ""
+    title: str = ""
+    created_ms: int = 0
+    updated_ms: int = 0
+    history: History[Entry] = History()
+    """The whole conversation, as far as it was not cut by an edit."""
+    transcript: History[Entry] = History()
+    """The conversation as requests carry it: the same, until a compaction makes it shorter."""
+    run: Run | None = None
+    last_end: EndReason | Literal[""] = ""
+    turn: int = 0
+    open_turn: OpenTurn | None = None
+    calls: tuple[Call, ...] = ()
+    question: OpenAction | None = None
+    """A question of the loop itself: at the turn cap, or at the guard."""
+    queue: tuple[QueueItem, ...] = ()
+    plan: tuple[PlanStep, ...] = ()
+    totals: Totals = Totals()
+    compaction: Compaction = Compaction()
+    compacting: Trigger | Literal[""] = ""
+    compaction_failures: int = 0
+    context_tokens: int = 0
+    """The provider's count of the last request and answer; 0 when there is none for the present transcript."""
+    context_chars: int = 0
+    """Characters added to the transcript since that count."""
+
+
+MAX_QUEUE = 20
+
+
+def runnable_calls(state: ChatState) -> tuple[Call, ...]:
+    """Calls that a worker may take up now. One that asks a person holds back those after it (order of writes);
+    one that someone outside runs holds back nobody (A-02)."""
+    ready: list[Call] = []
+    for call in state.calls:
+        if call.phase == "asking":
+            break
+        if call.phase in ("requested", "approved"):
+            ready.append(call)
+    return tuple(ready)
+
+
+def awaits_action(state: ChatState) -> bool:
+    """Whether the chat can go on only after something from outside."""
+    if state.question is not None:
+        return True
+    if not state.calls or any(call.phase == "started" for call in state.calls):
+        return False
+    return not runnable_calls(state)
+
+
+def open_actions(state: ChatState) -> tuple[OpenAction, ...]:
+    """What the chat waits for, in the order in which it was asked."""
+    actions = [call.action for call in state.calls if call.action is not None]
+    if state.question is not None:
+        actions.append(state.question)
+    return tuple(actions)
+
+
+def next_queued(state: ChatState) -> QueueItem | None:
+    """The message that starts the next run: unused steering first (L-08)."""
+    for item in state.queue:
+        if item.delivery == "steering":
+            return item
+    return state.queue[0] if state.queue else None
+
+
+def starts_queued(state: ChatState) -> bool:
+    """Whether an idle chat goes on with its queue by itself. After a stop or an error it waits for a person."""
+    return state.run is None and bool(state.queue) and state.last_end not in ("interrupted", "error", "budget")
+
+
+def status(state: ChatState) -> Status:
+    """The status as the log says it; `pending` and `running` both need a worker (A-08)."""
+    run = state.run
+    if run is None:
+        if state.compacting or starts_queued(state):
+            return "pending"
+        return "error" if state.last_end == "error" else "idle"
+    if run.interrupting:
+        return "interrupting"
+    if not run.stop and awaits_action(state):
+        return "requires_action"
+    return "running" if run.active else "pending"
+
+
+def summary(state: ChatState) -> ChatSummary:
+    """The line about a chat that is kept beside its log."""
+    shown = status(state)
+    deadlines = [action.deadline_ms for action in open_actions(state) if action.deadline_ms]
+    return ChatSummary(
+        chat=state.chat,
+        status=shown,
+        head=state.head,
+        runnable=shown in ("pending", "running", "interrupting"),
+        wake_ms=min(deadlines) if shown == "requires_action" and deadlines else 0,
+        title=state.title,
+        model=state.options.model,
+        root=state.options.root,
+        owner=state.owner,
+        archived=state.options.archived,
+        labels=state.options.labels,
+        created_ms=state.created_ms,
+        updated_ms=state.updated_ms,
+        turns=state.totals.turns,
+        usage=state.totals.usage,
+    )

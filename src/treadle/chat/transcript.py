@@ -1,0 +1,123 @@
+"""The conversation as the next request carries it: compacted, masked and repaired. The log is never rewritten; what
+differs between log and request is decided here, deterministically, so that a request's prefix stays the same from
+turn to turn (L-19 to L-21)."""
+
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from treadle.chat.history import History
+from treadle.chat.state import ChatState, Compaction
+from treadle.chat.weight import tokens, weigh
+from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolResult, UserEntry
+
+KEEP_USER_TOKENS = 20_000
+KEEP_RECENT_TOKENS = 14_000
+"""In the middle of the 8 to 20 thousand tokens that stay as they are."""
+COMPACT_AT = 0.85
+HEADROOM_TOKENS = 20_000
+MASK_OVER_CHARS = 2_000
+MAX_FAILURES = 3
+LOST = "The result of this call was lost; it is not known whether it took effect."
+SUMMARY_INTRO = "The conversation so far was shortened. What happened before this point, in a summary:\n\n"
+
+
+def rebuild(history: History[Entry], compaction: Compaction) -> History[Entry]:
+    """The conversation behind a compaction. Made once when the compaction is folded, so that its entries stay the
+    same objects, and their bytes the same bytes, from turn to turn."""
+    opening: list[Entry] = []
+    if compaction.upto:
+        kept = set(compaction.kept)
+        head = history.cut(compaction.upto)
+        opening = [entry for entry in head if isinstance(entry, UserEntry) and entry.seq in kept]
+        opening.append(UserEntry(SUMMARY_INTRO + compaction.summary, source="summary"))
+    rest = history.slice(compaction.upto)
+    border = max(0, compaction.masked - compaction.upto)
+    return History([*opening, *(mask(entry) for entry in rest[:border]), *rest[border:]])
+
+
+def entries(state: ChatState) -> list[Entry]:
+    """What the model sees of the conversation."""
+    return repair(state.transcript.slice(0))
+
+
+def mask(entry: Entry) -> Entry:
+    """A results entry without its large texts; what a result was stays visible."""
+    if not isinstance(entry, ResultsEntry) or all(len(r.text) <= MASK_OVER_CHARS for r in entry.results):
+        return entry
+    return replace(entry, results=tuple(_mask_result(result) for result in entry.results))
+
+
+def _mask_result(result: ToolResult) -> ToolResult:
+    if len(result.text) <= MASK_OVER_CHARS:
+        return result
+    left_out = len(result.text) - 400
+    return replace(result, text=f"{result.text[:400]}\n[{left_out} characters of this old result are left out]")
+
+
+def repair(history: Sequence[Entry]) -> list[Entry]:
+    """Each call has exactly one result, right after it and in order; empty answers are dropped (L-20)."""
+    repaired: list[Entry] = []
+    waiting: AssistantEntry | None = None
+    for entry in history:
+        if isinstance(entry, ResultsEntry):
+            if waiting is not None:
+                repaired.append(_match(waiting, entry))
+                waiting = None
+            continue
+        if waiting is not None:
+            repaired.append(_match(waiting, None))
+            waiting = None
+        if isinstance(entry, AssistantEntry):
+            if not (entry.text or entry.calls):
+                continue
+            waiting = entry if entry.calls else None
+        repaired.append(entry)
+    if waiting is not None:
+        repaired.append(_match(waiting, None))
+    return repaired
+
+
+def _match(asked: AssistantEntry, given: ResultsEntry | None) -> ResultsEntry:
+    if given is not None and [r.call for r in given.results] == [c.call for c in asked.calls]:
+        return given
+    known = {result.call: result for result in given.results} if given is not None else {}
+    results = tuple(known.get(call.call) or ToolResult(call.call, LOST, False) for call in asked.calls)
+    return ResultsEntry(asked.turn, results)
+
+
+def estimate(state: ChatState, overhead_chars: int) -> int:
+    """Tokens of the next request. `overhead_chars`: system text and tool schemas, unknown to the state."""
+    if state.context_tokens:
+        return state.context_tokens + tokens(state.context_chars)
+    return tokens(state.context_chars + overhead_chars)
+
+
+def threshold(window: int, max_output: int) -> int:
+    """Where compaction begins: min(85 % of the window, window - output - 20k), never below half of it."""
+    return max(min(int(COMPACT_AT * window), window - max_output - HEADROOM_TOKENS), window // 2)
+
+
+def recent_start(history: Sequence[Entry], budget_tokens: int = KEEP_RECENT_TOKENS) -> int:
+    """The index from which the newest entries fit the budget, moved so that no result is cut from its call."""
+    total = 0
+    start = len(history)
+    while start > 0 and total + tokens(weigh(history[start - 1])) <= budget_tokens:
+        start -= 1
+        total += tokens(weigh(history[start]))
+    while start < len(history) and isinstance(history[start], ResultsEntry):
+        start += 1
+    return start
+
+
+def kept_messages(history: Iterable[Entry], budget_tokens: int = KEEP_USER_TOKENS) -> tuple[int, ...]:
+    """The seqs of the newest people's messages that stay verbatim, oldest first."""
+    kept: list[int] = []
+    left = budget_tokens
+    for entry in reversed(list(history)):
+        if isinstance(entry, UserEntry) and entry.source == "person":
+            left -= tokens(weigh(entry))
+            if left < 0:
+                break
+            kept.append(entry.seq)
+    return tuple(reversed(kept))

@@ -1,0 +1,237 @@
+"""transition(state, command) → events, or a refusal: the only way callers change a chat. Pure; the caller appends
+the events in one transaction fenced on the head, so that of many racing commands exactly one wins (A-04)."""
+
+from typing import assert_never
+
+import msgspec
+
+from treadle.chat.closing import close_call, close_calls
+from treadle.chat.fold import CONTINUE, change_options, position_of
+from treadle.chat.state import MAX_QUEUE, Call, ChatState, QueueItem, awaits_action, status
+from treadle.errors import InvalidInput, Refused
+from treadle.protocol import commands as c
+from treadle.protocol import events as e
+from treadle.protocol.events import Event
+from treadle.protocol.options import ChatOptions
+
+Events = tuple[Event, ...]
+
+
+def transition(state: ChatState, command: c.Command) -> Events:
+    """What the command makes of the chat. Raises Refused or InvalidInput and changes nothing. An empty tuple means
+    that what was asked for is the case already."""
+    if state.options.archived and not isinstance(command, c.ChangeOptions | c.Rename | c.Expire):
+        raise Refused("archived", f"Chat {state.chat} is archived; unarchive it first.")
+    match command:
+        case c.Send():
+            return _send(state, command)
+        case c.SubmitResults():
+            return _submit(state, command)
+        case c.Decide():
+            return _decide(state, command)
+        case c.Answer():
+            return _answer(state, command)
+        case c.Interrupt():
+            return _interrupt(state, command)
+        case c.Edit():
+            return _edit(state, command)
+        case c.EditQueued():
+            _queued(state, command.id)
+            _not_empty(command.content)
+            return (e.QueueChanged("edited", command.id, command.content),)
+        case c.DeleteQueued():
+            _queued(state, command.id)
+            return (e.QueueChanged("deleted", command.id),)
+        case c.Promote():
+            return _promote(state, command)
+        case c.ExtendTurns():
+            return _extend(state, command)
+        case c.ChangeOptions():
+            return _change(state, command)
+        case c.Rename():
+            _not_empty(command.title)
+            return (e.TitleChanged(command.title.strip(), command.by),)
+        case c.Compact():
+            return _compact(state)
+        case c.Expire():
+            return _expire(state, command)
+        case _ as never:
+            assert_never(never)
+
+
+def _not_empty(text: str) -> None:
+    if not text.strip():
+        raise Refused("empty", "The text is empty; say something.")
+
+
+def _queued(state: ChatState, item_id: str) -> QueueItem:
+    for item in state.queue:
+        if item.id == item_id:
+            return item
+    raise Refused("no_such_queued", f"No queued message {item_id!r}; it may have been used already.")
+
+
+def _send(state: ChatState, command: c.Send) -> Events:
+    if not command.images:
+        _not_empty(command.content)
+    if state.run is None:
+        return (e.UserMessage(command.content, images=command.images),)
+    if status(state) == "requires_action" and command.delivery == "steering":
+        message = e.UserMessage(command.content, "steering", images=command.images)
+        return (*close_calls(state, "steering"), message)
+    if len(state.queue) >= MAX_QUEUE:
+        raise Refused("queue_full", f"{MAX_QUEUE} messages are queued already; delete one or wait.")
+    if not command.queue_id or any(item.id == command.queue_id for item in state.queue):
+        raise InvalidInput("A message for a busy chat needs a queue_id of its own.")
+    delivery: e.Delivery = "steering" if command.delivery == "steering" else "queued"
+    return (e.QueueChanged("added", command.queue_id, command.content, delivery, command.images),)
+
+
+def _client_calls(state: ChatState) -> list[Call]:
+    return [call for call in state.calls if call.action is not None and call.action.kind == "external_tool"]
+
+
+def _submit(state: ChatState, command: c.SubmitResults) -> Events:
+    waiting = _client_calls(state)
+    if status(state) != "requires_action" or not waiting:
+        raise Refused("not_awaiting_action", f"Chat {state.chat} waits for no tool results; it is {status(state)}.")
+    expected = {call.action.tool_call_id: call for call in waiting if call.action is not None}
+    sent = [result.tool_call_id for result in command.results]
+    if len(set(sent)) != len(sent) or set(sent) != set(expected):
+        raise Refused("results_mismatch", f"Send exactly one result for each of {sorted(expected)}; got {sent}.")
+    events: list[Event] = []
+    for result in command.results:
+        call = expected[result.tool_call_id]
+        text = result.output if isinstance(result.output, str) else msgspec.json.encode(result.output).decode()
+        events.append(e.ExternalToolCompleted(call.key, result.is_error, command.by))
+        events.append(_completed(call, text, not result.is_error))
+    return tuple(events)
+
+
+def _completed(call: Call, text: str, success: bool) -> e.ExecutionComplete:
+    first = text.strip().partition("\n")[0][:120]
+    if success:
+        return e.ExecutionComplete(call.key, True, result=text, result_summary=first)
+    return e.ExecutionComplete(call.key, False, error=text or "The tool failed.", result_summary=first)
+
+
+def _decide(state: ChatState, command: c.Decide) -> Events:
+    for call in state.calls:
+        if call.phase == "asking" and call.action is not None and call.action.action == command.action:
+            break
+    else:
+        raise Refused("no_such_action", f"No open approval {command.action!r}; it may have been answered already.")
+    if call.action.hash != command.hash:
+        raise Refused("hash_mismatch", "What was approved is not what is asked for; look at it again.")
+    allowed = command.decision == "allow"
+    done = e.PermissionCompleted(
+        command.action,
+        command.decision,
+        command.by,
+        feedback=command.feedback,
+        arguments=command.arguments if allowed else None,
+    )
+    if allowed:
+        return (done,)
+    text = "The user refused this call." + (f" They said: {command.feedback}" if command.feedback else "")
+    return (done, e.ExecutionComplete(call.key, False, error=text, result_summary="refused"))
+
+
+def _answer(state: ChatState, command: c.Answer) -> Events:
+    question = state.question
+    if question is not None and question.action == command.action:
+        if command.answer not in question.options:
+            raise InvalidInput(f"Answer with one of {', '.join(question.options)}; got {command.answer!r}.")
+        done = e.UserInputCompleted(command.action, command.answer, command.by)
+        if question.name == "limit" and command.answer == CONTINUE:
+            return (done, e.LimitExtended(state.options.max_turns, command.by))
+        return (done,)
+    for call in state.calls:
+        action = call.action
+        if action is not None and action.kind == "user_input" and action.action == command.action:
+            _not_empty(command.answer)
+            done = e.UserInputCompleted(command.action, command.answer, command.by)
+            return (done, _completed(call, command.answer, True))
+    raise Refused("no_such_action", f"No open question {command.action!r}; it may have been answered already.")
+
+
+def _interrupt(state: ChatState, command: c.Interrupt) -> Events:
+    if state.run is None:
+        raise Refused("not_running", f"Chat {state.chat} is not running.")
+    if state.run.interrupting:
+        return ()
+    stopped = e.Interrupted(command.by)
+    if awaits_action(state):
+        return (stopped, *close_calls(state, "interrupted"), e.RunEnd("interrupted"))
+    return (stopped,)
+
+
+def _edit(state: ChatState, command: c.Edit) -> Events:
+    _not_empty(command.content)
+    if position_of(state, command.message) is None:
+        raise Refused("no_such_message", f"No message of yours at {command.message} in this conversation.")
+    edited = e.UserMessage(command.content, edits=command.message)
+    if state.run is None:
+        return (edited,)
+    if status(state) != "requires_action":
+        raise Refused("busy", f"Chat {state.chat} is {status(state)}; interrupt it before you edit.")
+    return (*close_calls(state, "superseded"), e.RunEnd("superseded"), edited)
+
+
+def _promote(state: ChatState, command: c.Promote) -> Events:
+    item = _queued(state, command.id)
+    if state.run is None:
+        return (e.UserMessage(item.content, "queued", images=item.images, queue_id=item.id),)
+    if status(state) == "requires_action":
+        message = e.UserMessage(item.content, "steering", images=item.images, queue_id=item.id)
+        return (*close_calls(state, "steering"), message)
+    return (e.QueueChanged("promoted", command.id),)
+
+
+def _extend(state: ChatState, command: c.ExtendTurns) -> Events:
+    if command.turns < 1:
+        raise InvalidInput("Extend the limit by at least one turn.")
+    if state.run is None:
+        raise Refused("not_running", f"Chat {state.chat} is not running.")
+    question = state.question
+    extended = e.LimitExtended(command.turns, command.by)
+    if question is not None and question.name == "limit":
+        return (e.UserInputCompleted(question.action, CONTINUE, command.by), extended)
+    return (extended,)
+
+
+def _change(state: ChatState, command: c.ChangeOptions) -> Events:
+    unknown = set(command.changes) - set(ChatOptions.__struct_fields__)
+    if unknown:
+        raise InvalidInput(f"Unknown options: {', '.join(sorted(unknown))}.")
+    try:
+        options = change_options(state.options, command.changes)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"These options do not fit: {error}.") from error
+    if options == state.options:
+        return ()
+    if state.run is not None and (options.root, options.archived) != (state.options.root, state.options.archived):
+        raise Refused("busy", f"Chat {state.chat} is {status(state)}; root and archived change only when it is idle.")
+    return (e.OptionsChanged(command.changes, command.by),)
+
+
+def _compact(state: ChatState) -> Events:
+    if state.run is not None or state.compacting:
+        raise Refused("busy", f"Chat {state.chat} is {status(state)}; compact it when it is idle.")
+    if len(state.transcript) < 2:
+        raise Refused("empty", "There is nothing to compact yet.")
+    return (e.CompactionStart("manual"),)
+
+
+def _expire(state: ChatState, command: c.Expire) -> Events:
+    due = [
+        call
+        for call in _client_calls(state)
+        if call.action is not None and 0 < call.action.deadline_ms <= command.now_ms
+    ]
+    if not due or status(state) != "requires_action":
+        return ()
+    if state.options.on_deadline == "error":
+        failed = e.SessionError("deadline", "Client tools did not answer in time.")
+        return (*close_calls(state, "deadline"), failed, e.RunEnd("error"))
+    return tuple(event for call in due for event in close_call(call, "deadline"))
