@@ -61,7 +61,12 @@ def _spend(state: ChatState, usage: Usage) -> ChatState:
 
 
 def _say(state: ChatState, entry: Entry) -> ChatState:
-    return replace(state, history=state.history.append(entry), context_chars=state.context_chars + weigh(entry))
+    return replace(
+        state,
+        history=state.history.append(entry),
+        transcript=state.transcript.append(entry),
+        context_chars=state.context_chars + weigh(entry),
+    )
 
 
 def _close_action(state: ChatState, action: str) -> ChatState:

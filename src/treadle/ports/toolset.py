@@ -77,6 +77,7 @@ class Toolset(Protocol):
         """The tool to run, the bare spec of one that Treadle does not run itself, or None."""
         ...
 
-    def problem(self, spec: ToolSpec, arguments: Any) -> str:
-        """What is wrong with these arguments, in words that the model can act on; empty if nothing (T-12)."""
+    def arguments(self, spec: ToolSpec, text: str) -> dict[str, Any] | str:
+        """The arguments in the model's text, parsed, coerced where that is unambiguous, and checked against the
+        schema; or what is wrong with them, in words that the model can act on (T-12)."""
         ...

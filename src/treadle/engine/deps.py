@@ -1,0 +1,50 @@
+"""What the loop is given: ports, and the few settings that are the engine's own."""
+
+import random
+from collections.abc import Callable
+
+import msgspec
+
+from treadle.chat.retry import BASE_S
+from treadle.engine.hub import Hub
+from treadle.engine.log import Log
+from treadle.ports.model import Models
+from treadle.ports.policy import Policy
+from treadle.ports.store import Store
+from treadle.ports.toolset import Toolset
+from treadle.protocol.options import ChatOptions
+from treadle.types import Clock, SystemClock
+
+
+def no_system_text(_options: ChatOptions) -> str:
+    return ""
+
+
+class Deps(msgspec.Struct, frozen=True):
+    store: Store
+    models: Models
+    tools: Toolset
+    policy: Policy
+    log: Log
+    clock: Clock
+    system_text: Callable[[ChatOptions], str] = no_system_text
+    chance: Callable[[], float] = random.random
+    retry_base_s: float = BASE_S
+    silence_s: float = 300.0
+
+
+def assemble(
+    store: Store,
+    models: Models,
+    tools: Toolset,
+    policy: Policy,
+    *,
+    clock: Clock | None = None,
+    system_text: Callable[[ChatOptions], str] = no_system_text,
+    retry_base_s: float = BASE_S,
+    silence_s: float = 300.0,
+) -> Deps:
+    """Put the parts together; the log and its hub are the engine's own."""
+    used = clock or SystemClock()
+    log = Log(store, Hub(), used)
+    return Deps(store, models, tools, policy, log, used, system_text, random.random, retry_base_s, silence_s)

@@ -1,0 +1,87 @@
+"""Live news of chats inside this process: events after their commit, and deltas that are never recorded. A reader
+sees every event once and in order, whoever published it; a slow one loses deltas, never events, and holds up
+nobody."""
+
+import asyncio
+from collections import deque
+
+from treadle.protocol.events import Envelope, Live
+from treadle.types import ChatId
+
+MAX_BACKLOG = 10_000
+
+
+class Subscription:
+    """One reader of one chat. Iterate over it; close it when done."""
+
+    def __init__(self, hub: "Hub", chat: ChatId, after: int) -> None:
+        self._hub = hub
+        self.chat = chat
+        self._ready: deque[Envelope] = deque()
+        self._early: dict[int, Envelope] = {}
+        self._next = after + 1
+        self._waiter: asyncio.Future[None] | None = None
+        self._closed = False
+
+    def deliver(self, envelope: Envelope) -> None:
+        if envelope.seq == 0:
+            if len(self._ready) >= MAX_BACKLOG and isinstance(envelope.data, Live):
+                return
+            self._ready.append(envelope)
+        elif envelope.seq >= self._next:
+            self._early[envelope.seq] = envelope
+            while (following := self._early.pop(self._next, None)) is not None:
+                self._ready.append(following)
+                self._next += 1
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def get(self) -> Envelope | None:
+        """The next piece of news; None when the subscription was closed."""
+        while not self._ready:
+            if self._closed:
+                return None
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        return self._ready.popleft()
+
+    def take(self) -> Envelope | None:
+        """The next piece of news if it is there already."""
+        return self._ready.popleft() if self._ready else None
+
+    def close(self) -> None:
+        self._closed = True
+        self._hub.leave(self)
+        self._wake()
+
+
+class Hub:
+    def __init__(self) -> None:
+        self._readers: dict[ChatId, list[Subscription]] = {}
+
+    def subscribe(self, chat: ChatId, after: int) -> Subscription:
+        """From now on; `after` is the head that the reader knows."""
+        reader = Subscription(self, chat, after)
+        self._readers.setdefault(chat, []).append(reader)
+        return reader
+
+    def leave(self, reader: Subscription) -> None:
+        readers = self._readers.get(reader.chat, [])
+        if reader in readers:
+            readers.remove(reader)
+        if not readers:
+            self._readers.pop(reader.chat, None)
+
+    def listened(self, chat: ChatId) -> bool:
+        """Whether anybody reads: what nobody reads is not built (law 13)."""
+        return chat in self._readers
+
+    def publish(self, envelope: Envelope) -> None:
+        for reader in self._readers.get(envelope.chat, ()):
+            reader.deliver(envelope)

@@ -1,0 +1,91 @@
+"""A worker's tenure of a chat: its lease, and the state it writes from.
+
+Why two ways to write. What the rules decided (`append`) holds only for the state it was decided on: if somebody
+legally added a command meanwhile, it is thrown away and decided anew. What was really done (`record`) is true
+whatever was added: it is appended behind the news and never done again. Both are refused for good once a newer
+epoch exists: LeaseLost passes through everything here, and the worker writes nothing more.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Final, TypeVar
+
+from treadle.chat.state import ChatState
+from treadle.engine.log import Log
+from treadle.errors import HeadMoved
+from treadle.ports.model import Memo
+from treadle.ports.store import Lease
+from treadle.protocol.events import Event, Live
+
+T = TypeVar("T")
+WATCH_S = 5.0
+
+
+class Stopped:
+    """What an effect comes to when the run was interrupted."""
+
+
+STOPPED: Final = Stopped()
+
+
+class Tenure:
+    def __init__(self, lease: Lease, log: Log, state: ChatState) -> None:
+        self.lease = lease
+        self.state = state
+        self.memos: dict[str, Memo] = {}
+        self._log = log
+        self._writing = asyncio.Lock()
+
+    async def append(self, *events: Event, durable: bool = True) -> None:
+        """Record a decision. HeadMoved: the state is fresh, decide again."""
+        async with self._writing:
+            try:
+                self.state = await self._log.append(self.state, events, lease=self.lease, durable=durable)
+            except HeadMoved:
+                self.state = await self._log.refresh(self.state)
+                raise
+
+    async def record(self, *events: Event, durable: bool = True) -> None:
+        """Record what was done, behind whatever was added meanwhile."""
+        while True:
+            try:
+                return await self.append(*events, durable=durable)
+            except HeadMoved:
+                continue
+
+    def live(self, event: Live) -> None:
+        self._log.live(self.state.chat, event)
+
+    @property
+    def listened(self) -> bool:
+        return self._log.hub.listened(self.state.chat)
+
+    def memo(self, wire: str) -> Memo:
+        return self.memos.setdefault(wire, Memo())
+
+    async def unless_stopped(self, effect: Coroutine[Any, Any, T]) -> T | Stopped:
+        """Carry out an effect, and cancel it as soon as an interrupt is in the log, whoever wrote it there."""
+        work = asyncio.ensure_future(effect)
+        watch = asyncio.ensure_future(self._interrupt())
+        try:
+            await asyncio.wait({work, watch}, return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                return work.result()
+            watch.result()
+            return STOPPED
+        finally:
+            for task in (work, watch):
+                task.cancel()
+            await asyncio.gather(work, watch, return_exceptions=True)
+
+    async def _interrupt(self) -> None:
+        """Return when the run is being interrupted, or is over."""
+        while True:
+            state = self.state
+            if state.run is None or state.run.interrupting:
+                return
+            head = await self._log.store.wait(state.chat, state.head, WATCH_S)
+            if head > state.head:
+                async with self._writing:
+                    if head > self.state.head:
+                        self.state = await self._log.refresh(self.state)

@@ -1,0 +1,118 @@
+"""Reading and writing one chat's log: load and fold, seal and append, commit and then publish. The only place where
+events get a seq and where what was committed becomes visible."""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from treadle.chat import snapshot
+from treadle.chat.fold import fold_all
+from treadle.chat.state import ChatState, summary
+from treadle.chat.transitions import transition
+from treadle.engine.hub import Hub
+from treadle.errors import HeadMoved
+from treadle.faultpoint import faultpoint
+from treadle.ports.store import Lease, Snapshot, Store
+from treadle.protocol import wire
+from treadle.protocol.commands import Command
+from treadle.protocol.events import Envelope, Event, Live, RunEnd, SessionCreated, SessionIdle
+from treadle.types import ChatId, Clock
+
+KEPT_STATES = 256
+SNAPSHOT_EVERY = 200
+
+
+class Log:
+    """All chats of a store, as folded states. Keeps the newest states it has seen, so that a command costs its tail."""
+
+    def __init__(self, store: Store, hub: Hub, clock: Clock) -> None:
+        self.store = store
+        self.hub = hub
+        self.clock = clock
+        self._states: OrderedDict[ChatId, ChatState] = OrderedDict()
+        self._snapshots: dict[ChatId, int] = {}
+
+    async def create(self, chat: ChatId, *events: SessionCreated) -> ChatState:
+        envelopes = self._seal(ChatState(chat=chat), events, 0)
+        state = fold_all(ChatState(chat=chat), envelopes)
+        await self.store.create(summary(state), [wire.encode(envelope) for envelope in envelopes])
+        self._publish(envelopes)
+        return self._keep(state)
+
+    async def load(self, chat: ChatId) -> ChatState:
+        """The state as of now: what is kept, or a snapshot, or nothing, and the rest of the log folded onto it."""
+        state = self._states.get(chat) or await self._from_snapshot(chat)
+        records = await self.store.read(chat, after=state.head)
+        envelopes = [wire.decode(chat, record) for record in records]
+        return self._keep(fold_all(state, envelopes))
+
+    async def refresh(self, state: ChatState) -> ChatState:
+        """Fold what others appended meanwhile, and publish it to this process's readers."""
+        records = await self.store.read(state.chat, after=state.head)
+        envelopes = [wire.decode(state.chat, record) for record in records]
+        self._publish(envelopes)
+        return self._keep(fold_all(state, envelopes))
+
+    async def append(
+        self, state: ChatState, events: Sequence[Event], *, lease: Lease | None, durable: bool
+    ) -> ChatState:
+        """Append to the log that `state` is the fold of: HeadMoved or LeaseLost, or the new state."""
+        envelopes = self._seal(state, events, lease.epoch if lease else 0)
+        after = fold_all(state, envelopes)
+        records = [wire.encode(envelope) for envelope in envelopes]
+        faultpoint(f"append.before:{events[0].TYPE}")
+        await self.store.append(state.chat, records, summary(after), lease=lease, durable=durable)
+        faultpoint(f"append.after:{events[0].TYPE}")
+        self._publish(envelopes)
+        return self._keep(after)
+
+    async def execute(self, chat: ChatId, command: Command) -> ChatState:
+        """Carry out a command in one transaction: of many that race, each sees what the ones before it did."""
+        while True:
+            state = await self.load(chat)
+            events = transition(state, command)
+            if not events:
+                return state
+            try:
+                return await self.append(state, events, lease=None, durable=True)
+            except HeadMoved:
+                continue
+
+    async def snapshot(self, state: ChatState) -> None:
+        """Keep a snapshot when the log has grown enough since the last one; costs O(1) per event over time."""
+        last = self._snapshots.get(state.chat, 0)
+        if state.head - last >= max(SNAPSHOT_EVERY, last // 2):
+            await self.store.save_snapshot(state.chat, Snapshot(state.head, snapshot.encode(state)))
+            self._snapshots[state.chat] = state.head
+
+    def live(self, chat: ChatId, event: Live) -> None:
+        """Show something that is not recorded."""
+        if self.hub.listened(chat):
+            self.hub.publish(Envelope(0, chat, self.clock.now_ms(), event))
+
+    async def _from_snapshot(self, chat: ChatId) -> ChatState:
+        kept = await self.store.load_snapshot(chat)
+        state = snapshot.decode(kept.body) if kept is not None else None
+        if kept is not None and state is not None:
+            self._snapshots[chat] = kept.seq
+            return state
+        return ChatState(chat=chat)
+
+    def _seal(self, state: ChatState, events: Sequence[Event], epoch: int) -> list[Envelope]:
+        now = self.clock.now_ms()
+        first = state.head + 1
+        return [Envelope(first + index, state.chat, now, event, epoch) for index, event in enumerate(events)]
+
+    def _publish(self, envelopes: Sequence[Envelope]) -> None:
+        for envelope in envelopes:
+            self.hub.publish(envelope)
+            if isinstance(envelope.data, RunEnd):
+                self.live(envelope.chat, SessionIdle(envelope.data.reason))
+
+    def _keep(self, state: ChatState) -> ChatState:
+        known = self._states.get(state.chat)
+        if known is None or known.head <= state.head:
+            self._states[state.chat] = state
+            self._states.move_to_end(state.chat)
+            while len(self._states) > KEPT_STATES:
+                self._states.popitem(last=False)
+        return state
