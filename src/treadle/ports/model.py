@@ -3,7 +3,7 @@ neutral deltas; it never retries, never records and never runs a call. What a st
 `treadle.chat.assembly`."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -18,6 +18,7 @@ from treadle.protocol.deltas import (
     ThinkingDelta,
     UsageDelta,
 )
+from treadle.protocol.events import Purpose
 from treadle.protocol.tools import ToolSpec
 
 __all__ = [
@@ -79,6 +80,8 @@ class ModelRequest(msgspec.Struct, frozen=True):
     temperature: float | None = None
     max_tokens: int = 0
     memo: Memo = msgspec.field(default_factory=Memo)
+    purpose: Purpose | Literal["turn"] = "turn"
+    """What the call is for (L-02). Nothing of it goes to the provider; scripts answer by it."""
 
 
 class Model(Protocol):
