@@ -13,8 +13,8 @@ TreadleError
 │   ├── NewerSchema         newer_schema       the file was written by a newer Treadle
 │   └── Damaged             damaged            a record cannot be read
 ├── ModelError              model              the provider failed; `kind` says how
-├── ToolError               tool               a tool failed; its text goes to the model
-└── ScriptError             script             a scripted or recorded model was used off its script
+│   └── ScriptError         script             a scripted or recorded model was used off its script
+└── ToolError               tool               a tool failed; its text goes to the model
 """
 
 from typing import ClassVar, Literal
@@ -117,11 +117,16 @@ class ModelError(TreadleError):
         self.retry_after = retry_after
 
 
+class ScriptError(ModelError):
+    """Asking again cannot help, so its kind is that of a bad request."""
+
+    code = "script"
+
+    def __init__(self, message: str) -> None:
+        super().__init__("bad_request", message)
+
+
 class ToolError(TreadleError):
     """A failure whose text is the result the model sees; word it so that the model can mend it."""
 
     code = "tool"
-
-
-class ScriptError(TreadleError):
-    code = "script"

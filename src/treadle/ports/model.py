@@ -3,58 +3,39 @@ neutral deltas; it never retries, never records and never runs a call. What a st
 `treadle.chat.assembly`."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
-from treadle.protocol.content import Entry, Thinking, Usage
+from treadle.protocol.content import Entry
+from treadle.protocol.deltas import (
+    CallDelta,
+    Delta,
+    FinishDelta,
+    NoticeDelta,
+    TextDelta,
+    ThinkingBlock,
+    ThinkingDelta,
+    UsageDelta,
+)
+from treadle.protocol.events import Purpose
 from treadle.protocol.tools import ToolSpec
 
-
-class TextDelta(msgspec.Struct, frozen=True):
-    text: str
-
-
-class ThinkingDelta(msgspec.Struct, frozen=True):
-    text: str
-
-
-class ThinkingBlock(msgspec.Struct, frozen=True):
-    """A finished block that must go back byte-exact; its `text` replaces the deltas since the last block."""
-
-    block: Thinking
-
-
-class CallDelta(msgspec.Struct, frozen=True):
-    """A fragment of a call as the server labelled it. Labels may lie (M-08): `None` means the server sent none."""
-
-    id: str | None = None
-    index: int | None = None
-    name: str | None = None
-    arguments: str = ""
-
-
-class UsageDelta(msgspec.Struct, frozen=True):
-    """The provider's count so far; a later one replaces an earlier one. `usd` is filled in by the engine."""
-
-    usage: Usage
-
-
-class FinishDelta(msgspec.Struct, frozen=True):
-    """The stream ended well. A stream that stops without one was cut."""
-
-    reason: str = "stop"
-    """stop, tool_calls, length, content_filter, or the provider's own word."""
-
-
-class NoticeDelta(msgspec.Struct, frozen=True):
-    """Something the user should know: a lower rung of the ladder, a dropped parameter."""
-
-    kind: str
-    text: str
-
-
-Delta = TextDelta | ThinkingDelta | ThinkingBlock | CallDelta | UsageDelta | FinishDelta | NoticeDelta
+__all__ = [
+    "CallDelta",
+    "Delta",
+    "FinishDelta",
+    "Memo",
+    "Model",
+    "ModelInfo",
+    "ModelRequest",
+    "Models",
+    "NoticeDelta",
+    "TextDelta",
+    "ThinkingBlock",
+    "ThinkingDelta",
+    "UsageDelta",
+]
 
 
 class ModelInfo(msgspec.Struct, frozen=True):
@@ -101,6 +82,8 @@ class ModelRequest(msgspec.Struct, frozen=True):
     purpose: str = "turn"
     """turn, or what else the call is for (L-02): compaction, summary, title."""
     memo: Memo = msgspec.field(default_factory=Memo)
+    purpose: Purpose | Literal["turn"] = "turn"
+    """What the call is for (L-02). Nothing of it goes to the provider; scripts answer by it."""
 
 
 class Model(Protocol):

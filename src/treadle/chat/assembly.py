@@ -1,0 +1,223 @@
+"""What a stream of deltas adds up to: text, thinking and calls (M-08). Pure; knows no provider and no time.
+
+The hard part is to tell where one call ends and the next begins, because servers label fragments badly: some call
+every index 0, some send none, some repeat id and name with every fragment, some send ids that are empty. The rules,
+in this order: a known id wins; a new id on a used index is a new call; a bare fragment continues the current call;
+a name after a complete JSON object is a new call. What they cannot tell apart is never merged silently into
+something that would run: at worst the arguments are no JSON, and the model is told so.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from treadle.errors import ModelError
+from treadle.protocol.content import Thinking, ToolRequest, Usage
+from treadle.protocol.deltas import (
+    CallDelta,
+    Delta,
+    FinishDelta,
+    NoticeDelta,
+    TextDelta,
+    ThinkingBlock,
+    ThinkingDelta,
+    UsageDelta,
+)
+from treadle.types import call_key
+
+_MARK = re.compile(r'["\\{}\[\]]')
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """One answer of a model, whole."""
+
+    text: str
+    thinking: tuple[Thinking, ...] = ()
+    requests: tuple[ToolRequest, ...] = ()
+    usage: Usage | None = None
+    """None when the provider reported nothing."""
+    finish_reason: str = "stop"
+
+
+class _Call:
+    """A call in the making. The scanner knows whether its arguments are a complete JSON object; it runs only when
+    a name arrives for a call that has one already, and reads every character once."""
+
+    def __init__(self, position: int) -> None:
+        self.position = position
+        self.id = ""
+        self.index: int | None = None
+        self.name = ""
+        self.named_again = False
+        self.begun = False
+        self.pieces: list[str] = []
+        self._scanned = 0
+        self._depth = 0
+        self._in_string = False
+        self._escaped = False
+        self._complete = False
+
+    def add(self, arguments: str) -> None:
+        self.begun = self.begun or not arguments.isspace()
+        self.pieces.append(arguments)
+
+    def complete(self) -> bool:
+        for piece in self.pieces[self._scanned :]:
+            self._scan(piece)
+        self._scanned = len(self.pieces)
+        return self._complete
+
+    def _scan(self, piece: str) -> None:
+        start = 0
+        if self._escaped and piece:
+            self._escaped, start = False, 1
+        while (mark := _MARK.search(piece, start)) is not None:
+            start = mark.end()
+            char = mark.group()
+            if char == "\\":
+                if self._in_string:
+                    self._escaped = start == len(piece)
+                    start += 1
+            elif char == '"':
+                self._in_string = not self._in_string
+            elif not self._in_string:
+                self._depth += 1 if char in "{[" else -1
+                self._complete = self._complete or self._depth == 0
+
+    def request(self, turn: int) -> ToolRequest:
+        arguments = "".join(self.pieces)
+        # Servers send nothing for a call without arguments; the only JSON that can mean is the empty object.
+        return ToolRequest(call_key(turn, self.position), self.name, arguments if arguments.strip() else "{}", self.id)
+
+
+class Assembler:
+    """Takes the deltas of one model call and makes the answer of them.
+
+    `on_call(position, delta)` is told where each fragment of a call went, for those who show calls live.
+    """
+
+    def __init__(self, turn: int, on_call: Callable[[int, CallDelta], None] | None = None) -> None:
+        self._turn = turn
+        self._on_call = on_call
+        self._text: list[str] = []
+        self._thoughts: list[str] = []
+        self._blocks: list[Thinking] = []
+        self._calls: list[_Call] = []
+        self._by_id: dict[str, _Call] = {}
+        self._by_index: dict[int, _Call] = {}
+        self._current: _Call | None = None
+        self.usage: Usage | None = None
+        self.finish_reason: str | None = None
+        """None until the stream has ended well."""
+        self.notices: list[NoticeDelta] = []
+
+    def feed(self, deltas: Iterable[Delta]) -> None:
+        for delta in deltas:
+            if type(delta) is TextDelta:  # first, because nearly all are
+                self._text.append(delta.text)
+            else:
+                self._take(delta)
+
+    def _take(self, delta: Delta) -> None:
+        match delta:
+            case CallDelta():
+                call = self._place(delta)
+                if self._on_call is not None:
+                    self._on_call(call.position, delta)
+            case TextDelta(text=text):
+                self._text.append(text)
+            case ThinkingDelta(text=text):
+                self._thoughts.append(text)
+            case ThinkingBlock(block=block):
+                self._thoughts.clear()
+                self._blocks.append(block)
+            case UsageDelta(usage=usage):
+                self.usage = usage
+            case FinishDelta(reason=reason):
+                self.finish_reason = reason
+            case NoticeDelta():
+                self.notices.append(delta)
+
+    @property
+    def text(self) -> str:
+        return "".join(self._text)
+
+    @property
+    def thinking_text(self) -> str:
+        return "".join([*(block.text for block in self._blocks), *self._thoughts])
+
+    def finish(self, model_ref: str) -> Answer:
+        """The whole answer. A stream that did not end well is none: no call of it may run."""
+        if self.finish_reason is None:
+            raise ModelError("cut_stream", f"the answer of {model_ref} stopped before its end; it can be asked again")
+        requests = tuple(call.request(self._turn) for call in self._calls)
+        return Answer(self.text, self._thinking(model_ref), requests, self.usage, self.finish_reason)
+
+    def partial(self, model_ref: str) -> Answer:
+        """What there is of an answer that was interrupted: its text and thinking, but none of its calls (L-07)."""
+        return Answer(self.text, self._thinking(model_ref), (), self.usage, "interrupted")
+
+    def _thinking(self, model_ref: str) -> tuple[Thinking, ...]:
+        blocks = [block if block.model else Thinking(block.text, block.opaque, model_ref) for block in self._blocks]
+        if rest := "".join(self._thoughts):
+            blocks.append(Thinking(rest, model=model_ref))
+        return tuple(blocks)
+
+    def _place(self, delta: CallDelta) -> _Call:
+        """Put a fragment where it belongs and say where that was."""
+        call = self._find(delta)
+        if call is None or self._begins_anew(call, delta):
+            call = self._begin(call, delta)
+        if delta.id and not call.id:
+            call.id = delta.id
+            self._by_id[delta.id] = call  # of two calls under one id, the later one owns it
+        if delta.index is not None:
+            call.index = delta.index
+            self._by_index[delta.index] = call
+        if delta.name and delta.name != call.name and not (call.name and call.begun):
+            call.name += delta.name  # a name may come in pieces, but only before the arguments
+        if delta.arguments:
+            call.add(delta.arguments)
+        self._current = call
+        return call
+
+    def _find(self, delta: CallDelta) -> _Call | None:
+        """The call that the labels of a fragment speak of."""
+        if delta.id:
+            known = self._by_id.get(delta.id)
+            if known is not None:
+                return known
+            labelled = self._current if delta.index is None else self._by_index.get(delta.index)
+            # An id that comes late belongs to the call that waits for one; any other new id is a new call.
+            late = labelled is not None and not labelled.id and not (delta.name and labelled.name)
+            return labelled if late else None
+        if delta.index is None:
+            return self._current
+        labelled = self._by_index.get(delta.index)
+        if labelled is None and not delta.name and self._current is not None and self._current.index is None:
+            return self._current  # the server began to send indices in mid-call
+        return labelled
+
+    def _begins_anew(self, call: _Call, delta: CallDelta) -> bool:
+        """Whether a fragment for this call can only be the beginning of another one with the same labels."""
+        if not delta.name:
+            return call.named_again and bool(delta.arguments.strip())
+        if not call.name or not call.begun:
+            return False
+        if delta.name != call.name:
+            return not delta.id or call.complete()  # a known id wins as long as the call can still go on
+        if not call.complete():
+            return False  # the server repeats the name with every fragment
+        # The same name after a complete object: more arguments make it an equal call; until they come, it may be
+        # an echo of the name with nothing new.
+        call.named_again = not delta.arguments.strip()
+        return not call.named_again
+
+    def _begin(self, before: _Call | None, delta: CallDelta) -> _Call:
+        call = _Call(len(self._calls))
+        self._calls.append(call)
+        if before is not None:
+            call.name = "" if delta.name else before.name
+            before.named_again = False
+        return call
