@@ -79,8 +79,6 @@ class ModelRequest(msgspec.Struct, frozen=True):
     tools: tuple[ToolSpec, ...] = ()
     temperature: float | None = None
     max_tokens: int = 0
-    purpose: str = "turn"
-    """turn, or what else the call is for (L-02): compaction, summary, title."""
     memo: Memo = msgspec.field(default_factory=Memo)
     purpose: Purpose | Literal["turn"] = "turn"
     """What the call is for (L-02). Nothing of it goes to the provider; scripts answer by it."""

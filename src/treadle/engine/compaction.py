@@ -1,0 +1,105 @@
+"""Making a conversation shorter for the model (L-19). First old large results are masked, which costs nothing; if
+that is not enough, older history is replaced by a summary that the model itself writes. The log is never rewritten.
+"""
+
+from treadle.chat.state import ChatState, Compaction
+from treadle.chat.transcript import kept_messages, mask, rebuild, recent_start, threshold
+from treadle.chat.weight import tokens, weigh
+from treadle.engine import request as requests
+from treadle.engine import side_call
+from treadle.engine.deps import Deps
+from treadle.engine.lease import Stopped, Tenure
+from treadle.errors import ConfigError
+from treadle.ports.model import Model, ModelRequest
+from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, Usage, UserEntry
+from treadle.protocol.events import CompactionComplete, ModelCall, Trigger
+
+ENOUGH = 0.7
+"""Masking is enough when it brings the request below this part of the threshold."""
+SYSTEM = (
+    "You shorten the history of a coding session so that the work can go on without it. Write down, in plain text: "
+    "the task and every wish of the user; what was done, with paths and names; what was learned; decisions and why; "
+    "errors and how they were solved; what is left to do. Keep exact names, paths, commands and values. "
+    "Leave out pleasantries. Do not call tools and do not go on with the task."
+)
+
+
+async def compact(tenure: Tenure, trigger: Trigger, deps: Deps) -> None:
+    """Carry out the compaction that the log says has begun."""
+    state = tenure.state
+    try:
+        model = requests.find_model(state, deps)
+    except ConfigError as error:
+        return await tenure.append(CompactionComplete(trigger, False, error=str(error)))
+    before = _size(state.transcript.slice(0))
+    start = state.compaction.upto + recent_start(state.history.slice(state.compaction.upto))
+    if trigger != "threshold":
+        start = max(start, _half(state))
+    if start <= state.compaction.upto:
+        nothing = "there is nothing older to shorten"
+        return await tenure.append(CompactionComplete(trigger, False, before, before, error=nothing))
+    if trigger == "threshold" and (masked := _masked(state, start, model)) is not None:
+        return await tenure.append(_complete(trigger, state, masked, before, Usage()))
+    reply = await tenure.unless_stopped(side_call.ask(model, _request(state, start, model), deps))
+    if isinstance(reply, Stopped):
+        return await tenure.record(CompactionComplete(trigger, False, before, before, error="interrupted"))
+    call = ModelCall("compaction", reply.usage, error=reply.error)
+    if not reply.text:
+        why = reply.error or "the model gave no summary"
+        return await tenure.record(call, CompactionComplete(trigger, False, before, before, reply.usage, error=why))
+    kept = kept_messages(state.history.cut(start))
+    made = Compaction(start, reply.text, kept, start)
+    await tenure.record(call, _complete(trigger, state, made, before, reply.usage))
+
+
+def _complete(trigger: Trigger, state: ChatState, made: Compaction, before: int, usage: Usage) -> CompactionComplete:
+    after = _size(rebuild(state.history, made).slice(0))
+    return CompactionComplete(trigger, True, before, after, usage, made.summary, made.upto, made.kept, made.masked)
+
+
+def _size(shown: list[Entry]) -> int:
+    return sum(tokens(weigh(entry)) for entry in shown)
+
+
+def _half(state: ChatState) -> int:
+    """The border for a compaction that must shrink something: the middle, at a place where no call is cut off."""
+    middle = state.compaction.upto + (len(state.history) - state.compaction.upto) // 2
+    while middle < len(state.history) and isinstance(state.history[middle], ResultsEntry):
+        middle += 1
+    return middle if middle < len(state.history) else state.compaction.upto
+
+
+def _masked(state: ChatState, start: int, model: Model) -> Compaction | None:
+    """Masking alone, if it has something to mask and is enough."""
+    rest = state.history.slice(state.compaction.upto)[: start - state.compaction.upto]
+    saved = sum(tokens(weigh(entry)) - tokens(weigh(mask(entry))) for entry in rest)
+    if start <= state.compaction.masked or not saved:
+        return None
+    window = state.options.context_window or model.info.window
+    limit = threshold(window, state.options.max_tokens or model.info.max_output)
+    used = state.context_tokens + tokens(state.context_chars)
+    if used - saved > ENOUGH * limit:
+        return None
+    return Compaction(state.compaction.upto, state.compaction.summary, state.compaction.kept, start)
+
+
+def _request(state: ChatState, start: int, model: Model) -> ModelRequest:
+    """What is to be shortened, as text, cut in the middle where even that does not fit."""
+    shown = rebuild(state.history.cut(start), state.compaction)
+    text = "\n\n".join(_render(mask(entry)) for entry in shown)
+    room = max(2_000, int((state.options.context_window or model.info.window) * 2.5))
+    if len(text) > room:
+        text = f"{text[: room // 2]}\n\n[… left out …]\n\n{text[-room // 2 :]}"
+    asked = UserEntry(f"Shorten this history:\n\n{text}")
+    return ModelRequest(SYSTEM, [asked], temperature=state.options.temperature, purpose="compaction")
+
+
+def _render(entry: Entry) -> str:
+    match entry:
+        case UserEntry(text=text):
+            return f"USER: {text}"
+        case AssistantEntry(text=text, calls=calls):
+            lines = [f"ASSISTANT: {text}"] if text else []
+            return "\n".join([*lines, *(f"CALL {call.name} {call.arguments}" for call in calls)])
+        case ResultsEntry(results=results):
+            return "\n".join(f"RESULT: {result.text}" for result in results)

@@ -1,0 +1,74 @@
+"""The loop: fold the log, decide, do that one thing, append what came of it, repeat. It is mechanical: what to do is
+decided in `treadle.chat`, how it is done in the modules beside this one, and where it is kept behind ports.
+
+Kill it anywhere: the next holder of the lease folds the same log and arrives at the same decision.
+"""
+
+from typing import assert_never
+
+from treadle.chat.decide import CallModel, Compact, Record, Rest, RunCalls, Step, Summarize, Wait, decide
+from treadle.chat.transitions import transition
+from treadle.engine.compaction import compact
+from treadle.engine.deps import Deps
+from treadle.engine.lease import Tenure
+from treadle.engine.model_call import call_model
+from treadle.engine.recovery import recover
+from treadle.engine.request import limits_of
+from treadle.engine.summary import summarize
+from treadle.engine.tool_calls import run_calls
+from treadle.errors import HeadMoved, StoreError
+from treadle.protocol.commands import Expire
+from treadle.protocol.events import SessionError
+
+
+async def advance(tenure: Tenure, deps: Deps) -> None:
+    """Drive one chat until it finishes, must wait, or loses its lease."""
+    await _settle(tenure, deps)
+    while True:
+        step = decide(tenure.state, limits_of(tenure.state, deps))
+        if isinstance(step, Wait | Rest):
+            return
+        try:
+            await _take(step, tenure, deps)
+        except HeadMoved:
+            continue  # somebody legally added a command: what was decided is decided anew
+        except StoreError:
+            raise
+        except Exception as error:
+            # Law: nothing may hang, and nothing may spin. A fault of ours ends the run and leaves the chat usable.
+            await tenure.record(SessionError("internal", f"{type(error).__name__}: {error}"))
+            if tenure.state.run is None:
+                raise
+
+
+async def _settle(tenure: Tenure, deps: Deps) -> None:
+    """What a dead worker left open, and what nobody answered in time."""
+    while True:
+        try:
+            await recover(tenure, deps)
+            expired = transition(tenure.state, Expire(deps.clock.now_ms()))
+            if expired:
+                await tenure.append(*expired)
+            return
+        except HeadMoved:
+            continue
+
+
+async def _take(step: Step, tenure: Tenure, deps: Deps) -> None:
+    match step:
+        case CallModel(final=final):
+            await call_model(tenure, final, deps)
+        case RunCalls(calls=()):
+            await recover(tenure, deps)
+        case RunCalls(calls=calls):
+            await run_calls(tenure, calls, deps)
+        case Compact(trigger=trigger):
+            await compact(tenure, trigger, deps)
+        case Summarize():
+            await summarize(tenure, deps)
+        case Record(events=events):
+            await tenure.append(*events)
+        case Wait() | Rest():
+            pass
+        case _ as never:
+            assert_never(never)

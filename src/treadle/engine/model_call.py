@@ -1,0 +1,165 @@
+"""One turn: reserve, call the model, show what comes live, record the answer. Failed attempts are recorded, waited
+for and made again (M-11); an interrupt keeps the text that came (L-07). Nothing of an answer is recorded before its
+stream has ended well."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import aclosing
+
+from treadle.chat.assembly import Answer, Assembler
+from treadle.chat.budget import admit
+from treadle.chat.completion import MarkerFilter, strip_marker
+from treadle.chat.retry import delay
+from treadle.engine import request as requests
+from treadle.engine.deps import Deps
+from treadle.engine.lease import Stopped, Tenure
+from treadle.errors import ConfigError, ModelError
+from treadle.faultpoint import faultpoint
+from treadle.ports.model import Model, ModelRequest
+from treadle.protocol.content import Usage
+from treadle.protocol.deltas import CallDelta, Delta, TextDelta, ThinkingDelta
+from treadle.protocol.events import (
+    AssistantMessage,
+    AssistantReset,
+    CompactionStart,
+    Event,
+    MessageDelta,
+    ModelNotice,
+    ReasoningDelta,
+    SessionError,
+    TaskComplete,
+    ToolCallDelta,
+    TurnEnd,
+    TurnRetry,
+    TurnStart,
+    UsageInfo,
+)
+
+
+async def call_model(tenure: Tenure, final: bool, deps: Deps) -> None:
+    """Make the chat's next model call, or go on with the one that a dead worker had begun."""
+    try:
+        model = requests.find_model(tenure.state, deps)
+    except ConfigError as error:
+        return await tenure.append(SessionError("config", str(error)))
+    if tenure.state.open_turn is None and not await _begin(tenure, model, final, deps):
+        return
+    request = requests.build(tenure, model, final, deps)
+    while (opened := tenure.state.open_turn) is not None:
+        attempt = Attempt(tenure, model, opened.turn, deps)
+        try:
+            done = await tenure.unless_stopped(attempt.run(request))
+        except ModelError as error:
+            if not await _retry(tenure, attempt, error, deps):
+                return
+            continue
+        except ConfigError as error:
+            return await tenure.record(SessionError("config", str(error)))
+        return await tenure.record(*attempt.events(done))
+
+
+async def _begin(tenure: Tenure, model: Model, final: bool, deps: Deps) -> bool:
+    """Open the turn and reserve its cost; False when the budget forbids it."""
+    state = tenure.state
+    if state.run is None:
+        return False
+    reserved = requests.expected(state, model.info, deps)
+    start = TurnStart(state.turn + 1, model.info.ref, reserved, final)
+    events = admit(state, state.run, start, deps.clock.now_ms())
+    await tenure.append(*events, durable=False)
+    return events[-1] is start
+
+
+async def _retry(tenure: Tenure, attempt: "Attempt", error: ModelError, deps: Deps) -> bool:
+    """Record a failed attempt and wait; False when the turn is not to be made again here."""
+    opened = tenure.state.open_turn
+    failures = opened.failures if opened is not None else 0
+    tenure.live(AssistantReset(attempt.turn))
+    usage = attempt.guess() if attempt.heard else Usage()
+    retry = TurnRetry(attempt.turn, failures + 1, error.kind, str(error), usage=usage)
+    if error.kind == "context_limit" and opened is not None and not opened.forced_compaction:
+        await tenure.record(retry, CompactionStart("context_limit"))
+        return False
+    wait = delay(error, failures, deps.chance(), deps.retry_base_s)
+    if wait is None:
+        events: list[Event] = [retry] if usage.tokens else []
+        await tenure.record(*events, SessionError(error.kind, str(error)))
+        return False
+    await tenure.record(TurnRetry(attempt.turn, failures + 1, error.kind, str(error), round(wait, 3), usage))
+    return not isinstance(await tenure.unless_stopped(deps.clock.sleep(wait)), Stopped) or await _give_up(
+        tenure, attempt
+    )
+
+
+async def _give_up(tenure: Tenure, attempt: "Attempt") -> bool:
+    """Interrupted while waiting for the next attempt: close the turn."""
+    await tenure.record(TurnEnd(attempt.turn, Usage(), "interrupted"))
+    return False
+
+
+class Attempt:
+    """One try at a turn: reads the stream, shows it, and keeps what came."""
+
+    def __init__(self, tenure: Tenure, model: Model, turn: int, deps: Deps) -> None:
+        self.turn = turn
+        self.heard = False
+        self._tenure = tenure
+        self._model = model
+        self._deps = deps
+        self._assembler = Assembler(turn, self._show_call)
+        self._marker = MarkerFilter() if tenure.state.options.completion == "marker" else None
+
+    async def run(self, request: ModelRequest) -> Answer:
+        silence = self._deps.silence_s
+        loop = asyncio.get_running_loop()
+        faultpoint("model.before_call")
+        try:
+            async with asyncio.timeout(silence) as patience, aclosing(self._model.stream(request)) as stream:  # type: ignore[type-var]
+                async for deltas in stream:
+                    if not self.heard:
+                        self.heard = True
+                        faultpoint("model.first_delta")
+                    patience.reschedule(loop.time() + silence)
+                    self._assembler.feed(deltas)
+                    if self._tenure.listened:
+                        self._show(deltas)
+        except TimeoutError as error:
+            raise ModelError("silence", f"The model sent nothing for {silence:g} seconds.") from error
+        faultpoint("model.after_call")
+        return self._assembler.finish(self._model.info.ref)
+
+    def _show(self, deltas: Sequence[Delta]) -> None:
+        for delta in deltas:
+            if isinstance(delta, TextDelta):
+                text = self._marker.feed(delta.text) if self._marker else delta.text
+                if text:
+                    self._tenure.live(MessageDelta(self.turn, text))
+            elif isinstance(delta, ThinkingDelta):
+                self._tenure.live(ReasoningDelta(self.turn, delta.text))
+
+    def _show_call(self, position: int, delta: CallDelta) -> None:
+        if self._tenure.listened:
+            self._tenure.live(ToolCallDelta(self.turn, position, delta.name or "", delta.arguments))
+
+    def guess(self) -> Usage:
+        text = self._assembler.text + self._assembler.thinking_text
+        return requests.guessed(self._tenure.state, text, self._model.info, self._deps)
+
+    def events(self, done: Answer | Stopped) -> list[Event]:
+        """What the answer, or what there is of it, means for the log."""
+        info = self._model.info
+        partial = isinstance(done, Stopped)
+        answer = self._assembler.partial(info.ref) if isinstance(done, Stopped) else done
+        usage = requests.priced(answer.usage, info) if answer.usage is not None else self.guess()
+        text, marked = strip_marker(answer.text) if self._marker else (answer.text, False)
+        events: list[Event] = [ModelNotice(notice.kind, notice.text) for notice in self._assembler.notices]
+        if not partial or text or answer.thinking:
+            events.append(AssistantMessage(self.turn, text, answer.thinking, answer.requests, partial))
+        events.append(TurnEnd(self.turn, usage if self.heard else Usage(), answer.finish_reason))
+        if marked and not partial:
+            events.append(TaskComplete())
+        state = self._tenure.state
+        cost = state.totals.usage.usd + usage.usd
+        window = state.options.context_window or info.window
+        self._tenure.live(UsageInfo(usage.input + usage.output, window, cost))
+        return events

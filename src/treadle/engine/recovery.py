@@ -1,0 +1,77 @@
+"""Settling what a dead worker left open (D-02). An intent without outcome is the only place where the log alone does
+not know what happened; everything else is decided from the state as ever.
+
+A call that only reads, or that can be repeated, runs again. A file tool compares the disk with what it recorded in
+its intent: done, not done, or neither. What cannot be known is said so, to the model and to people, and is never
+repeated. A model call that never ended is made again; what it may have cost is counted.
+"""
+
+from treadle.chat.state import Call
+from treadle.engine.deps import Deps
+from treadle.engine.lease import Tenure
+from treadle.engine.tool_calls import outcome_events, run_one
+from treadle.errors import ToolError
+from treadle.faultpoint import faultpoint
+from treadle.ports.toolset import Invocation, Settlement, Tool
+from treadle.protocol.events import AssistantReset, Event, ExecutionComplete, ExecutionOutput, TurnRetry
+from treadle.protocol.tools import ToolSpec
+
+LOST = "The worker was lost during the call."
+UNKNOWN = (
+    "The worker was lost while this ran; it is not known whether it took effect, and it was not run again. "
+    "Look at the current state before you go on."
+)
+
+
+async def recover(tenure: Tenure, deps: Deps) -> None:
+    """Make every intent whole; called when a lease begins."""
+    state = tenure.state
+    if state.run is not None and state.run.interrupting:
+        return
+    if state.open_turn is not None:
+        tenure.live(AssistantReset(state.open_turn.turn))
+        lost = TurnRetry(
+            state.open_turn.turn, state.open_turn.failures + 1, "worker_lost", LOST, usage=state.open_turn.reserved
+        )
+        await tenure.append(lost)
+    for call in state.calls:
+        if call.phase == "started":
+            await _settle(tenure, call, deps)
+
+
+async def _settle(tenure: Tenure, call: Call, deps: Deps) -> None:
+    options = tenure.state.options
+    found = deps.tools.find(call.request.name, options)
+    invocation = Invocation(
+        tenure.state.chat,
+        call.key,
+        call.request.name,
+        call.arguments or {},
+        options.root,
+        call.plan,
+        emit=lambda output: tenure.live(ExecutionOutput(call.key, output)),
+    )
+    if found is None or isinstance(found, ToolSpec):
+        return await tenure.record(_unknown(call))
+    settled = await _ask(found, invocation)
+    faultpoint("recovery.settled")
+    if settled == "run_again":
+        durable = not found.spec.read_only
+        await tenure.unless_stopped(run_one(tenure, found, invocation, durable, deps))
+    elif settled == "unknown":
+        await tenure.record(_unknown(call))
+    else:
+        await tenure.record(*outcome_events(invocation, settled, 0))
+
+
+async def _ask(tool: Tool, invocation: Invocation) -> Settlement:
+    if tool.spec.read_only:
+        return "run_again"
+    try:
+        return await tool.settle(invocation)
+    except (ToolError, OSError):
+        return "unknown"
+
+
+def _unknown(call: Call) -> Event:
+    return ExecutionComplete(call.key, False, error=UNKNOWN, result_summary="unknown outcome", synthetic="unknown")

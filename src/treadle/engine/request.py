@@ -1,0 +1,73 @@
+"""What a model is asked: the request built from a state, its estimated size, and what an answer cost."""
+
+import msgspec
+
+from treadle.chat.decide import Limits
+from treadle.chat.state import ChatState
+from treadle.chat.transcript import entries, estimate
+from treadle.chat.weight import tokens
+from treadle.engine.deps import Deps
+from treadle.engine.lease import Tenure
+from treadle.errors import ConfigError
+from treadle.ports.model import Model, ModelInfo, ModelRequest
+from treadle.protocol.content import Usage
+
+TYPICAL_OUTPUT = 600
+"""Tokens that an answer is expected to have when nothing is known yet."""
+
+
+def find_model(state: ChatState, deps: Deps) -> Model:
+    return deps.models.get(state.options.model)
+
+
+def limits_of(state: ChatState, deps: Deps) -> Limits:
+    """What the rules must know of the model. One that cannot be had fails when it is called, not here."""
+    try:
+        info = find_model(state, deps).info
+    except ConfigError:
+        return Limits()
+    return Limits(info.window, state.options.max_tokens or info.max_output, overhead(state, deps))
+
+
+def overhead(state: ChatState, deps: Deps) -> int:
+    """Characters of system text and tool schemas; only needed until the provider has counted once."""
+    if state.context_tokens:
+        return 0
+    specs = deps.tools.specs(state.options)
+    return len(deps.system_text(state.options)) + len(msgspec.json.encode(specs))
+
+
+def build(tenure: Tenure, model: Model, final: bool, deps: Deps) -> ModelRequest:
+    """The request of a turn. Its beginning is the same bytes as the turn before (L-21)."""
+    options = tenure.state.options
+    return ModelRequest(
+        system=deps.system_text(options),
+        entries=entries(tenure.state),
+        tools=() if final else tuple(deps.tools.specs(options)),
+        temperature=options.temperature,
+        max_tokens=options.max_tokens,
+        memo=tenure.memo(model.info.provider),
+    )
+
+
+def expected(state: ChatState, info: ModelInfo, deps: Deps) -> Usage:
+    """What the next call will probably cost: reserved before it is made (L-11)."""
+    run = state.run
+    output = run.usage.output // run.turns if run is not None and run.turns else TYPICAL_OUTPUT
+    return priced(Usage(estimate(state, overhead(state, deps)), output, estimated=True), info)
+
+
+def guessed(state: ChatState, text: str, info: ModelInfo, deps: Deps) -> Usage:
+    """What a call cost whose provider told nothing: because it cannot, or because the stream was cut."""
+    used = estimate(state, overhead(state, deps))
+    return priced(Usage(used, tokens(len(text)), estimated=True), info)
+
+
+def priced(usage: Usage, info: ModelInfo) -> Usage:
+    fresh = max(0, usage.input - usage.cached)
+    usd = (
+        fresh * info.usd_per_million_input
+        + usage.cached * (info.usd_per_million_cached or info.usd_per_million_input)
+        + usage.output * info.usd_per_million_output
+    ) / 1_000_000
+    return msgspec.structs.replace(usage, usd=usd)

@@ -1,0 +1,56 @@
+"""Model calls that are no turn: a summary, a compaction. Recorded with their purpose and counted apart (L-02)."""
+
+import asyncio
+from contextlib import aclosing
+
+import msgspec
+
+from treadle.chat.assembly import Assembler
+from treadle.chat.retry import delay
+from treadle.chat.weight import tokens
+from treadle.engine.deps import Deps
+from treadle.engine.request import priced
+from treadle.errors import ModelError, TreadleError
+from treadle.ports.model import Model, ModelRequest
+from treadle.protocol.content import Usage
+
+ATTEMPTS = 3
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """What came of it: a text, or why there is none; and what it cost either way."""
+
+    text: str
+    usage: Usage
+    error: str = ""
+
+
+async def ask(model: Model, request: ModelRequest, deps: Deps) -> Reply:
+    """Ask once, and again after passing faults."""
+    cost = Usage()
+    for failures in range(ATTEMPTS):
+        assembler = Assembler(0)
+        try:
+            async with asyncio.timeout(deps.silence_s), aclosing(model.stream(request)) as stream:  # type: ignore[type-var]
+                async for deltas in stream:
+                    assembler.feed(deltas)
+            answer = assembler.finish(model.info.ref)
+            return Reply(answer.text.strip(), cost + _cost(model, request, answer.usage, answer.text))
+        except (ModelError, TimeoutError) as error:
+            fault = error if isinstance(error, ModelError) else ModelError("silence", "The model sent nothing.")
+            if assembler.text:
+                cost += _cost(model, request, None, assembler.text)
+            wait = delay(fault, failures, deps.chance(), deps.retry_base_s)
+            if wait is None or failures == ATTEMPTS - 1:
+                return Reply("", cost, str(fault))
+            await deps.clock.sleep(wait)
+        except TreadleError as error:
+            return Reply("", cost, str(error))
+    return Reply("", cost, "The model could not be reached.")
+
+
+def _cost(model: Model, request: ModelRequest, usage: Usage | None, text: str) -> Usage:
+    if usage is None:
+        sent = sum(len(str(entry)) for entry in request.entries) + len(request.system)
+        usage = Usage(tokens(sent), tokens(len(text)), estimated=True)
+    return priced(usage, model.info)

@@ -1,0 +1,51 @@
+"""The summary at the end of a run that said nothing (L-17): a recorded model call of its own purpose."""
+
+from treadle.chat.state import ChatState
+from treadle.chat.transcript import entries
+from treadle.engine import request as requests
+from treadle.engine import side_call
+from treadle.engine.deps import Deps
+from treadle.engine.lease import Stopped, Tenure
+from treadle.errors import ConfigError
+from treadle.ports.model import ModelRequest
+from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, UserEntry
+from treadle.protocol.events import ModelCall
+
+SYSTEM = "Say in one to three sentences what was done, for the person who asked. Plain text, no headings."
+RECENT_RESULTS = 6
+
+
+async def summarize(tenure: Tenure, deps: Deps) -> None:
+    """A run that ends without a word is explained: by the model, or at least by its last results."""
+    state = tenure.state
+    lines = recent_lines(state)
+    try:
+        model = requests.find_model(state, deps)
+    except ConfigError as error:
+        return await tenure.append(ModelCall("summary", text=lines, error=str(error)))
+    task = next((text for entry in reversed(entries(state)) if (text := _task_of(entry))), "")
+    asked = UserEntry(f"The task was:\n{task[:4_000]}\n\nThe last results:\n{lines}")
+    request = ModelRequest(SYSTEM, [asked], temperature=state.options.temperature, purpose="summary")
+    reply = await tenure.unless_stopped(side_call.ask(model, request, deps))
+    if isinstance(reply, Stopped):
+        return
+    await tenure.record(ModelCall("summary", reply.usage, reply.text or lines, reply.error))
+
+
+def _task_of(entry: Entry) -> str:
+    return entry.text if isinstance(entry, UserEntry) and entry.source == "person" else ""
+
+
+def recent_lines(state: ChatState) -> str:
+    """The last results, one line each."""
+    results = [
+        (call.name, result)
+        for entry, asked in zip(state.history.slice(1), state.history.slice(0), strict=False)
+        if isinstance(entry, ResultsEntry) and isinstance(asked, AssistantEntry)
+        for call, result in zip(asked.calls, entry.results, strict=False)
+    ]
+    shown = [
+        f"- {name}: {'' if result.success else 'failed: '}{result.text.strip().partition(chr(10))[0][:160]}"
+        for name, result in results[-RECENT_RESULTS:]
+    ]
+    return "\n".join(shown)

@@ -1,0 +1,146 @@
+"""A worker: takes chats that need one, drives them, gives them back. Any number of workers on any number of machines
+may share a store; leases keep them apart. One task renews all leases of a worker."""
+
+import asyncio
+import contextlib
+
+from treadle.chat.state import open_actions, status, summary
+from treadle.engine.deps import Deps
+from treadle.engine.lease import Tenure
+from treadle.engine.loop import advance
+from treadle.errors import ChatBusy, LeaseLost, NotFound
+from treadle.faultpoint import faultpoint
+from treadle.ports.store import RENEW_S, Lease
+from treadle.protocol.events import ActionRequired
+from treadle.types import ChatId, new_id
+
+POLL_S = 0.5
+
+
+class Worker:
+    """Drives chats. `drive` takes one by name; `run` takes whatever needs a worker until it is told to stop."""
+
+    def __init__(self, deps: Deps, name: str = "") -> None:
+        self._deps = deps
+        self.name = name or new_id("w")
+        self._held: dict[ChatId, tuple[Lease, asyncio.Task[None]]] = {}
+        self._renewing: asyncio.Task[None] | None = None
+        self._waking: dict[ChatId, asyncio.TimerHandle] = {}
+        self._driving: dict[ChatId, asyncio.Task[None]] = {}
+
+    async def drive(self, chat: ChatId) -> None:
+        """Take the chat and drive it as long as it has something to do. ChatBusy: another worker has it."""
+        while True:
+            lease = await self._deps.store.claim(self.name, chat, now_ms=self._deps.clock.now_ms())
+            if lease is None:
+                return
+            if not await self._hold(lease):
+                return
+            listed = await self._deps.store.get(chat)
+            if not listed.summary.runnable or listed.leased:
+                return
+
+    def start(self, chat: ChatId) -> asyncio.Task[None]:
+        """Drive a chat in the background; the task that does so already, if there is one."""
+        running = self._driving.get(chat)
+        if running is None or running.done():
+            running = asyncio.create_task(self._drive_quietly(chat), name=f"drive {chat}")
+            self._driving[chat] = running
+            running.add_done_callback(lambda task: self._forget(chat, task))
+        return running
+
+    def _forget(self, chat: ChatId, task: asyncio.Task[None]) -> None:
+        if self._driving.get(chat) is task:
+            del self._driving[chat]
+
+    async def _drive_quietly(self, chat: ChatId) -> None:
+        with contextlib.suppress(ChatBusy, NotFound):
+            await self.drive(chat)
+
+    async def run(self, stop: asyncio.Event, concurrency: int = 32) -> None:
+        """Take chats until `stop` is set, then drain: what is under way ends at its next wait or end."""
+        tasks: set[asyncio.Task[bool]] = set()
+        while not stop.is_set():
+            lease = None
+            if len(tasks) < concurrency:
+                lease = await self._deps.store.claim(self.name, now_ms=self._deps.clock.now_ms())
+            if lease is not None:
+                task = asyncio.create_task(self._hold(lease))
+                tasks.add(task)
+                task.add_done_callback(tasks.discard)
+                continue
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(POLL_S):
+                    await stop.wait()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _hold(self, lease: Lease) -> bool:
+        """Drive a chat under its lease; False when the lease was lost."""
+        faultpoint("lease.claimed")
+        work = asyncio.create_task(self._advance(lease), name=f"advance {lease.chat}")
+        self._held[lease.chat] = (lease, work)
+        if self._renewing is None or self._renewing.done():
+            self._renewing = asyncio.create_task(self._renew(), name="renew leases")
+        try:
+            await work
+            return True
+        except LeaseLost:
+            return False
+        except asyncio.CancelledError:
+            if work.cancelled() and not _cancelling():
+                return False  # the renewal found the lease gone
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+            raise
+        finally:
+            self._held.pop(lease.chat, None)
+
+    async def _advance(self, lease: Lease) -> None:
+        log = self._deps.log
+        tenure = Tenure(lease, log, await log.load(lease.chat))
+        try:
+            await advance(tenure, self._deps)
+            await log.snapshot(tenure.state)
+        finally:
+            faultpoint("lease.before_release")
+            await asyncio.shield(self._deps.store.release(lease))
+        state = tenure.state
+        if status(state) == "requires_action":
+            tenure.live(ActionRequired(open_actions(state)))
+            self._wake_later(lease.chat, summary(state).wake_ms)
+
+    def _wake_later(self, chat: ChatId, wake_ms: int) -> None:
+        """A deadline that passes while this process lives is acted on here; otherwise by whoever claims next."""
+        if earlier := self._waking.pop(chat, None):
+            earlier.cancel()
+        if wake_ms:
+            delay = max(0.0, (wake_ms - self._deps.clock.now_ms()) / 1000) + 0.01
+            self._waking[chat] = asyncio.get_running_loop().call_later(delay, self.start, chat)
+
+    async def _renew(self) -> None:
+        while self._held:
+            await self._deps.clock.sleep(RENEW_S)
+            leases = [lease for lease, _ in self._held.values()]
+            if not leases:
+                return
+            kept = set(await self._deps.store.renew(leases))
+            for lease in leases:
+                held = self._held.get(lease.chat)
+                if lease not in kept and held is not None and held[0] == lease:
+                    held[1].cancel()
+
+    async def close(self) -> None:
+        """Stop driving. What is under way is left as a crash would leave it, but its leases are given back."""
+        for timer in self._waking.values():
+            timer.cancel()
+        tasks = [*self._driving.values(), *(task for _, task in self._held.values())]
+        if self._renewing is not None:
+            tasks.append(self._renewing)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _cancelling() -> bool:
+    current = asyncio.current_task()
+    return current is not None and current.cancelling() > 0
