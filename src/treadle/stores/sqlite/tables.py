@@ -131,13 +131,13 @@ class Writing:
             return []
         pairs = ", ".join(["(?, ?)"] * len(leases))
         wanted = [value for lease in leases for value in (lease.chat, lease.epoch)]
-        renewed = self._connection.execute(
+        cursor = self._connection.execute(
             "UPDATE chats SET lease_until = ?, boot = ? WHERE worker <> '' "
-            f"AND (id, epoch) IN (VALUES {pairs}) RETURNING id",
+            f"AND (id, epoch) IN (VALUES {pairs}) RETURNING id, epoch",
             (self._leases.until_ms(), self._leases.boot, *wanted),
-        ).fetchall()
-        held = {row[0] for row in renewed}
-        return [lease for lease in leases if lease.chat in held]
+        )
+        renewed = set(cursor.fetchall())
+        return [lease for lease in leases if (lease.chat, lease.epoch) in renewed]
 
     def release(self, leases: Sequence[Lease]) -> None:
         self._connection.executemany(
