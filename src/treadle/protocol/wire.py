@@ -54,6 +54,8 @@ def decode_event(kind: str, version: int, body: bytes | msgspec.Raw) -> Event:
     decoder = _decoders.get(kind)
     if decoder is None:
         raise Damaged(f"unknown event type {kind!r}")
+    if version == 0:  # how a store marks a body that it could not restore
+        raise Damaged(f"{kind} cannot be read: its stored bytes are damaged")
     try:
         if version == RECORDED.get(kind, Event).VERSION:
             return decoder.decode(body)

@@ -1,0 +1,64 @@
+"""Large payloads as files by their SHA-256, `blobs/ab/abcd…`, beside the database. Knows nothing of records.
+
+A file appears under its name only when all its bytes are on disk: temporary file, fsync, rename, fsync of the folder.
+"""
+
+import os
+from hashlib import sha256
+from pathlib import Path
+
+from treadle.errors import Damaged, NotFound
+from treadle.faultpoint import faultpoint
+from treadle.types import new_id
+
+
+class Blobs:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, digest: str) -> Path:
+        return self.folder / digest[:2] / digest
+
+    def put(self, data: bytes) -> str:
+        digest = sha256(data).hexdigest()
+        path = self.path(digest)
+        # A file that is there but is not these bytes was damaged; it is written anew.
+        if not (path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data):
+            self._write(path, data)
+        return digest
+
+    def get(self, digest: str) -> bytes:
+        if len(digest) != 64 or not digest.isalnum():
+            raise NotFound(f"{digest!r} is no blob's hash")
+        try:
+            data = self.path(digest).read_bytes()
+        except FileNotFoundError:
+            raise NotFound(f"there is no blob {digest}") from None
+        if sha256(data).hexdigest() != digest:
+            raise Damaged(f"blob {digest} is damaged: its bytes have another hash")
+        return data
+
+    def _write(self, path: Path, data: bytes) -> None:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        temporary = path.with_name(new_id(".new"))
+        try:
+            with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            faultpoint("store.blob_before_rename")
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        _sync_folder(path.parent)
+        _sync_folder(path.parent.parent)
+        faultpoint("store.blob_written")
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,177 @@
+"""Looking for damage in a database file, and mending what can be mended (`treadle fsck`, D-06).
+
+A repair moves a damaged record to the table `quarantine`, puts `session.record_lost` in its place, and corrects heads
+and summaries that contradict the log. It deletes nothing else. Knows nothing of leases: a repair is one transaction,
+and a worker whose chat it touched goes on from the log as it is then.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from hashlib import file_digest
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from treadle.errors import Damaged
+from treadle.protocol import wire
+from treadle.protocol.events import Envelope, Event, ExecutionComplete, QueueChanged, RecordLost, UserMessage
+from treadle.protocol.views import STATUSES, ChatSummary
+from treadle.stores.sqlite.blobs import Blobs
+from treadle.stores.sqlite.packing import Packed, pack, restore
+from treadle.stores.sqlite.schema import connect
+from treadle.stores.sqlite.tables import PLACES, Types, encode_summary
+from treadle.types import ChatId
+
+_COLUMNS = "place, time_ms, type, version, epoch, packing, crc, body"
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """One thing that is wrong, and whether it was mended."""
+
+    kind: Literal["database", "record", "gap", "head", "summary", "orphan", "blob"]
+    text: str
+    chat: str = ""
+    seq: int = 0
+    repaired: bool = False
+
+
+def check(path: Path, *, repair: bool, busy_s: float = 10.0) -> list[Problem]:
+    """Everything that is wrong with an up-to-date database and its blobs; an empty list when all is well."""
+    blobs = Blobs(path.with_name("blobs"))
+    with closing(connect(path, busy_s=busy_s)) as connection:
+        connection.execute("BEGIN IMMEDIATE" if repair else "BEGIN")
+        try:
+            problems = list(_Inspection(connection, blobs, repair).problems())
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+    return problems + list(_damaged_files(blobs))
+
+
+class _Inspection:
+    """One pass over the file."""
+
+    def __init__(self, connection: sqlite3.Connection, blobs: Blobs, repair: bool) -> None:
+        self._connection = connection
+        self._blobs = blobs
+        self._repair = repair
+        self._types = Types(connection)
+
+    def problems(self) -> Iterator[Problem]:
+        for (text,) in self._connection.execute("PRAGMA integrity_check"):
+            if text != "ok":
+                yield Problem("database", text)
+        for number, chat in self._connection.execute("SELECT no, id FROM chats ORDER BY no").fetchall():
+            yield from self._records(number, chat)
+            yield from self._chat(number, chat)
+        yield from self._orphans()
+
+    def _records(self, number: int, chat: str) -> Iterator[Problem]:
+        base = number * PLACES
+        expected = 1
+        places = (base, base + PLACES)
+        rows = self._connection.execute(
+            f"SELECT {_COLUMNS} FROM events WHERE place >= ? AND place < ? ORDER BY place", places
+        )
+        damaged: list[tuple[Packed, str]] = []
+        missing: list[int] = []
+        for place, time_ms, kind, *rest in rows:
+            packed = Packed(place - base, time_ms, self._types.name(kind), *rest)
+            for seq in range(expected, packed.seq):
+                missing.append(seq)
+                yield Problem("gap", "there is no record with this number", chat, seq, self._repair)
+            expected = packed.seq + 1
+            try:
+                event = wire.decode_event(packed.type, packed.version, restore(packed, self._blobs))
+            except Damaged as error:
+                damaged.append((packed, str(error)))
+                yield Problem("record", str(error), chat, packed.seq, self._repair)
+            else:
+                yield from self._lost_blobs(event, chat, packed.seq)
+        if self._repair:  # only now: the rows above were being read
+            for packed, reason in damaged:
+                self._quarantine(base, packed, reason)
+            for seq in missing:
+                self._put_lost(base, Packed(seq, 0, "", 0, 0, 0, 0, b""), "the record was missing")
+
+    def _lost_blobs(self, event: Event, chat: str, seq: int) -> Iterator[Problem]:
+        """Blobs that an event names and that are not there. The event itself is sound and stays."""
+        match event:
+            case ExecutionComplete(output=output) if output:
+                named = [output]
+            case UserMessage(images=images) | QueueChanged(images=images):
+                named = [image.blob for image in images]
+            case _:
+                named = []
+        for digest in named:
+            if not self._blobs.path(digest).is_file():
+                yield Problem("blob", f"blob {digest} is missing", chat, seq)
+
+    def _quarantine(self, base: int, packed: Packed, reason: str) -> None:
+        self._connection.execute(
+            f"INSERT INTO quarantine ({_COLUMNS}, reason) SELECT {_COLUMNS}, ? FROM events WHERE place = ?",
+            (reason, base + packed.seq),
+        )
+        self._put_lost(base, packed, reason)
+
+    def _put_lost(self, base: int, packed: Packed, reason: str) -> None:
+        envelope = Envelope(packed.seq, ChatId(""), packed.time_ms, RecordLost(packed.type, reason), packed.epoch)
+        seq, time_ms, kind, *rest = pack(wire.encode(envelope), self._blobs)
+        self._connection.execute(
+            f"INSERT OR REPLACE INTO events ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (base + seq, time_ms, self._types.number(kind), *rest),
+        )
+
+    def _chat(self, number: int, chat: str) -> Iterator[Problem]:
+        """Whether the chat's row agrees with its log."""
+        base = number * PLACES
+        last = self._connection.execute(
+            "SELECT coalesce(max(place) - ?1, 0) FROM events WHERE place >= ?1 AND place < ?2", (base, base + PLACES)
+        ).fetchone()[0]
+        head, status, runnable, wake_ms, archived, owner, updated_ms, body = self._connection.execute(
+            "SELECT head, status, runnable, wake_ms, archived, owner, updated_ms, summary FROM chats WHERE no = ?",
+            (number,),
+        ).fetchone()
+        try:
+            summary = msgspec.json.decode(body, type=ChatSummary)
+        except (msgspec.MsgspecError, UnicodeDecodeError, TypeError) as error:
+            yield Problem("summary", f"the summary cannot be read ({error})", chat, 0, self._repair)
+            summary = ChatSummary(
+                ChatId(chat),
+                status if status in STATUSES else "idle",
+                head,
+                bool(runnable),
+                wake_ms,
+                owner=owner,
+                archived=bool(archived),
+                updated_ms=updated_ms,
+            )
+            self._correct(number, last, summary)
+        if head != last:
+            text = f"the chat says its last record is {head}, the log ends with {last}"
+            yield Problem("head", text, chat, last, self._repair)
+            self._correct(number, last, summary)
+
+    def _correct(self, number: int, last: int, summary: ChatSummary) -> None:
+        if self._repair:
+            body = encode_summary(msgspec.structs.replace(summary, head=last))
+            self._connection.execute("UPDATE chats SET head = ?, summary = ? WHERE no = ?", (last, body, number))
+
+    def _orphans(self) -> Iterator[Problem]:
+        owned = f"SELECT place / {PLACES} AS chat_no FROM events"
+        query = f"SELECT chat_no, count(*) FROM ({owned}) WHERE chat_no NOT IN (SELECT no FROM chats) GROUP BY chat_no"
+        for number, count in self._connection.execute(query):
+            yield Problem("orphan", f"{count} records belong to chat number {number}, which does not exist")
+
+
+def _damaged_files(blobs: Blobs) -> Iterator[Problem]:
+    for file in sorted(blobs.folder.glob("??/*")):
+        if len(file.name) == 64:
+            with open(file, "rb") as opened:
+                digest = file_digest(opened, "sha256").hexdigest()
+            if digest != file.name:
+                yield Problem("blob", f"blob {file.name} is damaged: its bytes have another hash")

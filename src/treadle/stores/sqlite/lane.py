@@ -1,0 +1,107 @@
+"""Threads that do blocking work for an event loop. A lane takes everything that waits for it at once, works on it as
+one batch, and hands the outcomes back with one wake-up of the loop. Knows nothing of SQL.
+
+asyncio is never imported here: whoever submits work has a running loop already.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    import asyncio
+
+S = TypeVar("S")
+"""What the lane's thread lends to each job: its tables."""
+T = TypeVar("T")
+
+
+class Job(Generic[S, T]):
+    """One piece of work and, later, its outcome."""
+
+    __slots__ = ("abandoned", "durable", "error", "future", "prepare", "result", "work")
+
+    def __init__(
+        self,
+        work: Callable[[S], T],
+        future: asyncio.Future[T],
+        *,
+        prepare: Callable[[], None] | None = None,
+        durable: bool = False,
+        abandoned: Callable[[T], None] | None = None,
+    ) -> None:
+        self.work = work
+        self.future = future
+        self.prepare = prepare
+        """What can be done before the transaction, and should be: it may be slow."""
+        self.durable = durable
+        self.abandoned = abandoned
+        """Gets the result if whoever asked was cancelled meanwhile."""
+        self.result: T | None = None
+        self.error: BaseException | None = None
+
+    def settle(self) -> None:
+        """Tell whoever asked; on the loop's thread."""
+        if self.future.done():
+            if self.error is None and self.abandoned is not None:
+                self.abandoned(self.result)  # type: ignore[arg-type]  # without an error there is a result
+        elif self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.result)  # type: ignore[arg-type]
+
+
+class Lane(Generic[S]):
+    """A daemon thread, started by its first job. `execute` must leave a result or an error in every job."""
+
+    def __init__(self, name: str, execute: Callable[[list[Job[S, Any]]], None], close: Callable[[], None]) -> None:
+        self._name = name
+        self._execute = execute
+        self._close = close
+        self._queue: SimpleQueue[Job[S, Any] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def submit(self, job: Job[S, Any]) -> None:
+        self._queue.put(job)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Finish what was submitted, free what the thread holds, and wait for its end."""
+        if self._thread is not None:
+            self._queue.put(None)
+            self._thread.join()
+            self._thread = None
+
+    def _run(self) -> None:
+        queue = self._queue
+        going = True
+        while going:
+            waiting = [queue.get()]
+            waiting += [queue.get_nowait() for _ in range(queue.qsize())]
+            batch = [job for job in waiting if job is not None]
+            going = len(batch) == len(waiting)
+            if batch:
+                self._execute(batch)
+                _deliver(batch)
+        self._close()
+
+
+def _deliver(batch: list[Job[S, Any]]) -> None:
+    by_loop: dict[asyncio.AbstractEventLoop, list[Job[S, Any]]] = {}
+    for job in batch:
+        by_loop.setdefault(job.future.get_loop(), []).append(job)
+    for loop, jobs in by_loop.items():
+        # A loop that is closed has nobody left who could be told.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(_settle, jobs)
+
+
+def _settle(jobs: list[Job[S, Any]]) -> None:
+    for job in jobs:
+        job.settle()

@@ -1,0 +1,161 @@
+"""When a lease is over, and whether its holder lives. Knows nothing of SQL.
+
+Time is the machine's uptime (CLOCK_BOOTTIME on Linux) and not the wall clock: a correction of the system's time, by
+hours and in either direction, neither steals a lease nor keeps one for ever. Uptimes of two boots cannot be compared,
+so every lease carries a boot id, and one of another boot is over.
+
+A worker that was killed should not block its chats for the rest of its lease. Each worker therefore holds a kernel
+lock (flock) on a file of its own for as long as its process lives. Whoever can take that lock knows that the worker
+is dead; a worker that is merely stopped keeps its lock, and its lease until that expires. A missing file means dead as
+well: the file is made before the first claim and removed after the last release.
+"""
+
+import contextlib
+import fcntl
+import os
+import re
+import threading
+import time
+from hashlib import sha256
+from pathlib import Path
+
+from treadle.errors import StoreError
+from treadle.ports.store import LEASE_S
+from treadle.types import Clock, SystemClock
+
+LEASE_MS = int(LEASE_S * 1000)
+_PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
+_own: dict[Path, tuple[int, int]] = {}
+"""The lock files that this process holds: descriptor, and how many stores use it. A second flock from the same process
+would be refused like anybody's, so own workers are known from here."""
+_own_guard = threading.Lock()
+
+
+class BootClock(SystemClock):
+    """The system's clock, except that `monotonic` also runs while the machine sleeps."""
+
+    def monotonic(self) -> float:
+        return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+def boot_id() -> str:
+    """Which start of this machine this is; empty where the system does not say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()[:13]
+    except OSError:
+        return ""
+
+
+class Leases:
+    """Judges leases for one store, and holds the locks of its workers."""
+
+    def __init__(self, folder: Path, clock: Clock | None = None) -> None:
+        self._folder = folder
+        self._clock = clock or BootClock()
+        self._held: set[Path] = set()
+        self.boot = boot_id()
+
+    def now_ms(self) -> int:
+        return int(self._clock.monotonic() * 1000)
+
+    def until_ms(self) -> int:
+        return self.now_ms() + LEASE_MS
+
+    def live(self, worker: str, until_ms: int, boot: str) -> bool:
+        """Whether the lease is still somebody's. An end further off than any lease lasts is of another boot, too."""
+        if not worker or boot != self.boot:
+            return False
+        return 0 < until_ms - self.now_ms() <= LEASE_MS and alive(self._path(worker))
+
+    def hold(self, worker: str) -> None:
+        """Make it known that this worker lives; before its first claim."""
+        path = self._path(worker)
+        if path in self._held:
+            return
+        if not self._held:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            sweep(self._folder)
+        hold(path, worker)
+        self._held.add(path)
+
+    def close(self) -> None:
+        while self._held:
+            drop(self._held.pop())
+
+    def _path(self, worker: str) -> Path:
+        name = worker if _PLAIN.fullmatch(worker) else sha256(worker.encode()).hexdigest()
+        return self._folder / f"{name}.lock"
+
+
+def hold(path: Path, worker: str) -> None:
+    with _own_guard:
+        if path in _own:
+            descriptor, users = _own[path]
+            _own[path] = (descriptor, users + 1)
+            return
+        deadline = time.monotonic() + 1.0
+        while (descriptor := _try_lock(path, os.O_CREAT)) < 0:
+            # Somebody else may be trying the lock at this very moment, which takes microseconds.
+            if time.monotonic() > deadline:
+                raise StoreError(f"another process works under the name {worker!r}; give every worker its own name")
+            time.sleep(0.002)
+        _own[path] = (descriptor, 1)
+
+
+def drop(path: Path) -> None:
+    with _own_guard:
+        descriptor, users = _own.pop(path)
+        if users > 1:
+            _own[path] = (descriptor, users - 1)
+            return
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def alive(path: Path) -> bool:
+    """Whether a process holds this lock. A dead worker's file is cleared away."""
+    if path in _own:
+        return True
+    try:
+        descriptor = _try_lock(path)
+    except FileNotFoundError:
+        return False
+    if descriptor < 0:
+        return True
+    path.unlink(missing_ok=True)
+    os.close(descriptor)
+    return False
+
+
+def sweep(folder: Path) -> None:
+    """Clear away the files of workers that died without leaving a lease behind."""
+    for path in folder.glob("*.lock"):
+        alive(path)
+
+
+def _try_lock(path: Path, create: int = 0) -> int:
+    """A locked descriptor of the file that has this name now, or -1 when another holds it."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | create, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return -1
+        except BaseException:
+            os.close(descriptor)
+            raise
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.stat(path), os.fstat(descriptor)):
+                return descriptor
+        os.close(descriptor)  # it was removed between open and flock: a lock that nobody else can see
+
+
+def _forget_in_child() -> None:
+    """A forked child shares the locks; it closes its copies, so that they end with the parent."""
+    for descriptor, _ in _own.values():
+        os.close(descriptor)
+    _own.clear()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)

@@ -1,0 +1,218 @@
+"""The default store: one SQLite file, with blobs and worker locks in folders beside it. Any number of processes may
+use the file at once. Opening costs nothing until the first call; one event loop at a time.
+
+This is the face of it: what the port promises, given to the writer's or the reader's thread.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from treadle.errors import InvalidInput, StoreError
+from treadle.ports.store import Lease, Listed, Snapshot
+from treadle.protocol.views import ChatSummary
+from treadle.protocol.wire import Record
+from treadle.stores.sqlite import schema
+from treadle.stores.sqlite.blobs import Blobs
+from treadle.stores.sqlite.lane import Job, Lane
+from treadle.stores.sqlite.leases import Leases
+from treadle.stores.sqlite.packing import Packed, pack
+from treadle.stores.sqlite.tables import Reading, Writing
+from treadle.stores.sqlite.threads import Database, Files, Reader, Writer
+from treadle.stores.sqlite.watch import Heads, Watch
+from treadle.types import ChatId, Clock
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from treadle.stores.sqlite.check import Problem
+
+BUSY_S = 10.0
+T = TypeVar("T")
+
+
+class SqliteStore:
+    """A `Store` in the file `path`. `clock` times leases (by `monotonic`); `busy_s` is how long another process may
+    hold the file before a call fails."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        clock: Clock | None = None,
+        busy_s: float = BUSY_S,
+        migrations: Path = schema.MIGRATIONS,
+    ) -> None:
+        self.path = path
+        self._blobs = Blobs(path.with_name("blobs"))
+        self._leases = Leases(path.with_name("workers"), clock)
+        database = Database(path, busy_s=busy_s, migrations=migrations)
+        self._writer = Writer(database, lambda connection: Writing(connection, self._leases))
+        reader = Reader(database, lambda connection: Reading(connection, self._leases, self._blobs))
+        files = Files(path, self._blobs)
+        self._writes = Lane[Writing]("treadle-store-writer", self._writer.execute, self._writer.close)
+        self._reads = Lane[Reading]("treadle-store-reader", reader.execute, reader.close)
+        self._files = Lane[Blobs]("treadle-store-files", files.execute, lambda: None)
+        self._watch = Watch(self._news)
+        self._granted: set[Lease] = set()
+        self._closed = False
+
+    async def create(self, summary: ChatSummary, records: Sequence[Record]) -> None:
+        packed: list[Packed] = []
+        await self._write(
+            lambda tables: tables.create(summary, packed),
+            prepare=lambda: packed.extend([pack(record, self._blobs) for record in records]),
+            durable=True,
+        )
+
+    async def append(
+        self, chat: ChatId, records: Sequence[Record], summary: ChatSummary, *, lease: Lease | None, durable: bool
+    ) -> None:
+        packed: list[Packed] = []
+        await self._write(
+            lambda tables: tables.append(chat, packed, summary, lease),
+            prepare=lambda: packed.extend([pack(record, self._blobs) for record in records]),
+            durable=durable,
+        )
+        if records:
+            self._watch.tell(chat, records[-1].seq)
+
+    async def read(self, chat: ChatId, after: int = 0, limit: int = 0) -> list[Record]:
+        return await self._read(lambda tables: tables.read(chat, after, limit))
+
+    async def head(self, chat: ChatId) -> int:
+        return await self._read(lambda tables: tables.head(chat))
+
+    async def wait(self, chat: ChatId, after: int, timeout_s: float) -> int:
+        import asyncio
+
+        waiter: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._watch.add(chat, after, waiter)  # before looking, so that nothing is missed in between
+        try:
+            head = await self.head(chat)
+            if head > after:
+                return head
+            try:
+                async with asyncio.timeout(timeout_s):
+                    return await waiter
+            except TimeoutError:
+                return await self.head(chat)
+        finally:
+            self._watch.remove(chat, waiter)
+
+    async def get(self, chat: ChatId) -> Listed:
+        return await self._read(lambda tables: tables.get(chat))
+
+    async def list(self, *, owner: str | None = None, archived: bool | None = None, limit: int = 0) -> list[Listed]:
+        return await self._read(lambda tables: tables.list(owner, archived, limit))
+
+    async def claim(self, worker: str, chat: ChatId | None = None, *, now_ms: int = 0) -> Lease | None:
+        if not worker:
+            raise InvalidInput("a worker needs a name to claim a chat")
+        future: asyncio.Future[Lease | None] = self._future()
+        job = Job[Writing, Lease | None](
+            lambda tables: tables.claim(worker, chat, now_ms),
+            future,
+            prepare=lambda: self._leases.hold(worker),
+            abandoned=self._give_back,
+        )
+        self._writes.submit(job)
+        try:
+            lease = await future
+        except BaseException:
+            # Cancelled in the moment between the answer and its arrival.
+            if future.done() and not future.cancelled() and future.exception() is None:
+                self._give_back(future.result())
+            raise
+        if lease is not None:
+            self._granted.add(lease)
+        return lease
+
+    async def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
+        return await self._write(lambda tables: tables.renew(leases))
+
+    async def release(self, lease: Lease) -> None:
+        self._granted.discard(lease)
+        await self._write(lambda tables: tables.release([lease]))
+
+    async def put_blob(self, data: bytes) -> str:
+        return await self._on_files(lambda blobs: blobs.put(data))
+
+    async def get_blob(self, digest: str) -> bytes:
+        return await self._on_files(lambda blobs: blobs.get(digest))
+
+    async def save_snapshot(self, chat: ChatId, snapshot: Snapshot) -> None:
+        body = b""
+
+        def compress() -> None:
+            nonlocal body
+            body = zlib.compress(snapshot.body, 1)
+
+        await self._write(lambda tables: tables.save_snapshot(chat, snapshot.seq, body), prepare=compress)
+
+    async def load_snapshot(self, chat: ChatId) -> Snapshot | None:
+        return await self._read(lambda tables: tables.load_snapshot(chat))
+
+    async def check(self, *, repair: bool = False) -> Sequence[Problem]:
+        """Look for damage, and with `repair` mend what can be mended: `treadle fsck` (D-06)."""
+        from treadle.stores.sqlite.check import check
+
+        await self._read(Reading.data_version)  # the file exists and is up to date from here on
+        return await self._on_files(lambda blobs: check(self.path, repair=repair))
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._watch.close(StoreError("the store was closed while somebody waited for it"))
+        granted = list(self._granted)
+        try:
+            if granted:
+                await self._write(lambda tables: tables.release(granted))
+        finally:
+            self._closed = True
+            for lane in (self._writes, self._reads, self._files):
+                lane.stop()
+            self._leases.close()
+
+    # -- to the threads -------------------------------------------------------------------------------------
+
+    async def _write(
+        self,
+        work: Callable[[Writing], T],
+        *,
+        prepare: Callable[[], None] | None = None,
+        durable: bool = False,
+    ) -> T:
+        future: asyncio.Future[T] = self._future()
+        self._writes.submit(Job(work, future, prepare=prepare, durable=durable))
+        return await future
+
+    async def _read(self, work: Callable[[Reading], T]) -> T:
+        future: asyncio.Future[T] = self._future()
+        self._reads.submit(Job(work, future))
+        return await future
+
+    async def _on_files(self, work: Callable[[Blobs], T]) -> T:
+        future: asyncio.Future[T] = self._future()
+        self._files.submit(Job(work, future))
+        return await future
+
+    def _future(self) -> asyncio.Future[Any]:
+        import asyncio
+
+        if self._closed:
+            raise StoreError("the store is closed; open a new one")
+        return asyncio.get_running_loop().create_future()
+
+    def _give_back(self, lease: Lease | None) -> None:
+        """A claim whose caller was cancelled: nobody would ever release it."""
+        if lease is not None and not self._closed:
+            self._writes.submit(Job(lambda tables: tables.release([lease]), self._future()))
+
+    def _news(self, chats: Sequence[ChatId]) -> asyncio.Future[Heads]:
+        future: asyncio.Future[Heads] = self._future()
+        self._reads.submit(Job(lambda tables: tables.news(chats), future))
+        return future

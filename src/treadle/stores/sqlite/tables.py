@@ -1,0 +1,248 @@
+"""The SQL of the store: what each operation checks and changes, on one connection, inside a transaction that somebody
+else began. Every operation checks before it writes, so that a refused one has changed nothing. Knows no threads.
+"""
+
+import sqlite3
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from treadle.errors import ChatBusy, ChatExists, HeadMoved, InvalidInput, LeaseLost, NotFound
+from treadle.ports.store import Lease, Listed, Snapshot
+from treadle.protocol.views import ChatSummary
+from treadle.protocol.wire import Record
+from treadle.stores.sqlite.blobs import Blobs
+from treadle.stores.sqlite.leases import Leases
+from treadle.stores.sqlite.packing import Packed, unpack
+from treadle.types import ChatId
+
+PLACES = 1 << 32
+"""How many places in `events` each chat has; place = chat number * PLACES + seq."""
+
+_encode = msgspec.json.Encoder().encode
+_summary_decoder = msgspec.json.Decoder(ChatSummary)
+
+_FENCE = "SELECT no, head, epoch, worker FROM chats WHERE id = ?"
+_INSERT = (
+    "INSERT INTO events (place, time_ms, type, version, epoch, packing, crc, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_CREATE = (
+    "INSERT INTO chats (head, status, runnable, wake_ms, archived, owner, updated_ms, summary, id) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_REPLACE = (
+    "UPDATE chats SET head = ?, status = ?, runnable = ?, wake_ms = ?, archived = ?, owner = ?, updated_ms = ?, "
+    "summary = ? WHERE no = ?"
+)
+# The first condition is, word for word, that of the index chats_ready.
+CANDIDATE = (
+    "SELECT no, id, epoch FROM chats WHERE archived = 0 AND (runnable = 1 OR wake_ms > 0) "
+    "AND (runnable = 1 OR wake_ms <= ?) AND NOT lease_live(worker, lease_until, boot) "
+    "ORDER BY updated_ms, no LIMIT 1"
+)
+_CLAIM = "UPDATE chats SET epoch = ?, worker = ?, lease_until = ?, boot = ? WHERE no = ?"
+_READ = (
+    "SELECT place, time_ms, type, version, epoch, packing, crc, body FROM events "
+    "WHERE place > ? AND place < ? ORDER BY place LIMIT ?"
+)
+_LIST = (
+    "SELECT id, summary, worker, lease_until, boot FROM chats WHERE (?1 IS NULL OR owner = ?1) "
+    "AND (?2 IS NULL OR archived = ?2) ORDER BY updated_ms DESC, no DESC LIMIT ?3"
+)
+
+
+class Types:
+    """Event types by number, as one connection knows them."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._numbers: dict[str, int] = {}
+        self._names: dict[int, str] = {}
+
+    def number(self, name: str) -> int:
+        number = self._numbers.get(name)
+        if number is None:
+            self._connection.execute("INSERT OR IGNORE INTO types (name) VALUES (?)", (name,))
+            self._load()
+            number = self._numbers[name]
+        return number
+
+    def name(self, number: int) -> str:
+        if number not in self._names:
+            self._load()
+        return self._names.get(number, f"type.{number}")
+
+    def forget(self) -> None:
+        """After a rollback, numbers given in it are void."""
+        self._numbers.clear()
+        self._names.clear()
+
+    def _load(self) -> None:
+        for number, name in self._connection.execute("SELECT no, name FROM types"):
+            self._numbers[name] = number
+            self._names[number] = name
+
+
+class Writing:
+    """What changes the database."""
+
+    def __init__(self, connection: sqlite3.Connection, leases: Leases) -> None:
+        self.types = Types(connection)
+        self._connection = connection
+        self._leases = leases
+        connection.create_function("lease_live", 3, leases.live)
+
+    def create(self, summary: ChatSummary, packed: Sequence[Packed]) -> None:
+        if self._connection.execute(_FENCE, (summary.chat,)).fetchone():
+            raise ChatExists(f"chat {summary.chat} exists already; choose another id")
+        _check_gapless(packed, 1)
+        number = self._connection.execute(_CREATE, (*_columns(len(packed), summary), summary.chat)).lastrowid
+        assert number is not None
+        self._insert(number, packed)
+
+    def append(self, chat: ChatId, packed: Sequence[Packed], summary: ChatSummary, lease: Lease | None) -> None:
+        row = self._connection.execute(_FENCE, (chat,)).fetchone()
+        if row is None:
+            raise NotFound(f"there is no chat {chat}")
+        number, head, epoch, worker = row
+        if lease is not None and not (lease.chat == chat and lease.epoch == epoch and worker):
+            raise LeaseLost(f"epoch {lease.epoch} of chat {chat} is over (now {epoch}); write nothing more")
+        if packed and packed[0].seq != head + 1:
+            raise HeadMoved(f"chat {chat} is at {head}, not at {packed[0].seq - 1}; read on and try again")
+        _check_gapless(packed, head + 1)
+        self._insert(number, packed)
+        self._connection.execute(_REPLACE, (*_columns(head + len(packed), summary), number))
+
+    def claim(self, worker: str, chat: ChatId | None, now_ms: int) -> Lease | None:
+        if chat is None:
+            row = self._connection.execute(CANDIDATE, (now_ms,)).fetchone()
+            if row is None:
+                return None
+            number, chat, epoch = row
+        else:
+            number, epoch = self._free(chat)
+        self._connection.execute(_CLAIM, (epoch + 1, worker, self._leases.until_ms(), self._leases.boot, number))
+        return Lease(ChatId(chat), epoch + 1, worker)
+
+    def renew(self, leases: Sequence[Lease]) -> list[Lease]:
+        if not leases:
+            return []
+        pairs = ", ".join(["(?, ?)"] * len(leases))
+        wanted = [value for lease in leases for value in (lease.chat, lease.epoch)]
+        cursor = self._connection.execute(
+            "UPDATE chats SET lease_until = ?, boot = ? WHERE worker <> '' "
+            f"AND (id, epoch) IN (VALUES {pairs}) RETURNING id, epoch",
+            (self._leases.until_ms(), self._leases.boot, *wanted),
+        )
+        renewed = set(cursor.fetchall())
+        return [lease for lease in leases if (lease.chat, lease.epoch) in renewed]
+
+    def release(self, leases: Sequence[Lease]) -> None:
+        self._connection.executemany(
+            "UPDATE chats SET worker = '' WHERE id = ? AND epoch = ?", [(lease.chat, lease.epoch) for lease in leases]
+        )
+
+    def save_snapshot(self, chat: ChatId, seq: int, body: bytes) -> None:
+        row = self._connection.execute("SELECT no FROM chats WHERE id = ?", (chat,)).fetchone()
+        if row is None:
+            raise NotFound(f"there is no chat {chat}")
+        self._connection.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?)", (row[0], seq, body))
+
+    def _free(self, chat: ChatId) -> tuple[int, int]:
+        row = self._connection.execute(
+            "SELECT no, epoch, worker, lease_until, boot FROM chats WHERE id = ?", (chat,)
+        ).fetchone()
+        if row is None:
+            raise NotFound(f"there is no chat {chat}")
+        number, epoch, worker, until_ms, boot = row
+        if self._leases.live(worker, until_ms, boot):
+            raise ChatBusy(f"chat {chat} is held by the live worker {worker}; wait until it is released")
+        return number, epoch
+
+    def _insert(self, number: int, packed: Sequence[Packed]) -> None:
+        base = number * PLACES
+        numbered = self.types.number
+        self._connection.executemany(_INSERT, [(base + p[0], p[1], numbered(p[2]), *p[3:]) for p in packed])
+
+
+class Reading:
+    """What only looks."""
+
+    def __init__(self, connection: sqlite3.Connection, leases: Leases, blobs: Blobs) -> None:
+        self._connection = connection
+        self._types = Types(connection)
+        self._leases = leases
+        self._blobs = blobs
+        self._seen_version = -1
+
+    def read(self, chat: ChatId, after: int, limit: int) -> list[Record]:
+        base = self._one("SELECT no FROM chats WHERE id = ?", chat)[0] * PLACES
+        rows = self._connection.execute(_READ, (base + after, base + PLACES, limit or -1)).fetchall()
+        name, blobs = self._types.name, self._blobs
+        return [unpack(Packed(r[0] - base, r[1], name(r[2]), *r[3:]), blobs) for r in rows]
+
+    def head(self, chat: ChatId) -> int:
+        return int(self._one("SELECT head FROM chats WHERE id = ?", chat)[0])
+
+    def news(self, chats: Sequence[ChatId]) -> dict[ChatId, int]:
+        """The heads of these chats, if any other connection has committed since this was last asked."""
+        version = self.data_version()
+        if version == self._seen_version:
+            return {}
+        self._seen_version = version
+        places = ", ".join("?" * len(chats))
+        rows = self._connection.execute(f"SELECT id, head FROM chats WHERE id IN ({places})", chats)
+        return dict(rows.fetchall())
+
+    def data_version(self) -> int:
+        """Changes when any other connection, of this process or another, has committed."""
+        return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
+
+    def get(self, chat: ChatId) -> Listed:
+        return self._listed(self._one("SELECT id, summary, worker, lease_until, boot FROM chats WHERE id = ?", chat))
+
+    def list(self, owner: str | None, archived: bool | None, limit: int) -> list[Listed]:
+        return [self._listed(row) for row in self._connection.execute(_LIST, (owner, archived, limit or -1))]
+
+    def load_snapshot(self, chat: ChatId) -> Snapshot | None:
+        number = self._one("SELECT no FROM chats WHERE id = ?", chat)[0]
+        row = self._connection.execute("SELECT seq, body FROM snapshots WHERE chat_no = ?", (number,)).fetchone()
+        try:
+            return Snapshot(row[0], zlib.decompress(row[1])) if row else None
+        except zlib.error:
+            return None  # a cache: what cannot be read is made again
+
+    def _one(self, query: str, chat: ChatId) -> tuple[Any, ...]:
+        row: tuple[Any, ...] | None = self._connection.execute(query, (chat,)).fetchone()
+        if row is None:
+            raise NotFound(f"there is no chat {chat}")
+        return row
+
+    def _listed(self, row: tuple[Any, ...]) -> Listed:
+        chat, summary, worker, until_ms, boot = row
+        return Listed(decode_summary(chat, summary), self._leases.live(worker, until_ms, boot))
+
+
+def encode_summary(summary: ChatSummary) -> bytes:
+    return _encode(summary)
+
+
+def decode_summary(chat: str, body: bytes) -> ChatSummary:
+    """One that cannot be read must not hide the chat, nor the others in a list; `treadle fsck` mends it."""
+    try:
+        return _summary_decoder.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, TypeError):
+        return ChatSummary(ChatId(chat), status="error", title="(the summary is damaged: run treadle fsck)")
+
+
+def _columns(head: int, summary: ChatSummary) -> tuple[int, str, bool, int, bool, str, int, bytes]:
+    s = summary
+    return head, s.status, s.runnable, s.wake_ms, s.archived, s.owner, s.updated_ms, _encode(summary)
+
+
+def _check_gapless(packed: Sequence[Packed], first: int) -> None:
+    for seq, record in enumerate(packed, first):
+        if record.seq != seq:
+            raise InvalidInput(f"the records are not gapless: {record.seq} stands where {seq} belongs")

@@ -1,0 +1,161 @@
+"""What runs on the store's threads: one writer that commits in groups, and one reader. Knows nothing of event loops.
+
+All jobs that wait when the writer wakes share one transaction, and so one fsync. Each job checks its own fence before
+it writes; one that is refused leaves nothing behind and the others go on. If the transaction itself fails, every job
+gets one of its own, so that none suffers for another.
+"""
+
+import sqlite3
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from treadle.errors import TreadleError
+from treadle.faultpoint import faultpoint
+from treadle.stores.sqlite import schema
+from treadle.stores.sqlite.blobs import Blobs
+from treadle.stores.sqlite.failures import explained, needs_reopening
+from treadle.stores.sqlite.lane import Job
+from treadle.stores.sqlite.tables import Reading, Writing
+
+S = TypeVar("S")
+
+
+class Database:
+    """The file, made or migrated by whichever thread comes first."""
+
+    def __init__(self, path: Path, *, busy_s: float, migrations: Path) -> None:
+        self.path = path
+        self._busy_s = busy_s
+        self._migrations = migrations
+        self._prepared = False
+        self._guard = threading.Lock()
+
+    def connect(self) -> sqlite3.Connection:
+        with self._guard:
+            if not self._prepared:
+                schema.prepare(self.path, busy_s=self._busy_s, migrations=self._migrations)
+                self._prepared = True
+        return schema.connect(self.path, busy_s=self._busy_s)
+
+
+class _Connected(Generic[S]):
+    """A connection that is opened when it is needed and given up when it has become useless."""
+
+    def __init__(self, database: Database, tables: Callable[[sqlite3.Connection], S]) -> None:
+        self._database = database
+        self._make_tables = tables
+        self._connection: sqlite3.Connection | None = None
+        self._tables: S | None = None
+
+    def _open(self) -> tuple[sqlite3.Connection, S]:
+        if self._connection is None or self._tables is None:
+            self._connection = self._database.connect()
+            self._tables = self._make_tables(self._connection)
+        return self._connection, self._tables
+
+    def _explained(self, error: BaseException) -> BaseException:
+        if needs_reopening(error):
+            self.close()
+        return explained(error, self._database.path)
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = self._tables = None
+
+
+class Reader(_Connected[Reading]):
+    def execute(self, batch: list[Job[Reading, Any]]) -> None:
+        for job in batch:
+            try:
+                job.result = job.work(self._open()[1])
+            except BaseException as error:
+                job.error = self._explained(error)
+
+
+class Files:
+    """Blobs, apart from both, so that a large one delays nobody."""
+
+    def __init__(self, path: Path, blobs: Blobs) -> None:
+        self._path = path
+        self._blobs = blobs
+
+    def execute(self, batch: list[Job[Blobs, Any]]) -> None:
+        for job in batch:
+            try:
+                job.result = job.work(self._blobs)
+            except BaseException as error:
+                job.error = explained(error, self._path)
+
+
+class Writer(_Connected[Writing]):
+    """The only connection of this store that writes."""
+
+    commits = 0
+    _full = False
+
+    def execute(self, batch: list[Job[Writing, Any]]) -> None:
+        ready = [job for job in batch if self._prepared(job)]
+        if ready and not self._commit(ready) and len(ready) > 1:
+            for job in ready:
+                self._commit([job])
+
+    def close(self) -> None:
+        super().close()
+        self._full = False
+
+    def _prepared(self, job: Job[Writing, Any]) -> bool:
+        try:
+            if job.prepare is not None:
+                job.prepare()
+        except BaseException as error:
+            job.error = self._explained(error)
+        return job.error is None
+
+    def _commit(self, jobs: list[Job[Writing, Any]]) -> bool:
+        """One transaction for these jobs. False when it failed and each may be tried alone."""
+        try:
+            connection, tables = self._open()
+            self._synchronous(connection, any(job.durable for job in jobs))
+            connection.execute("BEGIN IMMEDIATE")
+        except BaseException as error:
+            self._fail(jobs, error)
+            return True  # nobody can begin now: trying each alone would only wait as often
+        try:
+            for job in jobs:
+                job.error = None
+                try:
+                    job.result = job.work(tables)
+                except TreadleError as refused:
+                    job.error = refused
+            faultpoint("store.before_commit")
+            connection.execute("COMMIT")
+        except BaseException as error:
+            tables.types.forget()
+            self._roll_back(connection)
+            self._fail(jobs, error)
+            return False
+        self.commits += 1
+        try:
+            faultpoint("store.after_commit")
+        except BaseException as error:
+            self._fail(jobs, error)
+        return True
+
+    def _synchronous(self, connection: sqlite3.Connection, full: bool) -> None:
+        if full != self._full:
+            connection.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
+            self._full = full
+
+    def _roll_back(self, connection: sqlite3.Connection) -> None:
+        try:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            self.close()
+
+    def _fail(self, jobs: list[Job[Writing, Any]], error: BaseException) -> None:
+        for job in jobs:
+            job.error = self._explained(error)

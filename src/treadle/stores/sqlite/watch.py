@@ -1,0 +1,68 @@
+"""Who waits for which chat. Appends of this store are told at once; those of others are found by one poll for all
+waiters, which runs only while somebody waits. Wake-ups are hints: a waiter that is told too early looks again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from treadle.types import ChatId
+
+if TYPE_CHECKING:
+    import asyncio
+
+POLL_S = 0.1
+
+Heads = dict[ChatId, int]
+
+
+class Watch:
+    """The waiters of one event loop. `ask` looks for news of these chats and answers with their heads, or with
+    nothing when no other connection has committed since it was last asked."""
+
+    def __init__(self, ask: Callable[[Sequence[ChatId]], asyncio.Future[Heads]]) -> None:
+        self._ask = ask
+        self._waiters: dict[ChatId, dict[asyncio.Future[int], int]] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, chat: ChatId, after: int, waiter: asyncio.Future[int]) -> None:
+        self._waiters.setdefault(chat, {})[waiter] = after
+        if self._loop is not waiter.get_loop():
+            self._loop, self._timer = waiter.get_loop(), None
+        if self._timer is None:
+            self._timer = self._loop.call_later(POLL_S, self._poll)
+
+    def remove(self, chat: ChatId, waiter: asyncio.Future[int]) -> None:
+        waiting = self._waiters.get(chat, {})
+        waiting.pop(waiter, None)
+        if not waiting:
+            self._waiters.pop(chat, None)
+        if not self._waiters and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def tell(self, chat: ChatId, head: int) -> None:
+        for waiter, after in self._waiters.get(chat, {}).items():
+            if head > after and not waiter.done():
+                waiter.set_result(head)
+
+    def close(self, error: Exception) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for waiting in self._waiters.values():
+            for waiter in waiting:
+                if not waiter.done():
+                    waiter.set_exception(error)
+
+    def _poll(self) -> None:
+        self._ask(tuple(self._waiters)).add_done_callback(self._answered)
+
+    def _answered(self, answer: asyncio.Future[Heads]) -> None:
+        # A poll that failed is no news; whoever reads next hears of the cause.
+        if not answer.cancelled() and answer.exception() is None:
+            for chat, head in answer.result().items():
+                self.tell(chat, head)
+        if self._timer is not None and self._loop is not None:
+            self._timer = self._loop.call_later(POLL_S, self._poll)

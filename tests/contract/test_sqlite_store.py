@@ -1,0 +1,13 @@
+"""The SQLite store keeps the contract."""
+
+from pathlib import Path
+
+from treadle.ports.store import Store
+from treadle.stores.sqlite import SqliteStore
+from treadle.testing.clock import ManualClock
+from treadle.testing.store_contract import StoreContract
+
+
+class TestSqliteStore(StoreContract):
+    async def open_store(self, clock: ManualClock, folder: Path) -> Store:
+        return SqliteStore(folder / "treadle.db", clock=clock)
