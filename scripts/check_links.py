@@ -72,11 +72,7 @@ def dead_links(root: Path) -> list[str]:
                 reason = "outside the repository"
             elif not goal.exists():
                 reason = "no such file"
-            elif (
-                anchor
-                and goal.suffix == ".md"
-                and unquote(anchor) not in anchors(goal.read_text(encoding="utf-8"))
-            ):
+            elif anchor and goal.suffix == ".md" and unquote(anchor) not in anchors(goal.read_text(encoding="utf-8")):
                 reason = "no such anchor"
             else:
                 continue

@@ -14,6 +14,9 @@ TreadleError
 │   └── Damaged             damaged            a record cannot be read
 ├── ModelError              model              the provider failed; `kind` says how
 ├── ToolError               tool               a tool failed; its text goes to the model
+│   ├── OutsideRoot         outside_root       a path leads out of the project root
+│   ├── Conflict            conflict           a file is no longer what it was when the change was prepared
+│   └── EditError           edit               the text to replace was not found, or not once
 └── ScriptError             script             a scripted or recorded model was used off its script
 """
 
@@ -121,6 +124,18 @@ class ToolError(TreadleError):
     """A failure whose text is the result the model sees; word it so that the model can mend it."""
 
     code = "tool"
+
+
+class OutsideRoot(ToolError):
+    code = "outside_root"
+
+
+class Conflict(ToolError):
+    code = "conflict"
+
+
+class EditError(ToolError):
+    code = "edit"
 
 
 class ScriptError(TreadleError):

@@ -55,9 +55,7 @@ def test_code_comments_and_addresses_are_not_links(tmp_path: Path, text: str) ->
 
 
 def test_anchors_are_those_of_github() -> None:
-    text = (
-        "# The `loop`, in *outline*\n## Same\n## Same\nUnderlined\n---\n<a id='own'></a>\n```\n# code\n```\n"
-    )
+    text = "# The `loop`, in *outline*\n## Same\n## Same\nUnderlined\n---\n<a id='own'></a>\n```\n# code\n```\n"
     assert anchors(text) == {"the-loop-in-outline", "same", "same-1", "underlined", "own"}
 
 
