@@ -15,6 +15,9 @@ TreadleError
 ├── ModelError              model              the provider failed; `kind` says how
 │   └── ScriptError         script             a scripted or recorded model was used off its script
 └── ToolError               tool               a tool failed; its text goes to the model
+    ├── OutsideRoot         outside_root       a path leads out of the project root
+    ├── Conflict            conflict           a file is no longer what it was when the change was prepared
+    └── EditError           edit               the text to replace was not found, or not once
 """
 
 from typing import ClassVar, Literal
@@ -130,3 +133,15 @@ class ToolError(TreadleError):
     """A failure whose text is the result the model sees; word it so that the model can mend it."""
 
     code = "tool"
+
+
+class OutsideRoot(ToolError):
+    code = "outside_root"
+
+
+class Conflict(ToolError):
+    code = "conflict"
+
+
+class EditError(ToolError):
+    code = "edit"

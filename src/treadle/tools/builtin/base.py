@@ -1,0 +1,70 @@
+"""What the built-in tools share: schemas in few words, work in threads that a cancellation waits for, and texts
+that fit into a result. Knows no tool."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+from treadle.ports.toolset import Invocation, Settlement
+from treadle.protocol.content import JsonSchema
+
+MAX_LINES = 2_000
+MAX_BYTES = 50_000
+"""What the model gets of one result (T-11)."""
+
+PATH: JsonSchema = {
+    "type": "string",
+    "minLength": 1,
+    "description": "Relative to the project root, or absolute inside it.",
+}
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def parameters(required: tuple[str, ...] = (), **properties: JsonSchema) -> JsonSchema:
+    """The schema of an object with these fields and no others."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+class ReadOnly:
+    """A tool that changes nothing: there is nothing to prepare, and after a crash it simply runs again (D-02)."""
+
+    async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:
+        return None
+
+    async def settle(self, invocation: Invocation) -> Settlement:
+        return "run_again"
+
+
+async def in_thread(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Run blocking work in a thread. A cancellation waits until the thread is done, so that no effect happens after
+    the loop believes the call is over."""
+    task = asyncio.ensure_future(asyncio.to_thread(work, *args, **kwargs))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await settled(task)
+        raise
+
+
+async def settled(task: "asyncio.Future[Any]") -> None:
+    """Wait for the end of a task through any number of cancellations; its result and failure are dropped."""
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            continue
+    if not task.cancelled():
+        task.exception()
+
+
+def cut(text: str, most: int = MAX_BYTES) -> str:
+    """At most so many bytes of UTF-8, ending at a whole character."""
+    data = text.encode(errors="replace")
+    return text if len(data) <= most else data[:most].decode(errors="ignore")

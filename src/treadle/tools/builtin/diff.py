@@ -1,0 +1,126 @@
+"""What changed in a text, as a unified diff and as two numbers. Bounded in time and size: a text that changed
+beyond recognition is shown as removed and added."""
+
+import difflib
+
+import msgspec
+
+from treadle.protocol.events import DiffStat
+
+_MAX_SHOWN_LINES = 200
+_MAX_SHOWN_CHARS = 12_000
+_MAX_COMPARED = 1_500
+"""Changed lines on either side that are still compared line by line; the comparison is quadratic."""
+_CONTEXT = 3
+
+
+class Diff(msgspec.Struct, frozen=True):
+    text: str
+    stat: DiffStat
+
+
+def diff(path: str, old: str | None, new: str) -> Diff:
+    """`old` is None for a file that did not exist."""
+    before = _split(old or "")
+    after = _split(new)
+    opcodes = _opcodes(before, after)
+    added = sum(j2 - j1 for tag, _, _, j1, j2 in opcodes if tag != "equal")
+    removed = sum(i2 - i1 for tag, i1, i2, _, _ in opcodes if tag != "equal")
+    head = [f"--- {'/dev/null' if old is None else path}", f"+++ {path}"]
+    text = _bounded([*head, *_hunks(before, after, opcodes)])
+    return Diff(text, DiffStat(added, removed))
+
+
+_Opcode = tuple[str, int, int, int, int]
+
+
+def _split(text: str) -> list[str]:
+    """Lines with their ends, split at newlines only."""
+    lines = text.split("\n")
+    last = lines.pop()
+    return [f"{line}\n" for line in lines] + ([last] if last else [])
+
+
+def _opcodes(before: list[str], after: list[str]) -> list[_Opcode]:
+    """What differs between the equal beginning and the equal end; those are found in linear time."""
+    start = 0
+    most = min(len(before), len(after))
+    while start < most and before[start] == after[start]:
+        start += 1
+    end = 0
+    while end < most - start and before[-1 - end] == after[-1 - end]:
+        end += 1
+    old, new = before[start : len(before) - end], after[start : len(after) - end]
+    codes: list[_Opcode] = [("equal", 0, start, 0, start)] if start else []
+    if len(old) > _MAX_COMPARED or len(new) > _MAX_COMPARED:
+        codes.append(("replace", start, start + len(old), start, start + len(new)))
+    elif old or new:
+        for tag, i1, i2, j1, j2 in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+            codes.append((tag, i1 + start, i2 + start, j1 + start, j2 + start))
+    if end:
+        codes.append(("equal", len(before) - end, len(before), len(after) - end, len(after)))
+    return codes
+
+
+def _hunks(before: list[str], after: list[str], opcodes: list[_Opcode]) -> list[str]:
+    lines: list[str] = []
+    for group in _groups(opcodes):
+        (_, i1, _, j1, _), (_, _, i2, _, j2) = group[0], group[-1]
+        lines.append(f"@@ -{_range(i1, i2)} +{_range(j1, j2)} @@")
+        for tag, a1, a2, b1, b2 in group:
+            if tag == "equal":
+                lines += _marked(" ", before[a1:a2])
+            else:
+                lines += _marked("-", before[a1:a2]) + _marked("+", after[b1:b2])
+    return lines
+
+
+def _groups(opcodes: list[_Opcode]) -> list[list[_Opcode]]:
+    """Hunks: changes with three lines around them, joined where those overlap."""
+    groups: list[list[_Opcode]] = []
+    group: list[_Opcode] = []
+    for index, (tag, i1, i2, j1, j2) in enumerate(opcodes):
+        if tag != "equal":
+            group.append((tag, i1, i2, j1, j2))
+            continue
+        first, last = index == 0, index == len(opcodes) - 1
+        if not first and not last and i2 - i1 <= 2 * _CONTEXT:
+            group.append((tag, i1, i2, j1, j2))
+            continue
+        if not first:
+            group.append((tag, i1, min(i2, i1 + _CONTEXT), j1, min(j2, j1 + _CONTEXT)))
+            groups.append(group)
+            group = []
+        if not last:
+            group = [(tag, max(i1, i2 - _CONTEXT), i2, max(j1, j2 - _CONTEXT), j2)]
+    if any(code[0] != "equal" for code in group):
+        groups.append(group)
+    return groups
+
+
+def _range(start: int, stop: int) -> str:
+    length = stop - start
+    first = start + 1 if length else start
+    return f"{first}" if length == 1 else f"{first},{length}"
+
+
+def _marked(mark: str, lines: list[str]) -> list[str]:
+    marked = []
+    for line in lines:
+        if line.endswith("\n"):
+            marked.append(mark + line[:-1].removesuffix("\r"))
+        else:
+            marked += [mark + line, "\\ No newline at end of file"]
+    return marked
+
+
+def _bounded(lines: list[str]) -> str:
+    shown: list[str] = []
+    size = 0
+    for line in lines:
+        size += len(line) + 1
+        if len(shown) >= _MAX_SHOWN_LINES or size > _MAX_SHOWN_CHARS:
+            shown.append(f"[{len(lines) - len(shown):,} more lines of the diff are not shown]")
+            break
+        shown.append(line)
+    return "\n".join(shown)

@@ -1,0 +1,44 @@
+"""Tools that a client declares for one chat and runs itself (A-01). Checks them; runs nothing."""
+
+import re
+from collections.abc import Collection, Sequence
+
+from treadle.errors import InvalidInput
+from treadle.protocol.tools import ANY_OBJECT, DynamicTool, ToolSpec
+from treadle.tools.validate import schema_problem
+
+MAX_DYNAMIC_TOOLS = 250
+_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+
+
+def require_name(name: str) -> None:
+    """Names that every provider takes."""
+    if not name:
+        raise InvalidInput("A tool has no name; give it one.")
+    if not _NAME.fullmatch(name):
+        raise InvalidInput(
+            f"{name[:80]!r} is no name for a tool: use 1 to 64 letters, digits, underscores, dots or hyphens."
+        )
+
+
+def declare(tools: Sequence[DynamicTool], builtin_names: Collection[str]) -> tuple[list[ToolSpec], list[str]]:
+    """The specs of a client's tools in their order, and warnings. InvalidInput for what cannot be accepted."""
+    if len(tools) > MAX_DYNAMIC_TOOLS:
+        raise InvalidInput(f"{len(tools)} dynamic tools are declared; at most {MAX_DYNAMIC_TOOLS} are allowed.")
+    seen: set[str] = set()
+    specs: list[ToolSpec] = []
+    warnings: list[str] = []
+    for tool in tools:
+        require_name(tool.name)
+        if tool.name in seen:
+            raise InvalidInput(f"The dynamic tool {tool.name!r} is declared twice; names must be unique.")
+        seen.add(tool.name)
+        if tool.name in builtin_names:
+            warnings.append(f"The dynamic tool {tool.name!r} is ignored: a built-in tool has that name.")
+            continue
+        schema = tool.input_schema
+        if wrong := schema_problem(schema):
+            warnings.append(f"The input_schema of {tool.name!r} is ignored, its arguments are not checked: {wrong}")
+            schema = dict(ANY_OBJECT)
+        specs.append(ToolSpec(tool.name, tool.description, {"type": "object"} | schema, kind="client"))
+    return specs, warnings

@@ -1,0 +1,101 @@
+"""Mending arguments that are wrong in only one possible way (P-06). Never raises, and never touches arguments that
+fit; what could mean two things is left for the model to put right."""
+
+import math
+import re
+from typing import Any, Final
+
+import msgspec
+
+from treadle.protocol.tools import ToolSpec
+from treadle.tools.validate import MAX_DEPTH, allowed_types, problem, type_of, unstorable
+
+_PATH_NAMES: Final = ("path", "file", "filePath", "file_path")
+_INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,14})")
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]{1,15})?([eE][+-]?[0-9]{1,2})?")
+
+
+def coerce(spec: ToolSpec, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments with what can be meant in only one way put right: the names models use for `path`, a number or
+    boolean in quotes, an object or array as JSON text, null for a field that may be left out. Arguments that fit
+    are returned as they are."""
+    if not problem(spec.parameters, arguments):
+        return arguments
+    properties = spec.parameters.get("properties")
+    if not isinstance(properties, dict):
+        return arguments
+    return _fit_object(spec.parameters, _rename_path(properties, arguments), 0)
+
+
+def _rename_path(properties: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    wanted = [name for name in _PATH_NAMES if name in properties]
+    sent = [name for name in _PATH_NAMES if name in arguments and name not in properties]
+    if len(wanted) != 1 or len(sent) != 1 or wanted[0] in arguments:
+        return arguments
+    return {wanted[0] if name == sent[0] else name: value for name, value in arguments.items()}
+
+
+def _fit(schema: object, value: object, depth: int) -> object:
+    if not isinstance(schema, dict) or depth > MAX_DEPTH:
+        return value
+    allowed = allowed_types(schema)
+    kind = type_of(value)
+    if kind not in allowed and not (kind == "integer" and "number" in allowed):
+        mended = [made for wanted in allowed if (made := _as(wanted, value)) is not None]
+        if len(mended) != 1:
+            return value
+        value = mended[0]
+    if isinstance(value, dict):
+        return _fit_object(schema, value, depth)
+    if isinstance(value, list):
+        return [_fit(schema.get("items"), item, depth + 1) for item in value]
+    return value
+
+
+def _fit_object(schema: dict[str, Any], value: dict[str, Any], depth: int) -> dict[str, Any]:
+    properties = schema.get("properties")
+    if not isinstance(properties, dict):
+        return value
+    required = schema.get("required", [])
+    fitted: dict[str, Any] = {}
+    for name, item in value.items():
+        sub = properties.get(name)
+        if item is None and isinstance(sub, dict) and name not in required:
+            allowed = allowed_types(sub)
+            if allowed and "null" not in allowed:
+                continue
+        fitted[name] = _fit(sub, item, depth + 1)
+    return fitted
+
+
+def _as(wanted: str, value: object) -> object | None:
+    """The value as the wanted type, where there is no doubt; None where there is."""
+    if isinstance(value, float) and wanted == "integer" and math.isfinite(value) and value.is_integer():
+        return int(value) if abs(value) < 2**53 else None
+    if isinstance(value, int) and not isinstance(value, bool) and wanted == "string":
+        return str(value)
+    if not isinstance(value, str):
+        return None
+    text = value.strip()
+    match wanted:
+        case "integer":
+            return int(text) if _INTEGER.fullmatch(text) else None
+        case "number":
+            number = float(text) if _NUMBER.fullmatch(text) else math.inf
+            return number if math.isfinite(number) else None
+        case "boolean":
+            return {"true": True, "false": False}.get(text.lower())
+        case "object" | "array":
+            return _from_json(text, dict if wanted == "object" else list)
+        case _:
+            return None
+
+
+def _from_json(text: str, kind: type) -> object | None:
+    if not text.startswith(("{", "[")):
+        return None
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
+    return value if isinstance(value, kind) and not unstorable(value) else None

@@ -1,0 +1,119 @@
+"""The tools of a chat: built-ins, functions, and a client's own, by the chat's options. Decides what is offered and
+what a name means; whether a call is allowed is the policy's business."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from treadle.errors import InvalidInput
+from treadle.ports.toolset import Tool
+from treadle.protocol.options import ChatOptions
+from treadle.protocol.tools import ToolSpec
+from treadle.tools import validate
+from treadle.tools.builtin.interaction import ASK_USER
+from treadle.tools.client import declare
+from treadle.tools.coerce import coerce
+
+ALIASES: Mapping[str, str] = {
+    "read": "read_file",
+    "view_file": "read_file",
+    "open_file": "read_file",
+    "ls": "list_directory",
+    "list_dir": "list_directory",
+    "list_files": "list_directory",
+    "create_file": "write_file",
+    "save_file": "write_file",
+    "str_replace": "edit_file",
+    "replace_in_file": "edit_file",
+    "replace_string_in_file": "edit_file",
+    "bash": "run_command",
+    "shell": "run_command",
+    "execute_command": "run_command",
+    "run_terminal_command": "run_command",
+    "run_in_terminal": "run_command",
+    "todo_write": "update_plan",
+    "attempt_completion": "task_complete",
+    "ask_followup_question": "ask_user",
+}
+"""Names used elsewhere (T-09). They are understood, never listed, and never shadow a tool of that name."""
+
+_KEPT = 1_024
+_COMPLETE = "task_complete"
+
+
+class _Table(msgspec.Struct, frozen=True):
+    """What one set of options amounts to. Holds the options, so that their identity cannot be reused."""
+
+    options: ChatOptions
+    specs: tuple[ToolSpec, ...]
+    found: dict[str, Tool | ToolSpec]
+    warnings: tuple[str, ...]
+
+
+class Tools:
+    """Implements `treadle.ports.toolset.Toolset`. Built once; answers for any number of chats."""
+
+    def __init__(self, builtins: Sequence[Tool], functions: Sequence[Tool] = ()) -> None:
+        self._tools: dict[str, Tool] = {}
+        for tool in (*builtins, *functions):
+            name = tool.spec.name
+            if name in self._tools or name == ASK_USER.name:
+                raise InvalidInput(f"Two tools are called {name!r}; give one of them another name.")
+            self._tools[name] = tool
+        self._tables: dict[int, _Table] = {}
+
+    def specs(self, options: ChatOptions) -> Sequence[ToolSpec]:
+        return self._table(options).specs
+
+    def find(self, name: str, options: ChatOptions) -> Tool | ToolSpec | None:
+        found = self._table(options).found
+        return found.get(name) or found.get(ALIASES.get(name, ""))
+
+    def problem(self, spec: ToolSpec, arguments: Any) -> str:
+        return validate.problem(spec.parameters, arguments)
+
+    def arguments(self, spec: ToolSpec, text: str) -> dict[str, Any] | str:
+        """What the model wrote, read, mended where there is no doubt, and checked; or what is wrong with it."""
+        read = validate.parse(text)
+        if isinstance(read, str):
+            return read
+        mended = coerce(spec, read)
+        return validate.problem(spec.parameters, mended) or mended
+
+    def warnings(self, options: ChatOptions) -> tuple[str, ...]:
+        """What a caller should know about its options; InvalidInput if they cannot be accepted at all (A-01)."""
+        return self._table(options).warnings
+
+    def _table(self, options: ChatOptions) -> _Table:
+        """Looked up by identity, for options are frozen and a chat keeps one object from turn to turn."""
+        kept = self._tables.get(id(options))
+        if kept is None:
+            if len(self._tables) >= _KEPT:
+                self._tables.pop(next(iter(self._tables)))
+            kept = self._tables[id(options)] = self._build(options)
+        return kept
+
+    def _build(self, options: ChatOptions) -> _Table:
+        found: dict[str, Tool | ToolSpec] = {n: tool for n, tool in self._tools.items() if _enabled(n, options)}
+        specs = [self._tools[name].spec for name in found]
+        if options.interactive and _enabled(ASK_USER.name, options):
+            found[ASK_USER.name] = ASK_USER
+            specs.append(ASK_USER)
+        dynamic, warnings = declare(options.dynamic_tools, found.keys())
+        for spec in dynamic:
+            found[spec.name] = spec
+            specs.append(spec)
+        warnings += self._unknown(options, found)
+        return _Table(options, tuple(specs), found, tuple(warnings))
+
+    def _unknown(self, options: ChatOptions, found: Mapping[str, Tool | ToolSpec]) -> list[str]:
+        known = {*self._tools, *found, *ALIASES, ASK_USER.name}
+        return [f"There is no tool {name!r} to enable." for name in options.tools or () if name not in known]
+
+
+def _enabled(name: str, options: ChatOptions) -> bool:
+    """In autopilot mode the end of the task can always be told (L-14)."""
+    if options.tools is None or (name == _COMPLETE and options.mode == "autopilot"):
+        return True
+    return any(ALIASES.get(enabled, enabled) == name or enabled == name for enabled in options.tools)
