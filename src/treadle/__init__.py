@@ -1,5 +1,67 @@
-"""Treadle: an agentic tool-calling loop that you can kill at any moment."""
+"""Treadle: an agentic tool-calling loop that you can kill at any moment.
+
+Public names are loaded when they are first used, so that `import treadle` costs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from treadle._version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from treadle.errors import TreadleError
+    from treadle.handle import Answer, Chat
+    from treadle.models.scripted import ScriptedModel
+    from treadle.ports.toolset import Invocation, Outcome
+    from treadle.protocol.events import Envelope, OpenAction
+    from treadle.protocol.options import Budget, ChatOptions
+    from treadle.protocol.tools import DynamicTool
+    from treadle.protocol.views import simple
+    from treadle.runtime import Agent
+    from treadle.tools.function import tool
+
+_WHERE = {
+    "Agent": "treadle.runtime",
+    "Answer": "treadle.handle",
+    "Budget": "treadle.protocol.options",
+    "Chat": "treadle.handle",
+    "ChatOptions": "treadle.protocol.options",
+    "DynamicTool": "treadle.protocol.tools",
+    "Envelope": "treadle.protocol.events",
+    "Invocation": "treadle.ports.toolset",
+    "OpenAction": "treadle.protocol.events",
+    "Outcome": "treadle.ports.toolset",
+    "ScriptedModel": "treadle.models.scripted",
+    "TreadleError": "treadle.errors",
+    "simple": "treadle.protocol.views",
+    "tool": "treadle.tools.function",
+}
+
+__all__ = [
+    "Agent",
+    "Answer",
+    "Budget",
+    "Chat",
+    "ChatOptions",
+    "DynamicTool",
+    "Envelope",
+    "Invocation",
+    "OpenAction",
+    "Outcome",
+    "ScriptedModel",
+    "TreadleError",
+    "__version__",
+    "simple",
+    "tool",
+]
+
+
+def __getattr__(name: str) -> Any:
+    where = _WHERE.get(name)
+    if where is None:
+        raise AttributeError(f"module 'treadle' has no attribute {name!r}")
+    return getattr(import_module(where), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -22,6 +22,7 @@ class Subscription:
         self._next = after + 1
         self._waiter: asyncio.Future[None] | None = None
         self._closed = False
+        self._nudged = False
 
     def deliver(self, envelope: Envelope) -> None:
         if envelope.seq == 0:
@@ -39,10 +40,16 @@ class Subscription:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
+    def nudge(self) -> None:
+        """Let a waiting `get` return empty-handed, so that its reader can look elsewhere."""
+        self._nudged = True
+        self._wake()
+
     async def get(self) -> Envelope | None:
-        """The next piece of news; None when the subscription was closed."""
+        """The next piece of news; None when the subscription was closed or nudged."""
         while not self._ready:
-            if self._closed:
+            if self._closed or self._nudged:
+                self._nudged = False
                 return None
             self._waiter = asyncio.get_running_loop().create_future()
             try:

@@ -25,10 +25,10 @@ async def advance(tenure: Tenure, deps: Deps) -> None:
     """Drive one chat until it finishes, must wait, or loses its lease."""
     await _settle(tenure, deps)
     while True:
-        step = decide(tenure.state, limits_of(tenure.state, deps))
-        if isinstance(step, Wait | Rest):
-            return
         try:
+            step = decide(tenure.state, limits_of(tenure.state, deps))
+            if isinstance(step, Wait | Rest):
+                return
             await _take(step, tenure, deps)
         except HeadMoved:
             continue  # somebody legally added a command: what was decided is decided anew

@@ -82,13 +82,21 @@ def parse_time(text: str) -> int:
     return round(datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() * 1000)
 
 
+def whole(value: object) -> Any:
+    """A recorded value with every field in it: on the wire nothing is left to be known, in the log defaults are."""
+    if isinstance(value, msgspec.Struct):
+        names = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
+        return {shown: whole(getattr(value, name)) for shown, name in names}
+    return [whole(item) for item in value] if isinstance(value, tuple | list) else value
+
+
 def to_dict(envelope: Envelope) -> dict[str, Any]:
     """The wire form as plain data, in the order in which people read it."""
     event = envelope.data
     shown: dict[str, Any] = {}
     if not envelope.ephemeral:
         shown |= {"seq": envelope.seq, "id": envelope.id}
-    shown |= {"chat": envelope.chat, "time": iso_time(envelope.time_ms), "type": event.TYPE, "data": event}
+    shown |= {"chat": envelope.chat, "time": iso_time(envelope.time_ms), "type": event.TYPE, "data": whole(event)}
     if event.VERSION != 1:
         shown["version"] = event.VERSION
     if envelope.epoch:

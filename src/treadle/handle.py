@@ -1,0 +1,242 @@
+"""A handle to one chat: commands in, events out. Holds nothing that is not in the store; any number of handles, in any
+number of processes, may speak to the same chat."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Literal, Self
+
+import msgspec
+
+from treadle.chat.state import ChatState, open_actions, starts_queued, status
+from treadle.engine.deps import Deps
+from treadle.engine.hub import Subscription
+from treadle.engine.worker import Worker
+from treadle.protocol import commands as c
+from treadle.protocol import wire
+from treadle.protocol.content import Image, Usage
+from treadle.protocol.events import (
+    ActionRequired,
+    AssistantMessage,
+    Delivery,
+    EndReason,
+    Envelope,
+    ModelCall,
+    OpenAction,
+    SessionCreated,
+    SessionError,
+    SessionIdle,
+    UserMessage,
+)
+from treadle.protocol.options import ChatOptions
+from treadle.protocol.views import Status
+from treadle.types import ChatId, new_id
+
+FOLLOW_S = 1.0
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What a run came to, for callers who want no events."""
+
+    text: str
+    reason: EndReason | Literal["action_required"]
+    usage: Usage
+    error: str = ""
+
+
+class Following:
+    """A command to a chat. Await it to carry it out and leave; iterate over it to carry it out and see everything
+    until the chat is idle or waits for someone. Leaving the iteration stops nothing (law 11)."""
+
+    def __init__(self, chat: "Chat", command: c.Command | None) -> None:
+        self.chat = chat
+        self._command = command
+
+    def __await__(self) -> Generator[Any, None, ChatState]:
+        return self.chat.carry_out(self._command).__await__()
+
+    def __aiter__(self) -> AsyncIterator[Envelope]:
+        return self.chat.follow(self._command)
+
+
+class Chat:
+    def __init__(
+        self, deps: Deps, worker: Worker, chat: ChatId, create: ChatOptions | None, changes: Mapping[str, Any]
+    ) -> None:
+        self.id = chat
+        self._deps = deps
+        self._worker = worker
+        self._create = create
+        self._changes = dict(changes)
+        self._opened = False
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.open().__await__()
+
+    async def open(self) -> Self:
+        """Create the chat, or see that it exists and change the options that were given. Happens by itself."""
+        if self._opened:
+            return self
+        if self._create is not None:
+            await self._deps.log.create(self.id, SessionCreated(self._create))
+        elif self._changes:
+            await self._deps.log.execute(self.id, c.ChangeOptions(self._changes))
+        else:
+            await self._deps.log.load(self.id)
+        self._opened = True
+        return self
+
+    # -- commands -----------------------------------------------------------------------------------------------------
+
+    def send(self, content: str, *, delivery: Delivery = "queued", images: Sequence[Image] = ()) -> Following:
+        """Say something. A busy chat queues it, or is steered by it (`delivery="steering"`)."""
+        return Following(self, c.Send(content, delivery, tuple(images), new_id("q")))
+
+    def submit(self, results: Mapping[str, Any] | Sequence[c.Result]) -> Following:
+        """Answer the chat's open client tools: outputs by tool_call_id, or Results (A-03)."""
+        if isinstance(results, Mapping):
+            results = [c.Result(key, output) for key, output in results.items()]
+        return Following(self, c.SubmitResults(tuple(results)))
+
+    def approve(self, action: OpenAction, *, arguments: dict[str, Any] | None = None) -> Following:
+        return Following(self, c.Decide(action.action, "allow", action.hash, arguments=arguments))
+
+    def deny(self, action: OpenAction, feedback: str = "") -> Following:
+        return Following(self, c.Decide(action.action, "deny", action.hash, feedback))
+
+    def answer(self, action: OpenAction | str, text: str) -> Following:
+        return Following(self, c.Answer(action if isinstance(action, str) else action.action, text))
+
+    def edit(self, message: int, content: str) -> Following:
+        """Replace your message at this seq and run again from there (L-09)."""
+        return Following(self, c.Edit(message, content))
+
+    def compact(self) -> Following:
+        return Following(self, c.Compact())
+
+    def promote(self, queued: str) -> Following:
+        return Following(self, c.Promote(queued))
+
+    def resume(self) -> Following:
+        """Go on with a chat that was cut off. An idle one has nothing to go on with."""
+        return Following(self, None)
+
+    async def interrupt(self, by: str = "person") -> None:
+        """Stop the run. Returns when the stop is recorded; the chat is idle soon after."""
+        await self.carry_out(c.Interrupt(by))
+
+    async def command(self, command: c.Command) -> ChatState:
+        """Any other command: rename, change options, the queue."""
+        return await self.carry_out(command)
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    async def state(self) -> ChatState:
+        await self.open()
+        return await self._deps.log.load(self.id)
+
+    async def status(self) -> Status:
+        """The status as people see it: a chat whose worker died is pending, not running (A-08)."""
+        shown = status(await self.state())
+        if shown == "running" and not (await self._deps.store.get(self.id)).leased:
+            return "pending"
+        return shown
+
+    async def actions(self) -> tuple[OpenAction, ...]:
+        """What the chat waits for."""
+        return open_actions(await self.state())
+
+    async def events(self, after: int = 0) -> list[Envelope]:
+        """The log, from behind `after`."""
+        await self.open()
+        return [wire.decode(self.id, record) for record in await self._deps.store.read(self.id, after)]
+
+    async def ask(self, content: str) -> Answer:
+        """Send, wait, and give back what the run came to."""
+        return await collect(self.send(content))
+
+    # -- the work -----------------------------------------------------------------------------------------------------
+
+    async def carry_out(self, command: c.Command | None) -> ChatState:
+        await self.open()
+        log = self._deps.log
+        state = await (log.load(self.id) if command is None else log.execute(self.id, command))
+        self._worker.start(self.id)
+        return state
+
+    async def follow(self, command: c.Command | None) -> AsyncIterator[Envelope]:
+        await self.open()
+        log = self._deps.log
+        before = await log.load(self.id)
+        reader = log.hub.subscribe(self.id, before.head)
+        try:
+            state = await self.carry_out(command)
+            if state.run is None and not state.compacting and not starts_queued(state) and state.head == before.head:
+                yield Envelope(0, self.id, self._deps.clock.now_ms(), SessionIdle(state.last_end or "done"))
+                return
+            async with aclosing(self._until_quiet(reader, _queued_id(command, state))) as news:
+                async for envelope in news:
+                    yield envelope
+        finally:
+            reader.close()
+
+    async def _until_quiet(self, reader: Subscription, queued: str) -> AsyncGenerator[Envelope, None]:
+        """Everything up to the end of the run, or to where it waits for someone."""
+        while True:
+            envelope = reader.take() or await self._next(reader)
+            yield envelope
+            if isinstance(envelope.data, UserMessage) and envelope.data.queue_id == queued:
+                queued = ""
+            if isinstance(envelope.data, ActionRequired):
+                return
+            if isinstance(envelope.data, SessionIdle):
+                state = await self._deps.log.load(self.id)
+                if not queued or not any(item.id == queued for item in state.queue) or not starts_queued(state):
+                    return
+
+    async def _next(self, reader: Subscription) -> Envelope:
+        """Wait for news: from this process at once, from a worker elsewhere by looking at the store."""
+        while True:
+            drive = self._worker.start(self.id)
+            drive.add_done_callback(lambda _task: reader.nudge())
+            envelope = await reader.get()
+            if envelope is not None:
+                return envelope
+            if drive.done() and not drive.cancelled():
+                drive.result()
+            if (envelope := reader.take()) is not None:
+                return envelope
+            state = await self._deps.log.load(self.id)
+            if status(state) == "requires_action":
+                return Envelope(0, self.id, self._deps.clock.now_ms(), ActionRequired(open_actions(state)))
+            await self._deps.store.wait(self.id, state.head, FOLLOW_S)
+            await self._deps.log.refresh(state)
+            await asyncio.sleep(0)
+
+
+def _queued_id(command: c.Command | None, state: ChatState) -> str:
+    if isinstance(command, c.Send) and any(item.id == command.queue_id for item in state.queue):
+        return command.queue_id
+    return ""
+
+
+async def collect(following: Following) -> Answer:
+    """What a run came to: its last words, why it ended, what it cost."""
+    text, error = "", ""
+    reason: EndReason | Literal["action_required"] = "done"
+    async for envelope in following:
+        match envelope.data:
+            case AssistantMessage(content=content) if content:
+                text = content
+            case ModelCall(purpose="summary", text=summary):
+                text = summary
+            case SessionError(message=message):
+                error = message
+            case SessionIdle(reason=ended):
+                reason = ended
+            case ActionRequired():
+                reason = "action_required"
+            case _:
+                pass
+    state = await following.chat.state()
+    return Answer(text, reason, state.totals.usage, error)

@@ -1,0 +1,34 @@
+"""The system text: what every model is told before a chat begins. The same bytes for the same options, so that
+providers' prompt caches hit (L-21): no date, no time, no listing of files."""
+
+from treadle.chat.completion import MARKER
+from treadle.protocol.options import ChatOptions
+
+_BASE = """\
+You are Treadle, an agent that works in a project on the user's computer. You have tools to read, search, edit and \
+run things in it. Work until the task is done: look before you change anything, make the smallest change that does \
+the job, and check it by running what the project has for that. Paths are relative to the project root.
+
+Rules:
+- Use tools instead of guessing. Never invent file contents or command output.
+- When a call fails, read its error and mend the cause; do not repeat the same call.
+- Say briefly what you are doing. When you are done, say what you changed and how you checked it.
+"""
+_AUTOPILOT = """\
+Nobody is watching: decide open points yourself, and call task_complete with a short summary when everything is done.
+"""
+_READ_ONLY = "You may read but not change or execute anything in this chat; describe changes instead of making them.\n"
+_MARKER = f"When the whole task is done, write {MARKER} at the end of your last answer.\n"
+
+
+def system_text(options: ChatOptions) -> str:
+    parts = [options.system_prompt or _BASE]
+    if options.root:
+        parts.append(f"The project root is {options.root}.\n")
+    if options.mode == "autopilot":
+        parts.append(_AUTOPILOT)
+    if options.mode == "read-only":
+        parts.append(_READ_ONLY)
+    if options.completion == "marker":
+        parts.append(_MARKER)
+    return "\n".join(parts)

@@ -1,0 +1,142 @@
+"""The library: an Agent holds a store, models and tools; a Chat is a handle to one conversation in it. This is where
+everything is put together, and the only room that knows all adapters.
+
+    async with Agent() as agent:
+        chat = agent.chat(model="openai:gpt-4.1", root=".")
+        async for event in chat.send("Why does the test fail?"):
+            print(event.type, event.data)
+
+A chat lives in the store, not in the object: `agent.chat("c_…")` in any process goes on with it.
+"""
+
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from treadle.chat.fold import change_options
+from treadle.engine.deps import Deps, assemble
+from treadle.engine.worker import Worker
+from treadle.errors import InvalidInput
+from treadle.handle import Chat
+from treadle.models.registry import ModelRegistry
+from treadle.policy.basic import BasicPolicy
+from treadle.ports.model import Model, Models
+from treadle.ports.policy import Policy
+from treadle.ports.store import Listed, Store
+from treadle.ports.toolset import Tool
+from treadle.prompt import system_text
+from treadle.protocol.options import ChatOptions
+from treadle.tools.builtin import builtins
+from treadle.tools.registry import Tools
+from treadle.types import ChatId, Clock, new_chat_id
+from treadle.workspace.root import Root
+
+
+class OneModel:
+    """Models of which there is exactly one, whatever is asked for."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    def get(self, ref: str) -> Model:
+        return self._model
+
+    async def close(self) -> None:
+        await self._model.close()
+
+
+class Agent:
+    """Puts a store, models, tools and a policy together and drives chats with them.
+
+    `store`: a Store, a path of an SQLite file, or None for memory. `model`: one model for all chats, instead of
+    `models`, which finds them by `provider:name`. `tools`: functions made with `@tool`, beside the built-in ones.
+    `options`: what chats have unless they say otherwise.
+    """
+
+    def __init__(
+        self,
+        store: Store | Path | str | None = None,
+        *,
+        model: Model | None = None,
+        models: Models | None = None,
+        tools: Sequence[Tool] = (),
+        builtin: bool = True,
+        policy: Policy | None = None,
+        options: ChatOptions | None = None,
+        clock: Clock | None = None,
+        env: Mapping[str, str] | None = None,
+        retry_base_s: float = 2.0,
+        silence_s: float = 300.0,
+    ) -> None:
+        found: Models = OneModel(model) if model is not None else models or ModelRegistry(env or os.environ)
+        self.options = options or ChatOptions()
+        self.deps: Deps = assemble(
+            _open_store(store),
+            found,
+            Tools(builtins(lru_cache(maxsize=64)(Root)) if builtin else [], tools),
+            policy or BasicPolicy(),
+            clock=clock,
+            system_text=system_text,
+            retry_base_s=retry_base_s,
+            silence_s=silence_s,
+        )
+        self.worker = Worker(self.deps)
+
+    def chat(self, id: str = "", *, options: ChatOptions | None = None, **changes: Any) -> Chat:
+        """A chat, new or by its id. Options may be given as an object, as keywords, or both; for a chat that exists
+        they change what they name. Nothing is written before the chat is first used."""
+        unknown = set(changes) - set(ChatOptions.__struct_fields__)
+        if unknown:
+            raise InvalidInput(f"Unknown options: {', '.join(sorted(unknown))}.")
+        if "root" in changes:
+            changes["root"] = os.path.abspath(changes["root"])
+        if id:
+            named = msgspec.to_builtins(options) if options is not None else {}
+            return Chat(self.deps, self.worker, ChatId(id), None, {**named, **changes})
+        try:
+            chosen = change_options(options or self.options, changes)
+        except msgspec.ValidationError as error:
+            raise InvalidInput(f"These options do not fit: {error}.") from error
+        return Chat(self.deps, self.worker, new_chat_id(), chosen, {})
+
+    async def chats(self, *, archived: bool | None = None, limit: int = 0) -> list[Listed]:
+        """The chats of the store, newest change first."""
+        return await self.deps.store.list(archived=archived, limit=limit)
+
+    async def close(self) -> None:
+        """Stop driving, give leases back, close models and store."""
+        await self.worker.close()
+        await self.deps.models.close()
+        await self.deps.store.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __aiter__(self) -> AsyncIterator[Listed]:
+        return self._each()
+
+    async def _each(self) -> AsyncIterator[Listed]:
+        for listed in await self.chats():
+            yield listed
+
+
+def _open_store(store: Store | Path | str | None) -> Store:
+    if store is None:
+        from treadle.stores.memory import MemoryStore
+
+        return MemoryStore()
+    if isinstance(store, str | Path):
+        from treadle.stores.sqlite import SqliteStore
+
+        return SqliteStore(Path(store))
+    return store
