@@ -198,7 +198,9 @@ class Chat:
         """Wait for news: from this process at once, from a worker elsewhere by looking at the store."""
         while True:
             drive = self._worker.start(self.id)
-            drive.add_done_callback(lambda _task: reader.nudge())
+            if drive is not reader.source:
+                reader.source = drive
+                drive.add_done_callback(lambda _task: reader.nudge())
             envelope = await reader.get()
             if envelope is not None:
                 return envelope

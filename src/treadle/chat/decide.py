@@ -26,6 +26,7 @@ from treadle.protocol.events import (
     RunEnd,
     SessionError,
     Trigger,
+    TurnEnd,
     UserInputRequested,
     UserMessage,
 )
@@ -101,8 +102,9 @@ def _decide_idle(state: ChatState) -> Step:
 
 
 def _ends_now(run: Run) -> bool:
-    """Whether open calls are closed instead of run: the budget is gone, or the run failed."""
-    return run.stop in ("budget", "error", "guard")
+    """Whether open calls are closed instead of run: the budget is gone, the run failed, or the answer that was to be
+    the last has calls in it all the same."""
+    return run.stop in ("budget", "error", "guard") or (run.stop == "turn_cap" and run.final_turn)
 
 
 def _decide_between_turns(state: ChatState, run: Run, limits: Limits) -> Step:
@@ -127,8 +129,9 @@ def _decide_between_turns(state: ChatState, run: Run, limits: Limits) -> Step:
 
 
 def _end(state: ChatState, reason: EndReason) -> Record:
-    """Law 4: every open call is answered on every exit."""
-    return Record((*close_calls(state, reason), RunEnd(reason)))
+    """Law 4: every open call is answered on every exit, and a turn that was begun is ended."""
+    ended = (TurnEnd(state.open_turn.turn, finish_reason=reason),) if state.open_turn is not None else ()
+    return Record((*ended, *close_calls(state, reason), RunEnd(reason)))
 
 
 def _after_answer(state: ChatState, run: Run) -> Step:

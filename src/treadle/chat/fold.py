@@ -174,7 +174,6 @@ def _task_complete(state: ChatState, event: e.TaskComplete, at: Envelope) -> Cha
 
 
 def _error(state: ChatState, event: e.SessionError, at: Envelope) -> ChatState:
-    state = replace(state, open_turn=None)
     return _run(state, stop="error") if state.run and not state.run.stop else state
 
 
@@ -360,7 +359,8 @@ def _limit_extended(state: ChatState, event: e.LimitExtended, at: Envelope) -> C
     if state.run is None:
         return state
     warned = tuple(item for item in state.run.warned if item != ("run", "turns"))
-    return _run(state, turn_limit=state.run.turn_limit + event.turns, warned=warned)
+    stop = "" if state.run.stop == "turn_cap" and not state.run.final_turn else state.run.stop
+    return _run(state, turn_limit=state.run.turn_limit + event.turns, warned=warned, stop=stop)
 
 
 def _guard_notice(state: ChatState, event: e.GuardNotice, at: Envelope) -> ChatState:

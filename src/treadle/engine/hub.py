@@ -23,6 +23,8 @@ class Subscription:
         self._waiter: asyncio.Future[None] | None = None
         self._closed = False
         self._nudged = False
+        self.source: object = None
+        """Who makes the news, as far as the reader knows; for the reader's own use."""
 
     def deliver(self, envelope: Envelope) -> None:
         if envelope.seq == 0:

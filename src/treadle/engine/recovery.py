@@ -26,14 +26,14 @@ UNKNOWN = (
 async def recover(tenure: Tenure, deps: Deps) -> None:
     """Make every intent whole; called when a lease begins."""
     state = tenure.state
-    if state.run is not None and state.run.interrupting:
-        return
     if state.open_turn is not None:
         tenure.live(AssistantReset(state.open_turn.turn))
         lost = TurnRetry(
             state.open_turn.turn, state.open_turn.failures + 1, "worker_lost", LOST, usage=state.open_turn.reserved
         )
         await tenure.append(lost)
+    if state.run is not None and state.run.interrupting:
+        return  # the rules close what is open
     for call in state.calls:
         if call.phase == "started":
             await _settle(tenure, call, deps)

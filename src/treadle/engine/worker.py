@@ -3,6 +3,7 @@ may share a store; leases keep them apart. One task renews all leases of a worke
 
 import asyncio
 import contextlib
+import logging
 
 from treadle.chat.state import open_actions, status, summary
 from treadle.engine.deps import Deps
@@ -52,6 +53,8 @@ class Worker:
     def _forget(self, chat: ChatId, task: asyncio.Task[None]) -> None:
         if self._driving.get(chat) is task:
             del self._driving[chat]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logging.getLogger("treadle").error("chat %s cannot go on: %s", chat, error)
 
     async def _drive_quietly(self, chat: ChatId) -> None:
         with contextlib.suppress(ChatBusy, NotFound):
