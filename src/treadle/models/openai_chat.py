@@ -61,11 +61,13 @@ class OpenAIChat:
         while True:
             parameters = self._parameters(request)
             body = self._encoder.body(parameters, request)
+            heard = False
             try:
                 async with self._http.post(self._url, self._headers, body, self._key) as reply:
                     reader = StreamReader(self._where)
                     while not reader.done and (chunk := await self._next(reader, reply)):
                         if deltas := reader.feed(chunk):
+                            heard = True
                             yield deltas
                     faultpoint("models.streamed")
                     yield reader.end()
@@ -73,7 +75,7 @@ class OpenAIChat:
                         await reply.read_within(CLOSE_S)
                     return
             except ModelError as error:
-                notice = self._drop_refused(error, parameters)
+                notice = None if heard else self._drop_refused(error, parameters)
                 if notice is None:
                     raise
             yield [notice]

@@ -1,7 +1,6 @@
 """A Chat Completions stream as neutral deltas. Tolerant of what servers really send; what cannot be understood is a
 failure, never a guess, because a lost fragment would be half a call."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -54,7 +53,7 @@ class _Usage(msgspec.Struct, gc=False):
 class _Chunk(msgspec.Struct, gc=False):
     choices: list[_Choice] | None = None
     usage: _Usage | None = None
-    error: msgspec.Raw | None = None
+    error: Any = None
 
 
 _decode = msgspec.json.Decoder(_Chunk).decode
@@ -70,6 +69,7 @@ class StreamReader:
         """The pieces of a body that is one JSON document: a server that ignores `stream`."""
         self._begun = False
         self._calls = False
+        self._usage: Usage | None = None
         self.finish_reason: str | None = None
         self.done = False
 
@@ -90,20 +90,15 @@ class StreamReader:
                 continue
             try:
                 part = _decode(data)
-                content = part.choices[0].delta.content  # type: ignore[index, union-attr]
             except (msgspec.MsgspecError, RecursionError):
-                part, content = self._lenient(data), None
-            except (TypeError, IndexError, AttributeError):
-                content = None
-            if content:
+                part = self._lenient(data)
+            if content := _only_text(part):
                 text.append(content)
-                if part.choices[0].finish_reason is None and _plain(part):  # type: ignore[index]
-                    continue
-            if event.event == "error" or part.error is not None:
+            elif event.event == "error" or part.error:
                 raise failure(self._where, 200, data.encode())
-            self._rest(part, out, text, said=bool(content))
-        if text:
-            out.append(TextDelta("".join(text)))
+            else:
+                self._rest(part, out, text)
+        self._close(text, out)
         return out
 
     def end(self) -> list[Delta]:
@@ -123,51 +118,50 @@ class StreamReader:
             self._document = [] if first in (b"{", b"[") else None
 
     def _whole(self, body: bytes) -> list[Delta]:
-        body = body.removeprefix(b"\xef\xbb\xbf")
+        body = body.removeprefix(b"\xef\xbb\xbf").strip()
+        if body.startswith(b"[") and body.endswith(b"]"):
+            raise failure(self._where, 200, body)  # a list of errors is all that servers send in this shape
         try:
             part = _decode(body)
         except (msgspec.MsgspecError, RecursionError):
             part = self._lenient(body.decode("utf-8", "replace"))
-        if part.error is not None or not part.choices:
+        if part.error or not part.choices:
             raise failure(self._where, 200, body)
         out: list[Delta] = []
         text: list[str] = []
-        self._rest(part, out, text, said=False)
-        if text:
-            out.append(TextDelta("".join(text)))
+        self._rest(part, out, text)
+        self._close(text, out)
         if self.finish_reason is None:
             self.done = True  # the document is whole, which is all that can be asked of it
         return out
 
-    def _rest(self, part: _Chunk, out: list[Delta], text: list[str], *, said: bool) -> None:
-        """Everything of a chunk but its plain text, if that was `said` already."""
+    def _close(self, text: list[str], out: list[Delta]) -> None:
+        """The end of a read: its last text, and the last of its counts."""
+        _flush(text, out)
+        if self._usage is not None:
+            out.append(UsageDelta(self._usage))
+            self._usage = None
+
+    def _rest(self, part: _Chunk, out: list[Delta], text: list[str]) -> None:
+        """Take in a chunk that holds more than text. `text` collects what will be one delta."""
         if part.choices:
             choice = part.choices[0]
             message = choice.delta or choice.message
             if message is not None:
-                self._message(message, out, text, said)
+                self._message(message, out, text)
             if choice.finish_reason:
                 self.finish_reason = choice.finish_reason
         if part.usage is not None:
-            if out and isinstance(out[-1], UsageDelta):
-                out.pop()
-            out.append(UsageDelta(_usage(part.usage)))
+            self._usage = _usage(part.usage)
 
-    def _message(self, message: _Message, out: list[Delta], text: list[str], said: bool) -> None:
-        thought = message.reasoning_content or message.reasoning
-        if thought:
-            _flush(text[: -1 if said else None], out)
-            del text[: -1 if said else None]
-            if out and isinstance(out[-1], ThinkingDelta):
-                thought = out.pop().text + thought  # type: ignore[union-attr]
+    def _message(self, message: _Message, out: list[Delta], text: list[str]) -> None:
+        if thought := message.reasoning_content or message.reasoning:
+            _flush(text, out)
             out.append(ThinkingDelta(thought))
-        for piece in (None if said else message.content, message.refusal):
-            if piece:
-                text.append(piece)
+        text.extend(piece for piece in (message.content, message.refusal) if piece)
         if message.tool_calls:
             self._calls = True
             _flush(text, out)
-            text.clear()
             out.extend(map(_call, message.tool_calls))
 
     def _lenient(self, data: str) -> _Chunk:
@@ -182,23 +176,29 @@ class StreamReader:
         raise ModelError("cut_stream", f"{self._where} sent something that is no part of an answer: {shown!r}")
 
 
-def _plain(part: _Chunk) -> bool:
-    """Whether a chunk holds text and nothing else."""
-    message = part.choices[0].delta  # type: ignore[index]
-    return (
-        part.usage is None
-        and part.error is None
-        and message is not None
-        and message.tool_calls is None
-        and message.reasoning_content is None
-        and message.reasoning is None
-        and message.refusal is None
-    )
+def _only_text(part: _Chunk) -> str | None:
+    """The text of a chunk that holds nothing else: nearly every one."""
+    if not part.choices or part.usage is not None or part.error:
+        return None
+    choice = part.choices[0]
+    message = choice.delta
+    if (
+        message is None
+        or choice.finish_reason is not None
+        or message.tool_calls is not None
+        or message.reasoning_content is not None
+        or message.reasoning is not None
+        or message.refusal is not None
+    ):
+        return None
+    return message.content
 
 
-def _flush(text: Sequence[str], out: list[Delta]) -> None:
+def _flush(text: list[str], out: list[Delta]) -> None:
+    """Text that came before something else stays before it."""
     if text:
         out.append(TextDelta("".join(text)))
+        text.clear()
 
 
 def _call(call: _ToolCall) -> CallDelta:

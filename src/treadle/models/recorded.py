@@ -8,7 +8,9 @@ from pathlib import Path
 import msgspec
 
 from treadle.errors import ConfigError, ModelError, ModelErrorKind, ScriptError
+from treadle.faultpoint import faultpoint
 from treadle.ports.model import Model, ModelInfo, ModelRequest
+from treadle.protocol.content import UserEntry
 from treadle.protocol.deltas import (
     CallDelta,
     Delta,
@@ -52,8 +54,10 @@ _takes = msgspec.json.Decoder(_Take)
 
 
 def request_digest(request: ModelRequest) -> str:
-    """What a request is, as far as a model could tell: how it is encoded and what it is for do not matter."""
-    said = (request.system, request.entries, request.tools, request.temperature, request.max_tokens)
+    """What a request is, as far as a model could tell: the place of an entry in the log is no part of it."""
+    entries = [(entry.text, entry.images) if isinstance(entry, UserEntry) else entry for entry in request.entries]
+    tools = [(tool.name, tool.description, tool.parameters) for tool in request.tools]
+    said = (request.system, entries, tools, request.temperature, request.max_tokens)
     return hashlib.sha256(msgspec.json.encode(said, order="sorted")).hexdigest()
 
 
@@ -81,6 +85,7 @@ class RecordingModel:
         finally:
             if error is not None or (reads and reads[-1] and reads[-1][-1][0] == "finish"):
                 take = _Take(request_digest(request), self.info, reads, error)
+                faultpoint("models.record")
                 with self._path.open("ab") as tape:
                     tape.write(msgspec.json.encode(take) + b"\n")
 
