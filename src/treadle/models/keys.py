@@ -29,8 +29,9 @@ class Secret:
         return self._value
 
     def redact(self, text: str) -> str:
-        """The text without the key, should a server have echoed it."""
-        return text.replace(self._value, "***") if self._value else text
+        """The text without the key, should a server have echoed it. What is shorter than any real key is none:
+        local servers are given a word."""
+        return text.replace(self._value, "***") if len(self._value) >= 8 else text
 
 
 def find_key(env: Mapping[str, str], variable: str, *, keyring: bool = True) -> Secret:

@@ -2,9 +2,15 @@
 are imported when their provider is first asked for."""
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from treadle.errors import ConfigError
+from treadle.models.catalog import look_up
+from treadle.models.keys import find_key
 from treadle.ports.model import Model
+
+if TYPE_CHECKING:
+    from treadle.models.wire.http import Http
 
 Factory = Callable[[str], Model]
 """Makes a model from what stands after the colon."""
@@ -17,7 +23,10 @@ class ModelRegistry:
     def __init__(self, env: Mapping[str, str], *, silence_s: float = 300.0) -> None:
         self._env = env
         self._silence_s = silence_s
+        self._http: Http | None = None
         self._factories: dict[str, Factory] = {
+            "openai": self._openai,
+            "recorded": self._recorded,
             "scripted": self._scripted,
         }
         self._models: dict[str, Model] = {}
@@ -52,6 +61,30 @@ class ModelRegistry:
         for model in self._models.values():
             await model.close()
         self._models.clear()
+        if self._http is not None:
+            await self._http.close()
+            self._http = None
+
+    def _openai(self, name: str) -> Model:
+        from treadle.models.openai_chat import BASE_URL, OpenAIChat
+        from treadle.models.wire.http import Http
+
+        url = self._env.get("OPENAI_BASE_URL", "").strip()
+        if url and not url.startswith(("http://", "https://")):
+            raise ConfigError(f"OPENAI_BASE_URL is {url!r}; it must begin with http:// or https://")
+        # The key store is asked for OpenAI only: its key must not go to another host.
+        key = find_key(self._env, "OPENAI_API_KEY", keyring=not url)
+        if not key and not url:
+            raise ConfigError(
+                f"openai:{name} needs a key: set OPENAI_API_KEY, or OPENAI_BASE_URL for a server that needs none"
+            )
+        self._http = self._http or Http(silence_s=self._silence_s)
+        return OpenAIChat(look_up("openai", name), base_url=url or BASE_URL, api_key=key, http=self._http)
+
+    def _recorded(self, name: str) -> Model:
+        from treadle.models.recorded import RecordedModel
+
+        return RecordedModel(name)
 
     def _scripted(self, name: str) -> Model:
         from treadle.models.scripted import ScriptedModel

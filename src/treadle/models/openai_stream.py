@@ -1,0 +1,254 @@
+"""A Chat Completions stream as neutral deltas. Tolerant of what servers really send; what cannot be understood is a
+failure, never a guess, because a lost fragment would be half a call."""
+
+from typing import Any
+
+import msgspec
+
+from treadle.errors import ModelError
+from treadle.models.wire.failures import failure
+from treadle.models.wire.sse import Decoder
+from treadle.protocol.content import Usage
+from treadle.protocol.deltas import CallDelta, Delta, FinishDelta, TextDelta, ThinkingDelta, UsageDelta
+
+
+class _Function(msgspec.Struct, gc=False):
+    name: str | None = None
+    arguments: str | dict[str, Any] | None = None
+
+
+class _ToolCall(msgspec.Struct, gc=False):
+    id: str | None = None
+    index: int | None = None
+    function: _Function | None = None
+
+
+class _Message(msgspec.Struct, gc=False):
+    content: str | None = None
+    tool_calls: list[_ToolCall] | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    refusal: str | None = None
+
+
+class _Choice(msgspec.Struct, gc=False):
+    delta: _Message | None = None
+    message: _Message | None = None
+    """In place of a delta, from a server that does not stream."""
+    finish_reason: str | None = None
+
+
+class _Details(msgspec.Struct, gc=False):
+    cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct, gc=False):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: _Details | None = None
+    completion_tokens_details: _Details | None = None
+
+
+class _Chunk(msgspec.Struct, gc=False):
+    choices: list[_Choice] | None = None
+    usage: _Usage | None = None
+    error: Any = None
+
+
+_decode = msgspec.json.Decoder(_Chunk).decode
+
+
+class StreamReader:
+    """Takes bytes, gives deltas: at most one of text per read. `done` when the server said so."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._events = Decoder()
+        self._document: list[bytes] | None = None
+        """The pieces of a body that is one JSON document: a server that ignores `stream`."""
+        self._begun = False
+        self._calls = False
+        self._usage: Usage | None = None
+        self.finish_reason: str | None = None
+        self.done = False
+
+    def feed(self, chunk: bytes) -> list[Delta]:
+        if not self._begun:
+            self._begin(chunk)
+        if self._document is not None:
+            self._document.append(chunk)
+            return []
+        out: list[Delta] = []
+        text: list[str] = []
+        for event in self._events.feed(chunk):
+            data = event.data
+            if data.startswith("[DONE]"):
+                self.done = True
+                continue
+            if self.done or not data:
+                continue
+            try:
+                part = _decode(data)
+            except (msgspec.MsgspecError, RecursionError):
+                part = self._lenient(data)
+            if content := _only_text(part):
+                text.append(content)
+            elif event.event == "error" or part.error:
+                raise failure(self._where, 200, data.encode())
+            else:
+                self._rest(part, out, text)
+        self._close(text, out)
+        return out
+
+    def end(self) -> list[Delta]:
+        """The last deltas. Raises when the stream stopped before its end."""
+        out: list[Delta] = []
+        if self._document is not None:
+            out = self._whole(b"".join(self._document))
+        if self.finish_reason is None and not self.done:
+            raise ModelError("cut_stream", f"{self._where} broke off in the middle of its answer")
+        out.append(FinishDelta(self.finish_reason or ("tool_calls" if self._calls else "stop")))
+        return out
+
+    def _begin(self, chunk: bytes) -> None:
+        first = chunk.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+        if first:
+            self._begun = True
+            self._document = [] if first in (b"{", b"[") else None
+
+    def _whole(self, body: bytes) -> list[Delta]:
+        body = body.removeprefix(b"\xef\xbb\xbf").strip()
+        if body.startswith(b"[") and body.endswith(b"]"):
+            raise failure(self._where, 200, body)  # a list of errors is all that servers send in this shape
+        try:
+            part = _decode(body)
+        except (msgspec.MsgspecError, RecursionError):
+            part = self._lenient(body.decode("utf-8", "replace"))
+        if part.error or not part.choices:
+            raise failure(self._where, 200, body)
+        out: list[Delta] = []
+        text: list[str] = []
+        self._rest(part, out, text)
+        self._close(text, out)
+        if self.finish_reason is None:
+            self.done = True  # the document is whole, which is all that can be asked of it
+        return out
+
+    def _close(self, text: list[str], out: list[Delta]) -> None:
+        """The end of a read: its last text, and the last of its counts."""
+        _flush(text, out)
+        if self._usage is not None:
+            out.append(UsageDelta(self._usage))
+            self._usage = None
+
+    def _rest(self, part: _Chunk, out: list[Delta], text: list[str]) -> None:
+        """Take in a chunk that holds more than text. `text` collects what will be one delta."""
+        if part.choices:
+            choice = part.choices[0]
+            message = choice.delta or choice.message
+            if message is not None:
+                self._message(message, out, text)
+            if choice.finish_reason:
+                self.finish_reason = choice.finish_reason
+        if part.usage is not None:
+            self._usage = _usage(part.usage)
+
+    def _message(self, message: _Message, out: list[Delta], text: list[str]) -> None:
+        if thought := message.reasoning_content or message.reasoning:
+            _flush(text, out)
+            out.append(ThinkingDelta(thought))
+        text.extend(piece for piece in (message.content, message.refusal) if piece)
+        if message.tool_calls:
+            self._calls = True
+            _flush(text, out)
+            out.extend(map(_call, message.tool_calls))
+
+    def _lenient(self, data: str) -> _Chunk:
+        """A chunk whose fields have other types than they should, as far as it can be understood."""
+        try:
+            found = msgspec.json.decode(data)
+            if isinstance(found, dict):
+                return msgspec.convert(_mended(found), _Chunk, strict=False)
+        except (msgspec.MsgspecError, RecursionError, UnicodeError):
+            pass
+        shown = data if len(data) <= 80 else data[:80] + "…"
+        raise ModelError("cut_stream", f"{self._where} sent something that is no part of an answer: {shown!r}")
+
+
+def _only_text(part: _Chunk) -> str | None:
+    """The text of a chunk that holds nothing else: nearly every one."""
+    if not part.choices or part.usage is not None or part.error:
+        return None
+    choice = part.choices[0]
+    message = choice.delta
+    if (
+        message is None
+        or choice.finish_reason is not None
+        or message.tool_calls is not None
+        or message.reasoning_content is not None
+        or message.reasoning is not None
+        or message.refusal is not None
+    ):
+        return None
+    return message.content
+
+
+def _flush(text: list[str], out: list[Delta]) -> None:
+    """Text that came before something else stays before it."""
+    if text:
+        out.append(TextDelta("".join(text)))
+        text.clear()
+
+
+def _call(call: _ToolCall) -> CallDelta:
+    function = call.function or _Function()
+    arguments = function.arguments
+    if isinstance(arguments, dict):  # some servers send the object itself
+        arguments = msgspec.json.encode(arguments).decode()
+    return CallDelta(call.id or None, call.index, function.name or None, arguments or "")
+
+
+def _usage(usage: _Usage) -> Usage:
+    return Usage(
+        input=usage.prompt_tokens or 0,
+        output=usage.completion_tokens or 0,
+        cached=(usage.prompt_tokens_details or _Details()).cached_tokens or 0,
+        reasoning=(usage.completion_tokens_details or _Details()).reasoning_tokens or 0,
+    )
+
+
+def _mended(chunk: dict[str, Any]) -> dict[str, Any]:
+    """Put known oddities right: numbers as ids, text as a list of parts, nulls where objects belong."""
+    mended = dict(chunk)
+    choices = chunk.get("choices")
+    mended["choices"] = (
+        [_mended_choice(choice) for choice in choices if isinstance(choice, dict)]
+        if isinstance(choices, list)
+        else None
+    )
+    if not isinstance(chunk.get("usage"), dict):
+        mended["usage"] = None
+    return mended
+
+
+def _mended_choice(choice: dict[str, Any]) -> dict[str, Any]:
+    mended = dict(choice)
+    for key in ("delta", "message"):
+        message = choice.get(key)
+        if not isinstance(message, dict):
+            mended[key] = None
+            continue
+        content = message.get("content")
+        if isinstance(content, list):
+            content = "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+        calls = message.get("tool_calls")
+        calls = [calls] if isinstance(calls, dict) else calls
+        if isinstance(calls, list):
+            calls = [
+                {**call, "id": str(call["id"]) if call.get("id") is not None else None}
+                for call in calls
+                if isinstance(call, dict)
+            ]
+        mended[key] = {**message, "content": content, "tool_calls": calls}
+    return mended

@@ -1,0 +1,148 @@
+"""What a provider's refusal means: from status, headers and body to one ModelError (M-11). Pure; the words of real
+servers are listed here and nowhere else."""
+
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import msgspec
+
+from treadle.errors import ModelError, ModelErrorKind
+
+SENTENCE_CAP = 500
+
+_QUOTA = (
+    "insufficient_quota",
+    "exceeded your current quota",
+    "insufficient balance",
+    "insufficient credits",
+    "billing",
+)
+_CONTEXT = (
+    "context_length",
+    "context length",
+    "context window",
+    "context size",
+    "context_size",
+    "prompt is too long",
+    "input is too long",
+    "input length and `max_tokens` exceed",
+    "too many input tokens",
+    "reduce the length of the messages",
+)
+_AUTH = ("invalid_api_key", "authentication_error", "unauthorized", "incorrect api key")
+_RATE = ("rate_limit", "rate limit", "too many requests")
+_BAD = ("invalid_request", "invalid request", "not_found_error", "unsupported")
+
+_ADVICE: dict[ModelErrorKind, str] = {
+    "auth": "check the key",
+    "quota": "check the plan and balance of the account",
+    "context_limit": "shorten the conversation or take a model with a larger window",
+}
+
+
+class Complaint(msgspec.Struct, frozen=True):
+    """What a provider said about its failure."""
+
+    sentence: str = ""
+    words: str = ""
+    """Its code and type, if it has them."""
+    param: str = ""
+    status: int = 0
+
+
+def failure(
+    where: str,
+    status: int,
+    body: bytes,
+    headers: Mapping[str, str] | None = None,
+    *,
+    now: Callable[[], float] = time.time,
+) -> ModelError:
+    """The error for an answer with this status and body; status 200 is judged by the body alone."""
+    said = read_complaint(body)
+    status = said.status if status == 200 and said.status else status
+    kind = classify(status, f"{said.words} {said.sentence}")
+    sentence = said.sentence or "it gave no reason"
+    if said.param and said.param not in sentence:
+        sentence += f" (parameter {said.param})"
+    advice = f"; {_ADVICE[kind]}" if kind in _ADVICE else ""
+    wait = retry_after(headers or {}, now)
+    return ModelError(kind, f"{where} answered {status}: {sentence}{advice}", status=status, retry_after=wait)
+
+
+def classify(status: int, text: str) -> ModelErrorKind:
+    text = text.lower()
+
+    def says(words: Iterable[str]) -> bool:
+        return any(word in text for word in words)
+
+    if status == 402 or says(_QUOTA):
+        return "quota"
+    if status in (401, 403):
+        return "auth"
+    if status == 429:
+        return "rate_limit"
+    if status == 413 or says(_CONTEXT):
+        return "context_limit"
+    if status in (408, 425) or (status >= 500 and status not in (501, 505)):
+        return "overloaded"
+    if status == 200:
+        # The server began well and failed later: it says how, or it is its own fault and may be asked again.
+        by_words: tuple[tuple[ModelErrorKind, Iterable[str]], ...] = (
+            ("auth", _AUTH),
+            ("rate_limit", _RATE),
+            ("bad_request", _BAD),
+        )
+        return next((kind for kind, words in by_words if says(words)), "overloaded")
+    return "bad_request"
+
+
+def read_complaint(body: bytes) -> Complaint:
+    """Find the provider's own sentence in any of the shapes that servers use."""
+    try:
+        found = msgspec.json.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return Complaint(_bounded(re.sub(r"<[^>]{0,200}>", " ", body[:20_000].decode("utf-8", "replace"))))
+    if isinstance(found, list) and found:
+        found = found[0]
+    inner = found.get("error", found) if isinstance(found, dict) else found
+    if not isinstance(inner, dict):
+        return Complaint(_bounded(str(inner)))
+    sentence = next((inner[key] for key in ("message", "detail", "error", "msg") if inner.get(key)), inner)
+    words = " ".join(str(inner[key]) for key in ("code", "type", "status") if inner.get(key))
+    code = inner.get("code")
+    status = code if isinstance(code, int) and 400 <= code < 600 else 0
+    return Complaint(_bounded(_plain(sentence)), words, str(inner.get("param") or ""), status)
+
+
+def retry_after(headers: Mapping[str, str], now: Callable[[], float]) -> float | None:
+    """The wait that the server asked for, in seconds: given as milliseconds, as seconds, or as a date."""
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        value = headers.get(name, "").strip()
+        if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", value):
+            return float(value) * unit
+    until = _moment(headers.get("retry-after", ""))
+    if until is None:
+        return None
+    # The server's own clock is the better base: ours may be wrong.
+    base = _moment(headers.get("date", ""))
+    return max(0.0, until - (now() if base is None else base))
+
+
+def _moment(text: str) -> float | None:
+    try:
+        return parsedate_to_datetime(text).timestamp()
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _bounded(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= SENTENCE_CAP else text[:SENTENCE_CAP] + "…"

@@ -1,0 +1,127 @@
+"""HTTP to providers: one session for all models, raw bytes per network read, every failure a ModelError. The only
+module that sees aiohttp, which is imported at the first request."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from treadle.errors import ModelError
+from treadle.faultpoint import faultpoint
+from treadle.models.keys import Secret
+from treadle.models.wire.failures import failure
+
+if TYPE_CHECKING:
+    import aiohttp
+
+CONNECT_S = 30.0
+BODY_CAP = 64 * 1024
+"""How much of a refusal is read."""
+
+
+class Reply:
+    """A successful answer, as its bytes come in."""
+
+    def __init__(self, where: str, response: "aiohttp.ClientResponse", silence_s: float) -> None:
+        self._where = where
+        self._content = response.content
+        self._silence_s = silence_s
+
+    def at_eof(self) -> bool:
+        return self._content.at_eof()
+
+    async def read(self) -> bytes:
+        """What the network brought since the last call; empty at the end."""
+        try:
+            return await self._content.readany()
+        except _trouble() as error:
+            raise _broken(self._where, error, self._silence_s) from error
+
+    async def read_within(self, seconds: float) -> bytes | None:
+        """As `read`, but None when nothing comes in time."""
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._content.readany()
+        except _trouble():
+            return None
+
+
+class Http:
+    """The session of one registry, made when it is first needed; it belongs to the event loop of that moment."""
+
+    def __init__(self, *, silence_s: float = 300.0) -> None:
+        self._silence_s = silence_s
+        self._session: aiohttp.ClientSession | None = None
+
+    @asynccontextmanager
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes, key: Secret) -> AsyncIterator[Reply]:
+        """Send and hold the connection while the block runs; leaving early drops it. The key goes nowhere else."""
+        session = self._open()
+        where = url.split("/")[2] if "://" in url else url
+        sent = {"Content-Type": "application/json", "Accept-Encoding": "identity", **headers}
+        if key:
+            sent["Authorization"] = f"Bearer {key.reveal()}"
+        faultpoint("models.request")
+        try:
+            # No redirects: a key is sent to the host that was configured and to no other.
+            response = await session.post(url, data=body, headers=sent, allow_redirects=False)
+        except _trouble() as error:
+            raise _broken(where, error, self._silence_s, key) from error
+        try:
+            if response.status != 200:
+                raise await _refusal(where, response, key)
+            yield Reply(where, response, self._silence_s)
+        finally:
+            response.close()
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    def _open(self) -> "aiohttp.ClientSession":
+        if self._session is None:
+            import aiohttp
+
+            # Silence is measured per read by the transport itself; there is no limit on a whole answer.
+            timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=self._silence_s)
+            self._session = aiohttp.ClientSession(
+                timeout=timeout,
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60.0),
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
+        return self._session
+
+
+def _trouble() -> tuple[type[Exception], ...]:
+    """All that a transport may raise; time-outs are OSErrors. Looked up only when something was raised."""
+    import aiohttp
+
+    return (OSError, ValueError, aiohttp.ClientError, aiohttp.http_exceptions.HttpProcessingError)
+
+
+def _broken(where: str, error: Exception, silence_s: float, key: Secret | None = None) -> ModelError:
+    import aiohttp
+
+    if isinstance(error, aiohttp.SocketTimeoutError):
+        return ModelError("silence", f"{where} sent nothing for {silence_s:g} s")
+    if isinstance(error, aiohttp.InvalidURL):
+        return ModelError("bad_request", f"{where} is no address of a server; check the base URL")
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return ModelError("cut_stream", f"{where} broke off in the middle of its answer")
+    reason = str(error) or type(error).__name__
+    return ModelError("network", f"{where} cannot be reached: {key.redact(reason) if key else reason}")
+
+
+async def _refusal(where: str, response: "aiohttp.ClientResponse", key: Secret) -> ModelError:
+    """The error that a status other than 200 stands for. The body is read as far as it helps."""
+    body = bytearray()
+    try:
+        async with asyncio.timeout(CONNECT_S):
+            while len(body) < BODY_CAP and (piece := await response.content.readany()):
+                body += piece
+    except _trouble():
+        pass  # the status alone says enough
+    shown = key.redact(bytes(body[:BODY_CAP]).decode("utf-8", "replace")).encode()
+    headers = {name.lower(): value for name, value in response.headers.items()}
+    return failure(where, response.status, shown, headers)
