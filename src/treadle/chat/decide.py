@@ -116,7 +116,7 @@ def _decide_between_turns(state: ChatState, run: Run, limits: Limits) -> Step:
         return _end(state, run.stop)
     if run.completed:
         return _end(state, "task_complete")
-    last = state.transcript[-1] if len(state.transcript) else None
+    last = state.history[-1] if len(state.history) else None
     if isinstance(last, AssistantEntry) and not last.calls:
         return _after_answer(state, run)
     return (

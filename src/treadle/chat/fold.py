@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from treadle.chat.guard import WINDOW, signature
 from treadle.chat.state import Call, ChatState, Compaction, OpenTurn, QueueItem, Run
-from treadle.chat.transcript import rebuild
+from treadle.chat.transcript import attach, rebuild
 from treadle.chat.weight import weigh
 from treadle.protocol import events as e
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolResult, Usage, UserEntry
@@ -64,7 +64,7 @@ def _say(state: ChatState, entry: Entry) -> ChatState:
     return replace(
         state,
         history=state.history.append(entry),
-        transcript=state.transcript.append(entry),
+        transcript=attach(state.transcript, entry),
         context_chars=state.context_chars + weigh(entry),
     )
 

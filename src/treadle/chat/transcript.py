@@ -33,12 +33,15 @@ def rebuild(history: History[Entry], compaction: Compaction) -> History[Entry]:
         opening.append(UserEntry(SUMMARY_INTRO + compaction.summary, source="summary"))
     rest = history.slice(compaction.upto)
     border = max(0, compaction.masked - compaction.upto)
-    return History([*opening, *(mask(entry) for entry in rest[:border]), *rest[border:]])
+    return repair([*opening, *(mask(entry) for entry in rest[:border]), *rest[border:]])
 
 
 def entries(state: ChatState) -> list[Entry]:
     """What the model sees of the conversation."""
-    return repair(state.transcript.slice(0))
+    shown = state.transcript.slice(0)
+    if shown and isinstance(last := shown[-1], AssistantEntry) and last.calls:
+        shown.append(_match(last, None))
+    return shown
 
 
 def mask(entry: Entry) -> Entry:
@@ -55,27 +58,26 @@ def _mask_result(result: ToolResult) -> ToolResult:
     return replace(result, text=f"{result.text[:400]}\n[{left_out} characters of this old result are left out]")
 
 
-def repair(history: Sequence[Entry]) -> list[Entry]:
-    """Each call has exactly one result, right after it and in order; empty answers are dropped (L-20)."""
-    repaired: list[Entry] = []
-    waiting: AssistantEntry | None = None
+def attach(transcript: History[Entry], entry: Entry) -> History[Entry]:
+    """The transcript with one more entry, repaired as it grows: each call has exactly one result, right after it and
+    in order; answers without a word and results without a call are left out (L-20). Costs what is new."""
+    last = transcript[-1] if len(transcript) else None
+    asked = last if isinstance(last, AssistantEntry) and last.calls else None
+    if isinstance(entry, ResultsEntry):
+        return transcript if asked is None else transcript.append(_match(asked, entry))
+    if asked is not None:
+        transcript = transcript.append(_match(asked, None))
+    if isinstance(entry, AssistantEntry) and not (entry.text or entry.calls):
+        return transcript
+    return transcript.append(entry)
+
+
+def repair(history: Iterable[Entry]) -> History[Entry]:
+    """A whole history, repaired."""
+    transcript: History[Entry] = History()
     for entry in history:
-        if isinstance(entry, ResultsEntry):
-            if waiting is not None:
-                repaired.append(_match(waiting, entry))
-                waiting = None
-            continue
-        if waiting is not None:
-            repaired.append(_match(waiting, None))
-            waiting = None
-        if isinstance(entry, AssistantEntry):
-            if not (entry.text or entry.calls):
-                continue
-            waiting = entry if entry.calls else None
-        repaired.append(entry)
-    if waiting is not None:
-        repaired.append(_match(waiting, None))
-    return repaired
+        transcript = attach(transcript, entry)
+    return transcript
 
 
 def _match(asked: AssistantEntry, given: ResultsEntry | None) -> ResultsEntry:

@@ -19,6 +19,8 @@ from treadle.protocol.events import Event, Live
 
 T = TypeVar("T")
 WATCH_S = 5.0
+UNWATCHED_S = 0.03
+"""An effect that is over this soon needs nobody to watch for an interrupt: it is seen at the next append."""
 
 
 class Stopped:
@@ -66,17 +68,21 @@ class Tenure:
     async def unless_stopped(self, effect: Coroutine[Any, Any, T]) -> T | Stopped:
         """Carry out an effect, and cancel it as soon as an interrupt is in the log, whoever wrote it there."""
         work = asyncio.ensure_future(effect)
-        watch = asyncio.ensure_future(self._interrupt())
+        tasks: list[asyncio.Future[Any]] = [work]
         try:
-            await asyncio.wait({work, watch}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, timeout=UNWATCHED_S)
+            if not work.done():
+                tasks.append(asyncio.ensure_future(self._interrupt()))
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if work.done():
                 return work.result()
-            watch.result()
+            tasks[1].result()
             return STOPPED
         finally:
-            for task in (work, watch):
-                task.cancel()
-            await asyncio.gather(work, watch, return_exceptions=True)
+            if not all(task.done() for task in tasks):
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _interrupt(self) -> None:
         """Return when the run is being interrupted, or is over."""
