@@ -42,13 +42,9 @@ def check(path: Path, *, repair: bool, busy_s: float = 10.0) -> list[Problem]:
     blobs = Blobs(path.with_name("blobs"))
     with closing(connect(path, busy_s=busy_s)) as connection:
         connection.execute("BEGIN IMMEDIATE" if repair else "BEGIN")
-        try:
-            problems = list(_Inspection(connection, blobs, repair).problems())
+        problems = list(_Inspection(connection, blobs, repair).problems())
+        if repair:
             connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
     return problems + list(_damaged_files(blobs))
 
 
