@@ -21,7 +21,7 @@ from treadle.protocol.views import STATUSES, ChatSummary
 from treadle.stores.sqlite.blobs import Blobs
 from treadle.stores.sqlite.packing import Packed, pack, restore
 from treadle.stores.sqlite.schema import connect
-from treadle.stores.sqlite.tables import PLACES, Types, encode_summary
+from treadle.stores.sqlite.tables import COLUMNS, PLACES, Types, encode_summary
 from treadle.types import ChatId
 
 _COLUMNS = "place, time_ms, type, version, epoch, packing, crc, body"
@@ -42,13 +42,9 @@ def check(path: Path, *, repair: bool, busy_s: float = 10.0) -> list[Problem]:
     blobs = Blobs(path.with_name("blobs"))
     with closing(connect(path, busy_s=busy_s)) as connection:
         connection.execute("BEGIN IMMEDIATE" if repair else "BEGIN")
-        try:
-            problems = list(_Inspection(connection, blobs, repair).problems())
+        problems = list(_Inspection(connection, blobs, repair).problems())
+        if repair:
             connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
     return problems + list(_damaged_files(blobs))
 
 
@@ -62,20 +58,33 @@ class _Inspection:
         self._types = Types(connection)
 
     def problems(self) -> Iterator[Problem]:
+        yield from self._readable(self._pages())
+        yield from self._readable(self._chats())
+        yield from self._readable(self._orphans())
+
+    def _readable(self, found: Iterator[Problem]) -> Iterator[Problem]:
+        """What can be found before SQLite itself gives up, and that it did."""
+        try:
+            yield from found
+        except sqlite3.DatabaseError as error:
+            yield Problem("database", f"{error}; what can be read may be copied out with `treadle export`")
+
+    def _pages(self) -> Iterator[Problem]:
         for (text,) in self._connection.execute("PRAGMA integrity_check"):
             if text != "ok":
                 yield Problem("database", text)
+
+    def _chats(self) -> Iterator[Problem]:
         for number, chat in self._connection.execute("SELECT no, id FROM chats ORDER BY no").fetchall():
-            yield from self._records(number, chat)
-            yield from self._chat(number, chat)
-        yield from self._orphans()
+            yield from self._readable(self._records(number, chat))
+            yield from self._readable(self._chat(number, chat))
 
     def _records(self, number: int, chat: str) -> Iterator[Problem]:
         base = number * PLACES
         expected = 1
         places = (base, base + PLACES)
         rows = self._connection.execute(
-            f"SELECT {_COLUMNS} FROM events WHERE place >= ? AND place < ? ORDER BY place", places
+            f"SELECT {COLUMNS} FROM events WHERE place >= ? AND place < ? ORDER BY place", places
         )
         damaged: list[tuple[Packed, str]] = []
         missing: list[int] = []

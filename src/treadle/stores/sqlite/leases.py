@@ -93,7 +93,7 @@ def hold(path: Path, worker: str) -> None:
             descriptor, users = _own[path]
             _own[path] = (descriptor, users + 1)
             return
-        deadline = time.monotonic() + 1.0
+        deadline = time.monotonic() + 0.25
         while (descriptor := _try_lock(path, os.O_CREAT)) < 0:
             # Somebody else may be trying the lock at this very moment, which takes microseconds.
             if time.monotonic() > deadline:

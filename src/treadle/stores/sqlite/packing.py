@@ -49,15 +49,13 @@ def unpack(packed: Packed, blobs: Blobs) -> Record:
     try:
         body, version = restore(packed, blobs), packed.version
     except Damaged:
-        body, version = raw(packed), DAMAGED_VERSION
+        body, version = packed.body, DAMAGED_VERSION
     return Record(packed.seq, packed.time_ms, packed.type, version, packed.epoch, body)
 
 
 def restore(packed: Packed, blobs: Blobs) -> bytes:
     """The body as it was given. Damaged, with the reason, when it cannot be had."""
     body = packed.body
-    if not isinstance(body, bytes):
-        raise Damaged("the stored body is no bytes")
     if packed.packing == ZLIB:
         try:
             body = zlib.decompress(body)
@@ -71,8 +69,3 @@ def restore(packed: Packed, blobs: Blobs) -> bytes:
     if zlib.crc32(body) != packed.crc:
         raise Damaged("the checksum does not match the body")
     return body
-
-
-def raw(packed: Packed) -> bytes:
-    """The bytes as they lie in the row, whatever they are."""
-    return packed.body if isinstance(packed.body, bytes) else str(packed.body).encode("utf-8", "replace")

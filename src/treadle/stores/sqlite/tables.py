@@ -43,10 +43,9 @@ CANDIDATE = (
     "ORDER BY updated_ms, no LIMIT 1"
 )
 _CLAIM = "UPDATE chats SET epoch = ?, worker = ?, lease_until = ?, boot = ? WHERE no = ?"
-_READ = (
-    "SELECT place, time_ms, type, version, epoch, packing, crc, body FROM events "
-    "WHERE place > ? AND place < ? ORDER BY place LIMIT ?"
-)
+# Damage may have made text of the bytes; the cast costs nothing and lets SQLite hand out whatever is there.
+COLUMNS = "place, time_ms, type, version, epoch, packing, crc, CAST(body AS BLOB)"
+_READ = f"SELECT {COLUMNS} FROM events WHERE place > ? AND place < ? ORDER BY place LIMIT ?"
 _LIST = (
     "SELECT id, summary, worker, lease_until, boot FROM chats WHERE (?1 IS NULL OR owner = ?1) "
     "AND (?2 IS NULL OR archived = ?2) ORDER BY updated_ms DESC, no DESC LIMIT ?3"

@@ -1,0 +1,43 @@
+"""What every store must do, as tests: subclass `StoreContract`, say how to open a store, and pytest does the rest.
+
+    class TestMyStore(StoreContract):
+        async def open_store(self, clock, folder):
+            return MyStore(folder, clock=clock)
+
+Needs pytest and pytest-asyncio. Names no store; `treadle.stores.memory` is the specification in code.
+"""
+
+from treadle.testing.store_contract.helpers import (
+    NOBODY,
+    A,
+    B,
+    C,
+    add,
+    begin,
+    claimed,
+    record,
+    records,
+    seqs,
+    summary,
+)
+from treadle.testing.store_contract.leases import LeaseContract
+from treadle.testing.store_contract.log import LogContract
+
+__all__ = [
+    "NOBODY",
+    "A",
+    "B",
+    "C",
+    "StoreContract",
+    "add",
+    "begin",
+    "claimed",
+    "record",
+    "records",
+    "seqs",
+    "summary",
+]
+
+
+class StoreContract(LogContract, LeaseContract):
+    """D-03, D-04, D-05, D-06 as far as they can be seen through the port."""

@@ -1,0 +1,192 @@
+"""Who may write: claims, epochs, expiry (D-03, faults 4 and 15)."""
+
+import asyncio
+
+import pytest
+
+from treadle.errors import ChatBusy, HeadMoved, InvalidInput, LeaseLost
+from treadle.ports.store import LEASE_S, Lease, Store
+from treadle.testing.clock import ManualClock
+from treadle.testing.store_contract.base import OpensStore
+from treadle.testing.store_contract.helpers import A, B, C, add, begin, claimed, seqs
+from treadle.types import ChatId
+
+
+class LeaseContract(OpensStore):
+    """One writer per chat, by number and never by time."""
+
+    async def test_every_claim_has_a_higher_epoch(self, store: Store) -> None:
+        await begin(store, A)
+        for epoch in (1, 2, 3):
+            lease = await claimed(store, f"w{epoch}", A)
+            assert lease == Lease(A, epoch, f"w{epoch}")
+            await store.release(lease)
+
+    async def test_a_holder_appends(self, store: Store) -> None:
+        await begin(store, A)
+        lease = await claimed(store, "w", A)
+        await add(store, A, 2, lease)
+        assert await store.head(A) == 2
+
+    async def test_a_zombie_is_refused(self, store: Store, clock: ManualClock) -> None:
+        """Fault 4: the worker that slept past its lease writes nothing more."""
+        await begin(store, A)
+        zombie = await claimed(store, "old", A)
+        clock.advance(LEASE_S + 1)
+        heir = await claimed(store, "new", A)
+        with pytest.raises(LeaseLost):
+            await add(store, A, 2, zombie)
+        await add(store, A, 2, heir)
+        await store.release(zombie)
+        assert list(await store.renew([zombie, heir])) == [heir]
+        await add(store, A, 3, heir)
+
+    async def test_a_released_lease_writes_nothing_more(self, store: Store) -> None:
+        await begin(store, A)
+        lease = await claimed(store, "w", A)
+        await store.release(lease)
+        with pytest.raises(LeaseLost):
+            await add(store, A, 2, lease)
+        assert list(await store.renew([lease])) == []
+        await store.release(lease)
+        assert await store.head(A) == 1
+
+    async def test_an_expired_lease_nobody_took_may_still_write(self, store: Store, clock: ManualClock) -> None:
+        """Law 2: appends are fenced by number, never by time."""
+        await begin(store, A)
+        lease = await claimed(store, "w", A)
+        clock.advance(LEASE_S * 10)
+        await add(store, A, 2, lease)
+
+    async def test_a_lost_lease_is_said_before_a_moved_head(self, store: Store) -> None:
+        await begin(store, A)
+        old = await claimed(store, "w", A)
+        await store.release(old)
+        new = await claimed(store, "w", A)
+        with pytest.raises(LeaseLost):
+            await add(store, A, 9, old)
+        with pytest.raises(HeadMoved):
+            await add(store, A, 9, new)
+
+    async def test_a_lease_is_good_for_its_own_chat_only(self, store: Store) -> None:
+        await begin(store, A)
+        await begin(store, B)
+        lease = await claimed(store, "w", A)
+        await claimed(store, "w", B)
+        with pytest.raises(LeaseLost):
+            await add(store, B, 2, lease)
+
+    async def test_commands_need_no_lease(self, store: Store) -> None:
+        await begin(store, A)
+        await add(store, A, 2)
+        lease = await claimed(store, "w", A)
+        await add(store, A, 3)
+        with pytest.raises(HeadMoved):
+            await add(store, A, 3, lease)
+        await add(store, A, 4, lease)
+        assert seqs(await store.read(A)) == [1, 2, 3, 4]
+
+    async def test_a_named_chat_is_had_once(self, store: Store) -> None:
+        await begin(store, A)
+        outcome = await asyncio.gather(*(store.claim(f"w{n}", A) for n in range(20)), return_exceptions=True)
+        assert sum(isinstance(one, Lease) for one in outcome) == 1
+        assert sum(isinstance(one, ChatBusy) for one in outcome) == 19
+
+    async def test_a_named_chat_need_not_be_runnable(self, store: Store) -> None:
+        await begin(store, A, runnable=False)
+        await begin(store, B, archived=True)
+        assert (await claimed(store, "w", A)).chat == A
+        assert (await claimed(store, "w", B)).chat == B
+        with pytest.raises(ChatBusy):
+            await store.claim("w", A)
+
+    async def test_a_worker_needs_a_name(self, store: Store) -> None:
+        await begin(store, A)
+        with pytest.raises(InvalidInput):
+            await store.claim("", A)
+
+    async def test_a_claim_finds_what_is_to_be_done(self, store: Store) -> None:
+        await begin(store, A, runnable=False)
+        await begin(store, B, runnable=True, archived=True)
+        assert await store.claim("w") is None
+        await begin(store, C, runnable=True)
+        assert (await claimed(store, "w")).chat == C
+        assert await store.claim("w") is None
+
+    async def test_the_longest_unchanged_chat_comes_first(self, store: Store) -> None:
+        await begin(store, A, runnable=True, updated_ms=30)
+        await begin(store, B, runnable=True, updated_ms=10)
+        await begin(store, C, runnable=True, updated_ms=20)
+        assert [(await claimed(store, f"w{n}")).chat for n in range(3)] == [B, C, A]
+
+    async def test_many_workers_share_without_overlap(self, store: Store) -> None:
+        chats = [ChatId(f"c_{n}") for n in range(20)]
+        for chat in chats:
+            await begin(store, chat, runnable=True)
+        leases = await asyncio.gather(*(store.claim(f"w{n}") for n in range(30)))
+        assert sorted(lease.chat for lease in leases if lease) == sorted(chats)
+
+    async def test_a_wake_time_makes_a_chat_claimable(self, store: Store) -> None:
+        await begin(store, A, wake_ms=5_000)
+        assert await store.claim("w", now_ms=4_999) is None
+        assert (await claimed(store, "w", now_ms=5_000)).chat == A
+
+    async def test_a_finished_chat_is_not_claimed(self, store: Store) -> None:
+        await begin(store, A, runnable=True)
+        lease = await claimed(store, "w")
+        await add(store, A, 2, lease, runnable=False)
+        await store.release(lease)
+        assert await store.claim("w") is None
+
+    async def test_an_expired_lease_is_found_by_the_claim_itself(self, store: Store, clock: ManualClock) -> None:
+        await begin(store, A, runnable=True)
+        await claimed(store, "w1")
+        clock.advance(LEASE_S - 0.5)
+        assert await store.claim("w2") is None
+        with pytest.raises(ChatBusy):
+            await store.claim("w2", A)
+        clock.advance(1)
+        assert await claimed(store, "w2") == Lease(A, 2, "w2")
+
+    async def test_renewing_extends(self, store: Store, clock: ManualClock) -> None:
+        await begin(store, A)
+        await begin(store, B)
+        leases = [await claimed(store, "w", A), await claimed(store, "w", B)]
+        clock.advance(LEASE_S - 1)
+        assert list(await store.renew(leases[:1])) == leases[:1]
+        clock.advance(LEASE_S - 1)
+        with pytest.raises(ChatBusy):
+            await store.claim("w2", A)
+        assert (await claimed(store, "w2", B)).epoch == 2
+        assert list(await store.renew(leases)) == leases[:1]
+        assert list(await store.renew([])) == []
+
+    async def test_the_wall_clock_does_not_matter(self, store: Store, clock: ManualClock) -> None:
+        """Fault 15: hours forwards and backwards."""
+        await begin(store, A)
+        await claimed(store, "w1", A)
+        for hours in (5, -50):
+            clock.jump(hours * 3600)
+            with pytest.raises(ChatBusy):
+                await store.claim("w2", A)
+        clock.advance(LEASE_S + 1)
+        assert (await claimed(store, "w2", A)).epoch == 2
+
+    async def test_a_cancelled_claim_leaves_the_chat_free(self, store: Store) -> None:
+        await begin(store, A, runnable=True)
+        for steps in range(4):
+            task = asyncio.create_task(store.claim("w1"))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            task.cancel()
+            done = (await asyncio.gather(task, return_exceptions=True))[0]
+            if isinstance(done, Lease):
+                await store.release(done)
+            await self._claim_and_release(store)
+
+    async def _claim_and_release(self, store: Store) -> None:
+        """The cancelled claim may still be under way; it must be over soon."""
+        async with asyncio.timeout(10):
+            while (lease := await store.claim("w2")) is None:
+                continue
+        await store.release(lease)

@@ -1,0 +1,152 @@
+"""Migrations: numbered, once, backed up, and never backwards (D-06, fault 3)."""
+
+import shutil
+import sqlite3
+import stat
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from treadle import faultpoint
+from treadle.errors import NewerSchema, StoreError
+from treadle.stores.sqlite import SqliteStore, schema
+from treadle.testing.store_contract import A, begin
+
+
+@pytest.fixture
+def newer(tmp_path: Path) -> Path:
+    """The migrations of a Treadle to come."""
+    folder = tmp_path / "migrations"
+    shutil.copytree(schema.MIGRATIONS, folder)
+    number = len(schema.numbered(folder)) + 1
+    script = "-- a comment; with a semicolon\nCREATE TABLE added (\n  a INTEGER\n);\nINSERT INTO added VALUES (1);\n"
+    (folder / f"{number:04d}_add.sql").write_text(script)
+    return folder
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def content(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+def query(path: Path, sql: str) -> list[tuple[object, ...]]:
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute(sql).fetchall()
+
+
+async def test_a_new_database_needs_no_backup_and_is_private(store: SqliteStore, path: Path) -> None:
+    await begin(store, A)
+    assert list(path.parent.glob("*.backup")) == []
+    assert mode(path) == 0o600
+    assert query(path, "PRAGMA journal_mode") == [("wal",)]
+
+
+async def test_a_migration_keeps_a_copy_of_what_was(path: Path, newer: Path) -> None:
+    old = SqliteStore(path)
+    await begin(old, A, title="kept")
+    await old.close()
+    new = SqliteStore(path, migrations=newer)
+    assert (await new.get(A)).summary.title == "kept"
+    await new.close()
+    assert query(path, "SELECT a FROM added") == [(1,)]
+    backup = schema.backup_path(path, len(schema.numbered(schema.MIGRATIONS)))
+    assert query(backup, "SELECT id FROM chats") == [(A,)]
+    assert query(backup, "SELECT name FROM sqlite_master WHERE name = 'added'") == []
+    restored = path.with_name("restored.db")
+    shutil.copy(backup, restored)
+    again = SqliteStore(restored)
+    assert (await again.get(A)).summary.title == "kept"
+    await again.close()
+
+
+async def test_of_many_starters_one_migrates(path: Path, newer: Path) -> None:
+    old = SqliteStore(path)
+    await begin(old, A)
+    await old.close()
+    passed: list[str] = []
+    faultpoint.install(passed.append)
+    errors: list[BaseException] = []
+
+    def start() -> None:
+        try:
+            schema.prepare(path, busy_s=10, migrations=newer)
+        except BaseException as error:
+            errors.append(error)
+
+    starters = [threading.Thread(target=start) for _ in range(6)]
+    try:
+        for starter in starters:
+            starter.start()
+        for starter in starters:
+            starter.join()
+    finally:
+        faultpoint.install(None)
+    assert errors == []
+    assert passed.count("store.migrating") == 1
+    assert passed.count("store.backed_up") == 1
+    assert query(path, "SELECT a FROM added") == [(1,)]
+
+
+@pytest.mark.parametrize("point", ["store.backed_up", "store.migrating"])
+async def test_a_migration_that_fails_changes_nothing(path: Path, newer: Path, point: str) -> None:
+    old = SqliteStore(path)
+    await begin(old, A)
+    await old.close()
+
+    def strike(name: str) -> None:
+        if name == point:
+            raise RuntimeError("struck")
+
+    faultpoint.install(strike)
+    try:
+        with pytest.raises(RuntimeError):
+            schema.prepare(path, busy_s=1, migrations=newer)
+    finally:
+        faultpoint.install(None)
+    assert query(path, "SELECT name FROM sqlite_master WHERE name = 'added'") == []
+    still = SqliteStore(path)
+    assert await still.head(A) == 1
+    await still.close()
+    schema.prepare(path, busy_s=1, migrations=newer)
+    assert query(path, "SELECT a FROM added") == [(1,)]
+
+
+async def test_a_newer_schema_is_refused_with_a_sentence(path: Path, newer: Path) -> None:
+    new = SqliteStore(path, migrations=newer)
+    await begin(new, A)
+    await new.close()
+    before = content(path)
+    old = SqliteStore(path)
+    with pytest.raises(NewerSchema, match=r"newer Treadle.*upgrade"):
+        await old.list()
+    await old.close()
+    assert content(path) == before
+
+
+async def test_somebody_elses_database_is_left_alone(path: Path) -> None:
+    path.parent.mkdir()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE theirs (a)")
+    store = SqliteStore(path)
+    with pytest.raises(StoreError, match="not Treadle's"):
+        await store.list()
+    await store.close()
+    assert query(path, "SELECT name FROM sqlite_master") == [("theirs",)]
+
+
+def test_migrations_without_a_gap(tmp_path: Path) -> None:
+    (tmp_path / "0001_a.sql").write_text("")
+    (tmp_path / "0003_c.sql").write_text("")
+    with pytest.raises(StoreError, match="gap"):
+        schema.numbered(tmp_path)
+
+
+def test_a_script_is_split_where_statements_end() -> None:
+    trigger = "CREATE TRIGGER t AFTER INSERT ON a BEGIN\n  DELETE FROM a;\n  SELECT ';';\nEND;\n"
+    script = "-- one; two\nCREATE TABLE a (b);\n" + trigger + "SELECT 1"
+    assert list(schema.statements(script)) == ["-- one; two\nCREATE TABLE a (b);\n", trigger, "SELECT 1"]
