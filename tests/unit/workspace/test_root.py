@@ -164,19 +164,17 @@ def test_special_files_are_refused_without_hanging(root: Root, project: Path, mo
     assert Child("fifo", "other") in root.listdir(".")
 
 
-def test_swapping_a_directory_for_a_link_never_leads_outside(root: Root, project: Path) -> None:
-    """Someone swaps `swap` between a directory and a link to the canary while it is read and written."""
-    (project / "swap").mkdir()
-    (project / "swap" / "secret").write_bytes(b"inside")
-    (project / "link").symlink_to("../canary")
+def test_swapping_a_link_while_it_is_used_never_leads_outside(root: Root, project: Path) -> None:
+    (project / "real").mkdir()
+    (project / "real" / "secret").write_bytes(b"inside")
+    (project / "swap").symlink_to("real")
     stop = threading.Event()
 
     def swap() -> None:
         while not stop.is_set():
-            os.rename(project / "swap", project / "real")
-            os.rename(project / "link", project / "swap")
-            os.rename(project / "swap", project / "link")
-            os.rename(project / "real", project / "swap")
+            for target in ("../canary", "real"):
+                (project / "next").symlink_to(target)
+                os.rename(project / "next", project / "swap")
 
     thread = threading.Thread(target=swap)
     thread.start()
