@@ -65,3 +65,4 @@ def test_what_is_shown_is_inert_and_bounded() -> None:  # S-12
     assert "\r" not in text
     assert "\u202e" not in text
     assert "10,000 more characters" in text
+    assert shown(invocation(long="x" * 30_000)) != shown(invocation(long="x" * 29_999 + "y"))

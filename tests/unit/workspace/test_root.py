@@ -283,8 +283,9 @@ def test_limits_and_missing_files(root: Root) -> None:
         root.read_bytes("src/a.txt", 3)
     with pytest.raises(ToolError, match="does not exist"):
         root.read_bytes("src/none")
-    assert root.stat("none") is None
-    assert root.digest("none") is None
+    for path in ("none", "none/deep"):
+        assert root.stat(path) is None
+        assert root.digest(path) is None
     with pytest.raises(ToolError, match="not a directory"):
         Root("/does/not/exist")
 
