@@ -1,6 +1,8 @@
 """Permission by mode alone (S-07): what a mode lets pass, what it asks for, what it denies. Knows no commands and no
 files; how dangerous a call is, is not judged here."""
 
+import hashlib
+
 import msgspec
 
 from treadle.ports.policy import Verdict
@@ -47,8 +49,9 @@ def shown(invocation: Invocation) -> str:
     for name, value in invocation.arguments.items():
         text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
         text = _inert(text)
-        if len(text) > _SHOWN_CHARS:
-            text = f"{text[:_SHOWN_CHARS]}\n[{len(text) - _SHOWN_CHARS:,} more characters]"
+        if len(text) > _SHOWN_CHARS:  # the hash, because an approval is bound to what was shown, and to all of it
+            whole = hashlib.sha256(text.encode(errors="replace")).hexdigest()
+            text = f"{text[:_SHOWN_CHARS]}\n[{len(text) - _SHOWN_CHARS:,} more characters; SHA-256 of all: {whole}]"
         if "\n" in text:
             lines += [f"  {_inert(name)}:", *(f"    {line}" for line in text.split("\n"))]
         else:

@@ -52,7 +52,7 @@ def parse(text: str) -> dict[str, Any] | str:
 def unstorable(value: object) -> str:
     """Why a value cannot be kept in the log, though it is JSON; empty if it can. No recursion: it may be deep."""
     layer: list[object] = [value]
-    for _ in range(MAX_DEPTH):
+    for _ in range(MAX_DEPTH + 1):
         below: list[object] = []
         for item in layer:
             if isinstance(item, dict):

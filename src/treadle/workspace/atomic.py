@@ -27,17 +27,22 @@ def replace_file(
         os.fsync(fd)
         faultpoint("workspace.temp_written")
         # Someone else may have swept our name and made it anew; their bytes are not ours to move.
-        if os.stat(temp, dir_fd=directory, follow_symlinks=False).st_ino != os.fstat(fd).st_ino:
+        if not _is_ours(directory, temp, fd):
             raise ToolError(f"{inert(name)} is being written by another process; try again.")
         os.rename(temp, name, src_dir_fd=directory, dst_dir_fd=directory)
         faultpoint("workspace.renamed")
         os.fsync(directory)
     except BaseException:
         with suppress(OSError):
-            os.unlink(temp, dir_fd=directory)
+            if _is_ours(directory, temp, fd):
+                os.unlink(temp, dir_fd=directory)
         raise
     finally:
         os.close(fd)
+
+
+def _is_ours(directory: int, temp: str, fd: int) -> bool:
+    return os.stat(temp, dir_fd=directory, follow_symlinks=False).st_ino == os.fstat(fd).st_ino
 
 
 def _keep_owner_and_mode(fd: int, old: os.stat_result | None, mode: int | None) -> None:

@@ -60,9 +60,12 @@ class Root:
         return "/".join(parts) or "."
 
     def stat(self, path: str) -> FileStat | None:
-        with self._at(path) as place:
-            found = place.found
-            return None if found is None else FileStat(_kind(found.st_mode), found.st_size, st.S_IMODE(found.st_mode))
+        try:
+            with self._at(path) as place:
+                found = place.found
+        except _Missing:
+            return None
+        return None if found is None else FileStat(_kind(found.st_mode), found.st_size, st.S_IMODE(found.st_mode))
 
     def directory(self, path: str) -> str:
         with self._at(path) as place:

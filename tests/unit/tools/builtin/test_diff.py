@@ -1,0 +1,43 @@
+"""Diffs that GNU patch can apply, and their counts."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from treadle.protocol.events import DiffStat
+from treadle.tools.builtin.diff import diff
+
+texts = st.lists(st.sampled_from(["a", "b", "c", ""]), max_size=30).map("\n".join)
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git to apply the diff")
+@given(texts, texts)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_diff_applied_gives_the_new_text(tmp_path: Path, old: str, new: str) -> None:
+    (tmp_path / "f").write_text(old)
+    made = diff("f", old, new)
+    if old == new:
+        assert made.stat == DiffStat(0, 0)
+        return
+    subprocess.run(["git", "apply", "-p0"], input=made.text + "\n", text=True, cwd=tmp_path, check=True)
+    assert (tmp_path / "f").read_text() == new if new else (tmp_path / "f").read_text() == ""
+
+
+@given(texts, texts)
+def test_counts_are_the_marked_lines(old: str, new: str) -> None:
+    made = diff("f", old, new)
+    body = made.text.split("\n")[2:]
+    assert made.stat.added == sum(line.startswith("+") for line in body)
+    assert made.stat.removed == sum(line.startswith("-") for line in body)
+
+
+def test_a_large_change_is_not_compared_line_by_line() -> None:
+    old = "".join(f"{i}\n" for i in range(50_000))
+    new = old.replace("7", "seven")
+    made = diff("f", old, new)
+    assert made.stat.added == made.stat.removed > 10_000
+    assert len(made.text) < 13_000

@@ -1,0 +1,31 @@
+"""A project in a temporary directory, and calls on it as the loop makes them."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from treadle.ports.toolset import Invocation
+from treadle.types import CallKey, ChatId
+
+Call = Callable[..., Invocation]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    root = tmp_path / "project"
+    root.mkdir()
+    return root
+
+
+@pytest.fixture
+def call(project: Path) -> Call:
+    """`call(path="a")` is a call with these arguments; `_plan` and `_emit` fill the other fields."""
+
+    def make(
+        _plan: dict[str, Any] | None = None, _emit: Callable[[str], None] = lambda _text: None, **arguments: Any
+    ) -> Invocation:
+        return Invocation(ChatId("c_1"), CallKey("1.0"), "tool", arguments, str(project), _plan, _emit)
+
+    return make

@@ -1,0 +1,135 @@
+"""Which tools a chat has, in which order, and what a name means."""
+
+import msgspec
+import pytest
+
+from treadle.errors import InvalidInput
+from treadle.ports.toolset import Toolset
+from treadle.protocol.options import MODES, ChatOptions
+from treadle.protocol.tools import DynamicTool, ToolSpec
+from treadle.tools.builtin import builtins
+from treadle.tools.function import tool
+from treadle.tools.registry import ALIASES, Tools
+from treadle.workspace.root import Root
+
+BUILTIN = ["read_file", "list_directory", "edit_file", "write_file", "run_command", "update_plan", "task_complete"]
+
+
+@tool(read_only=True)
+def weather(city: str, days: int = 1) -> str:
+    return city
+
+
+@pytest.fixture
+def tools() -> Tools:
+    return Tools(builtins(Root), [weather])
+
+
+def names(tools: Tools, options: ChatOptions) -> list[str]:
+    return [spec.name for spec in tools.specs(options)]
+
+
+def test_the_order_is_stable_and_dynamic_tools_come_last(tools: Tools) -> None:  # L-21
+    checked: Toolset = tools
+    options = ChatOptions(interactive=True, dynamic_tools=(DynamicTool("zeta"), DynamicTool("alpha")))
+    wanted = [*BUILTIN, "weather", "ask_user", "zeta", "alpha"]
+    assert [spec.name for spec in checked.specs(options)] == wanted
+    again = msgspec.convert(msgspec.to_builtins(options), ChatOptions)
+    assert msgspec.json.encode(tools.specs(again)) == msgspec.json.encode(tools.specs(options))
+
+
+def test_the_same_options_cost_nothing(tools: Tools) -> None:
+    options = ChatOptions()
+    assert tools.specs(options) is tools.specs(options)
+
+
+def test_the_cache_is_bounded_and_never_mixes_options_up(tools: Tools) -> None:
+    for number in range(3_000):
+        assert len(tools.specs(ChatOptions(interactive=number % 2 == 0))) == len(BUILTIN) + 1 + (number % 2 == 0)
+    assert len(tools._tables) <= 1_024
+
+
+def test_the_filter(tools: Tools) -> None:
+    options = ChatOptions(tools=("run_command", "read_file", "weather", "nonsense"))
+    assert names(tools, options) == ["read_file", "run_command", "weather"]
+    assert tools.find("write_file", options) is None
+    assert tools.find("create_file", options) is None
+    assert tools.warnings(options) == ("There is no tool 'nonsense' to enable.",)
+    assert names(tools, ChatOptions(tools=())) == []
+    assert names(tools, ChatOptions(tools=("list_files",))) == ["list_directory"]
+
+
+def test_in_every_mode_the_same_tools_are_listed(tools: Tools) -> None:
+    for mode in MODES:
+        assert names(tools, ChatOptions(mode=mode)) == [*BUILTIN, "weather"]
+
+
+def test_autopilot_can_always_say_that_it_is_done(tools: Tools) -> None:  # L-14
+    assert names(tools, ChatOptions(mode="autopilot", tools=("read_file",))) == ["read_file", "task_complete"]
+    assert names(tools, ChatOptions(mode="auto-edit", tools=("read_file",))) == ["read_file"]
+
+
+def test_questions_need_a_person(tools: Tools) -> None:  # T-07
+    found = tools.find("ask_user", ChatOptions(interactive=True))
+    assert isinstance(found, ToolSpec)
+    assert found.kind == "question"
+    assert tools.find("ask_user", ChatOptions()) is None
+
+
+def test_aliases_are_understood_but_not_listed(tools: Tools) -> None:  # T-09
+    options = ChatOptions(interactive=True)
+    for alias, name in ALIASES.items():
+        found = tools.find(alias, options)
+        assert found is not None, alias
+        assert (found if isinstance(found, ToolSpec) else found.spec).name == name
+        assert alias not in names(tools, options)
+
+
+def test_an_alias_never_shadows_a_clients_tool(tools: Tools) -> None:  # T-09
+    found = tools.find("create_file", ChatOptions(dynamic_tools=(DynamicTool("create_file"),)))
+    assert isinstance(found, ToolSpec)
+    assert found.kind == "client"
+
+
+def test_a_builtin_wins_a_collision_unless_it_is_disabled(tools: Tools) -> None:  # A-01
+    options = ChatOptions(dynamic_tools=(DynamicTool("read_file"),))
+    assert not isinstance(tools.find("read_file", options), ToolSpec)
+    assert "ignored" in tools.warnings(options)[0]
+    options = ChatOptions(tools=(), dynamic_tools=(DynamicTool("read_file"),))
+    assert isinstance(tools.find("read_file", options), ToolSpec)
+
+
+def test_unknown_names_and_bad_declarations(tools: Tools) -> None:
+    for name in ("", "nonsense", "Read_File"):
+        assert tools.find(name, ChatOptions()) is None
+    with pytest.raises(InvalidInput):
+        tools.warnings(ChatOptions(dynamic_tools=(DynamicTool(""),)))
+
+
+def test_two_tools_of_one_name_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="read_file"):
+        Tools(builtins(Root), [tool(name="read_file")(lambda: None)])
+    with pytest.raises(InvalidInput, match="ask_user"):
+        Tools([], [tool(name="ask_user")(lambda: None)])
+
+
+def test_arguments_are_read_mended_and_checked(tools: Tools) -> None:  # T-12
+    spec = weather.spec
+    assert tools.arguments(spec, '{"city": "Rome", "days": "3"}') == {"city": "Rome", "days": 3}
+    said = tools.arguments(spec, '{"city": 7.5}')
+    assert isinstance(said, str)
+    assert "`city` must be a string" in said
+    assert isinstance(tools.arguments(spec, '{"city"'), str)
+    assert tools.problem(spec, {"city": "Rome"}) == ""
+    assert "missing" in tools.problem(spec, {})
+
+
+def test_every_spec_is_a_schema_that_providers_take(tools: Tools) -> None:
+    import jsonschema_rs
+
+    for spec in tools.specs(ChatOptions(interactive=True)):
+        jsonschema_rs.validator_for(spec.parameters, offline=True)
+        assert spec.parameters["additionalProperties"] is False
+        assert "$ref" not in str(spec.parameters)
+        assert spec.name == "weather" or 20 < len(spec.description) < 600
+        assert not spec.summary_argument or spec.summary_argument in spec.parameters["properties"]
