@@ -1,15 +1,15 @@
 """A request as Chat Completions bytes. Everything that stays the same comes first, every entry is encoded once, and
 the body is a join: so the prefix is byte-stable (L-21) and a turn costs what is new in it (law 13)."""
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
-from weakref import WeakKeyDictionary
+from collections.abc import Mapping, Sequence
+from typing import Any, assert_never
 
 import msgspec
 
-from treadle.ports.model import Memo, ModelRequest
-from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolRequest, UserEntry
+from treadle.ports.model import ModelRequest
+from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolRequest, ToolResult, UserEntry
 from treadle.protocol.tools import ToolSpec
+from treadle.types import CallKey
 
 _encoder = msgspec.json.Encoder()
 _object = msgspec.json.Decoder(dict[str, Any])
@@ -36,11 +36,10 @@ def _printable(value: Any) -> Any:
 
 
 class Encoder:
-    """The bytes of requests to one model. Holds the encoded tools, and the ids that had to be made up."""
+    """The bytes of requests to one model. Holds the encoded tools."""
 
     def __init__(self) -> None:
         self._tools: dict[tuple[int, ...], tuple[tuple[ToolSpec, ...], bytes]] = {}
-        self._aliased: WeakKeyDictionary[Memo, Memo] = WeakKeyDictionary()
 
     def body(self, parameters: dict[str, Any], request: ModelRequest) -> bytes:
         head = encode_json(parameters)[:-1]
@@ -58,31 +57,34 @@ class Encoder:
             kept = self._tools[key] = (tools, encoded)  # the tools are held, so that their ids stay theirs
         return kept[1]
 
-    def _messages(self, request: ModelRequest) -> Iterable[bytes]:
-        """Provider ids may repeat across turns (M-09): the first call of an id keeps it, and a turn whose ids are
-        taken gets made-up ones. Each way of encoding an entry has a memo of its own, because the choice may change
-        when earlier entries are compacted away."""
-        if request.system:
-            yield encode_json({"role": "system", "content": request.system})
-        taken: set[str] = set()
-        calls: tuple[ToolRequest, ...] = ()
-        memo = request.memo
-        for entry in request.entries:
-            if type(entry) is UserEntry:
-                yield request.memo.bytes_of(entry, _user)
-            elif type(entry) is AssistantEntry:
-                calls = entry.calls
-                own = not calls or _claim(calls, taken)
-                memo = request.memo if own else self._aliases(request.memo)
-                yield memo.bytes_of(entry, _assistant if own else _assistant_aliased)
-            elif type(entry) is ResultsEntry and entry.results:
-                yield memo.bytes_of(entry, _results(calls if memo is request.memo else ()))
+    def _messages(self, request: ModelRequest) -> Sequence[bytes]:
+        said = request.memo.pieces(request.entries, Conversation)
+        if not request.system:
+            return said
+        return [encode_json({"role": "system", "content": request.system}), *said]
 
-    def _aliases(self, memo: Memo) -> Memo:
-        kept = self._aliased.get(memo)
-        if kept is None:
-            kept = self._aliased[memo] = Memo()
-        return kept
+
+class Conversation:
+    """Encodes entries in order. Provider ids may repeat across turns (M-09): the first call of an id keeps it, and a
+    turn whose ids are taken gets made-up ones, in its calls and in their results alike."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+        self._ids: dict[CallKey, str] = {}
+        """The ids under which the last turn's calls were sent."""
+
+    def __call__(self, entry: Entry) -> bytes:
+        match entry:
+            case UserEntry():
+                return _user(entry)
+            case AssistantEntry(calls=calls):
+                own = _claim(calls, self._taken)
+                self._ids = {call.call: call.id if own else _alias(call.call) for call in calls}
+                return _assistant(entry, self._ids)
+            case ResultsEntry(results=results):
+                return b",".join(_result(result, self._ids) for result in results)
+            case _ as never:
+                assert_never(never)
 
 
 def _claim(calls: Sequence[ToolRequest], taken: set[str]) -> bool:
@@ -105,31 +107,21 @@ def _tool(spec: ToolSpec) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-def _user(entry: Entry) -> bytes:
-    assert isinstance(entry, UserEntry)
+def _user(entry: UserEntry) -> bytes:
     text = entry.text
     for image in entry.images:  # the bytes lie in the blob store, which no adapter sees
         text += f"\n[an image ({image.media_type}) was attached here, which cannot be shown to you]"
     return encode_json({"role": "user", "content": text})
 
 
-def _assistant(entry: Entry) -> bytes:
-    return _assistant_with(entry, lambda call: call.id)
-
-
-def _assistant_aliased(entry: Entry) -> bytes:
-    return _assistant_with(entry, lambda call: _alias(call.call))
-
-
-def _assistant_with(entry: Entry, id_of: Callable[[ToolRequest], str]) -> bytes:
+def _assistant(entry: AssistantEntry, ids: Mapping[CallKey, str]) -> bytes:
     """Thinking is not sent back: this wire has no place for it (M-10)."""
-    assert isinstance(entry, AssistantEntry)
     message: dict[str, Any] = {"role": "assistant", "content": entry.text}
     if entry.calls:
         message["content"] = entry.text or None
         message["tool_calls"] = [
             {
-                "id": id_of(call),
+                "id": ids[call.call],
                 "type": "function",
                 # Servers refuse an empty name, with which the whole chat would be stuck.
                 "function": {"name": call.name or "unnamed", "arguments": _arguments(call.arguments)},
@@ -137,6 +129,11 @@ def _assistant_with(entry: Entry, id_of: Callable[[ToolRequest], str]) -> bytes:
             for call in entry.calls
         ]
     return encode_json(message)
+
+
+def _result(result: ToolResult, ids: Mapping[CallKey, str]) -> bytes:
+    sent_as = ids.get(result.call) or _alias(result.call)
+    return encode_json({"role": "tool", "tool_call_id": sent_as, "content": result.text})
 
 
 def _arguments(text: str) -> str:
@@ -147,17 +144,3 @@ def _arguments(text: str) -> str:
     except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
         return encode_json({"invalid_json": text}).decode()
     return text
-
-
-def _results(calls: Sequence[ToolRequest]) -> Callable[[Entry], bytes]:
-    def encode(entry: Entry) -> bytes:
-        assert isinstance(entry, ResultsEntry)
-        ids = {call.call: call.id for call in calls}
-        return b",".join(
-            encode_json(
-                {"role": "tool", "tool_call_id": ids.get(result.call) or _alias(result.call), "content": result.text}
-            )
-            for result in entry.results
-        )
-
-    return encode

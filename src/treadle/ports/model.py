@@ -56,18 +56,31 @@ class ModelInfo(msgspec.Struct, frozen=True):
         return f"{self.provider}:{self.name}"
 
 
+Encode = Callable[[Entry], bytes]
+"""Encodes the entries of one conversation in order; it may remember what came before. No bytes: left out."""
+
+
 class Memo:
-    """Keeps the bytes of every entry that was encoded once, for one wire format (law 13). Entries are compared by
-    identity: the same object has the same bytes."""
+    """Keeps the bytes of a growing conversation for one wire format, so that a turn costs what is new in it (law 13).
+    As long as a request begins with the entries of the one before, only the rest is encoded; otherwise, after a
+    compaction or an edit, everything is encoded anew."""
 
     def __init__(self) -> None:
-        self._kept: dict[int, tuple[Entry, bytes]] = {}
+        self._entries: list[Entry] = []
+        self._pieces: list[bytes] = []
+        self._encode: Encode | None = None
 
-    def bytes_of(self, entry: Entry, encode: Callable[[Entry], bytes]) -> bytes:
-        kept = self._kept.get(id(entry))
-        if kept is None:
-            kept = self._kept[id(entry)] = (entry, encode(entry))
-        return kept[1]
+    def pieces(self, entries: Sequence[Entry], begin: Callable[[], Encode]) -> Sequence[bytes]:
+        """The bytes of each entry; `begin` makes the encoder of a conversation from its first entry on."""
+        known = len(self._entries)
+        if self._encode is None or self._entries != entries[:known]:
+            self._entries, self._pieces, self._encode, known = [], [], begin(), 0
+        for entry in entries[known:]:
+            piece = self._encode(entry)
+            self._entries.append(entry)
+            if piece:
+                self._pieces.append(piece)
+        return self._pieces
 
 
 class ModelRequest(msgspec.Struct, frozen=True):

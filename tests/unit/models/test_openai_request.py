@@ -1,13 +1,13 @@
 """Requests: byte-stable prefixes, unique ids, and only what servers accept (L-20, L-21, M-09, faults 10 and 23)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 import pytest
 
 from treadle.models.openai_request import Encoder
-from treadle.ports.model import Memo, ModelRequest
+from treadle.ports.model import Encode, Memo, ModelRequest
 from treadle.protocol.content import (
     AssistantEntry,
     Entry,
@@ -143,12 +143,17 @@ class CountingMemo(Memo):
         super().__init__()
         self.encoded: list[Entry] = []
 
-    def bytes_of(self, entry: Entry, encode: Callable[[Entry], bytes]) -> bytes:
-        def counted(entry: Entry) -> bytes:
-            self.encoded.append(entry)
-            return encode(entry)
+    def pieces(self, entries: Sequence[Entry], begin: Callable[[], Encode]) -> Sequence[bytes]:
+        def counting() -> Encode:
+            encode = begin()
 
-        return super().bytes_of(entry, counted)
+            def counted(entry: Entry) -> bytes:
+                self.encoded.append(entry)
+                return encode(entry)
+
+            return counted
+
+        return super().pieces(entries, counting)
 
 
 def test_a_turn_costs_what_is_new_in_it() -> None:  # law 13
@@ -159,3 +164,11 @@ def test_a_turn_costs_what_is_new_in_it() -> None:  # law 13
         memo.encoded.clear()
         encoder.body({"model": "m"}, ModelRequest("s", entries, TOOLS, memo=memo))
         assert memo.encoded == (entries if number == 1 else entries[-2:])
+
+
+def test_a_conversation_that_was_cut_is_encoded_anew() -> None:  # L-09, L-19
+    memo, encoder = Memo(), Encoder()
+    before: list[Entry] = [UserEntry("one"), *turn(1, ("i", "{}")), UserEntry("two")]
+    encoder.body({}, ModelRequest("", before, memo=memo))
+    after: list[Entry] = [UserEntry("one"), UserEntry("other")]
+    assert encoder.body({}, ModelRequest("", after, memo=memo)) == encoder.body({}, ModelRequest("", after))
