@@ -54,7 +54,8 @@ class Agent:
     """Puts a store, models, tools and a policy together and drives chats with them.
 
     `store`: a Store, a path of an SQLite file, or None for memory. `model`: one model for all chats, instead of
-    `models`, which finds them by `provider:name`. `tools`: functions made with `@tool`, beside the built-in ones.
+    `models`, which finds them by `provider:name`. `tools`: functions made with `@tool`, beside the built-in ones;
+    with `plugins` also those of installed packages (entry point group `treadle.tools`).
     `options`: what chats have unless they say otherwise.
     """
 
@@ -66,6 +67,7 @@ class Agent:
         models: Models | None = None,
         tools: Sequence[Tool] = (),
         builtin: bool = True,
+        plugins: bool = False,
         policy: Policy | None = None,
         options: ChatOptions | None = None,
         clock: Clock | None = None,
@@ -75,6 +77,12 @@ class Agent:
     ) -> None:
         found: Models = OneModel(model) if model is not None else models or ModelRegistry(env or os.environ)
         self.options = options or ChatOptions()
+        self.warnings: list[str] = []
+        if plugins:
+            from treadle.tools.plugins import load_tools
+
+            brought, self.warnings = load_tools()
+            tools = [*tools, *brought]
         self.deps: Deps = assemble(
             _open_store(store),
             found,
