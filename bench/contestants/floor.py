@@ -100,9 +100,7 @@ class FloorChat:
             if not calls:
                 self._keep([encode(message)])
                 return
-            message["tool_calls"] = [
-                {"id": call.id, "type": "function", "function": call.function} for call in calls
-            ]
+            message["tool_calls"] = [{"id": call.id, "type": "function", "function": call.function} for call in calls]
             self._keep([encode(message)])
             self._keep([_answer(call) for call in calls])
 

@@ -35,7 +35,7 @@ class AsyncioWire:
 
 
 def unchunk(data: bytes) -> tuple[list[bytes], int, bool]:
-    """The whole HTTP chunks at the start of `data`, how many bytes they took, and whether the last one was among them."""
+    """The whole HTTP chunks at the start of `data`, the bytes they took, and whether the last was among them."""
     pieces: list[bytes] = []
     start = 0
     while (line := data.find(b"\r\n", start)) > 0:

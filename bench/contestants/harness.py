@@ -66,7 +66,7 @@ async def cost(chat: Chat, chunks: int) -> float:
 
 
 async def stream(make: Make, setting: Setting, small: int, big: int, repeats: int) -> Figures:
-    """CPU of a chunk: what a long answer costs more than a short one. CPU of a turn: a short answer without its chunks."""
+    """CPU of a chunk: what a long answer costs more than a short one. Of a turn: a short answer without its chunks."""
     contestant = await make(setting)
     shorts, longs, later = [], [], []
     for number in range(-2, repeats):
@@ -108,6 +108,9 @@ async def paced(make: Make, setting: Setting, chats: int, chunks: int, every_ms:
 async def turns(make: Make, setting: Setting, chunks: int, count: int, repeats: int) -> Figures:
     """How much more the last turn of a long chat costs than an early one."""
     contestant = await make(setting)
+    warm = await contestant.chat(f"bench-chunks-{chunks}", "warm")
+    for _ in range(20):
+        await consume(warm)
     ratios = []
     for number in range(repeats):
         chat = await contestant.chat(f"bench-chunks-{chunks}", f"turns{number}")

@@ -13,22 +13,17 @@ from langgraph.prebuilt import ToolNode, tools_condition
 
 
 class LangGraphChat:
-    def __init__(self, graph: Any, name: str, durable: bool) -> None:
+    """Without a checkpointer the graph forgets: only `rounds`, where a chat has one run, measures it that way."""
+
+    def __init__(self, graph: Any, name: str) -> None:
         self._graph = graph
         self._config = {"configurable": {"thread_id": name}, "recursion_limit": 10_000}
-        self._durable = durable
-        self._messages: list[Any] = []
 
     async def send(self, text: str) -> AsyncIterator[str]:
-        """With a checkpointer the graph keeps the history; without one the caller does."""
-        said = {"role": "user", "content": text}
-        given = [said] if self._durable else [*self._messages, said]
-        modes = ["messages"] if self._durable else ["messages", "values"]
-        async for mode, part in self._graph.astream({"messages": given}, self._config, stream_mode=modes):
-            if mode == "values":
-                self._messages = part["messages"]
-            elif isinstance(part[0], AIMessageChunk) and part[0].content:
-                yield part[0].content
+        said = {"messages": [{"role": "user", "content": text}]}
+        async for message, _ in self._graph.astream(said, self._config, stream_mode="messages"):
+            if isinstance(message, AIMessageChunk) and message.content:
+                yield message.content
 
 
 class LangGraphContestant:
@@ -56,7 +51,7 @@ class LangGraphContestant:
     async def chat(self, model: str, name: str) -> LangGraphChat:
         if model not in self._graphs:
             self._graphs[model] = self._graph(model)
-        return LangGraphChat(self._graphs[model], name, self._saver is not None)
+        return LangGraphChat(self._graphs[model], name)
 
     async def close(self) -> None:
         await self._stack.aclose()

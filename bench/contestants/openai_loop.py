@@ -1,4 +1,4 @@
-"""A hand loop on the openai SDK. It has no store of its own; a durable chat is a JSON file written at the end of a run."""
+"""A hand loop on the openai SDK. It has no store of its own; a durable chat is a JSON file, written when a run ends."""
 
 import json
 from collections.abc import AsyncIterator
