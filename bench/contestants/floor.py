@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 import msgspec
-from harness import Setting, noop
+from harness import Setting, done
 
 TOOLS = (
     b'[{"type":"function","function":{"name":"noop","description":"Do nothing.","parameters":'
@@ -122,7 +122,7 @@ class FloorChat:
 
 
 def _answer(call: Call) -> bytes:
-    return encode({"role": "tool", "tool_call_id": call.id, "content": noop(decode_noop(call.function.arguments).n)})
+    return encode({"role": "tool", "tool_call_id": call.id, "content": done(decode_noop(call.function.arguments).n)})
 
 
 class Floor:

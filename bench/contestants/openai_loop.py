@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from harness import Setting, main, noop
+from harness import Setting, done, main
 from openai import AsyncOpenAI
 
 TOOLS: list[Any] = [
@@ -41,7 +41,7 @@ class OpenAIChat:
                 break
             message["tool_calls"] = calls
             for call in calls:
-                result = noop(**json.loads(call["function"]["arguments"]))
+                result = done(**json.loads(call["function"]["arguments"]))
                 self._messages.append({"role": "tool", "tool_call_id": call["id"], "content": result})
         if self._path:
             self._path.write_text(json.dumps(self._messages, separators=(",", ":")))
