@@ -19,6 +19,7 @@ from typing import Any, Protocol
 Figures = dict[str, float]
 WORD = len(" streams")
 """The characters of one chunk, as `treadle.testing.openai_bench` sends them."""
+SOURCE = Path(__file__).read_text()
 
 
 class Chat(Protocol):
@@ -157,8 +158,9 @@ def messages_of(length: int) -> list[dict[str, Any]]:
 
 
 def done(n: int) -> str:
-    """A short result, as tools go: 500 rounds of it are 0.3 MB of messages."""
-    return f"done {n}:" + " result" * 50
+    """A short result, as tools go: some lines of source, others in each round; 500 rounds make 0.3 MB of messages."""
+    start = n * 97 % (len(SOURCE) - 350)
+    return f"done {n}: {SOURCE[start : start + 350]}"
 
 
 async def noop(n: int) -> str:
