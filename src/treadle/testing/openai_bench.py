@@ -55,7 +55,7 @@ def bench_answer(body: bytes) -> Answer:
     parts = {name: int(number) for name, number in _PARTS.findall(request.model)}
     if not request.model.startswith("bench") or not parts:
         return error_answer(404, f"no such model {request.model!r}; try bench-chunks-400 or bench-rounds-10")
-    done = _rounds_done(request.messages)
+    done = sum(message.role == "assistant" for message in request.messages)
     tool = _pick_tool(request.tools) if done < parts.get("rounds", 0) else ""
     usage = bool(request.stream_options and request.stream_options.include_usage)
     made = _made(request.model, request.stream, usage, tool, done if tool else 0, parts.get("chunks", 4))
@@ -64,16 +64,6 @@ def bench_answer(body: bytes) -> Answer:
         return Answer((b"".join(made),))
     # A random phase, so that the chunks of many chats do not arrive in step.
     return Answer(made, delay_s=random.random() * every_s, every_s=every_s)
-
-
-def _rounds_done(messages: list[_Message]) -> int:
-    """Assistant messages since the last user message."""
-    done = 0
-    for message in reversed(messages):
-        if message.role == "user":
-            break
-        done += message.role == "assistant"
-    return done
 
 
 def _pick_tool(tools: list[_Tool]) -> str:

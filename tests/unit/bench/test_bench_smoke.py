@@ -1,0 +1,66 @@
+"""The benchmark itself: a floor can be measured, and results become tables, a page and a picture."""
+
+import json
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+from bench.__main__ import main
+from bench.chart import draw
+from bench.contest import CONTESTANTS, SCENARIOS
+from bench.figures import BY_KEY, CHARTED
+from bench.processes import REPOSITORY
+from bench.report import align, figures_table, panels, ratios_table
+
+RESULTS = {
+    "chunk_us": {"floor_aiohttp": 5.0, "treadle": 10.0, "openai": 200.0},
+    "paced_us": {"floor_aiohttp": 50.0, "treadle": 90.0},
+    "log_ratio": {"treadle": 1.2},
+}
+
+
+def test_one_quick_scenario_of_a_floor_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results = tmp_path / "results.json"
+    assert main(["rounds", "floor_asyncio", "--quick", "--json", str(results)]) == 0
+    figures = json.loads(results.read_bytes())["results"]
+    assert all(0 < figures[key]["floor_asyncio"] < 100 for key in ("plain_round_ms", "round_ms"))
+    assert "CPU per round with one tool call" in capsys.readouterr().out
+
+
+def test_unknown_names_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["speed"])
+    assert "no scenario or contestant is called speed" in capsys.readouterr().err
+
+
+def test_tables_say_what_was_reached_and_by_how_much() -> None:
+    head, chunk, paced, log = figures_table(RESULTS)
+    assert list(head) == ["figure", "floor: aiohttp", "Treadle", "openai SDK", "target", "reached"]
+    assert list(chunk)[1:] == ["5.00", "10.0", "200", "≤ 12", "yes"]
+    assert list(paced)[3:] == ["-", "≤ 60", "no"]
+    assert list(log)[1:] == ["-", "1.20", "-", "≤ 1.5", "yes"]
+    assert [list(row)[1:] for row in ratios_table(RESULTS)[1:]] == [["2.0", "20"], ["1.8", "-"]]
+    assert len({len(line) for line in align([head, chunk]).splitlines()}) == 1
+
+
+def test_the_picture_is_valid_svg_with_a_bar_for_each_value() -> None:
+    root = ElementTree.fromstring(draw(panels(RESULTS)))
+    bars = root.findall("{http://www.w3.org/2000/svg}rect")
+    assert len(bars) == 1 + 5
+    assert all(float(bar.attrib["width"]) > 0 for bar in bars[1:])
+
+
+def test_every_contestant_has_its_file_and_every_peer_its_pins() -> None:
+    folder = REPOSITORY / "bench"
+    for contestant in CONTESTANTS:
+        assert (folder / "contestants" / contestant.file).is_file()
+        if contestant.kind == "peer":
+            pins = (folder / "peers" / f"{contestant.name}.txt").read_text().split()
+            assert all(len(pin.split("==")) == 2 and "/" not in pin for pin in pins)
+
+
+def test_names_are_unique_and_charted_figures_exist() -> None:
+    names = [each.name for each in (*SCENARIOS, *CONTESTANTS)]
+    assert len(set(names)) == len(names)
+    assert set(CHARTED) <= set(BY_KEY)
