@@ -2,8 +2,7 @@
 number of processes, may speak to the same chat."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
 from typing import Any, Literal, Self
 
 import msgspec
@@ -157,42 +156,48 @@ class Chat:
 
     # -- the work -----------------------------------------------------------------------------------------------------
 
-    async def carry_out(self, command: c.Command | None) -> ChatState:
+    async def carry_out(self, command: c.Command | None, seen: Callable[[ChatState], None] | None = None) -> ChatState:
+        """Write the command down and let a worker go on. `seen` is told the state that the command meets."""
         await self.open()
         log = self._deps.log
-        state = await (log.load(self.id) if command is None else log.execute(self.id, command))
+        if command is None:
+            state = await log.load(self.id)
+            if seen is not None:
+                seen(state)
+        else:
+            state = await log.execute(self.id, command, seen)
         self._worker.start(self.id)
         return state
 
     async def follow(self, command: c.Command | None) -> AsyncIterator[Envelope]:
-        await self.open()
-        log = self._deps.log
-        before = await log.load(self.id)
-        reader = log.hub.subscribe(self.id, before.head)
+        """Carry out the command and give every piece of news until the chat is quiet."""
+        hub = self._deps.log.hub
+        readers: list[Subscription] = []
         try:
-            state = await self.carry_out(command)
-            if state.run is None and not state.compacting and not starts_queued(state) and state.head == before.head:
+            state = await self.carry_out(command, lambda met: readers.append(hub.subscribe(self.id, met.head)))
+            reader = readers[-1]
+            if state.run is None and not state.compacting and not starts_queued(state) and reader.untouched:
                 yield Envelope(0, self.id, self._deps.clock.now_ms(), SessionIdle(state.last_end or "done"))
                 return
-            async with aclosing(self._until_quiet(reader, _queued_id(command, state))) as news:
-                async for envelope in news:
-                    yield envelope
-        finally:
-            reader.close()
-
-    async def _until_quiet(self, reader: Subscription, queued: str) -> AsyncGenerator[Envelope, None]:
-        """Everything up to the end of the run, or to where it waits for someone."""
-        while True:
-            envelope = reader.take() or await self._next(reader)
-            yield envelope
-            if isinstance(envelope.data, UserMessage) and envelope.data.queue_id == queued:
-                queued = ""
-            if isinstance(envelope.data, ActionRequired):
-                return
-            if isinstance(envelope.data, SessionIdle):
-                state = await self._deps.log.load(self.id)
-                if not queued or not any(item.id == queued for item in state.queue) or not starts_queued(state):
+            queued = _queued_id(command, state)
+            while True:
+                envelope = reader.take() or await self._next(reader)
+                yield envelope
+                data = envelope.data
+                if isinstance(data, UserMessage) and data.queue_id == queued:
+                    queued = ""
+                if isinstance(data, ActionRequired) or (isinstance(data, SessionIdle) and self._over(queued)):
                     return
+        finally:
+            for reader in readers:
+                reader.close()
+
+    def _over(self, queued: str) -> bool:
+        """Whether the end of a run is the end for whoever sent the message `queued`: it was used, or is not coming."""
+        state = self._deps.log.peek(self.id)
+        if not queued or state is None or not any(item.id == queued for item in state.queue):
+            return True
+        return not starts_queued(state)
 
     async def _next(self, reader: Subscription) -> Envelope:
         """Wait for news: from this process at once, from a worker elsewhere by looking at the store."""

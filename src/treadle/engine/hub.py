@@ -19,7 +19,7 @@ class Subscription:
         self.chat = chat
         self._ready: deque[Envelope] = deque()
         self._early: dict[int, Envelope] = {}
-        self._next = after + 1
+        self._first = self._next = after + 1
         self._waiter: asyncio.Future[None] | None = None
         self._closed = False
         self._nudged = False
@@ -41,6 +41,11 @@ class Subscription:
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+    @property
+    def untouched(self) -> bool:
+        """Whether there has been no news at all."""
+        return self._next == self._first and not self._ready
 
     def nudge(self) -> None:
         """Let a waiting `get` return empty-handed, so that its reader can look elsewhere."""

@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
 from treadle.chat.state import ChatState
-from treadle.engine.log import Log
+from treadle.engine.log import Ahead, Log
 from treadle.errors import HeadMoved
 from treadle.ports.model import Memo
 from treadle.ports.store import Lease
@@ -34,6 +34,8 @@ class Tenure:
     def __init__(self, lease: Lease, log: Log, state: ChatState) -> None:
         self.lease = lease
         self.state = state
+        self.ahead: Ahead | None = None
+        """What rides along with every append: one commit a step."""
         self.memos: dict[str, Memo] = {}
         self._log = log
         self._writing = asyncio.Lock()
@@ -42,7 +44,9 @@ class Tenure:
         """Record a decision. HeadMoved: the state is fresh, decide again."""
         async with self._writing:
             try:
-                self.state = await self._log.append(self.state, events, lease=self.lease, durable=durable)
+                self.state = await self._log.append(
+                    self.state, events, lease=self.lease, durable=durable, ahead=self.ahead
+                )
             except HeadMoved:
                 self.state = await self._log.refresh(self.state)
                 raise

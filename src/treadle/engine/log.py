@@ -2,20 +2,23 @@
 events get a seq and where what was committed becomes visible."""
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from treadle.chat import snapshot
 from treadle.chat.fold import fold_all
 from treadle.chat.state import ChatState, summary
 from treadle.chat.transitions import transition
 from treadle.engine.hub import Hub
-from treadle.errors import HeadMoved
+from treadle.errors import HeadMoved, TreadleError
 from treadle.faultpoint import faultpoint
 from treadle.ports.store import Lease, Snapshot, Store
 from treadle.protocol import wire
 from treadle.protocol.commands import Command
-from treadle.protocol.events import Envelope, Event, Live, RunEnd, SessionCreated, SessionIdle
+from treadle.protocol.events import Envelope, Event, Live, RunEnd, SessionCreated, SessionIdle, TurnStart
 from treadle.types import ChatId, Clock
+
+Ahead = Callable[[ChatState], Sequence[Event]]
+"""What the rules say next, without any effect; empty when an effect or a wait comes next."""
 
 KEPT_STATES = 256
 SNAPSHOT_EVERY = 200
@@ -53,11 +56,24 @@ class Log:
         return self._keep(fold_all(state, envelopes))
 
     async def append(
-        self, state: ChatState, events: Sequence[Event], *, lease: Lease | None, durable: bool
+        self,
+        state: ChatState,
+        events: Sequence[Event],
+        *,
+        lease: Lease | None,
+        durable: bool,
+        ahead: Ahead | None = None,
     ) -> ChatState:
-        """Append to the log that `state` is the fold of: HeadMoved or LeaseLost, or the new state."""
-        envelopes = self._seal(state, events, lease.epoch if lease else 0)
+        """Append to the log that `state` is the fold of: HeadMoved or LeaseLost, or the new state. What the rules
+        themselves make of the new state (`ahead`) rides along in the same commit."""
+        epoch = lease.epoch if lease else 0
+        envelopes = self._seal(state, events, epoch)
         after = fold_all(state, envelopes)
+        while ahead is not None and (following := ahead(after)):
+            more = self._seal(after, following, epoch)
+            after = fold_all(after, more)
+            envelopes += more
+            durable = durable or not isinstance(following[-1], TurnStart)
         records = [wire.encode(envelope) for envelope in envelopes]
         faultpoint(f"append.before:{events[0].TYPE}")
         await self.store.append(state.chat, records, summary(after), lease=lease, durable=durable)
@@ -65,17 +81,37 @@ class Log:
         self._publish(envelopes)
         return self._keep(after)
 
-    async def execute(self, chat: ChatId, command: Command) -> ChatState:
-        """Carry out a command in one transaction: of many that race, each sees what the ones before it did."""
+    def peek(self, chat: ChatId) -> ChatState | None:
+        """The newest state that this process has seen; others may have gone further."""
+        return self._states.get(chat)
+
+    async def execute(
+        self, chat: ChatId, command: Command, seen: Callable[[ChatState], None] | None = None
+    ) -> ChatState:
+        """Carry out a command in one transaction: of many that race, each sees what the ones before it did. `seen` is
+        told the state that the command meets. Tries what is known first: the append is fenced on it, and a refusal is
+        never given from a state that may be old."""
+        known = self._states.get(chat)
         while True:
-            state = await self.load(chat)
-            events = transition(state, command)
+            state = known or await self.load(chat)
+            try:
+                events = transition(state, command)
+            except TreadleError:
+                if known is None:
+                    raise
+                known = None
+                continue
+            if not events and known is not None:
+                known = None
+                continue
+            if seen is not None:
+                seen(state)
             if not events:
                 return state
             try:
                 return await self.append(state, events, lease=None, durable=True)
             except HeadMoved:
-                continue
+                known = None
 
     async def snapshot(self, state: ChatState) -> None:
         """Keep a snapshot when the log has grown enough since the last one; costs O(1) per event over time."""

@@ -7,22 +7,24 @@ Kill it anywhere: the next holder of the lease folds the same log and arrives at
 from typing import assert_never
 
 from treadle.chat.decide import CallModel, Compact, Record, Rest, RunCalls, Step, Summarize, Wait, decide
+from treadle.chat.state import ChatState
 from treadle.chat.transitions import transition
 from treadle.engine.compaction import compact
 from treadle.engine.deps import Deps
 from treadle.engine.lease import Tenure
-from treadle.engine.model_call import call_model
+from treadle.engine.model_call import call_model, open_turn
 from treadle.engine.recovery import recover
 from treadle.engine.request import limits_of
 from treadle.engine.summary import summarize
 from treadle.engine.tool_calls import run_calls
 from treadle.errors import HeadMoved, StoreError
 from treadle.protocol.commands import Expire
-from treadle.protocol.events import SessionError
+from treadle.protocol.events import Event, SessionError
 
 
 async def advance(tenure: Tenure, deps: Deps) -> None:
     """Drive one chat until it finishes, must wait, or loses its lease."""
+    tenure.ahead = lambda state: _ahead(state, deps)
     await _settle(tenure, deps)
     while True:
         try:
@@ -39,6 +41,17 @@ async def advance(tenure: Tenure, deps: Deps) -> None:
             await tenure.record(SessionError("internal", f"{type(error).__name__}: {error}"))
             if tenure.state.run is None:
                 raise
+
+
+def _ahead(state: ChatState, deps: Deps) -> tuple[Event, ...]:
+    """What the rules say about a state before any effect: it is committed together with what led to the state."""
+    match decide(state, limits_of(state, deps)):
+        case Record(events=events):
+            return events
+        case CallModel(final=final) if state.open_turn is None:
+            return open_turn(state, final, deps)
+        case _:
+            return ()
 
 
 async def _settle(tenure: Tenure, deps: Deps) -> None:

@@ -2,7 +2,6 @@
 for and made again (M-11); an interrupt keeps the text that came (L-07). Nothing of an answer is recorded before its
 stream has ended well."""
 
-import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing
 
@@ -10,9 +9,11 @@ from treadle.chat.assembly import Answer, Assembler
 from treadle.chat.budget import admit
 from treadle.chat.completion import MarkerFilter, strip_marker
 from treadle.chat.retry import delay
+from treadle.chat.state import ChatState
 from treadle.engine import request as requests
 from treadle.engine.deps import Deps
 from treadle.engine.lease import Stopped, Tenure
+from treadle.engine.patience import Patience
 from treadle.errors import ConfigError, ModelError
 from treadle.faultpoint import faultpoint
 from treadle.ports.model import Model, ModelRequest
@@ -42,8 +43,8 @@ async def call_model(tenure: Tenure, final: bool, deps: Deps) -> None:
         model = requests.find_model(tenure.state, deps)
     except ConfigError as error:
         return await tenure.append(SessionError("config", str(error)))
-    if tenure.state.open_turn is None and not await _begin(tenure, model, final, deps):
-        return
+    if tenure.state.open_turn is None:
+        await tenure.append(*open_turn(tenure.state, final, deps), durable=False)
     request = requests.build(tenure, model, final, deps)
     while (opened := tenure.state.open_turn) is not None:
         attempt = Attempt(tenure, model, opened.turn, deps)
@@ -58,16 +59,17 @@ async def call_model(tenure: Tenure, final: bool, deps: Deps) -> None:
         return await tenure.record(*attempt.events(done))
 
 
-async def _begin(tenure: Tenure, model: Model, final: bool, deps: Deps) -> bool:
-    """Open the turn and reserve its cost; False when the budget forbids it."""
-    state = tenure.state
+def open_turn(state: ChatState, final: bool, deps: Deps) -> tuple[Event, ...]:
+    """The events that begin the next turn and reserve its cost, or the limit that forbids it; none when there is no
+    model to call."""
+    try:
+        info = requests.find_model(state, deps).info
+    except ConfigError:
+        return ()
     if state.run is None:
-        return False
-    reserved = requests.expected(state, model.info, deps)
-    start = TurnStart(state.turn + 1, model.info.ref, reserved, final)
-    events = admit(state, state.run, start, deps.clock.now_ms())
-    await tenure.append(*events, durable=False)
-    return events[-1] is start
+        return ()
+    start = TurnStart(state.turn + 1, info.ref, requests.expected(state, info, deps), final)
+    return admit(state, state.run, start, deps.clock.now_ms())
 
 
 async def _retry(tenure: Tenure, attempt: "Attempt", error: ModelError, deps: Deps) -> bool:
@@ -110,21 +112,16 @@ class Attempt:
         self._marker = MarkerFilter() if tenure.state.options.completion == "marker" else None
 
     async def run(self, request: ModelRequest) -> Answer:
-        silence = self._deps.silence_s
-        loop = asyncio.get_running_loop()
         faultpoint("model.before_call")
-        try:
-            async with asyncio.timeout(silence) as patience, aclosing(self._model.stream(request)) as stream:  # type: ignore[type-var]
-                async for deltas in stream:
-                    if not self.heard:
-                        self.heard = True
-                        faultpoint("model.first_delta")
-                    patience.reschedule(loop.time() + silence)
-                    self._assembler.feed(deltas)
-                    if self._tenure.listened:
-                        self._show(deltas)
-        except TimeoutError as error:
-            raise ModelError("silence", f"The model sent nothing for {silence:g} seconds.") from error
+        async with Patience(self._deps.silence_s) as patience, aclosing(self._model.stream(request)) as stream:  # type: ignore[type-var]
+            async for deltas in stream:
+                if not self.heard:
+                    self.heard = True
+                    faultpoint("model.first_delta")
+                patience.heard()
+                self._assembler.feed(deltas)
+                if self._tenure.listened:
+                    self._show(deltas)
         faultpoint("model.after_call")
         return self._assembler.finish(self._model.info.ref)
 

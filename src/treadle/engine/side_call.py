@@ -1,6 +1,5 @@
 """Model calls that are no turn: a summary, a compaction. Recorded with their purpose and counted apart (L-02)."""
 
-import asyncio
 from contextlib import aclosing
 
 import msgspec
@@ -9,6 +8,7 @@ from treadle.chat.assembly import Assembler
 from treadle.chat.retry import delay
 from treadle.chat.weight import tokens
 from treadle.engine.deps import Deps
+from treadle.engine.patience import Patience
 from treadle.engine.request import priced
 from treadle.errors import ModelError, TreadleError
 from treadle.ports.model import Model, ModelRequest
@@ -31,13 +31,13 @@ async def ask(model: Model, request: ModelRequest, deps: Deps) -> Reply:
     for failures in range(ATTEMPTS):
         assembler = Assembler(0)
         try:
-            async with asyncio.timeout(deps.silence_s), aclosing(model.stream(request)) as stream:  # type: ignore[type-var]
+            async with Patience(deps.silence_s) as patience, aclosing(model.stream(request)) as stream:  # type: ignore[type-var]
                 async for deltas in stream:
+                    patience.heard()
                     assembler.feed(deltas)
             answer = assembler.finish(model.info.ref)
             return Reply(answer.text.strip(), cost + _cost(model, request, answer.usage, answer.text))
-        except (ModelError, TimeoutError) as error:
-            fault = error if isinstance(error, ModelError) else ModelError("silence", "The model sent nothing.")
+        except ModelError as fault:
             if assembler.text:
                 cost += _cost(model, request, None, assembler.text)
             wait = delay(fault, failures, deps.chance(), deps.retry_base_s)

@@ -37,9 +37,9 @@ class Worker:
                 return
             if not await self._hold(lease):
                 return
-            listed = await self._deps.store.get(chat)
-            if not listed.summary.runnable or listed.leased:
-                return
+            state = self._deps.log.peek(chat)
+            if state is None or not summary(state).runnable:
+                return  # commands of this process are seen here; those of others bring their own worker
 
     def start(self, chat: ChatId) -> asyncio.Task[None]:
         """Drive a chat in the background; the task that does so already, if there is one."""
@@ -100,7 +100,10 @@ class Worker:
 
     async def _advance(self, lease: Lease) -> None:
         log = self._deps.log
-        tenure = Tenure(lease, log, await log.load(lease.chat))
+        known = log.peek(lease.chat)
+        # A state between two effects may be old: the next append is fenced on it. One in mid-effect must be fresh.
+        fresh = known is None or known.calls or known.open_turn is not None or known.compacting
+        tenure = Tenure(lease, log, await log.load(lease.chat) if fresh or known is None else known)
         try:
             await advance(tenure, self._deps)
             await log.snapshot(tenure.state)

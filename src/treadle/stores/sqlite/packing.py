@@ -7,11 +7,15 @@ from typing import Literal, NamedTuple
 from treadle.errors import Damaged, NotFound
 from treadle.protocol.wire import Record
 from treadle.stores.sqlite.blobs import Blobs
+from treadle.stores.sqlite.dictionary import FIRST
 
-COMPRESS_OVER = 512
+SMALL_OVER = 40
+ZLIB_OVER = 8 * 1024
 BLOB_OVER = 64 * 1024
 
-PLAIN, ZLIB, BLOB = 0, 1, 2
+PLAIN, ZLIB, BLOB, SMALL = 0, 1, 2, 3
+"""SMALL: deflated with a window of 8 KB and the first dictionary. Setting up a full zlib costs ten times as much."""
+_WINDOW = -13
 DAMAGED_VERSION: Literal[0] = 0
 """No event has this version, so that a damaged body can never be taken for an event (D-06)."""
 
@@ -35,10 +39,11 @@ def pack(record: Record, blobs: Blobs) -> Packed:
     packing, stored = PLAIN, body
     if len(body) > BLOB_OVER:
         packing, stored = BLOB, bytes.fromhex(blobs.put(body))
-    elif len(body) > COMPRESS_OVER:
-        smaller = zlib.compress(body, 1)
+    elif len(body) > SMALL_OVER:
+        large = len(body) > ZLIB_OVER
+        smaller = zlib.compress(body, 1) if large else _deflate(body)
         if len(smaller) < len(body):
-            packing, stored = ZLIB, smaller
+            packing, stored = (ZLIB if large else SMALL), smaller
     return Packed(
         record.seq, record.time_ms, record.type, record.version, record.epoch, packing, zlib.crc32(body), stored
     )
@@ -56,9 +61,9 @@ def unpack(packed: Packed, blobs: Blobs) -> Record:
 def restore(packed: Packed, blobs: Blobs) -> bytes:
     """The body as it was given. Damaged, with the reason, when it cannot be had."""
     body = packed.body
-    if packed.packing == ZLIB:
+    if packed.packing in (ZLIB, SMALL):
         try:
-            body = zlib.decompress(body)
+            body = zlib.decompress(body) if packed.packing == ZLIB else _inflate(body)
         except zlib.error as error:
             raise Damaged(f"the compressed body cannot be read ({error})") from error
     elif packed.packing == BLOB:
@@ -68,4 +73,17 @@ def restore(packed: Packed, blobs: Blobs) -> bytes:
             raise Damaged(str(error)) from error
     if zlib.crc32(body) != packed.crc:
         raise Damaged("the checksum does not match the body")
+    return body
+
+
+def _deflate(body: bytes) -> bytes:
+    squeeze = zlib.compressobj(3, zlib.DEFLATED, _WINDOW, 6, zdict=FIRST)
+    return squeeze.compress(body) + squeeze.flush()
+
+
+def _inflate(stored: bytes) -> bytes:
+    swell = zlib.decompressobj(_WINDOW, zdict=FIRST)
+    body = swell.decompress(stored)
+    if not swell.eof:
+        raise zlib.error("incomplete")
     return body
