@@ -74,7 +74,6 @@ class Tools:
         return validate.problem(spec.parameters, arguments)
 
     def arguments(self, spec: ToolSpec, text: str) -> dict[str, Any] | str:
-        """What the model wrote, read, mended where there is no doubt, and checked; or what is wrong with it."""
         read = validate.parse(text)
         if isinstance(read, str):
             return read
