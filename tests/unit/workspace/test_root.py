@@ -295,6 +295,8 @@ def test_limits_and_missing_files(root: Root) -> None:
         assert root.digest(path) is None
     with pytest.raises(ToolError, match="not a directory"):
         Root("/does/not/exist")
+    with pytest.raises(ToolError, match="no project root"):
+        Root("")
 
 
 def test_no_descriptor_is_left_open(root: Root, project: Path) -> None:
