@@ -73,6 +73,8 @@ class FunctionTool:
                 value = await self.function(*args, **kwargs)
             else:
                 value = await asyncio.to_thread(self.function, *args, **kwargs)
+            if inspect.isawaitable(value):  # a sync function around an async one
+                value = await value
         except ToolError:
             raise
         except Exception as error:

@@ -70,11 +70,7 @@ class Tools:
         found = self._table(options).found
         return found.get(name) or found.get(ALIASES.get(name, ""))
 
-    def problem(self, spec: ToolSpec, arguments: Any) -> str:
-        return validate.problem(spec.parameters, arguments)
-
     def arguments(self, spec: ToolSpec, text: str) -> dict[str, Any] | str:
-        """What the model wrote, read, mended where there is no doubt, and checked; or what is wrong with it."""
         read = validate.parse(text)
         if isinstance(read, str):
             return read

@@ -40,6 +40,8 @@ class Root:
     """The project at `path`. Holds no descriptor between calls, so it needs no closing."""
 
     def __init__(self, path: str) -> None:
+        if not path:  # not the working directory of whichever process happens to ask (S-02)
+            raise ToolError("This chat has no project root, so there are no files to work on.")
         self._given = os.path.abspath(path)
         self.path = os.path.realpath(path)
         if not os.path.isdir(self.path):

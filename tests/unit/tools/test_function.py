@@ -270,6 +270,7 @@ async def test_sync_functions_run_in_a_thread_and_async_ones_in_the_loop(call) -
     assert (await waits.run(call())).text == "done"
     assert threads[0] != threading.get_ident() == threads[1]
     assert (await FunctionTool(Callable_(), name="plus").run(call(a=1))).text == "2"
+    assert (await FunctionTool(lambda: waits.function(), name="around").run(call())).text == "done"
 
 
 async def test_results(call) -> None:

@@ -234,6 +234,13 @@ def test_a_new_file_has_the_mode_of_the_umask(root: Root, project: Path) -> None
     assert (project / "new").stat().st_mode & 0o7777 == 0o640
 
 
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anything")
+def test_a_file_that_its_owner_made_read_only_is_not_replaced(root: Root, project: Path) -> None:
+    (project / "src" / "a.txt").chmod(0o444)
+    with pytest.raises(ToolError, match="read-only"):
+        root.write_atomic("src/a.txt", b"x")
+
+
 def test_a_hard_link_to_a_file_outside_is_replaced_not_written_through(root: Root, project: Path) -> None:
     os.link(project.parent / "canary" / "secret", project / "hard")
     root.write_atomic("hard", b"mine")
@@ -288,6 +295,8 @@ def test_limits_and_missing_files(root: Root) -> None:
         assert root.digest(path) is None
     with pytest.raises(ToolError, match="not a directory"):
         Root("/does/not/exist")
+    with pytest.raises(ToolError, match="no project root"):
+        Root("")
 
 
 def test_no_descriptor_is_left_open(root: Root, project: Path) -> None:

@@ -5,7 +5,6 @@ import asyncio
 import os
 import shutil
 import threading
-import time
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -80,11 +79,7 @@ async def _run(command: str, cwd: str, timeout_s: float, capture: Capture, emit:
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Ended] = loop.create_future()
     stop = Stop()
-
-    def show(text: str) -> None:
-        loop.call_soon_threadsafe(emit, text)
-
-    live = _Live(show)
+    live = _Live(loop, emit)
 
     def feed(data: bytes) -> None:
         capture.feed(data)
@@ -98,7 +93,6 @@ async def _run(command: str, cwd: str, timeout_s: float, capture: Capture, emit:
             ended = supervise(argv, cwd=cwd, env=environment, timeout_s=timeout_s, stop=stop, feed=feed)
         except BaseException as error:
             ended = error
-        live.flush()
         loop.call_soon_threadsafe(_finish, done, ended)
 
     threading.Thread(target=work, name="treadle-command", daemon=True).start()
@@ -111,6 +105,7 @@ async def _run(command: str, cwd: str, timeout_s: float, capture: Capture, emit:
     except OSError as error:
         raise ToolError(f"The command could not be started: {error.strerror or error}.") from error
     finally:
+        live.flush()
         stop.close()
 
 
@@ -127,30 +122,43 @@ def _shell() -> tuple[str, str]:
 
 
 class _Live:
-    """Output for people who watch: in pieces, a few times a second."""
+    """Output for people who watch, in pieces, a few times a second. Fed by the command's thread; shows in the
+    loop's, so that the last piece appears even if nothing follows it."""
 
-    def __init__(self, show: Callable[[str], None]) -> None:
-        self._show = show
+    def __init__(self, loop: asyncio.AbstractEventLoop, emit: Callable[[str], None]) -> None:
+        self._loop = loop
+        self._emit = emit
+        self._lock = threading.Lock()
         self._held = bytearray()
         self._skipped = 0
-        self._last = 0.0
+        self._due: asyncio.Handle | None = None
+        self._last = float("-inf")
 
     def feed(self, data: bytes) -> None:
-        self._held += data
-        if len(self._held) > _LIVE_BYTES:
-            self._skipped += len(self._held) - _LIVE_BYTES
-            del self._held[:-_LIVE_BYTES]
-        if time.monotonic() - self._last >= _LIVE_EVERY_S:
-            self.flush()
+        with self._lock:
+            first = not self._held
+            self._held += data
+            if len(self._held) > _LIVE_BYTES:
+                self._skipped += len(self._held) - _LIVE_BYTES
+                del self._held[:-_LIVE_BYTES]
+        if first:
+            self._loop.call_soon_threadsafe(self._schedule)
+
+    def _schedule(self) -> None:
+        wait = self._last + _LIVE_EVERY_S - self._loop.time()
+        self._due = self._loop.call_later(max(0.0, wait), self.flush)
 
     def flush(self) -> None:
-        if not self._held:
-            return
-        skipped = f"[{self._skipped:,} bytes skipped]\n" if self._skipped else ""
-        self._show(skipped + clean(bytes(self._held)))
-        self._held.clear()
-        self._skipped = 0
-        self._last = time.monotonic()
+        """Show what is held. Called once more at the end, after which nothing is shown."""
+        if self._due is not None:
+            self._due.cancel()
+        with self._lock:
+            data, skipped = bytes(self._held), self._skipped
+            self._held.clear()
+            self._skipped = 0
+        if data:
+            self._last = self._loop.time()
+            self._emit((f"[{skipped:,} bytes skipped]\n" if skipped else "") + clean(data))
 
 
 def _outcome(ended: Ended, capture: Capture, timeout_s: float, note: str) -> Outcome:

@@ -22,7 +22,7 @@ _LINGER_S = 0.25
 _GONE_S = 1.0
 _REAP_S = 30.0
 _POLL_S = 0.02
-_STEP_S = 0.005
+_STEP_S = 0.01
 
 Ending = Literal["exited", "timed_out", "stopped"]
 
@@ -207,8 +207,21 @@ def _kill(group: int, number: int) -> None:
 
 
 def _alive(group: int) -> bool:
+    """Whether a process of the group still runs. A zombie does not, though the kernel counts it until its parent
+    buries it, and in a container that may be never."""
     try:
         os.killpg(group, 0)
     except (ProcessLookupError, PermissionError):
         return False
-    return True
+    if not os.path.exists("/proc/self/stat"):
+        return True
+    return any(_runs_in(group, entry) for entry in os.listdir("/proc") if entry.isdigit())
+
+
+def _runs_in(group: int, pid: str) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            state, _parent, its_group = file.read().rpartition(b")")[2].split()[:3]
+    except (OSError, ValueError):  # it is gone
+        return False
+    return int(its_group) == group and state not in (b"Z", b"X")
