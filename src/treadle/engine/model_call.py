@@ -56,7 +56,9 @@ async def call_model(tenure: Tenure, final: bool, deps: Deps) -> None:
             continue
         except ConfigError as error:
             return await tenure.record(SessionError("config", str(error)))
-        return await tenure.record(*attempt.events(done))
+        # An answer with calls is synced together with its first intent, before anything it asks for takes effect.
+        durable = isinstance(done, Stopped) or not done.requests
+        return await tenure.record(*attempt.events(done), durable=durable)
 
 
 def open_turn(state: ChatState, final: bool, deps: Deps) -> tuple[Event, ...]:
