@@ -34,6 +34,7 @@ class Wanted(msgspec.Struct, frozen=True):
     force_root: bool
     system: str | None
     tools: tuple[str, ...] | None
+    interactive: bool
 
 
 @click.command("run")
@@ -47,6 +48,7 @@ class Wanted(msgspec.Struct, frozen=True):
 @click.option("--budget-usd", type=click.FloatRange(min=0), metavar="X", help="What the run may cost; 0 is no limit.")
 @click.option("--tools", metavar="A,B", help="The only tools that the model may use.")
 @click.option("--system", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="The system prompt.")
+@click.option("--interactive", is_flag=True, help="Let approvals and questions wait for an answer; see resume.")
 @click.option("--chat", metavar="ID", help="Go on with this chat instead of beginning one.")
 @click.option("--json", "as_json", is_flag=True, help="Print every event as one line of JSON.")
 def command(
@@ -55,6 +57,7 @@ def command(
     force_root: bool,
     tools: str | None,
     system: str | None,
+    interactive: bool,
     chat: str | None,
     as_json: bool,
     **flags: Any,
@@ -65,7 +68,7 @@ def command(
     """
     names = tuple(name.strip() for name in tools.split(",") if name.strip()) if tools is not None else None
     text = Path(system).read_text(encoding="utf-8") if system else None
-    wanted = Wanted(_task(prompt), chat, root, force_root, text, names)
+    wanted = Wanted(_task(prompt), chat, root, force_root, text, names, interactive)
     return asyncio.run(_run(configured(flags), wanted, as_json))
 
 
@@ -84,7 +87,14 @@ async def _run(config: Config, wanted: Wanted, as_json: bool) -> int:
         else:
             chat, after = await _old_chat(agent, config, wanted)
         await chat.open()
-        return await drive(chat, chat.send(wanted.prompt), JsonLines() if as_json else Screen(), after)
+        following = chat.send(wanted.prompt)
+        if as_json:
+            return await drive(chat, following, JsonLines(), after)
+        screen = Screen()
+        state = await chat.state()
+        screen.begin(chat.id, state.options.model, state.options.root)
+        screen.knows(state)
+        return await drive(chat, following, screen, after)
 
 
 def _new_chat(agent: Agent, config: Config, wanted: Wanted) -> Chat:
@@ -98,21 +108,18 @@ async def _old_chat(agent: Agent, config: Config, wanted: Wanted) -> tuple[Chat,
     store = agent.deps.store
     found = await find_chat(store, wanted.chat or "")
     options = (await agent.chat(found).state()).options
-    named = config.settings.chat_options("")
-    changes: dict[str, Any] = {
-        _OPTION_OF.get(name, name): getattr(named, _OPTION_OF.get(name, name))
-        for name, source in config.sources.items()
-        if source.startswith("flag ")
-    } | _said(wanted)
+    changes = _said(wanted)
+    for name, source in config.sources.items():
+        if source.startswith("flag "):
+            changes[name] = getattr(config.settings, name)
+    if (usd := changes.pop("budget_usd", None)) is not None:
+        changes["run_budget"] = msgspec.to_builtins(msgspec.structs.replace(options.run_budget, usd=usd))
     if wanted.root is not None:
         changes["root"] = str(project_root(wanted.root, force=wanted.force_root))
     if not options.model:
         changes.setdefault("model", config.settings.model)
     _require_model(agent, changes.get("model", options.model))
-    return agent.chat(found, **msgspec.to_builtins(changes)), await store.head(found)
-
-
-_OPTION_OF = {"budget_usd": "run_budget"}
+    return agent.chat(found, **changes), await store.head(found)
 
 
 def _said(wanted: Wanted) -> dict[str, Any]:
@@ -121,6 +128,8 @@ def _said(wanted: Wanted) -> dict[str, Any]:
         said["system_prompt"] = wanted.system
     if wanted.tools is not None:
         said["tools"] = wanted.tools
+    if wanted.interactive:
+        said["interactive"] = True
     return said
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from treadle.cli.inert import inert_line
 from treadle.config import Config, load
 from treadle.errors import InvalidInput, NotFound, StoreError
+from treadle.models.registry import ModelRegistry
 from treadle.ports.store import Store
 from treadle.runtime import Agent
 from treadle.types import ChatId
@@ -34,7 +35,8 @@ async def open_agent(config: Config) -> AsyncIterator[Agent]:
             f"Treadle's home {config.home} cannot be made: {error.strerror}; choose another with TREADLE_HOME"
         ) from error
     settings = config.settings
-    agent = Agent(config.database, env=os.environ, retry_base_s=settings.retry_base_s, silence_s=settings.silence_s)
+    models = ModelRegistry(os.environ, silence_s=settings.silence_s)
+    agent = Agent(config.database, models=models, retry_base_s=settings.retry_base_s, silence_s=settings.silence_s)
     async with agent:
         yield agent
 
