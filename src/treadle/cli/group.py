@@ -68,6 +68,12 @@ def invoke(arguments: list[str]) -> int:
     except BrokenPipeError:
         _close_stdout()
         return EXIT_ERROR
+    except Exception as error:
+        if os.environ.get("TREADLE_DEBUG"):
+            raise
+        what = f"{type(error).__name__}: {inert(str(error))}"
+        click.echo(f"treadle: internal error, {what} (TREADLE_DEBUG=1 shows where)", err=True)
+        return EXIT_ERROR
     return result if isinstance(result, int) else 0
 
 

@@ -172,5 +172,9 @@ class Screen:
                 self._terminal.note(f"   {line}")
             self._terminal.note(f"   answer with: {how_to_answer(chat, action)}", "dim")
 
+    def unfinished(self, chat: ChatId) -> None:
+        """The log ends in the middle of a run."""
+        self._terminal.note(f"── unfinished · go on: treadle resume {chat}", "yellow")
+
     def _status(self, text: str) -> None:
         self._terminal.status(text)
