@@ -63,6 +63,8 @@ def _bar(terminal: Terminal, line: str) -> str:
 def _diff(terminal: Terminal, result: str) -> list[str]:
     lines = inert(result).split("\n")
     start = next((number for number, line in enumerate(lines) if line.startswith("@@")), len(lines))
+    if start == len(lines):  # a change that recovery found made: there is no diff, but something to say
+        return [_bar(terminal, line) for line in lines if line.strip()]
     changed = [line for line in lines[start:] if not line.startswith("@@")]
     shown = [_diff_line(terminal, line) for line in changed[:DIFF_LINES]]
     if len(changed) > DIFF_LINES:
