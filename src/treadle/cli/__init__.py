@@ -1,0 +1,59 @@
+"""The command line. This file is all that `--version` and `--help` load: the names of the commands, their lines of
+help, and where each one lives. Parsing is the business of `group`, the work that of each command's module."""
+
+import sys
+
+from treadle._version import __version__
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "run": ("treadle.cli.run", "Give a model a task in a project and watch it work."),
+    "resume": ("treadle.cli.resume", "Go on with a chat that was cut off or waits for someone."),
+    "chats": ("treadle.cli.chats", "List the chats, newest first."),
+    "show": ("treadle.cli.show", "Show a chat from its log."),
+    "replay": ("treadle.cli.replay", "Drive a recorded chat again, offline, and compare."),
+    "fork": ("treadle.cli.fork", "Begin a new chat as a copy of another up to a point."),
+    "diff-runs": ("treadle.cli.diff_runs", "Find the first difference between two chats."),
+    "export": ("treadle.cli.export", "Write a chat to standard output as JSON lines."),
+    "import": ("treadle.cli.import_", "Read a chat from JSON lines."),
+    "fsck": ("treadle.cli.fsck", "Look for damage in the database, and mend it."),
+    "config": ("treadle.cli.config", "Show every setting and where its value comes from."),
+    "demo": ("treadle.cli.demo", "See a run killed in the middle and resumed; needs no key."),
+}
+
+
+def version_text() -> str:
+    return f"treadle {__version__}"
+
+
+def help_text() -> str:
+    """The help of the whole program, made without loading anything."""
+    width = max(map(len, COMMANDS))
+    lines = [
+        "Usage: treadle COMMAND [OPTIONS]",
+        "",
+        "  An agent that works in your project and that you can kill at any moment:",
+        "  it goes on from its log without doing anything twice.",
+        "",
+        "Commands:",
+        *(f"  {name:{width}}  {line}" for name, (_, line) in COMMANDS.items()),
+        "",
+        "Options:",
+        "  --version  Print the version.",
+        "  --help     Print this text, or a command's own with treadle COMMAND --help.",
+    ]
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """The entry point of the program; returns its exit code."""
+    match sys.argv[1:]:
+        case ["--version" | "-V"]:
+            print(version_text())
+            return 0
+        case ["--help" | "-h"]:
+            print(help_text())
+            return 0
+        case arguments:
+            from treadle.cli.group import invoke
+
+            return invoke(arguments)

@@ -1,0 +1,84 @@
+"""How one call looks when it is over: a line with what it touched and what came of it, and a glimpse of its diff or
+of its output."""
+
+from treadle.cli.inert import inert, inert_line
+from treadle.cli.terminal import Terminal
+from treadle.protocol.events import ExecutionComplete
+
+MINUS = "\N{MINUS SIGN}"
+DIFF_LINES = 14
+OUTPUT_LINES = 6
+QUIET = frozenset({"task_complete", "update_plan"})
+"""Calls whose effect is shown as an event of its own."""
+
+
+def show_call(terminal: Terminal, name: str, summary: str, done: ExecutionComplete) -> None:
+    if name in QUIET and done.success:
+        return
+    mark = terminal.paint("●", "green") if done.success else terminal.paint("✗", "red")
+    came = _what_came(done)
+    room = max(20, terminal.width - len(name) - len(came) - 6)
+    touched = inert_line(summary, room)
+    parts = [mark, terminal.paint(inert_line(name, 64), "bold"), touched, terminal.paint(came, "dim")]
+    terminal.line(" ".join(part for part in parts if part))
+    for line in _glimpse(terminal, name, done):
+        terminal.line(line)
+
+
+def _what_came(done: ExecutionComplete) -> str:
+    came = done.result_summary or (done.error if not done.success else "")
+    if done.diff_stat is not None:
+        came = f"+{done.diff_stat.added} {MINUS}{done.diff_stat.removed}"
+    if done.duration_ms >= 1000:
+        came = f"{came}, {done.duration_ms / 1000:.1f} s" if came else f"{done.duration_ms / 1000:.1f} s"
+    return f"… {inert_line(came, 100)}" if came else ""
+
+
+def _glimpse(terminal: Terminal, name: str, done: ExecutionComplete) -> list[str]:
+    if done.diff_stat is not None:
+        return _diff(terminal, done.result)
+    if done.success and name != "run_command":
+        return []
+    text = inert(done.result if done.result else done.error).rstrip("\n")
+    lines = text.split("\n")
+    if name == "run_command" and lines[-1].startswith("[exit "):
+        lines.pop()
+    lines = [line for line in lines if line.strip() and line != "(no output)"]
+    if not lines or (not done.success and lines == [inert(done.error)] == [_first(done)]):
+        return []
+    shown = lines[-OUTPUT_LINES:]
+    more = [f"… {len(lines) - len(shown)} more lines"] if len(lines) > len(shown) else []
+    return [_bar(terminal, line) for line in more + shown]
+
+
+def _first(done: ExecutionComplete) -> str:
+    """The line of the call already says it."""
+    return inert_line(done.result_summary or done.error)
+
+
+def _bar(terminal: Terminal, line: str) -> str:
+    return terminal.paint(f"  │ {inert_line(line.replace(chr(9), '    '), terminal.width - 4)}", "dim")
+
+
+def _diff(terminal: Terminal, result: str) -> list[str]:
+    lines = inert(result).split("\n")
+    start = next((number for number, line in enumerate(lines) if line.startswith("@@")), len(lines))
+    if start == len(lines):  # a change that recovery found made: there is no diff, but something to say
+        return [_bar(terminal, line) for line in lines if line.strip()]
+    changed = [line for line in lines[start:] if not line.startswith("@@")]
+    shown = [_diff_line(terminal, line) for line in changed[:DIFF_LINES]]
+    if len(changed) > DIFF_LINES:
+        shown.append(terminal.paint(f"  │ … {len(changed) - DIFF_LINES} more lines", "dim"))
+    return shown
+
+
+def _diff_line(terminal: Terminal, line: str) -> str:
+    text = inert_line(line.replace("\t", "    "), terminal.width - 4)
+    bar = terminal.paint("  │ ", "dim")
+    match line[:1]:
+        case "+":
+            return bar + terminal.paint(text, "green")
+        case "-":
+            return bar + terminal.paint(text, "red")
+        case _:
+            return bar + terminal.paint(text, "dim")

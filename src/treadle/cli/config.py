@@ -1,0 +1,75 @@
+"""`treadle config`: every setting, its value, and where that came from (E-06)."""
+
+import os
+import sys
+from urllib.parse import urlsplit
+
+import click
+import msgspec
+
+from treadle.cli.inert import inert_line
+from treadle.cli.session import configured
+from treadle.cli.terminal import Terminal
+from treadle.config import FILE_NAME, HOME_VARIABLE, KEYS, Config
+
+BASE_URL = "OPENAI_BASE_URL"
+
+
+@click.command("config")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(as_json: bool) -> int:
+    """Show every setting and where its value comes from.
+
+    Of keys it is only told whether they are set.
+    """
+    config = configured()
+    if as_json:
+        sys.stdout.buffer.write(msgspec.json.encode(_object(config)) + b"\n")
+    else:
+        _print(config)
+    return 0
+
+
+def _object(config: Config) -> dict[str, object]:
+    values = msgspec.to_builtins(config.settings)
+    return {
+        "home": str(config.home),
+        "home_source": _home_source(),
+        "file": str(config.home / FILE_NAME),
+        "settings": {name: {"value": values[name], "source": config.sources[name]} for name in config.sources},
+        "environment": {BASE_URL: _base_url()},
+        "keys": {key: _key(key) for key in KEYS},
+    }
+
+
+def _print(config: Config) -> None:
+    terminal = Terminal()
+    rows = [("home", str(config.home), _home_source())]
+    for name, source in config.sources.items():
+        value = getattr(config.settings, name)
+        rows.append((name, "(none)" if value in ("", None) else str(value), source))
+    rows.append((BASE_URL, _base_url() or "(none)", "environment" if _base_url() else "default"))
+    rows += [(key, _key(key), "environment") for key in KEYS]
+    name_width = max(len(name) for name, _, _ in rows)
+    value_width = max(min(len(value), 30) for _, value, _ in rows)
+    for name, value, source in rows:
+        shown = terminal.paint(inert_line(source), "dim")
+        terminal.line(f"{name:{name_width}}  {inert_line(value):{value_width}}  {shown}")
+
+
+def _home_source() -> str:
+    return f"environment {HOME_VARIABLE}" if os.environ.get(HOME_VARIABLE) else "default"
+
+
+def _key(name: str) -> str:
+    return "set" if os.environ.get(name, "").strip() else "not set"
+
+
+def _base_url() -> str:
+    """The address without a password that might be in it."""
+    url = os.environ.get(BASE_URL, "").strip()
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "(not a URL)"
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()

@@ -1,0 +1,94 @@
+"""What the demo works on: a small project with a failing test, and the script that stands in for a model. The fix
+would do harm if it were made twice: `total / n / n` is no mean."""
+
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+TASK = "A test fails. Find out why and fix it."
+SOURCE = "stats.py"
+WRONG = "    return total\n"
+RIGHT = "    return total / len(numbers)\n"
+
+_STATS = f'''"""A little statistics."""
+
+
+def mean(numbers):
+    total = sum(numbers)
+{WRONG}
+
+def spread(numbers):
+    return max(numbers) - min(numbers)
+'''
+
+_TEST = """import unittest
+
+from stats import mean, spread
+
+
+class StatsTest(unittest.TestCase):
+    def test_mean(self):
+        self.assertEqual(mean([2, 4, 9]), 5)
+
+    def test_spread(self):
+        self.assertEqual(spread([2, 4, 9]), 7)
+
+
+if __name__ == "__main__":
+    unittest.main()
+"""
+
+_SCRIPT = """# The whole "model" of the demo: what it says and calls, turn by turn.
+[model]
+chunk = 5
+delay_s = 0.02
+
+[[turn]]
+wait_s = 0.4
+text = "I'll run the tests to see what fails."
+call = [{ name = "run_command", args = { command = COMMAND } }]
+
+[[turn]]
+wait_s = 0.4
+text = "The mean of 2, 4 and 9 should be 5, and it is 15. Let me read the code and its test."
+call = [
+  { name = "read_file", args = { path = "stats.py" } },
+  { name = "read_file", args = { path = "test_stats.py" } },
+]
+
+[[turn]]
+wait_s = 0.4
+text = "The sum is never divided by the number of values. I'll fix that."
+call = [
+  { name = "edit_file", args = { path = "stats.py", old_str = "return total", new_str = "return total / len(numbers)" } },
+]
+
+[[turn]]
+wait_s = 0.4
+text = "Now the tests again."
+call = [{ name = "run_command", args = { command = COMMAND } }]
+
+[[turn]]
+wait_s = 0.4
+call = [
+  { name = "task_complete", args = { summary = "mean() now divides by the number of values; all tests pass." } },
+]
+"""
+
+
+def test_command() -> str:
+    """How this machine runs the project's tests."""
+    python = "python3" if shutil.which("python3") else shlex.quote(sys.executable)
+    return f"{python} -m unittest"
+
+
+def make_project(folder: Path) -> None:
+    folder.mkdir()
+    (folder / SOURCE).write_text(_STATS, encoding="utf-8")
+    (folder / "test_stats.py").write_text(_TEST, encoding="utf-8")
+
+
+def make_script(path: Path) -> None:
+    command = test_command().replace("\\", "\\\\").replace('"', '\\"')
+    path.write_text(_SCRIPT.replace("COMMAND", f'"{command}"'), encoding="utf-8")

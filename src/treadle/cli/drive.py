@@ -1,0 +1,128 @@
+"""Driving a chat from a terminal: events to whoever shows them, signals to the chat, the end to an exit code.
+
+Ctrl-C asks for a stop, which is recorded, and the run settles; a second one leaves at once. SIGTERM and SIGHUP leave
+everything as a crash would, but give the lease back.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Protocol
+
+from treadle.errors import Refused
+from treadle.handle import Chat, Following
+from treadle.protocol.events import ActionRequired, EndReason, Envelope, LimitReached, SessionIdle, UserInputRequested
+
+EXIT_OK = 0
+EXIT_ERROR = 1
+EXIT_TURN_CAP = 53
+EXIT_BUDGET = 55
+EXIT_INTERRUPTED = 130
+
+_CODES: dict[EndReason, int] = {
+    "done": EXIT_OK,
+    "task_complete": EXIT_OK,
+    "superseded": EXIT_OK,
+    "interrupted": EXIT_INTERRUPTED,
+    "error": EXIT_ERROR,
+    "guard": EXIT_ERROR,
+    "turn_cap": EXIT_TURN_CAP,
+    "budget": EXIT_BUDGET,
+}
+
+
+class Show(Protocol):
+    """Where events go."""
+
+    def event(self, envelope: Envelope) -> None: ...
+
+
+class Ending:
+    """Listens for how a run ends, to say it as an exit code (U-01)."""
+
+    def __init__(self) -> None:
+        self.code = EXIT_OK
+        self._capped = False
+
+    def event(self, envelope: Envelope) -> None:
+        match envelope.data:
+            case LimitReached(kind="turns", scope="run") | UserInputRequested(purpose="limit"):
+                self._capped = True
+            case SessionIdle(reason=reason):
+                # With `--on-limit error` the run ends with an error, and the error is the cap.
+                self.code = EXIT_TURN_CAP if self._capped and reason == "error" else _CODES[reason]
+            case ActionRequired():
+                self.code = EXIT_TURN_CAP if self._capped else EXIT_OK
+
+
+async def drive(chat: Chat, following: Following, show: Show, after: int) -> int:
+    """Carry out a command and show everything recorded behind `after`, until the chat is idle or waits."""
+    ending = Ending()
+    current = asyncio.current_task()
+    assert current is not None
+    signals = Signals(chat, current)
+    signals.install()
+    try:
+        async with aclosing(_complete(chat, following, after)) as events:
+            async for envelope in events:
+                ending.event(envelope)
+                show.event(envelope)
+    except asyncio.CancelledError:
+        if not signals.ended_by:
+            raise
+        current.uncancel()
+        return 128 + signals.ended_by
+    finally:
+        signals.remove()
+    return ending.code
+
+
+async def _complete(chat: Chat, following: Following, after: int) -> AsyncGenerator[Envelope, None]:
+    """Every record once and in order, also those that were written before the following began."""
+    for envelope in await chat.events(after):
+        after = envelope.seq
+        yield envelope
+    async for envelope in following:
+        if envelope.seq > after + 1:
+            for missed in await chat.events(after):
+                if missed.seq < envelope.seq:
+                    yield missed
+        if envelope.seq == 0 or envelope.seq > after:
+            yield envelope
+            after = envelope.seq or after
+
+
+class Signals:
+    def __init__(self, chat: Chat, work: "asyncio.Task[object]") -> None:
+        self._chat = chat
+        self._work = work
+        self._stopping: asyncio.Task[None] | None = None
+        self.ended_by = 0
+
+    def install(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGINT, self._interrupt)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._leave, number)
+
+    def remove(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.remove_signal_handler(number)
+
+    def _interrupt(self) -> None:
+        if self._stopping is not None:
+            os._exit(EXIT_INTERRUPTED)
+        self._stopping = asyncio.create_task(self._stop())
+
+    async def _stop(self) -> None:
+        try:
+            await self._chat.interrupt()
+        except Refused:  # it has just ended, or waits for someone: there is nothing to stop
+            self._leave(signal.SIGINT)
+
+    def _leave(self, number: int) -> None:
+        self.ended_by = number
+        self._work.cancel()

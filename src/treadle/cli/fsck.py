@@ -1,0 +1,44 @@
+"""`treadle fsck`: look for damage, and mend what can be mended (D-06)."""
+
+import asyncio
+
+import click
+
+from treadle.cli.drive import EXIT_ERROR, EXIT_OK
+from treadle.cli.inert import inert_line
+from treadle.cli.session import configured
+from treadle.cli.terminal import Terminal
+from treadle.config import Config
+from treadle.stores.sqlite import SqliteStore
+
+
+@click.command("fsck")
+@click.option("--repair", is_flag=True, help="Mend what can be mended; damaged records go into quarantine.")
+def command(repair: bool) -> int:
+    """Look for damage in the database, and mend it.
+
+    The exit code is 1 when damage was found that is still there.
+    """
+    return asyncio.run(_fsck(configured(), repair))
+
+
+async def _fsck(config: Config, repair: bool) -> int:
+    terminal = Terminal()
+    if not config.database.exists():
+        terminal.note(f"there is no database at {config.database}; nothing to check", "dim")
+        return EXIT_OK
+    store = SqliteStore(config.database)
+    try:
+        problems = await store.check(repair=repair)
+    finally:
+        await store.close()
+    for problem in problems:
+        place = " ".join(part for part in (problem.chat, f"seq {problem.seq}" if problem.seq else "") if part)
+        mended = "mended" if problem.repaired else "found"
+        terminal.line(inert_line(f"{mended}: {problem.kind}: {problem.text}" + (f" ({place})" if place else "")))
+    left = [problem for problem in problems if not problem.repaired]
+    if not problems:
+        terminal.note(f"{config.database} is sound", "green")
+    elif left and not repair:
+        terminal.note(f"{len(left)} problems; mend them with: treadle fsck --repair", "yellow")
+    return EXIT_ERROR if left else EXIT_OK

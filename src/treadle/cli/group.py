@@ -1,0 +1,82 @@
+"""Parsing the command line: a group that loads a command's module only when it is used, and the one place where an
+error becomes a line on standard error and an exit code."""
+
+import os
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+from treadle.cli import COMMANDS, help_text, version_text
+from treadle.cli.inert import inert
+from treadle.errors import InvalidInput, TreadleError
+
+EXIT_ERROR = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+
+
+class LazyGroup(click.Group):
+    """Each command is the object `command` of its module."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        found: click.Command = import_module(COMMANDS[cmd_name][0]).command
+        return found
+
+    def get_help(self, ctx: click.Context) -> str:
+        return help_text()
+
+
+def _print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        click.echo(version_text())
+        ctx.exit()
+
+
+@click.command("treadle", cls=LazyGroup, context_settings={"help_option_names": ["--help", "-h"]})
+@click.option("--version", "-V", is_flag=True, expose_value=False, is_eager=True, callback=_print_version)
+def cli() -> None:
+    """An agent that works in your project and that you can kill at any moment."""
+
+
+def invoke(arguments: list[str]) -> int:
+    """Run a command; whatever becomes of it, the exit code of the table in docs/reference/command-line.md."""
+    if os.environ.get("TREADLE_FAULTS"):
+        import_module("treadle.testing.faults").install_from_environment()
+    try:
+        result: Any = cli.main(arguments, prog_name="treadle", standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.NoArgsIsHelpError as nothing:
+        click.echo(nothing.format_message())
+        return EXIT_USAGE
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return EXIT_INTERRUPTED
+    except TreadleError as error:
+        if os.environ.get("TREADLE_DEBUG"):
+            raise
+        click.echo(f"treadle: {inert(str(error))}", err=True)
+        return EXIT_USAGE if isinstance(error, InvalidInput) else EXIT_ERROR
+    except BrokenPipeError:
+        _close_stdout()
+        return EXIT_ERROR
+    except Exception as error:
+        if os.environ.get("TREADLE_DEBUG"):
+            raise
+        what = f"{type(error).__name__}: {inert(str(error))}"
+        click.echo(f"treadle: internal error, {what} (TREADLE_DEBUG=1 shows where)", err=True)
+        return EXIT_ERROR
+    return result if isinstance(result, int) else 0
+
+
+def _close_stdout() -> None:
+    """Whoever read our output has left: nothing more is written, not even at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,121 @@
+"""What a run tells beside its work, each as one line of text: retries, limits, notices, questions, the end."""
+
+from treadle.cli.inert import inert, inert_line
+from treadle.cli.terminal import Colour
+from treadle.protocol import events as e
+from treadle.protocol.content import Usage
+from treadle.types import ChatId
+
+_ENDS: dict[e.EndReason, str] = {
+    "done": "done",
+    "task_complete": "task complete",
+    "interrupted": "interrupted",
+    "error": "ended with an error",
+    "turn_cap": "stopped at the turn cap",
+    "budget": "stopped at the budget",
+    "guard": "stopped: the model repeated itself",
+    "superseded": "replaced by an edit",
+}
+_UNITS: dict[e.LimitKind, str] = {
+    "turns": "turns",
+    "tokens": "tokens",
+    "usd": "dollars",
+    "wall_s": "seconds",
+    "tool_calls": "tool calls",
+}
+
+
+def notice(event: e.Event) -> tuple[str, Colour] | None:
+    """The line and its colour; None for events that are shown in another way or not at all."""
+    match event:
+        case e.TurnRetry(error_class="worker_lost"):
+            return "the worker before was lost during a model call; the call is made again", "yellow"
+        case e.TurnRetry():
+            again = f"; again in {event.delay_s:.1f} s" if event.delay_s else ""
+            return f"retry {event.attempt} ({event.error_class}): {inert_line(event.message, 300)}{again}", "yellow"
+        case e.SessionError():
+            return f"error ({event.error_class}): {inert(event.message)}", "red"
+        case e.Interrupted(by=by):
+            return f"stopping (asked by {inert_line(by, 40)}) …", "yellow"
+        case e.LimitWarning() | e.LimitReached():
+            return _limit(event), "yellow"
+        case e.LimitExtended(turns=turns, by=by):
+            return f"{turns} more turns (by {inert_line(by, 40)})", "dim"
+        case e.ModelNotice(text=text):
+            return f"note: {inert_line(text, 500)}", "yellow"
+        case e.GuardNotice(action="nudge"):
+            return "the model repeats itself; it was told so", "yellow"
+        case e.GuardNotice():
+            return "the model repeats itself without progress", "yellow"
+        case e.RecordLost(lost_type=lost, reason=reason):
+            return f"a damaged record was left out ({inert_line(lost, 60)}): {inert_line(reason, 300)}", "red"
+        case e.CompactionStart():
+            return "summing up the conversation to make room …", "dim"
+        case e.CompactionComplete(success=True):
+            return f"summed up: {event.tokens_before:,} → {event.tokens_after:,} tokens", "dim"
+        case e.CompactionComplete(error=error):
+            return f"summing up failed: {inert_line(error, 300)}", "yellow"
+        case e.OptionsChanged(changes=changes):
+            return f"changed: {inert_line(', '.join(sorted(changes)), 200)}", "dim"
+        case e.PermissionCompleted(decision="deny", feedback=feedback):
+            return f"not allowed{': ' + inert_line(feedback, 300) if feedback else ''}", "yellow"
+        case _:
+            return None
+
+
+def _limit(event: e.LimitWarning | e.LimitReached) -> str:
+    unit = _UNITS[event.kind]
+    used = f"{event.used:,.4g} of {event.limit:,.4g} {unit} of this {event.scope}"
+    if isinstance(event, e.LimitReached):
+        return f"limit reached: {used} used"
+    return f"warning: {used} used"
+
+
+def waiting(action: e.OpenAction) -> list[str]:
+    """What the chat waits for, in full."""
+    match action.kind:
+        case "external_tool":
+            head = (
+                f"waits for the result of {inert_line(action.name, 64)} (tool call {inert_line(action.tool_call_id)})"
+            )
+            body = [f"{name} = {inert_line(str(value), 300)}" for name, value in action.arguments.items()]
+        case "permission":
+            head = "waits for your approval of"
+            body = inert(action.text).split("\n")
+        case "user_input":
+            head = f"asks: {inert(action.text)}"
+            body = [f"- {inert_line(option, 300)}" for option in action.options]
+    return [head, *(f"  {line}" for line in body)]
+
+
+def how_to_answer(chat: ChatId, action: e.OpenAction) -> str:
+    match action.kind:
+        case "external_tool":
+            return f"treadle resume {chat} --results FILE"
+        case "permission":
+            return f"treadle resume {chat} --approve (or --deny)"
+        case "user_input":
+            return f"treadle resume {chat} --answer TEXT"
+
+
+def cost(usage: Usage, turns: int, calls: int, seconds: float) -> str:
+    parts = [
+        f"{turns} {'turn' if turns == 1 else 'turns'}",
+        f"{calls} {'call' if calls == 1 else 'calls'}",
+        f"{'~' if usage.estimated else ''}{usage.input:,} tokens in, {usage.output:,} out",
+    ]
+    if usage.usd:
+        parts.append(f"${usage.usd:.4f}")
+    if seconds:
+        parts.append(f"{seconds:.1f} s")
+    return " · ".join(parts)
+
+
+def end(reason: e.EndReason) -> str:
+    return _ENDS[reason]
+
+
+def how_to_go_on(chat: ChatId, reason: e.EndReason) -> str:
+    if reason in ("done", "task_complete", "superseded"):
+        return f"say more: treadle run --chat {chat} PROMPT"
+    return f"go on: treadle run --chat {chat} PROMPT"

@@ -1,0 +1,17 @@
+"""Events as JSON lines on standard output: what `--json` prints, and nothing else."""
+
+import sys
+
+from treadle.protocol import wire
+from treadle.protocol.events import Envelope
+
+
+class JsonLines:
+    """One event a line, each written out at once."""
+
+    def __init__(self) -> None:
+        self._out = sys.stdout.buffer
+
+    def event(self, envelope: Envelope) -> None:
+        self._out.write(wire.to_json(envelope) + b"\n")
+        self._out.flush()

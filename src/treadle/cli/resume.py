@@ -1,0 +1,97 @@
+"""`treadle resume`: go on with a chat that was cut off, or give it what it waits for."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+
+from treadle.cli.drive import drive
+from treadle.cli.output import JsonLines
+from treadle.cli.screen import Screen
+from treadle.cli.session import configured, find_chat, open_agent
+from treadle.config import Config
+from treadle.errors import InvalidInput, Refused
+from treadle.handle import Chat, Following
+from treadle.protocol.commands import Result
+from treadle.protocol.events import OpenAction
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """What the flags answer; at most one of them."""
+
+    approve: bool = False
+    deny: bool = False
+    feedback: str = ""
+    answer: str | None = None
+    results: str | None = None
+
+
+class _Results(msgspec.Struct):
+    results: list[Result]
+
+
+@click.command("resume")
+@click.argument("chat", metavar="ID")
+@click.option("--approve", is_flag=True, help="Allow what the chat asks for.")
+@click.option("--deny", is_flag=True, help="Refuse what the chat asks for.")
+@click.option("--feedback", default="", metavar="TEXT", help="Tell the model why, with --deny.")
+@click.option("--answer", metavar="TEXT", help="Answer the chat's question.")
+@click.option("--results", metavar="FILE", help="Hand in the results of client tools, as JSON; - reads standard input.")
+@click.option("--json", "as_json", is_flag=True, help="Print every event as one line of JSON.")
+def command(chat: str, as_json: bool, approve: bool, deny: bool, feedback: str, answer: str, results: str) -> int:
+    """Go on with a chat that was cut off or waits for someone.
+
+    ID is a chat's id, the beginning of it, or last.
+    """
+    if sum([approve, deny, answer is not None, results is not None]) > 1:
+        raise click.UsageError("--approve, --deny, --answer and --results exclude each other.")
+    if feedback and not deny:
+        raise click.UsageError("--feedback goes with --deny.")
+    return asyncio.run(_resume(configured(), chat, Reply(approve, deny, feedback, answer, results), as_json))
+
+
+async def _resume(config: Config, named: str, reply: Reply, as_json: bool) -> int:
+    async with open_agent(config) as agent:
+        store = agent.deps.store
+        found = await find_chat(store, named)
+        chat = agent.chat(found)
+        head = await store.head(found)
+        if as_json:
+            return await drive(chat, await _following(chat, reply), JsonLines(), head)
+        screen = Screen()
+        state = await chat.state()
+        screen.begin(chat.id, state.options.model, state.options.root, resumed=True)
+        screen.knows(state)
+        return await drive(chat, await _following(chat, reply), screen, head)
+
+
+async def _following(chat: Chat, reply: Reply) -> Following:
+    if reply.results is not None:
+        return chat.submit(_read_results(reply.results))
+    if reply.answer is not None:
+        return chat.answer(await _open(chat, "user_input", "asks no question"), reply.answer)
+    if reply.approve:
+        return chat.approve(await _open(chat, "permission", "asks for no approval"))
+    if reply.deny:
+        return chat.deny(await _open(chat, "permission", "asks for no approval"), reply.feedback)
+    return chat.resume()
+
+
+async def _open(chat: Chat, kind: str, otherwise: str) -> OpenAction:
+    for action in await chat.actions():
+        if action.kind == kind:
+            return action
+    raise Refused("not_awaiting_action", f"the chat {chat.id} {otherwise}")
+
+
+def _read_results(file: str) -> list[Result]:
+    try:
+        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        return msgspec.json.decode(data, type=_Results).results
+    except OSError as error:
+        raise InvalidInput(f"{file} cannot be read: {error.strerror or error}") from error
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        wanted = '{"results": [{"tool_call_id": "…", "output": …}]}'
+        raise InvalidInput(f"{file} holds no results ({error}); it should look like {wanted}") from error

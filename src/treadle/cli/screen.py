@@ -1,0 +1,180 @@
+"""Events as text for people: the answer as it comes, a line for every call, and at the end what it all cost. What a
+call or a notice looks like is the business of `call_line` and `notices`."""
+
+import asyncio
+import time
+
+from treadle.chat.state import ChatState
+from treadle.cli.call_line import QUIET, show_call
+from treadle.cli.inert import inert, inert_line
+from treadle.cli.notices import cost, end, how_to_answer, how_to_go_on, notice, waiting
+from treadle.cli.terminal import Terminal
+from treadle.protocol import events as e
+from treadle.protocol.content import PlanStep, Usage
+from treadle.protocol.views import Coalescer
+from treadle.types import CallKey, ChatId
+
+_PLAN_MARKS = {"pending": "·", "in_progress": ">", "done": "✓"}
+
+
+class Screen:
+    """Shows a run. `echo` shows the user's own messages too, for a log that is read instead of lived."""
+
+    def __init__(self, terminal: Terminal | None = None, *, echo: bool = False) -> None:
+        self._terminal = terminal or Terminal()
+        self._echo = echo
+        self._coalescer = Coalescer()
+        self._timer: asyncio.TimerHandle | None = None
+        self._received = ""
+        """The text of the present answer that came live; shown or about to be."""
+        self._calls: dict[CallKey, tuple[str, str]] = {}
+        self._began = time.monotonic()
+        self._usage = Usage()
+        self._turns = 0
+        self._done = 0
+
+    def begin(self, chat: ChatId, model: str, root: str, *, resumed: bool = False) -> None:
+        word = "resuming" if resumed else "chat"
+        self._terminal.note(f"{word} {chat} · {inert_line(model, 80)} · {inert_line(root, 120)}", "dim")
+
+    def knows(self, state: ChatState) -> None:
+        """Calls that were under way before this process began."""
+        for call in state.calls:
+            arguments = call.arguments or {}
+            first = next((str(value) for value in arguments.values()), "")
+            self._calls[call.key] = (call.request.name, first)
+
+    def event(self, envelope: e.Envelope) -> None:
+        event = envelope.data
+        match event:
+            case e.MessageDelta(text=text):
+                self._received += text
+                self._stream(self._coalescer.feed(text, time.monotonic()))
+            case e.ReasoningDelta():
+                self._status("thinking …")
+            case e.TurnStart():
+                self._status("waiting for the model …")
+            case e.AssistantReset():
+                self._drop_answer()
+            case e.AssistantMessage():
+                self._answer(event)
+            case e.TurnEnd(usage=usage):
+                self._turns += 1
+                self._usage += usage
+            case e.ExecutionStart() | e.ExecutionOutput() | e.ExecutionComplete():
+                self._call(event)
+            case e.UserMessage():
+                self._said(event)
+            case e.PlanUpdated(steps=steps):
+                self._plan(steps)
+            case e.TaskComplete(summary=summary):
+                self._terminal.line(f"{self._terminal.paint('✓', 'green')} {inert(summary)}")
+            case e.ModelCall():
+                self._side_call(event)
+            case e.SessionIdle(reason=reason):
+                self._idle(envelope.chat, reason)
+            case e.ActionRequired(actions=actions):
+                self._waits(envelope.chat, actions)
+            case _:
+                self._notice(event)
+
+    # -- the answer ---------------------------------------------------------------------------------------------------
+
+    def _stream(self, text: str) -> None:
+        """Show what is due, and look again after the interval: text must not hang until more of it comes."""
+        self._terminal.stream(inert(text))
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(Coalescer.INTERVAL_S, self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        self._terminal.stream(inert(self._coalescer.due(time.monotonic())))
+
+    def _end_text(self) -> None:
+        self._terminal.stream(inert(self._coalescer.flush()))
+        self._coalescer.reset()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _answer(self, message: e.AssistantMessage) -> None:
+        self._end_text()
+        missing = message.content.removeprefix(self._received) if self._received else message.content
+        if missing != message.content or not self._received:
+            self._terminal.stream(inert(missing))
+        if message.content:
+            self._terminal.end_line()
+        if message.partial:
+            self._terminal.line(self._terminal.paint("(cut short)", "dim"))
+        self._received = ""
+        for request in message.tool_requests:
+            self._calls[request.call] = (request.name, "")
+
+    def _drop_answer(self) -> None:
+        self._coalescer.reset()
+        if self._received:
+            self._terminal.note("(that answer was broken off and is begun again)", "dim")
+        self._received = ""
+
+    # -- the rest -----------------------------------------------------------------------------------------------------
+
+    def _call(self, event: e.ExecutionStart | e.ExecutionOutput | e.ExecutionComplete) -> None:
+        name, summary = self._calls.get(event.call, ("", ""))
+        match event:
+            case e.ExecutionStart():
+                self._calls[event.call] = (event.name, event.args_summary)
+                if event.name not in QUIET:
+                    self._status(f"● {event.name} {inert_line(event.args_summary)} …")
+            case e.ExecutionOutput(text=text):
+                last = inert_line(text.rstrip("\n").rpartition("\n")[2])
+                self._status(f"● {name} {inert_line(summary, 60)} … {last}")
+            case e.ExecutionComplete():
+                self._done += 1
+                show_call(self._terminal, name or "call", summary, event)
+
+    def _said(self, message: e.UserMessage) -> None:
+        if message.source != "person":
+            self._terminal.note(f"> ({message.source}) {inert_line(message.content, 200)}", "dim")
+        elif self._echo or message.delivery != "idle":
+            self._terminal.line(self._terminal.paint(f"> {inert(message.content)}", "cyan"))
+
+    def _plan(self, steps: tuple[PlanStep, ...]) -> None:
+        for step in steps:
+            text = f"  {_PLAN_MARKS.get(step.status, '·')} {inert_line(step.text, self._terminal.width - 4)}"
+            self._terminal.line(text if step.status == "in_progress" else self._terminal.paint(text, "dim"))
+
+    def _side_call(self, call: e.ModelCall) -> None:
+        self._usage += call.usage
+        if call.purpose == "summary" and call.text:
+            self._terminal.line(inert(call.text))
+
+    def _notice(self, event: e.Event) -> None:
+        if isinstance(event, e.TurnRetry | e.CompactionComplete):
+            self._usage += event.usage
+        if told := notice(event):
+            text, colour = told
+            self._terminal.note(text, colour)
+
+    def _idle(self, chat: ChatId, reason: e.EndReason) -> None:
+        self._end_text()
+        if self._turns or self._done:
+            spent = cost(self._usage, self._turns, self._done, 0 if self._echo else time.monotonic() - self._began)
+            self._terminal.note(f"── {end(reason)} · {spent}", "dim")
+        else:
+            self._terminal.note(f"── nothing to do: the chat is idle ({end(reason)})", "dim")
+        self._terminal.note(f"   {how_to_go_on(chat, reason)}", "dim")
+
+    def _waits(self, chat: ChatId, actions: tuple[e.OpenAction, ...]) -> None:
+        self._end_text()
+        self._terminal.note(f"── chat {chat} waits for someone", "yellow")
+        for action in actions:
+            for line in waiting(action):
+                self._terminal.note(f"   {line}")
+            self._terminal.note(f"   answer with: {how_to_answer(chat, action)}", "dim")
+
+    def unfinished(self, chat: ChatId) -> None:
+        """The log ends in the middle of a run."""
+        self._terminal.note(f"── unfinished · go on: treadle resume {chat}", "yellow")
+
+    def _status(self, text: str) -> None:
+        self._terminal.status(text)

@@ -1,0 +1,62 @@
+"""What the commands share: an agent on the user's database, and chats by what a person types for them."""
+
+import os
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from treadle.cli.inert import inert_line
+from treadle.config import Config, load
+from treadle.errors import InvalidInput, NotFound, StoreError
+from treadle.models.registry import ModelRegistry
+from treadle.ports.store import Store
+from treadle.runtime import Agent
+from treadle.types import ChatId
+
+LAST = "last"
+
+
+def configured(flags: Mapping[str, Any] | None = None) -> Config:
+    """The settings in force; what is odd about their sources is told."""
+    config = load(flags=flags)
+    for warning in config.warnings:
+        print(f"treadle: {inert_line(warning)}", file=sys.stderr)
+    return config
+
+
+@asynccontextmanager
+async def open_agent(config: Config) -> AsyncIterator[Agent]:
+    """An agent for the length of a command. Its home is made at first use, for its owner alone."""
+    try:
+        config.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"Treadle's home {config.home} cannot be made: {error.strerror}; choose another with TREADLE_HOME"
+        ) from error
+    settings = config.settings
+    models = ModelRegistry(os.environ, silence_s=settings.silence_s)
+    agent = Agent(config.database, models=models, retry_base_s=settings.retry_base_s, silence_s=settings.silence_s)
+    async with agent:
+        yield agent
+
+
+async def find_chat(store: Store, named: str) -> ChatId:
+    """The chat that a person means: its id, a part of the beginning of it that no other has, or `last`."""
+    if not named:
+        raise InvalidInput("name a chat: its id, the beginning of it, or `last`")
+    if named == LAST:
+        newest = await store.list(limit=1)
+        if not newest:
+            raise NotFound("there is no chat yet; begin one with: treadle run PROMPT")
+        return newest[0].summary.chat
+    ids = [listed.summary.chat for listed in await store.list()]
+    if named in ids:
+        return ChatId(named)
+    found = [chat for chat in ids if chat.startswith(named) or chat.startswith(f"c_{named}")]
+    if not found:
+        raise NotFound(f"there is no chat {named!r}; see them with: treadle chats")
+    if len(found) > 1:
+        shown = ", ".join(found[:5]) + (" …" if len(found) > 5 else "")
+        raise InvalidInput(f"{named!r} is the beginning of {len(found)} chats ({shown}); type more of it")
+    return found[0]

@@ -1,0 +1,102 @@
+"""Where text goes: the answer and the calls to standard output, everything else to standard error; colours only where
+someone sees them. Whoever writes here has made foreign text inert."""
+
+import io
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from typing import Literal, TextIO
+
+Colour = Literal["bold", "dim", "red", "green", "yellow", "cyan"]
+_CODES: dict[Colour, str] = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+_ASCII = str.maketrans({"●": "*", "✗": "x", "✓": "v", "·": "-", "…": "...", "\N{MINUS SIGN}": "-", "│": "|", "─": "-"})
+
+
+class Terminal:
+    """Keeps track of whether the cursor stands at the beginning of a line, and of one passing line of status, which
+    is shown on a real terminal only and gone as soon as anything else is written."""
+
+    def __init__(
+        self, out: TextIO | None = None, err: TextIO | None = None, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self._out = out or sys.stdout
+        self._err = err or sys.stderr
+        env = os.environ if environment is None else environment
+        plain = env.get("TERM") == "dumb"
+        self._live = _is_terminal(self._out) and not plain
+        colour = not env.get("NO_COLOR") and not plain
+        self._out_colour = colour and _is_terminal(self._out)
+        self._err_colour = colour and _is_terminal(self._err)
+        for stream in (self._out, self._err):
+            if isinstance(stream, io.TextIOWrapper):  # a letter that the locale does not have must not end a run
+                stream.reconfigure(errors="backslashreplace")
+        self._ascii = "utf" not in (self._out.encoding or "").lower()
+        self._at_start = True
+        self._status = ""
+
+    @property
+    def width(self) -> int:
+        """Columns of the terminal; a long line's worth where there is none."""
+        return shutil.get_terminal_size().columns if self._live else 160
+
+    def paint(self, text: str, *colours: Colour) -> str:
+        """Colour for standard output."""
+        return _painted(text, colours) if self._out_colour else text
+
+    def stream(self, text: str) -> None:
+        """A piece of running text, which may end anywhere."""
+        if text:
+            self._write(text)
+            self._at_start = text.endswith("\n")
+
+    def line(self, text: str = "") -> None:
+        self._write(("" if self._at_start else "\n") + text + "\n")
+        self._at_start = True
+
+    def end_line(self) -> None:
+        if not self._at_start:
+            self._write("\n")
+            self._at_start = True
+
+    def note(self, text: str, *colours: Colour) -> None:
+        """A line about the run instead of from it, on standard error."""
+        self.clear()
+        self.end_line()
+        self._out.flush()
+        self._err.write((_painted(text, colours) if self._err_colour else self._plain(text)) + "\n")
+        self._err.flush()
+
+    def status(self, text: str) -> None:
+        """What goes on just now. Never in the middle of a line of the answer."""
+        if self._live and self._at_start:
+            self.clear()
+            self._status = text[: max(10, self.width - 2)]
+            self._out.write(self.paint(self._plain(self._status), "dim"))
+            self._out.flush()
+
+    def clear(self) -> None:
+        if self._status:
+            self._out.write("\r\x1b[2K")
+            self._status = ""
+
+    def _write(self, text: str) -> None:
+        self.clear()
+        self._out.write(self._plain(text))
+        self._out.flush()
+
+    def _plain(self, text: str) -> str:
+        return text.translate(_ASCII) if self._ascii else text
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    try:
+        return stream.isatty()
+    except ValueError:  # closed
+        return False
+
+
+def _painted(text: str, colours: tuple[Colour, ...]) -> str:
+    if not colours or not text:
+        return text
+    return f"\x1b[{';'.join(_CODES[colour] for colour in colours)}m{text}\x1b[0m"

@@ -1,0 +1,134 @@
+"""Settings in one place, each with where its value came from: defaults < config file < environment < flags (E-06).
+
+Only the user's own file is read, in Treadle's home; nothing inside a project can set anything (S-09). Keys are no
+settings: they are neither read, shown nor stored here (M-13).
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_type_hints
+
+import msgspec
+from msgspec import Meta
+
+from treadle.errors import ConfigError
+from treadle.protocol.options import Budget, ChatOptions, Mode, OnLimit
+
+HOME_VARIABLE = "TREADLE_HOME"
+FILE_NAME = "config.toml"
+DATABASE_NAME = "treadle.db"
+KEYS = ("OPENAI_API_KEY",)
+"""Keys of which `treadle config` tells whether they are set, and nothing else."""
+
+_Count = Annotated[int, Meta(ge=0)]
+_Amount = Annotated[float, Meta(ge=0)]
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """Everything that can be set outside a chat. A field is the key of the config file; its variable is
+    TREADLE_ and the name in capitals."""
+
+    model: str = ""
+    mode: Mode = "auto-edit"
+    max_turns: Annotated[int, Meta(ge=1)] = 20
+    on_limit: OnLimit | Literal[""] = ""
+    budget_usd: _Amount = 0.0
+    budget_tokens: _Count = 0
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    max_tokens: _Count = 0
+    context_window: _Count = 0
+    summarize: bool = True
+    retry_base_s: _Amount = 2.0
+    silence_s: Annotated[float, Meta(gt=0)] = 300.0
+
+    def chat_options(self, root: str) -> ChatOptions:
+        """What a new chat has unless it says otherwise."""
+        return ChatOptions(
+            model=self.model,
+            root=root,
+            mode=self.mode,
+            max_turns=self.max_turns,
+            on_limit=self.on_limit,
+            run_budget=Budget(usd=self.budget_usd, tokens=self.budget_tokens),
+            temperature=self.temperature,
+            max_tokens=self.max_tokens,
+            context_window=self.context_window,
+            summarize=self.summarize,
+        )
+
+
+class Config(msgspec.Struct, frozen=True):
+    """The settings in force, the source of each, and what was odd about the sources."""
+
+    home: Path
+    settings: Settings
+    sources: dict[str, str]
+    """By setting: `default`, `file …`, `environment …` or `flag …`."""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def database(self) -> Path:
+        return self.home / DATABASE_NAME
+
+
+def variable(name: str) -> str:
+    return f"TREADLE_{name.upper()}"
+
+
+def home_of(environment: Mapping[str, str]) -> Path:
+    """Where Treadle keeps its data: $TREADLE_HOME, or the platform's folder for it."""
+    named = environment.get(HOME_VARIABLE, "")
+    if named:
+        return Path(named).expanduser().absolute()
+    from platformdirs import user_data_path
+
+    return user_data_path("treadle")
+
+
+def load(environment: Mapping[str, str] | None = None, flags: Mapping[str, Any] | None = None) -> Config:
+    """Read all sources. Flags that are None were not given. ConfigError names the source and the key."""
+    env = os.environ if environment is None else environment
+    home = home_of(env)
+    values: dict[str, Any] = {}
+    sources = dict.fromkeys(Settings.__struct_fields__, "default")
+    warnings: list[str] = []
+    file = home / FILE_NAME
+    for name, value in _read(file).items():
+        if name not in sources:
+            warnings.append(f"{file}: there is no setting {name!r}; it is ignored")
+            continue
+        values[name] = _checked(name, value, f"{file}: {name}", strict=True)
+        sources[name] = f"file {file}"
+    for name in sources:
+        given = env.get(variable(name), "")
+        if given:
+            values[name] = _checked(name, given, variable(name), strict=False)
+            sources[name] = f"environment {variable(name)}"
+    for name, value in (flags or {}).items():
+        if value is not None:
+            shown = f"--{name.replace('_', '-')}"
+            values[name] = _checked(name, value, shown, strict=True)
+            sources[name] = f"flag {shown}"
+    return Config(home, Settings(**values), sources, tuple(warnings))
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file} is no valid TOML: {error}") from error
+
+
+def _checked(name: str, value: object, where: str, *, strict: bool) -> Any:
+    """The value in its setting's type. From the environment everything comes as text."""
+    kind = get_type_hints(Settings, include_extras=True)[name]
+    try:
+        return msgspec.convert(value, kind, strict=strict)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{where} = {value!r} does not fit: {error}") from error

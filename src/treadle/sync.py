@@ -1,0 +1,226 @@
+"""The library without `async`: the same names, driven by one event loop in a thread of its own.
+
+    from treadle.sync import Agent
+
+    with Agent("chats.db") as agent:
+        chat = agent.chat(model="openai:gpt-4.1", root=".")
+        for event in chat.send("Why does the test fail?"):
+            print(event.type, event.data)
+
+Owns the bridge between threads and nothing else: every call is one of `treadle.runtime`. May be used from any number
+of threads, not from inside a running event loop.
+"""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from treadle import handle, runtime
+from treadle.chat.state import ChatState
+from treadle.errors import InvalidInput
+from treadle.handle import Answer
+from treadle.ports.model import Model, Models
+from treadle.ports.policy import Policy
+from treadle.ports.store import Listed, Store
+from treadle.ports.toolset import Tool
+from treadle.protocol.commands import Command, Result
+from treadle.protocol.content import Image
+from treadle.protocol.events import Delivery, Envelope, OpenAction
+from treadle.protocol.options import ChatOptions
+from treadle.protocol.views import Status
+from treadle.types import Clock
+
+__all__ = ["Agent", "Chat", "Following"]
+
+T = TypeVar("T")
+
+
+class _Loop:
+    """An event loop in a daemon thread."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="treadle-sync", daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do the work in the loop and wait for it. What it raises is raised here; Ctrl-C here cancels it there."""
+        if self._loop.is_closed():
+            work.close()
+            raise InvalidInput("this agent is closed; make a new one")
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        if self._loop.is_closed():
+            return
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.close()
+
+
+class Following:
+    """A command to a chat. Iterate over it to carry it out and see everything until the chat is idle or waits for
+    someone; call it to carry it out and leave. Leaving the iteration stops nothing (law 11)."""
+
+    def __init__(self, loop: _Loop, following: handle.Following) -> None:
+        self._loop = loop
+        self._following = following
+
+    def __iter__(self) -> Iterator[Envelope]:
+        events = aiter(self._following)
+        try:
+            while (envelope := self._loop.run(_next(events))) is not None:
+                yield envelope
+        finally:
+            with suppress(InvalidInput):  # the agent was closed first, and its readers with it
+                self._loop.run(_close(events))
+
+    def __call__(self) -> ChatState:
+        return self._loop.run(_await(self._following))
+
+
+class Chat:
+    """A handle to one chat; see `treadle.handle.Chat`."""
+
+    def __init__(self, loop: _Loop, chat: handle.Chat) -> None:
+        self._loop = loop
+        self._chat = chat
+        self.id = chat.id
+
+    def open(self) -> Self:
+        self._loop.run(self._chat.open())
+        return self
+
+    def send(self, content: str, *, delivery: Delivery = "queued", images: Sequence[Image] = ()) -> Following:
+        return self._follow(self._chat.send(content, delivery=delivery, images=images))
+
+    def submit(self, results: Mapping[str, Any] | Sequence[Result]) -> Following:
+        return self._follow(self._chat.submit(results))
+
+    def approve(self, action: OpenAction, *, arguments: dict[str, Any] | None = None) -> Following:
+        return self._follow(self._chat.approve(action, arguments=arguments))
+
+    def deny(self, action: OpenAction, feedback: str = "") -> Following:
+        return self._follow(self._chat.deny(action, feedback))
+
+    def answer(self, action: OpenAction | str, text: str) -> Following:
+        return self._follow(self._chat.answer(action, text))
+
+    def edit(self, message: int, content: str) -> Following:
+        return self._follow(self._chat.edit(message, content))
+
+    def compact(self) -> Following:
+        return self._follow(self._chat.compact())
+
+    def promote(self, queued: str) -> Following:
+        return self._follow(self._chat.promote(queued))
+
+    def resume(self) -> Following:
+        return self._follow(self._chat.resume())
+
+    def ask(self, content: str) -> Answer:
+        return self._loop.run(self._chat.ask(content))
+
+    def interrupt(self, by: str = "person") -> None:
+        self._loop.run(self._chat.interrupt(by))
+
+    def command(self, command: Command) -> ChatState:
+        return self._loop.run(self._chat.command(command))
+
+    def state(self) -> ChatState:
+        return self._loop.run(self._chat.state())
+
+    def status(self) -> Status:
+        return self._loop.run(self._chat.status())
+
+    def actions(self) -> tuple[OpenAction, ...]:
+        return self._loop.run(self._chat.actions())
+
+    def events(self, after: int = 0) -> list[Envelope]:
+        return self._loop.run(self._chat.events(after))
+
+    def _follow(self, following: handle.Following) -> Following:
+        return Following(self._loop, following)
+
+
+class Agent:
+    """The same as `treadle.Agent`, with the same arguments. Close it, or use it in a `with` block."""
+
+    def __init__(
+        self,
+        store: Store | Path | str | None = None,
+        *,
+        model: Model | None = None,
+        models: Models | None = None,
+        tools: Sequence[Tool] = (),
+        builtin: bool = True,
+        plugins: bool = False,
+        policy: Policy | None = None,
+        options: ChatOptions | None = None,
+        clock: Clock | None = None,
+        env: Mapping[str, str] | None = None,
+        retry_base_s: float = 2.0,
+        silence_s: float = 300.0,
+    ) -> None:
+        self._agent = runtime.Agent(
+            store,
+            model=model,
+            models=models,
+            tools=tools,
+            builtin=builtin,
+            plugins=plugins,
+            policy=policy,
+            options=options,
+            clock=clock,
+            env=env,
+            retry_base_s=retry_base_s,
+            silence_s=silence_s,
+        )
+        self._loop = _Loop()
+
+    def chat(self, id: str = "", *, options: ChatOptions | None = None, **changes: Any) -> Chat:
+        return Chat(self._loop, self._agent.chat(id, options=options, **changes))
+
+    def chats(self, *, archived: bool | None = None, limit: int = 0) -> list[Listed]:
+        return self._loop.run(self._agent.chats(archived=archived, limit=limit))
+
+    def __iter__(self) -> Iterator[Listed]:
+        return iter(self.chats())
+
+    def close(self) -> None:
+        """Stop driving, give leases back, and end the thread. May be called twice."""
+        with suppress(InvalidInput):
+            self._loop.run(self._agent.close())
+        self._loop.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+async def _next(events: AsyncIterator[Envelope]) -> Envelope | None:
+    return await anext(events, None)
+
+
+async def _close(events: AsyncIterator[Envelope]) -> None:
+    close = getattr(events, "aclose", None)
+    if close is not None:
+        await close()
+
+
+async def _await(following: handle.Following) -> ChatState:
+    return await following
