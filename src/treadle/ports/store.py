@@ -43,7 +43,8 @@ class Store(Protocol):
     """Every method is atomic. `chat` unknown: NotFound. Any number of tasks and processes may call at once."""
 
     async def create(self, summary: ChatSummary, records: Sequence[Record]) -> None:
-        """Begin a chat with its first records (seq from 1, gapless). ChatExists if the id is taken."""
+        """Begin a chat with its first records (seq from 1, gapless). ChatExists if the id is taken. A chat that
+        comes from elsewhere brings epochs along: those of its leases here are higher."""
         ...
 
     async def append(

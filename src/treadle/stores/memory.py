@@ -19,7 +19,7 @@ class _Chat:
         self.order = order
         self.summary = summary
         self.records = list(records)
-        self.epoch = 0
+        self.epoch = max((record.epoch for record in records), default=0)
         self.worker = ""
         self.lease_until = 0.0
         self.snapshot: Snapshot | None = None

@@ -29,8 +29,8 @@ _INSERT = (
     "INSERT INTO events (place, time_ms, type, version, epoch, packing, crc, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _CREATE = (
-    "INSERT INTO chats (head, status, runnable, wake_ms, archived, owner, updated_ms, summary, id) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO chats (head, status, runnable, wake_ms, archived, owner, updated_ms, summary, id, epoch) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _REPLACE = (
     "UPDATE chats SET head = ?, status = ?, runnable = ?, wake_ms = ?, archived = ?, owner = ?, updated_ms = ?, "
@@ -97,7 +97,9 @@ class Writing:
         if self._connection.execute(_FENCE, (summary.chat,)).fetchone():
             raise ChatExists(f"chat {summary.chat} exists already; choose another id")
         _check_gapless(packed, 1)
-        number = self._connection.execute(_CREATE, (*_columns(len(packed), summary), summary.chat)).lastrowid
+        epoch = max((record.epoch for record in packed), default=0)
+        values = (*_columns(len(packed), summary), summary.chat, epoch)
+        number = self._connection.execute(_CREATE, values).lastrowid
         assert number is not None
         self._insert(number, packed)
 

@@ -8,7 +8,7 @@ from treadle.errors import ChatBusy, HeadMoved, InvalidInput, LeaseLost
 from treadle.ports.store import LEASE_S, Lease, Store
 from treadle.testing.clock import ManualClock
 from treadle.testing.store_contract.base import OpensStore
-from treadle.testing.store_contract.helpers import A, B, C, add, begin, claimed, seqs
+from treadle.testing.store_contract.helpers import A, B, C, add, begin, claimed, record, seqs, summary
 from treadle.types import ChatId
 
 
@@ -21,6 +21,11 @@ class LeaseContract(OpensStore):
             lease = await claimed(store, f"w{epoch}", A)
             assert lease == Lease(A, epoch, f"w{epoch}")
             await store.release(lease)
+
+    async def test_a_chat_that_brings_epochs_along_gets_a_higher_one(self, store: Store) -> None:
+        """D-08: an imported chat was written under leases of another store; two tenures must not share a number."""
+        await store.create(summary(A, 2), [record(1), record(2, epoch=7)])
+        assert (await claimed(store, "w", A)).epoch == 8
 
     async def test_a_holder_appends(self, store: Store) -> None:
         await begin(store, A)

@@ -1,0 +1,119 @@
+"""Where two logs begin to differ: for `diff-runs`, and for replay, which holds a log against its own repetition. Pure.
+Says what counts as a difference, and says it in words; knows nothing of stores."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from treadle.protocol import wire
+from treadle.protocol.events import Envelope
+
+IGNORED: Mapping[str, str] = {
+    "id": "made of the chat's id",
+    "chat": "every chat has its own",
+    "time": "no two runs happen at the same time",
+    "epoch": "says which worker wrote it, not what it wrote",
+    "data.id": "the name under which a message queued is chosen at random",
+    "data.queue_id": "the same name, where the message is used",
+    "data.duration_ms": "a measured time",
+    "data.delay_s": "the wait before another attempt has chance in it",
+    "data.hash": "a digest of what is shown beside it, and of arguments that a refused call does not record",
+    "data.forked_from": "where a copy came from is not what happened in it",
+    "data.options.root": "two runs of one task are made in two folders",
+}
+"""The fields in which equal events may differ, and why."""
+
+CONTEXT = 2
+_LINE = 160
+
+
+class Divergence(msgspec.Struct, frozen=True):
+    """The first place where two logs differ. A side is None where its log has ended."""
+
+    seq: int
+    left: Envelope | None
+    right: Envelope | None
+    text: str
+
+
+def normal(envelope: Envelope) -> dict[str, Any]:
+    """An event as plain data without what may differ between equal events."""
+    shown: dict[str, Any] = _kept(wire.to_dict(envelope), "")
+    data = shown["data"]
+    if data.get("kind") == "wall_s":
+        data.pop("used", None)  # a measured time, under a name that mostly is none
+    return shown
+
+
+def _kept(value: Any, path: str) -> Any:
+    if isinstance(value, dict):
+        inner = f"{path}." if path else ""
+        return {key: _kept(part, f"{inner}{key}") for key, part in value.items() if f"{inner}{key}" not in IGNORED}
+    if isinstance(value, list):
+        return [_kept(part, f"{path}[]") for part in value]
+    if isinstance(value, float) and math.isfinite(value):
+        return float(f"{value:.12g}")  # money is a sum of floats, whose last bits are noise
+    return value
+
+
+def same(left: Envelope, right: Envelope) -> bool:
+    return normal(left) == normal(right)
+
+
+def first_divergence(
+    left: Sequence[Envelope], right: Sequence[Envelope], names: tuple[str, str] = ("A", "B")
+) -> Divergence | None:
+    """The first event in which two logs differ, with the events before it as context; None if they do not."""
+    for index in range(max(len(left), len(right))):
+        one = left[index] if index < len(left) else None
+        other = right[index] if index < len(right) else None
+        if one is None or other is None or not same(one, other):
+            return diverge(left[:index], one, other, names)
+    return None
+
+
+def diverge(
+    before: Sequence[Envelope], left: Envelope | None, right: Envelope | None, names: tuple[str, str] = ("A", "B")
+) -> Divergence:
+    """Describe a difference that follows the events `before`."""
+    seq = next((side.seq for side in (left, right) if side is not None), len(before) + 1)
+    width = max(len(name) for name in names)
+    lines = [f"The first difference is at {seq}: {_difference(left, right, names)}"]
+    lines += [f"  {'':{width}}  {_line(envelope)}" for envelope in before[-CONTEXT:]]
+    for name, side in zip(names, (left, right), strict=True):
+        lines.append(f"  {name:{width}}  {_line(side) if side is not None else '(nothing)'}")
+    return Divergence(seq, left, right, "\n".join(lines))
+
+
+def _difference(left: Envelope | None, right: Envelope | None, names: tuple[str, str]) -> str:
+    if left is None or right is None:
+        return f"{names[0] if left is None else names[1]} has ended there."
+    if left.type != right.type:
+        return f"{left.type} in {names[0]}, {right.type} in {names[1]}."
+    field, one, other = _field("", normal(left), normal(right)) or ("nothing", "", "")
+    return f"{field} is {_short(one)} in {names[0]}, {_short(other)} in {names[1]}."
+
+
+def _field(path: str, one: Any, other: Any) -> tuple[str, Any, Any] | None:
+    """The first field in which two values differ, by its path."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in [*one, *(key for key in other if key not in one)]:
+            found = _field(f"{path}.{key}" if path else key, one.get(key), other.get(key))
+            if found is not None:
+                return found
+        return None
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        pairs = zip(one, other, strict=True)
+        return next((found for i, (a, b) in enumerate(pairs) if (found := _field(f"{path}[{i}]", a, b))), None)
+    return None if one == other else (path, one, other)
+
+
+def _short(value: Any, limit: int = _LINE) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def _line(envelope: Envelope) -> str:
+    return f"{envelope.seq:>5}  {envelope.type}  {_short(msgspec.to_builtins(envelope.data))}"

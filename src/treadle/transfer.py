@@ -1,0 +1,220 @@
+"""Moving chats: out of a store as JSON lines, into one, and as a copy that goes its own way from some point (D-07,
+D-08). Reads and writes logs; drives nothing.
+
+An export has one line per event, in the wire form of the specification: each has `seq` and `type`. Bytes that lie
+outside the log (whole outputs, images) travel with the first event that refers to them, under `blobs`: base64 by
+SHA-256. A file is so complete by itself, and who wants only events can leave that key out.
+"""
+
+import hashlib
+from base64 import b64decode, b64encode
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from treadle.chat.closing import close_calls
+from treadle.chat.fold import fold_all
+from treadle.chat.state import ChatState, summary
+from treadle.chat.transitions import transition
+from treadle.errors import ChatExists, Damaged, InvalidInput, NotFound
+from treadle.faultpoint import faultpoint
+from treadle.ports.store import Store
+from treadle.protocol import wire
+from treadle.protocol.commands import ChangeOptions
+from treadle.protocol.events import (
+    CompactionComplete,
+    Envelope,
+    Event,
+    ExecutionComplete,
+    Live,
+    QueueChanged,
+    RunEnd,
+    SessionCreated,
+    TurnEnd,
+    UserMessage,
+)
+from treadle.types import ChatId, Clock, SystemClock, new_chat_id
+
+PAGE = 500
+_encoder = msgspec.json.Encoder()
+
+
+class _Blobs(msgspec.Struct):
+    """The part of a line that `wire` does not know."""
+
+    blobs: dict[str, str] = {}
+
+
+_blobs = msgspec.json.Decoder(_Blobs)
+
+
+async def read_chat(store: Store, chat: ChatId) -> list[Envelope]:
+    """The whole log of a chat."""
+    return [wire.decode(chat, record) for record in await store.read(chat)]
+
+
+# -- export -------------------------------------------------------------------------------------------------------
+
+
+async def export_chat(store: Store, chat: ChatId) -> AsyncIterator[bytes]:
+    """The log as lines, each with its newline. A blob that is gone is left out: what there is can be had."""
+    sent: set[str] = set()
+    after = 0
+    while records := await store.read(chat, after, PAGE):
+        for record in records:
+            envelope = wire.decode(chat, record)
+            line = wire.to_dict(envelope)
+            carried: dict[str, str] = {}
+            for digest in referred(envelope.data):
+                if digest not in sent and (data := await _blob(store, digest)) is not None:
+                    carried[digest] = b64encode(data).decode()
+                    sent.add(digest)
+            if carried:
+                line["blobs"] = carried
+            yield _encoder.encode(line) + b"\n"
+        after = records[-1].seq
+
+
+def referred(event: Event) -> tuple[str, ...]:
+    """The hashes of the blobs that an event refers to."""
+    match event:
+        case ExecutionComplete(output=digest) if digest:
+            return (digest,)
+        case UserMessage(images=images) | QueueChanged(images=images):
+            return tuple(image.blob for image in images)
+        case _:
+            return ()
+
+
+async def _blob(store: Store, digest: str) -> bytes | None:
+    try:
+        return await store.get_blob(digest)
+    except (NotFound, Damaged):
+        return None
+
+
+# -- import -------------------------------------------------------------------------------------------------------
+
+
+async def import_chat(store: Store, lines: Iterable[bytes | str], new_id: bool = False) -> ChatId:
+    """Bring an exported chat in, under its own id or a new one. Damaged or InvalidInput say which line is wrong,
+    ChatExists that its id is taken; in every case nothing was written."""
+    envelopes, blobs = _read(lines)
+    chat = new_chat_id() if new_id else envelopes[0].chat
+    if not new_id and await _exists(store, chat):
+        raise ChatExists(f"chat {chat} exists already; import it under a new id, or leave it")
+    for data in blobs:
+        await store.put_blob(data)
+    faultpoint("transfer.blobs")
+    await _create(store, chat, envelopes)
+    return chat
+
+
+def _read(lines: Iterable[bytes | str]) -> tuple[list[Envelope], list[bytes]]:
+    envelopes: list[Envelope] = []
+    blobs: list[bytes] = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            envelope = wire.from_json(line)
+            blobs += _carried(line)
+        except Damaged as error:
+            raise Damaged(f"Line {number} cannot be read: {error}. Nothing was imported.") from error
+        if wrong := _misplaced(envelope, envelopes):
+            raise InvalidInput(f"Line {number} does not belong there: {wrong}. Nothing was imported.")
+        envelopes.append(envelope)
+    if not envelopes:
+        raise InvalidInput("There is no event to import; the input is empty.")
+    return envelopes, blobs
+
+
+def _misplaced(envelope: Envelope, before: list[Envelope]) -> str:
+    """What is wrong with an event behind those before it, or nothing."""
+    expected = len(before) + 1
+    if isinstance(envelope.data, Live) or envelope.ephemeral:
+        return f"{envelope.type} is live only and stands in no log"
+    if envelope.seq != expected:
+        return f"its seq is {envelope.seq} where {expected} follows"
+    if not envelope.chat:
+        return "it names no chat"
+    if before and envelope.chat != before[0].chat:
+        return f"it is of chat {envelope.chat}, the ones before it are of {before[0].chat}"
+    if isinstance(envelope.data, SessionCreated) != (not before):
+        return "a chat begins with session.created, and only once"
+    return ""
+
+
+def _carried(line: bytes | str) -> list[bytes]:
+    """The blobs that a line brings; Damaged if they are not what their hash says."""
+    try:
+        given = {digest: b64decode(text, validate=True) for digest, text in _blobs.decode(line).blobs.items()}
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise Damaged(f"its blobs are no base64 by hash: {error}") from error
+    for digest, data in given.items():
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise Damaged(f"the bytes of blob {digest} do not have this hash")
+    return list(given.values())
+
+
+async def _exists(store: Store, chat: ChatId) -> bool:
+    try:
+        await store.head(chat)
+    except NotFound:
+        return False
+    return True
+
+
+async def _create(store: Store, chat: ChatId, envelopes: Iterable[Envelope]) -> ChatState:
+    """Begin a chat with all its events at once."""
+    own = [replace(envelope, chat=chat) for envelope in envelopes]
+    state = fold_all(ChatState(chat=chat), own)
+    await store.create(summary(state), [wire.encode(envelope) for envelope in own])
+    faultpoint("transfer.created")
+    return state
+
+
+# -- fork ---------------------------------------------------------------------------------------------------------
+
+
+async def fork(
+    store: Store, chat: ChatId, seq: int, changes: Mapping[str, Any] | None = None, *, clock: Clock | None = None
+) -> ChatId:
+    """Begin a new chat as a copy of another up to `seq`, with some options changed. What was under way there is not
+    under way in the copy: its open calls are closed, its run is ended, its queue is empty, and it is not archived."""
+    head = await store.head(chat)
+    if not 1 <= seq <= head:
+        raise InvalidInput(f"Chat {chat} has events 1 to {head}; it cannot be forked at {seq}.")
+    copied = [wire.decode(chat, record) for record in await store.read(chat, limit=seq)]
+    first = copied[0]
+    if isinstance(first.data, SessionCreated):
+        copied[0] = replace(first, data=replace(first.data, forked_from=f"{chat}@{seq}"))
+    state = fold_all(ChatState(chat=chat), copied)
+    # What ends the copy happens where it was cut: a wall budget must not count the time that has passed since.
+    copied += _seal(state, quiet(state), copied[-1].time_ms)
+    state = fold_all(ChatState(chat=chat), copied)
+    wanted = {**({"archived": False} if state.options.archived else {}), **(changes or {})}
+    copied += _seal(state, transition(state, ChangeOptions(wanted, by="fork")), (clock or SystemClock()).now_ms())
+    copy = new_chat_id()
+    await _create(store, copy, copied)
+    return copy
+
+
+def quiet(state: ChatState) -> tuple[Event, ...]:
+    """The events that bring a chat to rest, wherever it stands."""
+    events: list[Event] = []
+    if state.open_turn is not None:
+        events.append(TurnEnd(state.open_turn.turn, finish_reason="interrupted"))
+    events += close_calls(state, "fork")
+    if state.run is not None:
+        events.append(RunEnd("interrupted"))
+    elif state.compacting:
+        events.append(CompactionComplete(state.compacting, False, error="interrupted"))
+    events += [QueueChanged("deleted", item.id) for item in state.queue]
+    return tuple(events)
+
+
+def _seal(state: ChatState, events: Iterable[Event], time_ms: int) -> list[Envelope]:
+    return [Envelope(seq, state.chat, time_ms, event) for seq, event in enumerate(events, state.head + 1)]
