@@ -65,7 +65,7 @@ def _parse_one(text: str) -> Fault:
 
 
 class Faults:
-    """A hook for `faultpoint.install`. Points are passed in several threads; a strike happens in the one that passes."""
+    """A hook for `faultpoint.install`. Several threads pass points; a strike happens in the one that passes."""
 
     def __init__(self, chosen: Sequence[Fault]) -> None:
         self._strikes = tuple(fault for fault in chosen if fault.action != "list")
