@@ -27,7 +27,7 @@ from treadle.models.registry import ModelRegistry
 from treadle.policy.basic import BasicPolicy
 from treadle.ports.model import Model, Models
 from treadle.ports.policy import Policy
-from treadle.ports.store import Listed, Store
+from treadle.ports.store import RENEW_S, Listed, Store
 from treadle.ports.toolset import Tool
 from treadle.prompt import system_text
 from treadle.protocol.options import ChatOptions
@@ -74,6 +74,7 @@ class Agent:
         env: Mapping[str, str] | None = None,
         retry_base_s: float = 2.0,
         silence_s: float = 300.0,
+        renew_s: float = RENEW_S,
     ) -> None:
         found: Models = OneModel(model) if model is not None else models or ModelRegistry(env or os.environ)
         self.options = options or ChatOptions()
@@ -92,6 +93,7 @@ class Agent:
             system_text=system_text,
             retry_base_s=retry_base_s,
             silence_s=silence_s,
+            renew_s=renew_s,
         )
         self.worker = Worker(self.deps)
 

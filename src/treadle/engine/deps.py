@@ -10,7 +10,7 @@ from treadle.engine.hub import Hub
 from treadle.engine.log import Log
 from treadle.ports.model import Models
 from treadle.ports.policy import Policy
-from treadle.ports.store import Store
+from treadle.ports.store import RENEW_S, Store
 from treadle.ports.toolset import Toolset
 from treadle.protocol.options import ChatOptions
 from treadle.types import Clock, SystemClock
@@ -31,6 +31,8 @@ class Deps(msgspec.Struct, frozen=True):
     chance: Callable[[], float] = random.random
     retry_base_s: float = BASE_S
     silence_s: float = 300.0
+    renew_s: float = RENEW_S
+    """How often leases are renewed: a third of how long they last in the store."""
 
 
 def assemble(
@@ -43,8 +45,9 @@ def assemble(
     system_text: Callable[[ChatOptions], str] = no_system_text,
     retry_base_s: float = BASE_S,
     silence_s: float = 300.0,
+    renew_s: float = RENEW_S,
 ) -> Deps:
     """Put the parts together; the log and its hub are the engine's own."""
     used = clock or SystemClock()
     log = Log(store, Hub(), used)
-    return Deps(store, models, tools, policy, log, used, system_text, random.random, retry_base_s, silence_s)
+    return Deps(store, models, tools, policy, log, used, system_text, random.random, retry_base_s, silence_s, renew_s)

@@ -11,7 +11,7 @@ from treadle.engine.lease import Tenure
 from treadle.engine.loop import advance
 from treadle.errors import ChatBusy, LeaseLost, NotFound
 from treadle.faultpoint import faultpoint
-from treadle.ports.store import RENEW_S, Lease
+from treadle.ports.store import Lease
 from treadle.protocol.events import ActionRequired
 from treadle.types import ChatId, new_id
 
@@ -125,7 +125,7 @@ class Worker:
 
     async def _renew(self) -> None:
         while self._held:
-            await self._deps.clock.sleep(RENEW_S)
+            await self._deps.clock.sleep(self._deps.renew_s)
             leases = [lease for lease, _ in self._held.values()]
             if not leases:
                 return

@@ -43,8 +43,9 @@ class _Chat:
 class MemoryStore:
     """A `Store` that lives and dies with the process."""
 
-    def __init__(self, clock: Clock | None = None) -> None:
+    def __init__(self, clock: Clock | None = None, *, lease_s: float = LEASE_S) -> None:
         self._clock = clock or SystemClock()
+        self._lease_s = lease_s
         self._chats: dict[ChatId, _Chat] = {}
         self._blobs: dict[str, bytes] = {}
         self._closed = False
@@ -119,14 +120,14 @@ class MemoryStore:
                 return None
             kept = min(ready, key=lambda kept: (kept.summary.updated_ms, kept.order))
         kept.epoch += 1
-        kept.worker, kept.lease_until = worker, now + LEASE_S
+        kept.worker, kept.lease_until = worker, now + self._lease_s
         return Lease(kept.summary.chat, kept.epoch, worker)
 
     async def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
         self._check_open()
         held = [lease for lease in leases if (kept := self._chats.get(lease.chat)) and kept.holds(lease)]
         for lease in held:
-            self._chats[lease.chat].lease_until = self._clock.monotonic() + LEASE_S
+            self._chats[lease.chat].lease_until = self._clock.monotonic() + self._lease_s
         return held
 
     async def release(self, lease: Lease) -> None:

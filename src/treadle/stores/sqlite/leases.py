@@ -23,7 +23,6 @@ from treadle.errors import StoreError
 from treadle.ports.store import LEASE_S
 from treadle.types import Clock, SystemClock
 
-LEASE_MS = int(LEASE_S * 1000)
 _PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 _own: dict[Path, tuple[int, int]] = {}
 """The lock files that this process holds: descriptor, and how many stores use it. A second flock from the same process
@@ -49,9 +48,10 @@ def boot_id() -> str:
 class Leases:
     """Judges leases for one store, and holds the locks of its workers."""
 
-    def __init__(self, folder: Path, clock: Clock | None = None) -> None:
+    def __init__(self, folder: Path, clock: Clock | None = None, lease_s: float = LEASE_S) -> None:
         self._folder = folder
         self._clock = clock or BootClock()
+        self._lease_ms = int(lease_s * 1000)
         self._held: set[Path] = set()
         self.boot = boot_id()
 
@@ -59,13 +59,13 @@ class Leases:
         return int(self._clock.monotonic() * 1000)
 
     def until_ms(self) -> int:
-        return self.now_ms() + LEASE_MS
+        return self.now_ms() + self._lease_ms
 
     def live(self, worker: str, until_ms: int, boot: str) -> bool:
         """Whether the lease is still somebody's. An end further off than any lease lasts is of another boot, too."""
         if not worker or boot != self.boot:
             return False
-        return 0 < until_ms - self.now_ms() <= LEASE_MS and alive(self._path(worker))
+        return 0 < until_ms - self.now_ms() <= self._lease_ms and alive(self._path(worker))
 
     def hold(self, worker: str) -> None:
         """Make it known that this worker lives; before its first claim."""

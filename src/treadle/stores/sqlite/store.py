@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from treadle.errors import InvalidInput, StoreError
-from treadle.ports.store import Lease, Listed, Snapshot
+from treadle.ports.store import LEASE_S, Lease, Listed, Snapshot
 from treadle.protocol.views import ChatSummary
 from treadle.protocol.wire import Record
 from treadle.stores.sqlite import schema
@@ -35,20 +35,21 @@ T = TypeVar("T")
 
 
 class SqliteStore:
-    """A `Store` in the file `path`. `clock` times leases (by `monotonic`); `busy_s` is how long another process may
-    hold the file before a call fails."""
+    """A `Store` in the file `path`. `clock` times leases (by `monotonic`), which last `lease_s` for all who use the
+    file; `busy_s` is how long another process may hold the file before a call fails."""
 
     def __init__(
         self,
         path: Path,
         *,
         clock: Clock | None = None,
+        lease_s: float = LEASE_S,
         busy_s: float = BUSY_S,
         migrations: Path = schema.MIGRATIONS,
     ) -> None:
         self.path = path
         self._blobs = Blobs(path.with_name("blobs"))
-        self._leases = Leases(path.with_name("workers"), clock)
+        self._leases = Leases(path.with_name("workers"), clock, lease_s)
         database = Database(path, busy_s=busy_s, migrations=migrations)
         self._writer = Writer(database, lambda connection: Writing(connection, self._leases))
         reader = Reader(database, lambda connection: Reading(connection, self._leases, self._blobs))

@@ -1,0 +1,276 @@
+"""The checker: what must hold of a chat whatever was done to the processes that drove it. Every check looks at real
+things (records, files, /proc, the bytes a provider got) and answers with sentences; none means that all is well.
+
+`check` does what a store alone can answer; tests add what only they know: counter files, what a client saw, a canary,
+a marker in the environment of everything they started. Knows nothing of how the faults came about.
+"""
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from treadle.chat import snapshot
+from treadle.chat.fold import fold_all
+from treadle.chat.state import ChatState, summary
+from treadle.chat.transcript import entries
+from treadle.ports.store import Store
+from treadle.protocol import events as e
+from treadle.protocol import wire
+from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry
+from treadle.protocol.events import Envelope
+from treadle.protocol.views import ChatSummary
+from treadle.protocol.wire import Record
+from treadle.types import CallKey, ChatId
+
+__all__ = [
+    "Canary",
+    "check",
+    "check_effects",
+    "check_folds",
+    "check_history",
+    "check_messages",
+    "check_processes",
+    "check_results",
+    "check_seen",
+    "check_sequence",
+    "check_summary",
+    "check_turns",
+]
+
+Problems = list[str]
+
+
+async def check(store: Store, chat: ChatId, *, settled: bool = True) -> Problems:
+    """Everything that the store can answer. `settled`: the chat is idle, so nothing may be open."""
+    records = await store.read(chat)
+    envelopes = [wire.decode(chat, record) for record in records]
+    listed = await store.get(chat)
+    kept = await store.load_snapshot(chat)
+    state = fold_all(ChatState(chat=chat), envelopes)
+    problems = check_sequence(records)
+    if await store.head(chat) != len(records):
+        problems.append(f"the head is {await store.head(chat)}, the log has {len(records)} records")
+    problems += check_results(envelopes, settled=settled)
+    problems += check_turns(envelopes, settled=settled)
+    problems += check_summary(state, listed.summary)
+    problems += check_folds(chat, envelopes, kept.body if kept else None)
+    problems += check_history(entries(state))
+    if settled and (listed.summary.runnable or state.run is not None):
+        problems.append(f"the chat should be at rest, but it is {listed.summary.status}")
+    return problems
+
+
+def check_sequence(records: Sequence[Record]) -> Problems:
+    """seq is 1, 2, 3 … without a gap and without a repetition; epochs never go back."""
+    problems = [
+        f"record {place} has seq {record.seq}" for place, record in enumerate(records, 1) if record.seq != place
+    ]
+    epoch = 0
+    for record in records:
+        if record.epoch and record.epoch < epoch:
+            problems.append(f"seq {record.seq} was written under epoch {record.epoch}, after epoch {epoch} had written")
+        epoch = max(epoch, record.epoch)
+    return problems
+
+
+def check_results(log: Sequence[Envelope], *, settled: bool = True) -> Problems:
+    """Every call has exactly one result, after its request and its intent and before the next model call; intents
+    stand in the model's order."""
+    problems: Problems = []
+    order: list[CallKey] = []
+    intents: Counter[CallKey] = Counter()
+    results: Counter[CallKey] = Counter()
+    for envelope in log:
+        match envelope.data:
+            case e.AssistantMessage(tool_requests=requests):
+                problems += _unanswered(order, results, f"the message at seq {envelope.seq}")
+                order = [request.call for request in requests]
+                problems += [f"call {call} was requested twice" for call in order if call in results]
+            case e.ExecutionStart(call=call):
+                intents[call] += 1
+                if call not in order or results[call] or intents[call] > 1:
+                    problems.append(f"seq {envelope.seq}: an intent for call {call}, which was not to be started")
+                elif any(intents[later] for later in order[order.index(call) + 1 :]):
+                    problems.append(f"seq {envelope.seq}: call {call} was started after a later one")
+            case e.ExecutionComplete(call=call, synthetic=synthetic):
+                results[call] += 1
+                if call not in order:
+                    problems.append(f"seq {envelope.seq}: a result for call {call}, which nobody requested")
+                elif results[call] > 1:
+                    problems.append(f"seq {envelope.seq}: call {call} has {results[call]} results")
+                elif not intents[call] and not synthetic and not _denied(log, call):
+                    problems.append(f"seq {envelope.seq}: call {call} has a result without an intent before it")
+            case e.TurnStart(turn=turn):
+                problems += _unanswered(order, results, f"turn {turn} at seq {envelope.seq}")
+            case _:
+                pass
+    return problems + (_unanswered(order, results, "the end of the log") if settled else [])
+
+
+def _unanswered(order: Iterable[CallKey], results: Mapping[CallKey, int], where: str) -> Problems:
+    return [f"call {call} has no result before {where}" for call in order if not results[call]]
+
+
+def _denied(log: Sequence[Envelope], call: CallKey) -> bool:
+    return any(
+        isinstance(envelope.data, e.PermissionCompleted)
+        and envelope.data.action == call
+        and envelope.data.decision == "deny"
+        for envelope in log
+    )
+
+
+def check_turns(log: Sequence[Envelope], *, settled: bool = True) -> Problems:
+    """A turn starts once, answers and ends at most once; a run ends once, and nothing of it comes later."""
+    problems: Problems = []
+    counts: Counter[tuple[str, int]] = Counter()
+    running = False
+    for envelope in log:
+        event = envelope.data
+        if isinstance(event, e.TurnStart | e.AssistantMessage | e.TurnEnd):
+            counts[event.TYPE, event.turn] += 1
+            if counts[event.TYPE, event.turn] > 1:
+                problems.append(f"seq {envelope.seq}: a second {event.TYPE} of turn {event.turn}")
+            if not counts[e.TurnStart.TYPE, event.turn]:
+                problems.append(f"seq {envelope.seq}: {event.TYPE} of turn {event.turn}, which did not start")
+            if not running:
+                problems.append(f"seq {envelope.seq}: {event.TYPE} outside of a run")
+        elif isinstance(event, e.UserMessage):
+            running = True
+        elif isinstance(event, e.RunEnd):
+            if not running:
+                problems.append(f"seq {envelope.seq}: a run ended that had ended before")
+            running = False
+    return [*problems, "the last run did not end"] if settled and running else problems
+
+
+def check_effects(counter: Path) -> Problems:
+    """Each line of a counter file stands for one effect, and no effect happens twice."""
+    lines = Counter(counter.read_text().splitlines() if counter.exists() else [])
+    return [f"{counter.name}: {line!r} happened {times} times" for line, times in lines.items() if times > 1]
+
+
+def check_summary(folded: ChatState, stored: ChatSummary) -> Problems:
+    """What is kept beside the log says what the log says."""
+    expected = summary(folded)
+    return [
+        f"the stored summary says {name} = {getattr(stored, name)!r}, the log says {getattr(expected, name)!r}"
+        for name in ChatSummary.__struct_fields__
+        if getattr(stored, name) != getattr(expected, name)
+    ]
+
+
+def check_folds(chat: ChatId, log: Sequence[Envelope], kept: bytes | None = None) -> Problems:
+    """A fold through a snapshot, wherever it was taken, is the fold of all; `kept` is the snapshot that is stored."""
+    whole = fold_all(ChatState(chat=chat), log)
+    problems: Problems = []
+    cuts = sorted({round(len(log) * part / 7) for part in range(1, 8)})
+    bodies = [snapshot.encode(fold_all(ChatState(chat=chat), log[:cut])) for cut in cuts]
+    for body in [*bodies, *([kept] if kept is not None else [])]:
+        state = snapshot.decode(body)
+        if state is None:
+            problems.append("a snapshot of this version cannot be read")
+        elif fold_all(state, log[state.head :]) != whole:
+            problems.append(f"folding on from a snapshot at seq {state.head} gives another state than folding all")
+    return problems
+
+
+def check_seen(seen: Iterable[Envelope | str | bytes], log: Sequence[Envelope]) -> Problems:
+    """What a client saw live, reconnections included, is the log: each event once, in order, and the same (D-04).
+    Envelopes or the JSON lines of the wire; what is ephemeral is passed over."""
+    shown = [one if isinstance(one, Envelope) else wire.from_json(one) for one in seen]
+    recorded = [envelope for envelope in shown if not envelope.ephemeral]
+    problems = [
+        f"place {place} of what the client saw is seq {envelope.seq}"
+        for place, envelope in enumerate(recorded, 1)
+        if envelope.seq != place
+    ]
+    by_seq = {envelope.seq: envelope for envelope in log}
+    for envelope in recorded:
+        if envelope.seq not in by_seq:
+            problems.append(f"the client saw seq {envelope.seq} ({envelope.type}), which is not in the log")
+        elif by_seq[envelope.seq] != envelope:
+            problems.append(f"the client saw another event at seq {envelope.seq} than the log has")
+    missed = by_seq.keys() - {envelope.seq for envelope in recorded}
+    return [*problems, f"the client never saw {sorted(missed)}"] if missed else problems
+
+
+class Canary:
+    """A directory that nothing may touch: remembers what is in it, and tells what became different."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._before = self._look()
+
+    def problems(self) -> Problems:
+        now = self._look()
+        names = sorted(self._before.keys() | now.keys())
+        return [f"{name} outside the root was changed" for name in names if self._before.get(name) != now.get(name)]
+
+    def _look(self) -> dict[str, tuple[int, str]]:
+        found: dict[str, tuple[int, str]] = {}
+        for path in sorted(self.folder.rglob("*")):
+            mode = path.lstat().st_mode
+            content = os.readlink(path) if path.is_symlink() else _digest(path) if path.is_file() else ""
+            found[str(path.relative_to(self.folder))] = (mode, content)
+        return found
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def check_processes(marker: str, *, allowed: Iterable[int] = ()) -> Problems:
+    """No process is left that carries this marker (`NAME=value`) in its environment. Zombies are gone already."""
+    problems: Problems = []
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdecimal() or int(folder.name) in (os.getpid(), *allowed):
+            continue
+        try:
+            environment = (folder / "environ").read_bytes().split(b"\0")
+            command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue  # it ended while it was looked at, or is somebody else's
+        if marker.encode() in environment:
+            problems.append(f"process {folder.name} was left behind: {command.strip()}")
+    return problems
+
+
+def check_history(history: Sequence[Entry]) -> Problems:
+    """The conversation that a provider would get: every assistant's calls are followed at once by exactly their
+    results, in order; no result stands alone."""
+    problems: Problems = []
+    wanted: list[CallKey] = []
+    for place, entry in enumerate(history):
+        given = [result.call for result in entry.results] if isinstance(entry, ResultsEntry) else []
+        if given != wanted:
+            problems.append(f"entry {place} of the history answers {given} where {wanted} were asked")
+        wanted = [call.call for call in entry.calls] if isinstance(entry, AssistantEntry) else []
+    return [*problems, f"the history ends with {wanted} unanswered"] if wanted else problems
+
+
+def check_messages(messages: Sequence[Mapping[str, Any]]) -> Problems:
+    """The same of the messages of a Chat Completions request, as the provider got them."""
+    problems: Problems = []
+    wanted: list[str] = []
+    used: set[str] = set()
+    for place, message in enumerate(messages):
+        role = message.get("role")
+        if role not in ("system", "user", "assistant", "tool") or (role == "system" and place > 0):
+            problems.append(f"message {place} has the role {role!r}")
+        if role == "tool":
+            if not wanted or message.get("tool_call_id") != wanted.pop(0):
+                problems.append(f"message {place} answers {message.get('tool_call_id')!r} out of turn")
+            continue
+        if wanted:
+            problems.append(f"message {place} ({role}) stands where results of {wanted} belong")
+        wanted = [call["id"] for call in message.get("tool_calls") or ()]
+        if used.intersection(wanted) or len(set(wanted)) < len(wanted):
+            problems.append(f"message {place} repeats call ids of {wanted}")
+        used.update(wanted)
+        if role == "assistant" and not wanted and not message.get("content"):
+            problems.append(f"message {place} of the assistant is empty")
+    return [*problems, f"the messages end with {wanted} unanswered"] if wanted else problems

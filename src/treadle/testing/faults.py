@@ -1,0 +1,139 @@
+"""Strikes at the named points of `treadle.faultpoint`: kill, raise or delay, and a list of the points that were passed.
+Owns the little language in which a strike is said, so that a process can be told by its environment:
+
+    TREADLE_FAULTS="kill@append.before:assistant.message#2"   kill -9 of the own process at the 2nd passing
+    TREADLE_FAULTS="raise@tool.after:write_file"              an InjectedFault at the 1st passing
+    TREADLE_FAULTS="delay@store.before_commit#3=35"           35 seconds of standstill at the 3rd passing
+    TREADLE_FAULTS="kill@*#17"                                at the 17th point, whatever its name
+    TREADLE_FAULTS="list=points.txt"                          append the name of every point passed to a file
+
+Several are separated by `;`. In a test's own process: `with faults("raise@tool.before:grep") as passed:`.
+"""
+
+import os
+import re
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Literal, assert_never
+
+import msgspec
+
+from treadle import faultpoint
+from treadle.errors import InvalidInput
+
+__all__ = ["VARIABLE", "Fault", "Faults", "InjectedFault", "faults", "install_from_environment", "parse"]
+
+VARIABLE = "TREADLE_FAULTS"
+ANY = "*"
+_STRIKE = re.compile(r"(kill|raise|delay)@([^#=;\s]+)(?:#([1-9]\d*))?(?:=(\d+(?:\.\d+)?))?")
+_HOW = "write kill@NAME, raise@NAME, delay@NAME=SECONDS (each with #N for the Nth passing) or list=FILE"
+
+
+class InjectedFault(Exception):
+    """What `raise@NAME` raises: nothing that any part of Treadle expects."""
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """One strike, or the wish for a list."""
+
+    action: Literal["kill", "raise", "delay", "list"]
+    point: str = ANY
+    passing: int = 1
+    seconds: float = 0.0
+    file: str = ""
+
+
+def parse(text: str) -> tuple[Fault, ...]:
+    """Read the language of the module's docstring. InvalidInput says what is wrong with it."""
+    return tuple(_parse_one(part.strip()) for part in text.split(";") if part.strip())
+
+
+def _parse_one(text: str) -> Fault:
+    if text.startswith("list=") and len(text) > len("list="):
+        return Fault("list", file=text.removeprefix("list="))
+    match = _STRIKE.fullmatch(text)
+    if match is None:
+        raise InvalidInput(f"{text!r} is no fault; {_HOW}.")
+    action, point, passing, seconds = match.groups()
+    if (action == "delay") != (seconds is not None):
+        raise InvalidInput(f"{text!r}: a delay needs =SECONDS, and nothing else takes it; {_HOW}.")
+    return Fault(action, point, int(passing or 1), float(seconds or 0.0))  # type: ignore[arg-type]
+
+
+class Faults:
+    """A hook for `faultpoint.install`. Several threads pass points; a strike happens in the one that passes."""
+
+    def __init__(self, chosen: Sequence[Fault]) -> None:
+        self._strikes = tuple(fault for fault in chosen if fault.action != "list")
+        self._files = tuple(
+            os.open(fault.file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            for fault in chosen
+            if fault.action == "list"
+        )
+        self._guard = threading.Lock()
+        self._counts: Counter[str] = Counter()
+        self.passed: list[str] = []
+        """Every point so far, in order."""
+        self.struck: list[Fault] = []
+
+    def __call__(self, name: str) -> None:
+        with self._guard:
+            self.passed.append(name)
+            self._counts[name] += 1
+            self._counts[ANY] += 1
+            for file in self._files:
+                os.write(file, f"{name}\n".encode())
+            due = [fault for fault in self._strikes if self._is_due(fault, name)]
+            self.struck += due
+        for fault in due:
+            _strike(fault, name)
+
+    def _is_due(self, fault: Fault, name: str) -> bool:
+        return fault.point in (name, ANY) and fault.passing == self._counts[fault.point]
+
+    def close(self) -> None:
+        for file in self._files:
+            os.close(file)
+        self._files = ()
+
+
+def _strike(fault: Fault, name: str) -> None:
+    match fault.action:
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+            time.sleep(60)  # a thread may go on for a moment after its process was told to die; this one does not
+        case "raise":
+            raise InjectedFault(f"injected at {name}, passing {fault.passing}")
+        case "delay":
+            time.sleep(fault.seconds)
+        case "list":
+            pass
+        case _ as never:
+            assert_never(never)
+
+
+def install_from_environment(environment: Mapping[str, str] = os.environ) -> Faults | None:
+    """Do in this process what TREADLE_FAULTS says, for as long as it lives. None when it says nothing."""
+    text = environment.get(VARIABLE, "")
+    if not text.strip():
+        return None
+    hook = Faults(parse(text))
+    faultpoint.install(hook)
+    return hook
+
+
+@contextmanager
+def faults(*chosen: str | Fault) -> Iterator[Faults]:
+    """Strike in this process while the block lasts. Without arguments it only tells which points were passed."""
+    read = [one for item in chosen for one in (parse(item) if isinstance(item, str) else (item,))]
+    hook = Faults(read)
+    faultpoint.install(hook)
+    try:
+        yield hook
+    finally:
+        faultpoint.install(None)
+        hook.close()

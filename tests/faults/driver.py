@@ -1,0 +1,202 @@
+"""One visit to a chat, in a process of its own: says or answers what is due, follows the chat until it is idle or waits
+for someone, and writes down every event as a client would see it. Any visit may be killed; the next one goes on.
+
+Run as a script it is a nursery: it imports everything once and forks a child for each visit, so that a case costs
+milliseconds and not an interpreter's start. Requests and replies are JSON lines.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from treadle import Agent, Chat, DynamicTool, Envelope, OpenAction, tool
+from treadle.handle import Following
+from treadle.models.openai_chat import OpenAIChat
+from treadle.ports.model import ModelInfo
+from treadle.ports.store import LEASE_S, RENEW_S
+from treadle.protocol import wire
+from treadle.protocol.events import ActionRequired, SessionIdle, UserMessage
+from treadle.stores.sqlite import SqliteStore
+from treadle.testing.faults import install_from_environment
+
+IDLE, WAITING, FAILED = 0, 3, 1
+PROMPT = "Do the work."
+MARK = "TREADLE_TEST_MARK"
+
+
+class Visit(msgspec.Struct, frozen=True):
+    """What a child is to do. Paths are those of the case's own folder."""
+
+    folder: str
+    url: str
+    faults: str = ""
+    mark: str = ""
+    lease_s: float = LEASE_S
+    renew_s: float = RENEW_S
+    action: str = "advance"
+    """advance: say or answer what is due, and follow · look: only follow · interrupt: record a stop, and follow"""
+    seen: str = "seen.jsonl"
+    prompt: str = PROMPT
+
+    def path(self, name: str) -> Path:
+        return Path(self.folder) / name
+
+
+class Request(msgspec.Struct, frozen=True):
+    """start a visit, or wait for the end of one"""
+
+    visit: Visit | None = None
+    wait: int = 0
+    timeout_s: float = 20.0
+
+
+class Reply(msgspec.Struct, frozen=True):
+    pid: int
+    code: int | None = None
+    """As of subprocess: negative for a signal; None when it did not end in time."""
+
+
+def deploy_tool(counter: Path) -> object:
+    @tool(needs_approval=True)
+    def deploy(target: str) -> str:
+        """Put the work where people can see it.
+
+        Args:
+            target: Where to.
+        """
+        with counter.open("a") as file:
+            file.write(f"deploy {target}\n")
+        return f"deployed to {target}"
+
+    return deploy
+
+
+async def visit(wanted: Visit) -> int:
+    store = SqliteStore(wanted.path("chats.db"), lease_s=wanted.lease_s)
+    model = OpenAIChat(ModelInfo("openai", "fake", window=128_000), base_url=wanted.url)
+    async with Agent(
+        store,
+        model=model,
+        tools=[deploy_tool(wanted.path("counter"))],
+        retry_base_s=0.001,
+        renew_s=wanted.renew_s,
+    ) as agent:
+        known = await agent.chats()
+        if known:
+            chat = agent.chat(known[0].summary.chat)
+        else:
+            lookup = DynamicTool("lookup", "Look something up.", {"type": "object"})
+            chat = agent.chat(root=str(wanted.path("root")), interactive=True, dynamic_tools=(lookup,))
+        return await follow(chat, wanted)
+
+
+async def follow(chat: Chat, wanted: Visit) -> int:
+    """What a client does after a reconnection: take what it missed, say what is due, and watch."""
+    with wanted.path(wanted.seen).open("ab") as seen:
+
+        def show(envelope: Envelope) -> None:
+            seen.write(wire.to_json(envelope) + b"\n")
+            seen.flush()
+
+        missed = await chat.events(_last_seen(wanted.path(wanted.seen)))
+        for envelope in missed:
+            show(envelope)
+        code = FAILED
+        async for envelope in await due(chat, wanted):
+            show(envelope)
+            if isinstance(envelope.data, SessionIdle):
+                code = IDLE
+            if isinstance(envelope.data, ActionRequired):
+                code = WAITING
+        return code
+
+
+def _last_seen(path: Path) -> int:
+    return max((wire.from_json(line).seq for line in path.read_bytes().splitlines()), default=0)
+
+
+async def due(chat: Chat, wanted: Visit) -> Following:
+    if wanted.action == "interrupt":
+        await chat.interrupt()
+        return chat.resume()
+    if wanted.action == "advance":
+        events = await chat.events()
+        if not any(isinstance(envelope.data, UserMessage) for envelope in events):
+            return chat.send(wanted.prompt)
+        if open_actions := await chat.actions():
+            return answer(chat, open_actions)
+    return chat.resume()
+
+
+def answer(chat: Chat, actions: tuple[OpenAction, ...]) -> Following:
+    first = actions[0]
+    match first.kind:
+        case "permission":
+            return chat.approve(first)
+        case "user_input":
+            return chat.answer(first, "blue")
+        case "external_tool":
+            return chat.submit({action.tool_call_id: {"found": action.name} for action in actions})
+
+
+# -- the nursery ------------------------------------------------------------------------------------------------------
+
+
+def child(wanted: Visit) -> int:
+    os.environ["TREADLE_FAULTS"] = wanted.faults
+    os.environ[MARK] = wanted.mark
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    output = os.open(wanted.path("stderr"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.close(0)
+    install_from_environment()
+    try:
+        return asyncio.run(visit(wanted))
+    except BaseException:
+        traceback.print_exc()
+        return FAILED
+
+
+def start(wanted: Visit, run: Callable[[Visit], int]) -> Reply:
+    pid = os.fork()
+    if pid == 0:
+        code = FAILED
+        try:
+            code = run(wanted)
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    return Reply(pid)
+
+
+def wait(pid: int, timeout_s: float) -> Reply:
+    until = time.monotonic() + timeout_s
+    while time.monotonic() < until:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return Reply(pid, os.waitstatus_to_exitcode(status))
+        time.sleep(0.002)
+    return Reply(pid)
+
+
+def main() -> None:
+    import aiohttp  # noqa: F401 - imported once, here, instead of once in every child
+
+    decoder = msgspec.json.Decoder(Request)
+    for line in sys.stdin.buffer:
+        request = decoder.decode(line)
+        reply = start(request.visit, child) if request.visit is not None else wait(request.wait, request.timeout_s)
+        sys.stdout.buffer.write(msgspec.json.encode(reply) + b"\n")
+        sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()

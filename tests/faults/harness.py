@@ -1,0 +1,163 @@
+"""Cases for the fault tests: a folder with a project, a canary and a store; visits to it by real processes; and the
+checker at the end."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from tests.faults.driver import IDLE, MARK, Reply, Request, Visit
+from treadle.protocol import wire
+from treadle.protocol.events import Envelope
+from treadle.stores.sqlite import SqliteStore
+from treadle.testing.checker import (
+    Canary,
+    check,
+    check_effects,
+    check_messages,
+    check_processes,
+    check_seen,
+)
+from treadle.testing.fake_openai import FakeOpenAI
+from treadle.types import ChatId
+
+DRIVER = Path(__file__).with_name("driver.py")
+
+
+class Nursery:
+    """The process that forks visits. One for each process of the test run."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, str(DRIVER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        )
+
+    def start(self, visit: Visit) -> int:
+        return self._ask(Request(visit)).pid
+
+    def wait(self, pid: int, timeout_s: float = 20.0) -> int | None:
+        return self._ask(Request(wait=pid, timeout_s=timeout_s)).code
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.stdout.close()
+        self._process.wait()
+
+    def _ask(self, request: Request) -> Reply:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(msgspec.json.encode(request) + b"\n")
+        self._process.stdin.flush()
+        return msgspec.json.decode(self._process.stdout.readline(), type=Reply)
+
+
+class Case:
+    """One chat in a folder of its own, and all that is done to it."""
+
+    def __init__(self, folder: Path, nursery: Nursery, fake: FakeOpenAI, **settings: Any) -> None:
+        self.folder = folder
+        self.nursery = nursery
+        self.fake = fake
+        self.mark = uuid.uuid4().hex
+        self.root = folder / "root"
+        self.root.mkdir()
+        (self.root / "notes.txt").write_text("one\ntwo\n")
+        outside = folder / "outside"
+        outside.mkdir()
+        (outside / "canary").write_text("alive")
+        self.canary = Canary(outside)
+        self.visit = replace(Visit(str(folder), fake.base_url, mark=self.mark), **settings)
+
+    @property
+    def counter(self) -> Path:
+        return self.folder / "counter"
+
+    def errors(self) -> str:
+        path = self.folder / "stderr"
+        return path.read_text() if path.exists() else ""
+
+    def start(self, **changes: Any) -> int:
+        return self.nursery.start(replace(self.visit, **changes))
+
+    def end(self, pid: int) -> int:
+        code = self.nursery.wait(pid)
+        if code is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, 9)
+            self.nursery.wait(pid)
+            raise AssertionError(f"a visit hangs\n{self.errors()}\n{self.story()}")
+        return code
+
+    def go(self, **changes: Any) -> int:
+        return self.end(self.start(**changes))
+
+    def finish(self, most: int = 8) -> None:
+        """Visit until the chat is idle, as people do who have lost their connection."""
+        codes = []
+        for _ in range(most):
+            codes.append(self.go())
+            if codes[-1] == IDLE:
+                return
+        raise AssertionError(f"not idle after visits that ended with {codes}\n{self.errors()}\n{self.story()}")
+
+    def log(self) -> list[Envelope]:
+        import asyncio
+
+        return asyncio.run(self._look())[1]
+
+    def story(self) -> str:
+        return "\n".join(wire.to_json(envelope).decode()[:200] for envelope in self.log())
+
+    def check(self, *, settled: bool = True) -> None:
+        """The checker, all of it."""
+        import asyncio
+
+        problems, log = asyncio.run(self._look(settled))
+        seen = (self.folder / self.visit.seen).read_bytes().splitlines()
+        problems += check_seen(seen, log)
+        problems += check_effects(self.counter)
+        problems += self.canary.problems()
+        problems += eventually(lambda: check_processes(f"{MARK}={self.mark}"))
+        for request in self.fake.requests:
+            problems += check_messages(request["messages"])
+        left = [path.name for path in self.root.rglob("*") if path.name.startswith(".") or path.suffix == ".tmp"]
+        if left:
+            problems.append(f"left in the project: {left}")
+        assert not problems, "\n".join([*problems, self.story(), self.errors()])
+
+    async def _look(self, settled: bool = True) -> tuple[list[str], list[Envelope]]:
+        store = SqliteStore(self.folder / "chats.db", lease_s=self.visit.lease_s)
+        try:
+            (listed,) = await store.list()
+            chat = ChatId(listed.summary.chat)
+            log = [wire.decode(chat, record) for record in await store.read(chat)]
+            return await check(store, chat, settled=settled), log
+        finally:
+            await store.close()
+
+
+def eventually(look: Callable[[], list[str]], patience_s: float = 5.0) -> list[str]:
+    """What `look` still finds when nothing more changes: a killed worker's command may take a moment to end."""
+    until = time.monotonic() + patience_s
+    while (found := look()) and time.monotonic() < until:
+        time.sleep(0.01)
+    return found
+
+
+@contextlib.contextmanager
+def nursery() -> Iterator[Nursery]:
+    made = Nursery()
+    try:
+        yield made
+    finally:
+        made.close()

@@ -1,0 +1,29 @@
+"""What the fake provider says in the fault tests. Answers are chosen by the number of assistant messages before them,
+so that a killed and resumed chat gets the right one."""
+
+from treadle.testing.fake_openai import Reply
+
+APPEND = "echo ran >> ../counter"
+
+SCENARIOS: dict[str, list[Reply]] = {
+    # a read, a write, a command that appends a line to a counter file, a client's tool, an answer
+    "work": [
+        Reply(text="Let me look.", calls=[("read_file", {"path": "notes.txt"}), ("list_directory", {"path": "."})]),
+        Reply(calls=[("write_file", {"path": "made/new.txt", "content": "fresh\n"})]),
+        Reply(text="Now run it.", calls=[("run_command", {"command": APPEND})]),
+        Reply(calls=[("lookup", {"what": "it"})]),
+        Reply(text="All done."),
+    ],
+    "approval": [
+        Reply(calls=[("deploy", {"target": "moon"}), ("read_file", {"path": "notes.txt"})]),
+        Reply(text="It is out."),
+    ],
+    "question": [
+        Reply(calls=[("ask_user", {"question": "Which colour?"}), ("list_directory", {"path": "."})]),
+        Reply(text="Blue it is."),
+    ],
+}
+
+LAST_WORDS = {name: script[-1].text for name, script in SCENARIOS.items()}
+COMMAND_OUTCOMES = {"work": "3.0", "approval": "1.0"}
+"""The call that leaves a line in the counter file; nobody can tell whether it did when its worker was lost."""

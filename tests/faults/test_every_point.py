@@ -1,0 +1,103 @@
+"""The promise itself: strike at every point that a scenario passes, resume, and nothing was lost or done twice
+(fault 1; D-01, D-03, D-04). A first run lists the points; then each passing of each point has a case of its own."""
+
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.driver import IDLE, WAITING
+from tests.faults.harness import Case, Nursery
+from tests.faults.scenarios import COMMAND_OUTCOMES, LAST_WORDS, SCENARIOS
+from treadle.protocol.events import AssistantMessage, ExecutionComplete, RunEnd, SessionError
+from treadle.testing.fake_openai import FakeOpenAI
+
+SHARDS = 6
+SHORT_LEASE = {"lease_s": 0.25, "renew_s": 0.08}
+DELAY_S = 0.4
+EXPECTED = {
+    "append.after:assistant.message",
+    "append.before:session.run_end",
+    "lease.claimed",
+    "model.first_delta",
+    "store.before_commit",
+}
+
+Point = tuple[int, str, int]
+"""The visit in which it is passed, its name, and which passing of it."""
+
+each = pytest.mark.parametrize(
+    ("scenario", "shard"), [(name, shard) for name in SCENARIOS for shard in range(SHARDS)], ids=lambda value: str(value)
+)
+
+
+def listed(case: Case, before: int = 0) -> list[Point]:
+    """Every passing of every point in an undisturbed run, visit by visit, from visit `before` on."""
+    points: list[Point] = []
+    code = WAITING
+    number = before
+    while code == WAITING:
+        file = case.folder / f"points.{number}"
+        code = case.go(faults=f"list={file}")
+        passings: Counter[str] = Counter()
+        for name in file.read_text().split():
+            passings[name] += 1
+            points.append((number, name, passings[name]))
+        number += 1
+    assert code == IDLE, case.errors()
+    return points
+
+
+def cases(
+    scenario: str, shard: int, tmp_path: Path, nursery: Nursery, **settings: float
+) -> Iterator[tuple[Case, Point, FakeOpenAI]]:
+    """The cases of one shard, each at the visit in which its point is passed."""
+    with FakeOpenAI(SCENARIOS[scenario]) as fake:
+        first = new_case(tmp_path / "listed", nursery, fake)
+        points = listed(first)
+        first.check()
+        assert {name for _, name, _ in points} >= EXPECTED
+    for index, point in list(enumerate(points))[shard::SHARDS]:
+        with FakeOpenAI(SCENARIOS[scenario]) as fake:
+            case = new_case(tmp_path / str(index), nursery, fake, **settings)
+            for _ in range(point[0]):
+                assert case.go() == WAITING, case.errors()
+            yield case, point, fake
+
+
+def new_case(folder: Path, nursery: Nursery, fake: FakeOpenAI, **settings: float) -> Case:
+    folder.mkdir()
+    return Case(folder, nursery, fake, **settings)
+
+
+def check_outcome(case: Case, scenario: str, point: Point) -> None:
+    """Beside the checker: the run came to its end, and what it did is what it says."""
+    try:
+        case.check()
+        log = case.log()
+        words = [event.data.content for event in log if isinstance(event.data, AssistantMessage)]
+        assert words[-1] == LAST_WORDS[scenario]
+        assert [event.data.reason for event in log if isinstance(event.data, RunEnd)] == ["done"]
+        done = {event.data.call: event.data for event in log if isinstance(event.data, ExecutionComplete)}
+        if scenario == "work":
+            assert (case.root / "made/new.txt").read_text() == "fresh\n"
+            assert done["2.0"].success
+        if call := COMMAND_OUTCOMES.get(scenario):
+            ran = case.counter.exists()
+            assert ran or done[call].synthetic == "unknown", "a command has a result and never ran"
+            assert done[call].success or done[call].synthetic == "unknown"
+    except AssertionError as error:
+        raise AssertionError(f"{scenario}, struck at {point}: {error}\n{case.story()}\n{case.errors()}") from error
+
+
+@each
+def test_killed_at_every_point_it_resumes_and_nothing_happens_twice(
+    scenario: str, shard: int, tmp_path: Path, nursery: Nursery
+) -> None:
+    for case, point, _ in cases(scenario, shard, tmp_path, nursery):
+        _, name, passing = point
+        assert case.go(faults=f"kill@{name}#{passing}") == -signal.SIGKILL, point
+        case.finish()
+        check_outcome(case, scenario, point)
