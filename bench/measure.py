@@ -41,7 +41,7 @@ class Session:
     def _once(self, name: str, parameters: Parameters, contestant: Contestant, python: Path) -> Figures:
         with tempfile.TemporaryDirectory(prefix="treadle-bench-") as folder:
             if name == "start":
-                return startup.start(contestant, python, Path(folder), parameters["repeats"])
+                return startup.start(contestant, python, Path(folder), self._url, parameters["repeats"])
             if name == "commands":
                 return startup.commands(Path(folder), parameters["repeats"])
             if name == "headless":

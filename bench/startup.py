@@ -6,15 +6,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.contest import Contestant
-from bench.processes import run_command
+from bench.processes import contestant_command, run_command
 
 Figures = dict[str, float]
 TREADLE = (sys.executable, "-c", "import sys; from treadle.cli import main; sys.exit(main())")
 
 
-def start(contestant: Contestant, python: Path, folder: Path, repeats: int) -> Figures:
-    """Seconds from exec to exit, the median of many; a first run fills the caches."""
-    return {"import_s": _wall([str(python), "-c", contestant.imports], folder, repeats)}
+def start(contestant: Contestant, python: Path, folder: Path, url: str, repeats: int) -> Figures:
+    """Seconds from exec to exit, the median of many; a first run fills the caches. What is imported late is in the
+    second figure."""
+    setting = {"url": url, "folder": str(folder), "durable": contestant.stores}
+    first = contestant_command(python, contestant.file, "first", setting)
+    return {
+        "import_s": _wall([str(python), "-c", contestant.imports], folder, repeats),
+        "first_s": _wall(first, folder, repeats),
+    }
 
 
 def commands(folder: Path, repeats: int) -> Figures:
