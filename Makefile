@@ -33,11 +33,12 @@ check: $(STAMP)  ## format, lint, types, imports, links
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/mypy --no-error-summary scripts
+	@$(BIN)/mypy --no-error-summary --exclude bench/contestants bench
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python scripts/check_links.py
 
-bench: $(STAMP)  ## measure
-	@$(BIN)/python -m bench
+bench: $(STAMP)  ## measure (ARGS=--quick for a smoke run)
+	@$(BIN)/python -m bench $(ARGS)
 
 lock:  ## resolve requirements.lock anew (needs uv)
 	@uv pip compile --quiet --upgrade --universal --generate-hashes --no-header --no-annotate \

@@ -59,7 +59,7 @@ def _measure(session: Session, scenarios: Sequence[Scenario], contestants: Seque
             print(f"skipped: {error}")
     for scenario in scenarios:
         for contestant in contestants:
-            if contestant.name in pythons and (scenario.name != "headless" or contestant.kind == "treadle"):
+            if contestant.name in pythons and (contestant.kind == "treadle" or not scenario.only_treadle):
                 session.measure(scenario, contestant, pythons[contestant.name])
 
 

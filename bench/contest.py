@@ -49,6 +49,9 @@ class Scenario(msgspec.Struct, frozen=True):
     name: str
     full: Parameters
     quick: Parameters
+    processes: int = 3
+    """How often it is run anew; a peer runs once, because it is slow."""
+    only_treadle: bool = False
 
 
 SCENARIOS = (
@@ -62,6 +65,7 @@ SCENARIOS = (
     Scenario("rounds", {"few": 2, "many": 18, "repeats": 9}, {"few": 2, "many": 18, "repeats": 3}),
     Scenario("resume", {"length": 500}, {"length": 500}),
     Scenario("memory", {"chats": 1000}, {"chats": 100}),
-    Scenario("start", {"repeats": 15}, {"repeats": 3}),
-    Scenario("headless", {"repeats": 7}, {"repeats": 2}),
+    Scenario("start", {"repeats": 15}, {"repeats": 3}, processes=1),
+    Scenario("commands", {"repeats": 15}, {"repeats": 3}, processes=1, only_treadle=True),
+    Scenario("headless", {"repeats": 7}, {"repeats": 2}, processes=1, only_treadle=True),
 )

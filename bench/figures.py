@@ -34,6 +34,7 @@ FIGURES = (
     Figure("resume_wall_ms", "the same by the clock", "ms"),
     Figure("chat_kb", "memory per concurrent chat", "KB", 50),
     Figure("import_s", "import of the library, by the clock", "s", 0.2),
+    Figure("first_s", "a program from exec to exit, with one short answer", "s"),
     Figure("version_s", "`treadle --version`", "s", 0.06),
     Figure("help_s", "`treadle --help`", "s", 0.06),
     Figure("run_s", "headless run without a tool", "s", 0.36),

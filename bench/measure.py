@@ -27,7 +27,7 @@ class Session:
     def measure(self, scenario: Scenario, contestant: Contestant, python: Path) -> None:
         """Measure several times where that is cheap, and keep the median of each figure."""
         parameters = scenario.quick if self._quick else scenario.full
-        runs = 1 if self._quick or contestant.kind == "peer" or scenario.name in ("start", "headless") else 3
+        runs = 1 if self._quick or contestant.kind == "peer" else scenario.processes
         self._say(f"{scenario.name}: {contestant.title}")
         try:
             figures = [self._once(scenario.name, parameters, contestant, python) for _ in range(runs)]
@@ -41,9 +41,11 @@ class Session:
     def _once(self, name: str, parameters: Parameters, contestant: Contestant, python: Path) -> Figures:
         with tempfile.TemporaryDirectory(prefix="treadle-bench-") as folder:
             if name == "start":
-                return startup.start(contestant, python, Path(folder), parameters["repeats"])
+                return startup.start(contestant, python, Path(folder), self._url, parameters["repeats"])
+            if name == "commands":
+                return startup.commands(Path(folder), parameters["repeats"])
             if name == "headless":
-                return startup.headless(python, Path(folder), self._url, parameters["repeats"])
+                return startup.headless(Path(folder), self._url, parameters["repeats"])
             figures: Figures = {}
             for part in self._parts(name, parameters, contestant, Path(folder)):
                 figures |= run_contestant(python, contestant.file, *part)

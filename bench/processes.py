@@ -52,9 +52,13 @@ def fake_provider() -> Iterator[str]:
             server.stdin.close()
 
 
+def contestant_command(python: Path, file: str, scenario: str, parameters: Mapping[str, object]) -> list[str]:
+    return [str(python), str(REPOSITORY / "bench" / "contestants" / file), scenario, json.dumps(parameters)]
+
+
 def run_contestant(python: Path, file: str, scenario: str, parameters: Mapping[str, object]) -> dict[str, float]:
     """Run one scenario of one contestant; its figures."""
-    command = [str(python), str(REPOSITORY / "bench" / "contestants" / file), scenario, json.dumps(parameters)]
+    command = contestant_command(python, file, scenario, parameters)
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, env=environment(), timeout=TIME_LIMIT_S, check=False

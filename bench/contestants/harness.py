@@ -215,6 +215,14 @@ async def memory(make: Make, setting: Setting, chats: int) -> Figures:
     return figures
 
 
+async def first(make: Make, setting: Setting) -> Figures:
+    """One short answer and out; timed from outside, imports included."""
+    contestant = await make(setting)
+    await consume(await contestant.chat("bench-chunks-4", "first"))
+    await contestant.close()
+    return {}
+
+
 def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
@@ -233,6 +241,7 @@ SCENARIOS: dict[str, Callable[..., Awaitable[Figures]]] = {
     "log": log,
     "resume": resume,
     "memory": memory,
+    "first": first,
 }
 
 
