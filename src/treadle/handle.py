@@ -68,6 +68,8 @@ class Chat:
         self._create = create
         self._changes = dict(changes)
         self._opened = False
+        self.warnings: tuple[str, ...] = ()
+        """What is odd about the options of a new chat, such as a client tool whose schema cannot be used (A-01)."""
 
     def __await__(self) -> Generator[Any, None, Self]:
         return self.open().__await__()

@@ -84,10 +84,11 @@ class Agent:
 
             brought, self.warnings = load_tools()
             tools = [*tools, *brought]
+        self._tools = Tools(builtins(lru_cache(maxsize=64)(Root)) if builtin else [], tools)
         self.deps: Deps = assemble(
             _open_store(store),
             found,
-            Tools(builtins(lru_cache(maxsize=64)(Root)) if builtin else [], tools),
+            self._tools,
             policy or BasicPolicy(),
             clock=clock,
             system_text=system_text,
@@ -112,7 +113,9 @@ class Agent:
             chosen = change_options(options or self.options, changes)
         except msgspec.ValidationError as error:
             raise InvalidInput(f"These options do not fit: {error}.") from error
-        return Chat(self.deps, self.worker, new_chat_id(), chosen, {})
+        chat = Chat(self.deps, self.worker, new_chat_id(), chosen, {})
+        chat.warnings = self._tools.warnings(chosen)
+        return chat
 
     async def chats(self, *, archived: bool | None = None, limit: int = 0) -> list[Listed]:
         """The chats of the store, newest change first."""

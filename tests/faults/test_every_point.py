@@ -11,7 +11,7 @@ import pytest
 from tests.faults.driver import IDLE, WAITING
 from tests.faults.harness import Case, Nursery
 from tests.faults.scenarios import COMMAND_OUTCOMES, LAST_WORDS, SCENARIOS
-from treadle.protocol.events import AssistantMessage, ExecutionComplete, RunEnd, SessionError
+from treadle.protocol.events import AssistantMessage, ExecutionComplete, RunEnd
 from treadle.testing.fake_openai import FakeOpenAI
 
 SHARDS = 6
@@ -19,7 +19,6 @@ SHORT_LEASE = {"lease_s": 0.25, "renew_s": 0.08}
 DELAY_S = 0.4
 EXPECTED = {
     "append.after:assistant.message",
-    "append.before:session.run_end",
     "lease.claimed",
     "model.first_delta",
     "store.before_commit",
@@ -29,7 +28,9 @@ Point = tuple[int, str, int]
 """The visit in which it is passed, its name, and which passing of it."""
 
 each = pytest.mark.parametrize(
-    ("scenario", "shard"), [(name, shard) for name in SCENARIOS for shard in range(SHARDS)], ids=lambda value: str(value)
+    ("scenario", "shard"),
+    [(name, shard) for name in SCENARIOS for shard in range(SHARDS)],
+    ids=lambda value: str(value),
 )
 
 
