@@ -87,7 +87,7 @@ class Demo:
         time.sleep(0.6)  # for whoever watches: the edit stands there, unfinished
         child.send_signal(signal.SIGKILL)
         child.wait()
-        self._terminal.line()
+        self._terminal.line("" if not sys.stdout.isatty() else "\n")  # below the line that the child left unfinished
         self._terminal.line(self._terminal.paint(f"  kill -9 {child.pid}", "bold", "red"))
         self._say("  The process is gone, in the middle of edit_file: the file is changed on disk, but the log only")
         self._say("  has the intent. Was the edit made? Made again it would divide twice.")

@@ -53,7 +53,7 @@ def command(chat: str, as_json: bool, approve: bool, deny: bool, feedback: str, 
 
 
 async def _resume(config: Config, named: str, reply: Reply, as_json: bool) -> int:
-    async with open_agent(config) as agent:
+    async with open_agent(config, works=True) as agent:
         store = agent.deps.store
         found = await find_chat(store, named)
         chat = agent.chat(found)

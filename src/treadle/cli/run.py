@@ -80,7 +80,7 @@ def _task(prompt: str) -> str:
 
 
 async def _run(config: Config, wanted: Wanted, as_json: bool) -> int:
-    async with open_agent(config) as agent:
+    async with open_agent(config, works=True) as agent:
         after = 0
         if wanted.chat is None:
             chat = _new_chat(agent, config, wanted)
