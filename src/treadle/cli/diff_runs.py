@@ -2,8 +2,6 @@
 
 import asyncio
 
-import click
-
 from treadle.chat.divergence import first_divergence
 from treadle.cli.drive import EXIT_ERROR, EXIT_OK
 from treadle.cli.inert import inert
@@ -13,15 +11,7 @@ from treadle.config import Config
 from treadle.transfer import read_chat
 
 
-@click.command("diff-runs")
-@click.argument("left", metavar="A")
-@click.argument("right", metavar="B")
-def command(left: str, right: str) -> int:
-    """Find the first difference between two chats.
-
-    A and B are chats' ids, the beginnings of them, or last. Times, ids and folders do not count. The exit code is 0
-    when there is no difference, and 1 when there is one.
-    """
+def diff_runs(left: str, right: str) -> int:
     return asyncio.run(_diff(configured(), left, right))
 
 

@@ -2,8 +2,6 @@
 
 import asyncio
 
-import click
-
 from treadle.cli.session import configured, find_chat, open_agent
 from treadle.cli.terminal import Terminal
 from treadle.config import Config
@@ -11,15 +9,7 @@ from treadle.errors import InvalidInput
 from treadle.transfer import fork
 
 
-@click.command("fork")
-@click.argument("point", metavar="ID[@SEQ]")
-@click.option("--model", metavar="PROVIDER:NAME", help="The model of the new chat.")
-def command(point: str, model: str | None) -> int:
-    """Begin a new chat as a copy of another up to a point.
-
-    ID is a chat's id, the beginning of it, or last. SEQ is the number of its last event in the copy; without it
-    everything is copied. Prints the id of the copy; go on with treadle run --chat.
-    """
+def fork_chat(point: str, model: str | None) -> int:
     chat, at, seq = point.partition("@")
     if at and not seq.isdecimal():
         raise InvalidInput(f"{point!r} names no event; write ID@SEQ with a number, as in last@12")

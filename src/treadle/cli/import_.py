@@ -4,8 +4,6 @@ import asyncio
 import sys
 from pathlib import Path
 
-import click
-
 from treadle.cli.session import configured, open_agent
 from treadle.cli.terminal import Terminal
 from treadle.config import Config
@@ -13,15 +11,7 @@ from treadle.errors import InvalidInput
 from treadle.transfer import import_chat
 
 
-@click.command("import")
-@click.argument("file")
-@click.option("--new-id", is_flag=True, help="Give the chat a new id, for instance because its own is taken.")
-def command(file: str, new_id: bool) -> int:
-    """Read a chat from JSON lines.
-
-    FILE is what export wrote; - reads standard input. Prints the chat's id. A wrong line is named, and then nothing
-    is imported.
-    """
+def import_file(file: str, new_id: bool) -> int:
     return asyncio.run(_import(configured(), _lines(file), new_id))
 
 

@@ -31,7 +31,8 @@ def _warn(warnings: Iterable[str]) -> None:
 
 @asynccontextmanager
 async def open_agent(config: Config, *, works: bool = False) -> AsyncIterator[Agent]:
-    """An agent for the length of a command; with the tools of installed packages if it works. Its home is made at first use, for its owner alone."""
+    """An agent for the length of a command; with the tools of installed packages if it `works`. Treadle's home is made
+    at first use, for its owner alone."""
     try:
         config.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
