@@ -6,18 +6,18 @@ import sys
 from treadle._version import __version__
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "run": ("treadle.cli.run", "Give a model a task in a project and watch it work."),
-    "resume": ("treadle.cli.resume", "Go on with a chat that was cut off or waits for someone."),
-    "chats": ("treadle.cli.chats", "List the chats, newest first."),
-    "show": ("treadle.cli.show", "Show a chat from its log."),
-    "replay": ("treadle.cli.replay", "Drive a recorded chat again, offline, and compare."),
-    "fork": ("treadle.cli.fork", "Begin a new chat as a copy of another up to a point."),
-    "diff-runs": ("treadle.cli.diff_runs", "Find the first difference between two chats."),
-    "export": ("treadle.cli.export", "Write a chat to standard output as JSON lines."),
-    "import": ("treadle.cli.import_", "Read a chat from JSON lines."),
-    "fsck": ("treadle.cli.fsck", "Look for damage in the database, and mend it."),
-    "config": ("treadle.cli.config", "Show every setting and where its value comes from."),
-    "demo": ("treadle.cli.demo", "See a run killed in the middle and resumed; needs no key."),
+    "run": ("treadle.cli.commands.run", "Give a model a task in a project and watch it work."),
+    "resume": ("treadle.cli.commands.resume", "Go on with a chat that was cut off or waits for someone."),
+    "chats": ("treadle.cli.commands.chats", "List the chats, newest first."),
+    "show": ("treadle.cli.commands.show", "Show a chat from its log."),
+    "replay": ("treadle.cli.commands.replay", "Drive a recorded chat again, offline, and compare."),
+    "fork": ("treadle.cli.commands.fork", "Begin a new chat as a copy of another up to a point."),
+    "diff-runs": ("treadle.cli.commands.diff_runs", "Find the first difference between two chats."),
+    "export": ("treadle.cli.commands.export", "Write a chat to standard output as JSON lines."),
+    "import": ("treadle.cli.commands.import_", "Read a chat from JSON lines."),
+    "fsck": ("treadle.cli.commands.fsck", "Look for damage in the database, and mend it."),
+    "config": ("treadle.cli.commands.config", "Show every setting and where its value comes from."),
+    "demo": ("treadle.cli.commands.demo", "See a run killed in the middle and resumed; needs no key."),
 }
 
 

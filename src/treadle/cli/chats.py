@@ -5,7 +5,6 @@ import sys
 import time
 from typing import Any
 
-import click
 import msgspec
 
 from treadle.cli.inert import inert_line
@@ -17,11 +16,7 @@ from treadle.protocol import wire
 from treadle.protocol.views import Status
 
 
-@click.command("chats")
-@click.option("--all", "everything", is_flag=True, help="Show archived chats too.")
-@click.option("--json", "as_json", is_flag=True, help="Print every chat as one line of JSON.")
-def command(everything: bool, as_json: bool) -> int:
-    """List the chats, newest first."""
+def list_chats(everything: bool, as_json: bool) -> int:
     return asyncio.run(_chats(configured(), everything, as_json))
 
 

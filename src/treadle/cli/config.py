@@ -4,7 +4,6 @@ import os
 import sys
 from urllib.parse import urlsplit
 
-import click
 import msgspec
 
 from treadle.cli.inert import inert_line
@@ -15,13 +14,7 @@ from treadle.config import FILE_NAME, HOME_VARIABLE, KEYS, Config
 BASE_URL = "OPENAI_BASE_URL"
 
 
-@click.command("config")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(as_json: bool) -> int:
-    """Show every setting and where its value comes from.
-
-    Of keys it is only told whether they are set.
-    """
+def show_config(as_json: bool) -> int:
     config = configured()
     if as_json:
         sys.stdout.buffer.write(msgspec.json.encode(_object(config)) + b"\n")

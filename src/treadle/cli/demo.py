@@ -12,8 +12,6 @@ import time
 from collections import Counter
 from pathlib import Path
 
-import click
-
 from treadle.cli.demo_project import RIGHT, SOURCE, TASK, WRONG, make_project, make_script, test_command
 from treadle.cli.terminal import Terminal
 from treadle.errors import TreadleError
@@ -31,13 +29,7 @@ Use it with a model of your own, in a project of yours:
 """
 
 
-@click.command("demo")
-@click.option("--keep", is_flag=True, help="Keep the folder with the project and the log.")
-def command(keep: bool) -> int:
-    """See a run killed in the middle and resumed; needs no key.
-
-    A real loop repairs a small project in a temporary folder. Only the model is a script.
-    """
+def play(keep: bool) -> int:
     folder = Path(tempfile.mkdtemp(prefix="treadle-demo-")).resolve()
     demo = Demo(folder, Terminal())
     try:
@@ -87,7 +79,7 @@ class Demo:
         time.sleep(0.6)  # for whoever watches: the edit stands there, unfinished
         child.send_signal(signal.SIGKILL)
         child.wait()
-        self._terminal.line()
+        self._terminal.line("" if not sys.stdout.isatty() else "\n")  # below the line that the child left unfinished
         self._terminal.line(self._terminal.paint(f"  kill -9 {child.pid}", "bold", "red"))
         self._say("  The process is gone, in the middle of edit_file: the file is changed on disk, but the log only")
         self._say("  has the intent. Was the edit made? Made again it would divide twice.")

@@ -61,7 +61,7 @@ call = [
 wait_s = 0.4
 text = "The sum is never divided by the number of values. I'll fix that."
 call = [
-  { name = "edit_file", args = { path = "stats.py", old_str = "return total", new_str = "return total / len(numbers)" } },
+  { name = "edit_file", args = { path = "stats.py", old_str = "return total", new_str = FIXED } },
 ]
 
 [[turn]]
@@ -91,4 +91,4 @@ def make_project(folder: Path) -> None:
 
 def make_script(path: Path) -> None:
     command = test_command().replace("\\", "\\\\").replace('"', '\\"')
-    path.write_text(_SCRIPT.replace("COMMAND", f'"{command}"'), encoding="utf-8")
+    path.write_text(_SCRIPT.replace("COMMAND", f'"{command}"').replace("FIXED", f'"{RIGHT.strip()}"'), encoding="utf-8")

@@ -2,8 +2,6 @@
 
 import asyncio
 
-import click
-
 from treadle.cli.drive import EXIT_ERROR, EXIT_OK
 from treadle.cli.inert import inert_line
 from treadle.cli.session import configured
@@ -12,13 +10,7 @@ from treadle.config import Config
 from treadle.stores.sqlite import SqliteStore
 
 
-@click.command("fsck")
-@click.option("--repair", is_flag=True, help="Mend what can be mended; damaged records go into quarantine.")
-def command(repair: bool) -> int:
-    """Look for damage in the database, and mend it.
-
-    The exit code is 1 when damage was found that is still there.
-    """
+def fsck(repair: bool) -> int:
     return asyncio.run(_fsck(configured(), repair))
 
 

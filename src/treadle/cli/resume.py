@@ -4,7 +4,6 @@ import asyncio
 import sys
 from pathlib import Path
 
-import click
 import msgspec
 
 from treadle.cli.drive import drive
@@ -32,28 +31,12 @@ class _Results(msgspec.Struct):
     results: list[Result]
 
 
-@click.command("resume")
-@click.argument("chat", metavar="ID")
-@click.option("--approve", is_flag=True, help="Allow what the chat asks for.")
-@click.option("--deny", is_flag=True, help="Refuse what the chat asks for.")
-@click.option("--feedback", default="", metavar="TEXT", help="Tell the model why, with --deny.")
-@click.option("--answer", metavar="TEXT", help="Answer the chat's question.")
-@click.option("--results", metavar="FILE", help="Hand in the results of client tools, as JSON; - reads standard input.")
-@click.option("--json", "as_json", is_flag=True, help="Print every event as one line of JSON.")
-def command(chat: str, as_json: bool, approve: bool, deny: bool, feedback: str, answer: str, results: str) -> int:
-    """Go on with a chat that was cut off or waits for someone.
-
-    ID is a chat's id, the beginning of it, or last.
-    """
-    if sum([approve, deny, answer is not None, results is not None]) > 1:
-        raise click.UsageError("--approve, --deny, --answer and --results exclude each other.")
-    if feedback and not deny:
-        raise click.UsageError("--feedback goes with --deny.")
-    return asyncio.run(_resume(configured(), chat, Reply(approve, deny, feedback, answer, results), as_json))
+def resume(chat: str, reply: Reply, as_json: bool) -> int:
+    return asyncio.run(_resume(configured(), chat, reply, as_json))
 
 
 async def _resume(config: Config, named: str, reply: Reply, as_json: bool) -> int:
-    async with open_agent(config) as agent:
+    async with open_agent(config, works=True) as agent:
         store = agent.deps.store
         found = await find_chat(store, named)
         chat = agent.chat(found)

@@ -2,10 +2,10 @@
 
 import asyncio
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-import click
 import msgspec
 
 from treadle.cli.drive import drive
@@ -16,7 +16,6 @@ from treadle.cli.session import configured, find_chat, open_agent
 from treadle.config import Config
 from treadle.errors import ConfigError, InvalidInput
 from treadle.handle import Chat
-from treadle.protocol.options import MODES, OnLimit
 from treadle.runtime import Agent
 
 NO_MODEL = (
@@ -33,42 +32,13 @@ class Wanted(msgspec.Struct, frozen=True):
     root: str | None
     force_root: bool
     system: str | None
-    tools: tuple[str, ...] | None
+    """The file with the system prompt."""
+    tools: str | None
     interactive: bool
 
 
-@click.command("run")
-@click.argument("prompt")
-@click.option("--model", metavar="PROVIDER:NAME", help="The model to work with.")
-@click.option("--root", metavar="DIR", help="The project; without it the git root, else the working directory.")
-@click.option("--force-root", is_flag=True, help="Allow the whole disk or the home folder as the project.")
-@click.option("--mode", type=click.Choice(MODES), help="What the model may do without asking.")
-@click.option("--max-turns", type=click.IntRange(min=1), metavar="N", help="How many model calls the run may make.")
-@click.option("--on-limit", type=click.Choice(get_args(OnLimit)), help="What happens when they are used up.")
-@click.option("--budget-usd", type=click.FloatRange(min=0), metavar="X", help="What the run may cost; 0 is no limit.")
-@click.option("--tools", metavar="A,B", help="The only tools that the model may use.")
-@click.option("--system", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="The system prompt.")
-@click.option("--interactive", is_flag=True, help="Let approvals and questions wait for an answer; see resume.")
-@click.option("--chat", metavar="ID", help="Go on with this chat instead of beginning one.")
-@click.option("--json", "as_json", is_flag=True, help="Print every event as one line of JSON.")
-def command(
-    prompt: str,
-    root: str | None,
-    force_root: bool,
-    tools: str | None,
-    system: str | None,
-    interactive: bool,
-    chat: str | None,
-    as_json: bool,
-    **flags: Any,
-) -> int:
-    """Give a model a task in a project and watch it work.
-
-    PROMPT is the task; with - it is read from standard input. ID is a chat's id, the beginning of it, or last.
-    """
-    names = tuple(name.strip() for name in tools.split(",") if name.strip()) if tools is not None else None
-    text = Path(system).read_text(encoding="utf-8") if system else None
-    wanted = Wanted(_task(prompt), chat, root, force_root, text, names, interactive)
+def run(wanted: Wanted, flags: Mapping[str, Any], as_json: bool) -> int:
+    """`flags` are settings, by their names; the rest of what was typed is in `wanted`."""
     return asyncio.run(_run(configured(flags), wanted, as_json))
 
 
@@ -80,14 +50,15 @@ def _task(prompt: str) -> str:
 
 
 async def _run(config: Config, wanted: Wanted, as_json: bool) -> int:
-    async with open_agent(config) as agent:
+    async with open_agent(config, works=True) as agent:
         after = 0
+        task = _task(wanted.prompt)
         if wanted.chat is None:
             chat = _new_chat(agent, config, wanted)
         else:
             chat, after = await _old_chat(agent, config, wanted)
         await chat.open()
-        following = chat.send(wanted.prompt)
+        following = chat.send(task)
         if as_json:
             return await drive(chat, following, JsonLines(), after)
         screen = Screen()
@@ -125,12 +96,19 @@ async def _old_chat(agent: Agent, config: Config, wanted: Wanted) -> tuple[Chat,
 def _said(wanted: Wanted) -> dict[str, Any]:
     said: dict[str, Any] = {}
     if wanted.system is not None:
-        said["system_prompt"] = wanted.system
+        said["system_prompt"] = _read(wanted.system)
     if wanted.tools is not None:
-        said["tools"] = wanted.tools
+        said["tools"] = tuple(name.strip() for name in wanted.tools.split(",") if name.strip())
     if wanted.interactive:
         said["interactive"] = True
     return said
+
+
+def _read(file: str) -> str:
+    try:
+        return Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"the system prompt {file} cannot be read: {error}") from error
 
 
 def _require_model(agent: Agent, ref: str) -> None:

@@ -34,8 +34,10 @@ class Screen:
         self._done = 0
 
     def begin(self, chat: ChatId, model: str, root: str, *, resumed: bool = False) -> None:
-        word = "resuming" if resumed else "chat"
-        self._terminal.note(f"{word} {chat} · {inert_line(model, 80)} · {inert_line(root, 120)}", "dim")
+        head = f"{'resuming' if resumed else 'chat'} {chat} · "
+        room = max(40, self._terminal.width - len(head) - 4)
+        shown = _tail(inert_line(model), room // 2)
+        self._terminal.note(f"{head}{shown} · {_tail(inert_line(root), room - len(shown))}", "dim")
 
     def knows(self, state: ChatState) -> None:
         """Calls that were under way before this process began."""
@@ -178,3 +180,8 @@ class Screen:
 
     def _status(self, text: str) -> None:
         self._terminal.status(text)
+
+
+def _tail(text: str, width: int) -> str:
+    """The end of a path says more than its beginning."""
+    return text if len(text) <= width else f"…{text[1 - width :]}"

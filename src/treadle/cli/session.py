@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -20,14 +20,19 @@ LAST = "last"
 def configured(flags: Mapping[str, Any] | None = None) -> Config:
     """The settings in force; what is odd about their sources is told."""
     config = load(flags=flags)
-    for warning in config.warnings:
-        print(f"treadle: {inert_line(warning)}", file=sys.stderr)
+    _warn(config.warnings)
     return config
 
 
+def _warn(warnings: Iterable[str]) -> None:
+    for warning in warnings:
+        print(f"treadle: {inert_line(warning)}", file=sys.stderr)
+
+
 @asynccontextmanager
-async def open_agent(config: Config) -> AsyncIterator[Agent]:
-    """An agent for the length of a command. Its home is made at first use, for its owner alone."""
+async def open_agent(config: Config, *, works: bool = False) -> AsyncIterator[Agent]:
+    """An agent for the length of a command; with the tools of installed packages if it `works`. Treadle's home is made
+    at first use, for its owner alone."""
     try:
         config.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -36,7 +41,10 @@ async def open_agent(config: Config) -> AsyncIterator[Agent]:
         ) from error
     settings = config.settings
     models = ModelRegistry(os.environ, silence_s=settings.silence_s)
-    agent = Agent(config.database, models=models, retry_base_s=settings.retry_base_s, silence_s=settings.silence_s)
+    agent = Agent(
+        config.database, models=models, plugins=works, retry_base_s=settings.retry_base_s, silence_s=settings.silence_s
+    )
+    _warn(agent.warnings)
     async with agent:
         yield agent
 

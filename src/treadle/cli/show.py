@@ -4,7 +4,6 @@ import asyncio
 import sys
 from typing import Any
 
-import click
 import msgspec
 
 from treadle.chat.state import ChatState, open_actions
@@ -19,14 +18,7 @@ from treadle.protocol.events import ActionRequired, Envelope, SessionIdle
 from treadle.types import ChatId
 
 
-@click.command("show")
-@click.argument("chat", metavar="ID")
-@click.option("--json", "as_json", is_flag=True, help="Print the chat as one JSON object.")
-def command(chat: str, as_json: bool) -> int:
-    """Show a chat from its log.
-
-    ID is a chat's id, the beginning of it, or last. For the events themselves see export.
-    """
+def show(chat: str, as_json: bool) -> int:
     return asyncio.run(_show(configured(), chat, as_json))
 
 

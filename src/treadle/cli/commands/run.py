@@ -1,0 +1,44 @@
+"""What can be typed after `treadle run`."""
+
+from typing import Any
+
+import click
+
+MODES = ("read-only", "ask", "review", "auto-edit", "autopilot")
+ON_LIMIT = ("ask", "answer", "error")
+"""The same as in `treadle.protocol.options`, which a test sees to; written out so that help costs no import."""
+
+
+@click.command("run")
+@click.argument("prompt")
+@click.option("--model", metavar="PROVIDER:NAME", help="The model to work with.")
+@click.option("--root", metavar="DIR", help="The project; without it the git root, else the working directory.")
+@click.option("--force-root", is_flag=True, help="Allow the whole disk or the home folder as the project.")
+@click.option("--mode", type=click.Choice(MODES), help="What the model may do without asking.")
+@click.option("--max-turns", type=click.IntRange(min=1), metavar="N", help="How many model calls the run may make.")
+@click.option("--on-limit", type=click.Choice(ON_LIMIT), help="What happens when they are used up.")
+@click.option("--budget-usd", type=click.FloatRange(min=0), metavar="X", help="What the run may cost; 0 is no limit.")
+@click.option("--tools", metavar="A,B", help="The only tools that the model may use.")
+@click.option("--system", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="The system prompt.")
+@click.option("--interactive", is_flag=True, help="Let approvals and questions wait for an answer; see resume.")
+@click.option("--chat", metavar="ID", help="Go on with this chat instead of beginning one.")
+@click.option("--json", "as_json", is_flag=True, help="Print every event as one line of JSON.")
+def command(
+    prompt: str,
+    root: str | None,
+    force_root: bool,
+    tools: str | None,
+    system: str | None,
+    interactive: bool,
+    chat: str | None,
+    as_json: bool,
+    **flags: Any,
+) -> int:
+    """Give a model a task in a project and watch it work.
+
+    PROMPT is the task; with - it is read from standard input. ID is a chat's id, the beginning of it, or last.
+    """
+    from treadle.cli.run import Wanted, run
+
+    wanted = Wanted(prompt, chat, root, force_root, system, tools, interactive)
+    return run(wanted, flags, as_json)
