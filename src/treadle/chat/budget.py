@@ -56,6 +56,15 @@ def exhausted(account: Account) -> bool:
     return account.used >= account.limit
 
 
+def forbidden(state: ChatState, run: Run, estimate: Usage, now_ms: int) -> LimitReached | None:
+    """The limit that a call of this size would break. For calls that open no turn: an attempt made again, a
+    compaction, a summary."""
+    for account in accounts(state, run, estimate, now_ms):
+        if account.kind != "turns" and exhausted(account):
+            return LimitReached(account.kind, account.used, account.limit, account.scope)
+    return None
+
+
 def admit(state: ChatState, run: Run, start: TurnStart, now_ms: int) -> tuple[Event, ...]:
     """The events that begin a model call, with warnings at 80 %; or the limit that forbids it."""
     events: list[Event] = []

@@ -102,8 +102,8 @@ def _decide_idle(state: ChatState) -> Step:
 
 
 def _ends_now(run: Run) -> bool:
-    """Whether open calls are closed instead of run: the budget is gone, the run failed, or the answer that was to be
-    the last has calls in it all the same."""
+    """Whether open calls are closed instead of run: the budget is gone, the run failed, or a last answer that was
+    asked for without tools has calls all the same."""
     return run.stop in ("budget", "error", "guard") or (run.stop == "turn_cap" and run.final_turn)
 
 

@@ -46,8 +46,9 @@ def _run(state: ChatState, **changes: Any) -> ChatState:
 
 
 def _call(state: ChatState, key: CallKey, **changes: Any) -> ChatState:
+    """Change an open call. One that has its result keeps it: whatever else the log says of it comes too late."""
     for position, call in enumerate(state.calls):
-        if call.key == key:
+        if call.key == key and call.phase != "done":
             changed = replace(call, **changes)
             return replace(state, calls=(*state.calls[:position], changed, *state.calls[position + 1 :]))
     return state
@@ -69,14 +70,16 @@ def _say(state: ChatState, entry: Entry) -> ChatState:
     )
 
 
-def _close_action(state: ChatState, action: str) -> ChatState:
-    """An action is no longer open; whoever runs the chat next must take it up again."""
+def _close_action(state: ChatState, action: str, at: Envelope) -> ChatState:
+    """An action is no longer open; if a command closed it, some worker must take the chat up again. A call that
+    waited becomes one whose outcome is unknown until its result follows: its record may be lost."""
     if state.question is not None and state.question.action == action:
         state = replace(state, question=None)
     for call in state.calls:
         if call.action is not None and call.action.action == action:
-            state = _call(state, call.key, action=None)
-    return _run(state, active=False)
+            phase = "started" if call.phase == "waiting" else call.phase
+            state = _call(state, call.key, action=None, phase=phase)
+    return _run(state, active=at.epoch > 0)
 
 
 # -- the conversation ---------------------------------------------------------------------------------------------
@@ -126,6 +129,7 @@ def _cut(state: ChatState, seq: int) -> ChatState:
         return state
     history = state.history.cut(index)
     compaction = state.compaction if state.compaction.upto <= index else Compaction()
+    compaction = replace(compaction, masked=min(compaction.masked, index))
     state = replace(state, history=history, calls=(), open_turn=None, question=None, run=None)
     return _compacted(state, compaction)
 
@@ -150,7 +154,8 @@ def _turn_start(state: ChatState, event: e.TurnStart, at: Envelope) -> ChatState
 
 def _assistant_message(state: ChatState, event: e.AssistantMessage, at: Envelope) -> ChatState:
     entry = AssistantEntry(event.turn, event.content, event.reasoning, event.tool_requests)
-    state = replace(_say(state, entry), calls=tuple(Call(request) for request in event.tool_requests))
+    calls = tuple(Call(request) for request in event.tool_requests)
+    state = replace(_say(state, entry), calls=calls, open_turn=None)
     return _run(state, spoke=True) if event.content.strip() else state
 
 
@@ -182,6 +187,8 @@ def _interrupted(state: ChatState, event: e.Interrupted, at: Envelope) -> ChatSt
 
 
 def _run_end(state: ChatState, event: e.RunEnd, at: Envelope) -> ChatState:
+    if state.open_turn is not None:  # it was cut off and nobody settled it: a crash must not hide what it cost
+        state = _spend(state, state.open_turn.reserved)
     wall = max(0, at.time_ms - state.run.started_ms) if state.run else 0
     totals = replace(state.totals, wall_ms=state.totals.wall_ms + wall)
     return replace(
@@ -199,7 +206,8 @@ def _compaction_complete(state: ChatState, event: e.CompactionComplete, at: Enve
     state = replace(state, compacting="")
     if not event.success:
         return replace(state, compaction_failures=state.compaction_failures + 1)
-    made = Compaction(event.upto, event.summary, event.kept, event.masked)
+    longest = len(state.history)
+    made = Compaction(min(event.upto, longest), event.summary, event.kept, min(event.masked, longest))
     return replace(_compacted(state, made), compaction_failures=0)
 
 
@@ -241,7 +249,8 @@ def _finish_calls(state: ChatState) -> ChatState:
 
 
 def _turn_of(state: ChatState) -> int:
-    return int(state.calls[0].key.partition(".")[0])
+    turn = state.calls[0].key.partition(".")[0]
+    return int(turn) if turn.isdecimal() else state.turn
 
 
 def _permission_requested(state: ChatState, event: e.PermissionRequested, at: Envelope) -> ChatState:
@@ -263,8 +272,10 @@ def _permission_completed(state: ChatState, event: e.PermissionCompleted, at: En
     for call in state.calls:
         if call.phase == "asking" and call.action is not None and call.action.action == event.action:
             arguments = event.arguments if event.arguments is not None else call.arguments
-            state = _call(state, call.key, phase="approved", arguments=arguments)
-    return _close_action(state, event.action)
+            # After a refusal comes the call's result. If that record was lost, the call is asked for again, not run.
+            phase = "approved" if event.decision == "allow" else "requested"
+            state = _call(state, call.key, phase=phase, arguments=arguments)
+    return _close_action(state, event.action, at)
 
 
 def _external_requested(state: ChatState, event: e.ExternalToolRequested, at: Envelope) -> ChatState:
@@ -282,7 +293,7 @@ def _external_requested(state: ChatState, event: e.ExternalToolRequested, at: En
 
 
 def _external_completed(state: ChatState, event: e.ExternalToolCompleted, at: Envelope) -> ChatState:
-    return _close_action(state, event.call)
+    return _close_action(state, event.call, at)
 
 
 def _input_requested(state: ChatState, event: e.UserInputRequested, at: Envelope) -> ChatState:
@@ -296,7 +307,7 @@ def _input_requested(state: ChatState, event: e.UserInputRequested, at: Envelope
 
 def _input_completed(state: ChatState, event: e.UserInputCompleted, at: Envelope) -> ChatState:
     question = state.question
-    state = _close_action(state, event.action)
+    state = _close_action(state, event.action, at)
     if question is None or question.action != event.action or state.run is None:
         return state
     if event.answer == STOP:
@@ -352,14 +363,18 @@ def _limit_warning(state: ChatState, event: e.LimitWarning, at: Envelope) -> Cha
 
 
 def _limit_reached(state: ChatState, event: e.LimitReached, at: Envelope) -> ChatState:
-    return _run(state, stop="turn_cap" if event.kind == "turns" else "budget")
+    """The turn cap leaves room for a last answer; a budget does not, and neither does a second limit."""
+    run = state.run
+    capped = run is not None and event.kind == "turns" and event.scope == "run" and run.turns >= run.turn_limit
+    cap = capped and run is not None and not run.stop
+    return _run(replace(state, open_turn=None), stop="turn_cap" if cap else "budget")
 
 
 def _limit_extended(state: ChatState, event: e.LimitExtended, at: Envelope) -> ChatState:
     if state.run is None:
         return state
     warned = tuple(item for item in state.run.warned if item != ("run", "turns"))
-    stop = "" if state.run.stop == "turn_cap" and not state.run.final_turn else state.run.stop
+    stop = "" if state.run.stop == "turn_cap" else state.run.stop
     return _run(state, turn_limit=state.run.turn_limit + event.turns, warned=warned, stop=stop)
 
 

@@ -30,7 +30,7 @@ SHAPE = _shape()
 
 class _Body(msgspec.Struct, array_like=True):
     shape: str
-    state: msgspec.Raw
+    state: bytes
     entries: msgspec.Raw
 
 
@@ -42,15 +42,16 @@ def _empty(_kind: type, _value: object) -> History[Entry]:
     return History()
 
 
-_encoder = msgspec.msgpack.Encoder(enc_hook=_nothing)
+_encoder = msgspec.msgpack.Encoder()
+_plain = msgspec.json.Encoder(enc_hook=_nothing)  # arguments may hold integers that are too large for msgpack
 _bodies = msgspec.msgpack.Decoder(_Body)
-_states = msgspec.msgpack.Decoder(ChatState, dec_hook=_empty)
+_states = msgspec.json.Decoder(ChatState, dec_hook=_empty)
 _entries = msgspec.msgpack.Decoder(list[Entry])
 
 
 def encode(state: ChatState) -> bytes:
     entries = msgspec.Raw(_encoder.encode(state.history.slice(0)))
-    bare = msgspec.Raw(_encoder.encode(replace(state, history=History(), transcript=History())))
+    bare = _plain.encode(replace(state, history=History(), transcript=History()))
     return _encoder.encode(_Body(SHAPE, bare, entries))
 
 

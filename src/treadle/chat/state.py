@@ -170,7 +170,9 @@ def next_queued(state: ChatState) -> QueueItem | None:
 
 def starts_queued(state: ChatState) -> bool:
     """Whether an idle chat goes on with its queue by itself. After a stop or an error it waits for a person."""
-    return state.run is None and bool(state.queue) and state.last_end not in ("interrupted", "error", "budget")
+    if state.run is not None or state.options.archived:
+        return False
+    return bool(state.queue) and state.last_end not in ("interrupted", "error", "budget")
 
 
 def status(state: ChatState) -> Status:

@@ -7,7 +7,7 @@ import msgspec
 
 from treadle.chat.closing import close_call, close_calls
 from treadle.chat.fold import CONTINUE, change_options, position_of
-from treadle.chat.state import MAX_QUEUE, Call, ChatState, QueueItem, awaits_action, status
+from treadle.chat.state import MAX_QUEUE, Call, ChatState, QueueItem, awaits_action, starts_queued, status
 from treadle.errors import InvalidInput, Refused
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
@@ -74,7 +74,7 @@ def _queued(state: ChatState, item_id: str) -> QueueItem:
 def _send(state: ChatState, command: c.Send) -> Events:
     if not command.images:
         _not_empty(command.content)
-    if state.run is None:
+    if state.run is None and not starts_queued(state):
         return (e.UserMessage(command.content, images=command.images),)
     if status(state) == "requires_action" and command.delivery == "steering":
         message = e.UserMessage(command.content, "steering", images=command.images)
@@ -102,10 +102,19 @@ def _submit(state: ChatState, command: c.SubmitResults) -> Events:
     events: list[Event] = []
     for result in command.results:
         call = expected[result.tool_call_id]
-        text = result.output if isinstance(result.output, str) else msgspec.json.encode(result.output).decode()
+        text = _text_of(result)
         events.append(e.ExternalToolCompleted(call.key, result.is_error, command.by))
         events.append(_completed(call, text, not result.is_error))
     return tuple(events)
+
+
+def _text_of(result: c.Result) -> str:
+    if isinstance(result.output, str):
+        return result.output
+    try:
+        return msgspec.json.encode(result.output).decode()
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidInput(f"The output of {result.tool_call_id} is no JSON: {error}.") from error
 
 
 def _completed(call: Call, text: str, success: bool) -> e.ExecutionComplete:
@@ -210,7 +219,10 @@ def _change(state: ChatState, command: c.ChangeOptions) -> Events:
         raise InvalidInput(f"These options do not fit: {error}.") from error
     if options == state.options:
         return ()
-    if state.run is not None and (options.root, options.archived) != (state.options.root, state.options.archived):
+    if (state.run is not None or state.compacting) and (options.root, options.archived) != (
+        state.options.root,
+        state.options.archived,
+    ):
         raise Refused("busy", f"Chat {state.chat} is {status(state)}; root and archived change only when it is idle.")
     return (e.OptionsChanged(command.changes, command.by),)
 

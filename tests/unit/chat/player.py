@@ -1,0 +1,291 @@
+"""Plays a chat without any I/O: commands go through `transition`, and worker moves are what the engine appends for the
+step that `decide` gives. Whoever plays chooses freely among what could really happen. Checks the rules on the way."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from treadle.chat import snapshot
+from treadle.chat.budget import admit, forbidden, over_budget
+from treadle.chat.decide import CallModel, Compact, Limits, Record, Rest, RunCalls, Step, Summarize, Wait, decide
+from treadle.chat.fold import fold, fold_all
+from treadle.chat.state import ChatState, next_queued, open_actions, summary
+from treadle.chat.transcript import entries
+from treadle.chat.transitions import transition
+from treadle.errors import InvalidInput, Refused
+from treadle.protocol import commands as c
+from treadle.protocol import events as e
+from treadle.protocol import wire
+from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolRequest, Usage
+from treadle.protocol.options import ChatOptions
+from treadle.protocol.views import STATUSES
+from treadle.types import CallKey, ChatId, call_key
+
+CHAT = ChatId("c_play")
+COST = Usage(80, 20)
+LIMITS = Limits(window=100_000, max_output=1_000)
+Choose = Callable[[Sequence[str]], str]
+"""Picks one of several things that could happen next."""
+
+
+def valid_history(shown: Sequence[Entry]) -> None:
+    """What every provider demands: after each answer with calls exactly its results, in order, and no others."""
+    for index, entry in enumerate(shown):
+        before = shown[index - 1] if index else None
+        if isinstance(entry, AssistantEntry) and entry.calls:
+            after = shown[index + 1] if index + 1 < len(shown) else None
+            assert isinstance(after, ResultsEntry), f"calls without results: {entry}"
+            assert [result.call for result in after.results] == [call.call for call in entry.calls]
+        if isinstance(entry, ResultsEntry):
+            assert isinstance(before, AssistantEntry), f"results without calls: {entry}"
+            assert before.calls, f"results without calls: {entry}"
+
+
+class Player:
+    def __init__(self, options: ChatOptions) -> None:
+        self.log: list[e.Envelope] = []
+        self.state = ChatState(chat=CHAT)
+        self.time_ms = 1_000
+        self.epoch = 1
+        self.fresh = True
+        """The worker has just begun and must settle what the one before it left open."""
+        self.append(0, e.SessionCreated(options))
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def append(self, epoch: int, *events: e.Event) -> None:
+        queue = next_queued(self.state) if self.state.run is None else None
+        for event in events:
+            envelope = e.Envelope(self.state.head + 1, CHAT, self.time_ms, event, epoch)
+            assert isinstance(event, e.UserMessage) is False or self._in_turn(event, epoch, queue)
+            self.log.append(envelope)
+            self.state = fold(self.state, envelope)
+        self.check()
+
+    def _in_turn(self, event: e.Event, epoch: int, queue: object) -> bool:
+        """L-08: a worker starts a run only with the message whose turn it is."""
+        if not isinstance(event, e.UserMessage) or event.delivery != "queued" or epoch == 0:
+            return True
+        return queue is not None and getattr(queue, "id", "") == event.queue_id
+
+    def command(self, command: c.Command) -> str:
+        """Carry out a command; the code of its refusal, or nothing."""
+        before, seen = self.state, snapshot.encode(self.state)
+        try:
+            events = transition(self.state, command)
+        except (Refused, InvalidInput) as refusal:
+            assert self.state is before
+            assert snapshot.encode(self.state) == seen, "a refusal changed the state"
+            return refusal.reason if isinstance(refusal, Refused) else "invalid"
+        if events:
+            self.append(0, *events)
+        return ""
+
+    def crash(self) -> None:
+        """Everything but the log is forgotten, as after kill -9; another worker comes."""
+        stored = [wire.decode(CHAT, wire.encode(envelope)) for envelope in self.log]
+        again = fold_all(ChatState(chat=CHAT), stored)
+        assert again == self.state
+        self.state = again
+        self.epoch += 1
+        self.fresh = True
+
+    # -- the worker ---------------------------------------------------------------------------------------------------
+
+    def work(self, choose: Choose) -> Step:
+        """One move of a worker: what the engine does for the step that the rules give."""
+        if self.fresh:
+            self.fresh = False
+            self._recover(choose)
+        step = decide(self.state, LIMITS)
+        match step:
+            case CallModel(final=final):
+                self._call_model(final, choose)
+            case RunCalls(calls=()):
+                self._recover(choose)
+            case RunCalls():
+                self._run_calls(step, choose)
+            case Compact(trigger=trigger):
+                self._compact(trigger, choose)
+            case Summarize():
+                self._worker(e.ModelCall("summary", COST, "done"))
+            case Record(events=events):
+                self._worker(*events)
+            case Wait() | Rest():
+                self.fresh = True
+        return step
+
+    def _worker(self, *events: e.Event) -> None:
+        self.append(self.epoch, *events)
+
+    def _recover(self, choose: Choose) -> None:
+        state = self.state
+        if state.run is not None and state.run.interrupting:
+            return
+        if state.open_turn is not None:
+            self._worker(e.TurnRetry(state.open_turn.turn, 1, "worker_lost", usage=state.open_turn.reserved))
+        for call in state.calls:
+            if call.phase == "started":
+                self._worker(e.ExecutionComplete(call.key, False, error="unknown", synthetic="unknown"))
+
+    def _call_model(self, final: bool, choose: Choose) -> None:
+        run = self.state.run
+        assert run is not None
+        if self.state.open_turn is None:
+            start = e.TurnStart(self.state.turn + 1, "scripted:x", COST, final)
+            events = admit(self.state, run, start, self.time_ms)
+            self._worker(*events)
+            if events[-1] is not start:
+                return
+        elif (over := forbidden(self.state, run, self.state.open_turn.reserved, self.time_ms)) is not None:
+            return self._worker(over)
+        opened = self.state.open_turn
+        assert opened is not None
+        turn = opened.turn
+        match choose(
+            ["calls", "calls", "calls", "calls", "text", "text", "nothing", "retry", "fail", "context", "stop", "die"]
+        ):
+            case "calls":
+                names = [choose(["read", "write", "client", "ask", "approve", "bad", "done"]) for _ in range(3)]
+                asked = ["same"] * 3 if choose(["work", "work", "rut"]) == "rut" else names[: int(choose("123"))]
+                requests = tuple(
+                    ToolRequest(call_key(turn, position), name, "{}" if name == "same" else f'{{"n":{turn}}}', "id_1")
+                    for position, name in enumerate(asked)
+                )
+                message = e.AssistantMessage(turn, choose(["", "I look."]), tool_requests=requests)
+                self._worker(message, e.TurnEnd(turn, COST, "tool_calls"))
+            case "text":
+                self._worker(e.AssistantMessage(turn, "Done."), e.TurnEnd(turn, COST))
+            case "nothing":
+                self._worker(e.AssistantMessage(turn), e.TurnEnd(turn, COST))
+            case "retry" if opened.failures < 5:
+                self._worker(e.TurnRetry(turn, opened.failures + 1, "network", usage=COST))
+            case "context" if not opened.forced_compaction:
+                retry = e.TurnRetry(turn, opened.failures + 1, "context_limit")
+                self._worker(retry, e.CompactionStart("context_limit"))
+            case "stop":
+                self.command(c.Interrupt())
+                self._worker(e.AssistantMessage(turn, "Par", partial=True), e.TurnEnd(turn, COST, "interrupted"))
+            case "die":
+                self.crash()
+            case _:
+                self._worker(e.TurnEnd(turn, Usage(), "error"), e.SessionError("bad_request", "no"))
+
+    def _run_calls(self, step: RunCalls, choose: Choose) -> None:
+        for call in step.calls:
+            run = self.state.run
+            assert run is not None
+            if (over := over_budget(self.state, run, self.time_ms)) is not None:
+                return self._worker(over)
+            start = e.ExecutionStart(call.key, call.request.name, {"n": 1})
+            done = e.ExecutionComplete(call.key, True, "ok")
+            match call.request.name:
+                case "client":
+                    self._worker(start, e.ExternalToolRequested(call.key, "client", {}, call.key, 300.0))
+                case "ask":
+                    self._worker(start, e.UserInputRequested(call.key, "Which?", call=call.key))
+                case "approve" if call.phase == "requested":
+                    return self._worker(e.PermissionRequested(call.key, call.key, shown="x", hash="h"))
+                case "bad":
+                    self._worker(start, e.ExecutionComplete(call.key, False, error="no such tool"))
+                case "done":
+                    self._worker(start)
+                    self._worker(done, e.TaskComplete("all done"))
+                case _:
+                    self._worker(start)
+                    if choose(["finish", "finish", "die", "stop"]) == "die":
+                        return self.crash()
+                    self._worker(done)
+
+    def _compact(self, trigger: e.Trigger, choose: Choose) -> None:
+        run = self.state.run
+        if run is not None and (over := forbidden(self.state, run, COST, self.time_ms)) is not None:
+            return self._worker(e.CompactionComplete(trigger, False, error="budget"), over)
+        upto = len(self.state.history) // 2
+        while upto < len(self.state.history) and isinstance(self.state.history[upto], ResultsEntry):
+            upto += 1
+        if choose(["made", "failed"]) == "failed" or upto <= self.state.compaction.upto:
+            return self._worker(e.CompactionComplete(trigger, False, error="no"))
+        made = e.CompactionComplete(trigger, True, 100, 50, COST, "so far", upto, (2,), upto)
+        self._worker(e.ModelCall("compaction", COST), made)
+
+    # -- checking -----------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        state = self.state
+        assert [envelope.seq for envelope in self.log] == list(range(1, len(self.log) + 1))
+        valid_history(entries(state))
+        assert len(state.queue) <= 20
+        self._check_status()
+        self._check_calls()
+        self._check_runs()
+        self._check_budget()
+
+    def _check_status(self) -> None:
+        shown = summary(self.state)
+        assert shown.status in STATUSES
+        step = decide(self.state, LIMITS)
+        if isinstance(step, Wait):
+            assert shown.status == "requires_action", shown.status
+            assert open_actions(self.state), "waits for nobody"
+        elif isinstance(step, Rest):
+            assert shown.status in ("idle", "error")
+        else:
+            assert shown.status in ("pending", "running", "interrupting"), (shown.status, step)
+        assert shown.runnable == (not isinstance(step, Wait | Rest))
+        self._check_ends(step)
+
+    def _check_ends(self, step: Step) -> None:
+        """The rules never talk to themselves for ever: a few records, then an effect, a wait or rest."""
+        state = self.state
+        for _ in range(12):
+            if not isinstance(step, Record):
+                return
+            for event in step.events:
+                state = fold(state, e.Envelope(state.head + 1, CHAT, self.time_ms, event, self.epoch))
+            step = decide(state, LIMITS)
+        raise AssertionError(f"decide goes in circles: {step}")
+
+    def _check_calls(self) -> None:
+        asked: list[CallKey] = []
+        for envelope in self.log:
+            if isinstance(envelope.data, e.AssistantMessage):
+                asked.extend(request.call for request in envelope.data.tool_requests)
+        results = Counter(x.data.call for x in self.log if isinstance(x.data, e.ExecutionComplete))
+        assert len(set(asked)) == len(asked), "a call key repeats"
+        assert all(count == 1 for count in results.values()), "a call has two results"
+        opened = {call.key for call in self.state.calls if call.phase != "done"}
+        assert set(asked) - set(results) == opened
+        if self.state.run is None:
+            assert not open_actions(self.state)
+            assert not self.state.calls
+            assert self.state.open_turn is None
+
+    def _check_runs(self) -> None:
+        """Exactly one end for every run (L-12)."""
+        inside = False
+        for envelope in self.log:
+            if isinstance(envelope.data, e.UserMessage):
+                inside = True
+            elif isinstance(envelope.data, e.RunEnd):
+                assert inside, "an end without a run"
+                inside = False
+        assert inside == (self.state.run is not None)
+
+    def _check_budget(self) -> None:
+        """Never overspent by more than one call (fault 30)."""
+        run, budget = self.state.run, self.state.options.run_budget
+        if run is not None and budget.tokens:
+            assert run.usage.tokens <= budget.tokens + COST.tokens
+        if run is not None and budget.turns:
+            assert run.turns <= budget.turns
+        chat = self.state.options.chat_budget
+        if chat.tokens:
+            assert self.state.totals.usage.tokens <= chat.tokens + COST.tokens
+
+    def check_fold(self, cut: int) -> None:
+        """Snapshots are caches: folding goes on from any of them as if it had never stopped (law 9)."""
+        before = fold_all(ChatState(chat=CHAT), self.log[:cut])
+        read = snapshot.decode(snapshot.encode(before))
+        assert read == before
+        assert read is not None
+        assert fold_all(read, self.log[cut:]) == self.state
