@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from treadle import Agent, Chat, DynamicTool, Envelope, OpenAction, tool
+from treadle import Agent, Chat, DynamicTool, Envelope, OpenAction, handle, tool
 from treadle.handle import Following
 from treadle.models.openai_chat import OpenAIChat
 from treadle.ports.model import ModelInfo
@@ -41,7 +41,8 @@ class Visit(msgspec.Struct, frozen=True):
     lease_s: float = LEASE_S
     renew_s: float = RENEW_S
     action: str = "advance"
-    """advance: say or answer what is due, and follow · look: only follow · interrupt: record a stop, and follow"""
+    """advance: say or answer what is due, and follow · resume: only follow · again: say something more, and follow ·
+    interrupt: record a stop, and follow"""
     seen: str = "seen.jsonl"
     prompt: str = PROMPT
 
@@ -126,6 +127,8 @@ async def due(chat: Chat, wanted: Visit) -> Following:
     if wanted.action == "interrupt":
         await chat.interrupt()
         return chat.resume()
+    if wanted.action == "again":
+        return chat.send("Go on.")
     if wanted.action == "advance":
         events = await chat.events()
         if not any(isinstance(envelope.data, UserMessage) for envelope in events):
@@ -157,6 +160,7 @@ def child(wanted: Visit) -> int:
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.close(0)
+    handle.FOLLOW_S = min(handle.FOLLOW_S, wanted.renew_s)  # a follower looks as often as leases are renewed
     install_from_environment()
     try:
         return asyncio.run(visit(wanted))
