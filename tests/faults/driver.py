@@ -106,11 +106,8 @@ async def follow(chat: Chat, wanted: Visit) -> int:
             seen.write(wire.to_json(envelope) + b"\n")
             seen.flush()
 
-        missed = await chat.events(_last_seen(wanted.path(wanted.seen)))
-        for envelope in missed:
-            show(envelope)
         code = FAILED
-        async for envelope in await due(chat, wanted):
+        async for envelope in await due(chat, wanted, show):
             show(envelope)
             if isinstance(envelope.data, SessionIdle):
                 code = IDLE
@@ -123,10 +120,15 @@ def _last_seen(path: Path) -> int:
     return max((wire.from_json(line).seq for line in path.read_bytes().splitlines()), default=0)
 
 
-async def due(chat: Chat, wanted: Visit) -> Following:
+async def due(chat: Chat, wanted: Visit, show: Callable[[Envelope], None]) -> Following:
+    last_seen = _last_seen(wanted.path(wanted.seen))
     if wanted.action == "interrupt":
         await chat.interrupt()
-        return chat.resume()
+    if wanted.action in ("resume", "interrupt"):
+        return chat.resume(after=last_seen)
+    for envelope in await chat.events(last_seen):
+        show(envelope)
+        last_seen = envelope.seq
     if wanted.action == "again":
         return chat.send("Go on.")
     if wanted.action == "advance":
@@ -135,7 +137,7 @@ async def due(chat: Chat, wanted: Visit) -> Following:
             return chat.send(wanted.prompt)
         if open_actions := await chat.actions():
             return answer(chat, open_actions)
-    return chat.resume()
+    return chat.resume(after=last_seen)
 
 
 def answer(chat: Chat, actions: tuple[OpenAction, ...]) -> Following:

@@ -98,6 +98,13 @@ class Case:
             raise AssertionError(f"a visit hangs\n{self.errors()}\n{self.story()}")
         return code
 
+    def start_until(self, name: str, passing: int = 1, *, then: str = "", **changes: Any) -> int:
+        """Start a visit and return when it has passed a point."""
+        passed = self.folder / f"passed.{uuid.uuid4().hex}"
+        pid = self.start(faults=f"list={passed};{then}", **changes)
+        self.until(lambda: passed.exists() and passed.read_text().split().count(name) >= passing)
+        return pid
+
     def go(self, **changes: Any) -> int:
         return self.end(self.start(**changes))
 
