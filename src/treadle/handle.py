@@ -1,7 +1,6 @@
 """A handle to one chat: commands in, events out. Holds nothing that is not in the store; any number of handles, in any
 number of processes, may speak to the same chat."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
 from typing import Any, Literal, Self
 
@@ -47,15 +46,16 @@ class Following:
     """A command to a chat. Await it to carry it out and leave; iterate over it to carry it out and see everything
     until the chat is idle or waits for someone. Leaving the iteration stops nothing (law 11)."""
 
-    def __init__(self, chat: "Chat", command: c.Command | None) -> None:
+    def __init__(self, chat: "Chat", command: c.Command | None, after: int | None = None) -> None:
         self.chat = chat
         self._command = command
+        self._after = after
 
     def __await__(self) -> Generator[Any, None, ChatState]:
         return self.chat.carry_out(self._command).__await__()
 
     def __aiter__(self) -> AsyncIterator[Envelope]:
-        return self.chat.follow(self._command)
+        return self.chat.follow(self._command, self._after)
 
 
 class Chat:
@@ -118,9 +118,10 @@ class Chat:
     def promote(self, queued: str) -> Following:
         return Following(self, c.Promote(queued))
 
-    def resume(self) -> Following:
-        """Go on with a chat that was cut off. An idle one has nothing to go on with."""
-        return Following(self, None)
+    def resume(self, *, after: int | None = None) -> Following:
+        """Go on with a chat that was cut off. An idle one has nothing to go on with. `after`: the last seq that you
+        have seen; what you missed comes first, and nothing between is lost (D-04)."""
+        return Following(self, None, after)
 
     async def interrupt(self, by: str = "person") -> None:
         """Stop the run. Returns when the stop is recorded; the chat is idle soon after."""
@@ -171,13 +172,17 @@ class Chat:
         self._worker.start(self.id)
         return state
 
-    async def follow(self, command: c.Command | None) -> AsyncIterator[Envelope]:
-        """Carry out the command and give every piece of news until the chat is quiet."""
+    async def follow(self, command: c.Command | None, after: int | None = None) -> AsyncIterator[Envelope]:
+        """Carry out the command and give every piece of news until the chat is quiet; before it, what is recorded
+        behind `after`."""
         hub = self._deps.log.hub
         readers: list[Subscription] = []
         try:
             state = await self.carry_out(command, lambda met: readers.append(hub.subscribe(self.id, met.head)))
             reader = readers[-1]
+            if after is not None and after < reader.began:
+                for record in await self._deps.store.read(self.id, after, reader.began - after):
+                    yield wire.decode(self.id, record)
             if state.run is None and not state.compacting and not starts_queued(state) and reader.untouched:
                 yield Envelope(0, self.id, self._deps.clock.now_ms(), SessionIdle(state.last_end or "done"))
                 return
@@ -213,14 +218,16 @@ class Chat:
                 return envelope
             if drive.done() and not drive.cancelled():
                 drive.result()
+            await self._deps.log.catch_up(reader)
             if (envelope := reader.take()) is not None:
                 return envelope
+            if not drive.done():
+                continue
             state = await self._deps.log.load(self.id)
-            if status(state) == "requires_action":
+            if state.head == reader.reached and status(state) == "requires_action":
                 return Envelope(0, self.id, self._deps.clock.now_ms(), ActionRequired(open_actions(state)))
-            await self._deps.store.wait(self.id, state.head, FOLLOW_S)
-            await self._deps.log.refresh(state)
-            await asyncio.sleep(0)
+            await self._deps.store.wait(self.id, reader.reached, FOLLOW_S)
+            await self._deps.log.catch_up(reader)
 
 
 def _queued_id(command: c.Command | None, state: ChatState) -> str:

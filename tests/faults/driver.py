@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from treadle import Agent, Chat, DynamicTool, Envelope, OpenAction, tool
+from treadle import Agent, Chat, DynamicTool, Envelope, OpenAction, handle, tool
 from treadle.handle import Following
 from treadle.models.openai_chat import OpenAIChat
 from treadle.ports.model import ModelInfo
@@ -41,7 +41,8 @@ class Visit(msgspec.Struct, frozen=True):
     lease_s: float = LEASE_S
     renew_s: float = RENEW_S
     action: str = "advance"
-    """advance: say or answer what is due, and follow · look: only follow · interrupt: record a stop, and follow"""
+    """advance: say or answer what is due, and follow · resume: only follow · again: say something more, and follow ·
+    interrupt: record a stop, and follow"""
     seen: str = "seen.jsonl"
     prompt: str = PROMPT
 
@@ -105,11 +106,8 @@ async def follow(chat: Chat, wanted: Visit) -> int:
             seen.write(wire.to_json(envelope) + b"\n")
             seen.flush()
 
-        missed = await chat.events(_last_seen(wanted.path(wanted.seen)))
-        for envelope in missed:
-            show(envelope)
         code = FAILED
-        async for envelope in await due(chat, wanted):
+        async for envelope in await due(chat, wanted, show):
             show(envelope)
             if isinstance(envelope.data, SessionIdle):
                 code = IDLE
@@ -122,17 +120,24 @@ def _last_seen(path: Path) -> int:
     return max((wire.from_json(line).seq for line in path.read_bytes().splitlines()), default=0)
 
 
-async def due(chat: Chat, wanted: Visit) -> Following:
+async def due(chat: Chat, wanted: Visit, show: Callable[[Envelope], None]) -> Following:
+    last_seen = _last_seen(wanted.path(wanted.seen))
     if wanted.action == "interrupt":
         await chat.interrupt()
-        return chat.resume()
+    if wanted.action in ("resume", "interrupt"):
+        return chat.resume(after=last_seen)
+    for envelope in await chat.events(last_seen):
+        show(envelope)
+        last_seen = envelope.seq
+    if wanted.action == "again":
+        return chat.send("Go on.")
     if wanted.action == "advance":
         events = await chat.events()
         if not any(isinstance(envelope.data, UserMessage) for envelope in events):
             return chat.send(wanted.prompt)
         if open_actions := await chat.actions():
             return answer(chat, open_actions)
-    return chat.resume()
+    return chat.resume(after=last_seen)
 
 
 def answer(chat: Chat, actions: tuple[OpenAction, ...]) -> Following:
@@ -157,6 +162,7 @@ def child(wanted: Visit) -> int:
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.close(0)
+    handle.FOLLOW_S = min(handle.FOLLOW_S, wanted.renew_s)  # a follower looks as often as leases are renewed
     install_from_environment()
     try:
         return asyncio.run(visit(wanted))

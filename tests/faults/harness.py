@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +98,13 @@ class Case:
             raise AssertionError(f"a visit hangs\n{self.errors()}\n{self.story()}")
         return code
 
+    def start_until(self, name: str, passing: int = 1, *, then: str = "", **changes: Any) -> int:
+        """Start a visit and return when it has passed a point."""
+        passed = self.folder / f"passed.{uuid.uuid4().hex}"
+        pid = self.start(faults=f"list={passed};{then}", **changes)
+        self.until(lambda: passed.exists() and passed.read_text().split().count(name) >= passing)
+        return pid
+
     def go(self, **changes: Any) -> int:
         return self.end(self.start(**changes))
 
@@ -118,13 +125,19 @@ class Case:
     def story(self) -> str:
         return "\n".join(wire.to_json(envelope).decode()[:200] for envelope in self.log())
 
-    def check(self, *, settled: bool = True) -> None:
-        """The checker, all of it."""
+    def until(self, fact: Callable[[], bool]) -> None:
+        assert not eventually(lambda: [] if fact() else ["it did not happen"]), f"{self.errors()}\n{self.story()}"
+
+    def check(self, *, settled: bool = True, also: Iterable[str] = ()) -> None:
+        """The checker, all of it. `also`: what other clients saw, who left when they saw the chat wait."""
         import asyncio
 
         problems, log = asyncio.run(self._look(settled))
         seen = (self.folder / self.visit.seen).read_bytes().splitlines()
         problems += check_seen(seen, log)
+        for name in also:
+            lines = (self.folder / name).read_bytes().splitlines()
+            problems += [f"{name}: {problem}" for problem in check_seen(lines, log[: self._last(lines)])]
         problems += check_effects(self.counter)
         problems += self.canary.problems()
         problems += eventually(lambda: check_processes(f"{MARK}={self.mark}"))
@@ -134,6 +147,10 @@ class Case:
         if left:
             problems.append(f"left in the project: {left}")
         assert not problems, "\n".join([*problems, self.story(), self.errors()])
+
+    @staticmethod
+    def _last(lines: list[bytes]) -> int:
+        return max((wire.from_json(line).seq for line in lines), default=0)
 
     async def _look(self, settled: bool = True) -> tuple[list[str], list[Envelope]]:
         store = SqliteStore(self.folder / "chats.db", lease_s=self.visit.lease_s)

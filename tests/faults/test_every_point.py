@@ -3,12 +3,12 @@
 
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.faults.driver import IDLE, WAITING
+from tests.faults.driver import FAILED, IDLE, WAITING
 from tests.faults.harness import Case, Nursery
 from tests.faults.scenarios import COMMAND_OUTCOMES, LAST_WORDS, SCENARIOS
 from treadle.protocol.events import AssistantMessage, ExecutionComplete, RunEnd
@@ -19,6 +19,7 @@ SHORT_LEASE = {"lease_s": 0.25, "renew_s": 0.08}
 DELAY_S = 0.4
 EXPECTED = {
     "append.after:assistant.message",
+    "append.before:user.message",
     "lease.claimed",
     "model.first_delta",
     "store.before_commit",
@@ -26,6 +27,8 @@ EXPECTED = {
 
 Point = tuple[int, str, int]
 """The visit in which it is passed, its name, and which passing of it."""
+
+Wanted = Callable[[Point, list[Point]], bool]
 
 each = pytest.mark.parametrize(
     ("scenario", "shard"),
@@ -52,7 +55,7 @@ def listed(case: Case, before: int = 0) -> list[Point]:
 
 
 def cases(
-    scenario: str, shard: int, tmp_path: Path, nursery: Nursery, **settings: float
+    scenario: str, shard: int, tmp_path: Path, nursery: Nursery, wanted: Wanted, **settings: float
 ) -> Iterator[tuple[Case, Point, FakeOpenAI]]:
     """The cases of one shard, each at the visit in which its point is passed."""
     with FakeOpenAI(SCENARIOS[scenario]) as fake:
@@ -60,7 +63,7 @@ def cases(
         points = listed(first)
         first.check()
         assert {name for _, name, _ in points} >= EXPECTED
-    for index, point in list(enumerate(points))[shard::SHARDS]:
+    for index, point in list(enumerate(p for p in points if wanted(p, points)))[shard::SHARDS]:
         with FakeOpenAI(SCENARIOS[scenario]) as fake:
             case = new_case(tmp_path / str(index), nursery, fake, **settings)
             for _ in range(point[0]):
@@ -93,12 +96,69 @@ def check_outcome(case: Case, scenario: str, point: Point) -> None:
         raise AssertionError(f"{scenario}, struck at {point}: {error}\n{case.story()}\n{case.errors()}") from error
 
 
+def every_passing(point: Point, points: list[Point]) -> bool:
+    """Commits lie between the points around an append: of those the first and the last of a visit are enough."""
+    visit, name, passing = point
+    return not name.startswith("store.") or passing == 1 or (visit, name, passing + 1) not in points
+
+
+def once_a_visit(point: Point, _points: list[Point]) -> bool:
+    return point[2] == 1
+
+
+def once(point: Point, points: list[Point]) -> bool:
+    """Each name once, and none before the chat is there to be taken over."""
+    begun = points.index((0, "append.after:user.message", 1))
+    return points.index(point) > begun and next(p for p in points[begun:] if p[1] == point[1]) == point
+
+
+def once_and_own(point: Point, points: list[Point]) -> bool:
+    """What only this scenario passes: the rest is struck in "work"."""
+    return once(point, points) and any(word in point[1] for word in ("permission", "user_input", "deploy"))
+
+
 @each
 def test_killed_at_every_point_it_resumes_and_nothing_happens_twice(
     scenario: str, shard: int, tmp_path: Path, nursery: Nursery
 ) -> None:
-    for case, point, _ in cases(scenario, shard, tmp_path, nursery):
+    for case, point, _ in cases(scenario, shard, tmp_path, nursery, every_passing):
         _, name, passing = point
         assert case.go(faults=f"kill@{name}#{passing}") == -signal.SIGKILL, point
         case.finish()
         check_outcome(case, scenario, point)
+
+
+@each
+def test_an_exception_at_any_point_leaves_a_usable_chat(
+    scenario: str, shard: int, tmp_path: Path, nursery: Nursery
+) -> None:
+    for case, point, _ in cases(scenario, shard, tmp_path, nursery, once_a_visit):
+        _, name, passing = point
+        assert case.go(faults=f"raise@{name}#{passing}") in (IDLE, WAITING, FAILED), point
+        case.finish()
+        case.check()
+        ends = [event.data.reason for event in case.log() if isinstance(event.data, RunEnd)]
+        if ends[-1] == "error":  # the fault ended the run, with a word about it; the next one does the rest
+            code = case.go(action="again")
+            assert code in (IDLE, WAITING), (point, case.errors())
+            if code == WAITING:
+                case.finish()
+            case.check()
+        words = [event.data.content for event in case.log() if isinstance(event.data, AssistantMessage)]
+        assert words[-1] == LAST_WORDS[scenario], (point, case.story())
+
+
+@each
+def test_a_worker_delayed_past_its_lease_is_refused_and_its_successor_finishes(
+    scenario: str, shard: int, tmp_path: Path, nursery: Nursery
+) -> None:
+    """Fault 1c, D-03. Both are clients as well: each must have seen the whole log, whoever wrote it (D-04)."""
+    chosen = once if scenario == "work" else once_and_own
+    for case, point, _ in cases(scenario, shard, tmp_path, nursery, chosen, **SHORT_LEASE):
+        _, name, passing = point
+        delayed = case.start_until(name, passing, then=f"delay@{name}#{passing}={DELAY_S}", seen="zombie.jsonl")
+        successor = case.start(action="resume", seen="successor.jsonl")
+        codes = (case.end(delayed), case.end(successor))
+        assert set(codes) <= {IDLE, WAITING}, (point, codes, case.errors(), case.story())
+        case.finish()
+        case.check(also=("zombie.jsonl", "successor.jsonl"))

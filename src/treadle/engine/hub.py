@@ -1,11 +1,12 @@
 """Live news of chats inside this process: events after their commit, and deltas that are never recorded. A reader
-sees every event once and in order, whoever published it; a slow one loses deltas, never events, and holds up
-nobody."""
+sees every event once and in order, whoever published it, and `session.idle` behind every end of a run; a slow one
+loses deltas, never events, and holds up nobody. What another process wrote is not published here: a reader that has
+a gap is nudged, and fills it from the store."""
 
 import asyncio
 from collections import deque
 
-from treadle.protocol.events import Envelope, Live
+from treadle.protocol.events import Envelope, Live, RunEnd, SessionIdle
 from treadle.types import ChatId
 
 MAX_BACKLOG = 10_000
@@ -36,11 +37,24 @@ class Subscription:
             while (following := self._early.pop(self._next, None)) is not None:
                 self._ready.append(following)
                 self._next += 1
+                if isinstance(following.data, RunEnd):
+                    self._ready.append(Envelope(0, self.chat, following.time_ms, SessionIdle(following.data.reason)))
+            self._nudged = self._nudged or bool(self._early)
         self._wake()
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+    @property
+    def began(self) -> int:
+        """The head that the reader knew when it came."""
+        return self._first - 1
+
+    @property
+    def reached(self) -> int:
+        """The seq of the last event that came through."""
+        return self._next - 1
 
     @property
     def untouched(self) -> bool:

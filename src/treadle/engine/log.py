@@ -8,13 +8,13 @@ from treadle.chat import snapshot
 from treadle.chat.fold import fold_all
 from treadle.chat.state import ChatState, summary
 from treadle.chat.transitions import transition
-from treadle.engine.hub import Hub
+from treadle.engine.hub import Hub, Subscription
 from treadle.errors import HeadMoved, TreadleError
 from treadle.faultpoint import faultpoint
 from treadle.ports.store import Lease, Snapshot, Store
 from treadle.protocol import wire
 from treadle.protocol.commands import Command
-from treadle.protocol.events import Envelope, Event, Live, RunEnd, SessionCreated, SessionIdle, TurnStart
+from treadle.protocol.events import Envelope, Event, Live, SessionCreated, TurnStart
 from treadle.types import ChatId, Clock
 
 Ahead = Callable[[ChatState], Sequence[Event]]
@@ -54,6 +54,11 @@ class Log:
         envelopes = [wire.decode(state.chat, record) for record in records]
         self._publish(envelopes)
         return self._keep(fold_all(state, envelopes))
+
+    async def catch_up(self, reader: Subscription) -> None:
+        """Give a reader what is in the log and has not come to it, whoever wrote it."""
+        for record in await self.store.read(reader.chat, after=reader.reached):
+            reader.deliver(wire.decode(reader.chat, record))
 
     async def append(
         self,
@@ -141,8 +146,6 @@ class Log:
     def _publish(self, envelopes: Sequence[Envelope]) -> None:
         for envelope in envelopes:
             self.hub.publish(envelope)
-            if isinstance(envelope.data, RunEnd):
-                self.live(envelope.chat, SessionIdle(envelope.data.reason))
 
     def _keep(self, state: ChatState) -> ChatState:
         known = self._states.get(state.chat)
