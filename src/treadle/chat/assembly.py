@@ -51,6 +51,7 @@ class _Call:
         self.name = ""
         self.named_again = False
         self.begun = False
+        self.repaired = False
         self.pieces: list[str] = []
         self._scanned = 0
         self._depth = 0
@@ -88,7 +89,8 @@ class _Call:
     def request(self, turn: int) -> ToolRequest:
         arguments = "".join(self.pieces)
         # Servers send nothing for a call without arguments; the only JSON that can mean is the empty object.
-        return ToolRequest(call_key(turn, self.position), self.name, arguments if arguments.strip() else "{}", self.id)
+        whole = arguments if arguments.strip() else "{}"
+        return ToolRequest(call_key(turn, self.position), self.name, whole, self.id, self.repaired)
 
 
 class Assembler:
@@ -179,6 +181,7 @@ class Assembler:
             call.name += delta.name  # a name may come in pieces, but only before the arguments
         if delta.arguments:
             call.add(delta.arguments)
+        call.repaired = call.repaired or delta.repaired
         self._current = call
         return call
 

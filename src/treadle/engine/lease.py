@@ -66,8 +66,9 @@ class Tenure:
     def listened(self) -> bool:
         return self._log.hub.listened(self.state.chat)
 
-    def memo(self, wire: str) -> Memo:
-        return self.memos.setdefault(wire, Memo())
+    def memo(self, model: str) -> Memo:
+        """The bytes of the conversation for this model; another model may see other parts of it (M-10)."""
+        return self.memos.setdefault(model, Memo())
 
     async def unless_stopped(self, effect: Coroutine[Any, Any, T]) -> T | Stopped:
         """Carry out an effect, and cancel it as soon as an interrupt is in the log, whoever wrote it there."""

@@ -46,7 +46,8 @@ def build(tenure: Tenure, model: Model, final: bool, deps: Deps) -> ModelRequest
         tools=() if final else tuple(deps.tools.specs(options)),
         temperature=options.temperature,
         max_tokens=options.max_tokens,
-        memo=tenure.memo(model.info.provider),
+        rung=options.rung,
+        memo=tenure.memo(model.info.ref),
     )
 
 

@@ -19,6 +19,7 @@ from treadle.protocol.deltas import (
     UsageDelta,
 )
 from treadle.protocol.events import Purpose
+from treadle.protocol.options import Rung
 from treadle.protocol.tools import ToolSpec
 
 __all__ = [
@@ -92,6 +93,8 @@ class ModelRequest(msgspec.Struct, frozen=True):
     tools: tuple[ToolSpec, ...] = ()
     temperature: float | None = None
     max_tokens: int = 0
+    rung: Rung | Literal[""] = ""
+    """How tools are to be called; empty leaves it to what is known of the model."""
     memo: Memo = msgspec.field(default_factory=Memo)
     purpose: Purpose | Literal["turn"] = "turn"
     """What the call is for (L-02). Nothing of it goes to the provider; scripts answer by it."""

@@ -27,6 +27,8 @@ class CallDelta(msgspec.Struct, frozen=True, gc=False):
     index: int | None = None
     name: str | None = None
     arguments: str = ""
+    repaired: bool = False
+    """The call was cut off and completed by guessing (P-04)."""
 
 
 class UsageDelta(msgspec.Struct, frozen=True):

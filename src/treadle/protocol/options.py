@@ -11,6 +11,8 @@ OnLimit = Literal["ask", "answer", "error"]
 OnGuard = Literal["ask", "stop"]
 OnDeadline = Literal["continue", "error"]
 CompletionStyle = Literal["tool", "marker"]
+Rung = Literal["native", "text", "plain"]
+"""How a model calls tools (M-07): by its protocol, in its text, or not at all."""
 
 MODES: tuple[Mode, ...] = ("read-only", "ask", "review", "auto-edit", "autopilot")
 
@@ -47,6 +49,8 @@ class ChatOptions(Value, frozen=True):
     """How long a client tool may take; 0 turns the deadline off (A-05)."""
     on_deadline: OnDeadline = "continue"
     completion: CompletionStyle = "tool"
+    rung: Rung | Literal[""] = ""
+    """Forces how the model calls tools; empty finds out (M-07)."""
     max_continuations: int = 5
     continue_text: str = ""
     """The text of autopilot's nudge; empty takes the built-in one (L-14)."""

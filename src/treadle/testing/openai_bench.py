@@ -10,7 +10,9 @@ from functools import lru_cache
 
 import msgspec
 
-from treadle.testing.openai_reply import END, Answer, Reply, answer, error_answer, frame, head, stream_chunks
+from treadle.testing.fake_http import END, Answer, frame, head, json_answer
+from treadle.testing.fake_model import Reply, answer
+from treadle.testing.openai_reply import ChatCompletions, failure, stream_chunks
 
 _PARTS = re.compile(r"-(chunks|rounds|every)-(\d+)(?:ms)?")
 _WORD = " streams"
@@ -51,10 +53,10 @@ def bench_answer(body: bytes) -> Answer:
     try:
         request = _decode(body)
     except msgspec.MsgspecError as error:
-        return error_answer(400, f"not a chat completions request: {error}")
+        return json_answer(400, failure(f"not a chat completions request: {error}"))
     parts = {name: int(number) for name, number in _PARTS.findall(request.model)}
     if not request.model.startswith("bench") or not parts:
-        return error_answer(404, f"no such model {request.model!r}; try bench-chunks-400 or bench-rounds-10")
+        return json_answer(404, failure(f"no such model {request.model!r}; try bench-chunks-400 or bench-rounds-10"))
     done = sum(message.role == "assistant" for message in request.messages)
     tool = _pick_tool(request.tools) if done < parts.get("rounds", 0) else ""
     usage = bool(request.stream_options and request.stream_options.include_usage)
@@ -85,6 +87,6 @@ def _made(model: str, stream: bool, usage: bool, tool: str, number: int, chunks:
     else:
         reply = Reply(text=_WORD * chunks, chunk_size=len(_WORD), usage=(100, chunks))
     if not stream:
-        return answer(reply, request, number).writes
+        return answer(ChatCompletions(), reply, request, number).writes
     first, *rest = [frame(event) for event in stream_chunks(reply, request, number)]
     return (head(200, "text/event-stream") + first, *rest[:-1], rest[-1] + END)

@@ -1,110 +1,51 @@
-"""What a fake OpenAI-compatible server says, and the exact bytes in which it says it.
+"""The dialect of Chat Completions: what such a server says, streamed and whole, and the bytes in which it does."""
 
-Owns the shape of Chat Completions answers, streamed and whole. Knows no sockets: an `Answer` is a list of writes.
-"""
-
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from http import HTTPStatus
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 
+from treadle.testing.fake_http import Answer, Headers, json_answer
+from treadle.testing.fake_model import Reply, cut
 from treadle.types import JsonObject
 
 _encode = msgspec.json.Encoder().encode
 DONE = b"data: [DONE]\n\n"
-END = b"0\r\n\r\n"
-
-
-class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """One scripted answer. The defaults are a short, well-behaved one."""
-
-    text: str = ""
-    calls: Sequence[tuple[str, JsonObject | str]] = ()
-    """Tool calls as (name, arguments); arguments given as a string are sent as they are, valid JSON or not."""
-    ids: Sequence[str] = ()
-    """Ids of the calls; by default they are made from the number of assistant messages before."""
-    thinking: str = ""
-    usage: tuple[int, int] | None = (10, 5)
-    """Input and output tokens. A stream carries them only when the request asks for `include_usage`."""
-    finish: str = ""
-    """The finish reason; by default `tool_calls` or `stop`, whichever fits."""
-    status: int = 200
-    headers: Mapping[str, str] = {}
-    error: JsonObject | None = None
-    """The body's `error` object. A status of 400 and above has one by itself."""
-    chunk_size: int = 0
-    """Characters in each streamed chunk; 0 sends text, thinking and arguments in one chunk each."""
-    delay_s: float = 0.0
-    """Before the first byte."""
-    every_s: float = 0.0
-    """Between two chunks (or two writes, with `split`)."""
-    cut_after: int | None = None
-    """Drop the connection after this many bytes of the body."""
-    raw: bytes | None = None
-    """The exact bytes of the body, in place of all that the fields above would make."""
-    split: int = 0
-    """Bytes of the body in each write; 0 leaves each chunk whole."""
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """An answer ready for the wire: what to write, and when."""
-
-    writes: tuple[bytes, ...]
-    delay_s: float = 0.0
-    every_s: float = 0.0
-    cut: bool = False
-    """Close the connection at the end."""
-
-
-def head(status: int, content_type: str, headers: Mapping[str, str] | None = None) -> bytes:
-    """The status line and headers of a chunked response."""
-    try:
-        phrase = HTTPStatus(status).phrase
-    except ValueError:
-        phrase = "Status"
-    lines = [f"HTTP/1.1 {status} {phrase}", f"Content-Type: {content_type}", "Transfer-Encoding: chunked"]
-    lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
-    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
-
-
-def frame(data: bytes) -> bytes:
-    """One HTTP chunk."""
-    return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 def sse(data: object) -> bytes:
     return b"data: %b\n\n" % _encode(data)
 
 
-def json_answer(status: int, body: object) -> Answer:
-    return Answer((head(status, "application/json") + frame(_encode(body)) + END,))
+def failure(message: str) -> JsonObject:
+    return {"error": {"message": message, "type": "fake_openai", "code": None}}
 
 
-def error_answer(status: int, message: str) -> Answer:
-    return json_answer(status, {"error": {"message": message, "type": "fake_openai", "code": None}})
+class ChatCompletions:
+    """Implements `treadle.testing.fake_model.Dialect`."""
 
+    def position(self, request: JsonObject) -> int:
+        messages = request.get("messages")
+        if not isinstance(messages, list):
+            return 0
+        return sum(isinstance(message, dict) and message.get("role") == "assistant" for message in messages)
 
-def answer(reply: Reply, request: JsonObject, position: int) -> Answer:
-    """Turn a reply to `request`, the one after `position` assistant messages, into bytes."""
-    streamed = bool(request.get("stream"))
-    content_type = "application/json"
-    if reply.error is not None or reply.status >= 400:
-        failure = reply.error or {"message": f"scripted failure {reply.status}", "type": "fake_openai", "code": None}
-        pieces: Iterable[bytes] = [_encode({"error": failure})]
-    elif streamed:
-        content_type = "text/event-stream"
-        pieces = stream_chunks(reply, request, position)
-    else:
-        pieces = [_encode(_completion(reply, request, position))]
-    if reply.raw is not None:
-        pieces = [reply.raw]
-    cut = reply.cut_after is not None
-    body = [frame(piece) for piece in _resize(pieces, reply) if piece]
-    writes = [head(reply.status, content_type, reply.headers), *body, b"" if cut else END]
-    if not reply.split and not reply.every_s:
-        writes = [b"".join(writes)]
-    return Answer(tuple(writes), reply.delay_s, reply.every_s, cut)
+    def pieces(self, reply: Reply, request: JsonObject, position: int) -> tuple[str, Iterable[bytes]]:
+        if request.get("stream"):
+            return "text/event-stream", stream_chunks(reply, request, position)
+        return "application/json", [_encode(_completion(reply, request, position))]
+
+    def failure(self, status: int, message: str) -> JsonObject:
+        return failure(message)
+
+    def other(self, method: str, path: str, headers: Headers, body: bytes) -> Answer | None:
+        match method, path.partition("?")[0].removeprefix("/v1"):
+            case "POST", "/chat/completions":
+                return None
+            case "GET", "/models":
+                model = {"id": "fake", "object": "model", "created": 1_700_000_000, "owned_by": "treadle"}
+                return json_answer(200, {"object": "list", "data": [model]})
+        return json_answer(404, failure(f"the fake server has no {method} {path}"))
 
 
 def stream_chunks(reply: Reply, request: JsonObject, position: int) -> Iterator[bytes]:
@@ -120,14 +61,14 @@ def stream_chunks(reply: Reply, request: JsonObject, position: int) -> Iterator[
 
 def _deltas(reply: Reply, position: int) -> Iterator[dict[str, Any]]:
     yield {"role": "assistant", "content": ""}
-    for piece in _cut(reply.thinking, reply.chunk_size):
+    for piece in cut(reply.thinking, reply.chunk_size):
         yield {"reasoning_content": piece}
-    for piece in _cut(reply.text, reply.chunk_size):
+    for piece in cut(reply.text, reply.chunk_size):
         yield {"content": piece}
     for index, call in enumerate(_calls(reply, position)):
         function = call["function"]
         yield {"tool_calls": [{**call, "index": index, "function": {**function, "arguments": ""}}]}
-        for piece in _cut(function["arguments"], reply.chunk_size):
+        for piece in cut(function["arguments"], reply.chunk_size):
             yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
 
 
@@ -168,18 +109,3 @@ def _usage(usage: tuple[int, int]) -> dict[str, int]:
 
 def _finish(reply: Reply) -> str:
     return reply.finish or ("tool_calls" if reply.calls else "stop")
-
-
-def _cut(text: str, size: int) -> list[str]:
-    if not text or not size:
-        return [text] if text else []
-    return [text[start : start + size] for start in range(0, len(text), size)]
-
-
-def _resize(pieces: Iterable[bytes], reply: Reply) -> Iterable[bytes]:
-    """Apply `cut_after` and `split`, which count bytes of the body whatever its chunks are."""
-    if reply.cut_after is None and not reply.split:
-        return pieces
-    body = b"".join(pieces)[: reply.cut_after]
-    size = reply.split or len(body) or 1
-    return [body[start : start + size] for start in range(0, len(body), size)]

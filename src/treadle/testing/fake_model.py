@@ -1,0 +1,166 @@
+"""What a fake model says, free of any protocol: a script of replies, chosen by how far the conversation is. A dialect
+turns a reply into one provider's bytes."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from treadle.testing.fake_http import END, Answer, Headers, ThreadedServer, frame, head, json_answer
+from treadle.types import JsonObject
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """One scripted answer. The defaults are a short, well-behaved one."""
+
+    text: str = ""
+    calls: Sequence[tuple[str, JsonObject | str]] = ()
+    """Tool calls as (name, arguments); arguments given as a string are sent as they are, valid JSON or not."""
+    ids: Sequence[str] = ()
+    """Ids of the calls; by default they are made from the number of assistant messages before."""
+    thinking: str = ""
+    signature: str = ""
+    """What signs or encrypts the thinking, where the protocol has that; made up when there is thinking without it."""
+    usage: tuple[int, int] | None = (10, 5)
+    """Input and output tokens. A stream carries them only when the request asks for `include_usage`."""
+    finish: str = ""
+    """The finish reason; by default `tool_calls` or `stop`, whichever fits."""
+    status: int = 200
+    headers: Mapping[str, str] = {}
+    error: JsonObject | None = None
+    """The body's `error` object. A status of 400 and above has one by itself."""
+    chunk_size: int = 0
+    """Characters in each streamed chunk; 0 sends text, thinking and arguments in one chunk each."""
+    delay_s: float = 0.0
+    """Before the first byte."""
+    every_s: float = 0.0
+    """Between two chunks (or two writes, with `split`)."""
+    cut_after: int | None = None
+    """Drop the connection after this many bytes of the body."""
+    raw: bytes | None = None
+    """The exact bytes of the body, in place of all that the fields above would make."""
+    split: int = 0
+    """Bytes of the body in each write; 0 leaves each chunk whole."""
+
+
+Script = Sequence[Reply] | Callable[[JsonObject], Reply]
+
+
+class Dialect(Protocol):
+    """One provider's protocol, as far as a server must speak it."""
+
+    def position(self, request: JsonObject) -> int:
+        """How many answers of the assistant the request carries."""
+        ...
+
+    def pieces(self, reply: Reply, request: JsonObject, position: int) -> tuple[str, Iterable[bytes]]:
+        """The content type and the body of a good answer, one piece for each streamed chunk."""
+        ...
+
+    def failure(self, status: int, message: str) -> JsonObject:
+        """The body of a refusal."""
+        ...
+
+    def other(self, method: str, path: str, headers: Headers, body: bytes) -> Answer | None:
+        """The answer to anything that is no model call; None when the request is one."""
+        ...
+
+
+def answer(dialect: Dialect, reply: Reply, request: JsonObject, position: int) -> Answer:
+    """Turn a reply to `request`, the one after `position` answers of the assistant, into timed writes."""
+    content_type = "application/json"
+    if reply.error is not None or reply.status >= 400:
+        said = {"error": reply.error} if reply.error is not None else None
+        failed = said or dialect.failure(reply.status, f"scripted failure {reply.status}")
+        pieces: Iterable[bytes] = [msgspec.json.encode(failed)]
+    else:
+        content_type, pieces = dialect.pieces(reply, request, position)
+    if reply.raw is not None:
+        pieces = [reply.raw]
+    broken = reply.cut_after is not None
+    body = [frame(piece) for piece in resize(pieces, reply) if piece]
+    writes = [head(reply.status, content_type, reply.headers), *body, b"" if broken else END]
+    if not reply.split and not reply.every_s:
+        writes = [b"".join(writes)]
+    return Answer(tuple(writes), reply.delay_s, reply.every_s, broken)
+
+
+def cut(text: str, size: int) -> list[str]:
+    if not text or not size:
+        return [text] if text else []
+    return [text[start : start + size] for start in range(0, len(text), size)]
+
+
+def resize(pieces: Iterable[bytes], reply: Reply) -> Iterable[bytes]:
+    """Apply `cut_after` and `split`, which count bytes of the body whatever its chunks are."""
+    if reply.cut_after is None and not reply.split:
+        return pieces
+    body = b"".join(pieces)[: reply.cut_after]
+    size = reply.split or len(body) or 1
+    return [body[start : start + size] for start in range(0, len(body), size)]
+
+
+class Scripted:
+    """Answers from a script and remembers what it was asked."""
+
+    def __init__(self, dialect: Dialect, script: Script, in_order: bool) -> None:
+        self._dialect = dialect
+        self._script = script
+        self._in_order = in_order
+        self.requests: list[JsonObject] = []
+        self.headers: list[Headers] = []
+        self.paths: list[str] = []
+
+    def route(self, method: str, path: str, headers: Headers, body: bytes) -> Answer:
+        other = self._dialect.other(method, path, headers, body)
+        if other is not None:
+            return other
+        try:
+            request = msgspec.json.decode(body, type=dict[str, object])
+        except msgspec.MsgspecError as error:
+            return self._refuse(f"not a JSON object: {error}")
+        taken = len(self.requests)
+        self.requests.append(request)
+        self.headers.append(headers)
+        self.paths.append(path)
+        position = self._dialect.position(request)
+        if callable(self._script):
+            try:
+                return answer(self._dialect, self._script(request), request, position)
+            except Exception as error:  # the author of the script must see it at the client, where the test looks
+                return self._refuse(f"the script failed: {error!r}")
+        wanted = taken if self._in_order else position
+        if wanted >= len(self._script):
+            return self._refuse(f"the script has {len(self._script)} replies; this asks for number {wanted + 1}")
+        return answer(self._dialect, self._script[wanted], request, position)
+
+    def _refuse(self, message: str) -> Answer:
+        return json_answer(400, self._dialect.failure(400, message))
+
+
+class FakeModelServer(ThreadedServer):
+    """A scripted server that speaks one dialect, for as long as its `with` block.
+
+    A list of replies is indexed by the number of the assistant's answers in the request, so that a client that was
+    killed and resumed gets the right one; `in_order=True` hands them out one a request instead, which suits retries.
+    A callable gets the request and returns the reply.
+    """
+
+    def __init__(self, dialect: Dialect, script: Script = (), *, in_order: bool = False) -> None:
+        self._scripted = Scripted(dialect, script, in_order)
+        super().__init__(self._scripted.route)
+
+    @property
+    def requests(self) -> list[JsonObject]:
+        """The bodies of the model calls so far, in order."""
+        return self._scripted.requests
+
+    @property
+    def headers(self) -> list[Headers]:
+        """Their headers, names in lower case."""
+        return self._scripted.headers
+
+    @property
+    def paths(self) -> list[str]:
+        """Their paths, with the query."""
+        return self._scripted.paths
