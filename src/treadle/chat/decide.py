@@ -87,7 +87,7 @@ def decide(state: ChatState, limits: Limits) -> Step:
         return Wait() if awaits_action(state) else RunCalls(runnable_calls(state))
     if state.question is not None and not run.stop:
         return Wait()
-    if state.open_turn is not None and not run.stop:
+    if state.open_turn is not None and (not run.stop or _last_answer_begun(state, run)):
         return CallModel(state.open_turn.final)
     return _decide_between_turns(state, run, limits)
 
@@ -105,6 +105,11 @@ def _ends_now(run: Run) -> bool:
     """Whether open calls are closed instead of run: the budget is gone, the run failed, or a last answer that was
     asked for without tools has calls all the same."""
     return run.stop in ("budget", "error", "guard") or (run.stop == "turn_cap" and run.final_turn)
+
+
+def _last_answer_begun(state: ChatState, run: Run) -> bool:
+    """Whether the call for a last answer at the turn cap has begun and not ended: it is still to be made."""
+    return run.stop == "turn_cap" and state.open_turn is not None and state.open_turn.final
 
 
 def _decide_between_turns(state: ChatState, run: Run, limits: Limits) -> Step:

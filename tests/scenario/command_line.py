@@ -1,0 +1,97 @@
+"""The real command line in processes of its own, with a home, a project and scripts in a temporary folder."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import treadle
+
+SOURCES = str(Path(treadle.__file__).parents[1])
+TIMEOUT_S = 60
+
+
+class Ended(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    @property
+    def types(self) -> list[str]:
+        return [event["type"] for event in self.events]
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        return [event["data"] for event in self.events if event["type"] == kind]
+
+
+class CommandLine:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.home = folder / "home"
+        self.project = folder / "project"
+        self.project.mkdir()
+        (folder / "user").mkdir()
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(folder / "user"),
+            "PYTHONPATH": SOURCES,
+            "TREADLE_HOME": str(self.home),
+            "TREADLE_RETRY_BASE_S": "0",
+            "LANG": "C.UTF-8",
+        }
+
+    def script(self, text: str, name: str = "script.toml") -> str:
+        """Write a script; the model that plays it."""
+        path = self.folder / name
+        path.write_text(text, encoding="utf-8")
+        return f"scripted:{path}"
+
+    def __call__(self, *arguments: str, env: Mapping[str, str] | None = None, input: str = "") -> Ended:
+        """Run a command to its end, in the project."""
+        done = subprocess.run(
+            [sys.executable, "-m", "treadle", *arguments],
+            cwd=self.project,
+            env=self.environment | dict(env or {}),
+            input=input,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+        )
+        return Ended(done.returncode, done.stdout, done.stderr)
+
+    def start(self, *arguments: str, env: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [sys.executable, "-m", "treadle", *arguments],
+            cwd=self.project,
+            env=self.environment | dict(env or {}),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def files(self) -> Iterator[Path]:
+        """Everything below Treadle's home."""
+        return (path for path in self.home.rglob("*") if path.is_file())
+
+
+def until(process: "subprocess.Popen[str]", kind: str) -> list[dict[str, Any]]:
+    """Read the events of a process up to the first of this type."""
+    assert process.stdout is not None
+    events: list[dict[str, Any]] = []
+    for line in process.stdout:
+        events.append(json.loads(line))
+        if events[-1]["type"] == kind:
+            return events
+    raise AssertionError(f"no {kind} in {[event['type'] for event in events]}")
+
+
+def end(process: "subprocess.Popen[str]") -> Ended:
+    out, err = process.communicate(timeout=TIMEOUT_S)
+    return Ended(process.returncode, out, err)

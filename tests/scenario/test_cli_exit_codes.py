@@ -1,0 +1,157 @@
+"""The exit codes of U-01, and what signals do."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.scenario.command_line import CommandLine, end, until
+from treadle.testing.fake_openai import FakeOpenAI, Reply
+
+HELLO = '[[turn]]\ntext = "Hello."\n'
+LOOK = '[[turn]]\ncall = [{ name = "list_directory", args = { path = "." } }]\n'
+SLEEP = '[[turn]]\ncall = [{ name = "run_command", args = { command = "echo $$ > pid; sleep 600" } }]\n' + HELLO
+
+
+def test_0_when_all_is_well(cli: CommandLine) -> None:
+    assert cli("run", "Hi.", "--model", cli.script(HELLO)).code == 0
+
+
+def test_1_when_the_model_fails_for_good(cli: CommandLine) -> None:
+    with FakeOpenAI([Reply(status=400, error={"message": "no such model"})]) as fake:
+        ended = cli("run", "Hi.", "--model", "openai:x", "--json", env={"OPENAI_BASE_URL": fake.base_url})
+    assert ended.code == 1
+    assert ended.of("session.error")[0]["class"] == "bad_request"
+    assert ended.types[-1] == "session.idle"
+    assert ended.types.count("session.idle") == 1
+
+
+def test_1_for_an_unknown_chat(cli: CommandLine) -> None:
+    for arguments in (["resume", "c_nothing"], ["run", "Hi.", "--chat", "nope"], ["show", "last"], ["export", "x"]):
+        ended = cli(*arguments)
+        assert (ended.code, ended.out) == (1, "")
+        assert ended.err.startswith("treadle: there is no chat")
+        assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["run", "Hi."], "no model is set"),
+        (["run", "Hi.", "--model", "openai:gpt-4.1"], "OPENAI_API_KEY"),
+        (["run", "Hi.", "--model", "nobody:x"], "no provider 'nobody'"),
+        (["run", "Hi.", "--model", "scripted:/does/not/exist.toml"], "cannot be read"),
+        (["run", " ", "--model", "scripted:x"], "the prompt is empty"),
+        (["run", "Hi.", "--root", "/does/not/exist", "--model", "openai:x"], "OPENAI_API_KEY"),
+        (["run"], "Missing argument"),
+        (["run", "Hi.", "--max-turns", "0"], "--max-turns"),
+        (["run", "Hi.", "--mode", "yolo"], "--mode"),
+        (["run", "Hi.", "--nonsense"], "No such option"),
+        (["frobnicate"], "No such command"),
+        (["fork", "last@x"], "ID@SEQ"),
+        (["resume", "last", "--approve", "--deny"], "exclude each other"),
+    ],
+)
+def test_2_for_wrong_usage_before_anything_is_written(cli: CommandLine, arguments: list[str], told: str) -> None:
+    ended = cli(*arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert told in ended.err
+    assert "Traceback" not in ended.err
+    assert not (cli.home / "treadle.db").exists()
+
+
+@pytest.mark.parametrize(("rule", "last"), [("answer", "Enough."), ("error", "")])
+def test_53_at_the_turn_cap(cli: CommandLine, rule: str, last: str) -> None:  # L-03
+    model = cli.script(LOOK + LOOK + '[[turn]]\ntext = "Enough."\n')
+    ended = cli("run", "Look.", "--model", model, "--max-turns", "2", "--on-limit", rule, "--json")
+    assert ended.code == 53
+    assert ended.of("assistant.message")[-1]["content"] == last
+    assert len(ended.of("assistant.turn_start")) == 2 + bool(last)
+    assert ended.types[-1] == "session.idle"
+
+
+def test_53_when_the_cap_asks_and_nobody_is_there(cli: CommandLine) -> None:
+    model = cli.script(LOOK + HELLO)
+    ended = cli("run", "Look.", "--model", model, "--max-turns", "1", "--on-limit", "ask")
+    assert ended.code == 53
+    assert "waits for someone" in ended.err
+    answered = cli("resume", "last", "--answer", "continue", "--json")
+    assert answered.code == 0
+    assert answered.of("assistant.message")[-1]["content"] == "Hello."
+
+
+def test_55_at_the_budget(cli: CommandLine) -> None:  # L-11
+    model = cli.script("[model]\nusd_per_million_input = 100.0\n" + LOOK + HELLO)
+    ended = cli("run", "Look.", "--model", model, "--budget-usd", "0.15", "--json")
+    assert ended.code == 55
+    assert ended.of("session.limit_reached")[0]["kind"] == "usd"
+    assert ended.types[-1] == "session.idle"
+
+
+def test_130_when_interrupted_and_the_stop_is_recorded(cli: CommandLine) -> None:  # L-07, fault 22
+    process = cli.start("run", "Sleep.", "--model", cli.script(SLEEP), "--json")
+    before = until(process, "tool.execution_start")
+    process.send_signal(signal.SIGINT)
+    ended = end(process)
+    assert ended.code == 130
+    assert ended.types.index("session.interrupted") < ended.types.index("tool.execution_complete")
+    assert ended.of("session.idle") == [{"reason": "interrupted"}]
+    assert ended.types[-1] == "session.idle"
+    resumed = cli("resume", before[0]["chat"], "--json")
+    assert (resumed.code, resumed.types) == (130, ["session.idle"])  # a stopped run is not taken for a crashed one
+
+
+def test_a_second_interrupt_leaves_at_once(cli: CommandLine) -> None:
+    # The end of the run is held up, so that only the second signal can end the process in time.
+    env = {"TREADLE_FAULTS": "delay@append.before:session.run_end=60"}
+    process = cli.start("run", "Sleep.", "--model", cli.script(SLEEP), "--json", env=env)
+    until(process, "tool.execution_start")
+    process.send_signal(signal.SIGINT)
+    until(process, "session.interrupted")
+    process.send_signal(signal.SIGINT)
+    assert end(process).code == 130
+
+
+def test_sigterm_leaves_a_run_that_can_be_resumed_at_once(cli: CommandLine) -> None:  # fault 17
+    process = cli.start("run", "Sleep.", "--model", cli.script(SLEEP), "--json")
+    until(process, "tool.execution_start")
+    pid = cli.project / "pid"
+    wait_for(lambda: pid.exists() and pid.read_text().strip() != "")
+    process.send_signal(signal.SIGTERM)
+    ended = end(process)
+    assert ended.code == 143
+    assert "session.interrupted" not in ended.types
+    wait_for(lambda: not alive(int(pid.read_text())))
+    resumed = cli("resume", "last", "--json")
+    assert resumed.code == 0
+    assert resumed.of("tool.execution_complete")[0]["synthetic"] == "unknown"  # never run again (D-02)
+    assert resumed.types[-1] == "session.idle"
+
+
+def test_a_reader_that_leaves_ends_the_command_without_a_traceback(cli: CommandLine) -> None:
+    process = cli.start("run", "Look.", "--model", cli.script(LOOK + LOOK + HELLO), "--json")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    with process.stderr:
+        assert process.stderr.read() == ""
+    assert process.wait() == 1
+    assert cli("resume", "last").code == 0
+
+
+def wait_for(fact: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not fact():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

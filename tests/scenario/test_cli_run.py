@@ -1,0 +1,153 @@
+"""`treadle run` against a fake OpenAI server and against scripts: what comes out, and in which order."""
+
+from pathlib import Path
+
+from tests.scenario.command_line import CommandLine
+from treadle.testing.fake_openai import FakeOpenAI, Reply
+
+KEY = "sk-test-51a0c3d9e7b2f4a6c8d0"
+ROUNDS = [
+    Reply(text="Looking.", calls=[("list_directory", {"path": "."})]),
+    Reply(calls=[("write_file", {"path": "a.txt", "content": "one\ntwo\n"})]),
+    Reply(calls=[("run_command", {"command": "wc -l < a.txt"})]),
+    Reply(text="There are two lines.", chunk_size=4),
+]
+HELLO = '[[turn]]\ntext = "Hello there."\n'
+
+
+def test_events_of_three_tool_rounds_come_in_order(cli: CommandLine) -> None:  # L-02, L-12, V-01
+    with FakeOpenAI(ROUNDS) as fake:
+        env = {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": fake.base_url}
+        ended = cli("run", "Count the lines.", "--model", "openai:gpt-4.1", "--json", env=env)
+    assert (ended.code, ended.err) == (0, "")
+    recorded = [event for event in ended.events if not event.get("ephemeral")]
+    assert [event["seq"] for event in recorded] == list(range(1, len(recorded) + 1))
+    turn = ["assistant.turn_start", "assistant.message", "assistant.turn_end"]
+    call = ["tool.execution_start", "tool.execution_complete"]
+    expected = ["session.created", "user.message", *turn, *call, *turn, *call, "workspace.files_changed"]
+    expected += [*turn, *call, *turn, "session.run_end"]
+    assert [event["type"] for event in recorded] == expected
+    assert len(ended.of("assistant.turn_start")) == 4 == len(fake.requests)
+    assert ended.types.count("session.idle") == 1
+    assert ended.types[-1] == "session.idle"
+    assert ended.of("tool.execution_complete")[-1]["result"].startswith("2")
+    live = [event for event in ended.events if event.get("ephemeral")]
+    assert all("seq" not in event for event in live)
+    assert "".join(data["text"] for data in ended.of("assistant.message_delta")) == "Looking.There are two lines."
+    assert all(header["authorization"] == f"Bearer {KEY}" for header in fake.headers)
+
+
+def test_the_key_is_nowhere(cli: CommandLine) -> None:  # M-13
+    replies = [
+        Reply(calls=[("run_command", {"command": "env; echo key=$OPENAI_API_KEY"})]),
+        Reply(status=401, error={"message": f"Incorrect API key provided: {KEY}", "type": "invalid_request_error"}),
+    ]
+    with FakeOpenAI(replies, in_order=True) as fake:
+        env = {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": fake.base_url}
+        events = cli("run", "Print the environment.", "--model", "openai:gpt-4.1", "--json", env=env)
+        shown = [cli("show", "last", env=env), cli("export", "last", env=env), cli("config", env=env)]
+    assert events.code == 1
+    assert "key=\n" in events.of("tool.execution_complete")[0]["result"]
+    for ended in (events, *shown):
+        assert KEY not in ended.out + ended.err
+    files = list(cli.files())
+    assert any(path.name == "treadle.db" for path in files)
+    for path in (*files, *cli.project.rglob("*")):
+        assert KEY.encode() not in (path.read_bytes() if path.is_file() else b"")
+
+
+def test_text_shows_the_answer_and_what_calls_touch(cli: CommandLine) -> None:
+    with FakeOpenAI(ROUNDS) as fake:
+        env = {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": fake.base_url}
+        ended = cli("run", "Count the lines.", "--model", "openai:gpt-4.1", env=env)
+    assert ended.code == 0
+    assert ended.out.splitlines() == [
+        "Looking.",
+        "● list_directory . … 0 entries",
+        "● write_file a.txt … +2 \N{MINUS SIGN}0",
+        "  │ +one",
+        "  │ +two",
+        "● run_command wc -l < a.txt … exit 0, 1 line",
+        "  │ 2",
+        "There are two lines.",
+    ]
+    assert "4 turns · 3 calls · 40 tokens in, 20 out · $0.0002" in ended.err
+    assert "treadle run --chat c_" in ended.err
+
+
+def test_retries_are_told_and_the_answer_is_not_shown_twice(cli: CommandLine) -> None:  # M-11, fault 7
+    replies = [Reply(status=429), Reply(text="Once.", cut_after=260), Reply(text="Once.")]
+    with FakeOpenAI(replies, in_order=True) as fake:
+        env = {"OPENAI_BASE_URL": fake.base_url}
+        ended = cli("run", "Say it.", "--model", "openai:x", env=env)
+    assert ended.code == 0
+    assert "retry 1 (rate_limit)" in ended.err
+    assert "retry 2 (cut_stream)" in ended.err
+    assert ended.out.splitlines()[-1] == "Once."
+
+
+def test_a_prompt_from_standard_input(cli: CommandLine) -> None:
+    ended = cli("run", "-", "--model", cli.script(HELLO), "--json", input="Say hello.\n")
+    assert ended.of("user.message")[0]["content"] == "Say hello.\n"
+
+
+def test_chat_goes_on_with_a_chat_and_changes_only_what_is_named(cli: CommandLine) -> None:
+    model = cli.script(HELLO + '[[turn]]\ntext = "Again."\n')
+    first = cli("run", "Hello.", "--model", model, "--mode", "ask", "--json")
+    chat = first.events[0]["chat"]
+    env = {"TREADLE_MODE": "read-only", "TREADLE_MAX_TURNS": "3"}
+    second = cli("run", "Hello?", "--chat", chat[:9], "--max-turns", "7", "--json", env=env)
+    assert second.code == 0
+    assert {event["chat"] for event in second.events} == {chat}
+    assert second.events[0]["seq"] == len([event for event in first.events if "seq" in event]) + 1
+    assert second.of("session.options_changed")[0]["changes"] == {"max_turns": 7}
+    assert second.of("assistant.message")[0]["content"] == "Again."
+
+
+def test_options_of_a_new_chat_are_in_the_log(cli: CommandLine) -> None:
+    system = cli.folder / "system.md"
+    system.write_text("Be short.", encoding="utf-8")
+    arguments = ["--system", str(system), "--tools", "read_file, list_directory", "--max-turns", "5"]
+    arguments += ["--on-limit", "error", "--budget-usd", "0.5", "--mode", "autopilot", "--json"]
+    ended = cli("run", "Hello.", "--model", cli.script(HELLO), *arguments)
+    options = ended.of("session.created")[0]["options"]
+    assert options["root"] == str(cli.project)
+    assert (options["system_prompt"], options["tools"]) == ("Be short.", ["read_file", "list_directory"])
+    assert (options["max_turns"], options["on_limit"], options["mode"]) == (5, "error", "autopilot")
+    assert options["run_budget"]["usd"] == 0.5
+
+
+def test_the_root_is_the_git_root_and_never_everything(cli: CommandLine) -> None:  # S-02
+    model = cli.script(HELLO)
+    inner = cli.project / "src" / "deep"
+    inner.mkdir(parents=True)
+    (cli.project / ".git").mkdir()
+    found = cli("run", "Hi.", "--model", model, "--json", "--root", str(inner))
+    assert found.of("session.created")[0]["options"]["root"] == str(inner)
+    user = cli.environment["HOME"]
+    for refused in ("/", user):
+        ended = cli("run", "Hi.", "--model", model, "--json", "--root", refused)
+        assert (ended.code, ended.out) == (2, "")
+        assert "--force-root" in ended.err
+    forced = cli("run", "Hi.", "--model", model, "--json", "--root", user, "--force-root")
+    assert forced.of("session.created")[0]["options"]["root"] == str(Path(user).resolve())
+
+
+def test_control_characters_never_reach_the_terminal(cli: CommandLine) -> None:  # S-12
+    (cli.project / "evil\x1b]0;owned\x07.txt").write_text("\x1b[2Jgone\n", encoding="utf-8")
+    script = r"""
+[[turn]]
+text = "A\u001b[31mred\u009b5m \u202eback\u0007"
+call = [
+  { name = "run_command", args = { command = "printf '\\033[2Jx\\r\\n\\007'; ls; exit 3" } },
+  { name = "read_file", args = { path = "no\u001b[5m\nsuch" } },
+  { name = "unknown\u001b[1m", args = {} },
+]
+[[turn]]
+text = "Done."
+"""
+    for command in (["run", "\x1b[7mHi.", "--model", cli.script(script)], ["show", "last"], ["chats"]):
+        ended = cli(*command)
+        assert ended.code == 0
+        shown = ended.out + ended.err
+        assert not [c for c in shown if c != "\n" and (ord(c) < 32 or 127 <= ord(c) < 160 or c in "\u202e")]
