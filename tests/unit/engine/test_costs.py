@@ -53,4 +53,3 @@ async def test_a_compaction_of_an_idle_chat_may_take_its_time() -> None:  # L-19
         (done,) = [e.data for e in await chat.events() if isinstance(e.data, CompactionComplete)]
     assert done.success, done.error
     assert done.summary == "They counted."
-
