@@ -16,6 +16,7 @@ from treadle.protocol.content import Image, Usage
 from treadle.protocol.events import (
     ActionRequired,
     AssistantMessage,
+    CompactionComplete,
     Delivery,
     EndReason,
     Envelope,
@@ -195,9 +196,16 @@ class Chat:
                     queued = ""
                 if isinstance(data, ActionRequired) or (isinstance(data, SessionIdle) and self._over(queued)):
                     return
+                if isinstance(data, CompactionComplete) and self._at_rest():
+                    return
         finally:
             for reader in readers:
                 reader.close()
+
+    def _at_rest(self) -> bool:
+        """Whether no run is under way or about to begin: a compaction of an idle chat ends without one."""
+        state = self._deps.log.peek(self.id)
+        return state is not None and state.run is None and not starts_queued(state)
 
     def _over(self, queued: str) -> bool:
         """Whether the end of a run is the end for whoever sent the message `queued`: it was used, or is not coming."""

@@ -79,7 +79,7 @@ async def _retry(tenure: Tenure, attempt: "Attempt", error: ModelError, deps: De
     opened = tenure.state.open_turn
     failures = opened.failures if opened is not None else 0
     tenure.live(AssistantReset(attempt.turn))
-    usage = attempt.guess() if attempt.heard else Usage()
+    usage = attempt.cost()
     retry = TurnRetry(attempt.turn, failures + 1, error.kind, str(error), usage=usage)
     if error.kind == "context_limit" and opened is not None and not opened.forced_compaction:
         await tenure.record(retry, CompactionStart("context_limit"))
@@ -140,7 +140,12 @@ class Attempt:
         if self._tenure.listened:
             self._tenure.live(ToolCallDelta(self.turn, position, delta.name or "", delta.arguments))
 
-    def guess(self) -> Usage:
+    def cost(self) -> Usage:
+        """What the attempt cost as far as it came: by the provider's own count, or estimated from what was heard."""
+        if not self.heard:
+            return Usage()
+        if self._assembler.usage is not None:
+            return requests.priced(self._assembler.usage, self._model.info)
         text = self._assembler.text + self._assembler.thinking_text
         return requests.guessed(self._tenure.state, text, self._model.info, self._deps)
 
@@ -149,12 +154,12 @@ class Attempt:
         info = self._model.info
         partial = isinstance(done, Stopped)
         answer = self._assembler.partial(info.ref) if isinstance(done, Stopped) else done
-        usage = requests.priced(answer.usage, info) if answer.usage is not None else self.guess()
+        usage = self.cost()
         text, marked = strip_marker(answer.text) if self._marker else (answer.text, False)
         events: list[Event] = [ModelNotice(notice.kind, notice.text) for notice in self._assembler.notices]
         if not partial or text or answer.thinking:
             events.append(AssistantMessage(self.turn, text, answer.thinking, answer.requests, partial))
-        events.append(TurnEnd(self.turn, usage if self.heard else Usage(), answer.finish_reason))
+        events.append(TurnEnd(self.turn, usage, answer.finish_reason))
         if marked and not partial:
             events.append(TaskComplete())
         state = self._tenure.state

@@ -65,6 +65,9 @@ def guessed(state: ChatState, text: str, info: ModelInfo, deps: Deps) -> Usage:
 
 
 def priced(usage: Usage, info: ModelInfo) -> Usage:
+    """With its cost by the catalogue's prices, unless the provider told the cost itself."""
+    if usage.usd:
+        return usage
     fresh = max(0, usage.input - usage.cached)
     usd = (
         fresh * info.usd_per_million_input

@@ -38,8 +38,8 @@ async def ask(model: Model, request: ModelRequest, deps: Deps) -> Reply:
             answer = assembler.finish(model.info.ref)
             return Reply(answer.text.strip(), cost + _cost(model, request, answer.usage, answer.text))
         except ModelError as fault:
-            if assembler.text:
-                cost += _cost(model, request, None, assembler.text)
+            if assembler.text or assembler.usage is not None:
+                cost += _cost(model, request, assembler.usage, assembler.text)
             wait = delay(fault, failures, deps.chance(), deps.retry_base_s)
             if wait is None or failures == ATTEMPTS - 1:
                 return Reply("", cost, str(fault))

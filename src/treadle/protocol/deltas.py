@@ -32,7 +32,8 @@ class CallDelta(msgspec.Struct, frozen=True, gc=False):
 
 
 class UsageDelta(msgspec.Struct, frozen=True):
-    """The provider's count so far; a later one replaces an earlier one. `usd` is filled in by the engine."""
+    """The provider's count so far; a later one replaces an earlier one. `usd` is filled in by the engine where the
+    provider does not tell it."""
 
     usage: Usage
 

@@ -1,0 +1,93 @@
+"""Replay: a recorded chat is driven again, offline, and must write the same events (D-07).
+
+The engine is the real one. Its surroundings answer from the record: a model that says what was said, tools to which
+happens what happened, a policy that decides as it decided, a clock that shows recorded times, and a store that lets in
+what came from outside where it came in, and holds everything the engine writes against the record. Nothing is asked,
+run or changed outside of memory.
+"""
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from treadle.chat.divergence import Divergence
+from treadle.engine.deps import Deps
+from treadle.engine.lease import Tenure
+from treadle.engine.loop import advance
+from treadle.ports.store import Store
+from treadle.protocol import wire
+from treadle.protocol.events import Envelope
+from treadle.replay.models import RecordedModels
+from treadle.replay.recording import Recording
+from treadle.replay.sight import DecidedTime, WatchedLog, filler
+from treadle.replay.stage import Stage
+from treadle.replay.tools import RecordedPolicy, RecordedTools
+from treadle.types import ChatId
+
+__all__ = ["Divergence", "ReplayResult", "replay"]
+
+STALL_S = 3.0
+"""Nothing in a replay takes time: an engine that has written nothing for this long waits for what the record does not
+have."""
+
+
+class ReplayResult(msgspec.Struct, frozen=True):
+    """Whether the events came out the same; if not, where not. `events` is what was written this time."""
+
+    matches: bool
+    divergence: Divergence | None
+    events: list[Envelope]
+
+
+async def replay(store: Store, chat: ChatId) -> ReplayResult:
+    """Drive a recorded chat again and compare. A chat that was cut off is replayed as far as it came."""
+    recording = Recording([wire.decode(chat, record) for record in await store.read(chat)])
+    stage = Stage(chat, recording)
+    await stage.open()
+    log = WatchedLog(stage)
+    deps = _surroundings(log)
+    divergence: Divergence | None = None
+    while divergence is None and (due := recording.due(stage.now)) is not None:
+        await stage.admit()
+        divergence = await _tenure(log, due.epoch, deps)
+        if divergence is None and stage.now < due.seq:
+            divergence = stage.differs(due, None)  # the engine rests where a worker went on
+    if divergence is None:
+        await stage.admit()
+    return ReplayResult(divergence is None, divergence, await stage.events())
+
+
+def _surroundings(log: WatchedLog) -> Deps:
+    stage = log.stage
+    return Deps(
+        stage,
+        RecordedModels(log),
+        RecordedTools(log),
+        RecordedPolicy(stage),
+        log,
+        DecidedTime(log),
+        lambda options: filler(log, options),
+    )
+
+
+async def _tenure(log: WatchedLog, epoch: int, deps: Deps) -> Divergence | None:
+    """One worker's time with the chat: until it rests, dies as it died in the record, or leaves the record."""
+    stage = log.stage
+    lease = stage.begin(epoch)
+    log.tenure = Tenure(lease, log, await log.load(stage.chat))
+    work = asyncio.create_task(advance(log.tenure, deps), name=f"replay {stage.chat}")
+    ends: list[asyncio.Future[Any]] = [work, stage.left]
+    try:
+        before = -1
+        while not (work.done() or stage.left.done()) and before < stage.now:
+            before = stage.now
+            await asyncio.wait(ends, timeout=STALL_S, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+    if stage.left.done():
+        return stage.left.result()
+    due = stage.recording.due(stage.now)
+    stalled = work.cancelled() and due is not None
+    return stage.differs(due, None) if stalled else None

@@ -1,0 +1,172 @@
+"""Models that answer from the record: with deltas that add up to exactly the message that was recorded, with the same
+failures, and silent where the worker died or the run was interrupted."""
+
+import math
+from collections.abc import AsyncIterator, Sequence
+from typing import cast, get_args
+
+import msgspec
+
+from treadle.chat.completion import MARKER
+from treadle.errors import ConfigError, ModelError, ModelErrorKind
+from treadle.ports.model import Model, ModelInfo, ModelRequest
+from treadle.protocol.content import Usage
+from treadle.protocol.deltas import (
+    CallDelta,
+    Delta,
+    FinishDelta,
+    NoticeDelta,
+    TextDelta,
+    ThinkingBlock,
+    UsageDelta,
+)
+from treadle.protocol.events import (
+    AssistantMessage,
+    CompactionComplete,
+    Event,
+    ModelCall,
+    ModelNotice,
+    RunEnd,
+    SessionError,
+    TaskComplete,
+    TurnEnd,
+    TurnRetry,
+)
+from treadle.replay.sight import WatchedLog, info
+
+NEVER = math.inf
+"""What a provider asks for that is not waited for."""
+
+
+class Said(msgspec.Struct, frozen=True):
+    """What a model call came to."""
+
+    deltas: tuple[Delta, ...] = ()
+    error: Exception | None = None
+    stopped: bool = False
+
+
+class RecordedModels:
+    """Implements `treadle.ports.model.Models`."""
+
+    def __init__(self, log: WatchedLog) -> None:
+        self._log = log
+
+    def get(self, ref: str) -> Model:
+        for event in self._log.decision()[:1]:
+            match event:
+                case SessionError(error_class="config", message=message):
+                    raise ConfigError(message)
+                case CompactionComplete(success=False, tokens_before=0, error=message):
+                    raise ConfigError(message)
+                case _:
+                    pass
+        return RecordedModel(self._log, ref)
+
+    async def close(self) -> None:
+        """Nothing is held open."""
+
+
+class RecordedModel:
+    def __init__(self, log: WatchedLog, ref: str) -> None:
+        self._log = log
+        self._ref = ref
+
+    @property
+    def info(self) -> ModelInfo:
+        return info(self._log, self._ref)
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
+        stage = self._log.stage
+        due = await stage.turn()
+        following = [envelope.data for envelope in stage.recording.following(due)]
+        said = _turn(following, self._marks) if request.purpose == "turn" else _side_call(following)
+        if said is None:
+            await stage.leave(stage.differs(due, None))
+        if said.deltas:
+            yield said.deltas
+        if said.stopped:
+            await stage.stopped(due)
+        if said.error is not None:
+            raise said.error
+
+    @property
+    def _marks(self) -> bool:
+        return self._log.state.options.completion == "marker"
+
+    async def close(self) -> None:
+        """Nothing is held open."""
+
+
+def _turn(following: Sequence[Event], marks: bool) -> Said | None:
+    """The attempt that these events are the record of; None if they are none of an attempt."""
+    first, *rest = following
+    match first:
+        case ModelNotice(kind=kind, text=text):
+            later = _turn(rest, marks) if rest else None
+            notice = (NoticeDelta(kind, text),)
+            return later and msgspec.structs.replace(later, deltas=(*notice, *later.deltas))
+        case TurnRetry():
+            return Said(_counted(first.usage), _failure(first, rest))
+        case AssistantMessage():
+            end = rest[0] if rest and isinstance(rest[0], TurnEnd) else TurnEnd(first.turn)  # none in a torn copy
+            marked = marks and len(rest) > 1 and isinstance(rest[1], TaskComplete)
+            deltas = (*_deltas(first, marked), UsageDelta(end.usage))
+            if first.partial:
+                return Said(deltas, stopped=True)
+            return Said((*deltas, FinishDelta(end.finish_reason)))
+        case TurnEnd(usage=usage, finish_reason="interrupted"):
+            return Said(_counted(usage), stopped=True)
+        case SessionError(error_class=kind, message=message):
+            return Said(error=_error(kind, message))
+        case _:
+            return None
+
+
+def _deltas(message: AssistantMessage, marked: bool) -> list[Delta]:
+    """The parts of a message, in an order that adds up to it."""
+    deltas: list[Delta] = [ThinkingBlock(block) for block in message.reasoning]
+    text = message.content + (MARKER if marked else "")
+    if text:
+        deltas.append(TextDelta(text))
+    for position, request in enumerate(message.tool_requests):
+        deltas.append(CallDelta(request.id or None, position, request.name or None, request.arguments))
+    return deltas
+
+
+def _counted(usage: Usage) -> tuple[Delta, ...]:
+    """What was counted before the end; nothing was heard of a call that cost nothing."""
+    return (UsageDelta(usage),) if usage != Usage() else ()
+
+
+def _failure(retry: TurnRetry, rest: Sequence[Event]) -> Exception:
+    """The failure behind a retry, which asks for the wait that was chosen then; or for none, where the turn was given
+    up and the retry stands only for what the attempt had cost."""
+    given_up = not retry.delay_s and retry.usage.tokens and rest and isinstance(rest[0], SessionError)
+    return _error(retry.error_class, retry.message, NEVER if given_up else retry.delay_s)
+
+
+def _error(kind: str, message: str, retry_after: float = NEVER) -> Exception:
+    if kind == "config":
+        return ConfigError(message)
+    if kind in get_args(ModelErrorKind):
+        return ModelError(cast(ModelErrorKind, kind), message, retry_after=retry_after)
+    name, _, text = message.partition(": ")
+    fault: Exception = type(name, (Exception,), {})(text)  # a fault of ours, recorded by its name and its text
+    return fault
+
+
+def _side_call(following: Sequence[Event]) -> Said | None:
+    """A call that is no turn. A compaction's text is its summary, recorded with the compaction itself."""
+    first, *rest = following
+    match first:
+        case ModelCall(usage=usage, error=error) if error:
+            return Said(_counted(usage), ModelError("bad_request", error))
+        case ModelCall(usage=usage, text=text):
+            if rest and isinstance(rest[0], CompactionComplete):
+                text = rest[0].summary
+            return Said((TextDelta(text), UsageDelta(usage), FinishDelta()))
+        case CompactionComplete(error="interrupted") | RunEnd(reason="interrupted"):
+            return Said(stopped=True)
+        case _:
+            return None

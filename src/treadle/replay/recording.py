@@ -1,0 +1,176 @@
+"""A recorded log, cut into what came from outside (inputs: epoch 0, written by commands) and what workers wrote
+(outputs). Answers questions about it; drives nothing."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from treadle.engine.tool_calls import first_line
+from treadle.ports.toolset import Fact
+from treadle.protocol.content import ToolRequest
+from treadle.protocol.events import (
+    AssistantMessage,
+    Envelope,
+    Event,
+    ExecutionComplete,
+    ExecutionStart,
+    ExternalToolRequested,
+    FilesChanged,
+    Interrupted,
+    LimitWarning,
+    PermissionCompleted,
+    PermissionRequested,
+    PlanUpdated,
+    SessionCreated,
+    TaskComplete,
+    UserInputRequested,
+)
+from treadle.protocol.tools import ToolKind
+from treadle.types import CallKey
+
+NEAR = 16
+"""How many events one model call leaves at most; nearly all of them would be notices."""
+
+
+class CallRecord(msgspec.Struct):
+    """Everything the log says about one call."""
+
+    request: ToolRequest
+    start: ExecutionStart | None = None
+    started: int = 0
+    """The seq of the intent."""
+    complete: ExecutionComplete | None = None
+    completed: Envelope | None = None
+    kind: ToolKind = "function"
+    parallel: bool = False
+    """Whether it ran beside another call: then its tool only reads."""
+    asked: PermissionRequested | None = None
+    ruled: PermissionCompleted | None = None
+    """What the policy decided by itself."""
+    edited: PermissionCompleted | None = None
+    """A person's approval, which may have changed the arguments."""
+    files: FilesChanged | None = None
+    facts: tuple[Fact, ...] = ()
+
+    @property
+    def refused(self) -> bool:
+        """Whether intent and result were written in one go, so that nothing ran: bad arguments, no such tool, or a
+        tool that looked and declined. A call that ran and failed at once leaves the same events."""
+        start, complete, completed = self.start, self.complete, self.completed
+        if start is None or complete is None or completed is None or self.parallel or start.plan is not None:
+            return False
+        plain = ExecutionComplete(start.call, False, error=complete.error, result_summary=first_line(complete.error))
+        return completed.seq == self.started + 1 and completed.epoch > 0 and complete == plain
+
+
+class Recording:
+    def __init__(self, events: Sequence[Envelope]) -> None:
+        self.events = events
+        self.calls: dict[CallKey, CallRecord] = {}
+        self.cut = _cut(events)
+        self._outputs = [envelope.seq for envelope in events if envelope.epoch]
+        self._interrupts = [envelope.seq for envelope in events if isinstance(envelope.data, Interrupted)]
+        self._messages: list[int] = []
+        for envelope in events:
+            self._note(envelope)
+
+    # -- the log ------------------------------------------------------------------------------------------------------
+
+    def at(self, seq: int) -> Envelope | None:
+        return self.events[seq - 1] if 1 <= seq <= len(self.events) else None
+
+    def due(self, head: int) -> Envelope | None:
+        """The first thing behind `head` that a worker wrote."""
+        index = bisect_right(self._outputs, head)
+        return self.events[self._outputs[index] - 1] if index < len(self._outputs) else None
+
+    def outputs(self, head: int) -> Iterator[Envelope]:
+        """What workers wrote behind `head`."""
+        for index in range(bisect_right(self._outputs, head), len(self._outputs)):
+            yield self.events[self._outputs[index] - 1]
+
+    def following(self, due: Envelope) -> list[Envelope]:
+        """An output and the few right behind it under the same epoch: one append, or the beginning of one."""
+        near = [due]
+        while len(near) < NEAR and (after := self.at(near[-1].seq + 1)) is not None and after.epoch == due.epoch:
+            near.append(after)
+        return near
+
+    def inputs(self, head: int) -> Sequence[Envelope]:
+        """What came from outside behind `head`, up to the next output."""
+        due = self.due(head)
+        return self.events[head : due.seq - 1 if due is not None else len(self.events)]
+
+    def decision(self, head: int) -> list[Event]:
+        """What the rules said next behind `head`: warnings, and what they came with."""
+        said: list[Event] = []
+        for envelope in self.outputs(head):
+            said.append(envelope.data)
+            if not isinstance(envelope.data, LimitWarning):
+                break
+        return said
+
+    def interrupt(self, before: int) -> int:
+        """The last interrupt before this seq, or 0."""
+        index = bisect_left(self._interrupts, before)
+        return self._interrupts[index - 1] if index else 0
+
+    # -- the calls ----------------------------------------------------------------------------------------------------
+
+    def turn_calls(self, head: int) -> list[CallRecord]:
+        """The calls of the turn that the log is in at `head`."""
+        index = bisect_right(self._messages, head)
+        message = self.events[self._messages[index - 1] - 1].data if index else None
+        requests = message.tool_requests if isinstance(message, AssistantMessage) else ()
+        return [self.calls[request.call] for request in requests]
+
+    def _note(self, envelope: Envelope) -> None:
+        match envelope.data:
+            case AssistantMessage(tool_requests=requests):
+                self._messages.append(envelope.seq)
+                self.calls.update({request.call: CallRecord(request) for request in requests})
+            case ExecutionStart(call=key) as start if key in self.calls:
+                self._note_start(self.calls[key], start, envelope)
+            case ExecutionComplete(call=key) as complete if key in self.calls and not self.calls[key].complete:
+                call = self.calls[key]
+                call.complete, call.completed = complete, envelope
+                self._note_facts(call, envelope)
+            case ExternalToolRequested(call=key) if key in self.calls:
+                self.calls[key].kind = "client"
+            case UserInputRequested(call=key) if key in self.calls:
+                self.calls[key].kind = "question"
+            case PermissionRequested(call=key) as asked if key in self.calls:
+                self.calls[key].asked = asked
+            case PermissionCompleted(action=action) as answer if CallKey(action) in self.calls:
+                call = self.calls[CallKey(action)]
+                call.ruled, call.edited = (answer, None) if answer.by == "policy" else (None, answer)
+            case _:
+                pass
+
+    def _note_start(self, call: CallRecord, start: ExecutionStart, at: Envelope) -> None:
+        call.start, call.started = start, at.seq
+        for other in self.turn_calls(at.seq):
+            if other is not call and other.started and other.complete is None and other.kind == "function":
+                call.parallel = other.parallel = True
+
+    def _note_facts(self, call: CallRecord, complete: Envelope) -> None:
+        """What a result brought with it stands right behind it."""
+        facts: list[Fact] = []
+        for seq in range(complete.seq + 1, len(self.events) + 1):
+            match self.events[seq - 1].data:
+                case FilesChanged(call=key) as files if key == call.request.call:
+                    call.files = files
+                case PlanUpdated() | TaskComplete() as fact:
+                    facts.append(fact)
+                case _:
+                    break
+        call.facts = tuple(facts)
+
+
+def _cut(events: Sequence[Envelope]) -> int:
+    """The seq up to which a log is a copy of another chat's, or 0: there, and only there, an append may be torn."""
+    first = events[0].data if events else None
+    origin = first.forked_from if isinstance(first, SessionCreated) else ""
+    seq = origin.rpartition("@")[2]
+    return int(seq) if seq.isdecimal() else 0

@@ -1,0 +1,147 @@
+"""Tools and a policy that answer from the record. Which tools there were is not in the log; what became of each call
+is, and that is all the engine can see of a tool."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from treadle.engine.tool_calls import summarize
+from treadle.errors import ToolError
+from treadle.ports.policy import Verdict
+from treadle.ports.toolset import Invocation, Outcome, Settlement, Tool
+from treadle.protocol.options import ChatOptions
+from treadle.protocol.tools import ToolKind, ToolSpec
+from treadle.replay.recording import CallRecord
+from treadle.replay.sight import WatchedLog
+from treadle.replay.stage import Stage
+from treadle.types import CallKey
+
+
+class RecordedTools:
+    """Implements `treadle.ports.toolset.Toolset`: the tool behind a name is what the calls of this name in the present
+    turn say about it."""
+
+    def __init__(self, log: WatchedLog) -> None:
+        self._log = log
+
+    def specs(self, options: ChatOptions) -> Sequence[ToolSpec]:
+        return ()
+
+    def find(self, name: str, options: ChatOptions) -> Tool | ToolSpec | None:
+        spec = _spec(name, [call for call in self._calls() if call.request.name == name])
+        return spec if spec.kind != "function" else RecordedTool(spec, self._log.stage)
+
+    def arguments(self, spec: ToolSpec, text: str) -> dict[str, Any] | str:
+        for call in self._calls():
+            named = spec.name in (call.request.name, call.start.name if call.start is not None else "")
+            if named and text == call.request.arguments:
+                return _first_arguments(call, text)
+            if named and call.edited is not None and call.edited.arguments == _read(text):
+                return _final_arguments(call, text)
+        return _read(text)
+
+    def _calls(self) -> list[CallRecord]:
+        return self._log.stage.recording.turn_calls(self._log.state.head)
+
+
+class RecordedTool:
+    """Implements `treadle.ports.toolset.Tool`."""
+
+    def __init__(self, spec: ToolSpec, stage: Stage) -> None:
+        self.spec = spec
+        self._stage = stage
+
+    async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:
+        call = self._call(invocation)
+        if call.refused and call.complete is not None:
+            raise ToolError(call.complete.error)
+        return call.start.plan if call.start is not None else None
+
+    async def run(self, invocation: Invocation) -> Outcome:
+        call = self._call(invocation)
+        outcome, complete = call.completed, call.complete
+        if outcome is None or complete is None:
+            await self._stage.perish()
+        if complete.synthetic == "interrupted" and outcome.epoch == self._stage.epoch:
+            await self._stage.stopped(outcome)
+        await self._stage.turn_of(outcome)
+        return Outcome(
+            complete.result if complete.success else complete.error,
+            complete.result_summary,
+            complete.success,
+            complete.diff_stat,
+            call.files.files if call.files is not None else (),
+            call.facts,
+            complete.output,
+            complete.sandbox,
+        )
+
+    async def settle(self, invocation: Invocation) -> Settlement:
+        """An intent that was found out to be done left the same events as one that was run again."""
+        call = self._call(invocation)
+        here = call.completed is not None and call.completed.epoch == self._stage.epoch
+        unknown = here and call.complete is not None and call.complete.synthetic == "unknown"
+        return "unknown" if unknown else "run_again"
+
+    def _call(self, invocation: Invocation) -> CallRecord:
+        return self._stage.recording.calls[invocation.call]
+
+
+class RecordedPolicy:
+    """Implements `treadle.ports.policy.Policy`."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+
+    def review(self, spec: ToolSpec, invocation: Invocation, options: ChatOptions) -> Verdict:
+        call = self._stage.recording.calls[CallKey(invocation.call)]
+        if call.asked is not None:
+            return Verdict("ask", call.asked.reason, call.asked.severity, call.asked.shown)
+        if call.ruled is not None:
+            return Verdict(call.ruled.decision, call.ruled.feedback)
+        return Verdict("allow")
+
+
+def _spec(name: str, calls: Sequence[CallRecord]) -> ToolSpec:
+    """What these calls, all of one name, say about their tool."""
+    starts = [call.start for call in calls if call.start is not None]
+    real = [call.start.name for call in calls if call.start is not None and not call.refused]
+    kinds: list[ToolKind] = [call.kind for call in calls if call.kind != "function"]
+    keys = ["", *(key for start in starts[:1] for key in start.arguments)]
+    probes = [ToolSpec(name, summary_argument=key) for key in keys]
+    fitting = (p for p in probes if all(summarize(p, dict(s.arguments)) == s.args_summary for s in starts))
+    return ToolSpec(
+        real[0] if real else name,
+        kind=kinds[0] if kinds else "function",
+        read_only=any(call.parallel or (call.request.repaired and not call.refused) for call in calls),
+        timeout_s=0.0,
+        summary_argument=next(fitting, probes[0]).summary_argument,
+    )
+
+
+def _first_arguments(call: CallRecord, text: str) -> dict[str, Any] | str:
+    """What the model's own text was read as. If a person changed it later, or nothing came of it, the log has only the
+    text itself."""
+    edited = call.edited is not None and call.edited.arguments is not None
+    return _read(text) if edited else _final_arguments(call, text)
+
+
+def _final_arguments(call: CallRecord, text: str) -> dict[str, Any] | str:
+    if call.start is None:
+        return _read(text)
+    unread = call.refused and not call.start.arguments and call.ruled is None
+    if (
+        unread
+        and call.complete is not None
+        and (call.asked is None or (call.edited is not None and call.edited.arguments))
+    ):
+        return call.complete.error
+    return call.start.arguments
+
+
+def _read(text: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        return {}

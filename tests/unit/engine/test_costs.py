@@ -1,0 +1,55 @@
+"""What model calls cost, as the log says it (L-02, L-11)."""
+
+from treadle import Agent
+from treadle.models.scripted import Delay, Fail, Say, ScriptedModel, Turn, Used
+from treadle.ports.model import ModelInfo
+from treadle.protocol.content import Usage
+from treadle.protocol.events import CompactionComplete, ModelCall, TurnEnd, TurnRetry
+
+PRICED = ModelInfo("scripted", "priced", window=200_000, usd_per_million_input=1.0, usd_per_million_output=2.0)
+
+
+async def test_a_cost_that_the_provider_tells_is_believed() -> None:  # L-11
+    model = ScriptedModel([[Say("Hello."), Used(Usage(1_000, 10, usd=0.5))]], info=PRICED)
+    async with Agent(model=model) as agent:
+        chat = agent.chat()
+        await chat.ask("Hello?")
+        (end,) = [e.data for e in await chat.events() if isinstance(e.data, TurnEnd)]
+    assert end.usage == Usage(1_000, 10, usd=0.5)
+
+
+async def test_a_failed_attempt_costs_what_the_provider_counted() -> None:  # L-11
+    model = ScriptedModel([[Used(Usage(1_000, 500)), Say("Hel"), Fail("network"), Say("lo.")]], info=PRICED)
+    async with Agent(model=model, retry_base_s=0.0) as agent:
+        chat = agent.chat()
+        await chat.ask("Hello?")
+        (retry,) = [e.data for e in await chat.events() if isinstance(e.data, TurnRetry)]
+    assert retry.usage == Usage(1_000, 500, usd=0.002)
+
+
+async def test_a_failed_side_call_costs_what_the_provider_counted() -> None:  # L-02
+    broken = Turn((Used(Usage(1_000, 500)), Fail("bad_request", times=0)))
+    model = ScriptedModel([Say("One."), Say("Two.")], others={"compaction": broken}, info=PRICED)
+    async with Agent(model=model) as agent:
+        chat = agent.chat()
+        await chat.ask("One?")
+        await chat.ask("Two?")
+        async for _ in chat.compact():
+            pass
+        (call,) = [e.data for e in await chat.events() if isinstance(e.data, ModelCall)]
+    assert call.usage == Usage(1_000, 500, usd=0.002)
+    assert call.error == "scripted failure"
+
+
+async def test_a_compaction_of_an_idle_chat_may_take_its_time() -> None:  # L-19
+    slow = Turn((Delay(0.1), Say("They counted.")))
+    model = ScriptedModel([Say("One."), Say("Two.")], others={"compaction": slow})
+    async with Agent(model=model) as agent:
+        chat = agent.chat()
+        await chat.ask("One?")
+        await chat.ask("Two?")
+        async for _ in chat.compact():
+            pass
+        (done,) = [e.data for e in await chat.events() if isinstance(e.data, CompactionComplete)]
+    assert done.success, done.error
+    assert done.summary == "They counted."
