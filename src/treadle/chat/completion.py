@@ -37,7 +37,7 @@ class MarkerFilter:
     def feed(self, text: str) -> str:
         """What may be shown: everything up to where a marker might begin."""
         text = self._held + text
-        if MARKER in text:
+        while MARKER in text:  # again, because taking one out may join the halves of another
             self.found = True
             text = text.replace(MARKER, "")
         keep = trailing_prefix(text)
@@ -51,7 +51,14 @@ class MarkerFilter:
 
 
 def trailing_prefix(text: str) -> int:
-    """How many characters at the end of the text begin the marker."""
+    """How many characters at the end of the text begin the marker, once or several times in a row."""
+    total = 0
+    while (length := _one_prefix(text[: len(text) - total])) > 0:
+        total += length
+    return total
+
+
+def _one_prefix(text: str) -> int:
     for length in range(min(len(MARKER) - 1, len(text)), 0, -1):
         if text.endswith(MARKER[:length]):
             return length

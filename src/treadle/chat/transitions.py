@@ -64,6 +64,14 @@ def _not_empty(text: str) -> None:
         raise Refused("empty", "The text is empty; say something.")
 
 
+def _busy(state: ChatState, what: str) -> Refused:
+    """A chat that works and one that waits for someone are different answers (law 6)."""
+    shown = status(state)
+    return Refused(
+        "awaiting_action" if shown == "requires_action" else "busy", f"Chat {state.chat} is {shown}; {what}."
+    )
+
+
 def _queued(state: ChatState, item_id: str) -> QueueItem:
     for item in state.queue:
         if item.id == item_id:
@@ -183,7 +191,7 @@ def _edit(state: ChatState, command: c.Edit) -> Events:
     if state.run is None:
         return (edited,)
     if status(state) != "requires_action":
-        raise Refused("busy", f"Chat {state.chat} is {status(state)}; interrupt it before you edit.")
+        raise _busy(state, "interrupt it before you edit")
     return (*close_calls(state, "superseded"), e.RunEnd("superseded"), edited)
 
 
@@ -223,13 +231,13 @@ def _change(state: ChatState, command: c.ChangeOptions) -> Events:
         state.options.root,
         state.options.archived,
     ):
-        raise Refused("busy", f"Chat {state.chat} is {status(state)}; root and archived change only when it is idle.")
+        raise _busy(state, "root and archived change only when it is idle")
     return (e.OptionsChanged(command.changes, command.by),)
 
 
 def _compact(state: ChatState) -> Events:
     if state.run is not None or state.compacting:
-        raise Refused("busy", f"Chat {state.chat} is {status(state)}; compact it when it is idle.")
+        raise _busy(state, "compact it when it is idle")
     if len(state.transcript) < 2:
         raise Refused("empty", "There is nothing to compact yet.")
     return (e.CompactionStart("manual"),)

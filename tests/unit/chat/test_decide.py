@@ -1,0 +1,192 @@
+"""The program counter (D-01): which step follows from which state."""
+
+import pytest
+
+from tests.unit.chat.logs import answer, chat, ran, said
+from treadle.chat.decide import CallModel, Compact, Limits, Record, Rest, RunCalls, Summarize, Wait, decide
+from treadle.chat.state import ChatState
+from treadle.protocol import events as e
+from treadle.protocol.content import Usage
+from treadle.protocol.options import ChatOptions
+from treadle.types import call_key
+
+LIMITS = Limits(window=100_000, max_output=1_000)
+KEY = call_key(1, 0)
+
+
+def step(state: ChatState, limits: Limits = LIMITS) -> object:
+    return decide(state, limits)
+
+
+def recorded(state: ChatState) -> list[str]:
+    """The types of what the rules record themselves, with the reason of an end."""
+    found = decide(state, LIMITS)
+    assert isinstance(found, Record), found
+    return [f"{x.TYPE}:{x.reason}" if isinstance(x, e.RunEnd) else x.TYPE for x in found.events]
+
+
+def capped(rule: str, *more: e.Event) -> ChatState:
+    options = ChatOptions(max_turns=1, on_limit=rule)  # type: ignore[arg-type]
+    return chat(said(), *answer(1, "a"), *ran(1), *more, options=options)
+
+
+def test_the_plain_course_of_a_run() -> None:  # L-01
+    assert step(chat()) == Rest()
+    assert step(chat(said())) == CallModel()
+    state = chat(said(), *answer(1, "a"))
+    assert step(state) == RunCalls(state.calls)
+    assert step(chat(*ran(1), state=state)) == CallModel()
+    assert recorded(chat(said(), *answer(1, text="hi"))) == ["session.run_end:done"]
+
+
+def test_a_model_call_that_a_dead_worker_began_is_made_again() -> None:
+    assert step(chat(said(), e.TurnStart(1, final=True))) == CallModel(final=True)
+
+
+def test_an_intent_without_outcome_is_left_to_recovery() -> None:  # D-02
+    assert step(chat(said(), *answer(1, "a"), e.ExecutionStart(KEY, "a"))) == RunCalls(())
+
+
+def test_an_interrupt_closes_everything_at_once() -> None:  # L-07
+    state = chat(said(), *answer(1, "a", "b"), *ran(1, 0), e.ExecutionStart(call_key(1, 1), "b"), e.Interrupted())
+    assert recorded(state) == ["tool.execution_complete", "session.run_end:interrupted"]
+
+
+def test_an_error_ends_the_run_and_answers_open_calls() -> None:  # L-12, law 4
+    state = chat(said(), *answer(1, "a"), e.SessionError("internal", "x"))
+    assert recorded(state) == ["tool.execution_complete", "session.run_end:error"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "then"),
+    [
+        ("ask", ["user_input.requested"]),
+        ("answer", ["session.limit_reached"]),
+        ("error", ["session.limit_reached", "session.error"]),
+    ],
+)
+def test_at_the_turn_cap(rule: str, then: list[str]) -> None:  # L-03
+    assert recorded(capped(rule)) == then
+
+
+def test_a_last_answer_is_asked_for_once_and_its_calls_are_not_run() -> None:  # L-03
+    state = capped("answer", e.LimitReached("turns", 1, 1))
+    assert step(state) == CallModel(final=True)
+    state = chat(e.TurnStart(2, final=True), *answer(2, "a", "b")[1:], state=state)
+    assert recorded(state) == ["tool.execution_complete", "tool.execution_complete", "session.run_end:turn_cap"]
+
+
+def test_an_error_at_the_cap_ends_as_a_turn_cap() -> None:
+    state = capped("error", e.LimitReached("turns", 1, 1), e.SessionError("turn_cap"))
+    assert recorded(state) == ["session.run_end:turn_cap"]
+
+
+def test_a_warning_when_three_rounds_remain_and_only_one() -> None:  # L-03
+    state = chat(said(), *answer(1, "a"), *ran(1), options=ChatOptions(max_turns=4))
+    assert recorded(state) == ["session.limit_warning"]
+    assert step(chat(e.LimitWarning("turns", 1, 4), state=state)) == CallModel()
+
+
+def test_stop_at_the_cap_ends_and_continue_goes_on() -> None:  # L-03
+    asked = e.UserInputRequested("limit.9", "On?", ("continue", "stop"), "limit")
+    waiting = capped("ask", asked)
+    assert step(waiting) == Wait()
+    assert recorded(chat(e.UserInputCompleted("limit.9", "stop"), state=waiting)) == ["session.run_end:turn_cap"]
+    assert step(chat(e.UserInputCompleted("limit.9", "continue"), e.LimitExtended(5), state=waiting)) != Wait()
+
+
+def test_steering_goes_in_before_the_next_model_call() -> None:  # L-08
+    steer = e.QueueChanged("added", "q", "left!", "steering")
+    assert recorded(chat(said(), *answer(1, "a"), *ran(1), steer)) == ["user.message"]
+
+
+def test_unused_steering_is_the_next_run() -> None:  # L-08
+    queue = (e.QueueChanged("added", "a", "a"), e.QueueChanged("added", "b", "b", "steering"))
+    state = chat(said(), *answer(1, text="hi"), *queue)
+    assert recorded(state) == ["session.run_end:done"]
+    found = step(chat(e.RunEnd("done"), state=state))
+    assert found == Record((e.UserMessage("b", "queued", queue_id="b"),))
+
+
+@pytest.mark.parametrize("reason", ["interrupted", "error", "budget"])
+def test_after_a_stop_the_queue_waits_for_a_person(reason: e.EndReason) -> None:
+    assert step(chat(said(), e.QueueChanged("added", "a", "a"), e.RunEnd(reason))) == Rest()
+
+
+def test_five_identical_calls_stop_and_three_nudge() -> None:  # L-10
+    state = chat(said())
+    for turn in range(1, 4):
+        assert step(state) == CallModel()
+        state = chat(*answer(turn, "a"), *ran(turn), state=state)
+    assert recorded(state) == ["guard.notice", "user.message"]
+    nudge = e.UserMessage("stop that", source="guard")
+    state = chat(e.GuardNotice("nudge", 1, 3), nudge, *answer(4, "a"), *ran(4), state=state)
+    assert step(state) == CallModel()
+    state = chat(*answer(5, "a"), *ran(5), state=state)
+    assert recorded(state) == ["guard.notice", "session.error"]
+
+
+def test_a_person_may_let_the_guard_pass() -> None:  # L-10
+    state = chat(said(), options=ChatOptions(interactive=True))
+    for turn in range(1, 6):
+        state = chat(*answer(turn, "a"), *ran(turn), state=state)
+    assert recorded(state) == ["guard.notice", "user_input.requested"]
+    asked = e.UserInputRequested("guard.1", "On?", ("continue", "stop"), "guard")
+    state = chat(e.GuardNotice("ask", 1, 5), asked, state=state)
+    assert step(chat(e.UserInputCompleted("guard.1", "continue"), state=state)) == CallModel()
+    assert recorded(chat(e.UserInputCompleted("guard.1", "stop"), state=state)) == ["session.run_end:guard"]
+
+
+def test_autopilot_nudges_until_two_in_a_row_bring_nothing() -> None:  # L-14
+    state = chat(said(), options=ChatOptions(mode="autopilot"))
+    nudges = 0
+    for turn in range(1, 10):
+        state = chat(*answer(turn, text="done?"), state=state)
+        found = decide(state, LIMITS)
+        assert isinstance(found, Record)
+        if isinstance(found.events[-1], e.RunEnd):
+            break
+        nudges += 1
+        state = chat(*found.events, state=state)
+    assert nudges == 2
+
+
+def test_autopilot_stops_after_five_continuations_with_progress() -> None:  # L-14
+    state, turn, nudges = chat(said(), options=ChatOptions(mode="autopilot", max_turns=50)), 1, 0
+    while nudges < 9:
+        state = chat(*answer(turn, "a", arguments=f"[{turn}]"), *ran(turn), *answer(turn + 1, text="?"), state=state)
+        turn += 2
+        found = decide(state, LIMITS)
+        assert isinstance(found, Record)
+        if isinstance(found.events[-1], e.RunEnd):
+            break
+        nudges += 1
+        state = chat(*found.events, state=state)
+    assert nudges == 5
+
+
+def test_task_complete_ends_the_run_in_autopilot() -> None:  # L-13, L-14
+    done = (*answer(1, "task_complete"), *ran(1), e.TaskComplete("all"))
+    assert recorded(chat(said(), *done, options=ChatOptions(mode="autopilot"))) == ["session.run_end:task_complete"]
+
+
+def test_a_silent_run_is_summarised_once() -> None:  # L-17
+    state = chat(said(), *answer(1, "a"), *ran(1), *answer(2))
+    assert step(state) == Summarize()
+    assert recorded(chat(e.ModelCall("summary", text="did it"), state=state)) == ["session.run_end:done"]
+    spoke = chat(said(), *answer(1, "a", text="I look"), *ran(1), *answer(2))
+    assert recorded(spoke) == ["session.run_end:done"]
+
+
+def test_compaction_begins_at_the_threshold_and_stops_after_three_failures() -> None:  # L-19
+    small = Limits(window=1_000, max_output=100)
+    state = chat(said(), *answer(1, "a"), *ran(1), *answer(2, "a", usage=Usage(600, 10)), *ran(2))
+    assert step(state, small) == Record((e.CompactionStart("threshold", 616),))
+    assert step(chat(e.CompactionStart("threshold"), state=state), small) == Compact("threshold")
+    for _ in range(3):
+        state = chat(e.CompactionStart("threshold"), e.CompactionComplete("threshold", False), state=state)
+    assert step(state, small) == CallModel()
+
+
+def test_an_idle_chat_can_be_compacted() -> None:
+    assert step(chat(said(), *answer(1, text="hi"), e.RunEnd("done"), e.CompactionStart("manual"))) == Compact("manual")

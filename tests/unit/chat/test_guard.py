@@ -1,0 +1,55 @@
+"""The loop guard (L-10, fault 25): repetition without progress, and nothing else."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treadle.chat.guard import LONGEST_CYCLE, WINDOW, Finding, describe, find, signature
+
+
+@pytest.mark.parametrize(
+    ("signatures", "finding"),
+    [
+        ("", None),
+        ("aa", None),
+        ("aaa", Finding(1, 3)),
+        ("baaaaa", Finding(1, 5)),
+        ("aaab", None),
+        ("ababab", Finding(2, 3)),
+        ("xabcdeabcdeabcde", Finding(5, 3)),
+        ("abcdefabcdefabcdef", None),  # a cycle of six is no cycle
+        ("aaaaaaaaaa", Finding(1, 10)),
+        ("aabaabaab", Finding(3, 3)),
+    ],
+)
+def test_cycles(signatures: str, finding: Finding | None) -> None:
+    assert find(tuple(signatures)) == finding
+
+
+@given(st.lists(st.integers(0, 10**9), unique=True, max_size=50))
+def test_different_calls_never_fire(numbers: list[int]) -> None:
+    """Fifty edits in a row are legitimate work."""
+    assert find([signature("edit_file", f'{{"n":{number}}}', "done") for number in numbers]) is None
+
+
+@given(
+    st.lists(st.sampled_from("abc"), min_size=1, max_size=LONGEST_CYCLE), st.integers(3, 5), st.text("xyz", max_size=9)
+)
+def test_every_short_cycle_is_found(cycle: list[str], repeats: int, before: str) -> None:
+    found = find((*before, *cycle * repeats))
+    assert found is not None
+    assert found.repeats >= repeats
+    assert found.length * found.repeats <= max(WINDOW, len(before) + len(cycle) * repeats)
+
+
+def test_a_signature_is_call_arguments_and_result() -> None:
+    base = signature("a", "{}", "ok")
+    assert base == signature("a", "{}", "ok")
+    assert len({base, signature("b", "{}", "ok"), signature("a", "{ }", "ok"), signature("a", "{}", "no")}) == 4
+    assert signature("ab", "c", "") != signature("a", "bc", "")
+    assert signature("a", "{}", "\ud800")  # broken text is no reason to fall over
+
+
+def test_the_model_is_told_what_it_does() -> None:
+    assert "the same call 3 times" in describe(Finding(1, 3))
+    assert "the same 2 calls 4 times" in describe(Finding(2, 4))

@@ -1,0 +1,38 @@
+"""How long to wait before a model call is made again (M-11)."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treadle.chat.retry import RETRIES, delay
+from treadle.errors import ModelError, ModelErrorKind
+
+CHANCE = st.floats(0, 1, exclude_max=True)
+
+
+@pytest.mark.parametrize(("failures", "seconds"), [(0, 2), (1, 4), (2, 8), (3, 16), (4, 30)])
+def test_it_doubles_up_to_the_cap(failures: int, seconds: float) -> None:
+    assert delay(ModelError("network", "x"), failures, 0.5) == seconds
+
+
+@given(CHANCE, st.integers(0, RETRIES - 1))
+def test_jitter_is_a_quarter(chance: float, failures: int) -> None:
+    middle = min(2.0 * 2**failures, 30)
+    found = delay(ModelError("overloaded", "x"), failures, chance)
+    assert found is not None
+    assert 0.75 * middle <= found <= 1.25 * middle
+
+
+def test_five_retries_and_no_more() -> None:
+    assert delay(ModelError("network", "x"), RETRIES - 1, 0.5) is not None
+    assert delay(ModelError("network", "x"), RETRIES, 0.5) is None
+
+
+@pytest.mark.parametrize(("asked", "waited"), [(0.0, 0.0), (60.0, 60.0), (120.0, 120.0), (121.0, None)])
+def test_the_provider_is_obeyed_within_reason(asked: float, waited: float | None) -> None:
+    assert delay(ModelError("rate_limit", "x", retry_after=asked), 0, 0.5) == waited
+
+
+@pytest.mark.parametrize("kind", ["auth", "quota", "context_limit", "bad_request"])
+def test_what_asking_again_cannot_help_is_not_asked_again(kind: ModelErrorKind) -> None:
+    assert delay(ModelError(kind, "x"), 0, 0.5) is None
