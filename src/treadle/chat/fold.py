@@ -179,6 +179,7 @@ def _task_complete(state: ChatState, event: e.TaskComplete, at: Envelope) -> Cha
 
 
 def _error(state: ChatState, event: e.SessionError, at: Envelope) -> ChatState:
+    state = replace(state, compacting="")  # or a compaction that always fails would be tried for ever
     return _run(state, stop="error") if state.run and not state.run.stop else state
 
 

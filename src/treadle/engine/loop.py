@@ -25,9 +25,12 @@ from treadle.protocol.events import Event, SessionError
 async def advance(tenure: Tenure, deps: Deps) -> None:
     """Drive one chat until it finishes, must wait, or loses its lease."""
     tenure.ahead = lambda state: _ahead(state, deps)
-    await _settle(tenure, deps)
+    settled = False
     while True:
         try:
+            if not settled:
+                await _settle(tenure, deps)
+                settled = True
             step = decide(tenure.state, limits_of(tenure.state, deps))
             if isinstance(step, Wait | Rest):
                 return
@@ -38,8 +41,9 @@ async def advance(tenure: Tenure, deps: Deps) -> None:
             raise
         except Exception as error:
             # Law: nothing may hang, and nothing may spin. A fault of ours ends the run and leaves the chat usable.
+            running = tenure.state.run is not None
             await tenure.record(SessionError("internal", f"{type(error).__name__}: {error}"))
-            if tenure.state.run is None:
+            if not running:
                 raise
 
 
@@ -56,15 +60,10 @@ def _ahead(state: ChatState, deps: Deps) -> tuple[Event, ...]:
 
 async def _settle(tenure: Tenure, deps: Deps) -> None:
     """What a dead worker left open, and what nobody answered in time."""
-    while True:
-        try:
-            await recover(tenure, deps)
-            expired = transition(tenure.state, Expire(deps.clock.now_ms()))
-            if expired:
-                await tenure.append(*expired)
-            return
-        except HeadMoved:
-            continue
+    await recover(tenure, deps)
+    expired = transition(tenure.state, Expire(deps.clock.now_ms()))
+    if expired:
+        await tenure.append(*expired)
 
 
 async def _take(step: Step, tenure: Tenure, deps: Deps) -> None:

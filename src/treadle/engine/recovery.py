@@ -32,9 +32,9 @@ async def recover(tenure: Tenure, deps: Deps) -> None:
             state.open_turn.turn, state.open_turn.failures + 1, "worker_lost", LOST, usage=state.open_turn.reserved
         )
         await tenure.append(lost)
-    if state.run is not None and state.run.interrupting:
-        return  # the rules close what is open
     for call in state.calls:
+        if tenure.state.run is not None and tenure.state.run.interrupting:
+            return  # before this, or meanwhile: the rules close what is open
         if call.phase == "started":
             await _settle(tenure, call, deps)
 

@@ -168,9 +168,12 @@ async def _run_batch(tenure: Tenure, batch: Sequence[Ready], deps: Deps) -> Stop
 async def _run_all(tenure: Tenure, batch: Sequence[Ready], durable: bool, deps: Deps) -> None:
     if len(batch) == 1:
         return await run_one(tenure, batch[0].tool, batch[0].invocation, durable, deps)
-    async with asyncio.TaskGroup() as group:
-        for ready in batch:
-            group.create_task(run_one(tenure, ready.tool, ready.invocation, durable, deps))
+    try:
+        async with asyncio.TaskGroup() as group:
+            for ready in batch:
+                group.create_task(run_one(tenure, ready.tool, ready.invocation, durable, deps))
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from failed  # the loop tells a lost lease or a full disk from a fault of ours
 
 
 async def run_one(tenure: Tenure, tool: Tool, invocation: Invocation, durable: bool, deps: Deps) -> None:

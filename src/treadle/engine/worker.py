@@ -9,7 +9,7 @@ from treadle.chat.state import open_actions, status, summary
 from treadle.engine.deps import Deps
 from treadle.engine.lease import Tenure
 from treadle.engine.loop import advance
-from treadle.errors import ChatBusy, LeaseLost, NotFound
+from treadle.errors import ChatBusy, LeaseLost, NotFound, StoreError
 from treadle.faultpoint import faultpoint
 from treadle.ports.store import Lease
 from treadle.protocol.events import ActionRequired
@@ -63,14 +63,24 @@ class Worker:
     async def run(self, stop: asyncio.Event, concurrency: int = 32) -> None:
         """Take chats until `stop` is set, then drain: what is under way ends at its next wait or end."""
         tasks: set[asyncio.Task[bool]] = set()
+        failures: list[BaseException] = []
+
+        def ended(task: asyncio.Task[bool]) -> None:
+            tasks.discard(task)
+            if not task.cancelled() and (error := task.exception()) is not None:
+                logging.getLogger("treadle").error("%s failed: %s", task.get_name(), error)
+                failures.append(error)
+
         while not stop.is_set():
             lease = None
-            if len(tasks) < concurrency:
+            if failures:
+                failures.clear()  # what fails at once would fail at once again: wait a moment
+            elif len(tasks) < concurrency:
                 lease = await self._deps.store.claim(self.name, now_ms=self._deps.clock.now_ms())
             if lease is not None:
-                task = asyncio.create_task(self._hold(lease))
+                task = asyncio.create_task(self._hold(lease), name=f"chat {lease.chat}")
                 tasks.add(task)
-                task.add_done_callback(tasks.discard)
+                task.add_done_callback(ended)
                 continue
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(POLL_S):
@@ -129,7 +139,12 @@ class Worker:
             leases = [lease for lease, _ in self._held.values()]
             if not leases:
                 return
-            kept = set(await self._deps.store.renew(leases))
+            try:
+                kept = set(await self._deps.store.renew(leases))
+            except StoreError as error:
+                # A store that is busy or full for a moment takes no lease away; every append is fenced anyway.
+                logging.getLogger("treadle").warning("leases could not be renewed: %s", error)
+                continue
             for lease in leases:
                 held = self._held.get(lease.chat)
                 if lease not in kept and held is not None and held[0] == lease:

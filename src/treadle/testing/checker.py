@@ -124,7 +124,7 @@ def _denied(log: Sequence[Envelope], call: CallKey) -> bool:
 
 
 def check_turns(log: Sequence[Envelope], *, settled: bool = True) -> Problems:
-    """A turn starts once, answers and ends at most once; a run ends once, and nothing of it comes later."""
+    """A turn starts once, answers at most once and ends once; a run ends once, and nothing of it comes later."""
     problems: Problems = []
     counts: Counter[tuple[str, int]] = Counter()
     running = False
@@ -144,6 +144,12 @@ def check_turns(log: Sequence[Envelope], *, settled: bool = True) -> Problems:
             if not running:
                 problems.append(f"seq {envelope.seq}: a run ended that had ended before")
             running = False
+            started = [turn for kind, turn in counts if kind == e.TurnStart.TYPE]
+            problems += [
+                f"seq {envelope.seq}: the run ended before its turn {turn} did"
+                for turn in started
+                if not counts[e.TurnEnd.TYPE, turn]
+            ]
     return [*problems, "the last run did not end"] if settled and running else problems
 
 

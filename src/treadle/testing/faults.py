@@ -4,6 +4,7 @@ Owns the little language in which a strike is said, so that a process can be tol
     TREADLE_FAULTS="kill@append.before:assistant.message#2"   kill -9 of the own process at the 2nd passing
     TREADLE_FAULTS="raise@tool.after:write_file"              an InjectedFault at the 1st passing
     TREADLE_FAULTS="delay@store.before_commit#3=35"           35 seconds of standstill at the 3rd passing
+    TREADLE_FAULTS="raise@models.request#*"                   at every passing
     TREADLE_FAULTS="kill@*#17"                                at the 17th point, whatever its name
     TREADLE_FAULTS="list=points.txt"                          append the name of every point passed to a file
 
@@ -29,8 +30,8 @@ __all__ = ["VARIABLE", "Fault", "Faults", "InjectedFault", "faults", "install_fr
 
 VARIABLE = "TREADLE_FAULTS"
 ANY = "*"
-_STRIKE = re.compile(r"(kill|raise|delay)@([^#=;\s]+)(?:#([1-9]\d*))?(?:=(\d+(?:\.\d+)?))?")
-_HOW = "write kill@NAME, raise@NAME, delay@NAME=SECONDS (each with #N for the Nth passing) or list=FILE"
+_STRIKE = re.compile(r"(kill|raise|delay)@([^#=;\s]+)(?:#([1-9]\d*|\*))?(?:=(\d+(?:\.\d+)?))?")
+_HOW = "write kill@NAME, raise@NAME, delay@NAME=SECONDS (each with #N for the Nth passing, #* for all) or list=FILE"
 
 
 class InjectedFault(Exception):
@@ -43,6 +44,7 @@ class Fault(msgspec.Struct, frozen=True):
     action: Literal["kill", "raise", "delay", "list"]
     point: str = ANY
     passing: int = 1
+    """Which passing; 0 for every one."""
     seconds: float = 0.0
     file: str = ""
 
@@ -61,7 +63,8 @@ def _parse_one(text: str) -> Fault:
     action, point, passing, seconds = match.groups()
     if (action == "delay") != (seconds is not None):
         raise InvalidInput(f"{text!r}: a delay needs =SECONDS, and nothing else takes it; {_HOW}.")
-    return Fault(action, point, int(passing or 1), float(seconds or 0.0))  # type: ignore[arg-type]
+    which = 0 if passing == "*" else int(passing or 1)
+    return Fault(action, point, which, float(seconds or 0.0))  # type: ignore[arg-type]
 
 
 class Faults:
@@ -93,7 +96,7 @@ class Faults:
             _strike(fault, name)
 
     def _is_due(self, fault: Fault, name: str) -> bool:
-        return fault.point in (name, ANY) and fault.passing == self._counts[fault.point]
+        return fault.point in (name, ANY) and fault.passing in (0, self._counts[fault.point])
 
     def close(self) -> None:
         for file in self._files:

@@ -41,6 +41,14 @@ def test_a_strike_happens_once_at_its_passing() -> None:
     assert seen.struck == [Fault("raise", "a", 2)]
 
 
+def test_a_strike_may_happen_at_every_passing() -> None:
+    with faults("raise@a#*"):
+        for _ in range(3):
+            with pytest.raises(InjectedFault):
+                faultpoint("a")
+        faultpoint("b")
+
+
 def test_any_point_counts_all_of_them() -> None:
     with faults("raise@*#3"):
         faultpoint("a")
