@@ -90,15 +90,7 @@ async def _retry(tenure: Tenure, attempt: "Attempt", error: ModelError, deps: De
         await tenure.record(*events, SessionError(error.kind, str(error)))
         return False
     await tenure.record(TurnRetry(attempt.turn, failures + 1, error.kind, str(error), round(wait, 3), usage))
-    return not isinstance(await tenure.unless_stopped(deps.clock.sleep(wait)), Stopped) or await _give_up(
-        tenure, attempt
-    )
-
-
-async def _give_up(tenure: Tenure, attempt: "Attempt") -> bool:
-    """Interrupted while waiting for the next attempt: close the turn."""
-    await tenure.record(TurnEnd(attempt.turn, Usage(), "interrupted"))
-    return False
+    return not isinstance(await tenure.unless_stopped(deps.clock.sleep(wait)), Stopped)
 
 
 class Attempt:

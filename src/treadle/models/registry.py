@@ -20,9 +20,8 @@ class ModelRegistry:
     """The models of one process. `register` adds a provider (`"acme"`) or one model (`"scripted:demo"`), which is
     looked for first."""
 
-    def __init__(self, env: Mapping[str, str], *, silence_s: float = 300.0) -> None:
+    def __init__(self, env: Mapping[str, str]) -> None:
         self._env = env
-        self._silence_s = silence_s
         self._http: Http | None = None
         self._factories: dict[str, Factory] = {
             "openai": self._openai,
@@ -78,7 +77,7 @@ class ModelRegistry:
             raise ConfigError(
                 f"openai:{name} needs a key: set OPENAI_API_KEY, or OPENAI_BASE_URL for a server that needs none"
             )
-        self._http = self._http or Http(silence_s=self._silence_s)
+        self._http = self._http or Http()
         return OpenAIChat(look_up("openai", name), base_url=url or BASE_URL, api_key=key, http=self._http)
 
     def _recorded(self, name: str) -> Model:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit.models.loopback import DONE, Exchange, event, said, serving
 from treadle.chat.assembly import Answer, Assembler
+from treadle.engine.patience import Patience
 from treadle.errors import ModelError
 from treadle.models.openai_chat import OpenAIChat
 from treadle.models.wire.http import Http
@@ -161,11 +162,12 @@ async def test_silence_is_a_fault(pieces: tuple[bytes, ...]) -> None:  # L-12, f
         await exchange.hung_up()
 
     async with serving(handler) as server:
-        http = Http(silence_s=0.05)
-        error = await failing(OpenAIChat(INFO, base_url=server.url, http=http))
-        await http.close()
-    assert error.kind == "silence"
-    assert "sent nothing for 0.05 s" in str(error)
+        model = OpenAIChat(INFO, base_url=server.url)
+        with pytest.raises(ModelError, match=r"sent nothing for 0\.05 s") as caught:
+            async with Patience(0.05):
+                await failing(model)
+        await model.close()
+    assert caught.value.kind == "silence"
 
 
 async def test_a_server_that_never_closes_after_its_last_word() -> None:  # nothing may hang (L-12)

@@ -22,10 +22,9 @@ BODY_CAP = 64 * 1024
 class Reply:
     """A successful answer, as its bytes come in."""
 
-    def __init__(self, where: str, response: "aiohttp.ClientResponse", silence_s: float) -> None:
+    def __init__(self, where: str, response: "aiohttp.ClientResponse") -> None:
         self._where = where
         self._content = response.content
-        self._silence_s = silence_s
 
     def at_eof(self) -> bool:
         return self._content.at_eof()
@@ -35,7 +34,7 @@ class Reply:
         try:
             return await self._content.readany()
         except _trouble() as error:
-            raise _broken(self._where, error, self._silence_s) from error
+            raise _broken(self._where, error) from error
 
     async def read_within(self, seconds: float) -> bytes | None:
         """As `read`, but None when nothing comes in time."""
@@ -49,8 +48,7 @@ class Reply:
 class Http:
     """The session of one registry, made when it is first needed; it belongs to the event loop of that moment."""
 
-    def __init__(self, *, silence_s: float = 300.0) -> None:
-        self._silence_s = silence_s
+    def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
 
     @asynccontextmanager
@@ -66,11 +64,11 @@ class Http:
             # No redirects: a key is sent to the host that was configured and to no other.
             response = await session.post(url, data=body, headers=sent, allow_redirects=False)
         except _trouble() as error:
-            raise _broken(where, error, self._silence_s, key) from error
+            raise _broken(where, error, key) from error
         try:
             if response.status != 200:
                 raise await _refusal(where, response, key)
-            yield Reply(where, response, self._silence_s)
+            yield Reply(where, response)
         finally:
             response.close()
 
@@ -83,8 +81,9 @@ class Http:
         if self._session is None:
             import aiohttp
 
-            # Silence is measured per read by the transport itself; there is no limit on a whole answer.
-            timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=self._silence_s)
+            # There is no limit on a whole answer, and silence is the engine's to judge: the transport's own timer would
+            # be set anew at every read.
+            timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
             self._session = aiohttp.ClientSession(
                 timeout=timeout,
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60.0),
@@ -100,11 +99,9 @@ def _trouble() -> tuple[type[Exception], ...]:
     return (OSError, ValueError, aiohttp.ClientError, aiohttp.http_exceptions.HttpProcessingError)
 
 
-def _broken(where: str, error: Exception, silence_s: float, key: Secret | None = None) -> ModelError:
+def _broken(where: str, error: Exception, key: Secret | None = None) -> ModelError:
     import aiohttp
 
-    if isinstance(error, aiohttp.SocketTimeoutError):
-        return ModelError("silence", f"{where} sent nothing for {silence_s:g} s")
     if isinstance(error, aiohttp.InvalidURL):
         return ModelError("bad_request", f"{where} is no address of a server; check the base URL")
     if isinstance(error, aiohttp.ClientPayloadError):
