@@ -10,10 +10,11 @@ import msgspec
 from bench.contest import CONTESTANTS, SCENARIOS, Contestant, Scenario
 from bench.environments import python_of
 from bench.measure import Session
-from bench.processes import Failed, fake_provider
+from bench.processes import REPOSITORY, Failed, fake_provider
 from bench.report import Outcome, align, describe_machine, figures_table, ratios_table, today, write_page
 
 HERE = Path(__file__).parent
+TEMPLATE = HERE / "performance.template.md"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -23,6 +24,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         each for each in CONTESTANTS if not (options.quick and each.kind == "peer")
     ]
     machine = describe_machine()
+    if machine.is_busy:
+        print(
+            f"the machine is busy (load {machine.load} on {machine.cores} cores): times by the clock will be too high"
+        )
+        if options.write_docs:
+            print("the page is for figures of a quiet machine; nothing was measured", file=sys.stderr)
+            return 1
     with fake_provider() as url:
         session = Session(url, options.quick, lambda line: print(line, flush=True))
         _measure(session, scenarios, contestants)
@@ -30,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _save(outcome, options.json)
     _print(outcome)
     if options.write_docs:
-        write_page(outcome, HERE / "performance.template.md")
+        write_page(outcome, TEMPLATE, REPOSITORY / "docs")
     return 1 if any(not failure.startswith("skipped") for failure in session.failures) else 0
 
 

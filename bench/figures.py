@@ -4,7 +4,7 @@ import msgspec
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """One number a contestant may have; lower is better, without exception."""
+    """One number a contestant may have; where there is a target, lower is better."""
 
     key: str
     title: str
@@ -25,6 +25,7 @@ class Figure(msgspec.Struct, frozen=True):
 FIGURES = (
     Figure("chunk_us", "CPU per streamed chunk, many in a read", "µs", 12),
     Figure("paced_us", "CPU per streamed chunk, each alone, many chats at once", "µs", 60),
+    Figure("paced_reads", "reads from the network per chunk, there", ""),
     Figure("turn_ms", "CPU per turn, without its chunks", "ms", 1),
     Figure("turn_ratio", "CPU of turn 200 / turn 5", "", 1.3),
     Figure("round_ms", "CPU per round with one tool call", "ms"),

@@ -19,6 +19,10 @@ class Failed(Exception):
     """A measurement that could not be made; the text says why."""
 
 
+class Unsound(Failed):
+    """A measurement that was made, but not of what it was meant to measure."""
+
+
 class Spent(msgspec.Struct, frozen=True):
     """What one process took from start to end."""
 

@@ -13,7 +13,6 @@ from bench.contest import CONTESTANTS, Contestant
 from bench.environments import versions
 from bench.figures import BY_KEY, CHARTED, FIGURES, Figure
 from bench.measure import Results
-from bench.processes import REPOSITORY
 
 Row = Sequence[str]
 
@@ -25,6 +24,11 @@ class Machine(msgspec.Struct, frozen=True):
     system: str
     load: float
     """The load average when the run began: what else the machine was doing."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether times by the clock say more about the other work than about a contestant."""
+        return self.load > self.cores / 2
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -99,19 +103,21 @@ def align(rows: Iterable[Row]) -> str:
     return "\n".join(lines)
 
 
-def write_page(outcome: Outcome, template: Path) -> None:
-    """docs/performance.md and its picture."""
+def write_page(outcome: Outcome, template: Path, docs: Path) -> None:
+    """performance.md and its picture."""
     machine = outcome.machine
     peers = ", ".join(versions(each) for each in _present(outcome.results) if each.kind == "peer")
     page = template.read_text().format(
         date=outcome.date,
         machine=f"{machine.cpu}, {machine.cores} cores, {machine.system}, {machine.python}",
+        load=machine.load,
         peers=peers or "none",
         figures=_markdown(figures_table(outcome.results)),
         ratios=_markdown(ratios_table(outcome.results)),
+        missing="".join(f"\nNot measured: {failure}.\n" for failure in outcome.failures),
     )
-    (REPOSITORY / "docs" / "performance.md").write_text(page)
-    picture = REPOSITORY / "docs" / "images" / "performance.svg"
+    (docs / "performance.md").write_text(page)
+    picture = docs / "images" / "performance.svg"
     picture.parent.mkdir(parents=True, exist_ok=True)
     picture.write_text(draw(panels(outcome.results)))
 

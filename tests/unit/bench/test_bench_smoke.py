@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from bench.__main__ import main
+from bench.__main__ import TEMPLATE, main
 from bench.chart import draw
 from bench.contest import CONTESTANTS, SCENARIOS
 from bench.figures import BY_KEY, CHARTED
-from bench.processes import REPOSITORY
-from bench.report import align, figures_table, panels, ratios_table
+from bench.measure import require_single_reads
+from bench.processes import REPOSITORY, Unsound
+from bench.report import Machine, Outcome, align, figures_table, panels, ratios_table, write_page
 
 RESULTS = {
     "chunk_us": {"floor_aiohttp": 5.0, "treadle": 10.0, "openai": 200.0},
@@ -28,6 +29,13 @@ def test_one_quick_scenario_of_a_floor_is_measured(tmp_path: Path, capsys: pytes
     assert "CPU per round with one tool call" in capsys.readouterr().out
 
 
+def test_a_paced_figure_is_refused_when_chunks_did_not_come_one_by_one() -> None:
+    require_single_reads({"paced_us": 50.0, "paced_reads": 1.02, "paced_busy": 0.7})
+    require_single_reads({"paced_us": 400.0, "paced_reads": 0.2, "paced_busy": 0.99})
+    with pytest.raises(Unsound, match=r"0\.40 reads a chunk"):
+        require_single_reads({"paced_us": 18.0, "paced_reads": 0.4, "paced_busy": 0.3})
+
+
 def test_unknown_names_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["speed"])
@@ -42,6 +50,18 @@ def test_tables_say_what_was_reached_and_by_how_much() -> None:
     assert list(log)[1:] == ["-", "1.20", "-", "≤ 1.5", "yes"]
     assert [list(row)[1:] for row in ratios_table(RESULTS)[1:]] == [["2.0", "20"], ["1.8", "-"]]
     assert len({len(line) for line in align([head, chunk]).splitlines()}) == 1
+
+
+def test_the_page_shows_figures_machine_and_what_is_missing(tmp_path: Path) -> None:
+    machine = Machine("Some CPU", 2, "CPython 3.11", "Linux", 0.2)
+    write_page(Outcome("2026-01-02", False, machine, RESULTS, ["LangGraph: no luck"]), TEMPLATE, tmp_path)
+    page = (tmp_path / "performance.md").read_text()
+    assert "2026-01-02: Some CPU, 2 cores, Linux, CPython 3.11, load average 0.2 before the run" in page
+    assert "| CPU per streamed chunk, many in a read, µs | 5.00 | 10.0 | 200 | ≤ 12 | yes |" in page
+    assert "Not measured: LangGraph: no luck." in page
+    assert (tmp_path / "images" / "performance.svg").is_file()
+    assert not machine.is_busy
+    assert Machine("Some CPU", 2, "CPython 3.11", "Linux", 4.3).is_busy
 
 
 def test_the_picture_is_valid_svg_with_a_bar_for_each_value() -> None:
