@@ -6,6 +6,7 @@ import sqlite3
 import pytest
 
 from tests.scenario.command_line import CommandLine
+from treadle.testing.fake_openai import FakeOpenAI, Reply
 
 HELLO = '[[turn]]\ntext = "Hello."\n'
 LOOK = '[[turn]]\ntext = "Let me see."\ncall = [{ name = "list_directory", args = { path = "." } }]\n'
@@ -127,3 +128,16 @@ def test_a_wrong_setting_is_named_with_its_file(cli: CommandLine) -> None:
     ended = cli("run", "Hi.", "--model", "scripted:x")
     assert ended.code == 2
     assert "config.toml: max_turns = 'many' does not fit" in ended.err
+
+
+def test_replay_brings_the_same_events_offline(cli: CommandLine, model: str) -> None:  # D-07
+    with FakeOpenAI([Reply(text="Let me see.", calls=[("list_directory", {"path": "."})]), Reply(text="Hi.")]) as fake:
+        env = {"OPENAI_BASE_URL": fake.base_url}
+        events = cli("run", "Look.", "--model", "openai:gpt-4.1", "--json", env=env)
+    replayed = cli("replay", "last")
+    assert replayed.code == 0, replayed.out
+    recorded = [event for event in events.events if "seq" in event]
+    assert f"the same {len(recorded)} events" in replayed.out
+    cli("run", "Look.", "--model", model, env={"TREADLE_FAULTS": "kill@model.before_call#2"})
+    assert cli("resume", "last").code == 0
+    assert cli("replay", "last").code == 0
