@@ -36,7 +36,8 @@ class Screen:
     def begin(self, chat: ChatId, model: str, root: str, *, resumed: bool = False) -> None:
         head = f"{'resuming' if resumed else 'chat'} {chat} · "
         room = max(40, self._terminal.width - len(head) - 4)
-        shown = _tail(inert_line(model), room // 2)
+        provider, colon, name = inert_line(model).partition(":")
+        shown = provider + colon + _tail(name, max(10, room // 2 - len(provider)))
         self._terminal.note(f"{head}{shown} · {_tail(inert_line(root), room - len(shown))}", "dim")
 
     def knows(self, state: ChatState) -> None:
