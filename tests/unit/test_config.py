@@ -74,12 +74,12 @@ def test_a_wrong_variable_is_named(env: dict[str, str], name: str, text: str) ->
 
 
 def test_every_setting_of_a_chat_reaches_it() -> None:
-    changed = Settings("a:b", "ask", 3, "error", 0.5, 100, 0.7, 200, 300, False)
+    changed = Settings("a:b", "ask", 3, "error", 0.5, 100, 0.7, 200, 300, False, "marker")
     options = changed.chat_options("/root")
     assert (options.model, options.mode, options.max_turns, options.on_limit) == ("a:b", "ask", 3, "error")
     assert (options.run_budget.usd, options.run_budget.tokens, options.temperature) == (0.5, 100, 0.7)
     assert (options.max_tokens, options.context_window, options.summarize) == (200, 300, False)
-    assert options.root == "/root"
+    assert (options.root, options.completion) == ("/root", "marker")
 
 
 def test_the_home_is_a_folder_of_the_user() -> None:

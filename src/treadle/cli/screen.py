@@ -3,6 +3,7 @@ call or a notice looks like is the business of `call_line` and `notices`."""
 
 import asyncio
 import time
+from contextlib import suppress
 
 from treadle.chat.state import ChatState
 from treadle.cli.call_line import QUIET, show_call
@@ -70,7 +71,7 @@ class Screen:
                 self._said(event)
             case e.PlanUpdated(steps=steps):
                 self._plan(steps)
-            case e.TaskComplete(summary=summary):
+            case e.TaskComplete(summary=summary) if summary:
                 self._terminal.line(f"{self._terminal.paint('✓', 'green')} {inert(summary)}")
             case e.ModelCall():
                 self._side_call(event)
@@ -91,7 +92,8 @@ class Screen:
 
     def _due(self) -> None:
         self._timer = None
-        self._terminal.stream(inert(self._coalescer.due(time.monotonic())))
+        with suppress(BrokenPipeError):  # a timer has nobody to tell; the next event will say so
+            self._terminal.stream(inert(self._coalescer.due(time.monotonic())))
 
     def _end_text(self) -> None:
         self._terminal.stream(inert(self._coalescer.flush()))

@@ -10,7 +10,7 @@ import pytest
 from treadle.cli import COMMANDS, help_text
 from treadle.cli.commands import run
 from treadle.cli.group import cli
-from treadle.protocol.options import MODES, OnLimit
+from treadle.protocol.options import MODES, CompletionStyle, OnLimit
 
 HEAVY = {"asyncio", "aiohttp", "msgspec", "rich", "sqlite3", "treadle.runtime"}
 
@@ -54,3 +54,4 @@ def test_every_command_has_the_line_of_help_that_the_list_shows() -> None:
 def test_choices_are_those_of_the_protocol() -> None:
     assert run.MODES == MODES
     assert get_args(OnLimit) == run.ON_LIMIT
+    assert get_args(CompletionStyle) == run.COMPLETION
