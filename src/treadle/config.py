@@ -5,7 +5,6 @@ settings: they are neither read, shown nor stored here (M-13).
 """
 
 import os
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
@@ -14,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from treadle.errors import ConfigError
-from treadle.protocol.options import Budget, ChatOptions, Mode, OnLimit
+from treadle.protocol.options import Budget, ChatOptions, CompletionStyle, Mode, OnLimit
 
 HOME_VARIABLE = "TREADLE_HOME"
 FILE_NAME = "config.toml"
@@ -40,6 +39,7 @@ class Settings(msgspec.Struct, frozen=True):
     max_tokens: _Count = 0
     context_window: _Count = 0
     summarize: bool = True
+    completion: CompletionStyle = "tool"
     retry_base_s: _Amount = 2.0
     silence_s: Annotated[float, Meta(gt=0)] = 300.0
 
@@ -56,6 +56,7 @@ class Settings(msgspec.Struct, frozen=True):
             max_tokens=self.max_tokens,
             context_window=self.context_window,
             summarize=self.summarize,
+            completion=self.completion,
         )
 
 
@@ -116,11 +117,15 @@ def load(environment: Mapping[str, str] | None = None, flags: Mapping[str, Any] 
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        text = file.read_bytes()
     except FileNotFoundError:
         return {}
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror or error}") from error
+    import tomllib  # most users have no such file
+
+    try:
+        return tomllib.loads(text.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file} is no valid TOML: {error}") from error
 

@@ -25,7 +25,7 @@ from treadle.errors import InvalidInput
 from treadle.handle import Answer
 from treadle.ports.model import Model, Models
 from treadle.ports.policy import Policy
-from treadle.ports.store import Listed, Store
+from treadle.ports.store import RENEW_S, Listed, Store
 from treadle.ports.toolset import Tool
 from treadle.protocol.commands import Command, Result
 from treadle.protocol.content import Image
@@ -125,8 +125,8 @@ class Chat:
     def promote(self, queued: str) -> Following:
         return self._follow(self._chat.promote(queued))
 
-    def resume(self) -> Following:
-        return self._follow(self._chat.resume())
+    def resume(self, *, after: int | None = None) -> Following:
+        return self._follow(self._chat.resume(after=after))
 
     def ask(self, content: str) -> Answer:
         return self._loop.run(self._chat.ask(content))
@@ -171,6 +171,7 @@ class Agent:
         env: Mapping[str, str] | None = None,
         retry_base_s: float = 2.0,
         silence_s: float = 300.0,
+        renew_s: float = RENEW_S,
     ) -> None:
         self._agent = runtime.Agent(
             store,
@@ -185,6 +186,7 @@ class Agent:
             env=env,
             retry_base_s=retry_base_s,
             silence_s=silence_s,
+            renew_s=renew_s,
         )
         self._loop = _Loop()
 

@@ -20,8 +20,13 @@ class Ended(NamedTuple):
     err: str
 
     @property
-    def events(self) -> list[dict[str, Any]]:
+    def lines(self) -> list[dict[str, Any]]:
+        """What was printed, a JSON object a line."""
         return [json.loads(line) for line in self.out.splitlines()]
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        return self.lines
 
     @property
     def types(self) -> list[str]:

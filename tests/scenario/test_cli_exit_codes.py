@@ -104,9 +104,10 @@ def test_130_when_interrupted_and_the_stop_is_recorded(cli: CommandLine) -> None
 
 
 def test_a_second_interrupt_leaves_at_once(cli: CommandLine) -> None:
-    # The end of the run is held up, so that only the second signal can end the process in time.
-    env = {"TREADLE_FAULTS": "delay@append.before:session.run_end=60"}
-    process = cli.start("run", "Sleep.", "--model", cli.script(SLEEP), "--json", env=env)
+    # A write that is under way is waited for, and this one takes five minutes: only the second signal ends it.
+    write = '[[turn]]\ncall = [{ name = "write_file", args = { path = "a", content = "a" } }]\n'
+    env = {"TREADLE_FAULTS": "delay@tool.write_after=300"}
+    process = cli.start("run", "Write.", "--model", cli.script(write), "--json", env=env)
     until(process, "tool.execution_start")
     process.send_signal(signal.SIGINT)
     until(process, "session.interrupted")

@@ -113,3 +113,13 @@ def test_results_of_a_client_tool_are_handed_in(cli: CommandLine) -> None:  # A-
     assert ended.code == 0
     assert "blue" in ended.of("tool.execution_complete")[0]["result"]
     assert ended.of("assistant.message")[-1]["content"] == "All done."
+
+
+def test_killed_in_the_last_answer_at_the_turn_cap(cli: CommandLine) -> None:  # L-03, D-01
+    model = cli.script(COUNT + DONE)
+    env = {"TREADLE_FAULTS": "kill@model.before_call#2"}
+    arguments = ["run", "Work.", "--model", model, "--max-turns", "1", "--on-limit", "answer", "--json"]
+    assert cli(*arguments, env=env).code == -signal.SIGKILL
+    resumed = cli("resume", "last", "--json")
+    assert resumed.code == 53
+    assert [data["content"] for data in resumed.of("assistant.message")] == ["All done."]

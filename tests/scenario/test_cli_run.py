@@ -151,3 +151,18 @@ text = "Done."
         assert ended.code == 0
         shown = ended.out + ended.err
         assert not [c for c in shown if c != "\n" and (ord(c) < 32 or 127 <= ord(c) < 160 or c in "\u202e")]
+
+
+def test_the_marker_ends_a_run_and_is_never_shown_or_stored(cli: CommandLine) -> None:  # L-15
+    model = cli.script('[model]\nchunk = 3\n[[turn]]\ntext = "It works. [TASK_COMPLETE]"\n')
+    arguments = ["run", "Work.", "--model", model, "--mode", "autopilot", "--completion", "marker"]
+    assert cli(*arguments).out == "It works. \n"
+    events = cli(*arguments, "--json")
+    assert "TASK_COMPLETE" not in events.out.replace("session.task_complete", "")
+    assert events.of("session.idle") == [{"reason": "task_complete"}]
+
+
+def test_a_home_inside_the_project_is_warned_about(cli: CommandLine) -> None:  # S-09
+    inside = {"TREADLE_HOME": str(cli.project / "data")}
+    assert "lies inside the project" in cli("run", "Hi.", "--model", cli.script(HELLO), env=inside).err
+    assert "lies inside" not in cli("run", "Hi.", "--model", cli.script(HELLO)).err

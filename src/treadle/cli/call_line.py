@@ -19,6 +19,7 @@ def show_call(terminal: Terminal, name: str, summary: str, done: ExecutionComple
     came = _what_came(done)
     room = max(20, terminal.width - len(name) - len(came) - 6)
     touched = inert_line(summary, room)
+    came = f"… {came}" if came and not touched.endswith("…") else came
     parts = [mark, terminal.paint(inert_line(name, 64), "bold"), touched, terminal.paint(came, "dim")]
     terminal.line(" ".join(part for part in parts if part))
     for line in _glimpse(terminal, name, done):
@@ -31,7 +32,7 @@ def _what_came(done: ExecutionComplete) -> str:
         came = f"+{done.diff_stat.added} {MINUS}{done.diff_stat.removed}"
     if done.duration_ms >= 1000:
         came = f"{came}, {done.duration_ms / 1000:.1f} s" if came else f"{done.duration_ms / 1000:.1f} s"
-    return f"… {inert_line(came, 100)}" if came else ""
+    return inert_line(came, 100)
 
 
 def _glimpse(terminal: Terminal, name: str, done: ExecutionComplete) -> list[str]:

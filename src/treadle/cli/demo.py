@@ -46,11 +46,12 @@ class Demo:
         self._project = folder / "project"
         self._script = folder / "demo.toml"
         self._terminal = terminal
+        self._watched = sys.stdout.isatty()
         self._child: subprocess.Popen[bytes] | None = None
 
     def play(self, keep: bool) -> int:
         make_project(self._project)
-        make_script(self._script)
+        make_script(self._script, watched=self._watched)
         self._say("Treadle demo: a project with a failing test, in a temporary folder.")
         self._say("The model is a script, so no key is needed. Everything else is real: the loop, the log, the files,")
         self._say("the commands, and the kill -9.")
@@ -76,10 +77,11 @@ class Demo:
             if child.poll() is not None or time.monotonic() > deadline:
                 raise TreadleError(f"the demo's run ended before its edit (exit code {child.poll()})")
             time.sleep(0.02)
-        time.sleep(0.6)  # for whoever watches: the edit stands there, unfinished
+        if self._watched:
+            time.sleep(0.6)  # the edit stands there, unfinished
         child.send_signal(signal.SIGKILL)
         child.wait()
-        self._terminal.line("" if not sys.stdout.isatty() else "\n")  # below the line that the child left unfinished
+        self._terminal.line("\n" if self._watched else "")  # below the line that the child left unfinished
         self._terminal.line(self._terminal.paint(f"  kill -9 {child.pid}", "bold", "red"))
         self._say("  The process is gone, in the middle of edit_file: the file is changed on disk, but the log only")
         self._say("  has the intent. Was the edit made? Made again it would divide twice.")

@@ -42,15 +42,15 @@ if __name__ == "__main__":
 _SCRIPT = """# The whole "model" of the demo: what it says and calls, turn by turn.
 [model]
 chunk = 5
-delay_s = 0.02
+delay_s = DELAY
 
 [[turn]]
-wait_s = 0.4
+wait_s = WAIT
 text = "I'll run the tests to see what fails."
 call = [{ name = "run_command", args = { command = COMMAND } }]
 
 [[turn]]
-wait_s = 0.4
+wait_s = WAIT
 text = "The mean of 2, 4 and 9 should be 5, and it is 15. Let me read the code and its test."
 call = [
   { name = "read_file", args = { path = "stats.py" } },
@@ -58,19 +58,19 @@ call = [
 ]
 
 [[turn]]
-wait_s = 0.4
+wait_s = WAIT
 text = "The sum is never divided by the number of values. I'll fix that."
 call = [
   { name = "edit_file", args = { path = "stats.py", old_str = "return total", new_str = FIXED } },
 ]
 
 [[turn]]
-wait_s = 0.4
+wait_s = WAIT
 text = "Now the tests again."
 call = [{ name = "run_command", args = { command = COMMAND } }]
 
 [[turn]]
-wait_s = 0.4
+wait_s = WAIT
 call = [
   { name = "task_complete", args = { summary = "mean() now divides by the number of values; all tests pass." } },
 ]
@@ -89,6 +89,16 @@ def make_project(folder: Path) -> None:
     (folder / "test_stats.py").write_text(_TEST, encoding="utf-8")
 
 
-def make_script(path: Path) -> None:
+def make_script(path: Path, *, watched: bool) -> None:
+    """Write the script; it speaks as slowly as a model only if someone watches."""
     command = test_command().replace("\\", "\\\\").replace('"', '\\"')
-    path.write_text(_SCRIPT.replace("COMMAND", f'"{command}"').replace("FIXED", f'"{RIGHT.strip()}"'), encoding="utf-8")
+    filled = {
+        "COMMAND": f'"{command}"',
+        "FIXED": f'"{RIGHT.strip()}"',
+        "DELAY": "0.02" if watched else "0.0",
+        "WAIT": "0.4" if watched else "0.0",
+    }
+    text = _SCRIPT
+    for name, value in filled.items():
+        text = text.replace(name, value)
+    path.write_text(text, encoding="utf-8")

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Protocol
 
-from treadle.errors import Refused
+from treadle.errors import TreadleError
 from treadle.handle import Chat, Following
 from treadle.protocol.events import ActionRequired, EndReason, Envelope, LimitReached, SessionIdle, UserInputRequested
 
@@ -120,7 +120,7 @@ class Signals:
     async def _stop(self) -> None:
         try:
             await self._chat.interrupt()
-        except Refused:  # it has just ended, or waits for someone: there is nothing to stop
+        except TreadleError:  # it has just ended, or waits for someone; or the log cannot be written
             self._leave(signal.SIGINT)
 
     def _leave(self, number: int) -> None:

@@ -47,9 +47,9 @@ def cli() -> None:
 
 def invoke(arguments: list[str]) -> int:
     """Run a command; whatever becomes of it, the exit code of the table in docs/reference/command-line.md."""
-    if os.environ.get("TREADLE_FAULTS"):
-        import_module("treadle.testing.faults").install_from_environment()
     try:
+        if os.environ.get("TREADLE_FAULTS"):
+            import_module("treadle.testing.faults").install_from_environment()
         result: Any = cli.main(arguments, prog_name="treadle", standalone_mode=False)
         sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as nothing:
@@ -66,7 +66,7 @@ def invoke(arguments: list[str]) -> int:
         click.echo(f"treadle: {inert(str(error))}", err=True)
         return EXIT_USAGE if isinstance(error, InvalidInput) else EXIT_ERROR
     except BrokenPipeError:
-        _close_stdout()
+        _say_no_more()
         return EXIT_ERROR
     except Exception as error:
         if os.environ.get("TREADLE_DEBUG"):
@@ -77,6 +77,8 @@ def invoke(arguments: list[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _close_stdout() -> None:
+def _say_no_more() -> None:
     """Whoever read our output has left: nothing more is written, not even at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(nowhere, stream.fileno())

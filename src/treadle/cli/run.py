@@ -12,7 +12,7 @@ from treadle.cli.drive import drive
 from treadle.cli.output import JsonLines
 from treadle.cli.project import project_root
 from treadle.cli.screen import Screen
-from treadle.cli.session import configured, find_chat, open_agent
+from treadle.cli.session import configured, find_chat, open_agent, warn
 from treadle.config import Config
 from treadle.errors import ConfigError, InvalidInput
 from treadle.handle import Chat
@@ -70,8 +70,15 @@ async def _run(config: Config, wanted: Wanted, as_json: bool) -> int:
 
 def _new_chat(agent: Agent, config: Config, wanted: Wanted) -> Chat:
     _require_model(agent, config.settings.model)
-    root = str(project_root(wanted.root, force=wanted.force_root))
+    root = str(_root(config, wanted))
     return agent.chat(options=config.settings.chat_options(root), **_said(wanted))
+
+
+def _root(config: Config, wanted: Wanted) -> Path:
+    root = project_root(wanted.root, force=wanted.force_root)
+    if config.home.resolve().is_relative_to(root):
+        warn([f"Treadle's home {config.home} lies inside the project, where the model can reach it; move TREADLE_HOME"])
+    return root
 
 
 async def _old_chat(agent: Agent, config: Config, wanted: Wanted) -> tuple[Chat, int]:
@@ -86,7 +93,7 @@ async def _old_chat(agent: Agent, config: Config, wanted: Wanted) -> tuple[Chat,
     if (usd := changes.pop("budget_usd", None)) is not None:
         changes["run_budget"] = msgspec.to_builtins(msgspec.structs.replace(options.run_budget, usd=usd))
     if wanted.root is not None:
-        changes["root"] = str(project_root(wanted.root, force=wanted.force_root))
+        changes["root"] = str(_root(config, wanted))
     if not options.model:
         changes.setdefault("model", config.settings.model)
     _require_model(agent, changes.get("model", options.model))

@@ -3,6 +3,7 @@ call or a notice looks like is the business of `call_line` and `notices`."""
 
 import asyncio
 import time
+from contextlib import suppress
 
 from treadle.chat.state import ChatState
 from treadle.cli.call_line import QUIET, show_call
@@ -36,7 +37,8 @@ class Screen:
     def begin(self, chat: ChatId, model: str, root: str, *, resumed: bool = False) -> None:
         head = f"{'resuming' if resumed else 'chat'} {chat} · "
         room = max(40, self._terminal.width - len(head) - 4)
-        shown = _tail(inert_line(model), room // 2)
+        provider, colon, name = inert_line(model).partition(":")
+        shown = provider + colon + _tail(name, max(10, room // 2 - len(provider)))
         self._terminal.note(f"{head}{shown} · {_tail(inert_line(root), room - len(shown))}", "dim")
 
     def knows(self, state: ChatState) -> None:
@@ -69,7 +71,7 @@ class Screen:
                 self._said(event)
             case e.PlanUpdated(steps=steps):
                 self._plan(steps)
-            case e.TaskComplete(summary=summary):
+            case e.TaskComplete(summary=summary) if summary:
                 self._terminal.line(f"{self._terminal.paint('✓', 'green')} {inert(summary)}")
             case e.ModelCall():
                 self._side_call(event)
@@ -90,7 +92,8 @@ class Screen:
 
     def _due(self) -> None:
         self._timer = None
-        self._terminal.stream(inert(self._coalescer.due(time.monotonic())))
+        with suppress(BrokenPipeError):  # a timer has nobody to tell; the next event will say so
+            self._terminal.stream(inert(self._coalescer.due(time.monotonic())))
 
     def _end_text(self) -> None:
         self._terminal.stream(inert(self._coalescer.flush()))

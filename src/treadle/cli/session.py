@@ -20,11 +20,11 @@ LAST = "last"
 def configured(flags: Mapping[str, Any] | None = None) -> Config:
     """The settings in force; what is odd about their sources is told."""
     config = load(flags=flags)
-    _warn(config.warnings)
+    warn(config.warnings)
     return config
 
 
-def _warn(warnings: Iterable[str]) -> None:
+def warn(warnings: Iterable[str]) -> None:
     for warning in warnings:
         print(f"treadle: {inert_line(warning)}", file=sys.stderr)
 
@@ -44,7 +44,7 @@ async def open_agent(config: Config, *, works: bool = False) -> AsyncIterator[Ag
     agent = Agent(
         config.database, models=models, plugins=works, retry_base_s=settings.retry_base_s, silence_s=settings.silence_s
     )
-    _warn(agent.warnings)
+    warn(agent.warnings)
     async with agent:
         yield agent
 

@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Mapping
 from typing import Literal, TextIO
+from unicodedata import east_asian_width
 
 Colour = Literal["bold", "dim", "red", "green", "yellow", "cyan"]
 _CODES: dict[Colour, str] = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
@@ -71,7 +72,7 @@ class Terminal:
         """What goes on just now. Never in the middle of a line of the answer."""
         if self._live and self._at_start:
             self.clear()
-            self._status = text[: max(10, self.width - 2)]
+            self._status = _fitting(text, self.width - 2)
             self._out.write(self.paint(self._plain(self._status), "dim"))
             self._out.flush()
 
@@ -87,6 +88,17 @@ class Terminal:
 
     def _plain(self, text: str) -> str:
         return text.translate(_ASCII) if self._ascii else text
+
+
+def _fitting(text: str, columns: int) -> str:
+    """As much as one row holds: a passing line that wraps could not be taken away. Some letters take two columns."""
+    if text.isascii():
+        return text[: max(0, columns)]
+    for length, letter in enumerate(text):
+        columns -= 2 if east_asian_width(letter) in "WF" else 1
+        if columns < 0:
+            return text[:length]
+    return text
 
 
 def _is_terminal(stream: TextIO) -> bool:

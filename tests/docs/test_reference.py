@@ -1,0 +1,78 @@
+"""What can be typed and what can be set is documented, completely and truly."""
+
+import re
+from pathlib import Path
+
+import click
+import msgspec
+import pytest
+
+from treadle.cli import COMMANDS
+from treadle.cli.group import cli
+from treadle.config import HOME_VARIABLE, KEYS, Settings, variable
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+COMMAND_LINE = (REFERENCE / "command-line.md").read_text(encoding="utf-8")
+CONFIGURATION = (REFERENCE / "configuration.md").read_text(encoding="utf-8")
+
+
+def command(name: str) -> click.Command:
+    found = cli.get_command(click.Context(cli), name)
+    assert found is not None
+    return found
+
+
+def section(name: str) -> str:
+    return re.split(r"^## ", COMMAND_LINE, flags=re.M)[[*headings(COMMAND_LINE)].index(name) + 1]
+
+
+def headings(text: str) -> list[str]:
+    return re.findall(r"^## (.*)$", text, flags=re.M)
+
+
+def test_every_command_has_a_section_in_the_order_of_the_help() -> None:
+    assert headings(COMMAND_LINE)[: len(COMMANDS)] == list(COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_is_documented_and_no_other(name: str) -> None:
+    options = {
+        flag
+        for parameter in command(name).params
+        if isinstance(parameter, click.Option)
+        for flag in parameter.opts
+        if flag.startswith("--")
+    }
+    told = set(re.findall(r"`(--[a-z-]+)", section(name)))
+    assert options <= told
+    rows = set(re.findall(r"^\| `(--[a-z-]+)", section(name), flags=re.M))
+    assert rows <= options
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_is_made_of_whole_sentences(name: str) -> None:
+    texts = [command(name).help or ""]
+    texts += [parameter.help or "" for parameter in command(name).params if isinstance(parameter, click.Option)]
+    for text in texts:
+        for paragraph in filter(None, (part.strip() for part in text.split("\n\n"))):
+            assert re.match(r"[A-Z]", paragraph), paragraph
+            assert paragraph.endswith("."), paragraph
+
+
+def test_every_setting_is_documented_with_its_variable_and_default() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| `(\w+)` \| `?([^|`]+)`? \| (.+) \|$", CONFIGURATION, flags=re.M)
+    assert [row[0] for row in rows] == list(Settings.__struct_fields__)
+    defaults = msgspec.to_builtins(Settings())
+    for name, shown_variable, shown_default, _ in rows:
+        assert shown_variable == variable(name)
+        default = defaults[name]
+        encoded = msgspec.json.encode(default).decode().strip('"').removesuffix(".0")
+        assert shown_default.strip() == ("none" if default in ("", None) else encoded)
+
+
+def test_every_variable_that_is_read_is_documented() -> None:
+    sources = Path(__file__).parents[2] / "src" / "treadle"
+    read = {HOME_VARIABLE, *KEYS, "OPENAI_BASE_URL"}
+    for file in sources.rglob("*.py"):
+        read |= set(re.findall(r"\"(TREADLE_[A-Z_]*[A-Z])\"", file.read_text(encoding="utf-8")))
+    assert {name for name in read if f"`{name}`" not in CONFIGURATION} == set()

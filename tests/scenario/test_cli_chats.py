@@ -1,0 +1,143 @@
+"""Looking at chats from the command line: list, show, export, import, fork, compare, check."""
+
+import json
+import sqlite3
+
+import pytest
+
+from tests.scenario.command_line import CommandLine
+from treadle.testing.fake_openai import FakeOpenAI, Reply
+
+HELLO = '[[turn]]\ntext = "Hello."\n'
+LOOK = '[[turn]]\ntext = "Let me see."\ncall = [{ name = "list_directory", args = { path = "." } }]\n'
+
+
+@pytest.fixture
+def model(cli: CommandLine) -> str:
+    return cli.script(LOOK + HELLO)
+
+
+def test_chats_are_listed_newest_first(cli: CommandLine, model: str) -> None:
+    assert cli("chats", "--json").out == ""
+    assert "no chats yet" in cli("chats").err
+    first = cli("run", "The first.", "--model", model, "--json").events[0]["chat"]
+    second = cli("run", "The second.", "--model", model, "--json").events[0]["chat"]
+    listed = cli("chats", "--json").lines
+    assert [chat["chat"] for chat in listed] == [second, first]
+    assert [chat["title"] for chat in listed] == ["The second.", "The first."]
+    newest = listed[0]
+    assert (newest["status"], newest["turns"], newest["model"], newest["leased"]) == ("idle", 2, model, False)
+    shown = cli("chats").out.splitlines()
+    assert [line.split()[0] for line in shown] == [second, first]
+
+
+def test_a_chat_that_was_cut_off_is_pending(cli: CommandLine, model: str) -> None:  # A-08
+    cli("run", "Look.", "--model", model, env={"TREADLE_FAULTS": "kill@model.before_call#2"})
+    assert cli("chats", "--json").lines[0]["status"] == "pending"
+
+
+def test_a_chat_is_named_by_its_beginning_if_that_is_enough(cli: CommandLine, model: str) -> None:
+    chats = [cli("run", "Hi.", "--model", model, "--json").events[0]["chat"] for _ in range(2)]
+    assert cli("show", chats[0][:10], "--json").lines[0]["chat"] == chats[0]
+    assert cli("show", chats[0][2:10], "--json").lines[0]["chat"] == chats[0]
+    ambiguous = cli("show", "c_")
+    assert ambiguous.code == 2
+    assert "is the beginning of 2 chats" in ambiguous.err
+
+
+def test_show_tells_a_chat_from_its_log(cli: CommandLine, model: str) -> None:
+    ran = cli("run", "What is here?", "--model", model)
+    shown = cli("show", "last")
+    assert shown.out == f"> What is here?\n{ran.out}"
+    whole = json.loads(cli("show", "last", "--json").out)
+    assert [message["role"] for message in whole["messages"]] == ["user", "assistant", "tool", "assistant"]
+    assert (whole["last_end"], whole["options"]["model"]) == ("done", model)
+
+
+def test_export_and_import_keep_the_log(cli: CommandLine, model: str) -> None:  # D-08
+    chat = cli("run", "Look.", "--model", model, "--json").events[0]["chat"]
+    exported = cli("export", chat)
+    assert [event["seq"] for event in exported.events] == list(range(1, len(exported.events) + 1))
+    assert all(event["type"] for event in exported.events)
+    taken = cli("import", "-", input=exported.out)
+    assert taken.code == 1
+    assert "exists already" in taken.err
+    copy = cli("import", "-", "--new-id", input=exported.out).out.strip()
+    assert copy not in ("", chat)
+    assert cli("diff-runs", chat, copy).code == 0
+    other = {"TREADLE_HOME": str(cli.folder / "other")}
+    assert cli("import", "-", input=exported.out, env=other).out.strip() == chat
+    assert cli("export", "last", env=other).out == exported.out
+    broken = cli("import", "-", input="{}\n", env=other)
+    assert broken.code == 1
+    assert "Line 1" in broken.err
+    assert cli("import", str(cli.folder / "missing")).code == 2
+
+
+def test_fork_goes_its_own_way(cli: CommandLine, model: str) -> None:  # D-07
+    chat = cli("run", "Look.", "--model", model, "--json").events[0]["chat"]
+    other = cli.script(LOOK + '[[turn]]\ntext = "Something else."\n' * 2, "other.toml")
+    forked = cli("fork", f"{chat}@7", "--model", other)
+    assert forked.code == 0
+    copy = forked.out.strip()
+    assert cli("run", "Go on.", "--chat", copy, "--json").of("assistant.message")[-1]["content"] == "Something else."
+    compared = cli("diff-runs", chat, copy)
+    assert compared.code == 1
+    assert compared.out.startswith("The first difference is at 8")
+    assert cli("fork", f"{chat}@999").code == 2
+
+
+def test_fsck_finds_and_mends(cli: CommandLine, model: str) -> None:  # D-06
+    assert "nothing to check" in cli("fsck").err
+    cli("run", "Look.", "--model", model)
+    assert (cli("fsck").code, "is sound" in cli("fsck").err) == (0, True)
+    with sqlite3.connect(cli.home / "treadle.db") as database:
+        database.execute("UPDATE events SET body = x'00' WHERE place = (SELECT max(place) - 1 FROM events)")
+    database.close()
+    found = cli("fsck")
+    assert found.code == 1
+    assert found.out.startswith("found: record")
+    assert "treadle fsck --repair" in found.err
+    mended = cli("fsck", "--repair")
+    assert (mended.code, mended.out.startswith("mended: record")) == (0, True)
+    assert cli("fsck").code == 0
+
+
+def test_config_tells_where_every_value_comes_from(cli: CommandLine) -> None:  # E-06
+    cli.home.mkdir()
+    (cli.home / "config.toml").write_text('model = "openai:a"\nmax_turns = 7\nnonsense = 1\n', encoding="utf-8")
+    key = "sk-test-very-secret-indeed"
+    env = {"TREADLE_MODEL": "openai:b", "OPENAI_API_KEY": key, "OPENAI_BASE_URL": "http://me:hush@localhost:1/v1"}
+    ended = cli("config", "--json", env=env)
+    shown = json.loads(ended.out)
+    assert shown["settings"]["model"] == {"value": "openai:b", "source": "environment TREADLE_MODEL"}
+    assert shown["settings"]["max_turns"] == {"value": 7, "source": f"file {cli.home / 'config.toml'}"}
+    assert shown["settings"]["mode"] == {"value": "auto-edit", "source": "default"}
+    assert shown["keys"] == {"OPENAI_API_KEY": "set"}
+    assert shown["environment"] == {"OPENAI_BASE_URL": "http://localhost:1/v1"}
+    assert "no setting 'nonsense'" in ended.err
+    text = cli("config", env=env)
+    assert "max_turns" in text.out
+    for secret in (key, "hush"):
+        assert secret not in ended.out + ended.err + text.out + text.err
+
+
+def test_a_wrong_setting_is_named_with_its_file(cli: CommandLine) -> None:
+    cli.home.mkdir()
+    (cli.home / "config.toml").write_text('max_turns = "many"\n', encoding="utf-8")
+    ended = cli("run", "Hi.", "--model", "scripted:x")
+    assert ended.code == 2
+    assert "config.toml: max_turns = 'many' does not fit" in ended.err
+
+
+def test_replay_brings_the_same_events_offline(cli: CommandLine, model: str) -> None:  # D-07
+    with FakeOpenAI([Reply(text="Let me see.", calls=[("list_directory", {"path": "."})]), Reply(text="Hi.")]) as fake:
+        env = {"OPENAI_BASE_URL": fake.base_url}
+        events = cli("run", "Look.", "--model", "openai:gpt-4.1", "--json", env=env)
+    replayed = cli("replay", "last")
+    assert replayed.code == 0, replayed.out
+    recorded = [event for event in events.events if "seq" in event]
+    assert f"the same {len(recorded)} events" in replayed.out
+    cli("run", "Look.", "--model", model, env={"TREADLE_FAULTS": "kill@model.before_call#2"})
+    assert cli("resume", "last").code == 0
+    assert cli("replay", "last").code == 0

@@ -1,0 +1,45 @@
+"""The demo keeps its promise, and leaves nothing behind."""
+
+import re
+from pathlib import Path
+
+from tests.scenario.command_line import CommandLine
+
+TRANSCRIPT = Path(__file__).parents[2] / "docs" / "images" / "demo.txt"
+
+
+def test_the_demo_is_killed_resumed_and_checked(cli: CommandLine) -> None:
+    temporary = cli.folder / "tmp"
+    temporary.mkdir()
+    env = {"TMPDIR": str(temporary), "TREADLE_MODEL": "openai:none"}
+    ended = cli("demo", env=env)
+    assert ended.code == 0, ended.err
+    assert "The model is a script" in ended.out
+    assert re.search(r"kill -9 \d+", ended.out)
+    assert "(Found done after a restart.)" in ended.out
+    assert ended.out.count("  ✓ ") == 4
+    assert "--model openai:" in ended.out
+    assert list(temporary.iterdir()) == []
+    assert not cli.home.exists()
+    assert [without_chance(line) for line in ended.out.splitlines()] == [
+        without_chance(line) for line in TRANSCRIPT.read_text(encoding="utf-8").splitlines()
+    ]
+
+
+def test_the_folder_can_be_kept(cli: CommandLine) -> None:
+    temporary = cli.folder / "tmp"
+    temporary.mkdir()
+    ended = cli("demo", "--keep", env={"TMPDIR": str(temporary)})
+    (kept,) = temporary.iterdir()
+    assert str(kept) in ended.out
+    assert "/ len(numbers)" in (kept / "project" / "stats.py").read_text(encoding="utf-8")
+    shown = cli("show", "last", env={"TREADLE_HOME": str(kept / "home")})
+    assert "mean() now divides" in shown.out
+
+
+def without_chance(line: str) -> str:
+    """Process ids, folders and times differ from run to run; of two reads at once either may be first."""
+    line = re.sub(r"kill -9 \d+", "kill -9 N", line)
+    line = re.sub(r'File ".*/project/', 'File "', line)
+    line = re.sub(r"in \d\.\d+s", "in N s", line)
+    return re.sub(r"● read_file \w+\.py … \d+ of \d+ lines", "● read_file", line)

@@ -1,0 +1,78 @@
+"""What a real terminal gets: a pseudo-terminal stands in for it."""
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+
+from tests.scenario.command_line import CommandLine
+
+SCRIPT = """
+[[turn]]
+think = "Hm."
+text = "Let me \\u001b[31mlook."
+call = [{ name = "run_command", args = { command = "echo one; exit 3" } }]
+[[turn]]
+[[turn.call]]
+name = "update_plan"
+args.steps = [{ text = "look", status = "done" }, { text = "say", status = "in_progress" }]
+[[turn]]
+text = "Done."
+"""
+OWN = re.compile(r"\x1b\[(?:0|[1-9]\d?(?:;\d+)*)m|\r\x1b\[2K")
+"""The only sequences that Treadle itself writes: colours, and the end of the passing line."""
+
+
+def screen(cli: CommandLine, *arguments: str, env: Mapping[str, str]) -> str:
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "treadle", *arguments],
+        cwd=cli.project,
+        env=cli.environment | {"TERM": "xterm"} | dict(env),
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+    )
+    os.close(follower)
+    shown = bytearray()
+    try:
+        while data := os.read(leader, 65_536):
+            shown += data
+    except OSError:  # how Linux says that the other side is closed
+        pass
+    finally:
+        os.close(leader)
+    assert process.wait() == 0
+    return shown.decode()
+
+
+def test_colours_and_a_passing_line_and_nothing_foreign(cli: CommandLine) -> None:  # S-12
+    shown = screen(cli, "run", "Look.", "--model", cli.script(SCRIPT), env={})
+    assert "\x1b[31m✗\x1b[0m" in shown
+    assert "waiting for the model …\x1b[0m\r\x1b[2K" in shown
+    assert "● run_command echo one; exit 3 …" in shown
+    assert "Let me \\x1b[31mlook." in shown
+    assert "✓ look" in shown
+    assert "\x1b" not in OWN.sub("", shown)
+
+
+def test_no_color_means_no_colour(cli: CommandLine) -> None:
+    shown = screen(cli, "run", "Look.", "--model", cli.script(SCRIPT), env={"NO_COLOR": "1"})
+    assert "\x1b" not in shown.replace("\r\x1b[2K", "")
+
+
+def test_a_dumb_terminal_gets_plain_lines(cli: CommandLine) -> None:
+    shown = screen(cli, "run", "Look.", "--model", cli.script(SCRIPT), env={"TERM": "dumb"})
+    assert "\x1b" not in shown
+    assert "Done." in shown
+
+
+def test_a_locale_without_the_letters_gets_others(cli: CommandLine) -> None:
+    env = {"LC_ALL": "C", "LANG": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
+    script = SCRIPT.replace("Done.", "Fertig, schön.")
+    ended = cli("run", "Look.", "--model", cli.script(script), env=env)
+    assert ended.code == 0
+    assert "x run_command echo one; exit 3 ... exit 3, 1 line" in ended.out
+    assert "Fertig, sch\\xf6n." in ended.out

@@ -1,0 +1,62 @@
+"""No text can make a terminal do anything (S-12)."""
+
+import sys
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treadle.cli.inert import inert, inert_line
+
+ALLOWED = set("\n\t\u200c\u200d")
+"""Line ends and tabs; and the joiners that some scripts and emoji are written with."""
+LIVELY = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
+
+
+def test_of_all_characters_those_that_act_or_hide_are_escaped() -> None:
+    for number in range(sys.maxunicode + 1):
+        character = chr(number)
+        lively = unicodedata.category(character) in LIVELY and character not in ALLOWED
+        lively = lively or 0xE0100 <= number <= 0xE01EF  # selectors that can carry a text which nobody sees
+        shown = inert(character)
+        if lively:
+            assert shown.isascii(), hex(number)
+            assert shown.startswith("\\"), hex(number)
+        elif unicodedata.category(character) != "Cn":
+            assert shown == character, hex(number)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[2J\x1b]0;title\x07", "\\x1b[2J\\x1b]0;title\\x07"),
+        ("\x9b31m", "\\x9b31m"),
+        ("over\rwritten", "over\\rwritten"),
+        ("a\r\nb\r\n", "a\nb\n"),
+        ("back\x08\x08", "back\\x08\\x08"),
+        ("user\u202etxt.exe", "user\\u202etxt.exe"),
+        ("\ud800", "\\ud800"),
+        ("schön 中文 👩\u200d🔧 नमस्ते", "schön 中文 👩\u200d🔧 नमस्ते"),
+        ("tab\tand\nline", "tab\tand\nline"),
+    ],
+)
+def test_examples(text: str, shown: str) -> None:
+    assert inert(text) == shown
+
+
+@given(st.text(st.characters()))
+def test_once_is_enough_and_a_split_text_is_as_inert_as_a_whole_one(text: str) -> None:
+    assert inert(inert(text)) == inert(text)
+    for cut in range(len(text)):
+        pieces = inert(text[:cut]) + inert(text[cut:])
+        assert inert(pieces) == pieces
+
+
+@given(st.text(st.characters()), st.integers(2, 50))
+def test_a_line_is_one_line_and_fits(text: str, width: int) -> None:
+    line = inert_line(text, width)
+    assert len(line) <= width
+    assert len(line.splitlines()) <= 1
+    assert "\n" not in line
+    assert "\t" not in line

@@ -1,0 +1,46 @@
+"""Which folder a run works in (S-02)."""
+
+from pathlib import Path
+
+import pytest
+
+from treadle.cli.project import project_root
+from treadle.errors import InvalidInput
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "user"
+    (folder / "project" / "src").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(folder))
+    return folder
+
+
+def test_named_over_git_root_over_working_directory(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inner = home / "project" / "src"
+    monkeypatch.chdir(inner)
+    assert project_root(None) == inner
+    (home / "project" / ".git").write_text("gitdir: elsewhere", encoding="utf-8")  # as in a worktree
+    assert project_root(None) == home / "project"
+    assert project_root(".") == inner
+    assert project_root("~/project") == home / "project"
+
+
+def test_everything_is_refused_unless_forced(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    link = home.parent / "link"
+    link.symlink_to(home)
+    for everything in ("/", str(home), str(link)):
+        with pytest.raises(InvalidInput, match="--force-root"):
+            project_root(everything)
+        assert project_root(everything, force=True) == Path(everything).resolve()
+    (home / ".git").mkdir()
+    monkeypatch.chdir(home / "project")
+    with pytest.raises(InvalidInput, match="your home folder"):
+        project_root(None)
+
+
+def test_a_root_must_be_a_folder(home: Path) -> None:
+    (home / "file").touch()
+    for wrong in (home / "file", home / "missing"):
+        with pytest.raises(InvalidInput, match="is no folder"):
+            project_root(str(wrong))

@@ -1,0 +1,123 @@
+"""How events look as text, without a process around them."""
+
+import asyncio
+import io
+
+import pytest
+
+from treadle.cli.screen import Screen
+from treadle.cli.terminal import Terminal, _fitting
+from treadle.protocol import events as e
+from treadle.protocol.content import ToolRequest, Usage
+from treadle.types import CallKey, ChatId
+
+CHAT = ChatId("c_test")
+CALL = CallKey("1.0")
+
+
+class Shown:
+    """A screen on streams that can be read."""
+
+    def __init__(self) -> None:
+        self._out, self._err = io.BytesIO(), io.BytesIO()
+        streams = [io.TextIOWrapper(raw, encoding="utf-8", write_through=True) for raw in (self._out, self._err)]
+        self._streams = streams  # or they would be closed at once
+        self._screen = Screen(Terminal(streams[0], streams[1], {}))
+
+    def show(self, *events: e.Event) -> str:
+        for event in events:
+            self._screen.event(e.Envelope(0, CHAT, 0, event))
+        return self.out
+
+    @property
+    def out(self) -> str:
+        return self._out.getvalue().decode()
+
+    @property
+    def err(self) -> str:
+        return self._err.getvalue().decode()
+
+
+async def test_live_text_is_coalesced_and_nothing_is_held_for_long() -> None:  # U-02
+    shown = Shown()
+    assert shown.show(e.MessageDelta(1, "Hel")) == ""  # the first update needs 8 word characters
+    assert shown.show(e.MessageDelta(1, "lo there")) == "Hello there"
+    assert shown.show(e.MessageDelta(1, ", you")) == "Hello there"  # within 32 ms
+    async with asyncio.timeout(5):
+        while shown.out != "Hello there, you":  # noqa: ASYNC110 - a stream sets no event
+            await asyncio.sleep(0.005)
+    assert shown.show(e.MessageDelta(1, "!"), e.AssistantMessage(1, "Hello there, you!")) == "Hello there, you!\n"
+
+
+async def test_an_answer_that_was_not_seen_live_is_shown_whole_and_a_half_seen_one_is_completed() -> None:
+    shown = Shown()
+    assert shown.show(e.AssistantMessage(1, "All of it.")) == "All of it.\n"
+    assert shown.show(e.MessageDelta(2, "Half "), e.AssistantMessage(2, "Half of it.")).endswith("\nHalf of it.\n")
+
+
+async def test_a_retry_says_that_the_answer_begins_again() -> None:
+    shown = Shown()
+    shown.show(e.MessageDelta(1, "Something wrong"), e.AssistantReset(1), e.TurnRetry(1, 1, "network", "reset", 2.0))
+    shown.show(e.MessageDelta(1, "Something right"), e.AssistantMessage(1, "Something right"))
+    assert shown.out == "Something wrong\nSomething right\n"
+    assert shown.err == "(that answer was broken off and is begun again)\nretry 1 (network): reset; again in 2.0 s\n"
+
+
+async def test_partial_text_is_marked() -> None:  # L-07
+    assert Shown().show(e.AssistantMessage(1, "Half a", partial=True)) == "Half a\n(cut short)\n"
+
+
+def test_a_call_that_was_never_started_still_has_its_name() -> None:
+    shown = Shown()
+    asked = e.AssistantMessage(1, tool_requests=(ToolRequest(CALL, "write_file"),))
+    denied = e.ExecutionComplete(CALL, False, error="This chat is read-only.", result_summary="denied")
+    assert shown.show(asked, denied) == "✗ write_file … denied\n  │ This chat is read-only.\n"
+
+
+def test_a_long_diff_is_cut_and_says_so() -> None:
+    lines = "\n".join(f"+line {number}" for number in range(20))
+    done = e.ExecutionComplete(
+        CALL, True, f"Created a (+20 -0).\n--- /dev/null\n+++ a\n@@ -0,0 +1,20 @@\n{lines}", diff_stat=e.DiffStat(20)
+    )
+    shown = Shown().show(e.ExecutionStart(CALL, "write_file", args_summary="a"), done).splitlines()
+    assert shown[0] == "● write_file a … +20 \N{MINUS SIGN}0"
+    assert shown[1] == "  │ +line 0"
+    assert shown[-1] == "  │ … 6 more lines"
+
+
+def test_everything_that_was_spent_is_in_the_sum() -> None:  # L-02, L-11
+    shown = Shown()
+    shown.show(
+        e.TurnRetry(1, 1, "network", usage=Usage(10, 1, usd=0.1)),
+        e.TurnEnd(1, Usage(100, 20, usd=1.0)),
+        e.ModelCall("summary", Usage(5, 5, usd=0.01), "In short."),
+        e.CompactionComplete("threshold", usage=Usage(1000, 0)),
+        e.SessionIdle("done"),
+    )
+    assert "1 turn · 0 calls · 1,115 tokens in, 26 out · $1.1100" in shown.err
+    assert shown.out == "In short.\n"
+
+
+@pytest.mark.parametrize(
+    ("event", "told"),
+    [
+        (e.SessionError("auth", "The key is wrong."), "error (auth): The key is wrong."),
+        (e.LimitWarning("turns", 17, 20), "warning: 17 of 20 turns of this run used"),
+        (e.LimitReached("usd", 0.5, 0.5, "chat"), "limit reached: 0.5 of 0.5 dollars of this chat used"),
+        (e.ModelNotice("ladder", "No tools."), "note: No tools."),
+        (e.GuardNotice("nudge", 1, 3), "the model repeats itself; it was told so"),
+        (e.RecordLost("user.message", "bad"), "a damaged record was left out (user.message): bad"),
+        (e.UserMessage("Go on.", source="autopilot"), "> (autopilot) Go on."),
+        (e.CompactionComplete("manual", False, error="no"), "summing up failed: no"),
+    ],
+)
+def test_what_is_told_beside_the_work(event: e.Event, told: str) -> None:
+    shown = Shown()
+    shown.show(event)
+    assert (shown.out, shown.err) == ("", f"{told}\n")
+
+
+def test_a_passing_line_fits_into_its_row() -> None:
+    assert _fitting("abcdef", 4) == "abcd"
+    assert _fitting("中文字", 4) == "中文"
+    assert _fitting("ä中", 2) == "ä"

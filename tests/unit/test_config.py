@@ -1,0 +1,88 @@
+"""Settings and where they come from (E-06)."""
+
+from pathlib import Path
+
+import pytest
+
+from treadle.config import Settings, home_of, load
+from treadle.errors import ConfigError
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    return {"TREADLE_HOME": str(tmp_path)}
+
+
+def write(env: dict[str, str], text: str) -> None:
+    Path(env["TREADLE_HOME"], "config.toml").write_text(text, encoding="utf-8")
+
+
+def test_flags_over_environment_over_file_over_defaults(env: dict[str, str]) -> None:
+    write(env, 'model = "file:m"\nmode = "ask"\nmax_turns = 5\n')
+    env |= {"TREADLE_MODEL": "env:m", "TREADLE_MODE": "read-only", "TREADLE_BUDGET_USD": "0.5"}
+    config = load(env, {"model": "flag:m", "max_turns": None})
+    settings = config.settings
+    assert (settings.model, settings.mode, settings.max_turns) == ("flag:m", "read-only", 5)
+    assert (settings.budget_usd, settings.silence_s) == (0.5, 300.0)
+    assert config.sources["model"] == "flag --model"
+    assert config.sources["mode"] == "environment TREADLE_MODE"
+    assert config.sources["max_turns"] == f"file {config.home / 'config.toml'}"
+    assert config.sources["silence_s"] == "default"
+    assert config.database == config.home / "treadle.db"
+
+
+def test_an_unknown_key_is_a_warning(env: dict[str, str]) -> None:
+    write(env, 'modle = "x"\n')
+    (warning,) = load(env).warnings
+    assert "config.toml" in warning
+    assert "'modle'" in warning
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('max_turns = "5"\n', "config.toml: max_turns = '5'"),
+        ("max_turns = 0\n", "config.toml: max_turns = 0"),
+        ('mode = "yolo"\n', "config.toml: mode = 'yolo'"),
+        ("summarize = 1\n", "config.toml: summarize = 1"),
+        ("max_turns = \n", "is no valid TOML"),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_file(env: dict[str, str], text: str, told: str) -> None:
+    write(env, text)
+    with pytest.raises(ConfigError) as raised:
+        load(env)
+    assert told in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [("max_turns", "7", 7), ("silence_s", "1.5", 1.5), ("summarize", "false", False), ("temperature", "0", 0.0)],
+)
+def test_the_environment_is_text_and_is_read_as_what_it_means(
+    env: dict[str, str], name: str, text: str, value: object
+) -> None:
+    env[f"TREADLE_{name.upper()}"] = text
+    assert getattr(load(env).settings, name) == value
+
+
+@pytest.mark.parametrize(("name", "text"), [("MAX_TURNS", "many"), ("BUDGET_USD", "-1"), ("SUMMARIZE", "perhaps")])
+def test_a_wrong_variable_is_named(env: dict[str, str], name: str, text: str) -> None:
+    env[f"TREADLE_{name}"] = text
+    with pytest.raises(ConfigError, match=f"TREADLE_{name} = '{text}'"):
+        load(env)
+
+
+def test_every_setting_of_a_chat_reaches_it() -> None:
+    changed = Settings("a:b", "ask", 3, "error", 0.5, 100, 0.7, 200, 300, False, "marker")
+    options = changed.chat_options("/root")
+    assert (options.model, options.mode, options.max_turns, options.on_limit) == ("a:b", "ask", 3, "error")
+    assert (options.run_budget.usd, options.run_budget.tokens, options.temperature) == (0.5, 100, 0.7)
+    assert (options.max_tokens, options.context_window, options.summarize) == (200, 300, False)
+    assert (options.root, options.completion) == ("/root", "marker")
+
+
+def test_the_home_is_a_folder_of_the_user() -> None:
+    assert home_of({"TREADLE_HOME": "~/x"}) == Path.home() / "x"
+    assert home_of({}).is_absolute()
+    assert home_of({}).name == "treadle"

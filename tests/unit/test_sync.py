@@ -1,0 +1,105 @@
+"""The library without `async` (E-05)."""
+
+import inspect
+import threading
+from pathlib import Path
+
+import pytest
+
+from treadle import DynamicTool, ScriptedModel, handle, runtime
+from treadle.errors import InvalidInput, NotFound, Refused
+from treadle.models.scripted import Call, Hang, Say
+from treadle.sync import Agent, Chat
+
+
+def names(kind: type) -> set[str]:
+    return {name for name in vars(kind) if not name.startswith("_")}
+
+
+def test_it_has_the_names_and_arguments_of_the_library() -> None:
+    hidden = {"carry_out", "follow"}
+    assert names(Chat) == names(handle.Chat) - hidden
+    assert names(Agent) == names(runtime.Agent)
+    for ours, theirs in ((Agent, runtime.Agent), (Chat, handle.Chat)):
+        shared = names(ours) | ({"__init__"} if ours is Agent else set())
+        for name in shared:
+            one, other = (inspect.signature(getattr(kind, name)) for kind in (ours, theirs))
+            assert list(one.parameters.values()) == list(other.parameters.values()), name
+
+
+def test_events_come_one_after_the_other() -> None:
+    with Agent(model=ScriptedModel([Call("list_directory", path="."), Say("Hello.")])) as agent:
+        chat = agent.chat(root="/")
+        types = [event.type for event in chat.send("Hi.")]
+        assert types.count("assistant.turn_start") == 2
+        assert types[-1] == "session.idle"
+        assert [event.seq for event in chat.events()] == list(range(1, len(chat.events()) + 1))
+        assert chat.status() == "idle"
+        assert [listed.summary.chat for listed in agent] == [chat.id]
+
+
+def test_ask_gives_the_last_words(tmp_path: Path) -> None:
+    with Agent(tmp_path / "chats.db", model=ScriptedModel([Say("Hello."), Say("Again.")])) as agent:
+        chat = agent.chat(root=str(tmp_path))
+        assert chat.ask("Hi.").text == "Hello."
+    with Agent(tmp_path / "chats.db", model=ScriptedModel([Say("Hello."), Say("Again.")])) as agent:
+        assert agent.chat(chat.id).ask("Hi?").text == "Again."
+
+
+def test_leaving_the_iteration_stops_nothing() -> None:  # law 11
+    with Agent(model=ScriptedModel([Say("Hello.")])) as agent:
+        chat = agent.chat()
+        for _event in chat.send("Hi."):
+            break
+        assert [event.type for event in chat.resume()][-1] == "session.idle"
+        assert chat.state().last_end == "done"
+
+
+def test_approvals_questions_and_results() -> None:
+    steps = [Call("ask_user", question="Which?"), Call("weather", city="Ulm"), Call("write_file", path="x", content="")]
+    with Agent(model=ScriptedModel([*steps, Say("Done.")])) as agent:
+        chat = agent.chat(root="/", mode="ask", interactive=True, dynamic_tools=(DynamicTool("weather"),))
+        assert [event.type for event in chat.send("Go.")][-1] == "session.action_required"
+        (question,) = chat.actions()
+        list(chat.answer(question, "This."))
+        (call,) = chat.actions()
+        list(chat.submit({call.tool_call_id: "sunny"}))
+        (approval,) = chat.actions()
+        assert approval.kind == "permission"
+        assert [event.type for event in chat.deny(approval, "No.")][-1] == "session.idle"
+
+
+def test_interrupt_from_another_thread() -> None:
+    with Agent(model=ScriptedModel([[Say("Hello, this is a long"), Hang()]])) as agent:
+        chat = agent.chat()
+        reasons = []
+        for event in chat.send("Hi."):
+            if event.type == "assistant.message_delta":
+                threading.Thread(target=chat.interrupt).start()
+            if event.type == "session.idle":
+                reasons.append(chat.state().last_end)
+        assert reasons == ["interrupted"]
+
+
+def test_errors_are_raised_where_the_call_is_made() -> None:
+    with Agent(model=ScriptedModel([Say("Hello.")])) as agent:
+        with pytest.raises(NotFound):
+            list(agent.chat("c_nothing").resume())
+        with pytest.raises(InvalidInput):
+            agent.chat(nonsense=1)
+        with pytest.raises(Refused):
+            agent.chat().interrupt()
+
+
+def test_after_the_end_nothing_hangs() -> None:
+    agent = Agent(model=ScriptedModel([[Say("Hello."), Hang()]]))
+    chat = agent.chat()
+    events = iter(chat.send("Hi."))
+    next(events)
+    agent.close()
+    agent.close()
+    with pytest.raises(InvalidInput, match="closed"):
+        next(events)
+    with pytest.raises(InvalidInput, match="closed"):
+        chat.status()
+    assert not [thread for thread in threading.enumerate() if thread.name == "treadle-sync"]
