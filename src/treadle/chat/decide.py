@@ -17,6 +17,7 @@ from treadle.chat.state import Call, ChatState, Run, awaits_action, next_queued,
 from treadle.chat.transcript import MAX_FAILURES, estimate, threshold
 from treadle.protocol.content import AssistantEntry
 from treadle.protocol.events import (
+    CompactionComplete,
     CompactionStart,
     EndReason,
     Event,
@@ -81,7 +82,7 @@ def decide(state: ChatState, limits: Limits) -> Step:
         return _decide_idle(state)
     if run.interrupting:
         return _end(state, "interrupted")
-    if state.compacting:
+    if state.compacting and not _ends_now(run):
         return Compact(state.compacting)
     if state.calls and not _ends_now(run):
         return Wait() if awaits_action(state) else RunCalls(runnable_calls(state))
@@ -134,8 +135,12 @@ def _decide_between_turns(state: ChatState, run: Run, limits: Limits) -> Step:
 
 
 def _end(state: ChatState, reason: EndReason) -> Record:
-    """Law 4: every open call is answered on every exit, and a turn that was begun is ended."""
-    ended = (TurnEnd(state.open_turn.turn, finish_reason=reason),) if state.open_turn is not None else ()
+    """Law 4: every open call is answered on every exit, and what was begun is ended."""
+    ended: list[Event] = []
+    if state.compacting:
+        ended.append(CompactionComplete(state.compacting, False, error=reason))
+    if state.open_turn is not None:
+        ended.append(TurnEnd(state.open_turn.turn, finish_reason=reason))
     return Record((*ended, *close_calls(state, reason), RunEnd(reason)))
 
 
