@@ -1,7 +1,7 @@
 """The golden files of events (V-06): for every type its version, its shape, and two instances in wire form.
 
-    python scripts/golden.py            # write files of types that have none, and refresh the examples of the others
-    python scripts/golden.py --reset    # accept changed shapes without a new version: only for what was never released
+    python -m scripts.golden            # write files of types that have none, and refresh the examples of the others
+    python -m scripts.golden --reset    # accept changed shapes without a new version: only for what was never released
 
 A change of shape is a new VERSION: raise it, add an upcaster from the old one to `treadle.protocol.upcast`, rename the
 old file to `<type>.v<old version>.json`, and run this.
