@@ -82,7 +82,7 @@ def decide(state: ChatState, limits: Limits) -> Step:
         return _decide_idle(state)
     if run.interrupting:
         return _end(state, "interrupted")
-    if state.compacting and not _ends_now(run):
+    if state.compacting and not _failed(run):
         return Compact(state.compacting)
     if state.calls and not _ends_now(run):
         return Wait() if awaits_action(state) else RunCalls(runnable_calls(state))
@@ -102,10 +102,14 @@ def _decide_idle(state: ChatState) -> Step:
     return Rest()
 
 
+def _failed(run: Run) -> bool:
+    return run.stop in ("budget", "error", "guard")
+
+
 def _ends_now(run: Run) -> bool:
     """Whether open calls are closed instead of run: the budget is gone, the run failed, or a last answer that was
     asked for without tools has calls all the same."""
-    return run.stop in ("budget", "error", "guard") or (run.stop == "turn_cap" and run.final_turn)
+    return _failed(run) or (run.stop == "turn_cap" and run.final_turn)
 
 
 def _last_answer_begun(state: ChatState, run: Run) -> bool:

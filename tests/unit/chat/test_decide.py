@@ -205,3 +205,10 @@ def test_a_compaction_that_fails_by_our_own_fault_is_not_made_for_ever() -> None
 def test_a_budget_that_is_gone_ends_the_turn_that_was_begun() -> None:  # L-02, L-11
     state = chat(said(), e.TurnStart(1), e.TurnRetry(1, 1, "network"), e.LimitReached("tokens", 9, 9))
     assert recorded(state) == ["assistant.turn_end", "session.run_end:budget"]
+
+
+def test_a_last_answer_that_is_too_long_is_compacted_for_like_any_other() -> None:  # L-03, L-19
+    state = capped("answer", e.LimitReached("turns", 1, 1), e.TurnStart(2, final=True))
+    state = chat(e.TurnRetry(2, 1, "context_limit"), e.CompactionStart("context_limit"), state=state)
+    assert step(state) == Compact("context_limit")
+    assert step(chat(e.CompactionComplete("context_limit", False), state=state)) == CallModel(final=True)
