@@ -35,6 +35,7 @@ OPTIONS = ChatOptions(
     context_window=128_000,
     archived=True,
     labels=("spring", "urgent"),
+    rung="text",
 )
 
 _ALL: tuple[e.Event, ...] = (
