@@ -37,7 +37,9 @@ def test_a_change_of_shape_is_a_new_version(name: str) -> None:
     golden = load(name)
     kind = EVERY[name]
     assert golden["version"] == kind.VERSION, f"{name} has a new version: run scripts/golden.py"
-    assert golden["shape"] == shape(kind), f"the shape of {name} changed: see scripts/golden.py for a new version, or --reset"
+    assert golden["shape"] == shape(kind), (
+        f"the shape of {name} changed: see scripts/golden.py for a new version, or --reset"
+    )
     assert golden["recorded"] == (name in e.RECORDED)
 
 
