@@ -1,8 +1,8 @@
 """The state table of a chat, computed from the rules and written into ARCHITECTURE.md: for every status and every
 command, what is recorded and what the status is afterwards, or the code of the refusal.
 
-    python scripts/state_table.py            # write it
-    python scripts/state_table.py --check    # fail if it is out of date
+    python -m scripts.state_table            # write it
+    python -m scripts.state_table --check    # fail if it is out of date
 """
 
 import sys

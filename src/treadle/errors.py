@@ -49,6 +49,35 @@ RefusalCode = Literal[
     "empty",
 ]
 
+MODEL_ERRORS: dict[ModelErrorKind, str] = {
+    "auth": "the key is missing or was refused",
+    "quota": "the account has nothing left to spend",
+    "rate_limit": "too many requests; asked again after a wait",
+    "context_limit": "the request is too long; compacted once and asked again",
+    "bad_request": "the provider does not take the request; asking again cannot help",
+    "overloaded": "the provider has a fault of its own; asked again after a wait",
+    "network": "the provider could not be reached; asked again after a wait",
+    "cut_stream": "the answer stopped before its end; asked again after a wait",
+    "silence": "nothing came for too long; asked again after a wait",
+}
+"""What each kind of failure means, for people and for the reference."""
+
+REFUSALS: dict[RefusalCode, str] = {
+    "busy": "the chat is at work; interrupt it, or wait until it is idle",
+    "awaiting_action": "the chat waits for someone; answer, or interrupt it",
+    "not_awaiting_action": "the chat waits for no tool results",
+    "not_running": "there is no run to stop or to extend",
+    "archived": "the chat is archived; unarchive it first",
+    "queue_full": "20 messages are queued already; delete one, or wait",
+    "results_mismatch": "the results do not match the open calls exactly",
+    "no_such_action": "no such approval or question is open; it may have been answered already",
+    "no_such_message": "no message of a person stands at that place of the conversation",
+    "no_such_queued": "no such message is queued; it may have been used already",
+    "hash_mismatch": "what was approved is not what is asked for",
+    "empty": "there is nothing in it, or nothing to do it with",
+}
+"""What each refusal means. Every one leaves the chat exactly as it was."""
+
 
 class TreadleError(Exception):
     """The root of the tree; `code` is stable, the text is a sentence for people."""

@@ -234,6 +234,8 @@ class Chat:
             state = await self._deps.log.load(self.id)
             if state.head == reader.reached and status(state) == "requires_action":
                 return Envelope(0, self.id, self._deps.clock.now_ms(), ActionRequired(open_actions(state)))
+            if state.head == reader.reached and status(state) in ("idle", "error"):  # what ended was no run
+                return Envelope(0, self.id, self._deps.clock.now_ms(), SessionIdle(state.last_end or "done"))
             await self._deps.store.wait(self.id, reader.reached, FOLLOW_S)
             await self._deps.log.catch_up(reader)
 

@@ -1,10 +1,22 @@
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from tests.scenario.command_line import CommandLine
+from tests.scenario.kit import Stage
+from treadle.stores.memory import MemoryStore
+from treadle.stores.sqlite import SqliteStore
 
 
 @pytest.fixture
 def cli(tmp_path: Path) -> CommandLine:
     return CommandLine(tmp_path)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Stage]:
+    """The same scenario on every store (D-05)."""
+    made = Stage(MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "treadle.db"))
+    yield made
+    await made.close()

@@ -17,6 +17,7 @@ from treadle.chat.state import Call, ChatState, Run, awaits_action, next_queued,
 from treadle.chat.transcript import MAX_FAILURES, estimate, threshold
 from treadle.protocol.content import AssistantEntry
 from treadle.protocol.events import (
+    CompactionComplete,
     CompactionStart,
     EndReason,
     Event,
@@ -81,7 +82,7 @@ def decide(state: ChatState, limits: Limits) -> Step:
         return _decide_idle(state)
     if run.interrupting:
         return _end(state, "interrupted")
-    if state.compacting:
+    if state.compacting and not _failed(run):
         return Compact(state.compacting)
     if state.calls and not _ends_now(run):
         return Wait() if awaits_action(state) else RunCalls(runnable_calls(state))
@@ -101,10 +102,14 @@ def _decide_idle(state: ChatState) -> Step:
     return Rest()
 
 
+def _failed(run: Run) -> bool:
+    return run.stop in ("budget", "error", "guard")
+
+
 def _ends_now(run: Run) -> bool:
     """Whether open calls are closed instead of run: the budget is gone, the run failed, or a last answer that was
     asked for without tools has calls all the same."""
-    return run.stop in ("budget", "error", "guard") or (run.stop == "turn_cap" and run.final_turn)
+    return _failed(run) or (run.stop == "turn_cap" and run.final_turn)
 
 
 def _last_answer_begun(state: ChatState, run: Run) -> bool:
@@ -134,8 +139,12 @@ def _decide_between_turns(state: ChatState, run: Run, limits: Limits) -> Step:
 
 
 def _end(state: ChatState, reason: EndReason) -> Record:
-    """Law 4: every open call is answered on every exit, and a turn that was begun is ended."""
-    ended = (TurnEnd(state.open_turn.turn, finish_reason=reason),) if state.open_turn is not None else ()
+    """Law 4: every open call is answered on every exit, and what was begun is ended."""
+    ended: list[Event] = []
+    if state.compacting:
+        ended.append(CompactionComplete(state.compacting, False, error=reason))
+    if state.open_turn is not None:
+        ended.append(TurnEnd(state.open_turn.turn, finish_reason=reason))
     return Record((*ended, *close_calls(state, reason), RunEnd(reason)))
 
 

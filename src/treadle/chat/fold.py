@@ -169,9 +169,11 @@ def _turn_end(state: ChatState, event: e.TurnEnd, at: Envelope) -> ChatState:
 
 def _turn_retry(state: ChatState, event: e.TurnRetry, at: Envelope) -> ChatState:
     state = _spend(state, event.usage)
-    if state.open_turn is None or event.error_class == "worker_lost":
+    opened = state.open_turn
+    if opened is None:
         return state
-    return replace(state, open_turn=replace(state.open_turn, failures=state.open_turn.failures + 1))
+    failures = opened.failures + (event.error_class != "worker_lost")
+    return replace(state, open_turn=replace(opened, failures=failures, attempts=opened.attempts + 1))
 
 
 def _task_complete(state: ChatState, event: e.TaskComplete, at: Envelope) -> ChatState:
@@ -179,8 +181,9 @@ def _task_complete(state: ChatState, event: e.TaskComplete, at: Envelope) -> Cha
 
 
 def _error(state: ChatState, event: e.SessionError, at: Envelope) -> ChatState:
-    state = replace(state, compacting="")  # or a compaction that always fails would be tried for ever
-    return _run(state, stop="error") if state.run and not state.run.stop else state
+    if state.run is None:  # a compaction of an idle chat; made again and again it would never end
+        return replace(state, compacting="")
+    return state if state.run.stop else _run(state, stop="error")
 
 
 def _interrupted(state: ChatState, event: e.Interrupted, at: Envelope) -> ChatState:
@@ -368,7 +371,7 @@ def _limit_reached(state: ChatState, event: e.LimitReached, at: Envelope) -> Cha
     run = state.run
     capped = run is not None and event.kind == "turns" and event.scope == "run" and run.turns >= run.turn_limit
     cap = capped and run is not None and not run.stop
-    return _run(replace(state, open_turn=None), stop="turn_cap" if cap else "budget")
+    return _run(state, stop="turn_cap" if cap else "budget")
 
 
 def _limit_extended(state: ChatState, event: e.LimitExtended, at: Envelope) -> ChatState:

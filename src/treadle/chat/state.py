@@ -39,6 +39,8 @@ class OpenTurn(Value, frozen=True):
     final: bool = False
     failures: int = 0
     """Failed attempts; a worker's death is none of them."""
+    attempts: int = 0
+    """Attempts that came to nothing, for whatever reason."""
     forced_compaction: bool = False
 
 

@@ -40,7 +40,11 @@ async def compact(tenure: Tenure, trigger: Trigger, deps: Deps) -> None:
         return await tenure.append(CompactionComplete(trigger, False, before, before, error=nothing))
     if trigger == "threshold" and (masked := _masked(state, start, model)) is not None:
         return await tenure.append(_complete(trigger, state, masked, before, Usage()))
-    reply = await tenure.unless_stopped(side_call.ask(model, _request(state, start, model), deps))
+    request = _request(state, start, model)
+    if (over := requests.over(state, side_call.expected(model, request), deps)) is not None:
+        spent = "the budget is used up"
+        return await tenure.append(CompactionComplete(trigger, False, before, before, error=spent), over)
+    reply = await tenure.unless_stopped(side_call.ask(model, request, deps))
     if isinstance(reply, Stopped):
         return await tenure.record(CompactionComplete(trigger, False, before, before, error="interrupted"))
     call = ModelCall("compaction", reply.usage, error=reply.error)

@@ -47,6 +47,8 @@ async def call_model(tenure: Tenure, final: bool, deps: Deps) -> None:
         await tenure.append(*open_turn(tenure.state, final, deps), durable=False)
     request = requests.build(tenure, model, final, deps)
     while (opened := tenure.state.open_turn) is not None:
+        if opened.attempts and (over := requests.over(tenure.state, opened.reserved, deps)) is not None:
+            return await tenure.append(over)
         attempt = Attempt(tenure, model, opened.turn, deps)
         try:
             done = await tenure.unless_stopped(attempt.run(request))

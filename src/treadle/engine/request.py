@@ -2,6 +2,7 @@
 
 import msgspec
 
+from treadle.chat.budget import forbidden
 from treadle.chat.decide import Limits
 from treadle.chat.state import ChatState
 from treadle.chat.transcript import entries, estimate
@@ -11,6 +12,7 @@ from treadle.engine.lease import Tenure
 from treadle.errors import ConfigError
 from treadle.ports.model import Model, ModelInfo, ModelRequest
 from treadle.protocol.content import Usage
+from treadle.protocol.events import LimitReached
 
 TYPICAL_OUTPUT = 600
 """Tokens that an answer is expected to have when nothing is known yet."""
@@ -56,6 +58,11 @@ def expected(state: ChatState, info: ModelInfo, deps: Deps) -> Usage:
     run = state.run
     output = run.usage.output // run.turns if run is not None and run.turns else TYPICAL_OUTPUT
     return priced(Usage(estimate(state, overhead(state, deps)), output, estimated=True), info)
+
+
+def over(state: ChatState, estimate: Usage, deps: Deps) -> LimitReached | None:
+    """The limit that a call of this cost would break, where the call opens no turn: another attempt, a side call."""
+    return None if state.run is None else forbidden(state, state.run, estimate, deps.clock.now_ms())
 
 
 def guessed(state: ChatState, text: str, info: ModelInfo, deps: Deps) -> Usage:

@@ -6,10 +6,10 @@ import msgspec
 
 from treadle.chat.assembly import Assembler
 from treadle.chat.retry import delay
-from treadle.chat.weight import tokens
+from treadle.chat.weight import tokens, weigh
 from treadle.engine.deps import Deps
 from treadle.engine.patience import Patience
-from treadle.engine.request import priced
+from treadle.engine.request import TYPICAL_OUTPUT, priced
 from treadle.errors import ModelError, TreadleError
 from treadle.ports.model import Model, ModelRequest
 from treadle.protocol.content import Usage
@@ -49,8 +49,17 @@ async def ask(model: Model, request: ModelRequest, deps: Deps) -> Reply:
     return Reply("", cost, "The model could not be reached.")
 
 
+def expected(model: Model, request: ModelRequest) -> Usage:
+    """What the call will probably cost, for the budget (L-11)."""
+    usage = Usage(tokens(_sent(request)), TYPICAL_OUTPUT, estimated=True)
+    return priced(usage, model.info)
+
+
+def _sent(request: ModelRequest) -> int:
+    return sum(weigh(entry) for entry in request.entries) + len(request.system)
+
+
 def _cost(model: Model, request: ModelRequest, usage: Usage | None, text: str) -> Usage:
     if usage is None:
-        sent = sum(len(str(entry)) for entry in request.entries) + len(request.system)
-        usage = Usage(tokens(sent), tokens(len(text)), estimated=True)
+        usage = Usage(tokens(_sent(request)), tokens(len(text)), estimated=True)
     return priced(usage, model.info)

@@ -33,6 +33,8 @@ class Event(Value, frozen=True):
 
 
 class SessionCreated(Event, frozen=True):
+    """A chat begins. Always the first event."""
+
     TYPE = "session.created"
     options: ChatOptions
     owner: str = ""
@@ -41,6 +43,8 @@ class SessionCreated(Event, frozen=True):
 
 
 class UserMessage(Event, frozen=True):
+    """Said to the model: by a person, or by Treadle in the user's place. On an idle chat it begins a run."""
+
     TYPE = "user.message"
     content: str
     delivery: Delivery = "idle"
@@ -53,6 +57,8 @@ class UserMessage(Event, frozen=True):
 
 
 class TurnStart(Event, frozen=True):
+    """A model call begins."""
+
     TYPE = "assistant.turn_start"
     turn: int
     model: str = ""
@@ -63,6 +69,8 @@ class TurnStart(Event, frozen=True):
 
 
 class AssistantMessage(Event, frozen=True):
+    """The whole answer of a model; its calls are recorded here before any of them runs (L-04)."""
+
     TYPE = "assistant.message"
     turn: int
     content: str = ""
@@ -73,6 +81,8 @@ class AssistantMessage(Event, frozen=True):
 
 
 class TurnEnd(Event, frozen=True):
+    """A model call is over, and this is what it cost."""
+
     TYPE = "assistant.turn_end"
     turn: int
     usage: Usage = Usage()
@@ -80,6 +90,8 @@ class TurnEnd(Event, frozen=True):
 
 
 class TurnRetry(Event, frozen=True):
+    """An attempt at a turn failed and is made again; what was shown of it is to be dropped."""
+
     TYPE = "assistant.turn_retry"
     turn: int
     attempt: int
@@ -91,11 +103,15 @@ class TurnRetry(Event, frozen=True):
 
 
 class TaskComplete(Event, frozen=True):
+    """The model said that the whole task is done (L-13)."""
+
     TYPE = "session.task_complete"
     summary: str = ""
 
 
 class SessionError(Event, frozen=True):
+    """The run cannot go on. A `session.run_end` follows, and the chat stays usable."""
+
     TYPE = "session.error"
     error_class: str = msgspec.field(name="class")
     message: str = ""
@@ -116,12 +132,16 @@ class RunEnd(Event, frozen=True):
 
 
 class CompactionStart(Event, frozen=True):
+    """Older history is about to be replaced by a summary in requests; the log stays as it is (L-19)."""
+
     TYPE = "session.compaction_start"
     trigger: Trigger
     tokens_before: int = 0
 
 
 class CompactionComplete(Event, frozen=True):
+    """What became of a compaction."""
+
     TYPE = "session.compaction_complete"
     trigger: Trigger
     success: bool = True
@@ -185,6 +205,8 @@ class ExecutionComplete(Event, frozen=True):
 
 
 class PermissionRequested(Event, frozen=True):
+    """A person must allow a call before it runs."""
+
     TYPE = "permission.requested"
     action: str
     call: CallKey
@@ -196,6 +218,8 @@ class PermissionRequested(Event, frozen=True):
 
 
 class PermissionCompleted(Event, frozen=True):
+    """A call was allowed or refused: by a person, by the policy, or because nobody will answer any more."""
+
     TYPE = "permission.completed"
     action: str
     decision: Literal["allow", "deny"]
@@ -208,6 +232,8 @@ class PermissionCompleted(Event, frozen=True):
 
 
 class ExternalToolRequested(Event, frozen=True):
+    """A client must run this call and send its result; the loop has left (A-02)."""
+
     TYPE = "external_tool.requested"
     call: CallKey
     name: str
@@ -218,6 +244,8 @@ class ExternalToolRequested(Event, frozen=True):
 
 
 class ExternalToolCompleted(Event, frozen=True):
+    """A client sent its result, or nobody will; the result itself is the `tool.execution_complete` behind it."""
+
     TYPE = "external_tool.completed"
     call: CallKey
     is_error: bool = False
@@ -237,6 +265,8 @@ class UserInputRequested(Event, frozen=True):
 
 
 class UserInputCompleted(Event, frozen=True):
+    """A question was answered, or nobody will answer it any more."""
+
     TYPE = "user_input.completed"
     action: str
     answer: str = ""
@@ -255,6 +285,8 @@ class FileChange(Value, frozen=True):
 
 
 class FilesChanged(Event, frozen=True):
+    """A call changed files of the project."""
+
     TYPE = "workspace.files_changed"
     files: tuple[FileChange, ...]
     call: CallKey = CallKey("")
@@ -264,6 +296,8 @@ class FilesChanged(Event, frozen=True):
 
 
 class QueueChanged(Event, frozen=True):
+    """The queue of messages changed (L-08)."""
+
     TYPE = "queue.changed"
     op: Literal["added", "edited", "deleted", "promoted"]
     id: str
@@ -273,18 +307,24 @@ class QueueChanged(Event, frozen=True):
 
 
 class OptionsChanged(Event, frozen=True):
+    """Options of the chat were changed."""
+
     TYPE = "session.options_changed"
     changes: dict[str, Any]
     by: str = "person"
 
 
 class TitleChanged(Event, frozen=True):
+    """The chat got a title."""
+
     TYPE = "session.title_changed"
     title: str
     by: str = "person"
 
 
 class LimitWarning(Event, frozen=True):
+    """A limit is near: 80 % of a budget, or three turns before the cap."""
+
     TYPE = "session.limit_warning"
     kind: LimitKind
     used: float
@@ -293,6 +333,8 @@ class LimitWarning(Event, frozen=True):
 
 
 class LimitReached(Event, frozen=True):
+    """A limit is reached; the run ends, at the turn cap perhaps after one last answer."""
+
     TYPE = "session.limit_reached"
     kind: LimitKind
     used: float
@@ -301,23 +343,31 @@ class LimitReached(Event, frozen=True):
 
 
 class LimitExtended(Event, frozen=True):
+    """A person allowed more turns."""
+
     TYPE = "session.limit_extended"
     turns: int
     by: str = "person"
 
 
 class PlanUpdated(Event, frozen=True):
+    """The model's plan, whole."""
+
     TYPE = "plan.updated"
     steps: tuple[PlanStep, ...]
 
 
 class ModelNotice(Event, frozen=True):
+    """Something about the model that the user should know."""
+
     TYPE = "model.notice"
     kind: str
     text: str
 
 
 class GuardNotice(Event, frozen=True):
+    """The loop guard saw the same calls with the same results over and over (L-10)."""
+
     TYPE = "guard.notice"
     action: Literal["nudge", "stop", "ask"]
     length: int
@@ -342,23 +392,31 @@ class Live(Event, frozen=True):
 
 
 class SessionIdle(Live, frozen=True):
+    """The run is over; exactly once behind every `session.run_end` (L-12)."""
+
     TYPE = "session.idle"
     reason: EndReason
 
 
 class MessageDelta(Live, frozen=True):
+    """A piece of the answer."""
+
     TYPE = "assistant.message_delta"
     turn: int
     text: str
 
 
 class ReasoningDelta(Live, frozen=True):
+    """A piece of the model's thinking."""
+
     TYPE = "assistant.reasoning_delta"
     turn: int
     text: str
 
 
 class ToolCallDelta(Live, frozen=True):
+    """A piece of a call in the making."""
+
     TYPE = "assistant.tool_call_delta"
     turn: int
     position: int
@@ -374,12 +432,16 @@ class AssistantReset(Live, frozen=True):
 
 
 class ExecutionOutput(Live, frozen=True):
+    """A piece of a running tool's output."""
+
     TYPE = "tool.execution_output"
     call: CallKey
     text: str
 
 
 class UsageInfo(Live, frozen=True):
+    """How full the context is, and what the chat has cost."""
+
     TYPE = "session.usage_info"
     tokens: int
     window: int

@@ -18,6 +18,9 @@ def upcast(
     table = UPCASTERS if upcasters is None else upcasters
     if (kind, version) not in table:
         raise Damaged(f"{kind} has version {version}, which this Treadle does not know")
-    while (step := table.get((kind, version))) is not None:
-        data, version = step(data), version + 1
+    try:
+        while (step := table.get((kind, version))) is not None:
+            data, version = step(data), version + 1
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise Damaged(f"{kind} of version {version} cannot be lifted to the next: {error!r}") from error
     return data

@@ -119,10 +119,10 @@ class Player:
 
     def _recover(self, choose: Choose) -> None:
         state = self.state
-        if state.run is not None and state.run.interrupting:
-            return
         if state.open_turn is not None:
             self._worker(e.TurnRetry(state.open_turn.turn, 1, "worker_lost", usage=state.open_turn.reserved))
+        if state.run is not None and state.run.interrupting:
+            return
         for call in state.calls:
             if call.phase == "started":
                 self._worker(e.ExecutionComplete(call.key, False, error="unknown", synthetic="unknown"))
@@ -136,7 +136,9 @@ class Player:
             self._worker(*events)
             if events[-1] is not start:
                 return
-        elif (over := forbidden(self.state, run, self.state.open_turn.reserved, self.time_ms)) is not None:
+        elif self.state.open_turn.attempts and (
+            over := forbidden(self.state, run, self.state.open_turn.reserved, self.time_ms)
+        ):
             return self._worker(over)
         opened = self.state.open_turn
         assert opened is not None
@@ -168,7 +170,7 @@ class Player:
             case "die":
                 self.crash()
             case _:
-                self._worker(e.TurnEnd(turn, Usage(), "error"), e.SessionError("bad_request", "no"))
+                self._worker(e.SessionError("bad_request", "no"))
 
     def _run_calls(self, step: RunCalls, choose: Choose) -> None:
         for call in step.calls:

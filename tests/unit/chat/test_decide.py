@@ -190,3 +190,25 @@ def test_compaction_begins_at_the_threshold_and_stops_after_three_failures() -> 
 
 def test_an_idle_chat_can_be_compacted() -> None:
     assert step(chat(said(), *answer(1, text="hi"), e.RunEnd("done"), e.CompactionStart("manual"))) == Compact("manual")
+
+
+def test_a_compaction_that_fails_by_our_own_fault_is_not_made_for_ever() -> None:  # L-12, L-19
+    begun = e.CompactionStart("threshold")
+    state = chat(said(), *answer(1, "a"), *ran(1), begun, e.SessionError("internal", "x"))
+    assert recorded(state) == ["session.compaction_complete", "session.run_end:error"]
+    idle = chat(
+        said(), *answer(1, text="hi"), e.RunEnd("done"), e.CompactionStart("manual"), e.SessionError("internal")
+    )
+    assert step(idle) == Rest()
+
+
+def test_a_budget_that_is_gone_ends_the_turn_that_was_begun() -> None:  # L-02, L-11
+    state = chat(said(), e.TurnStart(1), e.TurnRetry(1, 1, "network"), e.LimitReached("tokens", 9, 9))
+    assert recorded(state) == ["assistant.turn_end", "session.run_end:budget"]
+
+
+def test_a_last_answer_that_is_too_long_is_compacted_for_like_any_other() -> None:  # L-03, L-19
+    state = capped("answer", e.LimitReached("turns", 1, 1), e.TurnStart(2, final=True))
+    state = chat(e.TurnRetry(2, 1, "context_limit"), e.CompactionStart("context_limit"), state=state)
+    assert step(state) == Compact("context_limit")
+    assert step(chat(e.CompactionComplete("context_limit", False), state=state)) == CallModel(final=True)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.unit.chat.logs import answer, chat, ran, said
 from tests.unit.chat.player import valid_history
 from treadle.chat.history import History
-from treadle.chat.state import Compaction
+from treadle.chat.state import ChatState, Compaction
 from treadle.chat.transcript import (
     LOST,
     SUMMARY_INTRO,
@@ -53,29 +53,34 @@ ANY_ENTRY = st.one_of(
 )
 
 
+def repaired(history: list[Entry]) -> list[Entry]:
+    """What a request would carry of this history."""
+    return entries(ChatState(transcript=repair(history)))
+
+
 @given(st.lists(ANY_ENTRY, max_size=12))
 def test_any_history_is_repaired(history: list[Entry]) -> None:  # L-20
-    shown = repair(history)
+    shown = repaired(history)
     valid_history(shown)
-    assert repair(shown) == shown
+    assert repaired(shown) == shown
     assert [x for x in shown if isinstance(x, UserEntry)] == [x for x in history if isinstance(x, UserEntry)]
 
 
 def test_a_valid_history_is_left_as_it_is() -> None:  # L-21: the same objects, so the same bytes
     history: list[Entry] = [UserEntry("go"), CALLS, BIG, AssistantEntry(2, "done")]
-    assert all(a is b for a, b in zip(repair(history), history, strict=True))
+    assert all(a is b for a, b in zip(repaired(history), history, strict=True))
 
 
 def test_lost_results_are_said_to_be_lost_and_order_is_mended() -> None:
     swapped = ResultsEntry(1, (ToolResult(B, "b"), ToolResult(A, "a")))
-    assert repair([CALLS, swapped])[1] == ResultsEntry(1, (ToolResult(A, "a"), ToolResult(B, "b")))
-    assert repair([CALLS])[1] == ResultsEntry(1, (ToolResult(A, LOST, False), ToolResult(B, LOST, False)))
+    assert repaired([CALLS, swapped])[1] == ResultsEntry(1, (ToolResult(A, "a"), ToolResult(B, "b")))
+    assert repaired([CALLS])[1] == ResultsEntry(1, (ToolResult(A, LOST, False), ToolResult(B, LOST, False)))
     half = ResultsEntry(1, (ToolResult(B, "b"),))
-    assert repair([CALLS, half])[1] == ResultsEntry(1, (ToolResult(A, LOST, False), ToolResult(B, "b")))
+    assert repaired([CALLS, half])[1] == ResultsEntry(1, (ToolResult(A, LOST, False), ToolResult(B, "b")))
 
 
 def test_empty_answers_and_stray_results_are_left_out() -> None:
-    assert repair([UserEntry("go"), AssistantEntry(1), ResultsEntry(1, (ToolResult(A, "?"),))]) == [UserEntry("go")]
+    assert repaired([UserEntry("go"), AssistantEntry(1), ResultsEntry(1, (ToolResult(A, "?"),))]) == [UserEntry("go")]
 
 
 def test_masking_cuts_large_results_only() -> None:  # L-19

@@ -15,7 +15,7 @@ from treadle.protocol.options import ChatOptions
 from treadle.types import call_key
 
 # For every command: in these statuses, this is recorded, and the status is then that. Without an arrow the status
-# stays; "nothing" means that it is so already; *slanted* is the code of a refusal. The words are those of scripts/state_table.py.
+# stays; "nothing" means that it is so already; *slanted* is the code of a refusal. Words: scripts/state_table.py.
 TABLE = {
     "Send": {
         "idle, error": "message → pending",

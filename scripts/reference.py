@@ -1,0 +1,192 @@
+"""The reference pages that are made from the code: docs/reference/events.md and docs/reference/errors.md.
+
+python -m scripts.reference            # write them
+python -m scripts.reference --check    # fail if one is out of date
+"""
+
+import ast
+import inspect
+import json
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any, get_type_hints
+
+import msgspec
+
+from scripts.golden import FOLDER, parts, type_text
+from treadle import errors
+from treadle.protocol import content, events, options, tools
+from treadle.protocol.events import LIVE, RECORDED, Event
+
+DOCS = Path(__file__).parents[1] / "docs" / "reference"
+SECTION = re.compile(r"^# -- (.+?) -+$", re.M)
+NOTE = "<!-- Made by scripts/reference.py from the code; do not edit. -->"
+
+EVENTS_INTRO = """\
+Everything that happened to a chat is an event in its log; a front end sees the same events live, with live-only ones
+between them. The list is closed. Names follow the Copilot SDK where it has one: a `session` there is a chat here.
+
+An event on the wire (`treadle run --json`, `treadle export`) is one line of JSON:
+
+```json
+{EXAMPLE}
+```
+
+| field | what |
+|---|---|
+| `seq` | its place in the log, from 1 without gaps; a live-only event has none |
+| `id` | `chat:seq`, unique |
+| `chat` | the chat |
+| `time` | when it was recorded; order is by `seq`, never by time |
+| `type`, `data` | what happened: see below. On the wire every field of `data` is there; the log leaves out defaults |
+| `version` | the version of the type's shape; left out while it is 1. Old versions are read as today's |
+| `epoch` | the lease of the worker that wrote it; left out for what a command wrote |
+| `ephemeral` | `true` for a live-only event: it is not recorded, and not seen again |
+"""
+
+ERRORS_INTRO = """\
+Every error that Treadle raises is in one tree, `treadle.errors`. Each class has a `code` that front ends may rely on;
+the text is a sentence that says what happened, to what, and what to do.
+"""
+
+
+def field_docs(module: ModuleType) -> dict[tuple[str, str], str]:
+    """(class, field) → the text that stands under the field in the source."""
+    found: dict[tuple[str, str], str] = {}
+    for node in ast.parse(inspect.getsource(module)).body:
+        if not isinstance(node, ast.ClassDef):
+            continue
+        for field, after in zip(node.body, node.body[1:], strict=False):
+            match field, after:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    found[node.name, name] = " ".join(text.split())
+    return found
+
+
+DOCUMENTED = {key: text for module in (content, events, options, tools) for key, text in field_docs(module).items()}
+
+
+def doc(kind: type) -> str:
+    """A class's own docstring on one line; what it inherits is not about it."""
+    return " ".join((kind.__dict__.get("__doc__") or "").split())
+
+
+def cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def field_table(kind: type[msgspec.Struct]) -> list[str]:
+    hints = get_type_hints(kind)
+    rows = ["| field | type | default | what |", "|---|---|---|---|"]
+    for field in msgspec.structs.fields(kind):
+        about = DOCUMENTED.get((kind.__name__, field.name), "")
+        shown = cell(type_text(hints[field.name]))
+        rows.append(f"| `{field.encode_name}` | {shown} | {cell(_default(field))} | {cell(about)} |")
+    return rows
+
+
+def _default(field: msgspec.structs.FieldInfo) -> str:
+    if field.required:
+        return "required"
+    value = field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default
+    plain = msgspec.to_builtins(value)
+    return f"`{json.dumps(plain, ensure_ascii=False)}`" if plain not in ("", (), [], {}, None) else "empty"
+
+
+def example(name: str) -> Any:
+    return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))["full"]
+
+
+def event_lines(kind: type[Event]) -> list[str]:
+    lines = [f"### {kind.TYPE}", ""]
+    if about := doc(kind):
+        lines += [about, ""]
+    if kind.__struct_fields__:
+        lines += [*field_table(kind), ""]
+    data = json.dumps(example(kind.TYPE)["data"], ensure_ascii=False)
+    return [*lines, "```json", data, "```", ""]
+
+
+def sections() -> list[tuple[str, list[type[Event]]]]:
+    """The events under the headings of the source, in its order."""
+    source = inspect.getsource(events)
+    heads = [(source[: match.start()].count("\n"), match[1]) for match in SECTION.finditer(source)]
+    found: dict[str, list[type[Event]]] = {title: [] for _, title in heads}
+    for kind in sorted((RECORDED | LIVE).values(), key=lambda kind: inspect.getsourcelines(kind)[1]):
+        line = inspect.getsourcelines(kind)[1]
+        title = [title for at, title in heads if at < line][-1]
+        found[title].append(kind)
+    return list(found.items())
+
+
+def events_page() -> str:
+    intro = EVENTS_INTRO.replace("{EXAMPLE}", json.dumps(example("tool.execution_start"), ensure_ascii=False))
+    lines = [NOTE, "# Events", "", intro]
+    inner: dict[str, type[msgspec.Struct]] = {}
+    for title, kinds in sections():
+        recorded = "" if title.startswith("live") else ", recorded"
+        lines += [f"## {title[0].upper()}{title[1:]}{recorded}", ""]
+        for kind in kinds:
+            lines += event_lines(kind)
+            inner |= {part.__name__: part for part in parts(kind)}
+    lines += ["## Parts", "", "What events are made of.", ""]
+    for name in sorted(inner):
+        lines += [f"### {name}", ""]
+        if about := doc(inner[name]):
+            lines += [about, ""]
+        lines += [*field_table(inner[name]), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def errors_page() -> str:
+    tree = (errors.__doc__ or "").partition("\n\n")[2].rstrip()
+    refusals = [f"| `{code}` | {text} |" for code, text in errors.REFUSALS.items()]
+    kinds = [f"| `{kind}` | {text} |" for kind, text in errors.MODEL_ERRORS.items()]
+    lines = [
+        *(NOTE, "# Errors", "", ERRORS_INTRO, "```text", tree, "```", ""),
+        *(
+            "## Refusals",
+            "",
+            "A command that the chat's state does not allow raises `Refused` with a `reason`.",
+        ),
+        *("Nothing was changed.", "", "| reason | means |", "|---|---|", *refusals, ""),
+        *(
+            "## Failures of a model",
+            "",
+            "The `kind` of a `ModelError`, and the `class` of `session.error` and `assistant.turn_retry`.",
+        ),
+        *("", "| kind | means |", "|---|---|", *kinds, ""),
+        "Besides these, `session.error` has the classes `config` (a model cannot be used as it is set up),",
+        "`turn_cap`, `loop_guard` and `deadline` (a limit ended the run), and `internal` (a fault of Treadle).",
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+PAGES = {"events.md": events_page, "errors.md": errors_page}
+
+
+def outdated(folder: Path = DOCS) -> list[str]:
+    """The pages that are not what the code says."""
+    found = []
+    for name, make in PAGES.items():
+        path = folder / name
+        if not path.exists() or path.read_text(encoding="utf-8") != make():
+            found.append(name)
+    return found
+
+
+def main(arguments: list[str]) -> int:
+    if "--check" in arguments:
+        for name in (found := outdated()):
+            print(f"docs/reference/{name} is out of date; run scripts/reference.py", file=sys.stderr)
+        return 1 if found else 0
+    DOCS.mkdir(parents=True, exist_ok=True)
+    for name, make in PAGES.items():
+        (DOCS / name).write_text(make(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

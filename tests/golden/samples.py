@@ -1,0 +1,124 @@
+"""One representative of every event type, recorded and live: every field says something. The golden files are made
+from these, and the reference shows them as examples."""
+
+from treadle.protocol import events as e
+from treadle.protocol.content import Image, PlanStep, Thinking, ToolRequest, Usage
+from treadle.protocol.options import Budget, ChatOptions
+from treadle.protocol.tools import DynamicTool
+from treadle.types import call_key
+
+KEY = call_key(3, 1)
+IMAGE = Image("image/png", "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08")
+USAGE = Usage(1_200, 80, 1_000, 16, 0.0031, True)
+
+OPTIONS = ChatOptions(
+    model="openai:gpt-4.1",
+    root="/home/ada/engine",
+    mode="ask",
+    system_prompt="You are careful.",
+    interactive=True,
+    max_turns=30,
+    on_limit="error",
+    on_guard="stop",
+    run_budget=Budget(10, 100_000, 1.5, 600.0, 50),
+    chat_budget=Budget(100, 1_000_000, 10.0, 86_400.0, 500),
+    tools=("read_file", "task_complete"),
+    dynamic_tools=(DynamicTool("weather", "Tells the weather.", {"type": "object", "properties": {}}),),
+    action_deadline_s=60.0,
+    on_deadline="error",
+    completion="marker",
+    max_continuations=2,
+    continue_text="Go on.",
+    summarize=False,
+    temperature=0.5,
+    max_tokens=2_048,
+    context_window=128_000,
+    archived=True,
+    labels=("spring", "urgent"),
+    rung="text",
+)
+
+_ALL: tuple[e.Event, ...] = (
+    e.SessionCreated(OPTIONS, "ada", "c_0123456789abcdef@12"),
+    e.UserMessage("Why does the test fail?", "steering", "autopilot", (IMAGE,), "q_1", 7),
+    e.TurnStart(3, "openai:gpt-4.1", USAGE, True),
+    e.AssistantMessage(
+        3,
+        "I look at the test.",
+        (Thinking("The test comes first.", '{"signature":"c2ln"}', "openai:gpt-4.1"),),
+        (
+            ToolRequest(call_key(3, 0), "read_file", '{"path": "test_engine.py"}', "call_a"),
+            ToolRequest(KEY, "run_command", '{"command": "make te', "call_b", True),
+        ),
+        True,
+    ),
+    e.TurnEnd(3, USAGE, "tool_calls"),
+    e.TurnRetry(3, 2, "overloaded", "The provider is overloaded.", 4.2, USAGE),
+    e.TaskComplete("The test passes; the off-by-one in step() is mended."),
+    e.SessionError("auth", "The key was refused. Set OPENAI_API_KEY."),
+    e.Interrupted("ada"),
+    e.RunEnd("task_complete"),
+    e.CompactionStart("threshold", 110_000),
+    e.CompactionComplete("context_limit", False, 110_000, 30_000, USAGE, "So far: …", 40, (2, 31), 44, "no summary"),
+    e.ModelCall("summary", USAGE, "The test was mended.", "cut short"),
+    e.ExecutionStart(
+        KEY, "edit_file", {"path": "engine.py", "old_str": "a", "new_str": "b"}, "engine.py", {"pre": "1f"}
+    ),
+    e.ExecutionComplete(
+        KEY,
+        False,
+        "1 line changed",
+        "no such text",
+        "engine.py +1 -1",
+        e.DiffStat(1, 1),
+        "bwrap",
+        "deadline",
+        "ab12",
+        35,
+    ),
+    e.PermissionRequested("3.1", KEY, "high", "it executes something", "run_command\n  command: make test", "5e88"),
+    e.PermissionCompleted("3.1", "allow", "ada", True, "go ahead", {"command": "make -n test"}, "interrupted"),
+    e.ExternalToolRequested(KEY, "weather", {"city": "London"}, "3.1", 300.0),
+    e.ExternalToolCompleted(KEY, True, "browser", "deadline"),
+    e.UserInputRequested("3.1", "Which branch?", ("main", "next"), "guard", KEY),
+    e.UserInputCompleted("3.1", "main", "ada", "interrupted"),
+    e.FilesChanged(
+        (e.FileChange("engine.py", "modified", 1, 1), e.FileChange("old.py", "deleted", 0, 12)),
+        KEY,
+    ),
+    e.QueueChanged("added", "q_1", "And then the docs.", "steering", (IMAGE,)),
+    e.OptionsChanged({"max_turns": 40, "labels": ["spring"]}, "ada"),
+    e.TitleChanged("The failing test", "ada"),
+    e.LimitWarning("usd", 1.21, 1.5, "chat"),
+    e.LimitReached("turns", 20, 20, "chat"),
+    e.LimitExtended(20, "ada"),
+    e.PlanUpdated((PlanStep("read the test", "done"), PlanStep("mend it", "in_progress"))),
+    e.ModelNotice("rung", "This model has no native tool calls; text calls are used."),
+    e.GuardNotice("nudge", 2, 3, "You have made the same 2 calls 3 times in a row."),
+    e.RecordLost("user.message", "the stored bytes are damaged"),
+    e.SessionIdle("done"),
+    e.MessageDelta(3, "I look"),
+    e.ReasoningDelta(3, "The test"),
+    e.ToolCallDelta(3, 1, "run_command", '{"comm'),
+    e.AssistantReset(3),
+    e.ExecutionOutput(KEY, "1 passed\n"),
+    e.UsageInfo(12_800, 128_000, 0.042),
+    e.ActionRequired(
+        (
+            e.OpenAction(
+                "3.1",
+                "permission",
+                KEY,
+                "run_command",
+                {"command": "make test"},
+                "run_command\n  command: make test",
+                ("allow", "deny"),
+                "5e88",
+                "3.1",
+                "high",
+                1_700_000_300_000,
+            ),
+        )
+    ),
+)
+SAMPLES: dict[str, e.Event] = {event.TYPE: event for event in _ALL}

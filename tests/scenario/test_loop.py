@@ -1,0 +1,243 @@
+"""The loop from the outside: what a run looks like, and that no tool can end it (L-01 to L-06, L-12, T-12, M-09)."""
+
+import asyncio
+
+from tests.scenario.kit import Recording, Stage, change, ended, fail, look, of, play, results, types
+from treadle import tool
+from treadle.models.scripted import Call, RawCall, Say, ScriptedModel, Think, Used
+from treadle.protocol import events as e
+from treadle.protocol.content import AssistantEntry, ResultsEntry, Usage, UserEntry
+from treadle.types import call_key
+
+
+async def test_a_run_from_message_to_idle(stage: Stage) -> None:  # L-01, L-02, L-12
+    model = ScriptedModel([(Say("I look."), Call("look", n=1)), Say("Done.")])
+    seen = await play(stage.agent(model, look).chat().send("go"))
+    assert types(seen) == [
+        "user.message",
+        "assistant.turn_start",
+        "assistant.message",
+        "assistant.turn_end",
+        "tool.execution_start",
+        "tool.execution_complete",
+        "assistant.turn_start",
+        "assistant.message",
+        "assistant.turn_end",
+        "session.run_end",
+    ]
+    assert seen[-1].data == e.SessionIdle("done")
+    assert ended(seen) == ["done"]
+    model.assert_done()
+
+
+async def test_what_is_seen_live_is_what_is_in_the_log(stage: Stage) -> None:  # D-04
+    chat = stage.agent([(Say("I look."), Call("look"), Call("look", n=2)), Say("Done.")], look).chat()
+    seen = await play(chat.send("go"))
+    log = await chat.events()
+    assert [envelope for envelope in seen if not envelope.ephemeral] == log[1:]
+    assert [envelope.seq for envelope in log] == list(range(1, len(log) + 1))
+
+
+async def test_deltas_add_up_to_the_message(stage: Stage) -> None:  # V-05
+    steps = [(Think("hm, "), Think("well"), Say("One "), Say("two."))]
+    seen = await play(stage.agent(steps).chat().send("go"))
+    message = of(seen, e.AssistantMessage)[0]
+    assert "".join(delta.text for delta in of(seen, e.MessageDelta)) == message.content == "One two."
+    assert "".join(delta.text for delta in of(seen, e.ReasoningDelta)) == message.reasoning[0].text == "hm, well"
+
+
+async def test_the_model_sees_calls_and_results_in_its_own_order(stage: Stage) -> None:  # L-04
+    model = Recording(ScriptedModel([(Call("change", n=1), Call("look", n=2), Call("change", n=3)), Say("Done.")]))
+    await play(stage.agent(model, look, change).chat().send("go"))
+    user, asked, answered = model.turns()[1]
+    assert isinstance(user, UserEntry)
+    assert isinstance(asked, AssistantEntry)
+    assert isinstance(answered, ResultsEntry)
+    assert [call.call for call in asked.calls] == [result.call for result in answered.results]
+    assert [result.text for result in answered.results] == ["changed 1", "seen 2", "changed 3"]
+
+
+async def test_reads_run_together(stage: Stage) -> None:  # L-06
+    inside = 0
+    all_in = asyncio.Event()
+
+    @tool(read_only=True, timeout=5)
+    async def meet() -> str:
+        """Come back when three are here at once."""
+        nonlocal inside
+        inside += 1
+        if inside == 3:
+            all_in.set()
+        await all_in.wait()
+        return "met"
+
+    chat = stage.agent([[Call("meet")] * 3, Say("Done.")], meet).chat()
+    await play(chat.send("go"))
+    assert await results(chat) == ["met"] * 3
+
+
+async def test_writes_run_one_after_the_other_in_call_order(stage: Stage) -> None:  # L-06
+    running, order = 0, []
+
+    @tool
+    async def write(n: int) -> str:
+        """Write."""
+        nonlocal running
+        running += 1
+        alone = running == 1
+        await asyncio.sleep(0)
+        running -= 1
+        order.append(n)
+        return f"alone: {alone}"
+
+    chat = stage.agent([[Call("write", n=n) for n in (3, 1, 2)], Say("Done.")], write).chat()
+    await play(chat.send("go"))
+    assert order == [3, 1, 2]
+    assert await results(chat) == ["alone: True"] * 3
+
+
+async def test_a_read_behind_a_write_sees_what_it_wrote(stage: Stage) -> None:  # L-06
+    value = "old"
+
+    @tool
+    async def put() -> str:
+        """Put."""
+        nonlocal value
+        await asyncio.sleep(0)
+        value = "new"
+        return "put"
+
+    @tool(read_only=True)
+    async def get() -> str:
+        """Get."""
+        return value
+
+    chat = stage.agent([[Call("get"), Call("put"), Call("get")], Say("Done.")], put, get).chat()
+    await play(chat.send("go"))
+    assert await results(chat) == ["old", "put", "new"]
+
+
+async def test_the_intent_is_committed_before_the_effect(stage: Stage) -> None:  # law 1
+    found: list[list[str]] = []
+
+    @tool
+    async def peek() -> str:
+        """Look into the log."""
+        found.append([record.type for record in await stage.store.read(chat.id)])
+        return "ok"
+
+    chat = stage.agent([Call("peek"), Say("Done.")], peek).chat()
+    await play(chat.send("go"))
+    assert found[0][-1] == "tool.execution_start"
+    assert "assistant.message" in found[0]
+
+
+async def test_a_failing_tool_is_a_result(stage: Stage) -> None:  # L-05
+    chat = stage.agent([Call("fail", text="disk on fire"), Say("I see.")], fail).chat()
+    seen = await play(chat.send("go"))
+    assert ended(seen) == ["done"]
+    done = of(seen, e.ExecutionComplete)[0]
+    assert not done.success
+    assert "disk on fire" in done.error
+    assert await results(chat) == [done.error]
+
+
+async def test_a_tool_that_takes_too_long_is_stopped_and_the_loop_goes_on(stage: Stage) -> None:  # L-05
+    @tool(timeout=0.01)
+    async def forever() -> str:
+        """Never ends."""
+        await asyncio.Event().wait()
+        return ""
+
+    chat = stage.agent([Call("forever"), Say("I see.")], forever).chat()
+    assert ended(await play(chat.send("go"))) == ["done"]
+    assert "0.01 seconds" in (await results(chat))[0]
+
+
+async def test_one_failing_read_does_not_take_the_others_along(stage: Stage) -> None:  # L-05, L-06
+    @tool(read_only=True)
+    async def broken() -> str:
+        """Fail."""
+        raise ValueError("no")
+
+    chat = stage.agent([[Call("look", n=1), Call("broken"), Call("look", n=2)], Say("Done.")], look, broken).chat()
+    await play(chat.send("go"))
+    first, second, third = await results(chat)
+    assert (first, third) == ("seen 1", "seen 2")
+    assert "no" in second
+
+
+async def test_an_unknown_tool_is_named_and_the_known_ones_too(stage: Stage) -> None:  # T-12
+    chat = stage.agent([Call("lok"), Say("Oh.")], look, change).chat()
+    seen = await play(chat.send("go"))
+    assert ended(seen) == ["done"]
+    assert "'lok'" in (await results(chat))[0]
+    assert "look, change" in (await results(chat))[0]
+
+
+async def test_arguments_that_do_not_fit_run_nothing(stage: Stage) -> None:  # T-12, fault 10
+    ran = 0
+
+    @tool
+    async def count(n: int) -> str:
+        """Count."""
+        nonlocal ran
+        ran += 1
+        return "ok"
+
+    broken = ["{", "[]", "null", '{"n": "many"}', "{}", '{"n": 1, "m": 2}', "n=1", ""]
+    steps = [[RawCall("count", text) for text in broken], Say("Oh.")]
+    chat = stage.agent(steps, count).chat()
+    seen = await play(chat.send("go"))
+    assert ended(seen) == ["done"]
+    assert ran == 0
+    assert [done.success for done in of(seen, e.ExecutionComplete)] == [False] * len(broken)
+    assert all("n" in text for text in await results(chat))
+
+
+async def test_an_argument_of_any_size_is_no_reason_to_fall_over(stage: Stage) -> None:  # L-05
+    @tool
+    async def echo(n: int) -> str:
+        """Echo."""
+        return str(n)
+
+    chat = stage.agent([RawCall("echo", f'{{"n": {10**40}}}'), Say("Oh.")], echo).chat()
+    assert ended(await play(chat.send("go"))) == ["done"]
+
+
+async def test_repeated_provider_ids_are_different_calls(stage: Stage) -> None:  # M-09, fault 23
+    steps = [[RawCall("change", '{"n": 1}', "call_1")], [RawCall("change", '{"n": 2}', "call_1")], Say("Done.")]
+    chat = stage.agent(steps, change).chat()
+    seen = await play(chat.send("go"))
+    assert await results(chat) == ["changed 1", "changed 2"]
+    assert [done.call for done in of(seen, e.ExecutionComplete)] == [call_key(1, 0), call_key(2, 0)]
+
+
+async def test_equal_calls_of_one_answer_each_run(stage: Stage) -> None:  # M-08
+    chat = stage.agent([[RawCall("change", "{}", "a"), RawCall("change", "{}", "b")], Say("Done.")], change).chat()
+    await play(chat.send("go"))
+    assert await results(chat) == ["changed 0", "changed 0"]
+
+
+async def test_usage_is_reported_recorded_and_added_up(stage: Stage) -> None:  # L-02, V-05
+    steps = [(Call("look"), Used(Usage(100, 10))), (Say("Done."), Used(Usage(120, 5)))]
+    chat = stage.agent(steps, look).chat()
+    seen = await play(chat.send("go"))
+    assert [end.usage.tokens for end in of(seen, e.TurnEnd)] == [110, 125]
+    assert [info.tokens for info in of(seen, e.UsageInfo)] == [110, 125]
+    assert (await chat.state()).totals.usage.tokens == 235
+
+
+async def test_plain_chat_without_tools(stage: Stage) -> None:  # L-18
+    answer = await stage.agent([Say("Hello.")]).chat().ask("Hi")
+    assert (answer.text, answer.reason) == ("Hello.", "done")
+
+
+async def test_a_model_that_cannot_be_had_is_an_error_and_idle(stage: Stage) -> None:  # L-12
+    from treadle import Agent
+
+    chat = Agent(stage.store, env={}).chat(model="nobody:nothing")
+    seen = await play(chat.send("go"))
+    assert types(seen) == ["user.message", "session.error", "session.run_end"]
+    assert ended(seen) == ["error"]
+    assert await chat.status() == "error"

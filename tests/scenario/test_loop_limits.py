@@ -1,0 +1,211 @@
+"""Where a run ends although the model would go on: turn cap, budgets, loop guard (L-03, L-10, L-11; faults 25, 30)."""
+
+from collections.abc import Iterable
+
+import pytest
+
+from tests.scenario.kit import Gate, Recording, Stage, change, ended, look, of, play, types, until
+from treadle import Budget, tool
+from treadle.models.script import Step
+from treadle.models.scripted import Call, Fail, Hang, Say, ScriptedModel, Used
+from treadle.ports.model import ModelInfo
+from treadle.protocol import commands as c
+from treadle.protocol import events as e
+from treadle.protocol.content import AssistantEntry, Usage
+
+COST = Usage(2_000, 100)
+
+
+def working(turns: int) -> list[Step]:
+    """A model that does something new in every turn."""
+    return [(Call("change", n=n), Used(COST)) for n in range(turns)]
+
+
+# -- the turn cap (L-03) ----------------------------------------------------------------------------------------------
+
+
+async def test_a_last_answer_is_made_without_tools(stage: Stage) -> None:
+    model = Recording(ScriptedModel([*working(4), Say("So far so good.")]))
+    seen = await play(stage.agent(model, change).chat(max_turns=4).send("go"))
+    assert ended(seen) == ["turn_cap"]
+    assert [len(request.tools) for request in model.requests] == [1, 1, 1, 1, 0]
+    assert of(seen, e.AssistantMessage)[-1].content == "So far so good."
+    assert [warning.used for warning in of(seen, e.LimitWarning)] == [1]
+
+
+async def test_calls_in_a_last_answer_are_not_run(stage: Stage) -> None:
+    ran = 0
+
+    @tool
+    async def count() -> str:
+        """Count."""
+        nonlocal ran
+        ran += 1
+        return "ok"
+
+    chat = stage.agent([Call("count"), Call("count")], count).chat(max_turns=1)
+    assert ended(await play(chat.send("go"))) == ["turn_cap"]
+    assert ran == 1
+
+
+async def test_the_cap_may_be_an_error(stage: Stage) -> None:
+    seen = await play(stage.agent(working(2), change).chat(max_turns=2, on_limit="error").send("go"))
+    assert types(seen)[-3:] == ["session.limit_reached", "session.error", "session.run_end"]
+    assert ended(seen) == ["turn_cap"]
+
+
+async def test_a_person_may_extend_the_run(stage: Stage) -> None:
+    chat = stage.agent([*working(3), Say("Done.")], change).chat(max_turns=2, interactive=True)
+    seen = await play(chat.send("go"))
+    assert await chat.status() == "requires_action"
+    (action,) = await chat.actions()
+    assert "2 turns" in action.text
+    seen = await play(chat.answer(action, "continue"))
+    assert ended(seen) == ["done"]
+    assert len(of(await chat.events(), e.TurnStart)) == 4
+
+
+async def test_a_person_may_stop_at_the_cap(stage: Stage) -> None:
+    chat = stage.agent(working(2), change).chat(max_turns=2, interactive=True)
+    await play(chat.send("go"))
+    seen = await play(chat.answer((await chat.actions())[0], "stop"))
+    assert ended(seen) == ["turn_cap"]
+    assert await chat.status() == "idle"
+
+
+async def test_the_limit_can_be_extended_while_running(stage: Stage) -> None:
+    gate = Gate()
+    wait = tool(name="wait")(gate.pass_through)
+    chat = stage.agent([Call("wait"), *working(2), Say("Done.")], wait, change).chat(max_turns=1)
+    await chat.send("go")
+    await gate.entered.wait()
+    await chat.command(c.ExtendTurns(5))
+    gate.open.set()
+    assert ended(await play(chat.resume(after=0))) == ["done"]
+
+
+# -- budgets (L-11, fault 30) -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("budget", "kind", "turns"),
+    [
+        (Budget(turns=2), "turns", 2),
+        (Budget(tokens=5_000), "tokens", 2),
+        (Budget(tool_calls=3), "tool_calls", 3),
+        (Budget(usd=0.05), "usd", 2),
+    ],
+)
+@pytest.mark.parametrize("scope", ["run", "chat"])
+async def test_a_budget_ends_the_run(stage: Stage, scope: str, budget: Budget, kind: str, turns: int) -> None:
+    info = ModelInfo("scripted", "x", window=200_000, usd_per_million_input=10.0, usd_per_million_output=10.0)
+    chat = stage.agent(ScriptedModel(working(9), info=info), change).chat(**{f"{scope}_budget": budget})
+    seen = await play(chat.send("go"))
+    assert ended(seen) == ["budget"]
+    assert [(limit.kind, limit.scope) for limit in of(seen, e.LimitReached)] == [(kind, scope)]
+    assert len(of(seen, e.TurnStart)) == turns
+
+
+async def test_a_warning_comes_at_80_percent(stage: Stage) -> None:
+    seen = await play(stage.agent(working(9), change).chat(run_budget=Budget(turns=5)).send("go"))
+    assert [(warning.kind, warning.used) for warning in of(seen, e.LimitWarning)] == [("turns", 4)]
+
+
+async def test_a_run_budget_is_new_for_every_run_and_a_chat_budget_is_not(stage: Stage) -> None:
+    steps = [(Say(str(n)), Used(COST)) for n in range(9)]
+    chat = stage.agent(steps).chat(run_budget=Budget(turns=1), chat_budget=Budget(turns=3))
+    assert [(await chat.ask("go")).reason for _ in range(4)] == ["done", "done", "done", "budget"]
+
+
+async def test_what_was_spent_survives_a_restart(stage: Stage) -> None:  # fault 30
+    gate = Gate()
+    wait = tool(name="wait")(gate.pass_through)
+    chat = stage.agent([*working(2), Call("wait")], change, wait).chat(run_budget=Budget(turns=3))
+    await chat.send("go")
+    await gate.entered.wait()
+    await stage.kill()
+    again = stage.agent([*working(9)], change, wait).chat(chat.id)
+    seen = await play(again.resume())
+    assert ended(seen) == ["budget"]
+    assert len(of(await again.events(), e.TurnStart)) == 3
+
+
+async def test_dying_again_and_again_in_a_call_does_not_overspend(stage: Stage) -> None:  # fault 30
+    """What a lost call may have cost counts, and no further attempt is made once the budget is gone."""
+    chat = stage.agent([(Say("I"), Hang())]).chat(run_budget=Budget(tokens=2_000))
+    await until(chat.send("go"), lambda event: isinstance(event, e.MessageDelta))
+    for _ in range(9):
+        await stage.kill()
+        chat = stage.agent([(Say("I"), Hang())]).chat(chat.id)
+        seen = await until(chat.resume(), lambda event: isinstance(event, e.MessageDelta | e.SessionIdle))
+        if ended(seen):
+            break
+    assert ended(seen) == ["budget"]
+    reserved = of(await chat.events(), e.TurnStart)[0].reserved.tokens
+    spent = (await chat.state()).totals.usage.tokens
+    assert 2_000 - reserved < spent <= 2_000 + reserved
+
+
+async def test_failed_attempts_count_and_end_with_the_budget(stage: Stage) -> None:  # fault 30
+    steps = [(Say("x" * 3_600), Fail("network", times=0))]
+    chat = stage.agent(steps).chat(run_budget=Budget(tokens=2_500))
+    seen = await play(chat.send("go"))
+    assert ended(seen) == ["budget"]
+    assert 0 < len(of(seen, e.TurnRetry)) < 5
+    assert types(seen)[-3:] == ["session.limit_reached", "assistant.turn_end", "session.run_end"]
+
+
+async def test_a_summary_is_not_made_on_credit(stage: Stage) -> None:
+    cost = Used(Usage(300, 100))
+    chat = stage.agent([(Call("change"), cost), (Say(""), cost)], change).chat(run_budget=Budget(tokens=1_000))
+    seen = await play(chat.send("go"))
+    (summary,) = of(seen, e.ModelCall)
+    assert summary.usage == Usage()
+    assert "changed 0" in summary.text
+    assert ended(seen) == ["done"]
+
+
+# -- the loop guard (L-10, fault 25) ----------------------------------------------------------------------------------
+
+
+def stuck(turns: int) -> Iterable[Step]:
+    return [Call("look", n=1) for _ in range(turns)]
+
+
+async def test_three_identical_calls_nudge_and_five_stop(stage: Stage) -> None:
+    model = Recording(ScriptedModel([*stuck(5), Say("Fine."), Say("Here again.")]))
+    chat = stage.agent(model, look).chat()
+    seen = await play(chat.send("go"))
+    assert [(notice.action, notice.repeats) for notice in of(seen, e.GuardNotice)] == [("nudge", 3), ("stop", 5)]
+    assert ended(seen) == ["guard"]
+    assert [message.source for message in of(seen, e.UserMessage)] == ["person", "guard"]
+    assert sum(isinstance(entry, AssistantEntry) for entry in model.turns()[-1]) == 4
+    assert (await chat.ask("And now?")).reason == "done"  # a guarded chat stays usable
+
+
+async def test_fifty_different_calls_pass(stage: Stage) -> None:
+    steps = [[Call("change", n=10 * turn + n) for n in range(10)] for turn in range(5)]
+    seen = await play(stage.agent([*steps, Say("Done.")], change).chat().send("go"))
+    assert ended(seen) == ["done"]
+    assert len(of(seen, e.ExecutionComplete)) == 50
+    assert of(seen, e.GuardNotice) == []
+
+
+async def test_cycles_are_seen_too(stage: Stage) -> None:
+    steps = [Call("look", n=turn % 2) for turn in range(10)]
+    seen = await play(stage.agent(steps, look).chat().send("go"))
+    assert [(notice.action, notice.length) for notice in of(seen, e.GuardNotice)] == [("nudge", 2), ("stop", 2)]
+
+
+async def test_a_person_is_asked_and_may_let_it_go_on(stage: Stage) -> None:
+    chat = stage.agent([*stuck(5), Say("Done.")], look).chat(interactive=True)
+    await play(chat.send("go"))
+    (action,) = await chat.actions()
+    assert action.options == ("continue", "stop")
+    assert ended(await play(chat.answer(action, "continue"))) == ["done"]
+
+
+async def test_a_person_may_stop_it(stage: Stage) -> None:
+    chat = stage.agent(stuck(5), look).chat(interactive=True)
+    await play(chat.send("go"))
+    assert ended(await play(chat.answer((await chat.actions())[0], "stop"))) == ["guard"]

@@ -1,0 +1,217 @@
+"""Interrupting at any moment, and faults that end a run: nothing hangs, and the chat stays usable (L-07, L-12)."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.scenario.kit import Gate, Stage, change, ended, look, of, play, types, until
+from treadle import tool
+from treadle.errors import Refused
+from treadle.models.scripted import Call, Fail, Finish, Hang, Say, ScriptedModel, Think, Turn
+from treadle.protocol import events as e
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+async def test_in_mid_stream_the_text_is_kept_and_marked(stage: Stage) -> None:
+    chat = stage.agent([(Think("hm"), Say("Half a sen"), Hang()), Say("Whole.")]).chat()
+    await until(chat.send("go"), lambda event: isinstance(event, e.MessageDelta))
+    await chat.interrupt("ada")
+    seen = await play(chat.resume(after=0))
+    assert types(seen)[-4:] == [
+        "session.interrupted",
+        "assistant.message",
+        "assistant.turn_end",
+        "session.run_end",
+    ]
+    message = of(seen, e.AssistantMessage)[0]
+    assert (message.content, message.partial) == ("Half a sen", True)
+    assert of(seen, e.Interrupted)[0].by == "ada"
+    assert await chat.status() == "idle"
+    assert (await chat.ask("Again?")).text == "Whole."
+
+
+async def test_a_half_written_call_is_never_run(stage: Stage) -> None:
+    chat = stage.agent([(Say("I"), Call("change"), Hang()), Say("Fine.")], change).chat()
+    await until(chat.send("go"), lambda event: isinstance(event, e.ToolCallDelta))
+    await chat.interrupt()
+    seen = await play(chat.resume(after=0))
+    assert of(seen, e.AssistantMessage)[0].tool_requests == ()
+    assert of(seen, e.ExecutionStart) == []
+
+
+async def test_in_mid_tool_open_calls_get_a_synthetic_result(stage: Stage) -> None:
+    gate = Gate()
+    wait = tool(name="wait")(gate.pass_through)
+    chat = stage.agent([[Call("look"), Call("wait"), Call("change")], Say("Fine.")], look, wait, change).chat()
+    await chat.send("go")
+    await gate.entered.wait()
+    await chat.interrupt()
+    seen = await play(chat.resume(after=0))
+    assert gate.left == 1  # the tool was cancelled, and the loop waited for it
+    assert [done.synthetic for done in of(seen, e.ExecutionComplete)] == ["", "interrupted", "interrupted"]
+    assert ended(seen) == ["interrupted"]
+    assert (await chat.ask("Again?")).text == "Fine."
+
+
+async def test_the_stop_is_recorded_before_anything_is_torn_down(stage: Stage) -> None:
+    found: list[str] = []
+
+    @tool
+    async def wait() -> str:
+        """Wait."""
+        entered.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            found.extend(record.type for record in await stage.store.read(chat.id))
+        return ""
+
+    entered = asyncio.Event()
+    chat = stage.agent([Call("wait")], wait).chat()
+    await chat.send("go")
+    await entered.wait()
+    await chat.interrupt()
+    await play(chat.resume())
+    assert found[-1] == "session.interrupted"
+
+
+async def test_a_command_is_stopped_with_all_its_descendants(stage: Stage, tmp_path: Path) -> None:
+    command = "sleep 1000 & echo $! > child; echo $$ > parent; echo ready; wait"
+    chat = stage.agent([Call("run_command", command=command), Say("Fine.")], builtin=True).chat(root=tmp_path)
+    await until(chat.send("go"), lambda event: isinstance(event, e.ExecutionOutput))
+    pids = [int((tmp_path / name).read_text()) for name in ("child", "parent")]
+    assert all(alive(pid) for pid in pids)
+    await chat.interrupt()
+    await play(chat.resume())
+    assert not any(alive(pid) for pid in pids)
+    assert await chat.status() == "idle"
+
+
+async def test_while_it_waits_for_someone(stage: Stage) -> None:
+    chat = stage.agent([Call("ask_user", question="Which?"), Say("Fine.")], builtin=True).chat(interactive=True)
+    await play(chat.send("go"))
+    assert await chat.status() == "requires_action"
+    await chat.interrupt()
+    assert await chat.status() == "idle"
+    assert await chat.actions() == ()
+    log = await chat.events()
+    assert types(log)[-4:] == [
+        "session.interrupted",
+        "user_input.completed",
+        "tool.execution_complete",
+        "session.run_end",
+    ]
+
+
+async def test_while_it_waits_for_another_attempt(stage: Stage) -> None:
+    model = ScriptedModel([(Fail("rate_limit", times=0, retry_after=100.0), Say("never"))])
+    chat = stage.agent(model).chat()
+    await until(chat.send("go"), lambda event: isinstance(event, e.TurnRetry))
+    await chat.interrupt()
+    seen = await play(chat.resume(after=0))
+    assert types(seen)[-3:] == ["session.interrupted", "assistant.turn_end", "session.run_end"]
+    assert ended(seen) == ["interrupted"]
+
+
+async def test_a_stopped_run_is_not_taken_for_a_crashed_one(stage: Stage) -> None:  # fault 22
+    gate = Gate()
+    wait = tool(name="wait")(gate.pass_through)
+    chat = stage.agent([Call("wait")], wait).chat()
+    await chat.send("go")
+    await gate.entered.wait()
+    await chat.interrupt()
+    await stage.kill()
+    again = stage.agent([Call("wait"), Say("I went on.")], wait).chat(chat.id)
+    assert ended(await play(again.resume(after=0))) == ["interrupted"]
+    assert of(await again.events(), e.AssistantMessage)[-1].content == ""
+
+
+async def test_an_idle_chat_cannot_be_interrupted(stage: Stage) -> None:
+    chat = stage.agent([Say("Hi.")]).chat()
+    await chat.ask("go")
+    with pytest.raises(Refused) as refused:
+        await chat.interrupt()
+    assert refused.value.reason == "not_running"
+
+
+# -- faults of the model (L-12, M-11) ---------------------------------------------------------------------------------
+
+
+async def test_a_passing_fault_is_shown_and_the_turn_made_again(stage: Stage) -> None:
+    seen = await play(stage.agent([(Say("Half"), Fail("cut_stream", times=2), Say(" and whole."))]).chat().send("go"))
+    assert [retry.error_class for retry in of(seen, e.TurnRetry)] == ["cut_stream"] * 2
+    assert len(of(seen, e.AssistantReset)) == 2
+    assert of(seen, e.AssistantMessage)[0].content == "Half and whole."
+    assert len(of(seen, e.TurnStart)) == len(of(seen, e.TurnEnd)) == 1
+    assert ended(seen) == ["done"]
+
+
+async def test_text_shown_after_the_last_reset_is_the_message(stage: Stage) -> None:  # fault 7
+    seen = await play(
+        stage.agent([Turn((Say("abcdef"), Fail("network", times=1), Say("gh")), chunk=2)]).chat().send("x")
+    )
+    shown = ""
+    for envelope in seen:
+        if isinstance(envelope.data, e.AssistantReset):
+            shown = ""
+        elif isinstance(envelope.data, e.MessageDelta):
+            shown += envelope.data.text
+    assert shown == "abcdefgh" == of(seen, e.AssistantMessage)[0].content
+
+
+async def test_five_retries_then_an_error_and_idle(stage: Stage) -> None:
+    chat = stage.agent([Fail("overloaded", times=0)]).chat()
+    seen = await play(chat.send("go"))
+    assert len(of(seen, e.TurnRetry)) == 5
+    assert types(seen)[-3:] == ["session.error", "assistant.turn_end", "session.run_end"]
+    assert ended(seen) == ["error"]
+    assert await chat.status() == "error"
+
+
+async def test_a_chat_in_error_goes_on_with_the_next_message(stage: Stage) -> None:
+    chat = stage.agent([(Fail("auth", times=1), Say("Here."))]).chat()
+    assert (await chat.ask("go")).reason == "error"
+    assert (await chat.ask("again")).text == "Here."
+
+
+async def test_silence_is_a_fault(stage: Stage) -> None:
+    seen = await play(stage.agent([(Say("I"), Hang())], silence_s=0.02).chat().send("go"))
+    assert {retry.error_class for retry in of(seen, e.TurnRetry)} == {"silence"}
+    assert of(seen, e.SessionError)[0].error_class == "silence"
+    assert ended(seen) == ["error"]
+
+
+async def test_a_fault_of_our_own_ends_the_run_and_leaves_the_chat_usable(stage: Stage) -> None:
+    class Broken(ScriptedModel):
+        broken = True
+
+        @property
+        def info(self):  # type: ignore[no-untyped-def]
+            return super().info
+
+        def stream(self, request):  # type: ignore[no-untyped-def]
+            if self.broken:
+                self.broken = False
+                raise ZeroDivisionError("ours")
+            return super().stream(request)
+
+    chat = stage.agent(Broken([Say("Here.")])).chat()
+    seen = await play(chat.send("go"))
+    assert of(seen, e.SessionError)[0].error_class == "internal"
+    assert ended(seen) == ["error"]
+    assert (await chat.ask("again")).text == "Here."
+
+
+async def test_an_answer_cut_by_its_length_limit_is_still_an_answer(stage: Stage) -> None:
+    seen = await play(stage.agent([(Say("So far"), Finish("length"))]).chat().send("go"))
+    assert of(seen, e.TurnEnd)[0].finish_reason == "length"
+    assert ended(seen) == ["done"]

@@ -1,0 +1,125 @@
+"""Envelopes as JSON and back; what cannot be read is never fatal (D-06, D-08)."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treadle.errors import Damaged
+from treadle.protocol import wire
+from treadle.protocol.events import Envelope, MessageDelta, RecordLost, RunEnd, UserMessage
+from treadle.protocol.upcast import UPCASTERS, upcast
+from treadle.protocol.wire import Record
+from treadle.types import ChatId
+
+CHAT = ChatId("c_1")
+
+
+def line(**changes: object) -> str:
+    return json.dumps({"seq": 1, "chat": "c_1", "type": "user.message", "data": {"content": "hi"}} | changes)
+
+
+def test_the_envelope_on_the_wire() -> None:
+    shown = wire.to_dict(Envelope(17, CHAT, 1_700_000_000_007, RunEnd("done"), 3))
+    assert list(shown) == ["seq", "id", "chat", "time", "type", "data", "epoch"]
+    assert shown["id"] == "c_1:17"
+    assert shown["time"] == "2023-11-14T22:13:20.007Z"
+
+
+def test_a_live_event_has_no_place() -> None:
+    shown = wire.to_dict(Envelope(0, CHAT, 0, MessageDelta(1, "x")))
+    assert shown["ephemeral"] is True
+    assert "seq" not in shown
+    assert "id" not in shown
+    assert wire.from_json(wire.to_json(Envelope(0, CHAT, 0, MessageDelta(1, "x")))).ephemeral
+
+
+@given(st.integers(-(10**13), 4 * 10**12))
+def test_times_survive_to_the_millisecond(time_ms: int) -> None:
+    assert wire.parse_time(wire.iso_time(time_ms)) == time_ms
+
+
+def test_times_of_other_writers() -> None:
+    assert wire.parse_time("2023-11-14T23:13:20.007+01:00") == 1_700_000_000_007
+    assert wire.parse_time("2023-11-14T22:13:20Z") == 1_700_000_000_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        line(type="user.massage"),
+        line(data={"content": 5}),
+        line(data={}),
+        line(data=None),
+        line(version=99),
+        line(version=0),
+        line(time="yesterday"),
+        line(seq="one"),
+    ],
+)
+def test_what_is_no_event_is_refused_with_a_sentence(text: str) -> None:
+    with pytest.raises(Damaged) as caught:
+        wire.from_json(text)
+    assert len(str(caught.value)) > 10
+
+
+def test_bytes_that_are_no_text() -> None:
+    with pytest.raises(Damaged):
+        wire.from_json(b'{"type": "user.message", "data": {"content": "\xff\xfe"}}')
+
+
+def test_unknown_fields_are_passed_over() -> None:
+    assert wire.from_json(line(colour="red", data={"content": "hi", "mood": "good"})).data == UserMessage("hi")
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "body"),
+    [
+        ("user.message", 1, b'{"content": "half'),
+        ("user.message", 1, b"\xff"),
+        ("user.message", 1, b'{"content": "\xff"}'),
+        ("user.message", 7, b'{"content": "from the future"}'),
+        ("user.message", 0, b'{"content": "marked by the store"}'),
+        ("user.massage", 1, b"{}"),
+        ("user.message", 1, b'{"content": "x", "delivery": "by pigeon"}'),
+    ],
+)
+def test_a_damaged_record_stands_in_its_place_as_lost(kind: str, version: int, body: bytes) -> None:
+    found = wire.decode(CHAT, Record(5, 1_000, kind, version, 2, body))
+    assert isinstance(found.data, RecordLost)
+    assert found.data.lost_type == kind
+    assert found.data.reason
+    assert (found.seq, found.time_ms, found.epoch) == (5, 1_000, 2)
+
+
+def test_old_versions_are_lifted_step_by_step() -> None:
+    table = {
+        ("t", 1): lambda data: {"text": data["txt"]},
+        ("t", 2): lambda data: {"content": data["text"].upper()},
+    }
+    assert upcast("t", 1, {"txt": "hi"}, table) == {"content": "HI"}
+    assert upcast("t", 2, {"text": "hi"}, table) == {"content": "HI"}
+    for kind, version in (("t", 3), ("u", 1)):
+        with pytest.raises(Damaged, match=f"version {version}"):
+            upcast(kind, version, {}, table)
+
+
+def test_an_upcast_event_is_decoded_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(UserMessage, "VERSION", 2)
+    monkeypatch.setitem(UPCASTERS, ("user.message", 1), lambda data: {"content": data["text"]})
+    assert wire.from_json(line(data={"text": "old"})).data == UserMessage("old")
+    assert wire.from_json(line(version=2)).data == UserMessage("hi")
+    with pytest.raises(Damaged):
+        wire.from_json(line(data={"text": 5}))
+
+
+def test_an_upcaster_that_cannot_cope_loses_one_record_not_the_chat(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(UserMessage, "VERSION", 2)
+    monkeypatch.setitem(UPCASTERS, ("user.message", 1), lambda data: {"content": data["text"]})
+    assert isinstance(wire.decode(CHAT, Record(1, 0, "user.message", 1, 0, b'{"other": 1}')).data, RecordLost)
+    assert isinstance(wire.decode(CHAT, Record(1, 0, "user.message", 1, 0, b"[1]")).data, RecordLost)
