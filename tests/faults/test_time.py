@@ -148,7 +148,7 @@ async def test_a_budget_is_never_overspent_by_more_than_one_call(kind: str) -> N
         if not request.get("tools"):
             return Reply(text="In short: nothing.", usage=None)
         if kind == "retries":
-            return Reply(text="word " * 200, cut_after=900)
+            return Reply(text="word " * 200, chunk_size=20, cut_after=4_000)
         return Reply(text="More.", calls=[("fetch", {})], usage=None)
 
     count = 0
@@ -161,7 +161,7 @@ async def test_a_budget_is_never_overspent_by_more_than_one_call(kind: str) -> N
         return f"{count} " + "text " * 2_000
 
     window = 16_000 if kind == "compaction" else 1_000_000
-    limit = {"compaction": 60_000, "retries": 1_000, "rounds": 40_000}[kind]
+    limit = {"compaction": 60_000, "retries": 1_200, "rounds": 40_000}[kind]
     with FakeOpenAI(answer) as fake:
         model = OpenAIChat(ModelInfo("openai", "fake", window=window), base_url=fake.base_url)
         async with Agent(MemoryStore(), model=model, tools=[fetch], builtin=False, retry_base_s=0.0001) as agent:
