@@ -15,8 +15,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from treadle import Agent, Chat, DynamicTool, Envelope, OpenAction, handle, tool
+from treadle.errors import Refused
 from treadle.handle import Following
 from treadle.models.openai_chat import OpenAIChat
 from treadle.ports.model import ModelInfo
@@ -45,6 +47,8 @@ class Visit(msgspec.Struct, frozen=True):
     interrupt: record a stop, and follow"""
     seen: str = "seen.jsonl"
     prompt: str = PROMPT
+    crowd: bool = False
+    """See all chats of the store through at once, instead of one."""
 
     def path(self, name: str) -> Path:
         return Path(self.folder) / name
@@ -90,6 +94,10 @@ async def visit(wanted: Visit) -> int:
         renew_s=wanted.renew_s,
     ) as agent:
         known = await agent.chats()
+        if wanted.crowd:
+            ids = [listed.summary.chat for listed in known]
+            codes = await asyncio.gather(*(see_through(agent.chat(chat), wanted) for chat in ids))
+            return max(codes)
         if known:
             chat = agent.chat(known[0].summary.chat)
         else:
@@ -114,6 +122,18 @@ async def follow(chat: Chat, wanted: Visit) -> int:
             if isinstance(envelope.data, ActionRequired):
                 code = WAITING
         return code
+
+
+async def see_through(chat: Chat, wanted: Visit) -> int:
+    """Follow one chat of many to its end. Others may answer first; then there is nothing to answer any more."""
+    own = replace(wanted, seen=f"seen.{chat.id}.{os.getpid()}")
+    while True:
+        try:
+            code = await follow(chat, own)
+        except Refused:
+            continue
+        if code != WAITING:
+            return code
 
 
 def _last_seen(path: Path) -> int:

@@ -27,13 +27,26 @@ def rebuild(history: History[Entry], compaction: Compaction) -> History[Entry]:
     same objects, and their bytes the same bytes, from turn to turn."""
     opening: list[Entry] = []
     if compaction.upto:
-        kept = set(compaction.kept)
-        head = history.cut(compaction.upto)
-        opening = [entry for entry in head if isinstance(entry, UserEntry) and entry.seq in kept]
+        opening = _kept(history.cut(compaction.upto), compaction.kept)
         opening.append(UserEntry(SUMMARY_INTRO + compaction.summary, source="summary"))
     rest = history.slice(compaction.upto)
     border = max(0, compaction.masked - compaction.upto)
     return repair([*opening, *(mask(entry) for entry in rest[:border]), *rest[border:]])
+
+
+def _kept(head: History[Entry], seqs: Sequence[int]) -> list[Entry]:
+    """The messages that stay verbatim. They are the newest ones, so that a long chat is not searched to its beginning
+    at each of its compactions."""
+    left = set(seqs)
+    found: list[Entry] = []
+    place = len(head)
+    while left and place > 0:
+        place -= 1
+        entry = head[place]
+        if isinstance(entry, UserEntry) and entry.seq in left:
+            left.remove(entry.seq)
+            found.append(entry)
+    return found[::-1]
 
 
 def entries(state: ChatState) -> list[Entry]:

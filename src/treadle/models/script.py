@@ -86,15 +86,16 @@ class Turn(msgspec.Struct, frozen=True):
     delay_s: float = 0.0
 
 
-Step = Turn | Part | Sequence[Part]
-"""A bare part or a sequence of parts is a turn of its own."""
+Step = Turn | Part | Sequence[Part] | str
+"""A bare part or a sequence of parts is a turn of its own; a bare text is one that says it."""
 
 
 def turns_of(steps: Iterable[Step]) -> tuple[Turn, ...]:
     """The turns that a list of steps means. A bare Delay or Fail is no answer: it opens the turn that follows."""
     turns: list[Turn] = []
     opening: list[Part] = []
-    for step in steps:
+    for given in steps:
+        step = Say(given) if isinstance(given, str) else given
         if isinstance(step, Delay | Fail):
             opening.append(step)
             continue

@@ -25,8 +25,7 @@ _PROBLEMS_SHOWN: Final = 5
 
 
 def parse(text: str) -> dict[str, Any] | str:
-    """The arguments, or a sentence that says why they cannot be read. An empty text means no arguments. Of
-    duplicate keys the last one wins, as JSON readers do."""
+    """The arguments, or a sentence that says why they cannot be read. An empty text means no arguments."""
     try:
         data = text.encode()
     except UnicodeEncodeError:
@@ -46,7 +45,24 @@ def parse(text: str) -> dict[str, Any] | str:
         return f"The arguments are not valid JSON ({error}). Send the call again with one complete JSON object."
     if not isinstance(value, dict):
         return f"The arguments must be one JSON object, not {_a(type_of(value))}: {_shown(value)}"
-    return unstorable(value) or value
+    return unstorable(value) or _said_twice(text) or value
+
+
+def _said_twice(text: str) -> str:
+    """Which key an object has twice; empty if none has. Readers disagree about which one counts, so nobody guesses."""
+    import json  # lazily, as all here; msgspec does not tell
+
+    repeated: list[str] = []
+
+    def look(pairs: list[tuple[str, object]]) -> None:
+        if len(pairs) != len(dict(pairs)):
+            keys = [key for key, _ in pairs]
+            repeated.append(next(key for key in keys if keys.count(key) > 1))
+
+    json.loads(text, object_pairs_hook=look)
+    if not repeated:
+        return ""
+    return f"The arguments have the key {_shown(repeated[0])} more than once. Send the call again, with each key once."
 
 
 def unstorable(value: object) -> str:

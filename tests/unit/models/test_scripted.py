@@ -59,6 +59,10 @@ async def test_says_thinks_calls_and_reports() -> None:
     model.assert_done()
 
 
+async def test_a_bare_text_is_said() -> None:
+    assert (await ask(ScriptedModel(["Hello."]), request())).text == "Hello."
+
+
 async def test_the_request_decides_which_turn_is_next() -> None:
     steps: list[Step] = [Say("one"), Say("two"), Say("three")]
     assert (await ask(ScriptedModel(steps), request(1, 2))).text == "three"  # a new process, after a kill

@@ -40,8 +40,9 @@ def test_parse_reads_an_object() -> None:
     assert parse("") == parse(" \n") == {}
 
 
-def test_of_duplicate_keys_the_last_wins() -> None:
-    assert parse('{"a": 1, "a": 2}') == {"a": 2}
+@pytest.mark.parametrize("text", ['{"a": 1, "a": 2}', '{"b": [{"a": 1, "c": 0, "a": 1}]}'])
+def test_duplicate_keys_are_not_guessed_about(text: str) -> None:  # fault 10
+    assert 'the key "a" more than once' in parse(text)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,178 @@
+"""Chats of ten thousand and of a hundred thousand events (fault 18; D-06): they open from their tail, an append costs
+what it costs in a short chat, and memory stays in proportion to the conversation."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from treadle import Agent, ChatOptions, ScriptedModel
+from treadle.chat.fold import fold
+from treadle.chat.state import ChatState, summary
+from treadle.engine.hub import Hub
+from treadle.engine.log import SNAPSHOT_EVERY, Log
+from treadle.protocol import events as e
+from treadle.protocol import wire
+from treadle.protocol.commands import Rename
+from treadle.protocol.content import ToolRequest, Usage
+from treadle.protocol.events import Envelope, Event
+from treadle.protocol.wire import Record
+from treadle.stores.sqlite import SqliteStore
+from treadle.testing.checker import check_summary
+from treadle.types import ChatId, SystemClock, call_key
+
+CHAT = ChatId("c_long")
+BATCH = 2_000
+COMPACT_EVERY = 60
+"""Rounds between two compactions: a long chat has been shortened for the model many times."""
+
+
+def story(length: int) -> Iterator[Event]:
+    """A conversation of at least so many events: questions, reads, answers, and a compaction now and then."""
+    yield e.SessionCreated(ChatOptions(summarize=False, context_window=100_000))
+    written, turn, entries = 1, 0, 0
+    while written < length:
+        question = e.UserMessage(f"What about file {turn}?")
+        turn += 1
+        call = call_key(turn, 0)
+        look = ToolRequest(call, "read_file", f'{{"path": "{turn}.txt"}}', f"call_{turn}")
+        usage = Usage(1_000 + turn % 100, 50)
+        round_: list[Event] = [
+            question,
+            e.TurnStart(turn),
+            e.AssistantMessage(turn, "Let me look.", tool_requests=(look,)),
+            e.TurnEnd(turn, usage, "tool_calls"),
+            e.ExecutionStart(call, "read_file", {"path": f"{turn}.txt"}, f"{turn}.txt"),
+            e.ExecutionComplete(call, True, result=f"line {turn}\n" * 20, result_summary="20 lines"),
+            e.TurnStart(turn + 1),
+            e.AssistantMessage(turn + 1, f"File {turn} is fine."),
+            e.TurnEnd(turn + 1, usage),
+            e.RunEnd("done"),
+        ]
+        turn += 1
+        entries += 4
+        if turn // 2 % COMPACT_EVERY == 0:
+            round_ += [e.CompactionStart("threshold"), e.CompactionComplete("threshold", upto=entries, summary="Fine.")]
+        yield from round_
+        written += len(round_)
+
+
+async def write(path: Path, length: int) -> ChatState:
+    """Put the story into a store, as fast as its records can be made; no snapshot is kept."""
+    store = SqliteStore(path)
+    state = ChatState(chat=CHAT)
+    records: list[Record] = []
+    try:
+        for seq, event in enumerate(story(length), 1):
+            envelope = Envelope(seq, CHAT, 1_700_000_000_000 + seq, event, 0)
+            state = fold(state, envelope)
+            records.append(wire.encode(envelope))
+            if seq == 1:
+                await store.create(summary(state), records)
+                records = []
+            elif len(records) == BATCH:
+                await store.append(CHAT, records, summary(state), lease=None, durable=False)
+                records = []
+        await store.append(CHAT, records, summary(state), lease=None, durable=True)
+    finally:
+        await store.close()
+    return state
+
+
+class CountingStore(SqliteStore):
+    """The real store, and how many records were read from it."""
+
+    records_read = 0
+
+    async def read(self, chat: ChatId, after: int = 0, limit: int = 0) -> list[Record]:
+        records = await super().read(chat, after, limit)
+        self.records_read += len(records)
+        return records
+
+
+async def cost_of_commands(path: Path, count: int = 30) -> float:
+    """CPU seconds of one recorded command in an open chat: the best of a few tries."""
+    store = SqliteStore(path)
+    log = Log(store, Hub(), SystemClock())
+    try:
+        await log.load(CHAT)
+        best = float("inf")
+        for attempt in range(5):
+            began = time.process_time()
+            for number in range(count):
+                await log.execute(CHAT, Rename(f"Title {attempt}.{number}"))
+            best = min(best, time.process_time() - began)
+        return best / count
+    finally:
+        await store.close()
+
+
+OPEN = r"""
+import asyncio, re, sys, time
+from pathlib import Path
+from treadle.chat.transcript import entries
+from treadle.engine.hub import Hub
+from treadle.engine.log import Log
+from treadle.stores.sqlite import SqliteStore
+from treadle.types import ChatId, SystemClock
+
+def peak():
+    return int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1])
+
+async def main():
+    store = SqliteStore(Path(sys.argv[1]))
+    before = peak()
+    began = time.process_time()
+    state = await Log(store, Hub(), SystemClock()).load(ChatId(sys.argv[2]))
+    request = entries(state)
+    print(time.process_time() - began, peak() - before, state.head)
+    await store.close()
+
+asyncio.run(main())
+"""
+
+
+def opened(path: Path) -> tuple[float, int, int]:
+    """CPU seconds and KB that a fresh process needs to open the chat up to its next request; and its head."""
+    done = subprocess.run([sys.executable, "-c", OPEN, str(path), CHAT], capture_output=True, text=True, check=True)
+    seconds, kilobytes, head = done.stdout.split()
+    return float(seconds), int(kilobytes), int(head)
+
+
+@pytest.mark.parametrize("length", [10_000, 100_000])
+async def test_a_long_chat_opens_from_its_tail_and_grows_at_the_price_of_a_short_one(
+    length: int, tmp_path: Path
+) -> None:
+    long_, short = tmp_path / "long" / "chats.db", tmp_path / "short" / "chats.db"
+    for path in (long_, short):
+        path.parent.mkdir()
+    state = await write(long_, length)
+    await write(short, 100)
+    cold_s, cold_kb, head = opened(long_)
+    assert head == state.head >= length
+
+    # A worker leaves a snapshot behind; whoever comes next reads the tail and nothing else.
+    store = CountingStore(long_)
+    async with Agent(store, model=ScriptedModel(["Fine."], follow="calls")) as agent:
+        answer = await agent.chat(CHAT).ask("And the last one?")
+        assert answer.text == "Fine.", answer
+    store = CountingStore(long_)
+    async with Agent(store, model=ScriptedModel([])) as agent:
+        again = await agent.chat(CHAT).state()
+        assert again.head > head
+        assert store.records_read < SNAPSHOT_EVERY
+        assert check_summary(again, (await store.get(CHAT)).summary) == []
+        assert again.history[len(state.history) - 1] == state.history[len(state.history) - 1]
+
+    warm_s, warm_kb, _ = opened(long_)
+    print(f"{length}: cold {cold_s:.2f} s {cold_kb} KB, from the snapshot {warm_s:.2f} s {warm_kb} KB")
+    # 0.3 KB of conversation an event here, several copies of it on the way in: in proportion, and no more.
+    assert max(cold_kb, warm_kb) < 30_000 + length * 4
+    assert warm_s < 1.0
+    assert warm_s < cold_s
+
+    ratio = await cost_of_commands(long_) / await cost_of_commands(short)
+    assert ratio < 3.0, f"an append costs {ratio:.1f} times as much as in a short chat"

@@ -1,0 +1,300 @@
+"""A provider that breaks off, stumbles, refuses or falls silent, through the whole loop (faults 7, 8; M-08, M-11).
+
+A live client is watched all the time: what it has on its screen when a message is recorded is that message, once."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from email.utils import formatdate
+
+import pytest
+
+from treadle import Agent, Chat, Envelope, tool
+from treadle.chat.retry import RETRIES
+from treadle.models.openai_chat import OpenAIChat
+from treadle.ports.model import ModelInfo
+from treadle.protocol.events import (
+    AssistantMessage,
+    AssistantReset,
+    ExecutionComplete,
+    ExecutionStart,
+    MessageDelta,
+    SessionError,
+    SessionIdle,
+    TurnRetry,
+)
+from treadle.stores.memory import MemoryStore
+from treadle.testing.checker import check, check_messages, check_seen
+from treadle.testing.fake_openai import FakeOpenAI, Reply
+from treadle.types import JsonObject
+
+TEXT = "Hé 🧵"
+BODY = (
+    b'data: {"choices":[{"delta":{"content":"H\xc3\xa9 "}}]}\n\n'
+    b'data: {"choices":[{"delta":{"content":"\xf0\x9f\xa7\xb5"}}]}\r\n\r\n'
+    b'data: {"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"note"}}]}}]}\n\n'
+    b'data: {"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\\"te"}}]}}]}\n\n'
+    b'data: {"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"xt\\":\\"x\\"}"}}]}}]}\n\n'
+    b'data: {"choices":[{"delta":{},"finish_reason":"tool_calls"}]}\n\n'
+    b"data: [DONE]\n\n"
+)
+"""A short stream with a call, cut through letters and through its arguments."""
+
+Answer = Callable[[int, int], Reply]
+"""What to answer: by the number of assistant messages before, and of requests with so many."""
+
+
+class Stage:
+    """A chat with one tool that leaves a trace, and a provider that answers as a test says."""
+
+    def __init__(self, agent: Agent, fake: FakeOpenAI, notes: list[str]) -> None:
+        self.agent = agent
+        self.fake = fake
+        self.notes = notes
+        self.chat: Chat = agent.chat()
+        self.seen: list[Envelope] = []
+
+    async def send(self, text: str = "Go.") -> list[Envelope]:
+        news = [envelope async for envelope in self.chat.send(text)]
+        self.seen += news
+        return news
+
+    async def check(self) -> None:
+        log = await self.chat.events()
+        problems = await check(self.agent.deps.store, self.chat.id)
+        problems += check_seen([log[0], *self.seen], log)  # the chat was created before anyone watched
+        for request in self.fake.requests:
+            problems += check_messages(request["messages"])
+        assert problems == []
+        check_screen(self.seen)
+
+
+def check_screen(seen: list[Envelope]) -> None:
+    """What a live client shows for a turn is what is recorded of it: no text twice, none left over."""
+    screen = ""
+    for envelope in seen:
+        match envelope.data:
+            case MessageDelta(text=text):
+                screen += text
+            case AssistantReset():
+                screen = ""
+            case AssistantMessage(content=content):
+                assert screen == content
+                screen = ""
+            case SessionIdle():
+                assert screen == "", "a failed turn left text on the screen"
+            case _:
+                pass
+
+
+@asynccontextmanager
+async def stage(answer: Answer, *, silence_s: float = 5.0) -> AsyncIterator[Stage]:
+    asked: dict[int, int] = {}
+
+    def script(request: JsonObject) -> Reply:
+        before = sum(message["role"] == "assistant" for message in request["messages"])
+        asked[before] = asked.get(before, 0) + 1
+        return answer(before, asked[before])
+
+    notes: list[str] = []
+
+    @tool
+    def note(text: str) -> str:
+        """Write something down."""
+        notes.append(text)
+        return "noted"
+
+    with FakeOpenAI(script) as fake:
+        model = OpenAIChat(ModelInfo("openai", "fake"), base_url=fake.base_url)
+        async with Agent(
+            MemoryStore(), model=model, tools=[note], builtin=False, retry_base_s=0.0001, silence_s=silence_s
+        ) as agent:
+            yield Stage(agent, fake, notes)
+
+
+def of(news: list[Envelope], kind: type) -> list:
+    return [envelope.data for envelope in news if isinstance(envelope.data, kind)]
+
+
+async def test_cut_at_every_byte_no_half_call_runs_and_no_text_comes_twice() -> None:
+    """Fault 7. The first answer is cut after n bytes, for every n; asked again, the provider gives the whole."""
+    cut = 0
+
+    def answer(before: int, asked: int) -> Reply:
+        if before % 2:
+            return Reply(text="Done.")
+        return Reply(raw=BODY, cut_after=cut if asked == 1 else None)
+
+    for cut in range(0, len(BODY), 1):
+        async with stage(answer) as on:
+            news = await on.send()
+            assert on.notes == ["x"], f"cut after {cut} bytes"
+            assert len(of(news, ExecutionStart)) == len(of(news, ExecutionComplete)) == 1
+            assert [message.content for message in of(news, AssistantMessage)] == [TEXT, "Done."]
+            assert [type(envelope.data) for envelope in news].count(SessionIdle) == 1
+            assert type(news[-1].data) is SessionIdle
+            retries = of(news, TurnRetry)
+            assert [retry.error_class for retry in retries] == ["cut_stream"] * len(retries)
+            assert bool(retries) == (len(on.fake.requests) == 3)
+            await on.check()
+
+
+@pytest.mark.parametrize("split", [1, 2, 3, 5, 7, 11, 13, 17, 64, len(BODY) - 1])
+async def test_every_split_of_a_stream_gives_the_same_result(split: int) -> None:
+    """Fault 7: one byte at a time, in mid-UTF-8, between CR and LF."""
+    async with stage(lambda before, _: Reply(text="Done.") if before else Reply(raw=BODY, split=split)) as on:
+        news = await on.send()
+        assert on.notes == ["x"]
+        assert [message.content for message in of(news, AssistantMessage)] == [TEXT, "Done."]
+        assert of(news, TurnRetry) == []
+        await on.check()
+
+
+FAILURES: dict[str, tuple[Reply, str]] = {
+    "429 with seconds": (Reply(status=429, headers={"Retry-After": "0"}), "rate_limit"),
+    "429 with a date": (Reply(status=429, headers={"Retry-After": formatdate(0, usegmt=True)}), "rate_limit"),
+    "429 without": (Reply(status=429), "rate_limit"),
+    "500": (Reply(status=500), "overloaded"),
+    "529": (Reply(status=529), "overloaded"),
+    "200 with an error": (Reply(error={"message": "The engine fell over.", "type": "server_error"}), "overloaded"),
+    "an error in the stream": (
+        Reply(raw=b'data: {"choices":[{"delta":{"content":"Hm"}}]}\n\ndata: {"error":{"message":"Oops."}}\n\n'),
+        "overloaded",
+    ),
+    "reset": (Reply(raw=b"", cut_after=0), "cut_stream"),
+    "silence": (Reply(delay_s=20), "silence"),
+    "silence in mid-stream": (Reply(text="Hm", chunk_size=1, every_s=20), "silence"),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+async def test_a_passing_failure_is_retried_and_shown(name: str) -> None:
+    """Fault 8, M-11."""
+    failure, kind = FAILURES[name]
+    answer: Answer = lambda before, asked: failure if asked <= 2 else Reply(text=TEXT, chunk_size=1)  # noqa: E731
+    async with stage(answer, silence_s=0.05 if "silence" in name else 5.0) as on:
+        news = await on.send()
+        assert [(retry.attempt, retry.error_class) for retry in of(news, TurnRetry)] == [(1, kind), (2, kind)]
+        assert [message.content for message in of(news, AssistantMessage)] == [TEXT]
+        assert of(news, SessionError) == []
+        assert news[-1].data == SessionIdle("done")
+        await on.check()
+
+
+@pytest.mark.parametrize("name", FAILURES)
+async def test_a_failure_that_stays_ends_in_an_error_and_idle_and_the_chat_goes_on_later(name: str) -> None:
+    """Fault 8: bounded, shown, idle, resumable."""
+    failure, kind = FAILURES[name]
+    answer: Answer = lambda before, asked: failure if asked <= RETRIES + 1 else Reply(text=TEXT)  # noqa: E731
+    async with stage(answer, silence_s=0.03 if "silence" in name else 5.0) as on:
+        news = await on.send()
+        assert len(on.fake.requests) == RETRIES + 1
+        assert [error.error_class for error in of(news, SessionError)] == [kind]
+        assert len(of(news, TurnRetry)) in (RETRIES, RETRIES + 1)
+        assert [envelope.data for envelope in news if isinstance(envelope.data, SessionIdle)] == [SessionIdle("error")]
+        assert type(news[-1].data) is SessionIdle
+        assert on.notes == []
+        await on.check()
+
+        news = await on.send("Try again.")
+        assert [message.content for message in of(news, AssistantMessage)] == [TEXT]
+        assert news[-1].data == SessionIdle("done")
+        await on.check()
+
+
+@pytest.mark.parametrize(
+    ("failure", "kind"),
+    [
+        (Reply(status=401), "auth"),
+        (Reply(status=400), "bad_request"),
+        (Reply(status=429, error={"message": "You exceeded your current quota."}), "quota"),
+        (Reply(status=429, headers={"Retry-After": "3600"}), "rate_limit"),
+        (Reply(status=429, headers={"Retry-After": formatdate(4_000_000_000, usegmt=True)}), "rate_limit"),
+    ],
+)
+async def test_what_cannot_pass_is_not_retried(failure: Reply, kind: str) -> None:
+    """M-11: no key becomes right by asking again, and nobody waits for an hour."""
+    async with stage(lambda before, asked: failure) as on:
+        news = await on.send()
+        assert len(on.fake.requests) == 1
+        assert [error.error_class for error in of(news, SessionError)] == [kind]
+        assert news[-1].data == SessionIdle("error")
+        await on.check()
+
+
+async def test_a_server_that_is_not_there() -> None:
+    async with stage(lambda before, asked: Reply(text="never")) as on:
+        model = OpenAIChat(ModelInfo("openai", "gone"), base_url="http://127.0.0.1:9/v1")
+        async with Agent(model=model, retry_base_s=0.0001) as agent:
+            news = [envelope async for envelope in agent.chat().send("Go.")]
+        assert [retry.error_class for retry in of(news, TurnRetry)] == ["network"] * len(of(news, TurnRetry))
+        assert [error.error_class for error in of(news, SessionError)] == ["network"]
+        assert news[-1].data == SessionIdle("error")
+        assert on.fake.requests == []
+
+
+async def test_repeated_ids_with_other_arguments_each_run_once() -> None:
+    """Fault 23, M-09: the same id in every turn, and twice in one."""
+    calls = [("note", {"text": "a"}), ("note", {"text": "b"})]
+
+    def answer(before: int, asked: int) -> Reply:
+        match before:
+            case 0:
+                return Reply(calls=calls, ids=["same", "same"])
+            case 1 | 2:
+                return Reply(calls=[("note", {"text": str(before)})], ids=["same"])
+        return Reply(text="Done.")
+
+    async with stage(answer) as on:
+        news = await on.send()
+        assert on.notes == ["a", "b", "1", "2"]
+        assert [start.call for start in of(news, ExecutionStart)] == ["1.0", "1.1", "2.0", "3.0"]
+        await on.check()
+
+
+BAD_ARGUMENTS = {
+    "no JSON": "{'text':",
+    "cut off": '{"text": "a',
+    "an array": '["a"]',
+    "a number": "7",
+    "empty": "",
+    "wrong type": '{"text": {"deep": 1}}',
+    "missing": "{}",
+    "unknown": '{"text": "a", "other": 1}',
+    "deep": '{"text": ' + "[" * 10_000 + "]" * 10_000 + "}",
+    "a lone surrogate": '{"text": "\\ud800"}',
+}
+
+
+@pytest.mark.parametrize("name", BAD_ARGUMENTS)
+async def test_bad_arguments_are_an_error_result_and_nothing_runs(name: str) -> None:
+    """Fault 10, T-12."""
+
+    def answer(before: int, asked: int) -> Reply:
+        return Reply(text="Done.") if before else Reply(calls=[("note", BAD_ARGUMENTS[name])])
+
+    async with stage(answer) as on:
+        news = await on.send()
+        (complete,) = of(news, ExecutionComplete)
+        if name != "a lone surrogate":  # a text, if an odd one
+            assert on.notes == []
+            assert not complete.success
+            assert complete.error
+        assert news[-1].data == SessionIdle("done")
+        await on.check()
+
+
+async def test_large_arguments_duplicate_keys_and_unknown_tools() -> None:
+    """Fault 10: each gets its error, and the call beside them runs."""
+    calls: list[tuple[str, JsonObject | str]] = [
+        ("note", {"text": "x" * 1_000_000}),
+        ("note", '{"text": "first", "text": "second"}'),
+        ("nothing_of_that_name", {}),
+        ("", {}),
+        ("note", {"text": "fine"}),
+    ]
+    async with stage(lambda before, asked: Reply(text="Done.") if before else Reply(calls=calls)) as on:
+        news = await on.send()
+        assert [complete.success for complete in of(news, ExecutionComplete)] == [False, False, False, False, True]
+        assert on.notes == ["fine"]
+        assert news[-1].data == SessionIdle("done")
+        await on.check()
