@@ -9,15 +9,11 @@ from treadle.faultpoint import faultpoint
 from treadle.models.keys import Secret
 from treadle.models.openai_request import Encoder
 from treadle.models.openai_stream import StreamReader
-from treadle.models.wire.http import Http, Reply
+from treadle.models.wire.http import Http
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.deltas import Delta, NoticeDelta
 
 BASE_URL = "https://api.openai.com/v1"
-AFTER_FINISH_S = 10.0
-"""How long a server may take for its closing words (usage, `[DONE]`) once it gave its finish reason."""
-CLOSE_S = 0.05
-"""How long to wait for the end of the body after `[DONE]`, so that the connection can be used again."""
 
 _OTHER_NAME = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 
@@ -65,25 +61,20 @@ class OpenAIChat:
             try:
                 async with self._http.post(self._url, self._headers, body, self._key) as reply:
                     reader = StreamReader(self._where)
-                    while not reader.done and (chunk := await self._next(reader, reply)):
+                    while not reader.done and (chunk := await reply.read_on(finished=reader.finish_reason is not None)):
                         if deltas := reader.feed(chunk):
                             heard = True
                             yield deltas
                     faultpoint("models.streamed")
                     yield reader.end()
-                    if reader.done and not reply.at_eof():
-                        await reply.read_within(CLOSE_S)
+                    if reader.done:
+                        await reply.leave()
                     return
             except ModelError as error:
                 notice = None if heard else self._drop_refused(error, parameters)
                 if notice is None:
                     raise
             yield [notice]
-
-    async def _next(self, reader: StreamReader, reply: Reply) -> bytes:
-        if reader.finish_reason is None:
-            return await reply.read()
-        return await reply.read_within(AFTER_FINISH_S) or b""
 
     def _parameters(self, request: ModelRequest) -> dict[str, Any]:
         temperature = self._info.temperature if request.temperature is None else request.temperature

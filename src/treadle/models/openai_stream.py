@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from treadle.errors import ModelError
+from treadle.models.wire.body import EventBody
 from treadle.models.wire.failures import failure
-from treadle.models.wire.sse import Decoder
 from treadle.protocol.content import Usage
 from treadle.protocol.deltas import CallDelta, Delta, FinishDelta, TextDelta, ThinkingDelta, UsageDelta
 
@@ -64,24 +64,16 @@ class StreamReader:
 
     def __init__(self, where: str) -> None:
         self._where = where
-        self._events = Decoder()
-        self._document: list[bytes] | None = None
-        """The pieces of a body that is one JSON document: a server that ignores `stream`."""
-        self._begun = False
+        self._body = EventBody()
         self._calls = False
         self._usage: Usage | None = None
         self.finish_reason: str | None = None
         self.done = False
 
     def feed(self, chunk: bytes) -> list[Delta]:
-        if not self._begun:
-            self._begin(chunk)
-        if self._document is not None:
-            self._document.append(chunk)
-            return []
         out: list[Delta] = []
         text: list[str] = []
-        for event in self._events.feed(chunk):
+        for event in self._body.feed(chunk):
             data = event.data
             if data.startswith("[DONE]"):
                 self.done = True
@@ -104,21 +96,14 @@ class StreamReader:
     def end(self) -> list[Delta]:
         """The last deltas. Raises when the stream stopped before its end."""
         out: list[Delta] = []
-        if self._document is not None:
-            out = self._whole(b"".join(self._document))
+        if (document := self._body.document()) is not None:
+            out = self._whole(document)
         if self.finish_reason is None and not self.done:
             raise ModelError("cut_stream", f"{self._where} broke off in the middle of its answer")
         out.append(FinishDelta(self.finish_reason or ("tool_calls" if self._calls else "stop")))
         return out
 
-    def _begin(self, chunk: bytes) -> None:
-        first = chunk.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
-        if first:
-            self._begun = True
-            self._document = [] if first in (b"{", b"[") else None
-
     def _whole(self, body: bytes) -> list[Delta]:
-        body = body.removeprefix(b"\xef\xbb\xbf").strip()
         if body.startswith(b"[") and body.endswith(b"]"):
             raise failure(self._where, 200, body)  # a list of errors is all that servers send in this shape
         try:

@@ -19,6 +19,12 @@ BODY_CAP = 64 * 1024
 """How much of a refusal is read."""
 
 
+AFTER_FINISH_S = 10.0
+"""How long a server may take for its closing words (usage, an end mark) once it gave its finish reason."""
+CLOSE_S = 0.05
+"""How long to wait for the end of the body after the end mark, so that the connection can be used again."""
+
+
 class Reply:
     """A successful answer, as its bytes come in."""
 
@@ -36,6 +42,15 @@ class Reply:
         except _trouble() as error:
             raise _broken(self._where, error) from error
 
+    async def read_on(self, *, finished: bool) -> bytes:
+        """As `read`; once the answer is finished, silence is as good as the end."""
+        return (await self.read_within(AFTER_FINISH_S) or b"") if finished else await self.read()
+
+    async def leave(self) -> None:
+        """Give the server a moment to end the body after its last word."""
+        if not self.at_eof():
+            await self.read_within(CLOSE_S)
+
     async def read_within(self, seconds: float) -> bytes | None:
         """As `read`, but None when nothing comes in time."""
         try:
@@ -52,13 +67,16 @@ class Http:
         self._session: aiohttp.ClientSession | None = None
 
     @asynccontextmanager
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes, key: Secret) -> AsyncIterator[Reply]:
-        """Send and hold the connection while the block runs; leaving early drops it. The key goes nowhere else."""
+    async def post(
+        self, url: str, headers: Mapping[str, str], body: bytes, key: Secret, *, key_header: str = ""
+    ) -> AsyncIterator[Reply]:
+        """Send and hold the connection while the block runs; leaving early drops it. The key goes nowhere else: into
+        the header of this name, or as a bearer token."""
         session = self._open()
         where = url.split("/")[2] if "://" in url else url
         sent = {"Content-Type": "application/json", "Accept-Encoding": "identity", **headers}
         if key:
-            sent["Authorization"] = f"Bearer {key.reveal()}"
+            sent[key_header or "Authorization"] = key.reveal() if key_header else f"Bearer {key.reveal()}"
         faultpoint("models.request")
         try:
             # No redirects: a key is sent to the host that was configured and to no other.
