@@ -17,12 +17,12 @@ from treadle.ports.store import Store
 from treadle.protocol import commands as c
 from treadle.protocol.content import Thinking, Usage
 from treadle.protocol.deltas import FinishDelta, NoticeDelta, ThinkingBlock
-from treadle.protocol.events import Envelope, ExecutionStart, Interrupted, MessageDelta, TurnRetry, UserMessage
+from treadle.protocol.events import Envelope, ExecutionStart, MessageDelta, TurnRetry, UserMessage
 from treadle.protocol.options import Budget, ChatOptions
 from treadle.protocol.tools import DynamicTool
 from treadle.testing.clock import ManualClock
 from treadle.tools.function import tool
-from treadle.types import ChatId, SystemClock
+from treadle.types import ChatId
 
 PRICED = ModelInfo("scripted", "priced", window=200_000, usd_per_million_input=3.0, usd_per_million_output=15.0)
 
@@ -189,7 +189,12 @@ async def a_summary_that_fails(world: World) -> ChatId:
 
 @scene
 async def notices_and_odd_ends(world: World) -> ChatId:
-    odd = [NoticeDelta("ladder", "text calls"), NoticeDelta("dropped", "temperature"), Say("Cut"), FinishDelta("length")]
+    odd = [
+        NoticeDelta("ladder", "text calls"),
+        NoticeDelta("dropped", "temperature"),
+        Say("Cut"),
+        FinishDelta("length"),
+    ]
     return await ask(world, ScriptedModel([odd]), "Say.")
 
 
@@ -283,7 +288,7 @@ async def the_guard_asks(world: World) -> ChatId:
 
 @scene
 async def budgets(world: World) -> ChatId:
-    """Tokens, money, turns and tool calls; the first call of a run that is too dear; and what follows a budget's end."""
+    """Tokens, money, tool calls and turns; a run of which the first call is too dear; a chat that has nothing left."""
     used = Used(Usage(1_000, 100))
     steps = [[Call("look", what="a"), used], [Call("look", what="b"), used], [Call("look", what="c"), used]] * 3
     agent = world.agent(ScriptedModel(steps, info=PRICED, follow="calls"))
@@ -352,9 +357,17 @@ async def markers(world: World) -> ChatId:
 
 @scene
 async def compactions(world: World) -> ChatId:
+    """By a summary, twice: there is nothing to mask."""
+    said = [Say("Yes.") for _ in range(24)]
+    model = ScriptedModel(said, others={"compaction": "Much was said."}, follow="turns")
+    return await ask(world, model, *(f"{n} {'word ' * 1_500}" for n in range(24)), context_window=40_000)
+
+
+@scene
+async def a_compaction_that_only_masks(world: World) -> ChatId:
     (world.root / "big.txt").write_text("\n".join(f"line {number} " + "x" * 60 for number in range(400)))
     steps: list[Any] = [Call("read_file", path="big.txt", start_line=1 + number) for number in range(8)]
-    model = ScriptedModel([*steps, Say("Read.")], others={"compaction": "It was read."}, follow="turns")
+    model = ScriptedModel([*steps, Say("Read.")], follow="turns")
     return await ask(world, model, "Read it all.", context_window=40_000)
 
 
@@ -366,8 +379,8 @@ async def a_compaction_by_hand_and_one_by_force(world: World) -> ChatId:
         Say("Three."),
         [Fail("context_limit", "too long"), Say("Four.")],
     ]
-    model = ScriptedModel(steps, others={"compaction": Turn((Say("They counted."), Used(Usage(50, 9))))}, info=PRICED)
-    model.script = type(model.script)(model.script.turns, model.script.others, "turns", PRICED)
+    counted = Turn((Say("They counted."), Used(Usage(50, 9))))
+    model = ScriptedModel(steps, others={"compaction": counted}, info=PRICED, follow="turns")
     agent = world.agent(model)
     chat = agent.chat(options=world.options())
     await watch(chat.send("One?"))
@@ -401,7 +414,12 @@ CLIENT = DynamicTool("ask_client", "Asks the client.", {"type": "object", "prope
 @scene
 async def client_tools(world: World) -> ChatId:
     steps = [
-        [Call("ask_client", q="a"), Call("look", what="b"), Call("ask_client", q="c"), RawCall("ask_client", '{"q": 1}')],
+        [
+            Call("ask_client", q="a"),
+            Call("look", what="b"),
+            Call("ask_client", q="c"),
+            RawCall("ask_client", '{"q": 1}'),
+        ],
         [Call("ask_client", q="d")],
         Say("Thanks."),
     ]
@@ -492,7 +510,9 @@ async def queue_and_steering(world: World) -> ChatId:
     await watch(chat.resume(), is_kind(ExecutionStart))
     await chat.send("Turn around.", delivery="steering")
     await chat.command(c.Rename("A busy chat"))
-    await watch(chat.resume(), lambda event: isinstance(event.data, UserMessage) and event.data.content == "Edited indeed.")
+    await watch(
+        chat.resume(), lambda event: isinstance(event.data, UserMessage) and event.data.content == "Edited indeed."
+    )
     await idle(chat)
     await finish(agent)
     return chat.id
@@ -581,7 +601,9 @@ async def steering_past_what_waits(world: World) -> ChatId:
 
 @scene
 async def an_earlier_message_is_edited(world: World) -> ChatId:
-    agent = world.agent(ScriptedModel([Say("One."), [Call("ask_client", q="a")], Say("Uno."), Say("Due.")], follow="calls"))
+    agent = world.agent(
+        ScriptedModel([Say("One."), [Call("ask_client", q="a")], Say("Uno."), Say("Due.")], follow="calls")
+    )
     chat = agent.chat(options=world.options(dynamic_tools=(CLIENT,)))
     await watch(chat.send("One?"))
     await watch(chat.send("Two?"))
@@ -687,11 +709,11 @@ for _point in CRASH_POINTS:
 @scene
 async def a_crash_and_a_stop(world: World) -> ChatId:
     """A worker goes away in mid-stream; the run is stopped before another one takes over (fault 22)."""
-    agent = world.agent(ScriptedModel([[Say("Half"), Hang()], Say("Again.")]))
+    agent = world.agent(ScriptedModel([[Say("Half"), Hang()]]))
     chat = agent.chat(options=world.options())
     await watch(chat.send("Go."), is_kind(MessageDelta))
     await finish(agent)
-    agent = world.agent(ScriptedModel([[Say("Half"), Hang()], Say("Again.")]))
+    agent = world.agent(ScriptedModel([Say("Again.")]))
     await agent.deps.log.execute(chat.id, c.Interrupt())
     chat = agent.chat(chat.id)
     await idle(chat)
@@ -708,7 +730,3 @@ async def a_chat_that_is_cut_off(world: World) -> ChatId:
     await watch(chat.send("Go."), is_kind(MessageDelta))
     await finish(agent)
     return chat.id
-
-
-# Names used by the type annotations of tests that pick scenes apart.
-__all__ = ["CRASH_POINTS", "SCENES", "Interrupted", "SystemClock", "World", "watch"]
