@@ -4,6 +4,7 @@ Each function makes one chat in a store and returns its id. What happens in them
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,20 @@ class World:
 
     def options(self, **changes: Any) -> ChatOptions:
         return ChatOptions(**{"root": str(self.root), **changes})
+
+
+class Held:
+    """Holds a scripted model at its first Delay, and tells when it is there."""
+
+    def __init__(self) -> None:
+        self.reached = asyncio.Event()
+
+    async def hold(self, _seconds: float) -> None:
+        self.reached.set()
+        await asyncio.Event().wait()
+
+
+HOLD = Delay(0.0)
 
 
 def scene(function: Scene) -> Scene:
@@ -406,6 +421,61 @@ async def compactions_that_fail(world: World) -> ChatId:
     return chat.id
 
 
+@scene
+async def a_compaction_beyond_the_budget(world: World) -> ChatId:
+    agent = world.agent(ScriptedModel([Say("Yes.") for _ in range(9)], follow="turns", info=PRICED))
+    chat = agent.chat(options=world.options(context_window=40_000))
+    for number in range(7):
+        await watch(chat.send(f"{number} {'word ' * 1_500}"))
+    for budget in ({"usd": 0.05}, {"tokens": 3_000}):
+        await chat.command(c.ChangeOptions({"run_budget": budget}))
+        await watch(chat.send("word " * 12_000))
+    await finish(agent)
+    return chat.id
+
+
+@scene
+async def an_interrupt_of_a_summary(world: World) -> ChatId:
+    held = Held()
+    model = ScriptedModel([Call("look", what="a"), Say("")], others={"summary": Turn((HOLD,))}, sleep=held.hold)
+    agent = world.agent(model)
+    chat = agent.chat(options=world.options())
+    await chat.send("Look.")
+    await held.reached.wait()
+    await chat.interrupt()
+    await idle(chat)
+    await finish(agent)
+    return chat.id
+
+
+@scene
+async def an_interrupt_of_a_compaction(world: World) -> ChatId:
+    held = Held()
+    said = [Say("Yes.") for _ in range(4)]
+    others: Any = {"compaction": Turn((Say("Half"), HOLD))}
+    model = ScriptedModel(said, others=others, follow="turns", sleep=held.hold)
+    agent = world.agent(model)
+    chat = agent.chat(options=world.options(context_window=40_000))
+    await watch(chat.send("word " * 12_000))
+    await watch(chat.send("Yes?"))
+    await chat.send("word " * 12_000)
+    await held.reached.wait()
+    await chat.interrupt()
+    await idle(chat)
+    await finish(agent)
+    return chat.id
+
+
+@scene
+async def a_retry_beyond_the_budget(world: World) -> ChatId:
+    steps = [[Say("Half"), Used(Usage(2_000, 10)), Fail("network", times=9), Say("Never.")]]
+    agent = world.agent(ScriptedModel(steps, info=PRICED))
+    chat = agent.chat(options=world.options(run_budget=Budget(tokens=5_000)))
+    await watch(chat.send("Go."))
+    await finish(agent)
+    return chat.id
+
+
 # -- other people ---------------------------------------------------------------------------------------------------
 
 CLIENT = DynamicTool("ask_client", "Asks the client.", {"type": "object", "properties": {"q": {"type": "string"}}})
@@ -532,10 +602,11 @@ async def an_interrupt_in_mid_stream(world: World) -> ChatId:
 
 @scene
 async def an_interrupt_before_a_word(world: World) -> ChatId:
-    agent = world.agent(ScriptedModel([[Hang()]]))
+    held = Held()
+    agent = world.agent(ScriptedModel([Turn((HOLD,))], sleep=held.hold))
     chat = agent.chat(options=world.options())
     await chat.send("Go.")
-    await asyncio.sleep(0.05)
+    await held.reached.wait()
     await chat.interrupt()
     await idle(chat)
     await finish(agent)
@@ -666,10 +737,8 @@ async def _drive_to_death(agent: Agent, lease: Any) -> None:
     from treadle.engine.loop import advance
 
     tenure = Tenure(lease, agent.deps.log, await agent.deps.log.load(lease.chat))
-    try:
+    with contextlib.suppress(Dies, BaseExceptionGroup):
         await advance(tenure, agent.deps)
-    except (Dies, BaseExceptionGroup):
-        pass
     await agent.deps.store.release(lease)
 
 
