@@ -4,7 +4,9 @@ from pathlib import Path
 import pytest
 
 from tests.scenario.command_line import CommandLine
+from tests.scenario.conversations import World
 from tests.scenario.kit import Stage
+from treadle.ports.store import Store
 from treadle.stores.memory import MemoryStore
 from treadle.stores.sqlite import SqliteStore
 
@@ -20,3 +22,12 @@ async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     made = Stage(MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "treadle.db"))
     yield made
     await made.close()
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
+    """A place for chats of every kind."""
+    (tmp_path / "project").mkdir()
+    store: Store = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "chats.db")
+    yield World(store, tmp_path / "project")
+    await store.close()

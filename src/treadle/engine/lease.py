@@ -93,12 +93,10 @@ class Tenure:
                 await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _interrupt(self) -> None:
-        """Return when the run is being interrupted, or is over. What happens outside a run (a compaction that a
-        person asked for) cannot be interrupted."""
-        idle = self.state.run is None
+        """Return when the run is being interrupted, or is over."""
         while True:
             state = self.state
-            if (state.run is None and not idle) or (state.run is not None and state.run.interrupting):
+            if state.run is None or state.run.interrupting:
                 return
             head = await self._log.store.wait(state.chat, state.head, WATCH_S)
             if head > state.head:

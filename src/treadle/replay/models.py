@@ -130,7 +130,8 @@ def _deltas(message: AssistantMessage, marked: bool) -> list[Delta]:
     if text:
         deltas.append(TextDelta(text))
     for position, request in enumerate(message.tool_requests):
-        deltas.append(CallDelta(request.id or None, position, request.name or None, request.arguments))
+        named = (request.id or None, position, request.name or None)
+        deltas.append(CallDelta(*named, request.arguments, request.repaired))
     return deltas
 
 

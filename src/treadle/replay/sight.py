@@ -2,6 +2,7 @@
 and prices, the weight of the system text, the time. All of it is worked back from what the log does say next."""
 
 from collections.abc import Sequence
+from itertools import islice
 
 from treadle.chat.state import ChatState
 from treadle.chat.transcript import estimate
@@ -18,7 +19,6 @@ from treadle.protocol.events import (
     Event,
     LimitReached,
     LimitWarning,
-    ModelCall,
     TurnEnd,
     TurnStart,
 )
@@ -139,24 +139,37 @@ def info(log: WatchedLog, ref: str) -> ModelInfo:
     small where a compaction begins, and room without end everywhere else."""
     state = log.state
     said = log.decision()[-1:]
-    price = 0.0
     cramped = bool(state.compacting)
+    price = 0.0
     for event in said:
         match event:
             case TurnStart(model=model, reserved=reserved):
                 ref = model
                 price = reserved.usd / reserved.input if reserved.input else 0.0
-            case LimitReached(kind="usd", used=used, limit=limit):
-                tokens = estimate(state, NO_TOOLS + len(filler(log, state.options)))
-                price = ((limit - used) * (1 + 1e-9) + 1e-9) / tokens if tokens else 0.0
+            case LimitReached():
+                price = _too_dear(event, estimate(state, NO_TOOLS + len(filler(log, state.options))))
             case CompactionStart(trigger="threshold"):
                 cramped = True
             case CompactionComplete(success=True):
                 cramped = False  # masking was enough; where it was not, the model was asked first
-            case ModelCall():
-                cramped = True
+            case CompactionComplete() if (over := _limit_behind(log)) is not None:
+                cramped = False  # all of the history was to be shortened, and that was too much
+                price = _too_dear(over, 1)
             case _:
                 pass
     provider, _, name = ref.partition(":")
     window, output = (1, ROOM) if cramped else (ROOM, 0)
     return ModelInfo(provider, name, window, output, usd_per_million_input=price * 1_000_000)
+
+
+def _too_dear(limit: LimitReached, tokens: int) -> float:
+    """A price per token at which this many break the limit, and not by much."""
+    if limit.kind != "usd" or not tokens:
+        return 0.0
+    return ((limit.limit - limit.used) * (1 + 1e-9) + 1e-9) / tokens
+
+
+def _limit_behind(log: WatchedLog) -> LimitReached | None:
+    """The limit that was told right behind what the rules said next."""
+    told = list(islice(log.stage.recording.outputs(log.state.head), 2))
+    return next((envelope.data for envelope in told[1:] if isinstance(envelope.data, LimitReached)), None)

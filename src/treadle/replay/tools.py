@@ -108,7 +108,7 @@ def _spec(name: str, calls: Sequence[CallRecord]) -> ToolSpec:
     starts = [call.start for call in calls if call.start is not None]
     real = [call.start.name for call in calls if call.start is not None and not call.refused]
     kinds: list[ToolKind] = [call.kind for call in calls if call.kind != "function"]
-    keys = ["", *(key for start in starts[:1] for key in start.arguments)]
+    keys = ["", *(key for start in starts for key in start.arguments)]
     probes = [ToolSpec(name, summary_argument=key) for key in keys]
     fitting = (p for p in probes if all(summarize(p, dict(s.arguments)) == s.args_summary for s in starts))
     return ToolSpec(
