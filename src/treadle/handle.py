@@ -20,8 +20,10 @@ from treadle.protocol.events import (
     Delivery,
     EndReason,
     Envelope,
+    Event,
     ModelCall,
     OpenAction,
+    QueueChanged,
     SessionCreated,
     SessionError,
     SessionIdle,
@@ -192,9 +194,9 @@ class Chat:
                 envelope = reader.take() or await self._next(reader)
                 yield envelope
                 data = envelope.data
-                if isinstance(data, UserMessage) and data.queue_id == queued:
+                if _settles(data, queued):
                     queued = ""
-                if isinstance(data, ActionRequired) or (isinstance(data, SessionIdle) and self._over(queued)):
+                if isinstance(data, ActionRequired) or (isinstance(data, SessionIdle) and self._over(data, queued)):
                     return
                 if isinstance(data, CompactionComplete) and self._at_rest():
                     return
@@ -207,12 +209,16 @@ class Chat:
         state = self._deps.log.peek(self.id)
         return state is not None and state.run is None and not starts_queued(state)
 
-    def _over(self, queued: str) -> bool:
-        """Whether the end of a run is the end for whoever sent the message `queued`: it was used, or is not coming."""
+    def _over(self, idle: SessionIdle, queued: str) -> bool:
+        """Whether the end of a run is the end for the reader. Not if an edit began the next run at once, and not for
+        whoever sent the message `queued` as long as its own run is to come."""
         state = self._deps.log.peek(self.id)
-        if not queued or state is None or not any(item.id == queued for item in state.queue):
+        if idle.reason == "superseded":
+            return False
+        if not queued or state is None:
             return True
-        return not starts_queued(state)
+        waits = any(item.id == queued for item in state.queue)
+        return waits and state.run is None and not starts_queued(state)
 
     async def _next(self, reader: Subscription) -> Envelope:
         """Wait for news: from this process at once, from a worker elsewhere by looking at the store."""
@@ -238,6 +244,13 @@ class Chat:
                 return Envelope(0, self.id, self._deps.clock.now_ms(), SessionIdle(state.last_end or "done"))
             await self._deps.store.wait(self.id, reader.reached, FOLLOW_S)
             await self._deps.log.catch_up(reader)
+
+
+def _settles(data: Event, queued: str) -> bool:
+    """Whether this is what became of the queued message: it was said, or deleted."""
+    if isinstance(data, QueueChanged):
+        return data.op == "deleted" and data.id == queued
+    return isinstance(data, UserMessage) and data.queue_id == queued
 
 
 def _queued_id(command: c.Command | None, state: ChatState) -> str:

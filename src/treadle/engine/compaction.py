@@ -3,7 +3,16 @@ that is not enough, older history is replaced by a summary that the model itself
 """
 
 from treadle.chat.state import ChatState, Compaction
-from treadle.chat.transcript import kept_messages, mask, rebuild, recent_start, threshold
+from treadle.chat.transcript import (
+    KEEP_RECENT_TOKENS,
+    KEEP_USER_TOKENS,
+    estimate,
+    kept_messages,
+    mask,
+    rebuild,
+    recent_start,
+    threshold,
+)
 from treadle.chat.weight import tokens, weigh
 from treadle.engine import request as requests
 from treadle.engine import side_call
@@ -32,8 +41,9 @@ async def compact(tenure: Tenure, trigger: Trigger, deps: Deps) -> None:
     except ConfigError as error:
         return await tenure.append(CompactionComplete(trigger, False, error=str(error)))
     before = _size(state.transcript.slice(0))
-    start = state.compaction.upto + recent_start(state.history.slice(state.compaction.upto))
-    if trigger != "threshold":
+    share = _share(state, model, before)
+    start = min(state.compaction.upto + recent_start(state.history.slice(state.compaction.upto), share), _newest(state))
+    if trigger != "threshold" or start <= state.compaction.upto:
         start = max(start, _half(state))
     if start <= state.compaction.upto:
         nothing = "there is nothing older to shorten"
@@ -51,9 +61,28 @@ async def compact(tenure: Tenure, trigger: Trigger, deps: Deps) -> None:
     if not reply.text:
         why = reply.error or "the model gave no summary"
         return await tenure.record(call, CompactionComplete(trigger, False, before, before, reply.usage, error=why))
-    kept = kept_messages(state.history.cut(start))
+    kept = kept_messages(state.history.cut(start), min(KEEP_USER_TOKENS, share))
     made = Compaction(start, reply.text, kept, start)
     await tenure.record(call, _complete(trigger, state, made, before, reply.usage))
+
+
+def _limit(state: ChatState, model: Model) -> int:
+    """Where compaction begins for this model."""
+    window = state.options.context_window or model.info.window
+    return threshold(window, state.options.max_tokens or model.info.max_output)
+
+
+def _share(state: ChatState, model: Model, own: int) -> int:
+    """How many tokens stay as they are, by our own count. A third of where compaction begins, or else a small window
+    would be full again at once; and less where the provider counts more than we do."""
+    counts_more = max(1.0, estimate(state, 0) / max(1, own))
+    return int(min(KEEP_RECENT_TOKENS, _limit(state, model) // 3) / counts_more)
+
+
+def _newest(state: ChatState) -> int:
+    """Where the last exchange begins. It stays whatever its size: the model has not seen its results yet."""
+    last = len(state.history) - 1
+    return last - 1 if isinstance(state.history[last], ResultsEntry) else last
 
 
 def _complete(trigger: Trigger, state: ChatState, made: Compaction, before: int, usage: Usage) -> CompactionComplete:
@@ -79,10 +108,7 @@ def _masked(state: ChatState, start: int, model: Model) -> Compaction | None:
     saved = sum(tokens(weigh(entry)) - tokens(weigh(mask(entry))) for entry in rest)
     if start <= state.compaction.masked or not saved:
         return None
-    window = state.options.context_window or model.info.window
-    limit = threshold(window, state.options.max_tokens or model.info.max_output)
-    used = state.context_tokens + tokens(state.context_chars)
-    if used - saved > ENOUGH * limit:
+    if estimate(state, 0) - saved > ENOUGH * _limit(state, model):
         return None
     return Compaction(state.compaction.upto, state.compaction.summary, state.compaction.kept, start)
 

@@ -37,9 +37,15 @@ class Worker:
                 return
             if not await self._hold(lease):
                 return
-            state = self._deps.log.peek(chat)
-            if state is None or not summary(state).runnable:
+            if not self._due(chat):
                 return  # commands of this process are seen here; those of others bring their own worker
+
+    def _due(self, chat: ChatId) -> bool:
+        state = self._deps.log.peek(chat)
+        if state is None:
+            return False
+        line = summary(state)
+        return line.runnable or 0 < line.wake_ms <= self._deps.clock.now_ms()
 
     def start(self, chat: ChatId) -> asyncio.Task[None]:
         """Drive a chat in the background; the task that does so already, if there is one."""

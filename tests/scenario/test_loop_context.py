@@ -1,0 +1,197 @@
+"""What the model is sent: a stable beginning, a valid history, and less of it when it grows too long (L-19 to L-21)."""
+
+from itertools import pairwise
+
+import msgspec
+
+from tests.scenario.kit import Gate, Recording, Stage, change, ended, look, of, play, types
+from tests.unit.chat.player import valid_history
+from treadle import tool
+from treadle.models.scripted import Call, Fail, Say, ScriptedModel, Turn, Used
+from treadle.ports.model import ModelInfo
+from treadle.protocol import events as e
+from treadle.protocol.content import AssistantEntry, ResultsEntry, Usage, UserEntry
+
+SMALL = ModelInfo("scripted", "small", window=40_000, max_output=1_000)
+"""Compaction begins at 20,000 tokens."""
+
+
+@tool(read_only=True)
+async def read_much(n: int) -> str:
+    """Read something long."""
+    return f"{n} " * 4_000
+
+
+def wire(value: object) -> bytes:
+    return msgspec.json.encode(value)
+
+
+# -- a stable beginning (L-21) ----------------------------------------------------------------------------------------
+
+
+async def test_every_request_begins_with_the_bytes_of_the_one_before(stage: Stage) -> None:
+    steps = [[Call("look", n=n), Call("change", n=n)] for n in range(4)]
+    model = Recording(ScriptedModel([*steps, Say("Done."), Say("And again.")]))
+    chat = stage.agent(model, look, change).chat(system_prompt="Be brief.")
+    await chat.ask("one")
+    await chat.ask("two")
+    assert len({wire((request.system, request.tools)) for request in model.requests}) == 1
+    bodies = [wire(entries)[:-1] for entries in model.turns()]
+    assert len(bodies) == 6
+    for before, after in pairwise(bodies):
+        assert after.startswith(before)
+
+
+async def test_the_beginning_is_the_same_after_a_restart(stage: Stage) -> None:
+    gate = Gate()
+    wait = tool(name="wait", read_only=True)(gate.pass_through)
+    steps = [Call("look", n=1), Call("wait"), Say("Done.")]
+    first = Recording(ScriptedModel(steps))
+    chat = stage.agent(first, look, wait).chat()
+    await chat.send("go")
+    await gate.entered.wait()
+    await stage.kill()
+    gate.open.set()
+    second = Recording(ScriptedModel(steps))
+    await play(stage.agent(second, look, wait).chat(chat.id).resume())
+    assert wire(second.turns()[0]).startswith(wire(first.turns()[-1])[:-1])
+    assert second.requests[0].system == first.requests[0].system
+    assert second.requests[0].tools == first.requests[0].tools
+
+
+# -- a valid history (L-20) -------------------------------------------------------------------------------------------
+
+
+async def test_after_an_interrupt_every_call_has_its_result(stage: Stage) -> None:
+    gate = Gate()
+    wait = tool(name="wait")(gate.pass_through)
+    model = Recording(ScriptedModel([[Call("look"), Call("wait"), Call("change")], Say("Fine.")]))
+    chat = stage.agent(model, look, wait, change).chat()
+    await chat.send("go")
+    await gate.entered.wait()
+    await chat.interrupt()
+    await play(chat.resume())
+    await chat.ask("and now?")
+    valid_history(model.turns()[-1])
+    assert [type(entry) for entry in model.turns()[-1]] == [UserEntry, AssistantEntry, ResultsEntry, UserEntry]
+
+
+async def test_an_answer_without_a_word_is_not_sent_back(stage: Stage) -> None:
+    model = Recording(ScriptedModel([Say(""), Say("Here.")], follow="calls"))
+    chat = stage.agent(model).chat()
+    await chat.ask("one")
+    await chat.ask("two")
+    assert [type(entry) for entry in model.turns()[-1]] == [UserEntry, UserEntry]
+
+
+# -- compaction (L-19) ------------------------------------------------------------------------------------------------
+
+
+async def test_old_results_are_masked_first_and_that_costs_nothing(stage: Stage) -> None:
+    steps = [*[(Call("read_much", n=n), Used(Usage(3_000 * n, 10))) for n in range(1, 7)], Say("Done.")]
+    model = Recording(ScriptedModel(steps, info=SMALL))
+    seen = await play(stage.agent(model, read_much).chat().send("go"))
+    (done,) = of(seen, e.CompactionComplete)
+    assert (done.trigger, done.success, done.summary) == ("threshold", True, "")
+    assert done.tokens_after < done.tokens_before
+    assert of(seen, e.ModelCall) == []
+    shown = model.turns()[-1]
+    assert "left out" in shown[2].results[0].text  # type: ignore[union-attr]
+    assert "left out" not in shown[-1].results[0].text  # type: ignore[union-attr]
+    assert ended(seen) == ["done"]
+
+
+async def test_then_older_history_is_summarised_and_people_stay_verbatim(stage: Stage) -> None:
+    steps = [
+        *[(Say("x" * 12_000), Call("look", n=n), Used(Usage(3_000 * n, 10))) for n in range(1, 8)],
+        Say("Done."),
+    ]
+    model = Recording(ScriptedModel(steps, others={"compaction": "We looked around."}, follow="turns", info=SMALL))
+    chat = stage.agent(model, look).chat()
+    seen = await play(chat.send("Look around, please."))
+    assert ended(seen) == ["done"]
+    (done,) = of(seen, e.CompactionComplete)
+    assert (done.success, done.summary) == (True, "We looked around.")
+    assert [call.purpose for call in of(seen, e.ModelCall)] == ["compaction"]
+    shown = model.turns()[-1]
+    valid_history(shown)
+    assert isinstance(shown[0], UserEntry)
+    assert shown[0].text == "Look around, please."
+    assert "We looked around." in shown[1].text  # type: ignore[union-attr]
+    assert len(of(await chat.events(), e.AssistantMessage)) == 8  # the log is never rewritten
+
+
+async def test_a_request_that_is_too_long_is_compacted_once_and_made_again(stage: Stage) -> None:
+    steps = [Call("look", n=1), Call("look", n=2), (Fail("context_limit", times=1), Say("Done."))]
+    model = ScriptedModel(steps, others={"compaction": "We looked."}, follow="turns")
+    seen = await play(stage.agent(model, look).chat().send("go"))
+    assert [retry.error_class for retry in of(seen, e.TurnRetry)] == ["context_limit"]
+    assert [done.trigger for done in of(seen, e.CompactionComplete)] == ["context_limit"]
+    assert of(seen, e.CompactionComplete)[0].success
+    assert ended(seen) == ["done"]
+
+
+async def test_a_request_that_stays_too_long_is_an_error(stage: Stage) -> None:
+    steps = [Call("look", n=1), Call("look", n=2), Fail("context_limit", times=0)]
+    seen = await play(stage.agent(ScriptedModel(steps, follow="turns"), look).chat().send("go"))
+    assert len(of(seen, e.CompactionStart)) == 1
+    assert of(seen, e.SessionError)[0].error_class == "context_limit"
+    assert ended(seen) == ["error"]
+
+
+async def test_three_failures_stop_it_and_the_run_goes_on(stage: Stage) -> None:
+    steps = [
+        *[(Say("x" * 12_000), Call("look", n=n), Used(Usage(3_000 * n, 10))) for n in range(1, 12)],
+        Say("Done."),
+    ]
+    broken = {"compaction": Turn((Fail("bad_request", times=0),))}
+    model = ScriptedModel(steps, others=broken, info=SMALL)
+    seen = await play(stage.agent(model, look).chat().send("go"))
+    assert [done.success for done in of(seen, e.CompactionComplete)] == [False] * 3
+    assert ended(seen) == ["done"]
+
+
+async def test_an_idle_chat_is_compacted_on_request(stage: Stage) -> None:
+    gate = Gate()
+    model = ScriptedModel([Say("1"), Say("2"), Say("3")], others={"compaction": "Small talk."}, follow="turns")
+
+    class Slow(Recording):
+        async def stream(self, request):  # type: ignore[no-untyped-def]
+            if request.purpose == "compaction":
+                await gate.pass_through()
+            async for deltas in super().stream(request):
+                yield deltas
+
+    chat = stage.agent(Slow(model)).chat()
+    await chat.ask("one")
+    await chat.ask("two")
+    gate.open.set()
+    seen = await play(chat.compact())
+    assert types(seen) == ["session.compaction_start", "session.model_call", "session.compaction_complete"]
+    assert of(seen, e.CompactionComplete)[0].success
+    assert ended(seen) == []  # there was no run
+    assert (await chat.ask("three")).text == "3"
+
+
+async def test_a_message_that_fills_a_small_window_does_not_use_up_the_attempts(stage: Stage) -> None:
+    """A provider that counts more tokens than we do, and a person who pastes a whole file."""
+    steps = [*[(Call("read_much", n=n), Used(Usage(16_000 + 700 * n, 10))) for n in range(1, 8)], Say("Done.")]
+    model = ScriptedModel(steps, others={"compaction": "We read."}, follow="turns", info=SMALL)
+    seen = await play(stage.agent(model, read_much).chat().send("p" * 30_000))
+    assert [done.success for done in of(seen, e.CompactionComplete)].count(False) == 0
+    assert ended(seen) == ["done"]
+
+
+async def test_what_the_model_has_not_seen_is_never_shortened(stage: Stage) -> None:
+    @tool(read_only=True)
+    async def read_all() -> str:
+        """Read something huge."""
+        return "all " * 16_000
+
+    steps = [Call("look", n=1), (Call("read_all"), Used(Usage(15_000, 10))), Say("Done.")]
+    model = Recording(ScriptedModel(steps, others={"compaction": "We read."}, follow="turns", info=SMALL))
+    seen = await play(stage.agent(model, look, read_all).chat().send("go"))
+    assert of(seen, e.CompactionComplete)[0].success
+    last = model.turns()[-1][-1]
+    assert isinstance(last, ResultsEntry)
+    assert last.results[0].text == "all " * 16_000
