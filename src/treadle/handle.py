@@ -198,16 +198,17 @@ class Chat:
                     queued = ""
                 if isinstance(data, ActionRequired) or (isinstance(data, SessionIdle) and self._over(data, queued)):
                     return
-                if isinstance(data, CompactionComplete) and self._at_rest():
+                if isinstance(data, CompactionComplete) and self._at_rest(envelope.seq):
                     return
         finally:
             for reader in readers:
                 reader.close()
 
-    def _at_rest(self) -> bool:
-        """Whether no run is under way or about to begin: a compaction of an idle chat ends without one."""
+    def _at_rest(self, seq: int) -> bool:
+        """Whether the log ends here and no run is under way or about to begin: a compaction of an idle chat ends
+        without one, but one that fails inside a run has the end of that run behind it."""
         state = self._deps.log.peek(self.id)
-        return state is not None and state.run is None and not starts_queued(state)
+        return state is not None and state.head == seq and state.run is None and not starts_queued(state)
 
     def _over(self, idle: SessionIdle, queued: str) -> bool:
         """Whether the end of a run is the end for the reader. Not if an edit began the next run at once, and not for

@@ -9,7 +9,7 @@ from treadle.chat.state import open_actions, status, summary
 from treadle.engine.deps import Deps
 from treadle.engine.lease import Tenure
 from treadle.engine.loop import advance
-from treadle.errors import ChatBusy, LeaseLost, NotFound, StoreError
+from treadle.errors import ChatBusy, LeaseLost, NotFound
 from treadle.faultpoint import faultpoint
 from treadle.ports.store import Lease
 from treadle.protocol.events import ActionRequired
@@ -147,8 +147,9 @@ class Worker:
                 return
             try:
                 kept = set(await self._deps.store.renew(leases))
-            except StoreError as error:
-                # A store that is busy or full for a moment takes no lease away; every append is fenced anyway.
+            except Exception as error:
+                # Renewal goes on, whatever it is: a store that is busy or full for a moment takes no lease away, and
+                # every append is fenced anyway.
                 logging.getLogger("treadle").warning("leases could not be renewed: %s", error)
                 continue
             for lease in leases:

@@ -1,0 +1,82 @@
+"""The promise as people meet it: `treadle run` is killed, `treadle resume` goes on (fault 1; U-01)."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.faults.scenarios import APPEND
+from treadle.testing.fake_openai import FakeOpenAI, Reply
+
+SCRIPT = [
+    Reply(text="Look.", calls=[("read_file", {"path": "notes.txt"}), ("list_directory", {"path": "."})]),
+    Reply(calls=[("write_file", {"path": "new.txt", "content": "fresh\n"})]),
+    Reply(text="Run.", calls=[("run_command", {"command": APPEND})]),
+    Reply(text="All done."),
+]
+POINTS = [
+    "append.after:user.message",
+    "model.first_delta",
+    "append.before:assistant.message#2",
+    "workspace.temp_written",
+    "tool.after:write_file",
+    "tool.command_ended",
+    "store.after_commit#9",
+]
+
+
+class Shell:
+    def __init__(self, folder: Path, fake: FakeOpenAI) -> None:
+        self.folder = folder
+        self.root = folder / "root"
+        self.root.mkdir()
+        (self.root / "notes.txt").write_text("one\n")
+        self._environment = {
+            **os.environ,
+            "TREADLE_HOME": str(folder / "home"),
+            "OPENAI_BASE_URL": fake.base_url,
+            "OPENAI_API_KEY": "none",
+        }
+
+    def __call__(self, *arguments: str, faults: str = "") -> tuple[int, list[dict]]:
+        done = subprocess.run(
+            [sys.executable, "-c", "from treadle.cli import main; main()", *arguments],
+            env={**self._environment, "TREADLE_FAULTS": faults},
+            capture_output=True,
+            cwd=self.root,
+            timeout=60,
+            check=False,
+        )
+        assert not done.stderr, done.stderr.decode()
+        return done.returncode, [msgspec.json.decode(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_it_resumes(point: str, tmp_path: Path) -> None:
+    with FakeOpenAI(SCRIPT) as fake:
+        treadle = Shell(tmp_path, fake)
+        run = ("run", "--json", "--model", "openai:fake", "--root", str(treadle.root), "Do it.")
+        code, before = treadle(*run, faults=f"kill@{point}")
+        assert code == -signal.SIGKILL
+        _, (chat,) = treadle("chats", "--json")
+        code, after = treadle("resume", "--json", chat.get("id") or chat["chat"])
+        assert code == 0
+        assert after[-1]["type"] == "session.idle"
+        code, log = treadle("export", chat.get("id") or chat["chat"])
+        assert code == 0
+        seqs = [event["seq"] for event in log if event.get("seq")]
+        assert seqs == list(range(1, len(seqs) + 1))
+        # What was shown live, before and after, is in the log, each event once and in order (D-04).
+        shown = [event["seq"] for event in [*before, *after] if "seq" in event]
+        assert shown == sorted(set(shown))
+        types = [event["type"] for event in log]
+        assert types.count("session.run_end") == 1
+        assert types.count("assistant.turn_start") == len(SCRIPT)
+        assert types.count("tool.execution_start") == types.count("tool.execution_complete") == 4
+        assert (treadle.root / "new.txt").read_text() == "fresh\n"
+        counter = tmp_path / "counter"
+        assert not counter.exists() or counter.read_text() == "ran\n"

@@ -1,0 +1,166 @@
+"""Killed while it recovers from having been killed (fault 1): recovery is only another step of the log. And faults of
+our own in recovery, renewal and compaction: they end in an error and idle, they never hang and never spin (L-12)."""
+
+import asyncio
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.faults.harness import Case, Nursery
+from tests.faults.scenarios import SCENARIOS
+from tests.faults.test_every_point import check_outcome
+from treadle import Agent, Chat, ScriptedModel, tool
+from treadle.engine import worker as workers
+from treadle.errors import ChatBusy
+from treadle.models.scripted import Call, Fail
+from treadle.ports.toolset import Tool
+from treadle.protocol.events import Envelope, RunEnd, SessionError, SessionIdle
+from treadle.stores.sqlite import SqliteStore
+from treadle.testing.checker import check
+from treadle.testing.fake_openai import FakeOpenAI
+from treadle.testing.faults import faults
+
+FIRST = ["tool.before:write_file", "tool.write_after", "tool.after:run_command", "model.first_delta"]
+MOST = 14
+"""How many points of the resumed visit are struck: recovery, and a little of what follows."""
+
+
+def twice_killed(folder: Path, nursery: Nursery, fake: FakeOpenAI, first: str) -> Case:
+    folder.mkdir()
+    case = Case(folder, nursery, fake)
+    assert case.go(faults=f"kill@{first}") == -signal.SIGKILL
+    return case
+
+
+@pytest.mark.parametrize("first", FIRST)
+def test_killed_at_every_point_of_its_recovery(first: str, tmp_path: Path, nursery: Nursery) -> None:
+    with FakeOpenAI(SCENARIOS["work"]) as fake:
+        listed = twice_killed(tmp_path / "listed", nursery, fake, first)
+        listed.go(faults=f"list={tmp_path / 'points'}")
+        names = (tmp_path / "points").read_text().split()[:MOST]
+        if first.startswith("tool"):
+            assert "recovery.settled" in names
+    for number in range(1, len(names) + 1):
+        with FakeOpenAI(SCENARIOS["work"]) as fake:
+            case = twice_killed(tmp_path / str(number), nursery, fake, first)
+            assert case.go(faults=f"kill@*#{number}") == -signal.SIGKILL
+            case.finish()
+            check_outcome(case, "work", (0, f"{first}, then {names[number - 1]}", number))
+
+
+class Held:
+    """A tool that waits inside, so that a worker can be caught at it."""
+
+    def __init__(self) -> None:
+        self.inside = asyncio.Event()
+        self.leave = asyncio.Event()
+
+    def tool(self) -> Tool:
+        @tool
+        async def hold() -> str:
+            """Take a while."""
+            self.inside.set()
+            await self.leave.wait()
+            return "left"
+
+        return hold
+
+
+async def cut_off_inside(path: Path) -> str:
+    """A chat whose worker went away in the middle of a call."""
+    held = Held()
+    async with Agent(path, model=ScriptedModel([[Call("hold")], "Done."]), tools=[held.tool()]) as agent:
+        chat = await agent.chat()
+        await chat.send("Go.")
+        await held.inside.wait()
+        return chat.id
+
+
+async def follow(chat: Chat) -> list[Envelope]:
+    async with asyncio.timeout(10):
+        return [envelope async for envelope in chat.resume(after=0)]
+
+
+async def test_a_fault_of_ours_in_recovery_ends_the_run_and_the_chat_is_usable(tmp_path: Path) -> None:
+    path = tmp_path / "chats.db"
+    id_ = await cut_off_inside(path)
+    model = ScriptedModel([[Call("hold")], "Still here."])
+    async with Agent(path, model=model, tools=[Held().tool()]) as agent:
+        chat = agent.chat(id_)
+        with faults("raise@recovery.settled#*") as struck:
+            news = await follow(chat)
+        assert len(struck.struck) == 1, "it was tried again and again"
+        assert [event.data.error_class for event in news if isinstance(event.data, SessionError)] == ["internal"]
+        assert news[-1].data == SessionIdle("error")
+        assert await check(agent.deps.store, chat.id) == []
+        assert (await chat.ask("Are you there?")).text == "Still here."
+        assert await check(agent.deps.store, chat.id) == []
+
+
+async def test_a_fault_of_ours_beside_a_parallel_read_is_told_by_its_name(tmp_path: Path) -> None:
+    calls = [Call("list_directory", path="."), Call("list_directory", path=".")]
+    async with Agent(tmp_path / "chats.db", model=ScriptedModel([calls, "Done."])) as agent:
+        chat = await agent.chat(root=str(tmp_path))
+        with faults("raise@append.before:tool.execution_complete"):
+            news = [envelope async for envelope in chat.send("Look.")]
+        (error,) = [event.data for event in news if isinstance(event.data, SessionError)]
+        assert error.message.startswith("InjectedFault")
+        assert [event.data.reason for event in news if isinstance(event.data, RunEnd)] == ["error"]
+        assert await check(agent.deps.store, chat.id) == []
+
+
+async def test_a_compaction_that_always_fails_ends_the_run_instead_of_being_tried_for_ever(tmp_path: Path) -> None:
+    turns = [[Call("list_directory", path=".")], [Call("read_file", path="none")], Fail("context_limit"), "Never said."]
+    async with Agent(tmp_path / "chats.db", model=ScriptedModel(turns)) as agent:
+        chat = await agent.chat(root=str(tmp_path))
+        with faults("raise@append.before:session.model_call#*"):
+            async with asyncio.timeout(10):
+                news = [envelope async for envelope in chat.send("Go.")]
+        assert any(event.type == "session.compaction_start" for event in news)
+        assert [event.data.error_class for event in news if isinstance(event.data, SessionError)] == ["internal"]
+        assert news[-1].data == SessionIdle("error")
+        state = await chat.state()
+        assert not state.compacting
+        assert await check(agent.deps.store, chat.id) == []
+
+
+async def test_a_renewal_that_fails_is_made_again(tmp_path: Path) -> None:
+    """D-03: a store that refuses for a moment costs nobody the lease."""
+    path = tmp_path / "chats.db"
+    held = Held()
+    store = SqliteStore(path, lease_s=0.6)
+    other = SqliteStore(path, lease_s=0.6)
+    model = ScriptedModel([[Call("hold")], "Done."])
+    async with Agent(store, model=model, tools=[held.tool()], renew_s=0.05) as agent:
+        chat = await agent.chat()
+        await chat.send("Go.")
+        await held.inside.wait()
+        with faults("raise@store.before_commit#*") as struck:
+            await asyncio.sleep(0.2)
+        assert len(struck.struck) >= 2
+        until = time.monotonic() + 0.8  # longer than a lease lasts without renewal
+        while time.monotonic() < until:
+            with pytest.raises(ChatBusy):
+                await other.claim("other", chat.id)
+            await asyncio.sleep(0.05)
+        following = chat.resume()
+        held.leave.set()
+        news = [envelope async for envelope in following]
+        assert news[-1].data == SessionIdle("done")
+    await other.close()
+
+
+async def test_a_chat_that_fails_at_once_does_not_make_a_worker_spin(tmp_path: Path) -> None:
+    path = tmp_path / "chats.db"
+    id_ = await cut_off_inside(path)
+    async with Agent(path, model=ScriptedModel([])) as agent:
+        stop = asyncio.Event()
+        with faults("raise@lease.claimed#*") as struck:
+            running = asyncio.create_task(agent.worker.run(stop))
+            await asyncio.sleep(workers.POLL_S * 1.5)
+            stop.set()
+            await running
+        assert 1 <= len(struck.struck) <= 3
+        assert (await agent.chat(id_).state()).run is not None
