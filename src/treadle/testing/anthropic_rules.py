@@ -3,7 +3,7 @@ breakpoints. Pure; says what is wrong in the API's own words."""
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import msgspec
@@ -21,18 +21,18 @@ def signature(thinking: str) -> str:
     return f"sig-{hashlib.sha256(thinking.encode()).hexdigest()[:24]}"
 
 
-def complaint(headers: Headers, body: bytes) -> str:
-    """Why the API would refuse the request; empty when it would not."""
+def complaint(headers: Headers, body: bytes, signatures: Collection[str] = ()) -> str:
+    """Why the API would refuse the request; empty when it would not. `signatures` are good whatever they sign."""
     if not headers.get("anthropic-version"):
         return "anthropic-version: header is required"
     try:
         request = _request.decode(body)
     except msgspec.MsgspecError as error:
         return f"the request body is not valid JSON: {error}"
-    return next(_complaints(request), "")
+    return next(_complaints(request, signatures), "")
 
 
-def _complaints(request: dict[str, Any]) -> Iterator[str]:
+def _complaints(request: dict[str, Any], signatures: Collection[str]) -> Iterator[str]:
     for field, kind in (("model", str), ("max_tokens", int), ("messages", list)):
         if not isinstance(request.get(field), kind):
             yield f"{field}: Field required"
@@ -49,6 +49,8 @@ def _complaints(request: dict[str, Any]) -> Iterator[str]:
         yield "`temperature` may only be set to 1 when thinking is enabled"
     if "tool_choice" in request and "tools" not in request:
         yield "tool_choice may only be specified while providing tools"
+    for at, message in enumerate(request["messages"]):
+        yield from _thinking(at, message, signatures)
     yield from _conversation(request["messages"], "tools" in request)
 
 
@@ -84,6 +86,18 @@ def _conversation(messages: list[dict[str, Any]], tools: bool) -> Iterator[str]:
         seen.update(asked)
 
 
+def _thinking(at: int, message: dict[str, Any], signatures: Collection[str]) -> Iterator[str]:
+    for index, block in enumerate(message["content"] if isinstance(message["content"], list) else []):
+        if block["type"] not in ("thinking", "redacted_thinking"):
+            continue
+        where = f"messages.{at}.content.{index}"
+        good = block["type"] != "thinking" or block["signature"] in (signature(block["thinking"]), *signatures)
+        if not good:
+            yield f"{where}: Invalid `signature` in `thinking` block"
+        if index == len(message["content"]) - 1:
+            yield f"{where}: The final block in an assistant message cannot be `thinking`."
+
+
 def _content(at: int, blocks: list[dict[str, Any]], tools: bool) -> Iterator[str]:
     if not blocks:
         yield f"messages.{at}: all messages must have non-empty content"
@@ -93,10 +107,6 @@ def _content(at: int, blocks: list[dict[str, Any]], tools: bool) -> Iterator[str
         match block["type"]:
             case "text" if not block["text"].strip():
                 yield f"{where}: text content blocks must contain non-whitespace text"
-            case "thinking" if block["signature"] != signature(block["thinking"]):
-                yield f"{where}: Invalid `signature` in `thinking` block"
-            case "thinking" | "redacted_thinking" if index == len(blocks) - 1:
-                yield f"{where}: The final block in an assistant message cannot be `thinking`."
             case "tool_use" if not _ID.fullmatch(block["id"]) or not _NAME.fullmatch(block["name"]):
                 yield f"{where}: String should match pattern '^[a-zA-Z0-9_-]+$'"
             case "tool_use" if not isinstance(block["input"], dict):

@@ -45,10 +45,15 @@ class FakeAnthropic(FakeModelServer):
 class Messages:
     """Implements `treadle.testing.fake_model.Dialect`."""
 
+    def __init__(self) -> None:
+        self._signatures: set[str] = set()
+        """Those of the script, which sign what the script says."""
+
     def position(self, request: JsonObject) -> int:
         return sum(message["role"] == "assistant" for message in request["messages"])
 
     def pieces(self, reply: Reply, request: JsonObject, position: int) -> tuple[str, Iterable[bytes]]:
+        self._signatures.add(reply.signature)
         if request.get("stream"):
             return "text/event-stream", stream_events(reply, request, position)
         return "application/json", [_encode(message(reply, request, position))]
@@ -59,7 +64,7 @@ class Messages:
     def other(self, method: str, path: str, headers: Headers, body: bytes) -> Answer | None:
         if (method, path.partition("?")[0]) != ("POST", "/v1/messages"):
             return json_answer(404, self.failure(404, f"the fake server has no {method} {path}"))
-        said = complaint(headers, body)
+        said = complaint(headers, body, self._signatures)
         return json_answer(400, self.failure(400, said)) if said else None
 
 
