@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
 from treadle.models.wire.call_ids import CallIds
-from treadle.models.wire.encoding import ToolBytes, encode_json, json_object
+from treadle.models.wire.encoding import ToolBytes, encode_json, json_object, user_text
 from treadle.ports.model import ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolResult, UserEntry
 from treadle.protocol.tools import ToolSpec
@@ -40,7 +40,7 @@ class Conversation:
     def __call__(self, entry: Entry) -> bytes:
         match entry:
             case UserEntry():
-                return _user(entry)
+                return encode_json({"role": "user", "content": user_text(entry)})
             case AssistantEntry(calls=calls):
                 return _assistant(entry, self._ids.of_calls(calls))
             case ResultsEntry(results=results):
@@ -52,13 +52,6 @@ class Conversation:
 def _tool(spec: ToolSpec) -> dict[str, Any]:
     function = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
     return {"type": "function", "function": function}
-
-
-def _user(entry: UserEntry) -> bytes:
-    text = entry.text
-    for image in entry.images:  # the bytes lie in the blob store, which no adapter sees
-        text += f"\n[an image ({image.media_type}) was attached here, which cannot be shown to you]"
-    return encode_json({"role": "user", "content": text})
 
 
 def _assistant(entry: AssistantEntry, ids: Mapping[CallKey, str]) -> bytes:

@@ -24,6 +24,7 @@ class ModelRegistry:
         self._env = env
         self._http: Http | None = None
         self._factories: dict[str, Factory] = {
+            "anthropic": self._anthropic,
             "openai": self._openai,
             "recorded": self._recorded,
             "scripted": self._scripted,
@@ -64,13 +65,32 @@ class ModelRegistry:
             await self._http.close()
             self._http = None
 
+    def _address(self, variable: str) -> str:
+        url = self._env.get(variable, "").strip()
+        if url and not url.startswith(("http://", "https://")):
+            raise ConfigError(f"{variable} is {url!r}; it must begin with http:// or https://")
+        return url
+
+    def _anthropic(self, name: str) -> Model:
+        from treadle.models.anthropic import BASE_URL, AnthropicMessages
+        from treadle.models.wire.http import Http
+
+        url = self._address("ANTHROPIC_BASE_URL")
+        # The key store is asked for Anthropic only: its key must not go to another host.
+        key = find_key(self._env, "ANTHROPIC_API_KEY", keyring=not url)
+        if not key and not url:
+            raise ConfigError(
+                f"anthropic:{name} needs a key: set ANTHROPIC_API_KEY, "
+                "or ANTHROPIC_BASE_URL for a server that needs none"
+            )
+        self._http = self._http or Http()
+        return AnthropicMessages(look_up("anthropic", name), base_url=url or BASE_URL, api_key=key, http=self._http)
+
     def _openai(self, name: str) -> Model:
         from treadle.models.openai_chat import BASE_URL, OpenAIChat
         from treadle.models.wire.http import Http
 
-        url = self._env.get("OPENAI_BASE_URL", "").strip()
-        if url and not url.startswith(("http://", "https://")):
-            raise ConfigError(f"OPENAI_BASE_URL is {url!r}; it must begin with http:// or https://")
+        url = self._address("OPENAI_BASE_URL")
         # The key store is asked for OpenAI only: its key must not go to another host.
         key = find_key(self._env, "OPENAI_API_KEY", keyring=not url)
         if not key and not url:

@@ -51,6 +51,8 @@ class ModelInfo(msgspec.Struct, frozen=True):
     usd_per_million_output: float = 0.0
     temperature: float | None = 0.1
     native_tools: bool = True
+    thinking: bool = False
+    """Whether the model is asked to think, and to show it, where its protocol has words for that."""
 
     @property
     def ref(self) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from treadle.protocol.content import UserEntry
 from treadle.protocol.tools import ToolSpec
 
 _encoder = msgspec.json.Encoder()
@@ -40,6 +41,14 @@ def json_object(text: str) -> str:
     except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
         return encode_json({"invalid_json": text}).decode()
     return text
+
+
+def user_text(entry: UserEntry) -> str:
+    """What was said, with a word for each picture: their bytes lie in the blob store, which no adapter sees."""
+    missing = (
+        f"\n[an image ({image.media_type}) was attached here, which cannot be shown to you]" for image in entry.images
+    )
+    return entry.text + "".join(missing)
 
 
 class ToolBytes:

@@ -19,6 +19,7 @@ _QUOTA = (
     "insufficient balance",
     "insufficient credits",
     "billing",
+    "api usage limits",
 )
 _CONTEXT = (
     "context_length",
@@ -31,8 +32,9 @@ _CONTEXT = (
     "input length and `max_tokens` exceed",
     "too many input tokens",
     "reduce the length of the messages",
+    "request_too_large",
 )
-_AUTH = ("invalid_api_key", "authentication_error", "unauthorized", "incorrect api key")
+_AUTH = ("invalid_api_key", "authentication_error", "permission_error", "unauthorized", "incorrect api key")
 _RATE = ("rate_limit", "rate limit", "too many requests")
 _BAD = ("invalid_request", "invalid request", "not_found_error", "unsupported")
 

@@ -1,7 +1,7 @@
 """Server-sent events from bytes, by the WHATWG rules, however the network cut them. Knows nothing of models.
 
-Linear in the bytes fed, whatever their shape: text is decoded once, a line is joined once. The common event, one
-`data: ` line and a blank one, takes a path of its own.
+Linear in the bytes fed, whatever their shape: text is decoded once, a line is joined once. The common events, a
+`data: ` line alone or after an `event: ` line, take paths of their own.
 """
 
 import codecs
@@ -53,6 +53,9 @@ class Decoder:
         for block in blocks:
             if block.startswith("data: ") and not self._open and "\n" not in block:
                 events.append(ServerEvent("message", block[6:], self._id))
+            elif block.startswith("event: ") and not self._open and block.count("\n") == 1 and "\ndata: " in block:
+                name, _, data = block.partition("\ndata: ")
+                events.append(ServerEvent(name[7:] or "message", data, self._id))
             else:
                 self._lines(block.split("\n"), events)
                 self._dispatch(events)

@@ -1,0 +1,138 @@
+"""The Messages API of Anthropic, and of every server that speaks its language (M-02). Makes one call at a time, as the
+port says; retries and records are the engine's business."""
+
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Literal
+
+from treadle.errors import ModelError
+from treadle.faultpoint import faultpoint
+from treadle.models.anthropic_request import Encoder
+from treadle.models.anthropic_stream import StreamReader
+from treadle.models.keys import Secret
+from treadle.models.wire.http import Http
+from treadle.ports.model import ModelInfo, ModelRequest
+from treadle.protocol.deltas import Delta, NoticeDelta
+
+BASE_URL = "https://api.anthropic.com"
+VERSION = "2023-06-01"
+FALLBACK_OUTPUT = 4_096
+LEAST_BUDGET = 1_024
+"""The smallest budget for thinking that the API takes."""
+
+_TOO_MANY = re.compile(r"max_tokens: \d+ > (\d{1,9})")
+_ABOUT_BLOCKS = re.compile(r"messages\.\d|signature|block", re.I)
+
+
+class AnthropicMessages:
+    """One model behind one base URL.
+
+    `thinking`: "adaptive" lets the model decide, a number is a budget of tokens for models that need one, "" asks for
+    none; by default the catalogue decides.
+    """
+
+    def __init__(
+        self,
+        info: ModelInfo,
+        *,
+        base_url: str = BASE_URL,
+        api_key: str | Secret = "",
+        headers: Mapping[str, str] | None = None,
+        http: Http | None = None,
+        thinking: Literal["adaptive", ""] | int | None = None,
+    ) -> None:
+        self._info = info
+        self._url = base_url.rstrip("/").removesuffix("/messages").removesuffix("/v1") + "/v1/messages"
+        self._where = self._url.split("/")[2] if "://" in self._url else self._url
+        self._key = api_key if isinstance(api_key, Secret) else Secret(api_key)
+        self._headers = {"anthropic-version": VERSION, **(headers or {})}
+        self._http = http or Http()
+        self._owns_http = http is None
+        self._thinking = thinking if thinking is not None else ("adaptive" if info.thinking else "")
+        self._encoder = Encoder(info.ref)
+        self._output_limit = 0
+        """The most that the server said it takes for an answer, once it did."""
+        self._refused: set[str] = set()
+
+    def __repr__(self) -> str:
+        return f"AnthropicMessages({self._info.ref!r}, {self._url!r})"
+
+    @property
+    def info(self) -> ModelInfo:
+        return self._info
+
+    async def close(self) -> None:
+        if self._owns_http:
+            await self._http.close()
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
+        while True:
+            parameters = self._parameters(request)
+            body = self._encoder.body(parameters, request)
+            heard = False
+            try:
+                async with self._http.post(self._url, self._headers, body, self._key, key_header="x-api-key") as reply:
+                    reader = StreamReader(self._where, self._info)
+                    while not reader.done and (chunk := await reply.read_on(finished=reader.finish_reason is not None)):
+                        deltas = reader.feed(chunk)
+                        heard = heard or bool(deltas)
+                        yield deltas  # none, too: a server that pings while its model thinks is not silent (L-12)
+                    faultpoint("models.streamed")
+                    yield reader.end()
+                    if reader.done:
+                        await reply.leave()
+                    return
+            except ModelError as error:
+                notice = None if heard else self._mend(error, parameters, request)
+                if notice is None:
+                    raise
+            yield [notice]
+
+    def _parameters(self, request: ModelRequest) -> dict[str, Any]:
+        limit = request.max_tokens or self._info.max_output or FALLBACK_OUTPUT
+        limit = min(limit, self._output_limit or limit)
+        thinking = None if self._encoder.talk(request).calm else self._thinking_asked(limit)
+        temperature = self._info.temperature if request.temperature is None else request.temperature
+        if thinking is not None and request.temperature is None:
+            temperature = None  # the API takes none beside thinking
+        wanted = {"temperature": temperature, "thinking": thinking}
+        kept = {name: value for name, value in wanted.items() if value is not None and name not in self._refused}
+        return {"model": self._info.name, "max_tokens": limit, "stream": True, **kept}
+
+    def _thinking_asked(self, limit: int) -> dict[str, Any] | None:
+        if self._thinking == "adaptive":
+            # Without this word newer models keep to themselves what they think, and what they say between calls.
+            return {"type": "adaptive", "display": "summarized"}
+        if isinstance(self._thinking, int) and (budget := min(self._thinking, limit - 1)) >= LEAST_BUDGET:
+            return {"type": "enabled", "budget_tokens": budget}
+        return None
+
+    def _mend(self, error: ModelError, sent: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
+        """If the server refused a part of the request by name, go without it and say so (M-01, M-10). Each refusal
+        leaves less to refuse, so this ends."""
+        if error.kind != "bad_request" or error.status not in (400, 422):
+            return None
+        said = str(error)
+        if (most := _TOO_MANY.search(said)) and 0 < int(most[1]) < sent["max_tokens"]:
+            self._output_limit = int(most[1])
+            return self._notice("parameter_lowered", f"takes at most {most[1]} tokens of output; max_tokens is lowered")
+        if "cache_control" in said and self._encoder.drop_marks():
+            return self._notice("parameter_dropped", "refuses cache_control; it is no longer sent")
+        if "temperature" in said and "temperature" in sent:
+            self._refused.add("temperature")
+            return self._notice("parameter_dropped", "refuses temperature; it is no longer sent")
+        if "thinking" not in said and "signature" not in said:
+            return None
+        if _ABOUT_BLOCKS.search(said):
+            if self._encoder.drop_thinking(request):
+                return self._notice("thinking_dropped", "refuses earlier thinking; it goes on without it")
+            if "thinking" in sent:
+                self._encoder.talk(request).calm = True
+                return self._notice("thinking_dropped", "misses earlier thinking; it goes on without thinking")
+        elif "thinking" in sent:
+            self._refused.add("thinking")
+            return self._notice("parameter_dropped", "refuses thinking; it is no longer asked for")
+        return None
+
+    def _notice(self, kind: str, text: str) -> NoticeDelta:
+        return NoticeDelta(kind, f"{self._info.ref} {text}")

@@ -1,0 +1,38 @@
+"""Signed thinking between its stream and its return (M-10). A block goes back exactly as it came, at the place where it
+stood: models that think between calls sign what came before, too. An entry has no places, so a block that did not come
+first carries its own."""
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+_block = msgspec.json.Decoder(dict[str, Any])
+_placed = msgspec.json.Decoder(tuple[int, int, msgspec.Raw])
+
+
+class Sealed(NamedTuple):
+    """A block as the provider wrote it, and how many characters of text and how many calls stood before it."""
+
+    block: bytes
+    text: int = 0
+    calls: int = 0
+
+
+def seal(sealed: Sealed) -> str:
+    """What is recorded: the block alone, or with its place when something stood before it."""
+    if not sealed.text and not sealed.calls:
+        return sealed.block.decode()
+    return f"[{sealed.text},{sealed.calls},{sealed.block.decode()}]"
+
+
+def unseal(opaque: str) -> Sealed | None:
+    """None when it is nothing that `seal` wrote: it would break the whole request."""
+    try:
+        if not opaque.startswith("["):
+            _block.decode(opaque)
+            return Sealed(opaque.encode())
+        text, calls, raw = _placed.decode(opaque)
+        _block.decode(raw)
+        return Sealed(bytes(raw), text, calls)
+    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
+        return None

@@ -1,0 +1,120 @@
+"""What the Messages API demands of a request, as far as clients get it wrong: roles, blocks, ids, results, signatures,
+breakpoints. Pure; says what is wrong in the API's own words."""
+
+import hashlib
+import re
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import msgspec
+
+from treadle.testing.fake_http import Headers
+
+_ID = re.compile(r"[a-zA-Z0-9_-]+")
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+_request = msgspec.json.Decoder(dict[str, Any])
+BREAKPOINTS = 4
+
+
+def signature(thinking: str) -> str:
+    """How the fake server signs a thought."""
+    return f"sig-{hashlib.sha256(thinking.encode()).hexdigest()[:24]}"
+
+
+def complaint(headers: Headers, body: bytes, signatures: Collection[str] = ()) -> str:
+    """Why the API would refuse the request; empty when it would not. `signatures` are good whatever they sign."""
+    if not headers.get("anthropic-version"):
+        return "anthropic-version: header is required"
+    try:
+        request = _request.decode(body)
+    except msgspec.MsgspecError as error:
+        return f"the request body is not valid JSON: {error}"
+    return next(_complaints(request, signatures), "")
+
+
+def _complaints(request: dict[str, Any], signatures: Collection[str]) -> Iterator[str]:
+    for field, kind in (("model", str), ("max_tokens", int), ("messages", list)):
+        if not isinstance(request.get(field), kind):
+            yield f"{field}: Field required"
+            return
+    marks = sum(1 for block in _blocks(request) if "cache_control" in block)
+    if marks > BREAKPOINTS:
+        yield f"A maximum of {BREAKPOINTS} blocks with cache_control may be provided. Found {marks}."
+    for at, tool in enumerate(request.get("tools", [])):
+        if not _NAME.fullmatch(tool.get("name", "")):
+            yield f"tools.{at}.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'"
+        if tool.get("input_schema", {}).get("type") != "object":
+            yield f"tools.{at}.input_schema.type: Field required"
+    if "thinking" in request and request.get("temperature", 1) != 1:
+        yield "`temperature` may only be set to 1 when thinking is enabled"
+    if "tool_choice" in request and "tools" not in request:
+        yield "tool_choice may only be specified while providing tools"
+    for at, message in enumerate(request["messages"]):
+        yield from _thinking(at, message, signatures)
+    yield from _conversation(request["messages"], "tools" in request)
+
+
+def _blocks(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield from request.get("tools", [])
+    yield from request["system"] if isinstance(request.get("system"), list) else []
+    for message in request["messages"]:
+        yield from message["content"] if isinstance(message["content"], list) else []
+
+
+def _conversation(messages: list[dict[str, Any]], tools: bool) -> Iterator[str]:
+    if not messages:
+        yield "messages: at least one message is required"
+        return
+    if messages[0]["role"] != "user":
+        yield 'messages: first message must use the "user" role'
+    if messages[-1]["role"] != "user":
+        yield "This model does not support assistant message prefill. The conversation must end with a user message."
+    asked: list[str] = []
+    seen: set[str] = set()
+    for at, message in enumerate(messages):
+        if at and message["role"] == messages[at - 1]["role"]:
+            yield f"messages.{at}: roles must alternate between user and assistant"
+        content = message["content"]
+        blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
+        yield from _content(at, blocks, tools)
+        answered = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
+        if answered != asked:
+            yield f"messages.{at}: `tool_use` ids were found without `tool_result` blocks immediately after: {asked}"
+        asked = [block["id"] for block in blocks if block["type"] == "tool_use"]
+        if not seen.isdisjoint(asked) or len(set(asked)) < len(asked):
+            yield f"messages.{at}: `tool_use` ids must be unique"
+        seen.update(asked)
+
+
+def _thinking(at: int, message: dict[str, Any], signatures: Collection[str]) -> Iterator[str]:
+    for index, block in enumerate(message["content"] if isinstance(message["content"], list) else []):
+        if block["type"] not in ("thinking", "redacted_thinking"):
+            continue
+        where = f"messages.{at}.content.{index}"
+        good = block["type"] != "thinking" or block["signature"] in (signature(block["thinking"]), *signatures)
+        if not good:
+            yield f"{where}: Invalid `signature` in `thinking` block"
+        if index == len(message["content"]) - 1:
+            yield f"{where}: The final block in an assistant message cannot be `thinking`."
+
+
+def _content(at: int, blocks: list[dict[str, Any]], tools: bool) -> Iterator[str]:
+    if not blocks:
+        yield f"messages.{at}: all messages must have non-empty content"
+    results_over = False
+    for index, block in enumerate(blocks):
+        where = f"messages.{at}.content.{index}"
+        match block["type"]:
+            case "text" if not block["text"].strip():
+                yield f"{where}: text content blocks must contain non-whitespace text"
+            case "tool_use" if not _ID.fullmatch(block["id"]) or not _NAME.fullmatch(block["name"]):
+                yield f"{where}: String should match pattern '^[a-zA-Z0-9_-]+$'"
+            case "tool_use" if not isinstance(block["input"], dict):
+                yield f"{where}.input: Input should be a valid dictionary"
+            case "tool_use" | "tool_result" if not tools:
+                yield "Requests which include `tool_use` or `tool_result` blocks must define tools"
+            case "tool_result" if results_over:
+                yield f"{where}: `tool_result` blocks must come first in the message"
+            case "tool_result" if block.get("is_error") and not block.get("content"):
+                yield f"{where}: content cannot be empty if `is_error` is true"
+        results_over = results_over or block["type"] != "tool_result"
