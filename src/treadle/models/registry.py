@@ -2,6 +2,7 @@
 are imported when their provider is first asked for."""
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treadle.errors import ConfigError
@@ -18,12 +19,14 @@ Factory = Callable[[str], Model]
 
 class ModelRegistry:
     """The models of one process. `register` adds a provider (`"acme"`) or one model (`"scripted:demo"`), which is
-    looked for first."""
+    looked for first. `home` is where models that were fetched lie."""
 
-    def __init__(self, env: Mapping[str, str]) -> None:
+    def __init__(self, env: Mapping[str, str], *, home: Path | None = None) -> None:
         self._env = env
+        self._home = home
         self._http: Http | None = None
         self._factories: dict[str, Factory] = {
+            "local": self._local,
             "openai": self._openai,
             "recorded": self._recorded,
             "scripted": self._scripted,
@@ -63,6 +66,17 @@ class ModelRegistry:
         if self._http is not None:
             await self._http.close()
             self._http = None
+
+    def _local(self, name: str) -> Model:
+        from treadle.models.local.model import LocalModel
+        from treadle.models.local.weights import find_library, find_weights
+
+        library = find_library(f"local:{name}")
+        info, weights = find_weights(name, self._home)
+        threads = self._env.get("TREADLE_LOCAL_THREADS", "").strip() or "1"
+        if not threads.isdecimal() or int(threads) < 1:
+            raise ConfigError(f"TREADLE_LOCAL_THREADS is {threads!r}; it must be a whole number from 1 on")
+        return LocalModel(info, weights, library, threads=int(threads))
 
     def _openai(self, name: str) -> Model:
         from treadle.models.openai_chat import BASE_URL, OpenAIChat
