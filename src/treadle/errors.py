@@ -14,6 +14,7 @@ TreadleError
 │   └── Damaged             damaged            a record cannot be read
 ├── ModelError              model              the provider failed; `kind` says how
 │   └── ScriptError         script             a scripted or recorded model was used off its script
+├── FetchError              fetch              a model's files could not be had; what was got is kept
 └── ToolError               tool               a tool failed; its text goes to the model
     ├── OutsideRoot         outside_root       a path leads out of the project root
     ├── Conflict            conflict           a file is no longer what it was when the change was prepared
@@ -156,6 +157,10 @@ class ScriptError(ModelError):
 
     def __init__(self, message: str) -> None:
         super().__init__("bad_request", message)
+
+
+class FetchError(TreadleError):
+    code = "fetch"
 
 
 class ToolError(TreadleError):

@@ -76,7 +76,7 @@ class Agent:
         silence_s: float = 300.0,
         renew_s: float = RENEW_S,
     ) -> None:
-        found: Models = OneModel(model) if model is not None else models or ModelRegistry(env or os.environ)
+        found: Models = OneModel(model) if model is not None else models or _registry(env or os.environ)
         self.options = options or ChatOptions()
         self.warnings: list[str] = []
         if plugins:
@@ -141,6 +141,12 @@ class Agent:
     async def _each(self) -> AsyncIterator[Listed]:
         for listed in await self.chats():
             yield listed
+
+
+def _registry(env: Mapping[str, str]) -> ModelRegistry:
+    from treadle.config import home_of
+
+    return ModelRegistry(env, home=home_of(env))
 
 
 def _open_store(store: Store | Path | str | None) -> Store:

@@ -40,7 +40,7 @@ async def open_agent(config: Config, *, works: bool = False) -> AsyncIterator[Ag
             f"Treadle's home {config.home} cannot be made: {error.strerror}; choose another with TREADLE_HOME"
         ) from error
     settings = config.settings
-    models = ModelRegistry(os.environ)
+    models = ModelRegistry(os.environ, home=config.home)
     agent = Agent(
         config.database, models=models, plugins=works, retry_base_s=settings.retry_base_s, silence_s=settings.silence_s
     )

@@ -9,7 +9,9 @@ from treadle.errors import ModelError
 from treadle.faultpoint import faultpoint
 from treadle.models.anthropic_request import Encoder
 from treadle.models.anthropic_stream import StreamReader
+from treadle.models.catalog import look_up
 from treadle.models.keys import Secret
+from treadle.models.surroundings import Surroundings
 from treadle.models.wire.http import Http
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.deltas import Delta, NoticeDelta
@@ -136,3 +138,8 @@ class AnthropicMessages:
 
     def _notice(self, kind: str, text: str) -> NoticeDelta:
         return NoticeDelta(kind, f"{self._info.ref} {text}")
+
+
+def connect(name: str, around: Surroundings) -> AnthropicMessages:
+    key, url = around.access(f"anthropic:{name}", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
+    return AnthropicMessages(look_up("anthropic", name), base_url=url or BASE_URL, api_key=key, http=around.http)

@@ -6,9 +6,11 @@ from typing import Any
 
 from treadle.errors import ModelError
 from treadle.faultpoint import faultpoint
+from treadle.models.catalog import look_up
 from treadle.models.keys import Secret
 from treadle.models.openai_request import Encoder
 from treadle.models.openai_stream import StreamReader
+from treadle.models.surroundings import Surroundings
 from treadle.models.wire.http import Http
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.deltas import Delta, NoticeDelta
@@ -103,3 +105,8 @@ class OpenAIChat:
                 return NoticeDelta("parameter_renamed", f"{self._info.ref} takes {other} instead of {name}")
             return NoticeDelta("parameter_dropped", f"{self._info.ref} refuses {name}; it is no longer sent")
         return None
+
+
+def connect(name: str, around: Surroundings) -> OpenAIChat:
+    key, url = around.access(f"openai:{name}", "OPENAI_API_KEY", "OPENAI_BASE_URL")
+    return OpenAIChat(look_up("openai", name), base_url=url or BASE_URL, api_key=key, http=around.http)

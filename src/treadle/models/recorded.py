@@ -9,6 +9,7 @@ import msgspec
 
 from treadle.errors import ConfigError, ModelError, ModelErrorKind, ScriptError
 from treadle.faultpoint import faultpoint
+from treadle.models.surroundings import Surroundings
 from treadle.ports.model import Model, ModelInfo, ModelRequest
 from treadle.protocol.content import UserEntry
 from treadle.protocol.deltas import (
@@ -140,3 +141,7 @@ class RecordedModel:
         if take.error is not None:
             failed = take.error
             raise ModelError(failed.kind, failed.message, status=failed.status, retry_after=failed.retry_after)
+
+
+def connect(name: str, around: Surroundings) -> RecordedModel:
+    return RecordedModel(name)

@@ -1,34 +1,34 @@
-"""Finds models by `provider:name` and owns what they share: the environment, the keys and one HTTP session. Adapters
-are imported when their provider is first asked for."""
+"""Finds models by `provider:name`. A provider is one module with a function `connect(name, surroundings) -> Model`; it is
+imported when its first model is asked for."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from importlib import import_module
+from pathlib import Path
+from typing import cast
 
 from treadle.errors import ConfigError
-from treadle.models.catalog import look_up
-from treadle.models.keys import find_key
+from treadle.models.surroundings import Surroundings
 from treadle.ports.model import Model
-
-if TYPE_CHECKING:
-    from treadle.models.wire.http import Http
 
 Factory = Callable[[str], Model]
 """Makes a model from what stands after the colon."""
 
+PROVIDERS: Mapping[str, str] = {
+    "anthropic": "treadle.models.anthropic",
+    "local": "treadle.models.local.model",
+    "openai": "treadle.models.openai_chat",
+    "recorded": "treadle.models.recorded",
+    "scripted": "treadle.models.scripted",
+}
+
 
 class ModelRegistry:
     """The models of one process. `register` adds a provider (`"acme"`) or one model (`"scripted:demo"`), which is
-    looked for first."""
+    looked for first. `home` is where models that were fetched lie."""
 
-    def __init__(self, env: Mapping[str, str]) -> None:
-        self._env = env
-        self._http: Http | None = None
-        self._factories: dict[str, Factory] = {
-            "anthropic": self._anthropic,
-            "openai": self._openai,
-            "recorded": self._recorded,
-            "scripted": self._scripted,
-        }
+    def __init__(self, env: Mapping[str, str], *, home: Path | None = None) -> None:
+        self._around = Surroundings(env, home)
+        self._factories: dict[str, Factory] = {}
         self._models: dict[str, Model] = {}
 
     def __repr__(self) -> str:
@@ -36,7 +36,7 @@ class ModelRegistry:
 
     @property
     def providers(self) -> list[str]:
-        return sorted(key for key in self._factories if ":" not in key)
+        return sorted({*PROVIDERS, *(key for key in self._factories if ":" not in key)})
 
     def register(self, provider: str, factory: Factory) -> None:
         self._factories[provider] = factory
@@ -53,59 +53,14 @@ class ModelRegistry:
         if not colon or not name:
             raise ConfigError(f"{ref!r} names no model; write provider:name, for instance openai:gpt-4.1")
         factory = self._factories.get(ref) or self._factories.get(provider)
-        if factory is None:
+        if factory is not None:
+            return factory(name)
+        if provider not in PROVIDERS:
             raise ConfigError(f"no provider {provider!r} in {ref!r}; known are {', '.join(self.providers)}")
-        return factory(name)
+        return cast(Model, import_module(PROVIDERS[provider]).connect(name, self._around))
 
     async def close(self) -> None:
         for model in self._models.values():
             await model.close()
         self._models.clear()
-        if self._http is not None:
-            await self._http.close()
-            self._http = None
-
-    def _address(self, variable: str) -> str:
-        url = self._env.get(variable, "").strip()
-        if url and not url.startswith(("http://", "https://")):
-            raise ConfigError(f"{variable} is {url!r}; it must begin with http:// or https://")
-        return url
-
-    def _anthropic(self, name: str) -> Model:
-        from treadle.models.anthropic import BASE_URL, AnthropicMessages
-        from treadle.models.wire.http import Http
-
-        url = self._address("ANTHROPIC_BASE_URL")
-        # The key store is asked for Anthropic only: its key must not go to another host.
-        key = find_key(self._env, "ANTHROPIC_API_KEY", keyring=not url)
-        if not key and not url:
-            raise ConfigError(
-                f"anthropic:{name} needs a key: set ANTHROPIC_API_KEY, "
-                "or ANTHROPIC_BASE_URL for a server that needs none"
-            )
-        self._http = self._http or Http()
-        return AnthropicMessages(look_up("anthropic", name), base_url=url or BASE_URL, api_key=key, http=self._http)
-
-    def _openai(self, name: str) -> Model:
-        from treadle.models.openai_chat import BASE_URL, OpenAIChat
-        from treadle.models.wire.http import Http
-
-        url = self._address("OPENAI_BASE_URL")
-        # The key store is asked for OpenAI only: its key must not go to another host.
-        key = find_key(self._env, "OPENAI_API_KEY", keyring=not url)
-        if not key and not url:
-            raise ConfigError(
-                f"openai:{name} needs a key: set OPENAI_API_KEY, or OPENAI_BASE_URL for a server that needs none"
-            )
-        self._http = self._http or Http()
-        return OpenAIChat(look_up("openai", name), base_url=url or BASE_URL, api_key=key, http=self._http)
-
-    def _recorded(self, name: str) -> Model:
-        from treadle.models.recorded import RecordedModel
-
-        return RecordedModel(name)
-
-    def _scripted(self, name: str) -> Model:
-        from treadle.models.scripted import ScriptedModel
-
-        return ScriptedModel.from_file(name)
+        await self._around.close()

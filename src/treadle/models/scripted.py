@@ -24,6 +24,7 @@ from treadle.models.script import (
     read_script,
     turns_of,
 )
+from treadle.models.surroundings import Surroundings
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.content import AssistantEntry
 from treadle.protocol.deltas import CallDelta, Delta, FinishDelta, TextDelta, ThinkingDelta, UsageDelta
@@ -164,3 +165,7 @@ def _deltas(part: Part, chunk: int, where: int | str, number: int) -> Iterable[D
 
 def _pieces(text: str, size: int) -> list[str]:
     return [text[at : at + size] for at in range(0, len(text), size)] if size else [text]
+
+
+def connect(name: str, around: Surroundings) -> ScriptedModel:
+    return ScriptedModel.from_file(name)

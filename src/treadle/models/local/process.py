@@ -1,0 +1,175 @@
+"""Holds the inference process: starts it when it is first needed, hands it one request at a time, stops what nobody
+waits for. Knows the lines it speaks, not what they mean for a chat."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import msgspec
+
+from treadle.errors import ConfigError, ModelError
+
+SIGN_OF_LIFE_S = 10.0
+"""How often one who waits for the engine is told that it is still waited for."""
+CLOSE_S = 2.0
+READ_BYTES = 65_536
+KEPT_VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
+
+
+class Fault(msgspec.Struct, frozen=True):
+    message: str = ""
+    code: int = 500
+    type: str = ""
+    n_prompt_tokens: int = 0
+
+
+class Piece(msgspec.Struct, frozen=True):
+    content: str | None = None
+
+
+class Choice(msgspec.Struct, frozen=True):
+    delta: Piece = Piece()
+    finish_reason: str | None = None
+
+
+class CachedTokens(msgspec.Struct, frozen=True):
+    cached_tokens: int = 0
+
+
+class Counted(msgspec.Struct, frozen=True):
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    prompt_tokens_details: CachedTokens = CachedTokens()
+
+
+class Chunk(msgspec.Struct, frozen=True):
+    """One line of the engine."""
+
+    choices: tuple[Choice, ...] = ()
+    usage: Counted | None = None
+    error: Fault | None = None
+    ready: bool = False
+    end: int = 0
+
+
+class Engine:
+    """One model in one process with one place to work at: requests wait for each other."""
+
+    def __init__(self, ref: str, weights: Path, library: Path, *, window: int, threads: int) -> None:
+        self._ref = ref
+        self._weights = weights
+        self._settings = {
+            "library": str(library),
+            "weights": str(weights),
+            "window": window,
+            "threads": threads,
+        }
+        self._process: asyncio.subprocess.Process | None = None
+        self._rest = b""
+        self._loaded = False
+        self._number = 0
+        self._ended = 0
+        """The last request whose end was heard; those after it may still have something to say."""
+        self._place = asyncio.Lock()
+        self._decoder = msgspec.json.Decoder(Chunk)
+
+    @property
+    def pid(self) -> int:
+        """0 while there is no process."""
+        return self._process.pid if self._process is not None else 0
+
+    async def ask(
+        self, body: Mapping[str, Any], schema: Mapping[str, Any] | None = None
+    ) -> AsyncGenerator[Sequence[Chunk], None]:
+        """The chunks of one answer, in batches as they were read. An empty batch is a sign of life. Closing the
+        iterator stops the answer; it does not wait for that."""
+        while not await self._taken():
+            yield ()
+        number = 0
+        try:
+            await self._start()
+            while not self._loaded or self._ended < self._number:
+                await self._read()
+                yield ()
+            self._number = number = self._number + 1
+            self._order({"id": number, "body": body, "schema": schema})
+            while self._ended < number:
+                yield await self._read()
+        finally:
+            if self._ended < number:
+                self._order({"stop": number})
+            self._place.release()
+
+    async def _taken(self) -> bool:
+        try:
+            async with asyncio.timeout(SIGN_OF_LIFE_S):
+                return await self._place.acquire()
+        except TimeoutError:
+            return False
+
+    async def _start(self) -> None:
+        if self._process is not None:
+            return
+        # Isolated, from a folder that nobody writes to and with few variables: no file of a project can be taken for
+        # a module, no key goes along. In a session of its own, so that Ctrl-C is ours alone.
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-I",
+            str(Path(__file__).with_name("engine.py")),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            cwd="/",
+            env={name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ},
+            start_new_session=True,
+        )
+        self._rest, self._loaded, self._ended = b"", False, self._number
+        self._order(self._settings)
+
+    def _order(self, order: Mapping[str, Any]) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.write(msgspec.json.encode(order) + b"\n")
+
+    async def _read(self) -> list[Chunk]:
+        """What the engine has said since the last time."""
+        out = self._process.stdout if self._process is not None else None
+        data = await out.read(READ_BYTES) if out is not None else b""
+        if not data:
+            await self._lost()
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        chunks = [self._decoder.decode(line) for line in lines]
+        for chunk in chunks:
+            self._loaded = self._loaded or chunk.ready
+            self._ended = max(self._ended, chunk.end)
+            if chunk.error is not None and not self._loaded:
+                await self.close()
+                raise ConfigError(
+                    f"{self._weights} cannot be loaded: {chunk.error.message.strip()} Is there enough memory, and is "
+                    "it a whole GGUF file? One that was fetched can be deleted and fetched again."
+                )
+        return chunks
+
+    async def _lost(self) -> NoReturn:
+        process, loaded = self._process, self._loaded
+        await self.close()
+        code = process.returncode if process is not None else None
+        if not loaded:
+            raise ConfigError(f"{self._weights} cannot be loaded: its process ended with code {code}")
+        raise ModelError("cut_stream", f"the process of {self._ref} ended with code {code} in the middle of an answer")
+
+    async def close(self) -> None:
+        """End the process. It ends by itself when its input does."""
+        process, self._process, self._loaded = self._process, None, False
+        if process is None:
+            return
+        if process.stdin is not None:
+            process.stdin.close()
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()

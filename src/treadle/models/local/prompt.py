@@ -1,0 +1,171 @@
+"""A request as the messages of a chat template, made to fit a small window. Pure.
+
+A tool is one line, because the grammar knows its schema and reading a prompt is what costs a small machine most. What
+does not fit goes in this order: long old results are cut, then the oldest entries are left out, a few at a time so
+that the beginning stays the same for some turns, then whatever is still too long is cut. The task stays.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any, assert_never
+
+import msgspec
+
+from treadle.models.local.grammar import reply_name
+from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolRequest, UserEntry
+from treadle.protocol.tools import ToolSpec
+
+OLD_RESULT_CHARS = 400
+STEP = 4
+"""Entries are left out by so many at a time."""
+SYSTEM_SHARE = 0.5
+"""The most of the room that the system text may take."""
+LEFT_OUT = "[Earlier parts of this conversation are left out.]"
+_HOW = (
+    'Answer with one JSON object, {{"name": …, "arguments": {{…}}}}: either call a tool, or speak to the user with '
+    "{reply}. Call tools until the task is done, then use {reply}.\n\nTools:\n"
+)
+
+
+class Message(msgspec.Struct, frozen=True):
+    role: str
+    content: str
+
+
+class Prompt(msgspec.Struct, frozen=True):
+    messages: tuple[Message, ...]
+    shortened: bool = False
+
+    @property
+    def chars(self) -> int:
+        return sum(len(message.content) for message in self.messages)
+
+
+def build(system: str, entries: Sequence[Entry], tools: Sequence[ToolSpec], room: int) -> Prompt:
+    """`room`: how many characters the whole may have."""
+    head = _cut(system, int(room * SYSTEM_SHARE)) + _describe(tools)
+    room = max(room - len(head), room // 4)
+    teller = _Teller(reply_name(tools) if tools else "")
+    groups = _grouped(entries)
+    told = [teller.tell(group) for group in groups]
+    kept = told if _size(told) <= room else _fitted(told, groups, teller, room)
+    start = [Message("system", head)] if head else []
+    return Prompt((*start, *_merged(kept)), shortened=kept is not told)
+
+
+def _fitted(told: list[list[Message]], groups: list[list[Entry]], teller: "_Teller", room: int) -> list[list[Message]]:
+    told = [teller.tell(group, OLD_RESULT_CHARS) for group in groups[:-1]] + told[-1:]
+    if _size(told) <= room:
+        return told
+    task = max((at for at, group in enumerate(groups) if _is_task(group[0])), default=0)
+    for start in range(STEP, len(told) + STEP, STEP):
+        start = min(start, len(told) - 1)
+        opening = [[Message("user", LEFT_OUT)]] if start else []
+        kept = [*opening, *([told[task]] if task < start else []), *told[start:]]
+        if _size(kept) <= room:
+            return kept
+    share = room // max(1, sum(len(messages) for messages in kept))
+    return [[Message(message.role, _cut(message.content, share)) for message in messages] for messages in kept]
+
+
+def _is_task(entry: Entry) -> bool:
+    return isinstance(entry, UserEntry) and entry.source == "person"
+
+
+def _grouped(entries: Sequence[Entry]) -> list[list[Entry]]:
+    """Entries that stay together: an answer and the results of its calls."""
+    groups: list[list[Entry]] = []
+    for entry in entries:
+        if isinstance(entry, ResultsEntry) and groups:
+            groups[-1].append(entry)
+        else:
+            groups.append([entry])
+    return groups
+
+
+class _Teller:
+    """Entries in the words of the template. `reply` is empty where the model speaks freely."""
+
+    def __init__(self, reply: str) -> None:
+        self._reply = reply
+
+    def tell(self, group: Sequence[Entry], result_chars: int = 0) -> list[Message]:
+        return [self._message(entry, result_chars) for entry in group]
+
+    def _message(self, entry: Entry, result_chars: int) -> Message:
+        match entry:
+            case UserEntry(text=text, images=images):
+                return Message("user", text + "\n[A picture that this model cannot see.]" * len(images))
+            case AssistantEntry(text=text, calls=calls):
+                words = [self._words(text)] if text else []
+                return Message("assistant", "\n".join([*words, *map(_call, calls)]))
+            case ResultsEntry(results=results):
+                texts = [_cut(result.text, result_chars) if result_chars else result.text for result in results]
+                return Message("user", "\n".join(f"<tool_response>\n{text}\n</tool_response>" for text in texts))
+            case _ as never:
+                assert_never(never)
+
+    def _words(self, text: str) -> str:
+        return _object(self._reply, {"text": text}) if self._reply else text
+
+
+def _call(call: ToolRequest) -> str:
+    try:
+        return _object(call.name, json.loads(call.arguments))
+    except ValueError:
+        return _object(call.name, {})
+
+
+def _object(name: str, arguments: Any) -> str:
+    """In the very form that the grammar makes."""
+    return json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
+
+
+def _merged(groups: Sequence[Sequence[Message]]) -> list[Message]:
+    """Roles that alternate, as many templates need it."""
+    merged: list[Message] = []
+    for message in (message for group in groups for message in group):
+        if merged and merged[-1].role == message.role:
+            merged[-1] = Message(message.role, f"{merged[-1].content}\n\n{message.content}")
+        else:
+            merged.append(message)
+    return merged
+
+
+def _describe(tools: Sequence[ToolSpec]) -> str:
+    if not tools:
+        return ""
+    reply = reply_name(tools)
+    lines = [f"{reply}(text: string): Speak to the user.", *map(_line, tools)]
+    return "\n\n" + _HOW.format(reply=reply) + "\n".join(lines)
+
+
+def _line(tool: ToolSpec) -> str:
+    properties = tool.parameters.get("properties") or {}
+    required = tool.parameters.get("required") or ()
+    arguments = (f"{name}{'' if name in required else '?'}: {_type(inner)}" for name, inner in properties.items())
+    return f"{tool.name}({', '.join(arguments)}): {_sentence(tool.description)}"
+
+
+def _type(schema: Any) -> str:
+    kind = schema.get("type", "any") if isinstance(schema, dict) else "any"
+    return kind if isinstance(kind, str) else "|".join(map(str, kind))
+
+
+def _sentence(text: str) -> str:
+    """The first sentence, which says what a tool is for."""
+    first = " ".join(text.split()).partition(". ")[0]
+    return _cut(first.rstrip(".") + ".", 160) if first else ""
+
+
+def _cut(text: str, most: int) -> str:
+    """The text without its middle, if it is too long."""
+    if len(text) <= most:
+        return text
+    head = max(0, most) * 2 // 3
+    tail = max(0, most) - head
+    return f"{text[:head]}\n[… {len(text) - head - tail} characters left out …]\n{text[len(text) - tail :]}"
+
+
+def _size(told: Sequence[Sequence[Message]]) -> int:
+    return sum(len(message.content) for messages in told for message in messages)
