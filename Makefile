@@ -6,7 +6,7 @@ JOBS   ?= 2
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run test check bench lock clean
+.PHONY: help venv run test check bench docs lock clean
 
 help:  ## list the commands
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' $(MAKEFILE_LIST)
@@ -39,6 +39,10 @@ check: $(STAMP)  ## format, lint, types, imports, links
 
 bench: $(STAMP)  ## measure (ARGS=--quick for a smoke run)
 	@$(BIN)/python -m bench $(ARGS)
+
+docs: $(STAMP)  ## make the pages that come from the code
+	@$(BIN)/python -m scripts.reference
+	@$(BIN)/python -m scripts.state_table
 
 lock:  ## resolve requirements.lock anew (needs uv)
 	@uv pip compile --quiet --upgrade --universal --generate-hashes --no-header --no-annotate \

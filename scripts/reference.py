@@ -180,7 +180,7 @@ def outdated(folder: Path = DOCS) -> list[str]:
 def main(arguments: list[str]) -> int:
     if "--check" in arguments:
         for name in (found := outdated()):
-            print(f"docs/reference/{name} is out of date; run scripts/reference.py", file=sys.stderr)
+            print(f"docs/reference/{name} is out of date; run: make docs", file=sys.stderr)
         return 1 if found else 0
     DOCS.mkdir(parents=True, exist_ok=True)
     for name, make in PAGES.items():

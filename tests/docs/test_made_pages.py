@@ -18,11 +18,11 @@ GLOSSARY = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").lower()
 
 
 def test_the_reference_is_up_to_date() -> None:
-    assert reference.outdated() == [], "run scripts/reference.py"
+    assert reference.outdated() == [], "run: make docs"
 
 
 def test_the_state_table_is_up_to_date() -> None:
-    assert state_table.main(["--check"]) == 0, "run scripts/state_table.py"
+    assert state_table.main(["--check"]) == 0, "run: make docs"
 
 
 def test_a_page_that_differs_is_noticed(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
-"""Finds models by `provider:name`. A provider is one module with a function `connect(name, surroundings) -> Model`; it is
-imported when its first model is asked for."""
+"""Finds models by `provider:name`. A provider is one module with a function `connect(name, surroundings) -> Model`; it
+is imported when its first model is asked for."""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module

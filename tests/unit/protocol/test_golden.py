@@ -36,7 +36,7 @@ def test_the_lists_of_types_are_closed() -> None:  # V-01 to V-05
 def test_a_change_of_shape_is_a_new_version(name: str) -> None:
     golden = load(name)
     kind = EVERY[name]
-    assert golden["version"] == kind.VERSION, f"{name} has a new version: run scripts/golden.py"
+    assert golden["version"] == kind.VERSION, f"{name} has a new version: run: python -m scripts.golden"
     assert golden["shape"] == shape(kind), (
         f"the shape of {name} changed: see scripts/golden.py for a new version, or --reset"
     )
