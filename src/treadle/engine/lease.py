@@ -36,7 +36,6 @@ class Tenure:
         self.state = state
         self.ahead: Ahead | None = None
         """What rides along with every append: one commit a step."""
-        self.memos: dict[str, Memo] = {}
         self._log = log
         self._writing = asyncio.Lock()
 
@@ -67,8 +66,7 @@ class Tenure:
         return self._log.hub.listened(self.state.chat)
 
     def memo(self, model: str) -> Memo:
-        """The bytes of the conversation for this model; another model may see other parts of it (M-10)."""
-        return self.memos.setdefault(model, Memo())
+        return self._log.memo(self.state.chat, model)
 
     async def unless_stopped(self, effect: Coroutine[Any, Any, T]) -> T | Stopped:
         """Carry out an effect, and cancel it as soon as an interrupt is in the log, whoever wrote it there.

@@ -11,6 +11,7 @@ from treadle.chat.transitions import transition
 from treadle.engine.hub import Hub, Subscription
 from treadle.errors import HeadMoved, TreadleError
 from treadle.faultpoint import faultpoint
+from treadle.ports.model import Memo
 from treadle.ports.store import Lease, Snapshot, Store
 from treadle.protocol import wire
 from treadle.protocol.commands import Command
@@ -32,6 +33,7 @@ class Log:
         self.hub = hub
         self.clock = clock
         self._states: OrderedDict[ChatId, ChatState] = OrderedDict()
+        self._memos: dict[ChatId, dict[str, Memo]] = {}
         self._snapshots: dict[ChatId, int] = {}
 
     async def create(self, chat: ChatId, *events: SessionCreated) -> ChatState:
@@ -85,6 +87,11 @@ class Log:
         faultpoint(f"append.after:{events[0].TYPE}")
         self._publish(envelopes)
         return self._keep(after)
+
+    def memo(self, chat: ChatId, model: str) -> Memo:
+        """The bytes of the chat's conversation for this model, kept from run to run as long as its state is. Another
+        model may see other parts of it (M-10)."""
+        return self._memos.setdefault(chat, {}).setdefault(model, Memo())
 
     def peek(self, chat: ChatId) -> ChatState | None:
         """The newest state that this process has seen; others may have gone further."""
@@ -153,5 +160,6 @@ class Log:
             self._states[state.chat] = state
             self._states.move_to_end(state.chat)
             while len(self._states) > KEPT_STATES:
-                self._states.popitem(last=False)
+                forgotten, _ = self._states.popitem(last=False)
+                self._memos.pop(forgotten, None)
         return state
