@@ -101,7 +101,7 @@ class DecidedTime(WrittenTime):
         """A wait before another attempt: it takes no time, but may have been the end of the run or of the worker."""
         due = await self._log.stage.turn()
         if isinstance(due.data, TurnEnd) and due.data.finish_reason == "interrupted":
-            await self._log.stage.stopped(due)
+            await self._log.stage.stopped()
 
 
 def _timely(event: Event) -> bool:
@@ -152,9 +152,10 @@ def info(log: WatchedLog, ref: str) -> ModelInfo:
                 cramped = True
             case CompactionComplete(success=True):
                 cramped = False  # masking was enough; where it was not, the model was asked first
-            case CompactionComplete() if (over := _limit_behind(log)) is not None:
-                cramped = False  # all of the history was to be shortened, and that was too much
-                price = _too_dear(over, 1)
+            case CompactionComplete(error=error) if error != "interrupted":
+                cramped = False  # the model was not even asked: for all of the history, that was too much
+                over = _limit_behind(log)
+                price = _too_dear(over, 1) if over is not None else 1.0
             case _:
                 pass
     provider, _, name = ref.partition(":")
