@@ -66,7 +66,12 @@ class RecordedTool:
     async def run(self, invocation: Invocation) -> Outcome:
         call = self._call(invocation)
         outcome, complete = call.completed, call.complete
-        if outcome is None or complete is None or complete.synthetic or outcome.epoch != self._stage.epoch:
+        if (
+            outcome is None
+            or complete is None
+            or complete.synthetic == "interrupted"
+            or outcome.epoch != self._stage.epoch
+        ):
             await self._stage.perish()
         await self._stage.turn_of(outcome)
         return Outcome(
