@@ -25,32 +25,24 @@ def memory(tmp_path: Path) -> World:
 
 
 @pytest.mark.parametrize("name", SCENES)
-async def test_a_fork_at_any_point_is_idle_and_whole(name: str, memory: World) -> None:
+async def test_a_fork_at_any_point_is_idle_goes_on_and_can_be_replayed(name: str, memory: World) -> None:
     chat = await SCENES[name](memory)
     recorded = await read_chat(memory.store, chat)
     for seq in range(1, len(recorded) + 1):
-        copy = await fork(memory.store, chat, seq)
-        assert await check(memory.store, copy) == [], f"forked at {seq}"
-        listed = await memory.store.get(copy)
-        assert listed.summary.status in ("idle", "error")
-        assert not listed.summary.runnable
-        assert first_divergence(recorded[:seq], (await read_chat(memory.store, copy))[:seq]) is None
-    assert await read_chat(memory.store, chat) == recorded
-
-
-@pytest.mark.parametrize("name", SCENES)
-async def test_a_fork_at_any_point_goes_on_and_can_be_replayed(name: str, memory: World) -> None:
-    chat = await SCENES[name](memory)
-    for seq in range(1, await memory.store.head(chat) + 1):
         copy = await fork(memory.store, chat, seq, FRESH)
+        listed = await memory.store.get(copy)
+        assert listed.summary.status in ("idle", "error"), f"forked at {seq}"
+        assert not listed.summary.runnable
         model = ScriptedModel([Say("Here I am.")], follow="calls")
         agent = memory.agent(model)
         await watch(agent.chat(copy).send("Are you there?"))
         model.assert_done()
         await agent.worker.close()
         assert await check(memory.store, copy) == [], f"forked at {seq}"
+        assert first_divergence(recorded[:seq], (await read_chat(memory.store, copy))[:seq]) is None
         result = await replay(memory.store, copy)
         assert result.divergence is None, f"forked at {seq}: {result.divergence.text}"
+    assert await read_chat(memory.store, chat) == recorded
 
 
 async def test_a_fork_says_where_it_comes_from_and_what_is_different(world: World) -> None:

@@ -57,7 +57,7 @@ class RecordedModels:
             match event:
                 case SessionError(error_class="config", message=message):
                     raise ConfigError(message)
-                case CompactionComplete(success=False, tokens_before=0, error=message):
+                case CompactionComplete(success=False, threshold=0, error=message):
                     raise ConfigError(message)
                 case _:
                     pass
