@@ -24,6 +24,7 @@ from treadle.ports.store import Store
 from treadle.protocol import wire
 from treadle.protocol.commands import ChangeOptions
 from treadle.protocol.events import (
+    AssistantMessage,
     CompactionComplete,
     Envelope,
     Event,
@@ -193,7 +194,7 @@ async def fork(
         copied[0] = replace(first, data=replace(first.data, forked_from=f"{chat}@{seq}"))
     state = fold_all(ChatState(chat=chat), copied)
     # What ends the copy happens where it was cut: a wall budget must not count the time that has passed since.
-    copied += _seal(state, quiet(state), copied[-1].time_ms)
+    copied += _seal(state, quiet(state, copied[-1].data), copied[-1].time_ms)
     state = fold_all(ChatState(chat=chat), copied)
     wanted = {**({"archived": False} if state.options.archived else {}), **(changes or {})}
     copied += _seal(state, transition(state, ChangeOptions(wanted, by="fork")), (clock or SystemClock()).now_ms())
@@ -202,11 +203,13 @@ async def fork(
     return copy
 
 
-def quiet(state: ChatState) -> tuple[Event, ...]:
-    """The events that bring a chat to rest, wherever it stands."""
+def quiet(state: ChatState, last: Event) -> tuple[Event, ...]:
+    """The events that bring a chat to rest, wherever it stands; `last` is the event it stands at."""
     events: list[Event] = []
     if state.open_turn is not None:
         events.append(TurnEnd(state.open_turn.turn, finish_reason="interrupted"))
+    elif isinstance(last, AssistantMessage):  # cut off from the end of its turn, with which it was written
+        events.append(TurnEnd(last.turn, finish_reason="interrupted"))
     events += close_calls(state, "fork")
     if state.run is not None:
         events.append(RunEnd("interrupted"))

@@ -59,7 +59,9 @@ _ALL: tuple[e.Event, ...] = (
     e.Interrupted("ada"),
     e.RunEnd("task_complete"),
     e.CompactionStart("threshold", 110_000),
-    e.CompactionComplete("context_limit", False, 110_000, 30_000, USAGE, "So far: …", 40, (2, 31), 44, "no summary"),
+    e.CompactionComplete(
+        "context_limit", False, 110_000, 30_000, USAGE, "So far: …", 40, (2, 31), 44, "no summary", 100_000
+    ),
     e.ModelCall("summary", USAGE, "The test was mended.", "cut short"),
     e.ExecutionStart(
         KEY, "edit_file", {"path": "engine.py", "old_str": "a", "new_str": "b"}, "engine.py", {"pre": "1f"}

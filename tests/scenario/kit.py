@@ -15,6 +15,7 @@ from treadle.ports.toolset import Tool
 from treadle.protocol import events as e
 from treadle.protocol.content import Entry, ResultsEntry
 from treadle.protocol.deltas import Delta
+from treadle.replay import replay
 
 
 class Recording:
@@ -63,7 +64,11 @@ class Stage:
             await self._agents.pop().worker.close()
 
     async def close(self) -> None:
+        """Whatever the scenario was, its chats can be driven again from their logs (D-07)."""
         await self.kill()
+        for listed in await self.store.list():
+            result = await replay(self.store, listed.summary.chat)
+            assert result.divergence is None, result.divergence.text
         await self.store.close()
 
 

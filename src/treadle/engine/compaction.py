@@ -2,6 +2,8 @@
 that is not enough, older history is replaced by a summary that the model itself writes. The log is never rewritten.
 """
 
+from msgspec.structs import replace
+
 from treadle.chat.state import ChatState, Compaction
 from treadle.chat.transcript import (
     KEEP_RECENT_TOKENS,
@@ -20,7 +22,7 @@ from treadle.engine.deps import Deps
 from treadle.engine.lease import Stopped, Tenure
 from treadle.errors import ConfigError
 from treadle.ports.model import Model, ModelRequest
-from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, Usage, UserEntry
+from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, UserEntry
 from treadle.protocol.events import CompactionComplete, ModelCall, Trigger
 
 ENOUGH = 0.7
@@ -41,29 +43,29 @@ async def compact(tenure: Tenure, trigger: Trigger, deps: Deps) -> None:
     except ConfigError as error:
         return await tenure.append(CompactionComplete(trigger, False, error=str(error)))
     before = _size(state.transcript.slice(0))
-    share = _share(state, model, before)
+    limit = _limit(state, model)
+    failed = CompactionComplete(trigger, False, before, before, threshold=limit)
+    share = _share(state, limit, before)
     start = min(state.compaction.upto + recent_start(state.history.slice(state.compaction.upto), share), _newest(state))
     if trigger != "threshold" or start <= state.compaction.upto:
         start = max(start, _half(state))
     if start <= state.compaction.upto:
-        nothing = "there is nothing older to shorten"
-        return await tenure.append(CompactionComplete(trigger, False, before, before, error=nothing))
-    if trigger == "threshold" and (masked := _masked(state, start, model)) is not None:
-        return await tenure.append(_complete(trigger, state, masked, before, Usage()))
+        return await tenure.append(replace(failed, error="there is nothing older to shorten"))
+    if trigger == "threshold" and (masked := _masked(state, start, limit)) is not None:
+        return await tenure.append(_done(failed, state, masked))
     request = _request(state, start, model)
     if (over := requests.over(state, side_call.expected(model, request), deps)) is not None:
-        spent = "the budget is used up"
-        return await tenure.append(CompactionComplete(trigger, False, before, before, error=spent), over)
+        return await tenure.append(replace(failed, error="the budget is used up"), over)
     reply = await tenure.unless_stopped(side_call.ask(model, request, deps))
     if isinstance(reply, Stopped):
-        return await tenure.record(CompactionComplete(trigger, False, before, before, error="interrupted"))
+        return await tenure.record(replace(failed, error="interrupted"))
     call = ModelCall("compaction", reply.usage, error=reply.error)
     if not reply.text:
         why = reply.error or "the model gave no summary"
-        return await tenure.record(call, CompactionComplete(trigger, False, before, before, reply.usage, error=why))
+        return await tenure.record(call, replace(failed, usage=reply.usage, error=why))
     kept = kept_messages(state.history.cut(start), min(KEEP_USER_TOKENS, share))
     made = Compaction(start, reply.text, kept, start)
-    await tenure.record(call, _complete(trigger, state, made, before, reply.usage))
+    await tenure.record(call, replace(_done(failed, state, made), usage=reply.usage))
 
 
 def _limit(state: ChatState, model: Model) -> int:
@@ -72,11 +74,11 @@ def _limit(state: ChatState, model: Model) -> int:
     return threshold(window, state.options.max_tokens or model.info.max_output)
 
 
-def _share(state: ChatState, model: Model, own: int) -> int:
+def _share(state: ChatState, limit: int, own: int) -> int:
     """How many tokens stay as they are, by our own count. A third of where compaction begins, or else a small window
     would be full again at once; and less where the provider counts more than we do."""
     counts_more = max(1.0, estimate(state, 0) / max(1, own))
-    return int(min(KEEP_RECENT_TOKENS, _limit(state, model) // 3) / counts_more)
+    return int(min(KEEP_RECENT_TOKENS, limit // 3) / counts_more)
 
 
 def _newest(state: ChatState) -> int:
@@ -85,9 +87,18 @@ def _newest(state: ChatState) -> int:
     return last - 1 if isinstance(state.history[last], ResultsEntry) else last
 
 
-def _complete(trigger: Trigger, state: ChatState, made: Compaction, before: int, usage: Usage) -> CompactionComplete:
+def _done(failed: CompactionComplete, state: ChatState, made: Compaction) -> CompactionComplete:
+    """What would be recorded as failed, as done."""
     after = _size(rebuild(state.history, made).slice(0))
-    return CompactionComplete(trigger, True, before, after, usage, made.summary, made.upto, made.kept, made.masked)
+    return replace(
+        failed,
+        success=True,
+        tokens_after=after,
+        summary=made.summary,
+        upto=made.upto,
+        kept=made.kept,
+        masked=made.masked,
+    )
 
 
 def _size(shown: list[Entry]) -> int:
@@ -102,13 +113,13 @@ def _half(state: ChatState) -> int:
     return middle if middle < len(state.history) else state.compaction.upto
 
 
-def _masked(state: ChatState, start: int, model: Model) -> Compaction | None:
+def _masked(state: ChatState, start: int, limit: int) -> Compaction | None:
     """Masking alone, if it has something to mask and is enough."""
     rest = state.history.slice(state.compaction.upto)[: start - state.compaction.upto]
     saved = sum(tokens(weigh(entry)) - tokens(weigh(mask(entry))) for entry in rest)
     if start <= state.compaction.masked or not saved:
         return None
-    if estimate(state, 0) - saved > ENOUGH * _limit(state, model):
+    if estimate(state, 0) - saved > ENOUGH * limit:
         return None
     return Compaction(state.compaction.upto, state.compaction.summary, state.compaction.kept, start)
 

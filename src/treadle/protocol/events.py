@@ -156,6 +156,8 @@ class CompactionComplete(Event, frozen=True):
     masked: int = 0
     """Large results before this entry are left out of requests."""
     error: str = ""
+    threshold: int = 0
+    """The tokens at which compaction begins for the model: what the conversation was shortened by."""
 
 
 class ModelCall(Event, frozen=True):

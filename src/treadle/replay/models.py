@@ -57,7 +57,7 @@ class RecordedModels:
             match event:
                 case SessionError(error_class="config", message=message):
                     raise ConfigError(message)
-                case CompactionComplete(success=False, tokens_before=0, error=message):
+                case CompactionComplete(success=False, threshold=0, error=message):
                     raise ConfigError(message)
                 case _:
                     pass
@@ -86,7 +86,7 @@ class RecordedModel:
         if said.deltas:
             yield said.deltas
         if said.stopped:
-            await stage.stopped(due)
+            await stage.stopped()
         if said.error is not None:
             raise said.error
 
@@ -103,7 +103,7 @@ def _turn(following: Sequence[Event], marks: bool) -> Said | None:
     first, *rest = following
     match first:
         case ModelNotice(kind=kind, text=text):
-            later = _turn(rest, marks) if rest else None
+            later = _turn(rest, marks) if rest else Said((UsageDelta(Usage()), FinishDelta()))
             notice = (NoticeDelta(kind, text),)
             return later and msgspec.structs.replace(later, deltas=(*notice, *later.deltas))
         case TurnRetry():

@@ -1,7 +1,7 @@
 """A recorded log, cut into what came from outside (inputs: epoch 0, written by commands) and what workers wrote
 (outputs). Answers questions about it; drives nothing."""
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -17,7 +17,6 @@ from treadle.protocol.events import (
     ExecutionStart,
     ExternalToolRequested,
     FilesChanged,
-    Interrupted,
     LimitWarning,
     PermissionCompleted,
     PermissionRequested,
@@ -70,7 +69,6 @@ class Recording:
         self.calls: dict[CallKey, CallRecord] = {}
         self.cut = _cut(events)
         self._outputs = [envelope.seq for envelope in events if envelope.epoch]
-        self._interrupts = [envelope.seq for envelope in events if isinstance(envelope.data, Interrupted)]
         self._messages: list[int] = []
         for envelope in events:
             self._note(envelope)
@@ -110,11 +108,6 @@ class Recording:
             if not isinstance(envelope.data, LimitWarning):
                 break
         return said
-
-    def interrupt(self, before: int) -> int:
-        """The last interrupt before this seq, or 0."""
-        index = bisect_left(self._interrupts, before)
-        return self._interrupts[index - 1] if index else 0
 
     # -- the calls ----------------------------------------------------------------------------------------------------
 

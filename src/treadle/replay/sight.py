@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import islice
 
 from treadle.chat.state import ChatState
-from treadle.chat.transcript import estimate
+from treadle.chat.transcript import COMPACT_AT, HEADROOM_TOKENS, estimate, threshold
 from treadle.chat.weight import CHARS_PER_TOKEN
 from treadle.engine.hub import Hub
 from treadle.engine.lease import Tenure
@@ -26,6 +26,9 @@ from treadle.protocol.options import ChatOptions
 from treadle.replay.stage import Stage
 
 ROOM = 1_000_000_000
+ROOMY = (ROOM, 0)
+CRAMPED = (1, ROOM)
+"""A window and an output limit."""
 NO_TOOLS = 2
 """Characters of the JSON of no tools at all."""
 
@@ -101,7 +104,7 @@ class DecidedTime(WrittenTime):
         """A wait before another attempt: it takes no time, but may have been the end of the run or of the worker."""
         due = await self._log.stage.turn()
         if isinstance(due.data, TurnEnd) and due.data.finish_reason == "interrupted":
-            await self._log.stage.stopped(due)
+            await self._log.stage.stopped()
 
 
 def _timely(event: Event) -> bool:
@@ -135,30 +138,23 @@ def _expected_output(state: ChatState) -> int:
 
 
 def info(log: WatchedLog, ref: str) -> ModelInfo:
-    """A model of which is known what the log says next: its name and price where a turn is reserved, a window too
-    small where a compaction begins, and room without end everywhere else."""
+    """A model of which is known what the log says next: its name and price where a turn is reserved, how much it holds
+    where a compaction begins or is made, and room without end everywhere else."""
     state = log.state
-    said = log.decision()[-1:]
-    cramped = bool(state.compacting)
+    near = [envelope.data for envelope in islice(log.stage.recording.outputs(state.head), 2)]
     price = 0.0
-    for event in said:
-        match event:
-            case TurnStart(model=model, reserved=reserved):
-                ref = model
-                price = reserved.usd / reserved.input if reserved.input else 0.0
-            case LimitReached():
-                price = _too_dear(event, estimate(state, NO_TOOLS + len(filler(log, state.options))))
-            case CompactionStart(trigger="threshold"):
-                cramped = True
-            case CompactionComplete(success=True):
-                cramped = False  # masking was enough; where it was not, the model was asked first
-            case CompactionComplete() if (over := _limit_behind(log)) is not None:
-                cramped = False  # all of the history was to be shortened, and that was too much
-                price = _too_dear(over, 1)
-            case _:
-                pass
+    match log.decision()[-1:]:
+        case [TurnStart(model=ref, reserved=reserved)]:
+            price = reserved.usd / reserved.input if reserved.input else 0.0
+        case [LimitReached() as limit]:
+            price = _too_dear(limit, estimate(state, NO_TOOLS + len(filler(log, state.options))))
+        case [CompactionComplete(success=False, error=error)] if error != "interrupted":
+            behind = near[-1]  # the limit that forbade it, if that was not cut off from it
+            price = _too_dear(behind, 1) if isinstance(behind, LimitReached) else 1.0
+        case _:
+            pass
+    window, output = _capacity(state, near)
     provider, _, name = ref.partition(":")
-    window, output = (1, ROOM) if cramped else (ROOM, 0)
     return ModelInfo(provider, name, window, output, usd_per_million_input=price * 1_000_000)
 
 
@@ -169,7 +165,23 @@ def _too_dear(limit: LimitReached, tokens: int) -> float:
     return ((limit.limit - limit.used) * (1 + 1e-9) + 1e-9) / tokens
 
 
-def _limit_behind(log: WatchedLog) -> LimitReached | None:
-    """The limit that was told right behind what the rules said next."""
-    told = list(islice(log.stage.recording.outputs(log.state.head), 2))
-    return next((envelope.data for envelope in told[1:] if isinstance(envelope.data, LimitReached)), None)
+def _capacity(state: ChatState, near: Sequence[Event]) -> tuple[int, int]:
+    """A window and an output limit that lead where the log leads. Only the threshold that they make is ever seen."""
+    done = next((event for event in near if isinstance(event, CompactionComplete)), None)
+    if state.compacting and done is not None and done.threshold:
+        return _making(done.threshold, state.options)
+    if state.compacting or isinstance(near[0] if near else None, CompactionStart):
+        return CRAMPED
+    return ROOMY
+
+
+def _making(wanted: int, options: ChatOptions) -> tuple[int, int]:
+    """A window and an output limit, as far as the options leave them open, that make this threshold."""
+    fixed, output = options.context_window, options.max_tokens
+    if fixed:
+        return fixed, max(0, fixed - HEADROOM_TOKENS - wanted)
+    share = int(wanted / COMPACT_AT)
+    for window in (2 * wanted, wanted + output + HEADROOM_TOKENS, share, share + 1):
+        if threshold(window, output or ROOM) == wanted:
+            return window, ROOM
+    return CRAMPED

@@ -17,7 +17,7 @@ from treadle.chat.state import summary as summary_of
 from treadle.errors import HeadMoved
 from treadle.ports.store import Lease
 from treadle.protocol import wire
-from treadle.protocol.events import Envelope, RecordLost
+from treadle.protocol.events import Envelope, Interrupted, RecordLost
 from treadle.protocol.views import ChatSummary
 from treadle.protocol.wire import Record
 from treadle.replay.recording import Recording
@@ -73,8 +73,8 @@ class Stage(MemoryStore):
 
     async def _compared(self, written: Sequence[Envelope]) -> list[Record]:
         """What of this may be written: all of it, or less where the record is a copy that was cut here."""
-        due = self.recording.due(self.now)
-        if due is None or due.epoch != self.epoch:
+        due = self._due()
+        if due is None:
             await self._died(written[0])
         elif due.seq > self.now + 1:
             await self.admit()
@@ -90,8 +90,7 @@ class Stage(MemoryStore):
 
     async def _torn(self) -> None:
         """The record is a copy that was cut here: whatever was under way then ends here."""
-        due = self.recording.due(self.now)
-        if due is None or due.epoch != self.epoch:
+        if self._due() is None:
             await self.leave(None)
 
     async def _died(self, written: Envelope) -> NoReturn:
@@ -104,31 +103,32 @@ class Stage(MemoryStore):
 
     async def turn(self) -> Envelope:
         """What the worker wrote next; if it wrote no more, it died in this effect."""
-        due = self.recording.due(self.now)
-        if due is None or due.epoch != self.epoch:
+        due = self._due()
+        if due is None:
             await self.leave(None)
         return due
 
+    def _due(self) -> Envelope | None:
+        """What this worker wrote next, if it wrote any more."""
+        due = self.recording.due(self.now)
+        return due if due is not None and due.epoch == self.epoch else None
+
     async def turn_of(self, outcome: Envelope) -> None:
         """Wait until everything before this outcome was written: calls end in the order in which they ended then."""
-        if outcome.epoch != self.epoch:
-            await self.perish()
-        await self._written(outcome.seq)
-
-    async def perish(self) -> NoReturn:
-        """The worker did not live to see the end of this effect; but it may have written what others came to."""
-        await self._written(len(self.recording.events) + 1)
-        await self.leave(None)
-
-    async def _written(self, seq: int) -> None:
-        """Wait until this worker wrote everything before `seq` that it wrote in the record."""
-        while (due := self.recording.due(self.now)) is not None and due.epoch == self.epoch and due.seq < seq:
+        while (due := self._due()) is not None and due.seq < outcome.seq:
             await self.wait(self.chat, self.now, PATIENCE_S)
 
-    async def stopped(self, outcome: Envelope) -> NoReturn:
-        """The effect was interrupted, and this was written because of it: when it is the interrupt's turn, let it in,
-        and wait to be cancelled for it."""
-        await self._written(self.recording.interrupt(outcome.seq))
+    async def perish(self) -> NoReturn:
+        """A call that came to nothing: an interrupt ended it, or the worker died in it. Others beside it may have come
+        to something before that."""
+        while self._due() is not None:
+            if any(isinstance(envelope.data, Interrupted) for envelope in self.recording.inputs(self.now)):
+                await self.stopped()
+            await self.wait(self.chat, self.now, PATIENCE_S)
+        await self.leave(None)
+
+    async def stopped(self) -> NoReturn:
+        """An interrupt ended the effect: let it in, and wait to be cancelled for it."""
         await self.admit()
         await self._forever()
 

@@ -17,6 +17,9 @@ from treadle.replay.sight import WatchedLog
 from treadle.replay.stage import Stage
 from treadle.types import CallKey
 
+NEVER_BEGUN = "The record ends before this call begins."
+"""Whatever becomes of such a call, it is not run beside those that did begin."""
+
 
 class RecordedTools:
     """Implements `treadle.ports.toolset.Toolset`: the tool behind a name is what the calls of this name in the present
@@ -56,15 +59,20 @@ class RecordedTool:
         call = self._call(invocation)
         if call.refused and call.complete is not None:
             raise ToolError(call.complete.error)
+        if self.spec.read_only and not call.parallel and call.started == self._stage.recording.cut:
+            raise ToolError(NEVER_BEGUN)  # a copy was cut before its refusal; reads that run, run together
         return call.start.plan if call.start is not None else None
 
     async def run(self, invocation: Invocation) -> Outcome:
         call = self._call(invocation)
         outcome, complete = call.completed, call.complete
-        if outcome is None or complete is None:
+        if (
+            outcome is None
+            or complete is None
+            or complete.synthetic == "interrupted"
+            or outcome.epoch != self._stage.epoch
+        ):
             await self._stage.perish()
-        if complete.synthetic == "interrupted" and outcome.epoch == self._stage.epoch:
-            await self._stage.stopped(outcome)
         await self._stage.turn_of(outcome)
         return Outcome(
             complete.result if complete.success else complete.error,
@@ -129,7 +137,7 @@ def _first_arguments(call: CallRecord, text: str) -> dict[str, Any] | str:
 
 def _final_arguments(call: CallRecord, text: str) -> dict[str, Any] | str:
     if call.start is None:
-        return _read(text)
+        return _read(text) if call.asked is not None or call.ruled is not None else NEVER_BEGUN
     unread = call.refused and not call.start.arguments and call.ruled is None
     if (
         unread

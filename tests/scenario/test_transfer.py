@@ -1,0 +1,164 @@
+"""D-08: a chat leaves as JSON lines and comes back as it was; bad input changes nothing."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from tests.scenario.conversations import SCENES, World, watch
+from treadle.errors import ChatExists, Damaged, InvalidInput, NotFound, TreadleError
+from treadle.models.scripted import Say, ScriptedModel
+from treadle.ports.store import Store
+from treadle.protocol import wire
+from treadle.protocol.content import Image
+from treadle.protocol.events import Envelope, ExecutionComplete, RecordLost, SessionIdle
+from treadle.protocol.wire import Record
+from treadle.replay import replay
+from treadle.stores.memory import MemoryStore
+from treadle.testing.checker import check
+from treadle.transfer import export_chat, import_chat, read_chat
+from treadle.types import ChatId
+
+
+async def exported(store: Store, chat: ChatId) -> list[bytes]:
+    return [line async for line in export_chat(store, chat)]
+
+
+@pytest.mark.parametrize("name", SCENES)
+async def test_a_chat_comes_back_as_it_was(name: str, world: World) -> None:
+    chat = await SCENES[name](world)
+    lines = await exported(world.store, chat)
+    other = MemoryStore()
+    assert await import_chat(other, lines) == chat
+    assert await exported(other, chat) == lines
+    assert (await other.get(chat)).summary == (await world.store.get(chat)).summary
+    copy = await import_chat(world.store, lines, new_id=True)
+    assert copy != chat
+    assert b"".join(await exported(world.store, copy)).replace(copy.encode(), chat.encode()) == b"".join(lines)
+    assert (await replay(world.store, copy)).matches
+
+
+async def test_every_line_is_an_event_with_its_place(world: World) -> None:
+    chat = await SCENES["tools_that_read_and_write"](world)
+    read = [json.loads(line) for line in await exported(world.store, chat)]
+    assert [line["seq"] for line in read] == list(range(1, len(read) + 1))
+    assert [line["type"] for line in read] == [e.type for e in await read_chat(world.store, chat)]
+
+
+async def test_an_imported_chat_goes_on(world: World) -> None:
+    chat = await SCENES["a_chat_that_is_cut_off"](world)
+    copy = await import_chat(world.store, await exported(world.store, chat), new_id=True)
+    agent = world.agent(ScriptedModel([Say("Never asked for."), Say("Whole.")]))
+    await watch(agent.chat(copy).resume())
+    await agent.worker.close()
+    assert await check(world.store, copy) == []
+    assert (await replay(world.store, copy)).matches
+
+
+async def test_bytes_outside_the_log_travel_with_it_once(world: World) -> None:  # D-06
+    output = await world.store.put_blob(b"all of it\x00\xff")
+    image = Image("image/png", await world.store.put_blob(b"picture"))
+    lost = Image("image/png", "0" * 64)
+    agent = world.agent(ScriptedModel([Say("Nice."), Say("Again.")], follow="calls"))
+    chat = agent.chat(options=world.options())
+    await watch(chat.send("Look.", images=[image]))
+    await watch(chat.send("Look again.", images=[image, lost]))
+    await agent.worker.close()
+    state = await chat.state()
+    done = Envelope(state.head + 1, chat.id, 0, ExecutionComplete("1.0", True, output=output))
+    summary = (await world.store.get(chat.id)).summary
+    await world.store.append(chat.id, [wire.encode(done)], summary, lease=None, durable=False)
+    lines = await exported(world.store, chat.id)
+    assert [sorted(json.loads(line).get("blobs", {})) for line in lines if b'"blobs"' in line] == [
+        [image.blob],
+        [output],
+    ]
+    other = MemoryStore()
+    await import_chat(other, lines)
+    assert await other.get_blob(output) == b"all of it\x00\xff"
+    assert await other.get_blob(image.blob) == b"picture"
+    with pytest.raises(NotFound):
+        await other.get_blob(lost.blob)
+    assert await exported(other, chat.id) == lines
+
+
+async def test_a_damaged_record_does_not_keep_the_rest(world: World) -> None:  # D-06
+    chat = await SCENES["plain_answers"](world)
+    summary = (await world.store.get(chat)).summary
+    broken = Record(summary.head + 1, 0, "assistant.message", 1, 3, b'{"turn":"x"}')
+    await world.store.append(chat, [broken], summary, lease=None, durable=False)
+    lines = await exported(world.store, chat)
+    other = MemoryStore()
+    await import_chat(other, lines)
+    assert isinstance((await read_chat(other, chat))[-1].data, RecordLost)
+
+
+def _drop(number: int) -> Callable[[list[bytes]], list[bytes]]:
+    return lambda lines: lines[: number - 1] + lines[number:]
+
+
+def _line(number: int, change: Callable[[dict[str, object]], object]) -> Callable[[list[bytes]], list[bytes]]:
+    def changed(lines: list[bytes]) -> list[bytes]:
+        read = json.loads(lines[number - 1])
+        change(read)
+        return [*lines[: number - 1], json.dumps(read).encode(), *lines[number:]]
+
+    return changed
+
+
+def _live(lines: list[bytes]) -> list[bytes]:
+    return [*lines, wire.to_json(Envelope(0, ChatId("c"), 0, SessionIdle("done")))]
+
+
+@pytest.mark.parametrize(
+    ("tamper", "error", "text"),
+    [
+        (lambda lines: [*lines[:2], b"{oops", *lines[2:]], Damaged, "Line 3 cannot be read"),
+        (lambda lines: [*lines[:2], b"\xff\xfe", *lines[2:]], Damaged, "Line 3"),
+        (_line(3, lambda line: line.update(type="no.such")), Damaged, "Line 3.*unknown event type"),
+        (_line(3, lambda line: line.update(version=9)), Damaged, "Line 3.*version 9"),
+        (_line(3, lambda line: line.update(data={"turn": "one"})), Damaged, "Line 3"),
+        (_line(3, lambda line: line.update(time="yesterday")), Damaged, "Line 3.*not a time"),
+        (_line(3, lambda line: line.update(blobs={"0" * 64: "eA=="})), Damaged, "Line 3.*hash"),
+        (_line(3, lambda line: line.update(blobs={"0" * 64: "no base64"})), Damaged, "Line 3.*base64"),
+        (_line(3, lambda line: line.update(blobs=[1])), Damaged, "Line 3"),
+        (_line(3, lambda line: line.update(chat="c_other")), InvalidInput, "Line 3.*c_other"),
+        (_line(1, lambda line: line.update(chat="")), InvalidInput, "Line 1.*no chat"),
+        (_drop(1), InvalidInput, "Line 1"),
+        (_drop(3), InvalidInput, "Line 3.*seq is 4 where 3 follows"),
+        (lambda lines: [lines[0], lines[0]], InvalidInput, "Line 2"),
+        (_live, InvalidInput, "session.idle is live only"),
+        (lambda lines: [], InvalidInput, "empty"),
+        (lambda lines: [b"\n", b"  "], InvalidInput, "empty"),
+    ],
+)
+@pytest.mark.parametrize("new_id", [False, True])
+async def test_bad_input_is_told_by_line_and_changes_nothing(
+    tamper: Callable[[list[bytes]], list[bytes]], error: type[TreadleError], text: str, new_id: bool, world: World
+) -> None:
+    lines = await exported(world.store, await SCENES["plain_answers"](world))
+    other = MemoryStore()
+    with pytest.raises(error, match=text):
+        await import_chat(other, tamper(lines), new_id)
+    assert await other.list() == []
+
+
+async def test_an_id_that_is_taken_is_refused(world: World) -> None:
+    chat = await SCENES["plain_answers"](world)
+    lines = await exported(world.store, chat)
+    with pytest.raises(ChatExists, match=chat):
+        await import_chat(world.store, lines)
+    assert await exported(world.store, chat) == lines
+
+
+async def test_blank_lines_and_text_are_fine(world: World) -> None:
+    chat = await SCENES["plain_answers"](world)
+    lines = await exported(world.store, chat)
+    other = MemoryStore()
+    await import_chat(other, ["", *(line.decode() for line in lines), "\n"])
+    assert await exported(other, chat) == lines
+
+
+async def test_a_chat_that_does_not_exist_cannot_be_exported(world: World) -> None:
+    with pytest.raises(NotFound):
+        await exported(world.store, ChatId("c_nobody"))
