@@ -84,3 +84,23 @@ async def test_nothing_takes_effect_after_a_stop(stage: Stage) -> None:  # L-07
     assert [done.synthetic for done in of(seen, e.ExecutionComplete)] == ["", "interrupted", "interrupted"]
     log = await chat.events()
     assert isinstance(log[-1].data, e.RunEnd)
+
+
+async def test_a_stop_between_two_parallel_reads_leaves_each_with_one_result(stage: Stage) -> None:  # L-06, L-07
+    @tool(read_only=True)
+    async def quick() -> str:
+        """Is done, and stops the run."""
+        await chat.interrupt()
+        return "quick"
+
+    @tool(read_only=True)
+    async def slower() -> str:
+        """Is done a little later."""
+        for _ in range(20):
+            await asyncio.sleep(0)
+        return "slower"
+
+    chat = stage.agent([[Call("quick"), Call("slower")]], quick, slower).chat()
+    seen = await play(chat.send("go"))
+    assert sorted(done.call for done in of(seen, e.ExecutionComplete)) == ["1.0", "1.1"]
+    assert ended(seen) == ["interrupted"]
