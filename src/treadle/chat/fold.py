@@ -183,7 +183,8 @@ def _task_complete(state: ChatState, event: e.TaskComplete, at: Envelope) -> Cha
 def _error(state: ChatState, event: e.SessionError, at: Envelope) -> ChatState:
     if state.run is None:  # a compaction of an idle chat; made again and again it would never end
         return replace(state, compacting="")
-    return state if state.run.stop else _run(state, stop="error")
+    failed = not state.run.stop or (state.run.stop == "turn_cap" and state.open_turn is not None)
+    return _run(state, stop="error") if failed else state  # also if it was the last answer at the turn cap
 
 
 def _interrupted(state: ChatState, event: e.Interrupted, at: Envelope) -> ChatState:

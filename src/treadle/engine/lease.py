@@ -69,10 +69,7 @@ class Tenure:
         return self._log.memo(self.state.chat, model)
 
     async def unless_stopped(self, effect: Coroutine[Any, Any, T]) -> T | Stopped:
-        """Carry out an effect, and cancel it as soon as an interrupt is in the log, whoever wrote it there.
-        Without a run there is nothing to interrupt."""
-        if self.state.run is None:
-            return await effect
+        """Carry out an effect, and cancel it as soon as an interrupt is in the log, whoever wrote it there."""
         work = asyncio.ensure_future(effect)
         tasks: list[asyncio.Future[Any]] = [work]
         try:
@@ -89,6 +86,8 @@ class Tenure:
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
+            elif not work.cancelled():
+                work.exception()  # seen here, for the case that the caller is being cancelled
 
     async def _interrupt(self) -> None:
         """Return when the run is being interrupted, or is over."""

@@ -48,7 +48,10 @@ async def advance(tenure: Tenure, deps: Deps) -> None:
 
 
 def _ahead(state: ChatState, deps: Deps) -> tuple[Event, ...]:
-    """What the rules say about a state before any effect: it is committed together with what led to the state."""
+    """What the rules say about a state before any effect: it is committed together with what led to the state. Not
+    while a call is under way beside the one that has just ended: only its own outcome, or its end, may close it."""
+    if any(call.phase == "started" for call in state.calls):
+        return ()
     match decide(state, limits_of(state, deps)):
         case Record(events=events):
             return events

@@ -33,7 +33,7 @@ async def recover(tenure: Tenure, deps: Deps) -> None:
         )
         await tenure.append(lost)
     for call in state.calls:
-        if tenure.state.run is not None and tenure.state.run.interrupting:
+        if tenure.state.run is None or tenure.state.run.interrupting:
             return  # before this, or meanwhile: the rules close what is open
         if call.phase == "started":
             await _settle(tenure, call, deps)

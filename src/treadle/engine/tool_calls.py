@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from treadle.chat.budget import over_budget
-from treadle.chat.state import Call
+from treadle.chat.state import Call, runnable_calls
 from treadle.engine.deps import Deps
 from treadle.engine.lease import STOPPED, Stopped, Tenure
 from treadle.errors import LeaseLost, StoreError, ToolError
@@ -68,12 +68,23 @@ async def run_calls(tenure: Tenure, calls: Sequence[Call], deps: Deps) -> None:
             return
         batch = []
         if isinstance(examined, Settled):
+            if not _wanted(tenure, call):
+                return
             await tenure.append(*examined.events)
             if examined.blocks:
                 return
         elif await _run_batch(tenure, [examined], deps) is STOPPED:
             return
     await _run_batch(tenure, batch, deps)
+
+
+def _wanted(tenure: Tenure, call: Call) -> bool:
+    """Whether the call is still to be taken up. A stop may have come in behind the outcome of the call before it, and
+    then everything that was open is closed already: nothing may take effect after that."""
+    run = tenure.state.run
+    if run is None or run.stop:
+        return False
+    return any(ready.key == call.key for ready in runnable_calls(tenure.state))
 
 
 async def examine(tenure: Tenure, call: Call, deps: Deps) -> Ready | Settled:
@@ -155,6 +166,8 @@ async def _run_batch(tenure: Tenure, batch: Sequence[Ready], deps: Deps) -> Stop
     """Record the intents together, then run: several only if all of them read."""
     if not batch:
         return None
+    if not all(_wanted(tenure, ready.call) for ready in batch):
+        return STOPPED
     durable = not all(ready.tool.spec.read_only for ready in batch)
     events: list[Event] = []
     for ready in batch:

@@ -5,11 +5,11 @@ import asyncio
 import contextlib
 import logging
 
-from treadle.chat.state import open_actions, status, summary
+from treadle.chat.state import ChatState, open_actions, status, summary
 from treadle.engine.deps import Deps
 from treadle.engine.lease import Tenure
 from treadle.engine.loop import advance
-from treadle.errors import ChatBusy, LeaseLost, NotFound
+from treadle.errors import ChatBusy, LeaseLost, NotFound, TreadleError
 from treadle.faultpoint import faultpoint
 from treadle.ports.store import Lease
 from treadle.protocol.events import ActionRequired
@@ -32,13 +32,25 @@ class Worker:
     async def drive(self, chat: ChatId) -> None:
         """Take the chat and drive it as long as it has something to do. ChatBusy: another worker has it."""
         while True:
-            lease = await self._deps.store.claim(self.name, chat, now_ms=self._deps.clock.now_ms())
+            lease = await self._claim(chat)
             if lease is None:
                 return
             if not await self._hold(lease):
                 return
             if not self._due(chat):
                 return  # commands of this process are seen here; those of others bring their own worker
+
+    async def _claim(self, chat: ChatId | None = None) -> Lease | None:
+        """Claim a chat. What was claimed in the moment of a cancellation is given back."""
+        store = self._deps.store
+        claiming = asyncio.ensure_future(store.claim(self.name, chat, now_ms=self._deps.clock.now_ms()))
+        try:
+            return await asyncio.shield(claiming)
+        except asyncio.CancelledError:
+            with contextlib.suppress(TreadleError):
+                if (lease := await claiming) is not None:
+                    await store.release(lease)
+            raise
 
     def _due(self, chat: ChatId) -> bool:
         state = self._deps.log.peek(chat)
@@ -82,7 +94,7 @@ class Worker:
             if failures:
                 failures.clear()  # what fails at once would fail at once again: wait a moment
             elif len(tasks) < concurrency:
-                lease = await self._deps.store.claim(self.name, now_ms=self._deps.clock.now_ms())
+                lease = await self._claim()
             if lease is not None:
                 task = asyncio.create_task(self._hold(lease), name=f"chat {lease.chat}")
                 tasks.add(task)
@@ -110,17 +122,15 @@ class Worker:
                 return False  # the renewal found the lease gone
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
+            await asyncio.shield(self._deps.store.release(lease))  # for work that never began; else it is silent
             raise
         finally:
             self._held.pop(lease.chat, None)
 
     async def _advance(self, lease: Lease) -> None:
         log = self._deps.log
-        known = log.peek(lease.chat)
-        # A state between two effects may be old: the next append is fenced on it. One in mid-effect must be fresh.
-        fresh = known is None or known.calls or known.open_turn is not None or known.compacting
-        tenure = Tenure(lease, log, await log.load(lease.chat) if fresh or known is None else known)
         try:
+            tenure = Tenure(lease, log, await self._state(lease.chat))
             await advance(tenure, self._deps)
             await log.snapshot(tenure.state)
         finally:
@@ -130,6 +140,14 @@ class Worker:
         if status(state) == "requires_action":
             tenure.live(ActionRequired(open_actions(state)))
             self._wake_later(lease.chat, summary(state).wake_ms)
+
+    async def _state(self, chat: ChatId) -> ChatState:
+        """The state to begin from. One that has something to do between two effects may be old: the next append is
+        fenced on it. One in mid-effect, or with nothing to do, must be fresh."""
+        known = self._deps.log.peek(chat)
+        if known is None or known.calls or known.open_turn is not None or known.compacting:
+            return await self._deps.log.load(chat)
+        return known if summary(known).runnable else await self._deps.log.load(chat)
 
     def _wake_later(self, chat: ChatId, wake_ms: int) -> None:
         """A deadline that passes while this process lives is acted on here; otherwise by whoever claims next."""

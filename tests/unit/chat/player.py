@@ -263,14 +263,19 @@ class Player:
             assert self.state.open_turn is None
 
     def _check_runs(self) -> None:
-        """Exactly one end for every run (L-12)."""
-        inside = False
+        """Exactly one end for every run, and after an error nothing but the end (L-12)."""
+        inside = failed = False
         for envelope in self.log:
-            if isinstance(envelope.data, e.UserMessage):
-                inside = True
-            elif isinstance(envelope.data, e.RunEnd):
-                assert inside, "an end without a run"
-                inside = False
+            match envelope.data:
+                case e.UserMessage():
+                    inside = True
+                case e.SessionError():
+                    failed = True
+                case e.RunEnd():
+                    assert inside, "an end without a run"
+                    inside = failed = False
+                case e.TurnStart() | e.AssistantMessage() | e.ExecutionStart():
+                    assert not failed, f"goes on after an error at {envelope.seq}"
         assert inside == (self.state.run is not None)
 
     def _check_budget(self) -> None:

@@ -212,3 +212,8 @@ def test_a_last_answer_that_is_too_long_is_compacted_for_like_any_other() -> Non
     state = chat(e.TurnRetry(2, 1, "context_limit"), e.CompactionStart("context_limit"), state=state)
     assert step(state) == Compact("context_limit")
     assert step(chat(e.CompactionComplete("context_limit", False), state=state)) == CallModel(final=True)
+
+
+def test_a_last_answer_that_fails_ends_the_run() -> None:  # L-03, L-12
+    state = capped("answer", e.LimitReached("turns", 1, 1), e.TurnStart(2, final=True), e.SessionError("auth"))
+    assert recorded(state) == ["assistant.turn_end", "session.run_end:error"]

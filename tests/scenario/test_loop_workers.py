@@ -1,0 +1,106 @@
+"""Workers come and go: what another process asked for is done, and a lease never outlives its worker (D-01, D-03)."""
+
+import asyncio
+
+from tests.scenario.kit import Gate, Stage, change, ended, of, play, results
+from treadle import tool
+from treadle.models.scripted import Call, Say
+from treadle.protocol import commands as c
+from treadle.protocol import events as e
+
+
+async def test_a_worker_takes_up_what_another_process_asked_for(stage: Stage) -> None:
+    """It knows the chat from before, as an idle one: what it knows is old."""
+    first, second = stage.agent([Say("one"), Say("two")]), stage.agent([])
+    chat = first.chat()
+    await chat.ask("one")
+    await second.deps.log.execute(chat.id, c.Send("two"))
+    stop = asyncio.Event()
+    working = asyncio.create_task(first.worker.run(stop))
+    head = await stage.store.head(chat.id)
+    while len(of(await second.chat(chat.id).events(), e.RunEnd)) < 2:
+        head = await stage.store.wait(chat.id, head, 5)
+    stop.set()
+    await working
+    assert of(await chat.events(), e.AssistantMessage)[-1].content == "two"
+
+
+async def test_a_worker_that_is_stopped_at_any_await_holds_no_lease(stage: Stage) -> None:
+    """Closing a worker gives its leases back, whatever it was about to do; the next one can begin at once."""
+    steps = [Call("change", n=1), Say("Done.")]
+    chat = stage.agent(steps, change).chat()
+    await chat.open()
+    for moment in range(40):
+        await chat.command(c.Rename(f"at {moment}"))
+        for _ in range(moment):
+            await asyncio.sleep(0)
+        await stage.kill()
+        assert not (await stage.store.get(chat.id)).leased, f"after {moment} turns of the event loop"
+        chat = stage.agent(steps, change).chat(chat.id)
+    assert ended(await play(chat.send("go"))) == ["done"]
+
+
+async def test_a_run_cut_at_any_await_goes_on_and_does_nothing_twice(stage: Stage) -> None:  # fault 1
+    effects: list[str] = []
+
+    @tool
+    async def once(n: int) -> str:
+        """Leave a trace."""
+        effects.append(f"{chat.id} {n}")
+        await asyncio.sleep(0)
+        return f"did {n}"
+
+    steps = [Call("once", n=1), [Call("once", n=2), Call("once", n=3)], Say("Done.")]
+    for moment in range(0, 120, 3):
+        chat = stage.agent(steps, once).chat()
+        await chat.send("go")
+        for _ in range(moment):
+            await asyncio.sleep(0)
+        await stage.kill()
+        chat = stage.agent(steps, once).chat(chat.id)
+        seen = await play(chat.resume(after=0))
+        assert ended(seen)[-1:] == ["done"], f"after {moment} turns of the event loop"
+        assert len(await results(chat)) == 3
+    assert len(effects) == len(set(effects))
+
+
+async def test_nothing_takes_effect_after_a_stop(stage: Stage) -> None:  # L-07
+    """The stop comes in while a quick call runs: its outcome is recorded, and the calls behind it are not begun."""
+    gate = Gate()
+    began: list[int] = []
+
+    @tool
+    async def quick(n: int) -> str:
+        """Be stopped meanwhile, without noticing."""
+        began.append(n)
+        await chat.interrupt()
+        return "quick"
+
+    wait = tool(name="wait")(gate.pass_through)
+    chat = stage.agent([[Call("quick", n=1), Call("quick", n=2), Call("wait")]], quick, wait).chat()
+    seen = await play(chat.send("go"))
+    assert began == [1]
+    assert ended(seen) == ["interrupted"]
+    assert [done.synthetic for done in of(seen, e.ExecutionComplete)] == ["", "interrupted", "interrupted"]
+    log = await chat.events()
+    assert isinstance(log[-1].data, e.RunEnd)
+
+
+async def test_a_stop_between_two_parallel_reads_leaves_each_with_one_result(stage: Stage) -> None:  # L-06, L-07
+    @tool(read_only=True)
+    async def quick() -> str:
+        """Is done, and stops the run."""
+        await chat.interrupt()
+        return "quick"
+
+    @tool(read_only=True)
+    async def slower() -> str:
+        """Is done a little later."""
+        for _ in range(20):
+            await asyncio.sleep(0)
+        return "slower"
+
+    chat = stage.agent([[Call("quick"), Call("slower")]], quick, slower).chat()
+    seen = await play(chat.send("go"))
+    assert sorted(done.call for done in of(seen, e.ExecutionComplete)) == ["1.0", "1.1"]
+    assert ended(seen) == ["interrupted"]
