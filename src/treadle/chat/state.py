@@ -145,6 +145,11 @@ def runnable_calls(state: ChatState) -> tuple[Call, ...]:
     return tuple(ready)
 
 
+def wants(state: ChatState, key: CallKey) -> bool:
+    """Whether this call still wants its result: it is of the current turn, and nobody has closed it."""
+    return any(call.key == key and call.phase != "done" for call in state.calls)
+
+
 def awaits_action(state: ChatState) -> bool:
     """Whether the chat can go on only after something from outside."""
     if state.question is not None:

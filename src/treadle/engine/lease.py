@@ -2,12 +2,13 @@
 
 Why two ways to write. What the rules decided (`append`) holds only for the state it was decided on: if somebody
 legally added a command meanwhile, it is thrown away and decided anew. What was really done (`record`) is true
-whatever was added: it is appended behind the news and never done again. Both are refused for good once a newer
-epoch exists: LeaseLost passes through everything here, and the worker writes nothing more.
+whatever was added: it is appended behind the news and never done again, unless the news left no place for it
+(`moot`): a call that was closed meanwhile has its one result. Both are refused for good once a newer epoch exists:
+LeaseLost passes through everything here, and the worker writes nothing more.
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from treadle.chat.state import ChatState
@@ -18,6 +19,7 @@ from treadle.ports.store import Lease
 from treadle.protocol.events import Event, Live
 
 T = TypeVar("T")
+Moot = Callable[[ChatState], bool]
 WATCH_S = 5.0
 UNWATCHED_S = 0.03
 """An effect that is over this soon needs nobody to watch for an interrupt: it is seen at the next append."""
@@ -42,7 +44,12 @@ class Tenure:
 
     async def append(self, *events: Event, durable: bool = True) -> None:
         """Record a decision. HeadMoved: the state is fresh, decide again."""
+        await self._append(events, durable, None)
+
+    async def _append(self, events: tuple[Event, ...], durable: bool, moot: Moot | None) -> None:
         async with self._writing:
+            if moot is not None and moot(self.state):
+                return
             try:
                 self.state = await self._log.append(
                     self.state, events, lease=self.lease, durable=durable, ahead=self.ahead
@@ -51,11 +58,11 @@ class Tenure:
                 self.state = await self._log.refresh(self.state)
                 raise
 
-    async def record(self, *events: Event, durable: bool = True) -> None:
-        """Record what was done, behind whatever was added meanwhile."""
+    async def record(self, *events: Event, durable: bool = True, moot: Moot | None = None) -> None:
+        """Record what was done, behind whatever was added meanwhile; nothing if that made it moot."""
         while True:
             try:
-                return await self.append(*events, durable=durable)
+                return await self._append(events, durable, moot)
             except HeadMoved:
                 continue
 

@@ -6,10 +6,10 @@ its intent: done, not done, or neither. What cannot be known is said so, to the 
 repeated. A model call that never ended is made again; what it may have cost is counted.
 """
 
-from treadle.chat.state import Call
+from treadle.chat.state import Call, wants
 from treadle.engine.deps import Deps
 from treadle.engine.lease import Tenure
-from treadle.engine.tool_calls import outcome_events, run_one
+from treadle.engine.tool_calls import record_outcome, run_one
 from treadle.errors import ToolError
 from treadle.faultpoint import faultpoint
 from treadle.ports.toolset import Invocation, Settlement, Tool
@@ -35,7 +35,7 @@ async def recover(tenure: Tenure, deps: Deps) -> None:
     for call in state.calls:
         if tenure.state.run is not None and tenure.state.run.interrupting:
             return  # before this, or meanwhile: the rules close what is open
-        if call.phase == "started":
+        if call.phase == "started" and wants(tenure.state, call.key):
             await _settle(tenure, call, deps)
 
 
@@ -52,16 +52,16 @@ async def _settle(tenure: Tenure, call: Call, deps: Deps) -> None:
         emit=lambda output: tenure.live(ExecutionOutput(call.key, output)),
     )
     if found is None or isinstance(found, ToolSpec):
-        return await tenure.record(_unknown(call))
+        return await tenure.record(_unknown(call), moot=lambda state: not wants(state, call.key))
     settled = await _ask(found, invocation)
     faultpoint("recovery.settled")
     if settled == "run_again":
         durable = not found.spec.read_only
         await tenure.unless_stopped(run_one(tenure, found, invocation, durable, deps))
     elif settled == "unknown":
-        await tenure.record(_unknown(call))
+        await tenure.record(_unknown(call), moot=lambda state: not wants(state, call.key))
     else:
-        await tenure.record(*outcome_events(invocation, settled, 0))
+        await record_outcome(tenure, invocation, settled, 0, durable=True)
 
 
 async def _ask(tool: Tool, invocation: Invocation) -> Settlement:

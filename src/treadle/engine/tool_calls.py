@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from treadle.chat.budget import over_budget
-from treadle.chat.state import Call
+from treadle.chat.state import Call, wants
 from treadle.engine.deps import Deps
 from treadle.engine.lease import STOPPED, Stopped, Tenure
 from treadle.errors import LeaseLost, StoreError, ToolError
@@ -56,15 +56,18 @@ async def run_calls(tenure: Tenure, calls: Sequence[Call], deps: Deps) -> None:
     batch: list[Ready] = []
     for call in calls:
         run = tenure.state.run
-        over = over_budget(tenure.state, run, deps.clock.now_ms()) if run is not None else None
+        if run is None or not _goes_on(tenure, call):
+            return
+        over = over_budget(tenure.state, run, deps.clock.now_ms())
         if over is not None:
-            await _run_batch(tenure, batch, deps)
-            return await tenure.append(over)
+            if await _run_batch(tenure, batch, deps) is not STOPPED and _goes_on(tenure, call):
+                await tenure.append(over)
+            return
         examined = await examine(tenure, call, deps)
         if isinstance(examined, Ready) and examined.tool.spec.read_only:
             batch.append(examined)
             continue
-        if await _run_batch(tenure, batch, deps) is STOPPED:
+        if await _run_batch(tenure, batch, deps) is STOPPED or not _goes_on(tenure, call):
             return
         batch = []
         if isinstance(examined, Settled):
@@ -74,6 +77,13 @@ async def run_calls(tenure: Tenure, calls: Sequence[Call], deps: Deps) -> None:
         elif await _run_batch(tenure, [examined], deps) is STOPPED:
             return
     await _run_batch(tenure, batch, deps)
+
+
+def _goes_on(tenure: Tenure, call: Call) -> bool:
+    """Whether this call is still to be taken up. A stop that came while an outcome was recorded has ended the run in
+    the same commit."""
+    run = tenure.state.run
+    return run is not None and not run.interrupting and wants(tenure.state, call.key)
 
 
 async def examine(tenure: Tenure, call: Call, deps: Deps) -> Ready | Settled:
@@ -183,7 +193,13 @@ async def run_one(tenure: Tenure, tool: Tool, invocation: Invocation, durable: b
     outcome = await attempt(tool, invocation)
     faultpoint(f"tool.after:{invocation.name}")
     took = round((deps.clock.monotonic() - began) * 1000)
-    await tenure.record(*outcome_events(invocation, outcome, took), durable=durable)
+    await record_outcome(tenure, invocation, outcome, took, durable)
+
+
+async def record_outcome(tenure: Tenure, invocation: Invocation, outcome: Outcome, took_ms: int, durable: bool) -> None:
+    """Record what became of a call; when a stop has closed it meanwhile, it has its result already."""
+    events = outcome_events(invocation, outcome, took_ms)
+    await tenure.record(*events, durable=durable, moot=lambda state: not wants(state, invocation.call))
 
 
 async def attempt(tool: Tool, invocation: Invocation) -> Outcome:
