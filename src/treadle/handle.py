@@ -54,6 +54,11 @@ class Following:
         self._command = command
         self._after = after
 
+    def after(self, seq: int) -> "Following":
+        """The same, beginning with what is recorded behind `seq`, the last event that you have seen: after a
+        reconnection nothing is missed and nothing comes twice (D-04)."""
+        return Following(self.chat, self._command, seq)
+
     def __await__(self) -> Generator[Any, None, ChatState]:
         return self.chat.carry_out(self._command).__await__()
 
@@ -122,8 +127,7 @@ class Chat:
         return Following(self, c.Promote(queued))
 
     def resume(self, *, after: int | None = None) -> Following:
-        """Go on with a chat that was cut off. An idle one has nothing to go on with. `after`: the last seq that you
-        have seen; what you missed comes first, and nothing between is lost (D-04)."""
+        """Go on with a chat that was cut off. An idle one has nothing to go on with. `after`: see Following.after."""
         return Following(self, None, after)
 
     async def interrupt(self, by: str = "person") -> None:

@@ -115,7 +115,7 @@ async def follow(chat: Chat, wanted: Visit) -> int:
             seen.flush()
 
         code = FAILED
-        async for envelope in await due(chat, wanted, show):
+        async for envelope in await due(chat, wanted):
             show(envelope)
             if isinstance(envelope.data, SessionIdle):
                 code = IDLE
@@ -132,32 +132,29 @@ async def see_through(chat: Chat, wanted: Visit) -> int:
             code = await follow(chat, own)
         except Refused:
             continue
-        if code != WAITING:
-            return code
+        if code == FAILED or (code == IDLE and await chat.status() in ("idle", "error")):
+            return code  # not yet, if a queued message began the next run
 
 
 def _last_seen(path: Path) -> int:
     return max((wire.from_json(line).seq for line in path.read_bytes().splitlines()), default=0)
 
 
-async def due(chat: Chat, wanted: Visit, show: Callable[[Envelope], None]) -> Following:
+async def due(chat: Chat, wanted: Visit) -> Following:
     last_seen = _last_seen(wanted.path(wanted.seen))
     if wanted.action == "interrupt":
         await chat.interrupt()
     if wanted.action in ("resume", "interrupt"):
-        return chat.resume(after=last_seen)
-    for envelope in await chat.events(last_seen):
-        show(envelope)
-        last_seen = envelope.seq
+        return chat.resume().after(last_seen)
     if wanted.action == "again":
-        return chat.send("Go on.")
+        return chat.send("Go on.").after(last_seen)
     if wanted.action == "advance":
         events = await chat.events()
         if not any(isinstance(envelope.data, UserMessage) for envelope in events):
-            return chat.send(wanted.prompt)
+            return chat.send(wanted.prompt).after(last_seen)
         if open_actions := await chat.actions():
-            return answer(chat, open_actions)
-    return chat.resume(after=last_seen)
+            return answer(chat, open_actions).after(last_seen)
+    return chat.resume().after(last_seen)
 
 
 def answer(chat: Chat, actions: tuple[OpenAction, ...]) -> Following:

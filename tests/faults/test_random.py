@@ -1,7 +1,9 @@
-"""A seeded random run: many chats in one SQLite file, two worker processes at a time, killed at random points, until
-all chats are idle; then the checker over each of them. TREADLE_SEED repeats a run."""
+"""A seeded random run: many chats in one SQLite file, two worker processes at a time, killed at random points, and
+people who stop, steer and queue in between, until all chats are idle; then the checker over each of them.
+TREADLE_SEED repeats a run, as far as the machine's own timing lets it."""
 
 import asyncio
+import contextlib
 import os
 import random
 import re
@@ -14,8 +16,9 @@ import pytest
 from tests.faults.driver import IDLE, MARK
 from tests.faults.harness import Case, Nursery, eventually
 from treadle import Agent, ChatOptions, DynamicTool, ScriptedModel
+from treadle.errors import Refused
 from treadle.protocol import wire
-from treadle.protocol.commands import Send
+from treadle.protocol.commands import Interrupt, Rename, Send
 from treadle.protocol.events import SessionCreated
 from treadle.stores.sqlite import SqliteStore
 from treadle.testing.checker import check, check_effects, check_messages, check_processes, check_seen
@@ -63,6 +66,22 @@ async def begin(case: Case) -> None:
             await agent.deps.log.execute(chat, Send(f"Do the work {number}."))
 
 
+async def meddle(case: Case, dice: random.Random) -> None:
+    """What people do between two deaths of a worker."""
+    chat = ChatId(f"c_{dice.randrange(CHATS)}")
+    command = dice.choice(
+        [
+            Interrupt(),
+            Send("And this.", "steering", queue_id=f"q_{dice.random()}"),
+            Send("And then this.", queue_id=f"q_{dice.random()}"),
+            Rename("Another title"),
+        ]
+    )
+    async with Agent(SqliteStore(case.folder / "chats.db", lease_s=LEASE["lease_s"]), model=ScriptedModel([])) as agent:
+        with contextlib.suppress(Refused):
+            await agent.deps.log.execute(chat, command)
+
+
 @pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: f"seed{SEEDS.index(seed)}")
 def test_random_kills_over_many_chats(seed: int, tmp_path: Path, nursery: Nursery) -> None:
     print(f"TREADLE_SEED={seed}")
@@ -77,6 +96,7 @@ def test_random_kills_over_many_chats(seed: int, tmp_path: Path, nursery: Nurser
             codes = [case.end(pid) for pid in pids]
             kills += codes.count(-signal.SIGKILL)
             rounds += 1
+            asyncio.run(meddle(case, dice))
             if codes == [IDLE, IDLE]:
                 break
         assert kills > 0

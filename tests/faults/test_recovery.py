@@ -80,7 +80,7 @@ async def cut_off_inside(path: Path) -> str:
 
 async def follow(chat: Chat) -> list[Envelope]:
     async with asyncio.timeout(10):
-        return [envelope async for envelope in chat.resume(after=0)]
+        return [envelope async for envelope in chat.resume().after(0)]
 
 
 async def test_a_fault_of_ours_in_recovery_ends_the_run_and_the_chat_is_usable(tmp_path: Path) -> None:

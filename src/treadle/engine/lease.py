@@ -69,7 +69,10 @@ class Tenure:
         return self._log.memo(self.state.chat, model)
 
     async def unless_stopped(self, effect: Coroutine[Any, Any, T]) -> T | Stopped:
-        """Carry out an effect, and cancel it as soon as an interrupt is in the log, whoever wrote it there."""
+        """Carry out an effect, and cancel it as soon as an interrupt is in the log, whoever wrote it there. Without a
+        run there is nothing to interrupt."""
+        if self.state.run is None:
+            return await effect
         work = asyncio.ensure_future(effect)
         tasks: list[asyncio.Future[Any]] = [work]
         try:

@@ -56,20 +56,21 @@ async def run_calls(tenure: Tenure, calls: Sequence[Call], deps: Deps) -> None:
     batch: list[Ready] = []
     for call in calls:
         run = tenure.state.run
-        over = over_budget(tenure.state, run, deps.clock.now_ms()) if run is not None else None
+        if run is None or not _wanted(tenure, call):
+            return
+        over = over_budget(tenure.state, run, deps.clock.now_ms())
         if over is not None:
-            await _run_batch(tenure, batch, deps)
-            return await tenure.append(over)
+            if await _run_batch(tenure, batch, deps) is not STOPPED and _wanted(tenure, call):
+                await tenure.append(over)
+            return
         examined = await examine(tenure, call, deps)
         if isinstance(examined, Ready) and examined.tool.spec.read_only:
             batch.append(examined)
             continue
-        if await _run_batch(tenure, batch, deps) is STOPPED:
+        if await _run_batch(tenure, batch, deps) is STOPPED or not _wanted(tenure, call):
             return
         batch = []
         if isinstance(examined, Settled):
-            if not _wanted(tenure, call):
-                return
             await tenure.append(*examined.events)
             if examined.blocks:
                 return
