@@ -54,8 +54,8 @@ async def test_one_call_wherever_the_address_ends(tail: str) -> None:
         for _ in range(3):
             answer, notices = await ask(model)
             assert (answer.text, answer.finish_reason, notices) == ("hello", "stop", [])
-        await http.close()
         assert fake.connections == 1
+        await http.close()
     assert fake.paths[0] == "/v1/messages"
     headers = fake.headers[0]
     assert (headers["x-api-key"], headers["anthropic-version"], headers["x-title"]) == (KEY, "2023-06-01", "t")
@@ -181,18 +181,24 @@ async def test_a_cut_is_told_and_a_server_that_never_closes_is_left() -> None:  
 
 
 async def test_pings_are_signs_of_life() -> None:  # L-12: a model that thinks in silence
-    with FakeAnthropic([Reply(raw=event("ping") * 3 + b"".join(GREETING), split=len(event("ping")))]) as fake:
-        model = AnthropicMessages(INFO, base_url=fake.base_url)
-        reads = [list(deltas) async for deltas in model.stream(ModelRequest("", [UserEntry("x")]))]
+    async def handler(exchange: Exchange) -> None:
+        await exchange.stream(event("ping"), end=False)
+        await exchange.hung_up()
+
+    async with serving(handler) as server:
+        model = AnthropicMessages(INFO, base_url=server.url)
+        stream = model.stream(ModelRequest("", [UserEntry("x")]))
+        async with asyncio.timeout(5):
+            assert await anext(stream) == []
+        await stream.aclose()  # type: ignore[attr-defined]
         await model.close()
-    assert reads[0] == []
 
 
 async def test_closing_the_stream_drops_the_connection() -> None:  # L-07
     gone = asyncio.Event()
 
     async def handler(exchange: Exchange) -> None:
-        await exchange.stream(*GREETING[:3], end=False)
+        await exchange.stream(b"".join(GREETING[:3]), end=False)
         await exchange.hung_up()
         gone.set()
 
