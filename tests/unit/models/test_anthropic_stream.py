@@ -385,6 +385,18 @@ def test_errors_inside_a_200(kind: str, message: str, wanted: str) -> None:  # f
         assert caught.value.kind == wanted
 
 
+def test_what_was_said_before_a_failure_counts() -> None:  # M-11: it is paid for
+    reader = StreamReader("x", INFO)
+    error = event("error", error={"type": "overloaded_error", "message": "Overloaded"})
+    assert reader.feed(BEGIN + text("so far") + error + text("more")) == [
+        TextDelta("so far"),
+        UsageDelta(Usage(123, 1, cached=100)),
+    ]
+    assert reader.done
+    with pytest.raises(ModelError, match="Overloaded"):
+        reader.end()
+
+
 def test_a_server_that_does_not_stream() -> None:
     message = {
         "type": "message",
