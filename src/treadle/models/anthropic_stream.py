@@ -98,10 +98,32 @@ class StreamReader:
         self._thoughts: list[str] = []
         self._out: list[Delta] = []
         self._usage: UsageDelta | None = None
+        self._failure: ModelError | None = None
         self.finish_reason: str | None = None
         self.done = False
 
     def feed(self, chunk: bytes) -> list[Delta]:
+        try:
+            self._events(chunk)
+        except ModelError as error:
+            # What the same read brought before counts: it was said, and it is paid for. `end` tells the failure.
+            self._failure, self.done = error, True
+        return self._batch()
+
+    def end(self) -> list[Delta]:
+        """The last deltas. Raises when the stream failed or stopped before its end."""
+        if self._failure is not None:
+            raise self._failure
+        if (document := self._body.document()) is not None:
+            self._whole(document)
+        if self.finish_reason is None and not self.done:
+            raise ModelError("cut_stream", f"{self._where} broke off in the middle of its answer")
+        for index in list(self._blocks):
+            self._stop(index)
+        self._emit(FinishDelta(self.finish_reason or ("tool_calls" if self._calls else "stop")))
+        return self._batch()
+
+    def _events(self, chunk: bytes) -> None:
         for event in self._body.feed(chunk):
             data = event.data
             if self.done or not data:
@@ -115,18 +137,6 @@ class StreamReader:
                 self._say(piece.text)
             else:
                 self._take(part, part.type or event.event, data)
-        return self._batch()
-
-    def end(self) -> list[Delta]:
-        """The last deltas. Raises when the stream stopped before its end."""
-        if (document := self._body.document()) is not None:
-            self._whole(document)
-        if self.finish_reason is None and not self.done:
-            raise ModelError("cut_stream", f"{self._where} broke off in the middle of its answer")
-        for index in list(self._blocks):
-            self._stop(index)
-        self._emit(FinishDelta(self.finish_reason or ("tool_calls" if self._calls else "stop")))
-        return self._batch()
 
     def _take(self, part: _Event, kind: str, data: str) -> None:
         match kind:

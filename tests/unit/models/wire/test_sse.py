@@ -32,6 +32,9 @@ TABLE: dict[str, tuple[bytes, list[ServerEvent]]] = {
     "an empty line of data": (b"data\n\n", [message("")]),
     "no data, no event": (b"event: x\n\ndata: a\n\n", [message("a")]),
     "named": (b"event: error\ndata: a\n\ndata: b\n\n", [message("a", event="error"), message("b")]),
+    "named, then nameless": (b"event: \ndata: a\n\nevent: e\nid: 1\n\n", [message("a")]),
+    "named, then more": (b"event: e\ndata: a\ndata: b\n\n", [message("a\nb", event="e")]),
+    "named last": (b"data: a\nevent: e\n\n", [message("a", event="e")]),
     "ids stay": (
         b"id: 7\ndata: a\n\ndata: b\n\nid\ndata: c\n\n",
         [message("a", id="7"), message("b", id="7"), message("c")],

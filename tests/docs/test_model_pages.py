@@ -1,0 +1,18 @@
+"""The Python examples of the pages about models are run as they stand, against the providers' fake servers (E-05)."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs.test_examples import blocks, execute
+from treadle.models import anthropic
+from treadle.testing.fake_anthropic import FakeAnthropic, Reply
+
+
+async def test_anthropic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    with FakeAnthropic([Reply(thinking="hm", text="Nothing.")]) as fake:
+        monkeypatch.setattr(anthropic, "BASE_URL", fake.base_url)
+        await execute(blocks("docs/guide/models/anthropic.md")["Thinking"], {})
+    assert capsys.readouterr().out == "Nothing.\n"
+    assert fake.requests[0]["thinking"] == {"type": "enabled", "budget_tokens": 4096}
