@@ -29,7 +29,7 @@ def fetch_model(name: str) -> int:
     if (there := locate(weights, home)) is not None:
         terminal.note(f"{weights.info.ref} is here already: {there}")
         return 0
-    terminal.note(f"fetching {weights.title}, {weights.size / 1e6:,.0f} MB in {len(weights.parts)} parts")
+    terminal.note(f"fetching {weights.title}, {weights.size / 1e6:,.0f} MB")
     told = Told(weights, terminal)
     with told.shown():
         path = fetch(weights, home, told)

@@ -54,14 +54,15 @@ class LocalModel:
         body = self._body(request)
         room = self._info.window - body["max_tokens"] - MARGIN_TOKENS
         chars = int(room * CHARS_PER_TOKEN)
-        schema = answer_schema(tools) if tools else None
+        formal = prompts.is_formal(request.entries, tools)
+        schema = answer_schema(tools) if formal else None
         for _ in range(TRIES):
             prompt = prompts.build(request.system, request.entries, tools, chars)
             body["messages"] = prompt.messages
             if prompt.shortened and request.memo not in self._told:
                 self._told.add(request.memo)
                 yield [_notice(self._info)]
-            reader = Reply(reply_name(tools)) if tools else Words()
+            reader = Reply(reply_name(tools)) if formal else Words()
             try:
                 async with aclosing(self._answer(body, schema, reader)) as answer:
                     async for deltas in answer:

@@ -25,6 +25,7 @@ _HOW = (
     'Answer with one JSON object, {{"name": …, "arguments": {{…}}}}: either call a tool, or speak to the user with '
     "{reply}. Call tools until the task is done, then use {reply}.\n\nTools:\n"
 )
+_SPEAK = 'No tool can be called any more. Speak to the user: {{"name": "{reply}", "arguments": {{"text": …}}}}'
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -41,11 +42,18 @@ class Prompt(msgspec.Struct, frozen=True):
         return sum(len(message.content) for message in self.messages)
 
 
+def is_formal(entries: Sequence[Entry], tools: Sequence[ToolSpec]) -> bool:
+    """Whether the answer is written under the grammar. Also where calls were made before and no tool is offered any
+    more, because a small model would go on to write what looks like a call."""
+    return bool(tools) or any(isinstance(entry, AssistantEntry) and entry.calls for entry in entries)
+
+
 def build(system: str, entries: Sequence[Entry], tools: Sequence[ToolSpec], room: int) -> Prompt:
     """`room`: how many characters the whole may have."""
-    head = _cut(system, int(room * SYSTEM_SHARE)) + _describe(tools)
+    formal = is_formal(entries, tools)
+    head = _cut(system, int(room * SYSTEM_SHARE)) + (_describe(tools) if formal else "")
     room = max(room - len(head), room // 4)
-    teller = _Teller(reply_name(tools) if tools else "")
+    teller = _Teller(reply_name(tools) if formal else "")
     groups = _grouped(entries)
     told = [teller.tell(group) for group in groups]
     kept = told if _size(told) <= room else _fitted(told, groups, teller, room)
@@ -133,9 +141,9 @@ def _merged(groups: Sequence[Sequence[Message]]) -> list[Message]:
 
 
 def _describe(tools: Sequence[ToolSpec]) -> str:
-    if not tools:
-        return ""
     reply = reply_name(tools)
+    if not tools:
+        return "\n\n" + _SPEAK.format(reply=reply)
     lines = [f"{reply}(text: string): Speak to the user.", *map(_line, tools)]
     return "\n\n" + _HOW.format(reply=reply) + "\n".join(lines)
 

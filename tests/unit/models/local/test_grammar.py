@@ -1,0 +1,162 @@
+"""Tools as one schema: only what the engine can do, nothing that would let a wrong call pass as another (M-15)."""
+
+import re
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+from treadle.models.local.grammar import answer_schema, reply_name
+from treadle.protocol.options import ChatOptions
+from treadle.protocol.tools import ToolSpec
+from treadle.tools.builtin import builtins
+from treadle.tools.registry import Tools
+from treadle.workspace.root import Root
+
+READ = ToolSpec(
+    "read",
+    parameters={
+        "type": "object",
+        "properties": {"path": {"type": "string", "minLength": 1}, "line": {"type": "integer", "minimum": 1}},
+        "required": ["path"],
+    },
+)
+
+
+def arguments_of(schema: dict[str, Any], name: str) -> dict[str, Any]:
+    """The schema of one tool's arguments."""
+    found = [c["properties"]["arguments"] for c in schema["anyOf"] if c["properties"]["name"]["const"] == name]
+    assert len(found) == 1
+    arguments: dict[str, Any] = found[0]
+    return arguments
+
+
+def cleaned(parameters: dict[str, Any]) -> dict[str, Any]:
+    return arguments_of(answer_schema([ToolSpec("t", parameters=parameters)]), "t")
+
+
+@pytest.mark.parametrize(
+    ("answer", "fits"),
+    [
+        ({"name": "reply", "arguments": {"text": "Hello."}}, True),
+        ({"name": "read", "arguments": {"path": "a", "line": 3}}, True),
+        ({"name": "read", "arguments": {"path": "a"}}, True),
+        ({"name": "read", "arguments": {"path": ""}}, False),
+        ({"name": "read", "arguments": {"path": "a", "line": 0}}, False),
+        ({"name": "read", "arguments": {"path": "a", "other": 1}}, False),
+        ({"name": "read", "arguments": {}}, False),
+        ({"name": "read", "arguments": {"text": "Hello."}}, False),
+        ({"name": "write", "arguments": {"path": "a"}}, False),
+        ({"name": "reply", "arguments": {}}, False),
+        ({"name": "reply"}, False),
+    ],
+)
+def test_an_answer_is_a_reply_or_a_call_that_fits(answer: dict[str, Any], fits: bool) -> None:
+    assert jsonschema_rs.is_valid(answer_schema([READ]), answer) is fits
+
+
+def test_the_name_comes_first_so_that_it_decides() -> None:
+    for choice in answer_schema([READ])["anyOf"]:
+        assert list(choice["properties"]) == ["name", "arguments"]
+
+
+def test_a_tool_called_reply_keeps_its_name() -> None:
+    tools = [ToolSpec("reply"), ToolSpec("reply_")]
+    assert reply_name(tools) == "reply__"
+    names = [choice["properties"]["name"]["const"] for choice in answer_schema(tools)["anyOf"]]
+    assert names == ["reply__", "reply", "reply_"]
+
+
+def test_without_tools_there_is_only_the_reply() -> None:
+    assert len(answer_schema([])["anyOf"]) == 1
+
+
+@pytest.mark.parametrize("parameters", [{}, {"type": "object"}, {"type": "string"}, {"properties": "nonsense"}])
+def test_arguments_are_an_object_whatever_is_declared(parameters: dict[str, Any]) -> None:
+    assert cleaned(parameters) == {"type": "object"}
+
+
+def test_what_the_engine_cannot_do_is_left_out() -> None:
+    parameters = {
+        "type": "object",
+        "properties": {
+            "a": {"type": "string", "format": "email", "title": "A", "default": "x", "pattern": "^[a-z]+$"},
+            "b": {"type": "string", "pattern": "(?=x)y", "maxLength": 10**9},
+            "c": {"not": {"type": "null"}, "examples": [1]},
+            "d": {"oneOf": [{"type": "integer", "multipleOf": 2}, {"type": "null"}]},
+            "e": {"type": "array", "items": {"type": "string", "enum": ["x"]}, "uniqueItems": True, "maxItems": 3},
+            "f": False,
+            "g": {"enum": []},
+        },
+        "required": ["a", "h"],
+        "patternProperties": {"^x": {}},
+    }
+    assert cleaned(parameters) == {
+        "type": "object",
+        "properties": {
+            "a": {"type": "string", "pattern": "^[a-z]+$"},
+            "b": {"type": "string"},
+            "c": {},
+            "d": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+            "e": {"type": "array", "items": {"type": "string", "enum": ["x"]}, "maxItems": 3},
+            "g": {},
+            "h": {},
+        },
+        "required": ["a", "h"],
+        "additionalProperties": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("pattern", "kept"),
+    [
+        ("^a|b$", True),
+        ("[0-9]{3}", True),
+        (r"\bword\b", False),
+        (r"(a)\1", False),
+        ("(unclosed", False),
+        ("a^b", False),
+    ],
+)
+def test_only_easy_patterns_are_kept(pattern: str, kept: bool) -> None:
+    inner = cleaned({"type": "object", "properties": {"x": {"type": "string", "pattern": pattern}}})["properties"]["x"]
+    assert ("pattern" in inner) is kept
+
+
+def test_definitions_of_two_tools_do_not_meet() -> None:
+    def with_node(kind: str) -> dict[str, Any]:
+        return {
+            "type": "object",
+            "properties": {"node": {"$ref": "#/$defs/no/de" if kind == "odd" else "#/$defs/Node"}},
+            "$defs": {"Node": {"type": kind, "items": {"$ref": "#/$defs/Node"}}},
+        }
+
+    tools = [ToolSpec("a", parameters=with_node("array")), ToolSpec("b", parameters=with_node("string"))]
+    schema = answer_schema(tools)
+    assert schema["$defs"]["t0_Node"] == {"type": "array", "items": {"$ref": "#/$defs/t0_Node"}}
+    assert jsonschema_rs.is_valid(schema, {"name": "a", "arguments": {"node": [[], [[]]]}})
+    assert not jsonschema_rs.is_valid(schema, {"name": "a", "arguments": {"node": "text"}})
+    assert jsonschema_rs.is_valid(schema, {"name": "b", "arguments": {"node": "text"}})
+    elsewhere = ToolSpec("c", parameters=with_node("odd"))
+    assert arguments_of(answer_schema([elsewhere]), "c")["properties"]["node"] == {}
+
+
+def test_an_open_object_stays_open() -> None:
+    assert cleaned({"type": "object", "additionalProperties": {"type": "integer"}}) == {
+        "type": "object",
+        "additionalProperties": {"type": "integer"},
+    }
+    kept = cleaned({"type": "object", "properties": {"a": {}}, "additionalProperties": True})
+    assert kept["additionalProperties"] is True
+
+
+def test_the_builtin_tools_lose_nothing_that_matters() -> None:
+    """Arguments that fit the grammar fit the tool: every keyword of the built-in schemas is kept, or says nothing about
+    what is valid."""
+    says_nothing = {"description", "default", "title"}
+    tools = Tools(builtins(Root), []).specs(ChatOptions(root="/"))
+    schema = answer_schema(tools)
+    words = re.compile(r"'([a-zA-Z$]+)':")
+    for tool in tools:
+        lost = set(words.findall(str(tool.parameters))) - set(words.findall(str(arguments_of(schema, tool.name))))
+        assert lost <= says_nothing, tool.name
