@@ -16,9 +16,9 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from treadle.models.anthropic_thinking import Sealed, unseal
 from treadle.models.wire.call_ids import CallIds
 from treadle.models.wire.encoding import ToolBytes, encode_json, json_object, user_text
+from treadle.models.wire.sealed import Sealed, unseal
 from treadle.ports.model import Memo, ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, Thinking, ToolResult, UserEntry
 from treadle.protocol.tools import ToolSpec
