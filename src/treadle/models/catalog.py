@@ -29,6 +29,15 @@ _OPENAI: dict[str, tuple[int, int, float, float, float, bool]] = {
     "o4-mini": (200_000, 100_000, 1.1, 0.275, 4.4, False),
 }
 
+_OPENAI_RESPONSES: dict[str, tuple[int, int, float, float, float, bool]] = _OPENAI | {
+    # Spoken to by this protocol only.
+    "gpt-5-codex": (400_000, 128_000, 1.25, 0.125, 10.0, False),
+    "gpt-5.1-codex": (400_000, 128_000, 1.25, 0.125, 10.0, False),
+    "gpt-5.1-codex-mini": (400_000, 128_000, 0.25, 0.025, 2.0, False),
+    "gpt-5.2-codex": (400_000, 128_000, 1.75, 0.175, 14.0, False),
+    "gpt-5.3-codex": (400_000, 128_000, 1.75, 0.175, 14.0, False),
+}
+
 _ANTHROPIC: dict[str, tuple[int, int, float, float, float, bool]] = {
     "claude-fable-5-2": (1_000_000, 128_000, 8.0, 0.2, 40.0, False),
     "claude-fable-5-1": (1_000_000, 128_000, 10.0, 0.25, 50.0, False),
@@ -50,11 +59,13 @@ _ANTHROPIC: dict[str, tuple[int, int, float, float, float, bool]] = {
 _THINKING: dict[str, frozenset[str]] = {
     # Those that decide themselves how much to think. With thinking they take no temperature.
     "anthropic": frozenset(name for name, row in _ANTHROPIC.items() if not row[5]),
+    "openai-responses": frozenset(name for name, row in _OPENAI_RESPONSES.items() if not row[5]),
 }
 
 KNOWN: dict[str, dict[str, tuple[int, int, float, float, float, bool]]] = {
     "anthropic": _ANTHROPIC,
     "openai": _OPENAI,
+    "openai-responses": _OPENAI_RESPONSES,
 }
 
 

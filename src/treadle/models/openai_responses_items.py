@@ -20,6 +20,7 @@ class Item(msgspec.Struct, gc=False):
     """One item of an answer: a message, a call, some reasoning, or something that is not asked for here."""
 
     type: str = ""
+    id: str | None = None
     call_id: str | None = None
     name: str | None = None
     arguments: str | dict[str, Any] | None = None

@@ -33,6 +33,7 @@ class _Call:
 
     def __init__(self, position: int) -> None:
         self.position = position
+        self.named = False
         self.pieces: list[str] = []
         self.closed = False
 
@@ -56,7 +57,7 @@ class StreamReader:
         self._blocks = 0
         self._calls: list[_Call] = []
         self._open: dict[int | str, _Call] = {}
-        self._ids: set[str] = set()
+        self._by_id: dict[str, _Call] = {}
         self.finish_reason: str | None = None
         self.done = False
 
@@ -107,11 +108,12 @@ class StreamReader:
         elif kind == "response.refusal.delta":
             self._say(event, event.delta or "")
         elif kind == "response.output_item.added":
-            item = decode_part(event.item, Item)
-            if item is not None and item.type == "function_call":
-                self._begin(_label(event), item)
+            item = decode_part(event.item, Item) or Item()
+            if item.type == "function_call":
+                self._begin(_label(event, item), item)
         elif kind == "response.output_item.done":
-            self._item(_label(event), event.item)
+            item = decode_part(event.item, Item) or Item()
+            self._item(_label(event, item), item, event.item)
         elif kind in _ENDS:
             self._finish(decode_part(event.response, Whole) or Whole(), kind.removeprefix("response."))
 
@@ -133,9 +135,10 @@ class StreamReader:
         self._calls.append(call)
         self._open[label] = call
         # An id that comes again is not the same call again: items are announced one by one (M-09).
-        known = item.call_id in self._ids
-        self._ids.add(item.call_id or "")
-        self._put(CallDelta(None if known else item.call_id or None, call.position, item.name or "unnamed"))
+        known = item.call_id in self._by_id
+        self._by_id[item.call_id or ""] = call
+        call.named = bool(item.name)
+        self._put(CallDelta(None if known else item.call_id or None, call.position, item.name or None))
         return call
 
     def _call_of(self, event: StreamEvent) -> _Call:
@@ -159,13 +162,14 @@ class StreamReader:
         elif arguments and not _is_json(heard):
             raise ModelError("cut_stream", f"{self._where} told the arguments of a call in two ways")
 
-    def _item(self, label: int | str, raw: bytes | msgspec.Raw) -> None:
+    def _item(self, label: int | str, item: Item, raw: msgspec.Raw) -> None:
         """An item as a whole: what its pieces did not tell is taken from it."""
-        item = decode_part(raw, Item) or Item()
         if item.type == "function_call":
-            call = self._open.pop(label, None) or self._begin(label, item)
+            call = self._open.pop(label, None) or self._told(item) or self._begin(label, item)
+            if not call.named and item.name:
+                call.named = True
+                self._put(CallDelta(None, call.position, item.name))
             self._settle(call, arguments_of(item))
-            self._open.pop(label, None)
         elif item.type == "message":
             if label not in self._spoken and (text := text_of(item.content)):
                 self._written += len(text)
@@ -173,6 +177,12 @@ class StreamReader:
             self._spoken.discard(label)
         elif item.type == "reasoning":
             self._reason(item, bytes(raw))
+
+    def _told(self, item: Item) -> _Call | None:
+        """The call that an item without a label of its own repeats: none may run twice for being told twice."""
+        call = self._by_id.get(item.call_id or "")
+        same = call is not None and (not call.closed or "".join(call.pieces) == arguments_of(item))
+        return call if same else None
 
     def _reason(self, item: Item, raw: bytes) -> None:
         text = text_of(item.summary, "\n\n") or text_of(item.content) or "".join(self._thought)
@@ -184,9 +194,9 @@ class StreamReader:
         self._put(ThinkingBlock(Thinking(text, opaque)))
 
     def _finish(self, whole: Whole, kind: str = "") -> None:
-        status = whole.status if whole.status in ("completed", "incomplete", "failed", "cancelled") else kind
+        status = kind if kind in ("incomplete", "failed", "cancelled") else whole.status
         if status in ("failed", "cancelled"):
-            said = bytes(whole.error) or msgspec.json.encode({"message": f"the answer was {status}"})
+            said = bytes(whole.error) if _is_error(whole) else b'{"message":"the answer was %b"}' % status.encode()
             raise failure(self._where, 200, b'{"error":%b}' % said)
         self._complete(whole.output or ())
         if (usage := usage_of(whole)) is not None:
@@ -208,7 +218,7 @@ class StreamReader:
         for number, raw in enumerate(output):
             item = decode_part(raw, Item) or Item()
             if not told.get(item.type, True):
-                self._item(f"output {number}", raw)
+                self._item(f"output {number}", item, raw)
 
     def _put(self, delta: Delta) -> None:
         """Text that came before something else stays before it."""
@@ -225,13 +235,15 @@ class StreamReader:
         return out
 
 
-def _label(event: StreamEvent) -> int | str:
+def _label(event: StreamEvent, item: Item | None = None) -> int | str:
     """What tells the items of an answer apart. Ids come second: some servers give one item several."""
-    return event.output_index if event.output_index is not None else event.item_id or ""
+    if event.output_index is not None:
+        return event.output_index
+    return event.item_id or (item and item.id) or ""
 
 
-def _is_error(event: StreamEvent) -> bool:
-    return bytes(event.error) not in (b"", b"null")
+def _is_error(told: StreamEvent | Whole) -> bool:
+    return bytes(told.error) not in (b"", b"null")
 
 
 def _is_json(text: str) -> bool:
