@@ -165,11 +165,12 @@ class StreamReader:
     def _item(self, label: int | str, item: Item, raw: msgspec.Raw) -> None:
         """An item as a whole: what its pieces did not tell is taken from it."""
         if item.type == "function_call":
-            call = self._open.pop(label, None) or self._told(item) or self._begin(label, item)
+            call = self._open.get(label) or self._told(item) or self._begin(label, item)
             if not call.named and item.name:
                 call.named = True
                 self._put(CallDelta(None, call.position, item.name))
             self._settle(call, arguments_of(item))
+            self._open.pop(label, None)
         elif item.type == "message":
             if label not in self._spoken and (text := text_of(item.content)):
                 self._written += len(text)
