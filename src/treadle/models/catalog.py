@@ -69,8 +69,15 @@ KNOWN: dict[str, dict[str, tuple[int, int, float, float, float, bool]]] = {
 }
 
 
+_COPILOT_WINDOW = 128_000
+_COPILOT_OUTPUT = 16_384
+"""What GitHub Copilot gives to nearly every model, whatever it could have elsewhere."""
+
+
 def look_up(provider: str, name: str) -> ModelInfo:
     """What is known of a model. A dated name (`gpt-4.1-2025-04-14`) is known by its stem."""
+    if provider == "copilot":
+        return _look_up_copilot(name)
     known = KNOWN.get(provider, {})
     stem, _, year = name.rpartition("-20")
     listed = name if name in known or not year[:2].isdigit() else stem
@@ -89,6 +96,13 @@ def look_up(provider: str, name: str) -> ModelInfo:
         temperature=0.1 if temperature else None,
         thinking=listed in _THINKING.get(provider, ()),
     )
+
+
+def _look_up_copilot(name: str) -> ModelInfo:
+    """Paid for by subscription: there are no prices."""
+    limit = 4_096 if name.startswith(("gpt-3.5", "gpt-4o")) or name == "gpt-4" else _COPILOT_OUTPUT
+    temperature = look_up("openai-responses", name).temperature
+    return ModelInfo("copilot", name, window=_COPILOT_WINDOW, max_output=limit, temperature=temperature)
 
 
 def known_refs() -> list[str]:
