@@ -58,15 +58,35 @@ class StreamReader:
         self._calls: list[_Call] = []
         self._open: dict[int | str, _Call] = {}
         self._by_id: dict[str, _Call] = {}
+        self._failure: ModelError | None = None
         self.finish_reason: str | None = None
         self.done = False
 
     def feed(self, chunk: bytes) -> list[Delta]:
+        try:
+            self._events(chunk)
+        except ModelError as error:
+            # What the same read brought before counts: it was said, and it is paid for. `end` tells the failure.
+            self._failure, self.done = error, True
+        return self._flushed()
+
+    def end(self) -> list[Delta]:
+        """The last deltas. Raises when the stream failed or stopped before its end."""
+        if self._failure is not None:
+            raise self._failure
+        if (document := self._body.document()) is not None:
+            self._read_document(document)
+        if self.finish_reason is None and not (self.done and all(call.closed for call in self._calls)):
+            raise ModelError("cut_stream", f"{self._where} broke off in the middle of its answer")
+        self._put(FinishDelta(self.finish_reason or ("tool_calls" if self._calls else "stop")))
+        return self._flushed()
+
+    def _events(self, chunk: bytes) -> None:
         for event in self._body.feed(chunk):
             data = event.data
             if data.startswith("[DONE]"):
                 self.done = True
-            if self.done or self.finish_reason is not None or not data:
+            if self.done or not data:
                 continue
             part = decode_event(data)
             if part is None:
@@ -79,17 +99,6 @@ class StreamReader:
                 raise failure(self._where, 200, data.encode("utf-8", "replace"))
             else:
                 self._take(kind, part)
-        return self._flushed()
-
-    def end(self) -> list[Delta]:
-        """The last deltas. Raises when the stream stopped before its end."""
-        if (document := self._body.document()) is not None:
-            self._read_document(document)
-        if self.finish_reason is None and not (self.done and all(call.closed for call in self._calls)):
-            raise ModelError("cut_stream", f"{self._where} broke off in the middle of its answer")
-        out = self._flushed()
-        out.append(FinishDelta(self.finish_reason or ("tool_calls" if self._calls else "stop")))
-        return out
 
     def _read_document(self, document: bytes) -> None:
         """A server that does not stream sends the answer as a whole."""
@@ -195,13 +204,13 @@ class StreamReader:
         self._put(ThinkingBlock(Thinking(text, opaque)))
 
     def _finish(self, whole: Whole, kind: str = "") -> None:
+        if (usage := usage_of(whole)) is not None:
+            self._put(UsageDelta(usage))
         status = kind if kind in ("incomplete", "failed", "cancelled") else whole.status
         if status in ("failed", "cancelled"):
             said = bytes(whole.error) if _is_error(whole) else b'{"message":"the answer was %b"}' % status.encode()
             raise failure(self._where, 200, b'{"error":%b}' % said)
         self._complete(whole.output or ())
-        if (usage := usage_of(whole)) is not None:
-            self._put(UsageDelta(usage))
         reason = whole.incomplete_details.reason if whole.incomplete_details else None
         if status == "incomplete":
             self.finish_reason = _REASONS.get(reason or "", reason or "length")

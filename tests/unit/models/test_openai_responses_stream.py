@@ -332,3 +332,12 @@ def test_errors_inside_a_200(stream: bytes, kind: str, words: str) -> None:  # f
     with pytest.raises(ModelError, match=words) as caught:
         read(stream)
     assert caught.value.kind == kind
+
+
+def test_what_came_before_a_failure_counts() -> None:  # M-11: the cost of every attempt
+    reader = StreamReader("x")
+    failed = completed("failed", error={"code": "server_error", "message": "oops"}, usage=USAGE)
+    assert reader.feed(said("so") + failed) == [TextDelta("so"), UsageDelta(Usage(9, 4, cached=3, reasoning=2))]
+    assert reader.done
+    with pytest.raises(ModelError, match="oops"):
+        reader.end()
