@@ -16,9 +16,9 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from treadle.models.anthropic_thinking import Sealed, unseal
 from treadle.models.wire.call_ids import CallIds
-from treadle.models.wire.encoding import ToolBytes, encode_json, json_object, user_text
+from treadle.models.wire.encoding import ToolBytes, encode_json, json_object, tool_name, user_text
+from treadle.models.wire.sealed import Sealed, lay_out, unseal
 from treadle.ports.model import Memo, ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, Thinking, ToolResult, UserEntry
 from treadle.protocol.tools import ToolSpec
@@ -37,7 +37,6 @@ _GO_ON = b'{"type":"text","text":"Go on."'
 """And end with the user: models refuse to go on in the middle of their own words."""
 
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,128}")
-_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 class Talk:
@@ -112,7 +111,7 @@ class Encoder:
         calls = [call for entry in request.entries if isinstance(entry, AssistantEntry) for call in entry.calls]
         if not calls:
             return b""
-        known = talk.tools or tuple(ToolSpec(name) for name in dict.fromkeys(_name(call.name) for call in calls))
+        known = talk.tools or tuple(ToolSpec(name) for name in dict.fromkeys(tool_name(call.name) for call in calls))
         encoded = self._tools.of(known) if talk.tools else self._encode_tools(known)
         return b',"tools":' + encoded + b',"tool_choice":{"type":"none"}'
 
@@ -153,27 +152,19 @@ class Conversation:
         return opening + b",".join(blocks)[:-1]
 
     def _assistant(self, entry: AssistantEntry, ids: Mapping[CallKey, str]) -> Iterator[bytes]:
-        """Text and calls with the thinking put back in between. A message of thinking alone is refused, and so is one
-        that ends with it: what stands before nothing is left out."""
+        """Text and calls with the thinking put back in between."""
         thinking = [sealed for block in entry.thinking if (sealed := self._returned(block)) is not None]
-        at = 0
-        waiting: list[bytes] = []
-        for sealed in thinking:
-            if not sealed.calls:
-                if (segment := entry.text[at : sealed.text]).strip():
-                    yield from (*waiting, _text(segment))
-                    waiting.clear()
-                at = max(at, sealed.text)
-                waiting.append(sealed.block)
-        if (segment := entry.text[at:]).strip():
-            yield from (*waiting, _text(segment))
-            waiting.clear()
-        for position, call in enumerate(entry.calls):
-            waiting += (sealed.block for sealed in thinking if position and sealed.calls == position)
-            arguments = msgspec.Raw(json_object(call.arguments).encode())
-            named = {"type": "tool_use", "id": ids[call.call], "name": _name(call.name), "input": arguments}
-            yield from (*waiting, encode_json(named))
-            waiting.clear()
+        for part in lay_out(entry.text, len(entry.calls), thinking):
+            match part:
+                case bytes():
+                    yield part
+                case str():
+                    yield _text(part)
+                case int():
+                    call = entry.calls[part]
+                    arguments = msgspec.Raw(json_object(call.arguments).encode())
+                    name = tool_name(call.name)
+                    yield encode_json({"type": "tool_use", "id": ids[call.call], "name": name, "input": arguments})
 
     def _returned(self, block: Thinking) -> Sealed | None:
         return unseal(block.opaque) if _returns(block, self._ref, self._refused) else None
@@ -223,8 +214,3 @@ def _result(result: ToolResult, ids: CallIds) -> bytes:
 def _tool(spec: ToolSpec) -> dict[str, Any]:
     described = {"description": spec.description} if spec.description else {}
     return {"name": spec.name, **described, "input_schema": {"type": "object", **spec.parameters}}
-
-
-def _name(name: str) -> str:
-    """A name that the model made up may be no name at all, with which the whole chat would be stuck."""
-    return _NOT_IN_NAMES.sub("_", name)[:128] or "unnamed"

@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 
 from treadle.errors import ModelError
-from treadle.models.anthropic_thinking import Sealed, seal
 from treadle.models.anthropic_usage import Counter, Report
 from treadle.models.wire.body import EventBody
 from treadle.models.wire.encoding import encode_json
 from treadle.models.wire.failures import failure
+from treadle.models.wire.sealed import Sealed, seal
 from treadle.ports.model import ModelInfo
 from treadle.protocol.content import Thinking
 from treadle.protocol.deltas import (

@@ -29,6 +29,15 @@ _OPENAI: dict[str, tuple[int, int, float, float, float, bool]] = {
     "o4-mini": (200_000, 100_000, 1.1, 0.275, 4.4, False),
 }
 
+_OPENAI_RESPONSES: dict[str, tuple[int, int, float, float, float, bool]] = _OPENAI | {
+    # Spoken to by this protocol only.
+    "gpt-5-codex": (400_000, 128_000, 1.25, 0.125, 10.0, False),
+    "gpt-5.1-codex": (400_000, 128_000, 1.25, 0.125, 10.0, False),
+    "gpt-5.1-codex-mini": (400_000, 128_000, 0.25, 0.025, 2.0, False),
+    "gpt-5.2-codex": (400_000, 128_000, 1.75, 0.175, 14.0, False),
+    "gpt-5.3-codex": (400_000, 128_000, 1.75, 0.175, 14.0, False),
+}
+
 _ANTHROPIC: dict[str, tuple[int, int, float, float, float, bool]] = {
     "claude-fable-5-2": (1_000_000, 128_000, 8.0, 0.2, 40.0, False),
     "claude-fable-5-1": (1_000_000, 128_000, 10.0, 0.25, 50.0, False),
@@ -50,16 +59,25 @@ _ANTHROPIC: dict[str, tuple[int, int, float, float, float, bool]] = {
 _THINKING: dict[str, frozenset[str]] = {
     # Those that decide themselves how much to think. With thinking they take no temperature.
     "anthropic": frozenset(name for name, row in _ANTHROPIC.items() if not row[5]),
+    "openai-responses": frozenset(name for name, row in _OPENAI_RESPONSES.items() if not row[5]),
 }
 
 KNOWN: dict[str, dict[str, tuple[int, int, float, float, float, bool]]] = {
     "anthropic": _ANTHROPIC,
     "openai": _OPENAI,
+    "openai-responses": _OPENAI_RESPONSES,
 }
+
+
+_COPILOT_WINDOW = 128_000
+_COPILOT_OUTPUT = 16_384
+"""What GitHub Copilot gives to nearly every model, whatever it could have elsewhere."""
 
 
 def look_up(provider: str, name: str) -> ModelInfo:
     """What is known of a model. A dated name (`gpt-4.1-2025-04-14`) is known by its stem."""
+    if provider == "copilot":
+        return _look_up_copilot(name)
     known = KNOWN.get(provider, {})
     stem, _, year = name.rpartition("-20")
     listed = name if name in known or not year[:2].isdigit() else stem
@@ -78,6 +96,13 @@ def look_up(provider: str, name: str) -> ModelInfo:
         temperature=0.1 if temperature else None,
         thinking=listed in _THINKING.get(provider, ()),
     )
+
+
+def _look_up_copilot(name: str) -> ModelInfo:
+    """Paid for by subscription: there are no prices."""
+    limit = 4_096 if name.startswith(("gpt-3.5", "gpt-4o")) or name == "gpt-4" else _COPILOT_OUTPUT
+    temperature = look_up("openai-responses", name).temperature
+    return ModelInfo("copilot", name, window=_COPILOT_WINDOW, max_output=limit, temperature=temperature)
 
 
 def known_refs() -> list[str]:

@@ -15,8 +15,10 @@ Factory = Callable[[str], Model]
 
 PROVIDERS: Mapping[str, str] = {
     "anthropic": "treadle.models.anthropic",
+    "copilot": "treadle.models.copilot",
     "local": "treadle.models.local.model",
     "openai": "treadle.models.openai_chat",
+    "openai-responses": "treadle.models.openai_responses",
     "recorded": "treadle.models.recorded",
     "scripted": "treadle.models.scripted",
 }

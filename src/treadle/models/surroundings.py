@@ -1,9 +1,9 @@
 """What adapters are given when they are made: the environment, the keys, one HTTP session for all, and where fetched
 models lie. Knows no provider."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from treadle.errors import ConfigError
 from treadle.models.keys import Secret, find_key
@@ -11,12 +11,15 @@ from treadle.models.keys import Secret, find_key
 if TYPE_CHECKING:
     from treadle.models.wire.http import Http
 
+_T = TypeVar("_T")
+
 
 class Surroundings:
     def __init__(self, env: Mapping[str, str], home: Path | None = None) -> None:
         self.env = env
         self.home = home
         self._http: Http | None = None
+        self._shared: dict[Callable[[Surroundings], Any], Any] = {}
 
     @property
     def http(self) -> "Http":
@@ -43,7 +46,15 @@ class Surroundings:
             raise ConfigError(f"{ref} needs a key: set {key_variable}, or {url_variable} for a server that needs none")
         return key, url
 
+    def shared(self, make: "Callable[[Surroundings], _T]") -> _T:
+        """What all models of a provider have in common, made when the first of them needs it."""
+        if make not in self._shared:
+            self._shared[make] = make(self)
+        made: _T = self._shared[make]
+        return made
+
     async def close(self) -> None:
         if self._http is not None:
             await self._http.close()
             self._http = None
+        self._shared.clear()

@@ -1,6 +1,7 @@
 """What every adapter's request is made of: JSON bytes that nothing can break, and the bytes of a tool set, kept. Knows
 no protocol."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from treadle.protocol.tools import ToolSpec
 _encoder = msgspec.json.Encoder()
 _object = msgspec.json.Decoder(dict[str, Any])
 _TOOL_SETS_KEPT = 64
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def encode_json(value: Any) -> bytes:
@@ -41,6 +43,11 @@ def json_object(text: str) -> str:
     except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
         return encode_json({"invalid_json": text}).decode()
     return text
+
+
+def tool_name(name: str, longest: int = 128) -> str:
+    """A name that the model made up may be no name at all, with which the whole chat would be stuck."""
+    return _NOT_IN_NAMES.sub("_", name)[:longest] or "unnamed"
 
 
 def user_text(entry: UserEntry) -> str:

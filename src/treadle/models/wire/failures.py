@@ -36,7 +36,7 @@ _CONTEXT = (
 )
 _AUTH = ("invalid_api_key", "authentication_error", "permission_error", "unauthorized", "incorrect api key")
 _RATE = ("rate_limit", "rate limit", "too many requests")
-_BAD = ("invalid_request", "invalid request", "not_found_error", "unsupported")
+_BAD = ("invalid_request", "invalid request", "invalid_prompt", "not_found_error", "unsupported")
 
 _ADVICE: dict[ModelErrorKind, str] = {
     "auth": "check the key",

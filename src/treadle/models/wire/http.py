@@ -3,7 +3,7 @@ module that sees aiohttp, which is imported at the first request."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from treadle.errors import ModelError
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 CONNECT_S = 30.0
 BODY_CAP = 64 * 1024
 """How much of a refusal is read."""
+DOCUMENT_CAP = 16 * 1024 * 1024
+"""How large a document may be that is read as a whole."""
 
 
 AFTER_FINISH_S = 10.0
@@ -66,21 +68,39 @@ class Http:
     def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
 
-    @asynccontextmanager
-    async def post(
+    def post(
         self, url: str, headers: Mapping[str, str], body: bytes, key: Secret, *, key_header: str = ""
-    ) -> AsyncIterator[Reply]:
+    ) -> AbstractAsyncContextManager[Reply]:
         """Send and hold the connection while the block runs; leaving early drops it. The key goes nowhere else: into
         the header of this name, or as a bearer token."""
+        return self._exchange("POST", url, {"Content-Type": "application/json", **headers}, body, key, key_header)
+
+    async def get(self, url: str, headers: Mapping[str, str], key: Secret) -> bytes:
+        """A whole document. It is waited for no longer than a connection: nobody watches over its silence."""
+        document = bytearray()
+        try:
+            async with asyncio.timeout(CONNECT_S), self._exchange("GET", url, headers, None, key, "") as reply:
+                while piece := await reply.read():
+                    document += piece
+                    if len(document) > DOCUMENT_CAP:
+                        raise ModelError("bad_request", f"{host_of(url)} answered with more than can be read")
+        except TimeoutError as error:
+            raise ModelError("network", f"{host_of(url)} did not answer within {CONNECT_S:g} seconds") from error
+        return bytes(document)
+
+    @asynccontextmanager
+    async def _exchange(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, key: Secret, key_header: str
+    ) -> AsyncIterator[Reply]:
         session = self._open()
-        where = url.split("/")[2] if "://" in url else url
-        sent = {"Content-Type": "application/json", "Accept-Encoding": "identity", **headers}
+        where = host_of(url)
+        sent = {"Accept-Encoding": "identity", **headers}
         if key:
             sent[key_header or "Authorization"] = key.reveal() if key_header else f"Bearer {key.reveal()}"
         faultpoint("models.request")
         try:
             # No redirects: a key is sent to the host that was configured and to no other.
-            response = await session.post(url, data=body, headers=sent, allow_redirects=False)
+            response = await session.request(method, url, data=body, headers=sent, allow_redirects=False)
         except _trouble() as error:
             raise _broken(where, error, key) from error
         try:
@@ -108,6 +128,11 @@ class Http:
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
         return self._session
+
+
+def host_of(url: str) -> str:
+    """The part of an address that people are told."""
+    return url.split("/")[2] if "://" in url else url
 
 
 def _trouble() -> tuple[type[Exception], ...]:

@@ -2,6 +2,7 @@
 stood: models that think between calls sign what came before, too. An entry has no places, so a block that did not come
 first carries its own."""
 
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -36,3 +37,27 @@ def unseal(opaque: str) -> Sealed | None:
         return Sealed(bytes(raw), text, calls)
     except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
         return None
+
+
+def lay_out(text: str, calls: int, thinking: Sequence[Sealed]) -> Iterator[bytes | str | int]:
+    """The parts of an answer in their order: blocks of thinking, pieces of text, the numbers of its calls. Providers
+    refuse thinking that is followed by nothing of its turn: it is left out."""
+    at = 0
+    waiting: list[bytes] = []
+    for sealed in thinking:
+        if not sealed.calls:
+            if (piece := text[at : sealed.text]).strip():
+                yield from waiting
+                yield piece
+                waiting.clear()
+            at = max(at, sealed.text)
+            waiting.append(sealed.block)
+    if (piece := text[at:]).strip():
+        yield from waiting
+        yield piece
+        waiting.clear()
+    for position in range(calls):
+        waiting += (sealed.block for sealed in thinking if position and sealed.calls == position)
+        yield from waiting
+        yield position
+        waiting.clear()

@@ -1,0 +1,111 @@
+"""One call of a model over HTTP: send, read on, and ask again without what the server refused by name. The base of
+adapters that differ in the bytes of a request and in the reading of an answer; knows no protocol itself."""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from treadle.errors import ModelError
+from treadle.faultpoint import faultpoint
+from treadle.models.wire.access import Door
+from treadle.models.wire.http import Http, host_of
+from treadle.ports.model import ModelInfo, ModelRequest
+from treadle.protocol.deltas import Delta, NoticeDelta
+
+
+class Reader(Protocol):
+    """Makes deltas of the bytes of an answer."""
+
+    finish_reason: str | None
+    """Known once the answer is complete."""
+    done: bool
+    """Whether the server has said its last word."""
+
+    def feed(self, chunk: bytes) -> list[Delta]: ...
+
+    def end(self) -> list[Delta]:
+        """The last deltas. Raises when the stream stopped before its end."""
+        ...
+
+
+class HttpModel(ABC):
+    """One model behind one door. Subclasses say what is sent and how the answer is read."""
+
+    path: str
+    """What follows the base URL."""
+
+    def __init__(self, info: ModelInfo, door: Door, http: Http | None) -> None:
+        self._info = info
+        self._door = door
+        self._http = http or Http()
+        self._owns_http = http is None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._info.ref!r}, {self._door!r})"
+
+    @property
+    def info(self) -> ModelInfo:
+        return self._info
+
+    async def close(self) -> None:
+        if self._owns_http:
+            await self._http.close()
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
+        refused = False
+        while True:
+            access = await self._door.open(request)
+            url = access.base_url + self.path
+            parameters = self._parameters(request)
+            body = self._body(parameters, request)
+            heard = False
+            try:
+                async with self._http.post(url, access.headers, body, access.key) as reply:
+                    reader = self._reader(host_of(url))
+                    while not reader.done and (chunk := await reply.read_on(finished=reader.finish_reason is not None)):
+                        deltas = reader.feed(chunk)
+                        heard = heard or bool(deltas)
+                        yield deltas  # none, too: a server that keeps the line open is not silent (L-12)
+                    faultpoint("models.streamed")
+                    yield reader.end()
+                    if reader.done:
+                        await reply.leave()
+                    return
+            except ModelError as error:
+                if heard:
+                    raise
+                if not refused and self._door.shut(access, error):
+                    refused = True
+                    continue
+                notice = self._mend(error, parameters, request)
+                if notice is None:
+                    raise
+            yield [notice]
+
+    @abstractmethod
+    def _parameters(self, request: ModelRequest) -> dict[str, Any]:
+        """What stands beside the conversation and the tools."""
+
+    @abstractmethod
+    def _body(self, parameters: dict[str, Any], request: ModelRequest) -> bytes:
+        """The request as it is sent."""
+
+    @abstractmethod
+    def _reader(self, where: str) -> Reader:
+        """Reads one answer; `where` is the host, for people."""
+
+    @abstractmethod
+    def _mend(self, error: ModelError, sent: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
+        """Leave out what the server refused and say so; None when asking again cannot help. Every refusal must leave
+        less to refuse, so that this ends."""
+
+    def _notice(self, kind: str, text: str) -> NoticeDelta:
+        return NoticeDelta(kind, f"{self._info.ref} {text}")
+
+
+def refused_by_name(error: ModelError, names: Sequence[str]) -> str | None:
+    """The first of these parameters that a server names in its refusal of a request."""
+    if error.kind != "bad_request" or error.status not in (400, 422):
+        return None
+    said = str(error)
+    return next((name for name in names if name in said), None)

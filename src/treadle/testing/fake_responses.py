@@ -1,0 +1,181 @@
+"""A fake server of the Responses API on loopback, scripted for tests. It is as strict as the real one about what it is
+asked (see `responses_rules`).
+
+In a test: `with FakeResponses([Reply(text="Hi")]) as fake:` and point a client at `fake.base_url`.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import count
+from typing import Any
+
+import msgspec
+
+from treadle.testing.fake_http import Answer, Headers, json_answer
+from treadle.testing.fake_model import FakeModelServer, Reply, Script, cut
+from treadle.testing.responses_rules import complaint, seal
+from treadle.types import JsonObject
+
+__all__ = ["FakeResponses", "Reply", "Responses", "Script"]
+
+_encode = msgspec.json.Encoder().encode
+_INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
+
+
+class FakeResponses(FakeModelServer):
+    """A scripted Responses server."""
+
+    def __init__(self, script: Script = (), *, in_order: bool = False) -> None:
+        super().__init__(Responses(), script, in_order=in_order)
+
+    @property
+    def base_url(self) -> str:
+        return f"{self.url}/v1"
+
+
+class Responses:
+    """Implements `treadle.testing.fake_model.Dialect`."""
+
+    def __init__(self) -> None:
+        self._sealed: set[str] = set()
+        """Encrypted thoughts of the script, which are good whatever it says of them."""
+
+    def position(self, request: JsonObject) -> int:
+        items = request.get("input")
+        own = [_is_own(item) for item in items] if isinstance(items, list) else []
+        return sum(mine and not before for before, mine in zip([False, *own], own, strict=False))
+
+    def pieces(self, reply: Reply, request: JsonObject, position: int) -> tuple[str, Iterable[bytes]]:
+        self._sealed.add(reply.signature)
+        if request.get("stream"):
+            return "text/event-stream", stream_events(reply, request, position)
+        return "application/json", [_encode(response(reply, request, position))]
+
+    def failure(self, status: int, message: str) -> JsonObject:
+        kind = "invalid_request_error" if status < 500 else "server_error"
+        return {"error": {"message": message, "type": kind, "param": None, "code": None}}
+
+    def other(self, method: str, path: str, headers: Headers, body: bytes) -> Answer | None:
+        if (method, path.partition("?")[0].removeprefix("/v1")) != ("POST", "/responses"):
+            return json_answer(404, self.failure(404, f"the fake server has no {method} {path}"))
+        said = complaint(body, self._sealed)
+        return json_answer(400, self.failure(400, said)) if said else None
+
+
+def _is_own(item: object) -> bool:
+    """Whether an item of the conversation was said by the model."""
+    if not isinstance(item, dict):
+        return False
+    return item.get("type") in ("reasoning", "function_call") or item.get("role") == "assistant"
+
+
+def stream_events(reply: Reply, request: JsonObject, position: int) -> Iterator[bytes]:
+    """The server-sent events of a streamed reply, one by one."""
+    numbers = count()
+
+    def event(kind: str, **data: Any) -> bytes:
+        told = {"type": kind, "sequence_number": next(numbers), **data}
+        return b"event: %b\ndata: %b\n\n" % (kind.encode(), _encode(told))
+
+    whole = response(reply, request, position)
+    begun = {**whole, "status": "in_progress", "output": [], "usage": None, "incomplete_details": None}
+    yield event("response.created", response=begun)
+    yield event("response.in_progress", response=begun)
+    for index, item in enumerate(whole["output"]):
+        yield event("response.output_item.added", output_index=index, item=_begun(item))
+        for kind, data in _told(item, reply.chunk_size):
+            yield event(kind, item_id=item["id"], output_index=index, **data)
+        yield event("response.output_item.done", output_index=index, item=item)
+    yield event(f"response.{whole['status']}", response=whole)
+
+
+def _begun(item: dict[str, Any]) -> dict[str, Any]:
+    match item["type"]:
+        case "message":
+            return {**item, "content": [], "status": "in_progress"}
+        case "function_call":
+            return {**item, "arguments": "", "status": "in_progress"}
+        case _:
+            return {**item, "summary": [], "encrypted_content": "gAAAAA"}
+
+
+def _told(item: dict[str, Any], size: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The events that tell an item in pieces."""
+    match item["type"]:
+        case "message":
+            part = item["content"][0]
+            yield "response.content_part.added", {"content_index": 0, "part": {**part, "text": ""}}
+            for piece in cut(part["text"], size):
+                yield "response.output_text.delta", {"content_index": 0, "delta": piece, "logprobs": []}
+            yield "response.output_text.done", {"content_index": 0, "text": part["text"], "logprobs": []}
+            yield "response.content_part.done", {"content_index": 0, "part": part}
+        case "function_call":
+            for piece in cut(item["arguments"], size):
+                yield "response.function_call_arguments.delta", {"delta": piece}
+            done = {"name": item["name"], "arguments": item["arguments"]}
+            yield "response.function_call_arguments.done", done
+        case _:
+            for number, part in enumerate(item["summary"]):
+                place = {"summary_index": number}
+                yield "response.reasoning_summary_part.added", {**place, "part": {**part, "text": ""}}
+                for piece in cut(part["text"], size):
+                    yield "response.reasoning_summary_text.delta", {**place, "delta": piece}
+                yield "response.reasoning_summary_text.done", {**place, "text": part["text"]}
+                yield "response.reasoning_summary_part.done", {**place, "part": part}
+
+
+def response(reply: Reply, request: JsonObject, position: int) -> dict[str, Any]:
+    """The whole answer."""
+    reason = _INCOMPLETE.get(reply.finish)
+    return {
+        "id": f"resp_{position}",
+        "object": "response",
+        "created_at": 1_700_000_000,
+        "status": "incomplete" if reason else "completed",
+        "error": None,
+        "incomplete_details": {"reason": reason} if reason else None,
+        "model": request.get("model", "fake"),
+        "output": list(_output(reply, position)),
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+        "usage": _usage(reply.usage) if reply.usage else None,
+    }
+
+
+def _output(reply: Reply, position: int) -> Iterator[dict[str, Any]]:
+    if reply.thinking or reply.signature:
+        parts = reply.thinking.split("\n\n") if reply.thinking else []
+        yield {
+            "id": f"rs_{position}",
+            "type": "reasoning",
+            "summary": [{"type": "summary_text", "text": part} for part in parts],
+            "encrypted_content": reply.signature or seal(reply.thinking),
+        }
+    if reply.text:
+        part = {"type": "output_text", "text": reply.text, "annotations": [], "logprobs": []}
+        yield {
+            "id": f"msg_{position}",
+            "type": "message",
+            "role": "assistant",
+            "status": "completed",
+            "content": [part],
+        }
+    for index, (name, arguments) in enumerate(reply.calls):
+        yield {
+            "id": f"fc_{position}_{index}",
+            "type": "function_call",
+            "status": "completed",
+            "call_id": reply.ids[index] if index < len(reply.ids) else f"call_{position}_{index}",
+            "name": name,
+            "arguments": arguments if isinstance(arguments, str) else _encode(arguments).decode(),
+        }
+
+
+def _usage(usage: tuple[int, int]) -> dict[str, Any]:
+    return {
+        "input_tokens": usage[0],
+        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+        "output_tokens": usage[1],
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": sum(usage),
+    }
