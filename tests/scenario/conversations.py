@@ -5,7 +5,7 @@ Each function makes one chat in a store and returns its id. What happens in them
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,11 @@ from treadle import Agent
 from treadle.faultpoint import install
 from treadle.handle import Chat, Following
 from treadle.models.scripted import Call, Delay, Fail, Finish, Hang, RawCall, Say, ScriptedModel, Think, Turn, Used
-from treadle.ports.model import Model, ModelInfo
+from treadle.ports.model import Model, ModelInfo, ModelRequest
 from treadle.ports.store import Store
 from treadle.protocol import commands as c
-from treadle.protocol.content import Thinking, Usage
-from treadle.protocol.deltas import FinishDelta, NoticeDelta, ThinkingBlock
+from treadle.protocol.content import AssistantEntry, Thinking, Usage
+from treadle.protocol.deltas import Delta, FinishDelta, NoticeDelta, ThinkingBlock
 from treadle.protocol.events import Envelope, ExecutionStart, MessageDelta, TurnRetry, UserMessage
 from treadle.protocol.options import Budget, ChatOptions
 from treadle.protocol.tools import DynamicTool
@@ -254,6 +254,25 @@ async def a_model_that_cannot_be_had(world: World) -> ChatId:
     agent = world.agent(env={})
     chat = agent.chat(options=world.options(model="nowhere:model"))
     await watch(chat.send("Hello?"))
+    await finish(agent)
+    return chat.id
+
+
+class Faulty(ScriptedModel):
+    """A model with a fault of its own, at its second call."""
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
+        async for deltas in super().stream(request):
+            yield deltas
+            if any(isinstance(entry, AssistantEntry) for entry in request.entries):
+                raise RuntimeError("boom: something broke")
+
+
+@scene
+async def a_fault_of_our_own(world: World) -> ChatId:
+    agent = world.agent(Faulty([Call("look", what="a"), Say("Never.")]))
+    chat = agent.chat(options=world.options())
+    await watch(chat.send("Go."))
     await finish(agent)
     return chat.id
 
