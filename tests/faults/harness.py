@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from tests.faults.driver import IDLE, MARK, Reply, Request, Visit
 from treadle.protocol import wire
 from treadle.protocol.events import Envelope
+from treadle.replay import replay
 from treadle.stores.sqlite import SqliteStore
 from treadle.testing.checker import (
     Canary,
@@ -158,7 +159,10 @@ class Case:
             (listed,) = await store.list()
             chat = ChatId(listed.summary.chat)
             log = [wire.decode(chat, record) for record in await store.read(chat)]
-            return await check(store, chat, settled=settled), log
+            problems = await check(store, chat, settled=settled)
+            if settled and (divergence := (await replay(store, chat)).divergence) is not None:
+                problems.append(f"it cannot be replayed (D-07): {divergence.text}")
+            return problems, log
         finally:
             await store.close()
 

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from tests.scenario.command_line import CommandLine
-from tests.scenario.conversations import World
 from tests.scenario.kit import Stage
+from tests.scenario.scenes import World
 from treadle.ports.store import Store
 from treadle.stores.memory import MemoryStore
 from treadle.stores.sqlite import SqliteStore

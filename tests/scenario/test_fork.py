@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenario.conversations import SCENES, World, watch
+from tests.scenario.scenes import SCENES, World, watch
 from treadle.chat.divergence import first_divergence
 from treadle.errors import InvalidInput, NotFound
 from treadle.models.scripted import Say, ScriptedModel

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tests.scenario.conversations import SCENES, World
+from tests.scenario.scenes import SCENES, World
 from treadle.chat.divergence import first_divergence
 from treadle.errors import NotFound
 from treadle.protocol import wire

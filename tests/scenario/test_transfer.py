@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.scenario.conversations import SCENES, World, watch
+from tests.scenario.scenes import SCENES, World, watch
 from treadle.errors import ChatExists, Damaged, InvalidInput, NotFound, TreadleError
 from treadle.models.scripted import Say, ScriptedModel
 from treadle.ports.store import Store

@@ -150,11 +150,8 @@ def _failure(retry: TurnRetry, rest: Sequence[Event]) -> Exception:
 def _error(kind: str, message: str, retry_after: float = NEVER) -> Exception:
     if kind == "config":
         return ConfigError(message)
-    if kind in get_args(ModelErrorKind):
-        return ModelError(cast(ModelErrorKind, kind), message, retry_after=retry_after)
-    name, _, text = message.partition(": ")
-    fault: Exception = type(name, (Exception,), {})(text)  # a fault of ours, recorded by its name and its text
-    return fault
+    known = kind if kind in get_args(ModelErrorKind) else "bad_request"
+    return ModelError(cast(ModelErrorKind, known), message, retry_after=retry_after)
 
 
 def _side_call(following: Sequence[Event]) -> Said | None:

@@ -17,7 +17,7 @@ from treadle.chat.state import summary as summary_of
 from treadle.errors import HeadMoved
 from treadle.ports.store import Lease
 from treadle.protocol import wire
-from treadle.protocol.events import Envelope, Interrupted, RecordLost
+from treadle.protocol.events import Envelope, Interrupted, RecordLost, SessionError
 from treadle.protocol.views import ChatSummary
 from treadle.protocol.wire import Record
 from treadle.replay.recording import Recording
@@ -63,6 +63,7 @@ class Stage(MemoryStore):
         self.now += len(records)
         if self.now == self.recording.cut:
             await self._torn()
+        self._fail()
 
     async def admit(self) -> None:
         """Let in what came from outside before the next output."""
@@ -76,9 +77,11 @@ class Stage(MemoryStore):
         due = self._due()
         if due is None:
             await self._died(written[0])
-        elif due.seq > self.now + 1:
+        if due.seq > self.now + 1:
             await self.admit()
             raise HeadMoved("something came from outside, here as in the record")
+        if not isinstance(written[0].data, SessionError):
+            self._fail()
         for envelope in written:
             if envelope.seq - 1 == self.recording.cut:
                 return [wire.encode(kept) for kept in written if kept.seq < envelope.seq]
@@ -106,7 +109,16 @@ class Stage(MemoryStore):
         due = self._due()
         if due is None:
             await self.leave(None)
+        self._fail()
         return due
+
+    def _fail(self) -> None:
+        """Where the record has a fault of Treadle itself next, it happens now: it is in the log by its name and its
+        text only, and where exactly it struck makes no difference."""
+        due = self._due()
+        if due is not None and isinstance(due.data, SessionError) and due.data.error_class == "internal":
+            name, _, text = due.data.message.partition(": ")
+            raise type(name, (Exception,), {})(text)
 
     def _due(self) -> Envelope | None:
         """What this worker wrote next, if it wrote any more."""
@@ -122,6 +134,7 @@ class Stage(MemoryStore):
         """A call that came to nothing: an interrupt ended it, or the worker died in it. Others beside it may have come
         to something before that."""
         while self._due() is not None:
+            self._fail()
             if any(isinstance(envelope.data, Interrupted) for envelope in self.recording.inputs(self.now)):
                 await self.stopped()
             await self.wait(self.chat, self.now, PATIENCE_S)
