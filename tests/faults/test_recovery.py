@@ -16,11 +16,13 @@ from treadle.engine import worker as workers
 from treadle.errors import ChatBusy
 from treadle.models.scripted import Call, Fail
 from treadle.ports.toolset import Tool
+from treadle.protocol.commands import Send
 from treadle.protocol.events import Envelope, RunEnd, SessionError, SessionIdle
 from treadle.stores.sqlite import SqliteStore
 from treadle.testing.checker import check
 from treadle.testing.fake_openai import FakeOpenAI
-from treadle.testing.faults import faults
+from treadle.testing.faults import InjectedFault, faults
+from treadle.types import ChatId
 
 FIRST = ["tool.before:write_file", "tool.write_after", "tool.after:run_command", "model.first_delta"]
 MOST = 14
@@ -164,3 +166,36 @@ async def test_a_chat_that_fails_at_once_does_not_make_a_worker_spin(tmp_path: P
             await running
         assert 1 <= len(struck.struck) <= 3
         assert (await agent.chat(id_).state()).run is not None
+
+
+async def test_a_worker_takes_up_what_another_process_wrote_into_a_chat_that_it_knows(tmp_path: Path) -> None:
+    """D-01: what a worker remembers of a chat is a cache. Here it remembers an idle one, which is no longer so."""
+    path = tmp_path / "chats.db"
+    async with (
+        Agent(path, model=ScriptedModel(["One.", "Two."])) as agent,
+        Agent(path, model=ScriptedModel([])) as other,
+    ):
+        chat = agent.chat()
+        await chat.ask("First.")
+        await other.deps.log.execute(chat.id, Send("Second."))
+        stop = asyncio.Event()
+        with faults() as passed:
+            running = asyncio.create_task(agent.worker.run(stop))
+            async with asyncio.timeout(5):
+                while len(await chat.events()) < 11:
+                    await agent.deps.store.wait(chat.id, len(await chat.events()), 1.0)
+            stop.set()
+            await running
+        assert passed.passed.count("lease.claimed") == 1
+        assert await check(agent.deps.store, chat.id) == []
+
+
+async def test_a_lease_is_given_back_when_the_chat_cannot_even_be_loaded(tmp_path: Path) -> None:
+    """D-03: nobody has to wait until the lease of a failed attempt is over."""
+    path = tmp_path / "chats.db"
+    id_ = await cut_off_inside(path)
+    async with Agent(path, model=ScriptedModel([[Call("hold")], "Done."]), tools=[Held().tool()]) as agent:
+        with faults("raise@lease.claimed"), pytest.raises(InjectedFault):
+            await agent.worker.drive(ChatId(id_))
+        assert not (await agent.deps.store.get(ChatId(id_))).leased
+        assert (await follow(agent.chat(id_)))[-1].data == SessionIdle("done")

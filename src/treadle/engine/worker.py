@@ -9,7 +9,7 @@ from treadle.chat.state import ChatState, open_actions, status, summary
 from treadle.engine.deps import Deps
 from treadle.engine.lease import Tenure
 from treadle.engine.loop import advance
-from treadle.errors import ChatBusy, LeaseLost, NotFound, TreadleError
+from treadle.errors import ChatBusy, LeaseLost, NotFound, StoreError, TreadleError
 from treadle.faultpoint import faultpoint
 from treadle.ports.store import Lease
 from treadle.protocol.events import ActionRequired
@@ -107,7 +107,6 @@ class Worker:
 
     async def _hold(self, lease: Lease) -> bool:
         """Drive a chat under its lease; False when the lease was lost."""
-        faultpoint("lease.claimed")
         work = asyncio.create_task(self._advance(lease), name=f"advance {lease.chat}")
         self._held[lease.chat] = (lease, work)
         if self._renewing is None or self._renewing.done():
@@ -130,9 +129,10 @@ class Worker:
     async def _advance(self, lease: Lease) -> None:
         log = self._deps.log
         try:
+            faultpoint("lease.claimed")
             tenure = Tenure(lease, log, await self._state(lease.chat))
             await advance(tenure, self._deps)
-            await log.snapshot(tenure.state)
+            await self._snapshot(tenure.state)
         finally:
             faultpoint("lease.before_release")
             await asyncio.shield(self._deps.store.release(lease))
@@ -148,6 +148,13 @@ class Worker:
         if known is None or known.calls or known.open_turn is not None or known.compacting:
             return await self._deps.log.load(chat)
         return known if summary(known).runnable else await self._deps.log.load(chat)
+
+    async def _snapshot(self, state: ChatState) -> None:
+        """A cache: that it cannot be kept is no failure of the chat."""
+        try:
+            await self._deps.log.snapshot(state)
+        except StoreError as error:
+            logging.getLogger("treadle").warning("no snapshot of chat %s was kept: %s", state.chat, error)
 
     def _wake_later(self, chat: ChatId, wake_ms: int) -> None:
         """A deadline that passes while this process lives is acted on here; otherwise by whoever claims next."""
