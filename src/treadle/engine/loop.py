@@ -41,6 +41,7 @@ async def advance(tenure: Tenure, deps: Deps) -> None:
             raise
         except Exception as error:
             # Law: nothing may hang, and nothing may spin. A fault of ours ends the run and leaves the chat usable.
+            settled = True  # what cannot be settled is closed with the run
             running = tenure.state.run is not None
             await tenure.record(SessionError("internal", f"{type(error).__name__}: {error}"))
             if not running:
