@@ -123,7 +123,9 @@ def test_killed_at_every_point_it_resumes_and_nothing_happens_twice(
 ) -> None:
     for case, point, _ in cases(scenario, shard, tmp_path, nursery, every_passing):
         _, name, passing = point
-        assert case.go(faults=f"kill@{name}#{passing}") == -signal.SIGKILL, point
+        code = case.go(faults=f"kill@{name}#{passing}")
+        # How many commits there are is a matter of timing: what waits at the same moment shares one.
+        assert code == -signal.SIGKILL or (name.startswith("store.") and passing > 1), (point, code, case.errors())
         case.finish()
         check_outcome(case, scenario, point)
 
