@@ -112,6 +112,7 @@ async def test_then_older_history_is_summarised_and_people_stay_verbatim(stage: 
     assert ended(seen) == ["done"]
     (done,) = of(seen, e.CompactionComplete)
     assert (done.success, done.summary) == (True, "We looked around.")
+    assert done.tokens_after < 10_000 < done.tokens_before  # half of where it begins
     assert [call.purpose for call in of(seen, e.ModelCall)] == ["compaction"]
     shown = model.turns()[-1]
     valid_history(shown)

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from tests.scenario.kit import Gate, Stage, change, ended, of, play, results
 from treadle import tool
 from treadle.models.scripted import Call, Say
@@ -64,12 +66,19 @@ async def test_a_run_cut_at_any_await_goes_on_and_does_nothing_twice(stage: Stag
     assert len(effects) == len(set(effects))
 
 
-async def test_nothing_takes_effect_after_a_stop(stage: Stage) -> None:  # L-07
+@pytest.mark.parametrize("read_only", [True, False])
+async def test_nothing_takes_effect_after_a_stop(stage: Stage, read_only: bool) -> None:  # L-07
     """The stop comes in while a quick call runs: its outcome is recorded, and the calls behind it are not begun."""
     gate = Gate()
     began: list[int] = []
 
     @tool
+    async def effect(n: int) -> str:
+        """Must not happen."""
+        began.append(n)
+        return "too late"
+
+    @tool(read_only=read_only)
     async def quick(n: int) -> str:
         """Be stopped meanwhile, without noticing."""
         began.append(n)
@@ -77,12 +86,13 @@ async def test_nothing_takes_effect_after_a_stop(stage: Stage) -> None:  # L-07
         return "quick"
 
     wait = tool(name="wait")(gate.pass_through)
-    chat = stage.agent([[Call("quick", n=1), Call("quick", n=2), Call("wait")]], quick, wait).chat()
-    seen = await play(chat.send("go"))
+    agent = stage.agent([[Call("quick", n=1), Call("effect", n=2), Call("wait")]], quick, effect, wait)
+    chat = agent.chat()
+    assert ended(await play(chat.send("go"))) == ["interrupted"]
+    await agent.worker.start(chat.id)  # until the worker is really done with it
     assert began == [1]
-    assert ended(seen) == ["interrupted"]
-    assert [done.synthetic for done in of(seen, e.ExecutionComplete)] == ["", "interrupted", "interrupted"]
     log = await chat.events()
+    assert [done.synthetic for done in of(log, e.ExecutionComplete)] == ["", "interrupted", "interrupted"]
     assert isinstance(log[-1].data, e.RunEnd)
 
 
@@ -100,7 +110,10 @@ async def test_a_stop_between_two_parallel_reads_leaves_each_with_one_result(sta
             await asyncio.sleep(0)
         return "slower"
 
-    chat = stage.agent([[Call("quick"), Call("slower")]], quick, slower).chat()
-    seen = await play(chat.send("go"))
-    assert sorted(done.call for done in of(seen, e.ExecutionComplete)) == ["1.0", "1.1"]
-    assert ended(seen) == ["interrupted"]
+    agent = stage.agent([[Call("quick"), Call("slower")]], quick, slower)
+    chat = agent.chat()
+    assert ended(await play(chat.send("go"))) == ["interrupted"]
+    await agent.worker.start(chat.id)
+    log = await chat.events()
+    assert sorted(done.call for done in of(log, e.ExecutionComplete)) == ["1.0", "1.1"]
+    assert isinstance(log[-1].data, e.RunEnd)

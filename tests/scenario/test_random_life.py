@@ -192,6 +192,7 @@ class Life:
 
 
 async def live(stage: Stage, seed: int) -> None:
+    stage.replayed = False
     life = Life(stage, seed)
     await life.chat.send("begin")
     for _ in range(40):

@@ -130,7 +130,8 @@ def _cut(state: ChatState, seq: int) -> ChatState:
     history = state.history.cut(index)
     compaction = state.compaction if state.compaction.upto <= index else Compaction()
     compaction = replace(compaction, masked=min(compaction.masked, index))
-    state = replace(state, history=history, calls=(), open_turn=None, question=None, run=None)
+    # A compaction that is under way is about what was cut: its summary must not bring that back.
+    state = replace(state, history=history, calls=(), open_turn=None, question=None, run=None, compacting="")
     return _compacted(state, compaction)
 
 
@@ -208,7 +209,10 @@ def _compaction_start(state: ChatState, event: e.CompactionStart, at: Envelope) 
 
 
 def _compaction_complete(state: ChatState, event: e.CompactionComplete, at: Envelope) -> ChatState:
+    wanted = bool(state.compacting)
     state = replace(state, compacting="")
+    if event.success and not wanted:
+        return state
     if not event.success:
         return replace(state, compaction_failures=state.compaction_failures + 1)
     longest = len(state.history)

@@ -134,12 +134,13 @@ def test_an_edit_cuts_the_conversation_and_begins_anew() -> None:  # L-09
 def test_masking_ends_where_an_edit_cut() -> None:
     """Else a fresh fold and a snapshot would disagree about what the model sees (law 9)."""
     masked = e.CompactionComplete("threshold", masked=3)
-    state = chat(said("one"), *answer(1, "a"), *ran(1), masked, e.UserMessage("uno", edits=2))
+    begun = e.CompactionStart("threshold")
+    state = chat(said("one"), *answer(1, "a"), *ran(1), begun, masked, e.UserMessage("uno", edits=2))
     assert state.compaction.masked == 0
 
 
 def test_a_compaction_never_reaches_beyond_what_there_is() -> None:
-    state = chat(said(), e.CompactionComplete("manual", upto=9, masked=9))
+    state = chat(said(), e.CompactionStart("manual"), e.CompactionComplete("manual", upto=9, masked=9))
     assert (state.compaction.upto, state.compaction.masked) == (1, 1)
 
 
@@ -188,3 +189,11 @@ def test_a_status_while_a_worker_closes_an_action_itself() -> None:
 
 def test_the_empty_state_is_idle() -> None:
     assert status(ChatState()) == "idle"
+
+
+def test_an_edit_during_a_compaction_is_not_undone_by_its_summary() -> None:  # L-09, L-19
+    talk = (said("one"), *answer(1, text="1"), e.RunEnd("done"), e.CompactionStart("manual"))
+    made = e.CompactionComplete("manual", summary="They said one.", upto=2)
+    state = chat(*talk, e.UserMessage("uno", edits=2), made)
+    assert [entry.text for entry in state.transcript] == ["uno"]  # type: ignore[union-attr]
+    assert state.compacting == ""

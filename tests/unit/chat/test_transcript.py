@@ -106,7 +106,7 @@ def test_masked_without_a_summary() -> None:
 
 def test_the_log_is_not_changed_by_a_compaction() -> None:
     done = e.CompactionComplete("manual", summary="s", upto=2, masked=2)
-    state = chat(said("one"), *answer(1, "a"), *ran(1), done)
+    state = chat(said("one"), *answer(1, "a"), *ran(1), e.CompactionStart("manual"), done)
     assert len(state.history) == 3
     assert [type(x).__name__ for x in entries(state)] == ["UserEntry"]
 
