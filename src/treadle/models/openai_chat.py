@@ -1,6 +1,7 @@
 """Chat Completions: OpenAI and every server that speaks its language (M-01). Makes one call at a time, as the port
 says; retries and records are the engine's business."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,7 @@ from treadle.protocol.deltas import NoticeDelta
 
 BASE_URL = "https://api.openai.com/v1"
 
+_ABOUT_THINKING = re.compile(r"reasoning|thinking|thought|signature", re.I)
 _OTHER_NAME = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 
 
@@ -39,7 +41,7 @@ class OpenAIChat(HttpModel):
         base_url = base_url.rstrip("/").removesuffix(self.path)
         key = api_key if isinstance(api_key, Secret) else Secret(api_key)
         super().__init__(info, door or FixedDoor(base_url, key, dict(headers or {})), http)
-        self._encoder = Encoder()
+        self._encoder = Encoder(info.ref)
         # The newer name is the only one that all of OpenAI's own models take; elsewhere it is often unknown.
         own = door is None and host_of(base_url) == "api.openai.com"
         self._limit_name = "max_completion_tokens" if own else "max_tokens"
@@ -64,9 +66,12 @@ class OpenAIChat(HttpModel):
 
     def _mend(self, error: ModelError, sent: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
         """If the server refused a parameter by name, go without it for good and say so (M-01). A refused name of
-        the output limit is first tried by its other name."""
+        the output limit is first tried by its other name. Sealed thinking that is refused is left out (M-10)."""
         name = refused_by_name(error, [name for name in sent if name not in ("model", "stream")])
         if name is None:
+            about_thinking = error.kind == "bad_request" and _ABOUT_THINKING.search(str(error))
+            if about_thinking and self._encoder.thinking.drop(request):
+                return self._notice("thinking_dropped", "refuses earlier thinking; it goes on without it")
             return None
         self._refused.add(name)
         other = _OTHER_NAME.get(name, "")

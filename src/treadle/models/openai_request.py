@@ -6,6 +6,8 @@ from typing import Any, assert_never
 
 from treadle.models.wire.call_ids import CallIds
 from treadle.models.wire.encoding import ToolBytes, encode_json, json_object, user_text
+from treadle.models.wire.returned import Goes, Returned
+from treadle.models.wire.sealed import unseal
 from treadle.ports.model import ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolResult, UserEntry
 from treadle.protocol.tools import ToolSpec
@@ -15,7 +17,8 @@ from treadle.types import CallKey
 class Encoder:
     """The bytes of requests to one model. Holds the encoded tools."""
 
-    def __init__(self) -> None:
+    def __init__(self, ref: str = "") -> None:
+        self.thinking = Returned(ref)
         self._tools = ToolBytes(lambda tools: encode_json([_tool(spec) for spec in tools]))
 
     def body(self, parameters: dict[str, Any], request: ModelRequest) -> bytes:
@@ -25,7 +28,7 @@ class Encoder:
         return b"".join((head, b',"messages":[', b",".join(self._messages(request)), b"]}"))
 
     def _messages(self, request: ModelRequest) -> Sequence[bytes]:
-        said = request.memo.pieces(request.entries, Conversation)
+        said = self.thinking.pieces(request, Conversation)
         if not request.system:
             return said
         return [encode_json({"role": "system", "content": request.system}), *said]
@@ -34,7 +37,8 @@ class Encoder:
 class Conversation:
     """Encodes entries in order, each call and its result under one id (M-09)."""
 
-    def __init__(self) -> None:
+    def __init__(self, goes_back: Goes) -> None:
+        self._goes_back = goes_back
         self._ids = CallIds()
 
     def __call__(self, entry: Entry) -> bytes:
@@ -42,11 +46,18 @@ class Conversation:
             case UserEntry():
                 return encode_json({"role": "user", "content": user_text(entry)})
             case AssistantEntry(calls=calls):
-                return _assistant(entry, self._ids.of_calls(calls))
+                return self._sealed(_assistant(entry, self._ids.of_calls(calls)), entry)
             case ResultsEntry(results=results):
                 return b",".join(_result(result, self._ids) for result in results)
             case _ as never:
                 assert_never(never)
+
+    def _sealed(self, message: bytes, entry: AssistantEntry) -> bytes:
+        """The message with the fields in which a server hid its thinking, exactly as they came (M-10)."""
+        for block in entry.thinking:
+            if self._goes_back(block) and (sealed := unseal(block.opaque)) is not None:
+                message = message[:-1] + b"," + sealed.block[1:]
+        return message
 
 
 def _tool(spec: ToolSpec) -> dict[str, Any]:
@@ -55,7 +66,7 @@ def _tool(spec: ToolSpec) -> dict[str, Any]:
 
 
 def _assistant(entry: AssistantEntry, ids: Mapping[CallKey, str]) -> bytes:
-    """Thinking is not sent back: this wire has no place for it (M-10)."""
+    """Plain thinking is not sent back: this wire has no place for it (M-10)."""
     message: dict[str, Any] = {"role": "assistant", "content": entry.text}
     if entry.calls:
         message["content"] = entry.text or None

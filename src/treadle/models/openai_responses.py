@@ -85,7 +85,7 @@ class OpenAIResponses(HttpModel):
         without that in this conversation (M-01, M-10)."""
         name = refused_by_name(error, [name for name in _DROPPABLE if name in sent])
         about_items = error.status in (400, 404, 422) and _ABOUT_ITEMS.search(str(error))
-        if about_items and name != "include" and self._encoder.drop_reasoning(request):
+        if about_items and name != "include" and self._encoder.reasoning.drop(request):
             return self._notice("thinking_dropped", "refuses earlier reasoning; it goes on without it")
         if name is None:
             return None

@@ -8,8 +8,8 @@ import msgspec
 from treadle.errors import ModelError
 from treadle.models.wire.body import EventBody
 from treadle.models.wire.failures import failure
-from treadle.protocol.content import Usage
-from treadle.protocol.deltas import CallDelta, Delta, FinishDelta, TextDelta, ThinkingDelta, UsageDelta
+from treadle.protocol.content import Thinking, Usage
+from treadle.protocol.deltas import CallDelta, Delta, FinishDelta, TextDelta, ThinkingBlock, ThinkingDelta, UsageDelta
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -28,6 +28,9 @@ class _Message(msgspec.Struct, gc=False):
     tool_calls: list[_ToolCall] | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
+    reasoning_text: str | None = None
+    reasoning_opaque: str | None = None
+    """Sealed thinking of GitHub Copilot, which wants it back beside its text."""
     refusal: str | None = None
 
 
@@ -67,6 +70,8 @@ class StreamReader:
         self._body = EventBody()
         self._calls = False
         self._usage: Usage | None = None
+        self._sealed_text: list[str] = []
+        self._seal = ""
         self.finish_reason: str | None = None
         self.done = False
 
@@ -100,6 +105,8 @@ class StreamReader:
             out = self._whole(document)
         if self.finish_reason is None and not self.done:
             raise ModelError("cut_stream", f"{self._where} broke off in the middle of its answer")
+        if self._seal:
+            out.append(self._sealed())
         out.append(FinishDelta(self.finish_reason or ("tool_calls" if self._calls else "stop")))
         return out
 
@@ -119,6 +126,12 @@ class StreamReader:
         if self.finish_reason is None:
             self.done = True  # the document is whole, which is all that can be asked of it
         return out
+
+    def _sealed(self) -> ThinkingBlock:
+        text = "".join(self._sealed_text)
+        fields = {"reasoning_text": text, "reasoning_opaque": self._seal}
+        sealed = msgspec.json.encode({name: value for name, value in fields.items() if value})
+        return ThinkingBlock(Thinking(text, sealed.decode()))
 
     def _close(self, text: list[str], out: list[Delta]) -> None:
         """The end of a read: its last text, and the last of its counts."""
@@ -140,9 +153,12 @@ class StreamReader:
             self._usage = _usage(part.usage)
 
     def _message(self, message: _Message, out: list[Delta], text: list[str]) -> None:
-        if thought := message.reasoning_content or message.reasoning:
+        if thought := message.reasoning_content or message.reasoning or message.reasoning_text:
             _flush(text, out)
             out.append(ThinkingDelta(thought))
+        if message.reasoning_text:
+            self._sealed_text.append(message.reasoning_text)
+        self._seal = message.reasoning_opaque or self._seal
         text.extend(piece for piece in (message.content, message.refusal) if piece)
         if message.tool_calls:
             self._calls = True
@@ -173,6 +189,8 @@ def _only_text(part: _Chunk) -> str | None:
         or message.tool_calls is not None
         or message.reasoning_content is not None
         or message.reasoning is not None
+        or message.reasoning_text is not None
+        or message.reasoning_opaque is not None
         or message.refusal is not None
     ):
         return None

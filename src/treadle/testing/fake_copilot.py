@@ -4,12 +4,13 @@ tests. Tokens can be made to expire, exchanges are counted.
 In a test: `with FakeCopilot([Reply(text="Hi")]) as fake:` and give a client the environment `fake.env`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from treadle.testing.fake_http import END, Answer, Headers, frame, head, json_answer
 from treadle.testing.fake_model import FakeModelServer, Reply, Script
 from treadle.testing.fake_responses import Responses
-from treadle.testing.openai_reply import ChatCompletions
+from treadle.testing.openai_reply import ChatCompletions, sse
+from treadle.testing.responses_rules import seal
 from treadle.types import JsonObject
 
 __all__ = ["GITHUB_TOKEN", "CopilotService", "FakeCopilot", "Reply", "Script"]
@@ -68,7 +69,9 @@ class CopilotService:
         return self._of(request).position(request)
 
     def pieces(self, reply: Reply, request: JsonObject, position: int) -> tuple[str, Iterable[bytes]]:
-        return self._of(request).pieces(reply, request, position)
+        kind, pieces = self._of(request).pieces(reply, request, position)
+        sealed = reply.thinking and "messages" in request and request.get("stream")
+        return kind, _sealed(pieces, reply) if sealed else pieces
 
     def failure(self, status: int, message: str) -> JsonObject:
         return self._chat.failure(status, message)
@@ -121,3 +124,12 @@ class CopilotService:
 
     def _of(self, request: JsonObject) -> ChatCompletions | Responses:
         return self._responses if "input" in request else self._chat
+
+
+def _sealed(pieces: Iterable[bytes], reply: Reply) -> Iterator[bytes]:
+    """A stream of Chat Completions as this service tells thinking: in fields of its own, and sealed."""
+    for number, piece in enumerate(pieces):
+        yield piece.replace(b'"reasoning_content":', b'"reasoning_text":')
+        if not number:
+            delta = {"reasoning_opaque": reply.signature or seal(reply.thinking)}
+            yield sse({"choices": [{"index": 0, "delta": delta, "finish_reason": None}]})

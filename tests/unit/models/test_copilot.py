@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from treadle.chat.assembly import Answer, Assembler
@@ -195,6 +196,32 @@ async def test_a_model_that_speaks_only_responses() -> None:  # M-05, M-10
     assert fake.paths == ["/responses", "/responses"]
     assert fake.requests[1]["input"][1]["type"] == "reasoning"
     assert fake.requests[1]["input"][0] == fake.requests[0]["input"][0]
+
+
+async def test_sealed_thinking_goes_back_and_is_left_out_when_it_is_refused() -> None:  # M-10, fault 24
+    refusal = Reply(status=400, error={"message": "Invalid `signature` in `thinking` block", "code": "x"})
+    opaque = "gA/=="
+    script = [msgspec.structs.replace(CALL, signature=opaque), refusal, Reply(text="done"), Reply(text="more")]
+    with FakeCopilot(script, in_order=True) as fake:
+        client = Service(fake.env)
+        memo = Memo()
+        entries: list[Entry] = [UserEntry("go")]
+        answer = await ask(client.model, ModelRequest("", entries, TOOLS, memo=memo))
+        entries += [
+            AssistantEntry(1, answer.text, answer.thinking, answer.requests),
+            ResultsEntry(1, (ToolResult(call_key(1, 0), "r"),)),
+        ]
+        assert (await ask(client.model, ModelRequest("", entries, TOOLS, memo=memo))).text == "done"
+        assert (await ask(client.model, ModelRequest("", entries, TOOLS, memo=memo))).text == "more"
+        await client.http.close()
+    (block,) = answer.thinking
+    assert (block.text, block.model) == ("hm", INFO.ref)
+    first, refused, again, later = fake.requests
+    assert first["messages"][0] == again["messages"][0]
+    assistant = refused["messages"][1]
+    assert (assistant["reasoning_text"], assistant["reasoning_opaque"]) == ("hm", opaque)
+    assert "reasoning_opaque" not in again["messages"][1]
+    assert again["messages"] == later["messages"]  # it is remembered
 
 
 async def test_all_models_share_one_token_and_no_secret_is_shown() -> None:  # M-13

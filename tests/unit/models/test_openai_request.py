@@ -83,6 +83,22 @@ def test_the_shape() -> None:
     assert b"secret" not in body  # M-10: thinking is not sent back on this wire
 
 
+def test_sealed_thinking_goes_back_to_its_own_model_byte_exact() -> None:  # M-10
+    sealed = '{"reasoning_opaque":"gA\\/==" ,"reasoning_text":"hm"}'
+    block = Thinking("hm", sealed, "copilot:m")
+    entries: list[Entry] = [AssistantEntry(1, "so", (block, Thinking("plain", "", "copilot:m")))]
+    body = Encoder("copilot:m").body({"model": "m"}, ModelRequest("", entries))
+    assert sealed[1:].encode() in body
+    assert msgspec.json.decode(body)["messages"][0] == {
+        "role": "assistant",
+        "content": "so",
+        "reasoning_opaque": "gA/==",
+        "reasoning_text": "hm",
+    }
+    for other in ("copilot:n", ""):
+        assert b"reasoning" not in Encoder(other).body({}, ModelRequest("", entries))
+
+
 def test_no_tools_no_key() -> None:
     sent = msgspec.json.decode(Encoder().body({"model": "m"}, ModelRequest("", [UserEntry("x")])))
     assert sorted(sent) == ["messages", "model"]

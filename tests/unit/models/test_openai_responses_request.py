@@ -120,8 +120,8 @@ def test_refused_reasoning_is_left_out_of_this_conversation_only() -> None:  # M
     encoder, memo, other = Encoder(REF), Memo(), Memo()
     entries = [UserEntry("go"), *turn(1, ("i", "{}"), thinking=(Thinking("", ITEM, REF),))]
     assert ITEM.encode() in encode(entries, encoder, memo)
-    assert encoder.drop_reasoning(ModelRequest("", entries, memo=memo))
-    assert not encoder.drop_reasoning(ModelRequest("", entries, memo=memo))
+    assert encoder.reasoning.drop(ModelRequest("", entries, memo=memo))
+    assert not encoder.reasoning.drop(ModelRequest("", entries, memo=memo))
     assert encode(entries, encoder, memo) == encode([UserEntry("go"), *turn(1, ("i", "{}"))])
     fresh = Thinking("", LATER, REF)
     grown = [*entries, *turn(2, ("j", "{}"), thinking=(fresh,))]
@@ -129,7 +129,7 @@ def test_refused_reasoning_is_left_out_of_this_conversation_only() -> None:  # M
     assert ITEM.encode() not in body
     assert LATER.encode() in body
     assert ITEM.encode() in encode(entries, encoder, other)
-    assert encoder.drop_reasoning(ModelRequest("", grown, memo=memo))
+    assert encoder.reasoning.drop(ModelRequest("", grown, memo=memo))
     assert LATER.encode() not in encode(grown, encoder, memo)
 
 
