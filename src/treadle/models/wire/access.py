@@ -13,6 +13,8 @@ class Access(NamedTuple):
     base_url: str
     key: Secret
     headers: Mapping[str, str] = {}
+    key_header: str = ""
+    """Where the key stands; empty: it is a bearer token."""
 
 
 class Door(Protocol):
@@ -28,8 +30,8 @@ class Door(Protocol):
 class FixedDoor:
     """One address and one key, as configured."""
 
-    def __init__(self, base_url: str, key: Secret, headers: Mapping[str, str]) -> None:
-        self._access = Access(base_url, key, headers)
+    def __init__(self, base_url: str, key: Secret, headers: Mapping[str, str], key_header: str = "") -> None:
+        self._access = Access(base_url, key, headers, key_header)
 
     def __repr__(self) -> str:
         return repr(self._access.base_url)

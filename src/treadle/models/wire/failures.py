@@ -31,10 +31,13 @@ _CONTEXT = (
     "input is too long",
     "input length and `max_tokens` exceed",
     "too many input tokens",
+    "input token count",
     "reduce the length of the messages",
     "request_too_large",
 )
 _AUTH = ("invalid_api_key", "authentication_error", "permission_error", "unauthorized", "incorrect api key")
+_BAD_KEY = ("api_key_invalid", "api key not valid", "api key expired")
+"""Said with a status that stands for bad requests elsewhere."""
 _RATE = ("rate_limit", "rate limit", "too many requests")
 _BAD = ("invalid_request", "invalid request", "invalid_prompt", "not_found_error", "unsupported")
 
@@ -53,6 +56,8 @@ class Complaint(msgspec.Struct, frozen=True):
     """Its code and type, if it has them."""
     param: str = ""
     status: int = 0
+    wait: float | None = None
+    """The seconds after which it may be asked again, if the body tells them."""
 
 
 def failure(
@@ -67,11 +72,14 @@ def failure(
     said = read_complaint(body)
     status = said.status if status == 200 and said.status else status
     kind = classify(status, f"{said.words} {said.sentence}")
+    if kind == "quota" and said.wait is not None and "PerDay" not in said.words:
+        kind = "rate_limit"  # Google calls every limit a quota; those of a minute pass
     sentence = said.sentence or "it gave no reason"
     if said.param and said.param not in sentence:
         sentence += f" (parameter {said.param})"
     advice = f"; {_ADVICE[kind]}" if kind in _ADVICE else ""
     wait = retry_after(headers or {}, now)
+    wait = said.wait if wait is None else wait
     return ModelError(kind, f"{where} answered {status}: {sentence}{advice}", status=status, retry_after=wait)
 
 
@@ -83,7 +91,7 @@ def classify(status: int, text: str) -> ModelErrorKind:
 
     if status == 402 or says(_QUOTA):
         return "quota"
-    if status in (401, 403):
+    if status in (401, 403) or (status == 400 and says(_BAD_KEY)):
         return "auth"
     if status == 429:
         return "rate_limit"
@@ -117,7 +125,23 @@ def read_complaint(body: bytes) -> Complaint:
     words = " ".join(str(inner[key]) for key in ("code", "type", "status") if inner.get(key))
     code = inner.get("code")
     status = code if isinstance(code, int) and 400 <= code < 600 else 0
-    return Complaint(_bounded(_plain(sentence)), words, str(inner.get("param") or ""), status)
+    more, wait = _details(inner.get("details"))
+    return Complaint(_bounded(_plain(sentence)), f"{words} {more}", str(inner.get("param") or ""), status, wait)
+
+
+def _details(details: Any) -> tuple[str, float | None]:
+    """What Google adds to its errors: reasons, the names of quotas, and the wait."""
+    words: list[str] = []
+    wait: float | None = None
+    for detail in details if isinstance(details, list) else ():
+        if not isinstance(detail, dict):
+            continue
+        violations = detail.get("violations")
+        found = [detail.get("reason"), *(violations if isinstance(violations, list) else ())]
+        words += (str(word.get("quotaId") if isinstance(word, dict) else word) for word in found if word)
+        if re.fullmatch(r"\d{1,9}(\.\d{1,9})?s", told := str(detail.get("retryDelay"))):
+            wait = float(told[:-1])
+    return " ".join(words), wait
 
 
 def retry_after(headers: Mapping[str, str], now: Callable[[], float]) -> float | None:

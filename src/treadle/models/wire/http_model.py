@@ -60,7 +60,8 @@ class HttpModel(ABC):
             body = self._body(parameters, request)
             heard = False
             try:
-                async with self._http.post(url, access.headers, body, access.key) as reply:
+                sent = self._http.post(url, access.headers, body, access.key, key_header=access.key_header)
+                async with sent as reply:
                     reader = self._reader(host_of(url))
                     while not reader.done and (chunk := await reply.read_on(finished=reader.finish_reason is not None)):
                         deltas = reader.feed(chunk)

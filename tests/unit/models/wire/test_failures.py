@@ -1,5 +1,6 @@
 """Every refusal of a provider has its class, its sentence and the wait it asked for (M-11, fault 8)."""
 
+import msgspec
 import pytest
 
 from treadle.errors import ModelErrorKind
@@ -31,6 +32,10 @@ TABLE: list[tuple[int, bytes, ModelErrorKind, str]] = [
     (200, b'{"error":{"message":"maximum context length"}}', "context_limit", "maximum"),
     (200, b'[{"error":{"message":"from a list","code":401}}]', "auth", "from a list"),
     (200, b'{"error":{"message":"odd"}}', "overloaded", "odd"),
+    (400, b'{"error":{"code":400,"message":"API key not valid.","status":"INVALID_ARGUMENT"}}', "auth", "not valid"),
+    (400, b'[{"error":{"code":400,"message":"no","details":[{"reason":"API_KEY_INVALID"}, 7]}}]', "auth", "no"),
+    (400, b'{"error":{"message":"The input token count (9) exceeds the maximum"}}', "context_limit", "exceeds"),
+    (429, b'{"error":{"code":429,"message":"You exceeded your current quota"}}', "quota", "exceeded"),
     (400, b"\xff\xfe" + b"[" * 100_000, "bad_request", "…"),
 ]
 
@@ -60,3 +65,30 @@ def test_kinds(status: int, body: bytes, kind: ModelErrorKind, words: str) -> No
 )
 def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:  # fault 8
     assert retry_after(headers, lambda: 10.0) == seconds
+
+
+@pytest.mark.parametrize(
+    ("quota", "delay", "kind", "seconds"),
+    [
+        ("GenerateRequestsPerMinutePerProjectPerModel-FreeTier", "34.07s", "rate_limit", 34.07),
+        ("GenerateRequestsPerMinutePerProjectPerModel-FreeTier", "0s", "rate_limit", 0.0),
+        ("GenerateRequestsPerDayPerProjectPerModel-FreeTier", "34s", "quota", 34.0),
+        ("GenerateRequestsPerMinutePerProjectPerModel-FreeTier", "soon", "quota", None),
+    ],
+)
+def test_limits_that_pass_and_limits_that_do_not(
+    quota: str, delay: str, kind: ModelErrorKind, seconds: float | None
+) -> None:
+    """As Google tells them: one sentence for all, the difference is in the details."""
+    details = [
+        {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [{"quotaId": quota}, None]},
+        {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": delay},
+    ]
+    message = "You exceeded your current quota, please check your plan and billing details."
+    body = msgspec.json.encode(
+        [{"error": {"code": 429, "message": message, "status": "RESOURCE_EXHAUSTED", "details": details}}]
+    )
+    for status in (429, 200):
+        error = failure("api.example", status, body)
+        assert (error.kind, error.retry_after, error.status) == (kind, seconds, 429)
+    assert failure("api.example", 429, body, {"retry-after": "5"}).retry_after == 5.0
