@@ -2,19 +2,20 @@
 port says; retries and records are the engine's business."""
 
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from treadle.errors import ModelError
-from treadle.faultpoint import faultpoint
 from treadle.models.anthropic_request import Encoder
 from treadle.models.anthropic_stream import StreamReader
 from treadle.models.catalog import look_up
 from treadle.models.keys import Secret
 from treadle.models.surroundings import Surroundings
+from treadle.models.wire.access import FixedDoor
 from treadle.models.wire.http import Http
+from treadle.models.wire.http_model import HttpModel
 from treadle.ports.model import ModelInfo, ModelRequest
-from treadle.protocol.deltas import Delta, NoticeDelta
+from treadle.protocol.deltas import NoticeDelta
 
 BASE_URL = "https://api.anthropic.com"
 VERSION = "2023-06-01"
@@ -26,12 +27,14 @@ _TOO_MANY = re.compile(r"max_tokens: \d+ > (\d{1,9})")
 _ABOUT_BLOCKS = re.compile(r"messages\.\d|signature|block", re.I)
 
 
-class AnthropicMessages:
+class AnthropicMessages(HttpModel):
     """One model behind one base URL.
 
     `thinking`: "adaptive" lets the model decide, a number is a budget of tokens for models that need one, "" asks for
     none; by default the catalogue decides.
     """
+
+    path = "/v1/messages"
 
     def __init__(
         self,
@@ -43,52 +46,15 @@ class AnthropicMessages:
         http: Http | None = None,
         thinking: Literal["adaptive", ""] | int | None = None,
     ) -> None:
-        self._info = info
-        self._url = base_url.rstrip("/").removesuffix("/messages").removesuffix("/v1") + "/v1/messages"
-        self._where = self._url.split("/")[2] if "://" in self._url else self._url
-        self._key = api_key if isinstance(api_key, Secret) else Secret(api_key)
-        self._headers = {"anthropic-version": VERSION, **(headers or {})}
-        self._http = http or Http()
-        self._owns_http = http is None
+        base_url = base_url.rstrip("/").removesuffix("/messages").removesuffix("/v1")
+        key = api_key if isinstance(api_key, Secret) else Secret(api_key)
+        sent = {"anthropic-version": VERSION, **(headers or {})}
+        super().__init__(info, FixedDoor(base_url, key, sent, "x-api-key"), http)
         self._thinking = thinking if thinking is not None else ("adaptive" if info.thinking else "")
         self._encoder = Encoder(info.ref)
         self._output_limit = 0
         """The most that the server said it takes for an answer, once it did."""
         self._refused: set[str] = set()
-
-    def __repr__(self) -> str:
-        return f"AnthropicMessages({self._info.ref!r}, {self._url!r})"
-
-    @property
-    def info(self) -> ModelInfo:
-        return self._info
-
-    async def close(self) -> None:
-        if self._owns_http:
-            await self._http.close()
-
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
-        while True:
-            parameters = self._parameters(request)
-            body = self._encoder.body(parameters, request)
-            heard = False
-            try:
-                async with self._http.post(self._url, self._headers, body, self._key, key_header="x-api-key") as reply:
-                    reader = StreamReader(self._where, self._info)
-                    while not reader.done and (chunk := await reply.read_on(finished=reader.finish_reason is not None)):
-                        deltas = reader.feed(chunk)
-                        heard = heard or bool(deltas)
-                        yield deltas  # none, too: a server that pings while its model thinks is not silent (L-12)
-                    faultpoint("models.streamed")
-                    yield reader.end()
-                    if reader.done:
-                        await reply.leave()
-                    return
-            except ModelError as error:
-                notice = None if heard else self._mend(error, parameters, request)
-                if notice is None:
-                    raise
-            yield [notice]
 
     def _parameters(self, request: ModelRequest) -> dict[str, Any]:
         limit = request.max_tokens or self._info.max_output or FALLBACK_OUTPUT
@@ -100,6 +66,12 @@ class AnthropicMessages:
         wanted = {"temperature": temperature, "thinking": thinking}
         kept = {name: value for name, value in wanted.items() if value is not None and name not in self._refused}
         return {"model": self._info.name, "max_tokens": limit, "stream": True, **kept}
+
+    def _body(self, parameters: dict[str, Any], request: ModelRequest) -> bytes:
+        return self._encoder.body(parameters, request)
+
+    def _reader(self, where: str) -> StreamReader:
+        return StreamReader(where, self._info)
 
     def _thinking_asked(self, limit: int) -> dict[str, Any] | None:
         if self._thinking == "adaptive":
@@ -135,9 +107,6 @@ class AnthropicMessages:
             self._refused.add("thinking")
             return self._notice("parameter_dropped", "refuses thinking; it is no longer asked for")
         return None
-
-    def _notice(self, kind: str, text: str) -> NoticeDelta:
-        return NoticeDelta(kind, f"{self._info.ref} {text}")
 
 
 def connect(name: str, around: Surroundings) -> AnthropicMessages:

@@ -108,7 +108,8 @@ async def test_the_key_store_is_asked_for_a_providers_own_host_only(monkeypatch:
     assert not access.key
     store.get_password = lambda service, name: KEY  # type: ignore[attr-defined]
     elsewhere = ModelRegistry({"ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}).get("anthropic:any")
-    assert not elsewhere._key  # type: ignore[attr-defined]
+    access = await elsewhere._door.open(ModelRequest("", []))  # type: ignore[attr-defined]
+    assert not access.key
 
     def locked(service: str, name: str) -> str:
         raise RuntimeError("no backend")
