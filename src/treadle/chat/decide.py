@@ -12,7 +12,7 @@ import msgspec
 from treadle.chat import guard
 from treadle.chat.closing import close_calls
 from treadle.chat.completion import continuation, wants_summary
-from treadle.chat.fold import CONTINUE, STOP
+from treadle.chat.fold_calls import CONTINUE, STOP
 from treadle.chat.state import Call, ChatState, Run, awaits_action, next_queued, runnable_calls, starts_queued
 from treadle.chat.transcript import MAX_FAILURES, estimate, threshold
 from treadle.protocol.content import AssistantEntry

@@ -5,21 +5,21 @@ was lost) changes what it can and no more. Folding any prefix and then the rest 
 that is why snapshots are only caches.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from treadle.chat.guard import WINDOW, signature
+from treadle.chat.fold_calls import CALLS
+from treadle.chat.folding import Fold, change_run, say, spend
 from treadle.chat.state import Call, ChatState, Compaction, OpenTurn, QueueItem, Run
-from treadle.chat.transcript import attach, rebuild
+from treadle.chat.transcript import rebuild
 from treadle.chat.weight import weigh
 from treadle.protocol import events as e
-from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolResult, Usage, UserEntry
-from treadle.protocol.events import Envelope, Event, OpenAction
+from treadle.protocol.content import AssistantEntry, UserEntry
+from treadle.protocol.events import Envelope, Event
 from treadle.protocol.options import ChatOptions
-from treadle.types import CallKey
 
 TITLE_LENGTH = 60
 
@@ -36,50 +36,6 @@ def fold_all(state: ChatState, envelopes: Iterable[Envelope]) -> ChatState:
     for envelope in envelopes:
         state = fold(state, envelope)
     return state
-
-
-# -- helpers ------------------------------------------------------------------------------------------------------
-
-
-def _run(state: ChatState, **changes: Any) -> ChatState:
-    return state if state.run is None else replace(state, run=replace(state.run, **changes))
-
-
-def _call(state: ChatState, key: CallKey, **changes: Any) -> ChatState:
-    """Change an open call. One that has its result keeps it: whatever else the log says of it comes too late."""
-    for position, call in enumerate(state.calls):
-        if call.key == key and call.phase != "done":
-            changed = replace(call, **changes)
-            return replace(state, calls=(*state.calls[:position], changed, *state.calls[position + 1 :]))
-    return state
-
-
-def _spend(state: ChatState, usage: Usage) -> ChatState:
-    if usage == Usage():
-        return state
-    state = replace(state, totals=replace(state.totals, usage=state.totals.usage + usage))
-    return state if state.run is None else _run(state, usage=state.run.usage + usage)
-
-
-def _say(state: ChatState, entry: Entry) -> ChatState:
-    return replace(
-        state,
-        history=state.history.append(entry),
-        transcript=attach(state.transcript, entry),
-        context_chars=state.context_chars + weigh(entry),
-    )
-
-
-def _close_action(state: ChatState, action: str, at: Envelope) -> ChatState:
-    """An action is no longer open; if a command closed it, some worker must take the chat up again. A call that
-    waited becomes one whose outcome is unknown until its result follows: its record may be lost."""
-    if state.question is not None and state.question.action == action:
-        state = replace(state, question=None)
-    for call in state.calls:
-        if call.action is not None and call.action.action == action:
-            phase = "started" if call.phase == "waiting" else call.phase
-            state = _call(state, call.key, action=None, phase=phase)
-    return _run(state, active=at.epoch > 0)
 
 
 # -- the conversation ---------------------------------------------------------------------------------------------
@@ -101,12 +57,14 @@ def _user_message(state: ChatState, event: e.UserMessage, at: Envelope) -> ChatS
     elif event.source == "autopilot":
         run = state.run
         stalled = run.stalled + 1 if run.tool_calls == run.calls_at_continuation else 0
-        state = _run(state, continuations=run.continuations + 1, stalled=stalled, calls_at_continuation=run.tool_calls)
+        state = change_run(
+            state, continuations=run.continuations + 1, stalled=stalled, calls_at_continuation=run.tool_calls
+        )
     elif event.source == "person":
-        state = _run(state, active=at.epoch > 0, completed=False)
+        state = change_run(state, active=at.epoch > 0, completed=False)
     if not state.title and event.source == "person":
         state = replace(state, title=title_of(event.content))
-    return _say(state, UserEntry(event.content, at.seq, event.source, event.images))
+    return say(state, UserEntry(event.content, at.seq, event.source, event.images))
 
 
 def title_of(content: str) -> str:
@@ -150,18 +108,18 @@ def _turn_start(state: ChatState, event: e.TurnStart, at: Envelope) -> ChatState
     totals = replace(state.totals, turns=state.totals.turns + 1)
     state = replace(state, open_turn=opened, turn=max(state.turn, event.turn), totals=totals)
     turns = state.run.turns + 1 if state.run else 0
-    return _run(state, active=True, turns=turns, final_turn=event.final)
+    return change_run(state, active=True, turns=turns, final_turn=event.final)
 
 
 def _assistant_message(state: ChatState, event: e.AssistantMessage, at: Envelope) -> ChatState:
     entry = AssistantEntry(event.turn, event.content, event.reasoning, event.tool_requests)
     calls = tuple(Call(request) for request in event.tool_requests)
-    state = replace(_say(state, entry), calls=calls, open_turn=None)
-    return _run(state, spoke=True) if event.content.strip() else state
+    state = replace(say(state, entry), calls=calls, open_turn=None)
+    return change_run(state, spoke=True) if event.content.strip() else state
 
 
 def _turn_end(state: ChatState, event: e.TurnEnd, at: Envelope) -> ChatState:
-    state = _spend(replace(state, open_turn=None), event.usage)
+    state = spend(replace(state, open_turn=None), event.usage)
     if event.usage.input and not event.usage.estimated:
         tokens = event.usage.input + event.usage.output - event.usage.reasoning
         state = replace(state, context_tokens=tokens, context_chars=0)
@@ -169,7 +127,7 @@ def _turn_end(state: ChatState, event: e.TurnEnd, at: Envelope) -> ChatState:
 
 
 def _turn_retry(state: ChatState, event: e.TurnRetry, at: Envelope) -> ChatState:
-    state = _spend(state, event.usage)
+    state = spend(state, event.usage)
     opened = state.open_turn
     if opened is None:
         return state
@@ -178,23 +136,23 @@ def _turn_retry(state: ChatState, event: e.TurnRetry, at: Envelope) -> ChatState
 
 
 def _task_complete(state: ChatState, event: e.TaskComplete, at: Envelope) -> ChatState:
-    return _run(state, completed=True, spoke=bool(event.summary) or bool(state.run and state.run.spoke))
+    return change_run(state, completed=True, spoke=bool(event.summary) or bool(state.run and state.run.spoke))
 
 
 def _error(state: ChatState, event: e.SessionError, at: Envelope) -> ChatState:
     if state.run is None:  # a compaction of an idle chat; made again and again it would never end
         return replace(state, compacting="")
     failed = not state.run.stop or (state.run.stop == "turn_cap" and state.open_turn is not None)
-    return _run(state, stop="error") if failed else state  # also if it was the last answer at the turn cap
+    return change_run(state, stop="error") if failed else state  # also if it was the last answer at the turn cap
 
 
 def _interrupted(state: ChatState, event: e.Interrupted, at: Envelope) -> ChatState:
-    return _run(state, interrupting=True, stop="interrupted")
+    return change_run(state, interrupting=True, stop="interrupted")
 
 
 def _run_end(state: ChatState, event: e.RunEnd, at: Envelope) -> ChatState:
     if state.open_turn is not None:  # it was cut off and nobody settled it: a crash must not hide what it cost
-        state = _spend(state, state.open_turn.reserved)
+        state = spend(state, state.open_turn.reserved)
     wall = max(0, at.time_ms - state.run.started_ms) if state.run else 0
     totals = replace(state.totals, wall_ms=state.totals.wall_ms + wall)
     return replace(
@@ -205,7 +163,7 @@ def _run_end(state: ChatState, event: e.RunEnd, at: Envelope) -> ChatState:
 def _compaction_start(state: ChatState, event: e.CompactionStart, at: Envelope) -> ChatState:
     if state.open_turn is not None and event.trigger == "context_limit":
         state = replace(state, open_turn=replace(state.open_turn, forced_compaction=True))
-    return _run(replace(state, compacting=event.trigger), active=True)
+    return change_run(replace(state, compacting=event.trigger), active=True)
 
 
 def _compaction_complete(state: ChatState, event: e.CompactionComplete, at: Envelope) -> ChatState:
@@ -221,111 +179,8 @@ def _compaction_complete(state: ChatState, event: e.CompactionComplete, at: Enve
 
 
 def _model_call(state: ChatState, event: e.ModelCall, at: Envelope) -> ChatState:
-    state = _spend(state, event.usage)
-    return _run(state, summarized=True) if event.purpose == "summary" else state
-
-
-# -- the tools ----------------------------------------------------------------------------------------------------
-
-
-def _execution_start(state: ChatState, event: e.ExecutionStart, at: Envelope) -> ChatState:
-    state = replace(state, totals=replace(state.totals, tool_calls=state.totals.tool_calls + 1))
-    state = _call(state, event.call, phase="started", arguments=event.arguments, plan=event.plan)
-    return _run(state, active=True, tool_calls=state.run.tool_calls + 1 if state.run else 0)
-
-
-def _execution_complete(state: ChatState, event: e.ExecutionComplete, at: Envelope) -> ChatState:
-    text = event.result if event.success or event.result else event.error
-    result = ToolResult(event.call, text, event.success)
-    state = _call(state, event.call, phase="done", result=result, action=None)
-    if not state.calls or any(call.phase != "done" for call in state.calls):
-        return state
-    return _finish_calls(state)
-
-
-def _finish_calls(state: ChatState) -> ChatState:
-    """Every call has its result: they enter the conversation together, in the model's order (L-04)."""
-    results = tuple(call.result for call in state.calls if call.result is not None)
-    if state.run is not None:
-        new = tuple(
-            signature(call.request.name, call.request.arguments, call.result.text)
-            for call in state.calls
-            if call.result is not None
-        )
-        kept = (*state.run.signatures, *new)[-WINDOW:]
-        state = _run(state, signatures=kept, signature_count=state.run.signature_count + len(new))
-    return replace(_say(state, ResultsEntry(_turn_of(state), results)), calls=())
-
-
-def _turn_of(state: ChatState) -> int:
-    turn = state.calls[0].key.partition(".")[0]
-    return int(turn) if turn.isdecimal() else state.turn
-
-
-def _permission_requested(state: ChatState, event: e.PermissionRequested, at: Envelope) -> ChatState:
-    name = next((call.request.name for call in state.calls if call.key == event.call), "")
-    action = OpenAction(
-        event.action,
-        "permission",
-        event.call,
-        name,
-        text=event.shown,
-        hash=event.hash,
-        severity=event.severity,
-        options=("allow", "deny"),
-    )
-    return _call(_run(state, active=True), event.call, phase="asking", action=action)
-
-
-def _permission_completed(state: ChatState, event: e.PermissionCompleted, at: Envelope) -> ChatState:
-    for call in state.calls:
-        if call.phase == "asking" and call.action is not None and call.action.action == event.action:
-            arguments = event.arguments if event.arguments is not None else call.arguments
-            # After a refusal comes the call's result. If that record was lost, the call is asked for again, not run.
-            phase = "approved" if event.decision == "allow" else "requested"
-            state = _call(state, call.key, phase=phase, arguments=arguments)
-    return _close_action(state, event.action, at)
-
-
-def _external_requested(state: ChatState, event: e.ExternalToolRequested, at: Envelope) -> ChatState:
-    deadline = at.time_ms + round(event.deadline_s * 1000) if event.deadline_s else 0
-    action = OpenAction(
-        event.call,
-        "external_tool",
-        event.call,
-        event.name,
-        event.arguments,
-        tool_call_id=event.tool_call_id,
-        deadline_ms=deadline,
-    )
-    return _call(state, event.call, phase="waiting", action=action)
-
-
-def _external_completed(state: ChatState, event: e.ExternalToolCompleted, at: Envelope) -> ChatState:
-    return _close_action(state, event.call, at)
-
-
-def _input_requested(state: ChatState, event: e.UserInputRequested, at: Envelope) -> ChatState:
-    action = OpenAction(
-        event.action, "user_input", event.call, event.purpose, text=event.question, options=event.options
-    )
-    if event.call:
-        return _call(state, event.call, phase="waiting", action=action)
-    return _run(replace(state, question=action), active=True)
-
-
-def _input_completed(state: ChatState, event: e.UserInputCompleted, at: Envelope) -> ChatState:
-    question = state.question
-    state = _close_action(state, event.action, at)
-    if question is None or question.action != event.action or state.run is None:
-        return state
-    if event.answer == STOP:
-        return _run(state, stop="turn_cap" if question.name == "limit" else "guard")
-    return _run(state, signatures=()) if question.name == "guard" else state
-
-
-STOP = "stop"
-CONTINUE = "continue"
+    state = spend(state, event.usage)
+    return change_run(state, summarized=True) if event.purpose == "summary" else state
 
 
 # -- the rest -----------------------------------------------------------------------------------------------------
@@ -368,7 +223,7 @@ def _title_changed(state: ChatState, event: e.TitleChanged, at: Envelope) -> Cha
 
 def _limit_warning(state: ChatState, event: e.LimitWarning, at: Envelope) -> ChatState:
     warned = state.run.warned if state.run else ()
-    return _run(state, warned=(*warned, (event.scope, event.kind)))
+    return change_run(state, warned=(*warned, (event.scope, event.kind)))
 
 
 def _limit_reached(state: ChatState, event: e.LimitReached, at: Envelope) -> ChatState:
@@ -376,7 +231,7 @@ def _limit_reached(state: ChatState, event: e.LimitReached, at: Envelope) -> Cha
     run = state.run
     capped = run is not None and event.kind == "turns" and event.scope == "run" and run.turns >= run.turn_limit
     cap = capped and run is not None and not run.stop
-    return _run(state, stop="turn_cap" if cap else "budget")
+    return change_run(state, stop="turn_cap" if cap else "budget")
 
 
 def _limit_extended(state: ChatState, event: e.LimitExtended, at: Envelope) -> ChatState:
@@ -384,22 +239,22 @@ def _limit_extended(state: ChatState, event: e.LimitExtended, at: Envelope) -> C
         return state
     warned = tuple(item for item in state.run.warned if item != ("run", "turns"))
     stop = "" if state.run.stop == "turn_cap" else state.run.stop
-    return _run(state, turn_limit=state.run.turn_limit + event.turns, warned=warned, stop=stop)
+    return change_run(state, turn_limit=state.run.turn_limit + event.turns, warned=warned, stop=stop)
 
 
 def _guard_notice(state: ChatState, event: e.GuardNotice, at: Envelope) -> ChatState:
     if state.run is None:
         return state
     if event.action == "stop":
-        return _run(state, stop="guard")
-    return _run(state, nudged_at=state.run.signature_count)
+        return change_run(state, stop="guard")
+    return change_run(state, nudged_at=state.run.signature_count)
 
 
 def _plan_updated(state: ChatState, event: e.PlanUpdated, at: Envelope) -> ChatState:
     return replace(state, plan=event.steps)
 
 
-_APPLY: dict[type[Event], Callable[[ChatState, Any, Envelope], ChatState]] = {
+_APPLY: dict[type[Event], Fold] = {
     e.SessionCreated: _created,
     e.UserMessage: _user_message,
     e.TurnStart: _turn_start,
@@ -413,14 +268,6 @@ _APPLY: dict[type[Event], Callable[[ChatState, Any, Envelope], ChatState]] = {
     e.CompactionStart: _compaction_start,
     e.CompactionComplete: _compaction_complete,
     e.ModelCall: _model_call,
-    e.ExecutionStart: _execution_start,
-    e.ExecutionComplete: _execution_complete,
-    e.PermissionRequested: _permission_requested,
-    e.PermissionCompleted: _permission_completed,
-    e.ExternalToolRequested: _external_requested,
-    e.ExternalToolCompleted: _external_completed,
-    e.UserInputRequested: _input_requested,
-    e.UserInputCompleted: _input_completed,
     e.QueueChanged: _queue_changed,
     e.OptionsChanged: _options_changed,
     e.TitleChanged: _title_changed,
@@ -429,6 +276,7 @@ _APPLY: dict[type[Event], Callable[[ChatState, Any, Envelope], ChatState]] = {
     e.LimitExtended: _limit_extended,
     e.GuardNotice: _guard_notice,
     e.PlanUpdated: _plan_updated,
+    **CALLS,
 }
 NO_EFFECT: tuple[type[Event], ...] = (e.FilesChanged, e.ModelNotice, e.RecordLost)
 """Recorded events that are facts for readers and change no state; a test holds both lists against the union."""

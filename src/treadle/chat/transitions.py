@@ -6,7 +6,8 @@ from typing import assert_never
 import msgspec
 
 from treadle.chat.closing import close_call, close_calls
-from treadle.chat.fold import CONTINUE, change_options, position_of
+from treadle.chat.fold import change_options, position_of
+from treadle.chat.fold_calls import CONTINUE
 from treadle.chat.state import MAX_QUEUE, Call, ChatState, QueueItem, awaits_action, starts_queued, status
 from treadle.errors import InvalidInput, Refused
 from treadle.protocol import commands as c

@@ -1,0 +1,137 @@
+"""Folding what tools and people do: intents, results, approvals, clients' tools, questions. A call goes from request
+to its one result; when all of a turn have theirs, they enter the conversation together."""
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from treadle.chat.folding import Fold, change_call, change_run, say
+from treadle.chat.guard import WINDOW, signature
+from treadle.chat.state import ChatState
+from treadle.protocol import events as e
+from treadle.protocol.content import ResultsEntry, ToolResult
+from treadle.protocol.events import Envelope, Event, OpenAction
+
+STOP = "stop"
+CONTINUE = "continue"
+"""What a person may answer to a question of the loop itself."""
+
+
+def _close_action(state: ChatState, action: str, at: Envelope) -> ChatState:
+    """An action is no longer open; if a command closed it, some worker must take the chat up again. A call that
+    waited becomes one whose outcome is unknown until its result follows: its record may be lost."""
+    if state.question is not None and state.question.action == action:
+        state = replace(state, question=None)
+    for call in state.calls:
+        if call.action is not None and call.action.action == action:
+            phase = "started" if call.phase == "waiting" else call.phase
+            state = change_call(state, call.key, action=None, phase=phase)
+    return change_run(state, active=at.epoch > 0)
+
+
+def _execution_start(state: ChatState, event: e.ExecutionStart, at: Envelope) -> ChatState:
+    state = replace(state, totals=replace(state.totals, tool_calls=state.totals.tool_calls + 1))
+    state = change_call(state, event.call, phase="started", arguments=event.arguments, plan=event.plan)
+    return change_run(state, active=True, tool_calls=state.run.tool_calls + 1 if state.run else 0)
+
+
+def _execution_complete(state: ChatState, event: e.ExecutionComplete, at: Envelope) -> ChatState:
+    text = event.result if event.success or event.result else event.error
+    result = ToolResult(event.call, text, event.success)
+    state = change_call(state, event.call, phase="done", result=result, action=None)
+    if not state.calls or any(call.phase != "done" for call in state.calls):
+        return state
+    return _finish_calls(state)
+
+
+def _finish_calls(state: ChatState) -> ChatState:
+    """Every call has its result: they enter the conversation together, in the model's order (L-04)."""
+    results = tuple(call.result for call in state.calls if call.result is not None)
+    if state.run is not None:
+        new = tuple(
+            signature(call.request.name, call.request.arguments, call.result.text)
+            for call in state.calls
+            if call.result is not None
+        )
+        kept = (*state.run.signatures, *new)[-WINDOW:]
+        state = change_run(state, signatures=kept, signature_count=state.run.signature_count + len(new))
+    return replace(say(state, ResultsEntry(_turn_of(state), results)), calls=())
+
+
+def _turn_of(state: ChatState) -> int:
+    turn = state.calls[0].key.partition(".")[0]
+    return int(turn) if turn.isdecimal() else state.turn
+
+
+def _permission_requested(state: ChatState, event: e.PermissionRequested, at: Envelope) -> ChatState:
+    name = next((call.request.name for call in state.calls if call.key == event.call), "")
+    action = OpenAction(
+        event.action,
+        "permission",
+        event.call,
+        name,
+        text=event.shown,
+        hash=event.hash,
+        severity=event.severity,
+        options=("allow", "deny"),
+    )
+    return change_call(change_run(state, active=True), event.call, phase="asking", action=action)
+
+
+def _permission_completed(state: ChatState, event: e.PermissionCompleted, at: Envelope) -> ChatState:
+    for call in state.calls:
+        if call.phase == "asking" and call.action is not None and call.action.action == event.action:
+            arguments = event.arguments if event.arguments is not None else call.arguments
+            # After a refusal comes the call's result. If that record was lost, the call is asked for again, not run.
+            phase = "approved" if event.decision == "allow" else "requested"
+            state = change_call(state, call.key, phase=phase, arguments=arguments)
+    return _close_action(state, event.action, at)
+
+
+def _external_requested(state: ChatState, event: e.ExternalToolRequested, at: Envelope) -> ChatState:
+    deadline = at.time_ms + round(event.deadline_s * 1000) if event.deadline_s else 0
+    action = OpenAction(
+        event.call,
+        "external_tool",
+        event.call,
+        event.name,
+        event.arguments,
+        tool_call_id=event.tool_call_id,
+        deadline_ms=deadline,
+    )
+    return change_call(state, event.call, phase="waiting", action=action)
+
+
+def _external_completed(state: ChatState, event: e.ExternalToolCompleted, at: Envelope) -> ChatState:
+    return _close_action(state, event.call, at)
+
+
+def _input_requested(state: ChatState, event: e.UserInputRequested, at: Envelope) -> ChatState:
+    action = OpenAction(
+        event.action, "user_input", event.call, event.purpose, text=event.question, options=event.options
+    )
+    if event.call:
+        return change_call(state, event.call, phase="waiting", action=action)
+    return change_run(replace(state, question=action), active=True)
+
+
+def _input_completed(state: ChatState, event: e.UserInputCompleted, at: Envelope) -> ChatState:
+    question = state.question
+    state = _close_action(state, event.action, at)
+    if question is None or question.action != event.action or state.run is None:
+        return state
+    if event.answer == STOP:
+        return change_run(state, stop="turn_cap" if question.name == "limit" else "guard")
+    return change_run(state, signatures=()) if question.name == "guard" else state
+
+
+CALLS: Mapping[type[Event], Fold] = {
+    e.ExecutionStart: _execution_start,
+    e.ExecutionComplete: _execution_complete,
+    e.PermissionRequested: _permission_requested,
+    e.PermissionCompleted: _permission_completed,
+    e.ExternalToolRequested: _external_requested,
+    e.ExternalToolCompleted: _external_completed,
+    e.UserInputRequested: _input_requested,
+    e.UserInputCompleted: _input_completed,
+}

@@ -1,0 +1,45 @@
+"""The small changes that folding is made of: to the run, to an open call, to what was spent, to the conversation."""
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from treadle.chat.state import ChatState
+from treadle.chat.transcript import attach
+from treadle.chat.weight import weigh
+from treadle.protocol.content import Entry, Usage
+from treadle.protocol.events import Envelope
+from treadle.types import CallKey
+
+Fold = Callable[[ChatState, Any, Envelope], ChatState]
+"""What one type of event means."""
+
+
+def change_run(state: ChatState, **changes: Any) -> ChatState:
+    return state if state.run is None else replace(state, run=replace(state.run, **changes))
+
+
+def change_call(state: ChatState, key: CallKey, **changes: Any) -> ChatState:
+    """Change an open call. One that has its result keeps it: whatever else the log says of it comes too late."""
+    for position, call in enumerate(state.calls):
+        if call.key == key and call.phase != "done":
+            changed = replace(call, **changes)
+            return replace(state, calls=(*state.calls[:position], changed, *state.calls[position + 1 :]))
+    return state
+
+
+def spend(state: ChatState, usage: Usage) -> ChatState:
+    if usage == Usage():
+        return state
+    state = replace(state, totals=replace(state.totals, usage=state.totals.usage + usage))
+    return state if state.run is None else change_run(state, usage=state.run.usage + usage)
+
+
+def say(state: ChatState, entry: Entry) -> ChatState:
+    return replace(
+        state,
+        history=state.history.append(entry),
+        transcript=attach(state.transcript, entry),
+        context_chars=state.context_chars + weigh(entry),
+    )
