@@ -22,6 +22,8 @@ class Found(NamedTuple):
     end: int
     fenced: bool = False
     """A fence was opened with the call, whose end is yet to come."""
+    begin: int = -1
+    """Where the call begins, if not at the place that was asked for."""
     depth: int = 0
     """How many words of markup were opened whose ends are yet to come."""
 

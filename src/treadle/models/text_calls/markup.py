@@ -164,8 +164,10 @@ def _settled(source: Source, got: Read, calls: list[TextCall], border: re.Patter
     if got.state != "broken":
         return Found(calls, got.end)
     found = border.search(source.text, got.end)
+    if found is None and not source.final:
+        return None
     if found is None:
-        return Found(calls, got.end) if source.final else None
+        return Found(calls, len(source.text) if border is _FENCE_END else got.end)
     return Found(calls, found.start())
 
 
@@ -275,8 +277,8 @@ def _if_known(source: Source, got: Result) -> Result:
 
 
 def read_next(source: Source, at: int) -> Result:
-    """A further call behind one that was marked: any name will do."""
-    return _value(source, at, marked=True, border=BORDER)
+    """A further call behind one that was marked: any name will do, but it must be readable."""
+    return _value(source, at, marked=True, border=None)
 
 
 def read_bare(source: Source, at: int, *, border: re.Pattern[str] | None = None) -> Result:
@@ -288,9 +290,13 @@ def read_bare(source: Source, at: int, *, border: re.Pattern[str] | None = None)
     if text[inside] != "{":
         return _bare_python(source, inside)
     viable = _viable(source, inside)
-    if viable:
-        return _value(source, at, marked=False, border=border)
-    return None if viable is None else Missed(inside)
+    if not viable:
+        return None if viable is None else Missed(inside)
+    got = _value(source, at, marked=False, border=border)
+    if isinstance(got, Missed) and inside > at:  # the bracket may belong to the prose before a call
+        alone = _value(source, inside, marked=False, border=None)
+        return alone._replace(begin=inside) if isinstance(alone, Found) else got
+    return got
 
 
 def _bare_python(source: Source, at: int) -> Result:

@@ -15,7 +15,7 @@ import msgspec
 
 State = Literal["whole", "guessed", "cut", "broken"]
 
-MAX_DEPTH = 100
+MAX_DEPTH = 72
 """Deeper than any tool takes; what reads the value afterwards may recurse."""
 QUOTES_TRIED = 24
 WINDOW = 2_000

@@ -33,7 +33,7 @@ class Extraction(msgspec.Struct, frozen=True):
     text: str
 
 
-RETRY = 512
+RETRY = 160
 """A place that looked like a call is gone over again, in case another begins within it, if it is not longer."""
 RESCUES = 8
 """So often text is gone over again that was read to its end in vain."""
@@ -288,7 +288,7 @@ class Scanner:
             if self._rescues:
                 self._rescues -= 1
                 end = at
-        if end - at <= RETRY or text[at] == "[":
+        if end - at <= RETRY:
             end = at + 1
         self._show(text[at:end])
         return end
@@ -301,6 +301,9 @@ class Scanner:
         if self._freeze:
             self._frozen = True
             return ~at
+        if got.begin > at:
+            self._show(source.text[at : got.begin])
+            at = got.begin
         if not self._behind:
             self._group = self._taken + at
         self._calls += got.calls
