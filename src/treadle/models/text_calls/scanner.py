@@ -89,12 +89,25 @@ class Scanner:
 
     def feed(self, text: str) -> str:
         """What may be shown now."""
+        if not self._held and self._passes(text):
+            shown = "".join((*self._gap, text))
+            self._gap.clear()
+            self._shown = True
+            return shown
         self._held.append(text)
         self._size += len(text)
         if self._size < self._due or self._frozen:
             return ""
         self._read(final=False)
         return self._take()
+
+    def _passes(self, text: str) -> bool:
+        """Whether a piece is plain text that changes nothing: nearly every one is."""
+        if self._inside is not None or self._run or self._behind or not text or text[-1].isspace():
+            return False
+        if self._calls and not self._shown:
+            return False
+        return (_MARKED_POINT if self._marked_only else _POINT).search(text) is None
 
     def end(self) -> Extraction:
         """The rest of the text, and all calls."""
