@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from treadle.errors import ConfigError
-from treadle.protocol.options import Budget, ChatOptions, CompletionStyle, Mode, OnLimit
+from treadle.protocol.options import Budget, ChatOptions, CompletionStyle, Mode, OnLimit, Rung
 
 HOME_VARIABLE = "TREADLE_HOME"
 FILE_NAME = "config.toml"
@@ -40,6 +40,7 @@ class Settings(msgspec.Struct, frozen=True):
     context_window: _Count = 0
     summarize: bool = True
     completion: CompletionStyle = "tool"
+    rung: Rung | Literal[""] = ""
     retry_base_s: _Amount = 2.0
     silence_s: Annotated[float, Meta(gt=0)] = 300.0
 
@@ -57,6 +58,7 @@ class Settings(msgspec.Struct, frozen=True):
             context_window=self.context_window,
             summarize=self.summarize,
             completion=self.completion,
+            rung=self.rung,
         )
 
 

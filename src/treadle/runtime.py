@@ -23,6 +23,7 @@ from treadle.engine.deps import Deps, assemble
 from treadle.engine.worker import Worker
 from treadle.errors import InvalidInput
 from treadle.handle import Chat
+from treadle.models.ladder import Ladder
 from treadle.models.registry import ModelRegistry
 from treadle.policy.basic import BasicPolicy
 from treadle.ports.model import Model, Models
@@ -41,7 +42,7 @@ class OneModel:
     """Models of which there is exactly one, whatever is asked for."""
 
     def __init__(self, model: Model) -> None:
-        self._model = model
+        self._model = Ladder(model)
 
     def get(self, ref: str) -> Model:
         return self._model

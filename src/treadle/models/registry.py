@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import cast
 
 from treadle.errors import ConfigError
+from treadle.models.ladder import Ladder
 from treadle.models.surroundings import Surroundings
 from treadle.ports.model import Model
 
@@ -25,8 +26,8 @@ PROVIDERS: Mapping[str, str] = {
 
 
 class ModelRegistry:
-    """The models of one process. `register` adds a provider (`"acme"`) or one model (`"scripted:demo"`), which is
-    looked for first. `home` is where models that were fetched lie."""
+    """The models of one process, each on its ladder (M-07). `register` adds a provider (`"acme"`) or one model
+    (`"scripted:demo"`), which is looked for first. `home` is where models that were fetched lie."""
 
     def __init__(self, env: Mapping[str, str], *, home: Path | None = None) -> None:
         self._around = Surroundings(env, home)
@@ -47,7 +48,7 @@ class ModelRegistry:
         """The model of this name, the same object each time. ConfigError says what to set when there is none."""
         model = self._models.get(ref)
         if model is None:
-            model = self._models[ref] = self._make(ref)
+            model = self._models[ref] = Ladder(self._make(ref))
         return model
 
     def _make(self, ref: str) -> Model:

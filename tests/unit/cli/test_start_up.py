@@ -10,7 +10,7 @@ import pytest
 from treadle.cli import COMMANDS, help_text
 from treadle.cli.commands import run
 from treadle.cli.group import cli
-from treadle.protocol.options import MODES, CompletionStyle, OnLimit
+from treadle.protocol.options import MODES, CompletionStyle, OnLimit, Rung
 
 HEAVY = {"asyncio", "aiohttp", "msgspec", "rich", "sqlite3", "treadle.runtime"}
 
@@ -55,3 +55,4 @@ def test_choices_are_those_of_the_protocol() -> None:
     assert run.MODES == MODES
     assert get_args(OnLimit) == run.ON_LIMIT
     assert get_args(CompletionStyle) == run.COMPLETION
+    assert get_args(Rung) == run.RUNGS

@@ -7,6 +7,7 @@ import click
 MODES = ("read-only", "ask", "review", "auto-edit", "autopilot")
 ON_LIMIT = ("ask", "answer", "error")
 COMPLETION = ("tool", "marker")
+RUNGS = ("native", "text", "plain")
 """The same as in `treadle.protocol.options`, which a test sees to; written out so that help costs no import."""
 
 
@@ -22,6 +23,7 @@ COMPLETION = ("tool", "marker")
 @click.option("--tools", metavar="A,B", help="The only tools that the model may use.")
 @click.option("--system", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="The system prompt.")
 @click.option("--completion", type=click.Choice(COMPLETION), help="How the model says that it is done.")
+@click.option("--tool-calls", "rung", type=click.Choice(RUNGS), help="How the model calls tools; else found out.")
 @click.option("--interactive", is_flag=True, help="Let approvals and questions wait for an answer; see resume.")
 @click.option("--chat", metavar="ID", help="Go on with this chat instead of beginning one.")
 @click.option("--json", "as_json", is_flag=True, help="Print every event as one line of JSON.")

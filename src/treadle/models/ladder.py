@@ -1,0 +1,246 @@
+"""The capability ladder (M-07): any model can call tools, by its protocol (`native`), in its text (`text`), or it
+cannot and just answers (`plain`). A Ladder stands around a model and is one itself.
+
+The rung is what the request says; else what is known of the model; else `native` until the provider refuses the
+`tools` field: then the call is made again at once, one rung down, and the rung is remembered. Which rung it is, the
+user is told when it is not the highest.
+
+Small models write calls into their text even when they were given tools natively. On the native rung such a call is
+taken for one if nothing else can be meant: the markup is one that models are trained on (never bare or fenced JSON),
+it stands in no code span and no fenced block, every name is that of a tool of the request, and the answer has no
+native call. Otherwise the text stays as it is, to the letter.
+"""
+
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Literal
+from weakref import WeakKeyDictionary, WeakSet
+
+from msgspec.structs import replace
+
+from treadle.errors import ModelError
+from treadle.ports.model import Memo, Model, ModelInfo, ModelRequest
+from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, UserEntry
+from treadle.protocol.deltas import CallDelta, Delta, FinishDelta, NoticeDelta, TextDelta
+from treadle.protocol.options import Rung
+from treadle.protocol.tools import ToolSpec
+from treadle.types import CallKey
+
+if TYPE_CHECKING:
+    from treadle.models.text_calls import Scanner, TextCall
+
+_BELOW: dict[Rung, str] = {
+    "text": "{ref} calls tools in its text instead of by its protocol; expect more mistakes",
+    "plain": "{ref} runs without tools: it can only answer",
+}
+_TOOLS = re.compile(r"\btools?\b|\btool[_ -]?(?:use|call|choice)|\bfunctions?\b|function[_ -]?call", re.I)
+_REFUSED = re.compile(
+    r"(?:n't|not|no longer) (?:be )?(?:support|enabled|available|permitted|allowed|implement)|unsupported"
+    r"|unknown|unrecognized|unexpected|requires --|no endpoints found|extra inputs",
+    re.I,
+)
+_ANOTHER_FAULT = re.compile(r"schema|tools?[.\[]\d|function\.(?:name|param)|properties", re.I)
+_MAYBE_MARKUP = re.compile(r"[<\[`~]")
+
+
+def refuses_tools(error: ModelError) -> bool:
+    """Whether the provider says that this model takes no tools, as opposed to these tools."""
+    if error.kind != "bad_request" and error.status not in (500, 501):  # llama.cpp calls it a fault of its own
+        return False
+    said = str(error)
+    return bool(_TOOLS.search(said) and _REFUSED.search(said)) and not _ANOTHER_FAULT.search(said)
+
+
+class Ladder:
+    """A model on the highest rung that it can stand on. `hint` is what someone knows better than the catalogue."""
+
+    def __init__(self, model: Model, hint: Rung | Literal[""] = "") -> None:
+        self.inner = model
+        self._rung: Rung | Literal[""] = hint
+        self._told: WeakSet[Memo] = WeakSet()
+        self._retold: WeakKeyDictionary[Memo, Retelling] = WeakKeyDictionary()
+        self._prompts: dict[tuple[int, ...], tuple[tuple[ToolSpec, ...], str]] = {}
+
+    def __repr__(self) -> str:
+        return f"Ladder({self.inner!r})"
+
+    @property
+    def info(self) -> ModelInfo:
+        return self.inner.info
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+    def rung(self, request: ModelRequest) -> Rung:
+        return request.rung or self._rung or ("native" if self.inner.info.native_tools else "text")
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
+        rung = self.rung(request)
+        if rung == "native" and request.tools:
+            heard = False
+            try:
+                async with aclosing(self._native(request)) as stream:
+                    async for deltas in stream:
+                        heard = heard or any(not isinstance(delta, NoticeDelta) for delta in deltas)
+                        yield deltas
+                return
+            except ModelError as error:
+                if heard or request.rung or not refuses_tools(error):
+                    raise
+            rung = self._rung = "text"
+        if rung == "native":
+            async with aclosing(self.inner.stream(request)) as stream:  # type: ignore[type-var]
+                async for deltas in stream:
+                    yield deltas
+            return
+        async with aclosing(self._lower(request, rung)) as stream:
+            async for deltas in stream:
+                yield deltas
+        self._told.add(request.memo)
+
+    async def _native(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta], None]:
+        """Text passes as it comes, up to markup that could be a call; what comes of that is decided at the end."""
+        from treadle.models.text_calls import Scanner
+
+        scanner: Scanner | None = None
+        called = False
+        async with aclosing(self.inner.stream(request)) as stream:  # type: ignore[type-var]
+            async for deltas in stream:
+                if scanner is None and not _needs_look(deltas):
+                    yield deltas
+                    continue
+                scanner = scanner or Scanner(marked_only=True, freeze=True)
+                out: list[Delta] = []
+                for delta in deltas:
+                    if type(delta) is TextDelta:
+                        out += _text(scanner.feed(delta.text))
+                        continue
+                    called = called or type(delta) is CallDelta
+                    if type(delta) is FinishDelta:
+                        found = () if called else self._salvaged(scanner, request)
+                        out += found or _text(scanner.held)
+                        delta = _finished(delta, bool(found))
+                        scanner = Scanner(marked_only=True, freeze=True)
+                    out.append(delta)
+                if out:
+                    yield out
+
+    def _salvaged(self, scanner: "Scanner", request: ModelRequest) -> Sequence[Delta]:
+        """What is held, with its calls as calls; nothing if it has none or if any is in doubt."""
+        from treadle.models.text_calls import Scanner
+
+        known = {tool.name for tool in request.tools}
+        reading = Scanner(known, marked_only=True)
+        shown = reading.feed(scanner.held)
+        rest = reading.end()
+        if not rest.calls or any(call.name not in known for call in rest.calls):
+            return ()
+        notice = f"{self.info.ref} wrote a tool call into its text; it was taken for the call that it is"
+        return [NoticeDelta("text_call", notice), *_text(shown + rest.text), *_calls(rest.calls)]
+
+    async def _lower(self, request: ModelRequest, rung: Rung) -> AsyncGenerator[Sequence[Delta], None]:
+        from treadle.models.text_calls import Scanner
+
+        if request.purpose == "turn" and request.tools and request.memo not in self._told:
+            yield [NoticeDelta("rung", _BELOW[rung].format(ref=self.info.ref))]
+        # Without tools there is nothing to call, but a model that called some before may go on with it in its text.
+        scanner = Scanner({tool.name for tool in request.tools}) if rung == "text" else None
+        async with aclosing(self.inner.stream(self._retell(request, rung))) as stream:  # type: ignore[type-var]
+            async for deltas in stream:
+                out = deltas if scanner is None else self._scanned(deltas, scanner, bool(request.tools))
+                if out:
+                    yield out
+
+    def _scanned(self, deltas: Sequence[Delta], scanner: "Scanner", calls: bool) -> Sequence[Delta]:
+        out: list[Delta] = []
+        for delta in deltas:
+            if type(delta) is TextDelta:
+                out += _text(scanner.feed(delta.text))
+            elif type(delta) is FinishDelta:
+                rest = scanner.end()
+                out += _text(rest.text)
+                if scanner.dangling:
+                    out.append(NoticeDelta("text_call", f"the answer of {self.info.ref} ended in half a tool call"))
+                if calls:
+                    out += _calls(rest.calls)
+                out.append(_finished(delta, calls and bool(rest.calls)))
+            else:
+                out.append(delta)
+        return out
+
+    def _retell(self, request: ModelRequest, rung: Rung) -> ModelRequest:
+        """The request in words that need no tools."""
+        told = self._retold.get(request.memo)
+        if told is None:
+            told = self._retold[request.memo] = Retelling()
+        prompt = self._prompt(request.tools) if rung == "text" else ""
+        system = "\n".join(part for part in (request.system, prompt) if part)
+        return replace(request, system=system, entries=told.entries(request.entries), tools=(), rung="")
+
+    def _prompt(self, tools: tuple[ToolSpec, ...]) -> str:
+        key = tuple(map(id, tools))
+        kept = self._prompts.get(key)
+        if kept is None:
+            from treadle.models.text_calls.prompt import tools_text
+
+            if len(self._prompts) >= 64:
+                self._prompts.clear()
+            kept = self._prompts[key] = (tools, tools_text(tools))  # the tools are held, so that their ids stay theirs
+        return kept[1]
+
+
+class Retelling:
+    """A conversation whose calls and results are text. Each entry is retold once and then stays the same object, so
+    that its bytes are kept (law 13)."""
+
+    def __init__(self) -> None:
+        self._entries: list[Entry] = []
+        self._retold: list[Entry] = []
+        self._names: dict[CallKey, str] = {}
+
+    def entries(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+        known = len(self._entries)
+        if self._entries != entries[:known]:
+            self._entries, self._retold, self._names, known = [], [], {}, 0
+        for entry in entries[known:]:
+            self._entries.append(entry)
+            self._retold.append(self._retell(entry))
+        return list(self._retold)
+
+    def _retell(self, entry: Entry) -> Entry:
+        from treadle.models.text_calls.prompt import calls_text, results_text
+
+        match entry:
+            case AssistantEntry(calls=calls) if calls:
+                self._names = {call.call: call.name for call in calls}
+                return replace(entry, text=calls_text(entry.text, calls), calls=())
+            case ResultsEntry(results=results):
+                return UserEntry(results_text(results, self._names), source="results")
+            case _:
+                return entry
+
+
+def _needs_look(deltas: Sequence[Delta]) -> bool:
+    """Whether anything but plain text is in it. Nearly always there is not, and this runs for each read."""
+    for delta in deltas:  # noqa: SIM110 - a generator would cost more than all the rest
+        if type(delta) is not TextDelta or _MAYBE_MARKUP.search(delta.text) is not None:
+            return True
+    return False
+
+
+def _text(text: str) -> Sequence[Delta]:
+    return (TextDelta(text),) if text else ()
+
+
+def _calls(calls: "Iterable[TextCall]") -> Sequence[Delta]:
+    from treadle.models.wire.encoding import encode_json
+
+    return [
+        CallDelta(None, index, call.name, encode_json(call.arguments).decode(), call.repaired)
+        for index, call in enumerate(calls)
+    ]
+
+
+def _finished(finish: FinishDelta, called: bool) -> FinishDelta:
+    return FinishDelta("tool_calls") if called and finish.reason == "stop" else finish

@@ -1,0 +1,328 @@
+"""Reads one JSON value as models write it: with single, smart or no quotes, Python's literals, trailing commas,
+comments, raw newlines. Knows nothing of calls.
+
+One pass, no recursion, every character is looked at a bounded number of times. What is merely odd is read exactly
+(`whole`); what had to be guessed is said to be: `guessed` when the value came to its end all the same, `cut` when the
+text ended first, `broken` when something stands there that fits nowhere. A cut or broken value is closed as it is:
+what was read is kept, half an escape and a key without a value are dropped (P-04).
+"""
+
+import math
+import re
+from typing import Literal, NamedTuple
+
+import msgspec
+
+State = Literal["whole", "guessed", "cut", "broken"]
+
+MAX_DEPTH = 72
+"""Deeper than any tool takes; what reads the value afterwards may recurse."""
+QUOTES_TRIED = 24
+WINDOW = 2_000
+"""How far a string with unescaped quotes in it is followed, in quotes and in characters."""
+
+
+LOOKED_AT = 80
+"""What stands behind a quote is judged by at most so many characters."""
+
+
+class Read(NamedTuple):
+    value: object
+    end: int
+    """Where reading stopped: behind the value, or at what did not fit."""
+    state: State
+
+
+_SKIP = re.compile(r"(?:\s++|//[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/|#[^\n]*+)*+")
+_UNCLOSED = re.compile(r"/(?:\Z|\*)")
+_WORD = re.compile(r"[^\W\d][\w$-]*+")
+_NUMBER = re.compile(r"[-+]?(?:\d[\d_]*+(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d++)?+")
+_NUMBER_TAIL = re.compile(r"[-+.\d][-+.\d_eE]*+\Z")
+"""What may still become another number, since the text ends there."""
+_LITERALS: dict[str, object] = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
+_GUESSED_LITERALS: dict[str, object] = {"undefined": None, "NaN": None, "Infinity": None, "nil": None}
+
+_DOUBLE, _SINGLE, _SMART, _SMART_SINGLE, _TICK = '"', "'", "“”„‟", "‘’‚‛", "`"  # noqa: RUF001
+_CLOSERS = {char: group for group in (_DOUBLE, _SINGLE, _SMART, _SMART_SINGLE, _TICK) for char in group}
+_BODIES = {
+    group: re.compile(rf"[^{group}\\]*+(?:\\.[^{group}\\]*+)*+", re.S)
+    for group in (_DOUBLE, _SINGLE, _SMART, _SMART_SINGLE, _TICK)
+}
+# What may stand behind a string that is a value: else the quote that seemed to end it was part of it. Behind the
+# comma that is left out between two pairs, the next key is known by its colon.
+_BEHIND = re.compile(
+    r"""\s*+(?:[,}\])]|\Z|</|<[|\uff5c]|```|//|/\*|\#|\[/?[A-Z]|(?<=\s)["'“][\w-]{1,64}+["'”]\s*+:)""", re.X
+)
+
+_ESCAPE = re.compile(r"\\(?:(u[0-9a-fA-F]{4})|(.))", re.S)
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "/": "/", "\\": "\\", "\n": ""}
+_WHOLE_ESCAPES = re.compile(r"(?:[^\\]++|\\[^u]|\\u(?![0-9a-fA-F]{0,3}\Z))*+", re.S)
+_SURROGATE = re.compile(r"[\ud800-\udbff][\udc00-\udfff]|[\ud800-\udfff]")
+_CLOSING = {"{": "}", "[": "]", "(": ")"}
+
+
+def read(text: str, at: int, *, final: bool = True) -> Read:
+    """Read the object, array or list of keyword arguments that begins at `at` with `{`, `[` or `(`. Unless `final`,
+    more text may come: then what depends on it is `cut`."""
+    return _Reader(text, at, final).run()
+
+
+def unescape(body: str) -> str:
+    """The text of a string without its quotes. An escape that JSON does not know stays as it is: `\\d` is a regex."""
+    if "\\" not in body:
+        return body
+    return joined(_ESCAPE.sub(_one_escape, body))
+
+
+def _one_escape(match: re.Match[str]) -> str:
+    code, char = match.groups()
+    if code:
+        return chr(int(code[1:], 16))
+    if char in _ESCAPED:
+        return _ESCAPED[char]
+    return char if char in _CLOSERS else f"\\{char}"
+
+
+def joined(text: str) -> str:
+    """Pairs of surrogates as one character; halves, which no log can store, as the replacement character."""
+    return _SURROGATE.sub(lambda m: m[0].encode("utf-16", "surrogatepass").decode("utf-16", "replace"), text)
+
+
+class _Stop(Exception):
+    """Reading cannot go on: the text ended, or something does not fit."""
+
+    def __init__(self, state: State, at: int) -> None:
+        self.state: State = state
+        self.at = at
+
+
+class _Frame:
+    """A container that is open."""
+
+    __slots__ = ("closer", "key", "needs_comma", "value")
+
+    def __init__(self, value: dict[str, object] | list[object], closer: str) -> None:
+        self.value = value
+        self.closer = closer
+        self.key = ""
+        self.needs_comma = False
+
+    def put(self, value: object) -> None:
+        if isinstance(self.value, list):
+            self.value.append(value)
+        else:
+            self.value[self.key] = value
+        self.needs_comma = True
+
+    def replace(self, value: object) -> None:
+        """Put another value in the place of the last one."""
+        if isinstance(self.value, list):
+            self.value.pop()
+        self.put(value)
+
+
+class _Reader:
+    def __init__(self, text: str, at: int, final: bool) -> None:
+        self._text = text
+        self._at = at
+        self._final = final
+        self._guessed = False
+        self._frames: list[_Frame] = []
+
+    def run(self) -> Read:
+        root = self._open(self._text[self._at])
+        try:
+            while self._frames:
+                self._step(self._frames[-1])
+        except _Stop as stop:
+            return Read(root, stop.at, stop.state)
+        return Read(root, self._at, "guessed" if self._guessed else "whole")
+
+    def _open(self, char: str) -> dict[str, object] | list[object]:
+        if len(self._frames) >= MAX_DEPTH:
+            raise _Stop("broken", self._at)
+        made: dict[str, object] | list[object] = [] if char == "[" else {}
+        if self._frames:
+            self._frames[-1].put(made)
+        self._frames.append(_Frame(made, _CLOSING[char]))
+        self._at += 1
+        return made
+
+    def _step(self, frame: _Frame) -> None:
+        char = self._next()
+        if char == ",":
+            frame.needs_comma = False
+            self._at += 1
+        elif char in "}])":
+            self._close(char)
+        elif isinstance(frame.value, list):
+            if frame.needs_comma:
+                raise _Stop("broken", self._at)
+            self._value(frame)
+        else:
+            if frame.needs_comma:
+                if char not in _CLOSERS:
+                    raise _Stop("broken", self._at)
+                self._guessed = True
+            frame.key = self._key(frame.closer == ")")
+            if self._next() in ",}])" and frame.closer == "}":
+                frame.put(None)  # a colon with nothing behind it
+                self._guessed = True
+            else:
+                self._value(frame)
+
+    def _next(self) -> str:
+        """The next character that is no space or comment."""
+        match = _SKIP.match(self._text, self._at)
+        self._at = match.end() if match else self._at
+        if self._at >= len(self._text) or _UNCLOSED.match(self._text, self._at):
+            raise _Stop("cut", len(self._text))
+        return self._text[self._at]
+
+    def _close(self, char: str) -> None:
+        """Close the innermost container, and with it those inside that were left open."""
+        wanted = [number for number, frame in enumerate(self._frames) if frame.closer == char]
+        if not wanted:
+            raise _Stop("broken", self._at)
+        self._guessed = self._guessed or wanted[-1] != len(self._frames) - 1
+        del self._frames[wanted[-1] :]
+        self._at += 1
+
+    def _key(self, keyword: bool) -> str:
+        begin = self._at
+        if self._text[begin] in _CLOSERS and not keyword:
+            body, closed = self._quoted()
+            if not closed:
+                raise _Stop("cut", len(self._text))
+        elif (word := _WORD.match(self._text, begin)) is not None:
+            body, self._at = word[0], word.end()
+        else:
+            raise _Stop("broken", begin)
+        if self._next() != ("=" if keyword else ":"):
+            raise _Stop("broken", begin)
+        self._at += 1
+        return body
+
+    def _value(self, frame: _Frame) -> None:
+        char = self._next()
+        if char in "{[":
+            self._open(char)
+        elif char in _CLOSERS:
+            self._string(frame)
+        else:
+            number = _NUMBER.match(self._text, self._at)
+            if number is not None:
+                frame.put(_number(number[0]))
+            if (tail := _NUMBER_TAIL.match(self._text, self._at)) is not None and tail[0]:
+                raise _Stop("cut", len(self._text))
+            if number is not None:
+                self._at = number.end()
+            else:
+                self._literal(frame)
+
+    def _literal(self, frame: _Frame) -> None:
+        at = self._at + (self._text[self._at] in "+-")
+        word = _WORD.match(self._text, at)
+        if word is None:
+            raise _Stop("broken", self._at)
+        said = word[0]
+        if word.end() == len(self._text):
+            whole = next((known for known in _LITERALS if known.startswith(said)), None)
+            if whole is not None:
+                frame.put(_LITERALS[whole])
+            raise _Stop("cut", len(self._text))
+        if said in _GUESSED_LITERALS:
+            self._guessed = True
+        elif said not in _LITERALS:
+            raise _Stop("broken", self._at)
+        frame.put(_LITERALS.get(said))
+        self._at = word.end()
+
+    def _quoted(self) -> tuple[str, bool]:
+        """The string at the place of reading up to the first quote that may end it; whether there was one."""
+        text, begin = self._text, self._at
+        if text.startswith(('"""', "'''"), begin):
+            end = text.find(text[begin : begin + 3], begin + 3)
+            if end >= 0:
+                self._at = end + 3
+                return unescape(text[begin + 3 : end]), True
+            self._at = len(text)
+            return _open_end(text[begin + 3 :]), False
+        match = _BODIES[_CLOSERS[text[begin]]].match(text, begin + 1)
+        end = match.end() if match else begin + 1
+        if end >= len(text) or text[end] == "\\":  # a backslash is left over only at the end of the text
+            self._at = len(text)
+            return _open_end(text[begin + 1 :]), False
+        self._at = end + 1
+        return unescape(text[begin + 1 : end]), True
+
+    def _string(self, frame: _Frame) -> None:
+        begin = self._at
+        value, closed = self._quoted()
+        frame.put(value)
+        if not closed:
+            raise _Stop("cut", len(self._text))
+        if _BEHIND.match(self._text, self._at) is None:
+            self._follow(frame, begin)
+
+    def _follow(self, frame: _Frame, begin: int) -> None:
+        """The quote was not the last one, because nothing that may follow a string stands behind it: find the one
+        that is. Not far, because every string that is broken in this way is followed once."""
+        text, first = self._text, self._at
+        body = _BODIES[_CLOSERS[text[begin]]]
+        edge = min(len(text), first + WINDOW)
+        at = first
+        for _ in range(QUOTES_TRIED):
+            match = body.match(text, at, edge)
+            at = match.end() if match else edge
+            if at >= edge:
+                break
+            at += 1
+            if _BEHIND.match(text, at) is not None:
+                frame.replace(unescape(text[begin + 1 : at - 1]))
+                self._guessed = True
+                self._at = at
+                return
+        if not self._final and len(text) - at <= LOOKED_AT and edge == len(text):
+            raise _Stop("cut", len(text))
+        raise _Stop("broken", first)
+
+
+def _open_end(body: str) -> str:
+    """A string that the end of the text cut off, without half an escape and without half a pair of surrogates."""
+    match = _WHOLE_ESCAPES.match(body)
+    raw = _ESCAPE.sub(_one_escape, match[0] if match else "")
+    return joined(raw[:-1] if "\ud800" <= raw[-1:] <= "\udbff" else raw)
+
+
+def _number(text: str) -> object:
+    plain = text.replace("_", "")
+    try:
+        if plain.lstrip("+-").isdecimal():
+            return int(plain)
+        value = float(plain)
+    except ValueError:  # more digits than Python turns into a number
+        return text
+    return value if math.isfinite(value) else text
+
+
+def storable(value: dict[str, object]) -> dict[str, object]:
+    """The value without halves of surrogate pairs, which no encoder takes."""
+    try:
+        msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        cleaned: dict[str, object] = _clean(value)  # type: ignore[assignment]
+        return cleaned
+    return value
+
+
+def _clean(value: object) -> object:
+    match value:
+        case str():
+            return joined(value)
+        case dict():
+            return {_clean(key): _clean(inner) for key, inner in value.items()}
+        case list():
+            return [_clean(inner) for inner in value]
+        case _:
+            return value

@@ -1,0 +1,399 @@
+"""Walks over a text that arrives in pieces and parts it: what may be shown, and calls (P-01). Reading a call is the
+business of `markup`; here is decided where one may begin, and what of the text around it is left.
+
+A call is none where the text merely speaks of it: in a code span on one line, in a fenced block of another language,
+in the model's thinking. A place where a call may have begun is held back until it is decided, and everything after
+it with it. To decide, the held text is read again from that place whenever it has grown by half: so that the whole
+costs linear time however it is split (P-07), and reading needs no state that could be split.
+"""
+
+import re
+from collections.abc import Collection
+
+import msgspec
+
+from treadle.models.text_calls.finding import Found, Missed, Result, Source
+from treadle.models.text_calls.markup import CALL_FENCES, read_bare, read_fenced, read_marked, read_next
+from treadle.models.text_calls.shapes import TextCall
+from treadle.models.text_calls.tokens import (
+    CERTAIN,
+    ENDING,
+    OPENER,
+    THINK,
+    THINK_END,
+    begun,
+    ending_begun,
+)
+
+
+class Extraction(msgspec.Struct, frozen=True):
+    """The calls of a text, and the text without them."""
+
+    calls: tuple[TextCall, ...]
+    text: str
+
+
+RETRY = 160
+"""A place that looked like a call is gone over again, in case another begins within it, if it is not longer."""
+RESCUES = 8
+"""So often text is gone over again that was read to its end in vain."""
+
+_POINT = re.compile(r"[<\[{]|`+|~+")
+_MARKED_POINT = re.compile(r"[<\[]|`+|~+")
+_POINT_OR_LINE = re.compile(r"[<\[{\n]|`+|~+")
+_INFO = re.compile(r"[ \t]*+([^`\n]*+)(\n)?")
+_JUNK = re.compile(r"[\s}\]),;]*+")
+_FENCES: dict[tuple[str, int], re.Pattern[str]] = {}
+
+
+class Scanner:
+    """Takes the pieces of a text: `feed` gives back what may be shown, `end` the rest of it and the calls.
+
+    `known` are the names of the tools: only these are calls where nothing marks one. With `marked_only` nothing but
+    unmistakable markup is a call, and with `freeze` everything from the first call on is held until the end."""
+
+    def __init__(
+        self, known: Collection[str] | None = None, *, marked_only: bool = False, freeze: bool = False
+    ) -> None:
+        self._known = known
+        self._marked_only = marked_only
+        self._freeze = freeze
+        self._frozen = False
+        self._held: list[str] = []
+        self._size = 0
+        self._due = 0
+        """The size of the held text at which it is read again."""
+        self._taken = 0
+        """How many characters lie before the held text."""
+        self._calls: list[TextCall] = []
+        self._out: list[str] = []
+        self._gap: list[str] = []
+        """Spaces at the end of what may be shown: dropped if a call follows."""
+        self._shown = False
+        self._inside: re.Pattern[str] | str | None = None
+        """What ends the fenced block or the thinking that the text is in."""
+        self._run = 0
+        """The number of backticks of a code span that is open on this line."""
+        self._behind = False
+        """Nothing but markup and spaces has come since the last call."""
+        self._certain = False
+        """A further call may follow without a mark of its own."""
+        self._depth = 0
+        self._fence_run = ""
+        """The backticks that end the fence around the last call."""
+        self._group = 0
+        """Where the last call began."""
+        self._rescues = RESCUES
+        self.dangling = False
+        """The text ended in markup that was no call yet."""
+
+    def feed(self, text: str) -> str:
+        """What may be shown now."""
+        if not self._held and self._passes(text):
+            shown = "".join((*self._gap, text))
+            self._gap.clear()
+            self._shown = True
+            return shown
+        self._held.append(text)
+        self._size += len(text)
+        if self._size < self._due or self._frozen:
+            return ""
+        self._read(final=False)
+        return self._take()
+
+    def _passes(self, text: str) -> bool:
+        """Whether a piece is plain text that changes nothing: nearly every one is."""
+        if self._inside is not None or self._run or self._behind or not text or text[-1].isspace():
+            return False
+        if self._calls and not self._shown:
+            return False
+        return (_MARKED_POINT if self._marked_only else _POINT).search(text) is None
+
+    def end(self) -> Extraction:
+        """The rest of the text, and all calls."""
+        self._frozen = self._freeze = False
+        self._read(final=True)
+        if not (self._calls and self._behind) and not self.dangling:
+            self._out += self._gap
+        self._gap.clear()
+        return Extraction(tuple(self._calls), self._take())
+
+    @property
+    def held(self) -> str:
+        """What has come and was not shown."""
+        return "".join((*self._gap, *self._held))
+
+    @property
+    def partial(self) -> int | None:
+        """Where a call begins that may not be complete; None if there is none."""
+        if self._behind and (self._depth or self._fence_run):
+            return self._group
+        return self._taken if self._size else None
+
+    def _take(self) -> str:
+        shown = "".join(self._out)
+        self._out.clear()
+        return shown
+
+    def _show(self, text: str) -> None:
+        if self._calls and not self._shown:
+            text = text.lstrip()
+        kept = text.rstrip()
+        if kept:
+            self._out += self._gap
+            self._gap.clear()
+            self._out.append(kept)
+            self._shown = True
+            self._behind = self._certain = False
+        if len(kept) < len(text):
+            self._gap.append(text[len(kept) :])
+
+    def _read(self, *, final: bool) -> None:
+        """Go over what is held as far as it can be decided."""
+        text = "".join(self._held)
+        source = Source(text, self._known, final)
+        at = 0
+        while at < len(text):
+            further = self._step(source, at)
+            if further < 0:
+                at = -further - 1
+                break
+            at = further
+        self._held = [text[at:]] if at < len(text) else []
+        self._size = len(text) - at
+        self._taken += at
+        self._due = self._size + self._size // 2 + 1
+
+    def _step(self, source: Source, at: int) -> int:
+        """Go on from a place; the place to go on from next, or `~place` to wait there for more text."""
+        if isinstance(self._inside, str):
+            return self._in_thinking(source, at)
+        if self._inside is not None:
+            return self._in_block(source, at, self._inside)
+        if self._behind:
+            further = self._behind_call(source, at)
+            if further != at:
+                return further
+        points = _POINT_OR_LINE if self._run else _MARKED_POINT if self._marked_only else _POINT
+        point = points.search(source.text, at)
+        if point is None:
+            self._show(source.text[at:])
+            return len(source.text)
+        if point.start() > at:
+            self._show(source.text[at : point.start()])
+            return point.start()  # with what was shown, the state may have changed
+        if point[0] == "\n":
+            self._run = 0
+            self._show("\n")
+            return point.end()
+        if point[0][0] in "`~":
+            return self._ticks(source, at, point[0])
+        return self._candidate(source, at)
+
+    # -- where calls are not looked for ------------------------------------------------------------------------------
+
+    def _in_thinking(self, source: Source, at: int) -> int:
+        text = source.text
+        end = text.find(THINK_END, at)
+        if end >= 0:
+            self._inside = None
+            self._show(text[at : end + len(THINK_END)])
+            return end + len(THINK_END)
+        sure = len(text)
+        if not source.final:
+            lengths = range(min(len(THINK_END) - 1, sure - at), 0, -1)
+            sure -= next((length for length in lengths if text.endswith(THINK_END[:length])), 0)
+        self._show(text[at:sure])
+        return sure if sure == len(text) else ~sure
+
+    def _in_block(self, source: Source, at: int, closing: re.Pattern[str]) -> int:
+        text = source.text
+        end = closing.search(text, at)
+        if end is not None and (source.final or end.end() < len(text)):
+            self._inside = None
+            self._show(text[at : end.end()])
+            return end.end()
+        line = end.start() if end is not None else text.rfind("\n", at)
+        if not source.final and line >= 0 and (end is not None or not text[line:].strip("` ~\t\n")):
+            self._show(text[at:line])
+            return ~line
+        self._show(text[at:])
+        return len(text)
+
+    def _ticks(self, source: Source, at: int, run: str) -> int:
+        """Backticks or tildes: a code span begins or ends, or a fenced block begins."""
+        text, end = source.text, at + len(run)
+        if end == len(text) and not source.final:
+            return ~at
+        if self._run:
+            if run[0] == "`" and len(run) == self._run:
+                self._run = 0
+        elif len(run) >= 3:
+            info = _INFO.match(text, end)
+            if info is not None and info[2]:
+                return self._fence(source, at, run, info)
+            if info is not None and info.end() == len(text) and not source.final:
+                return ~at
+            self._run = len(run) if run[0] == "`" else 0
+        elif run[0] == "`":
+            self._run = len(run)
+        self._show(run)
+        return end
+
+    def _fence(self, source: Source, at: int, run: str, info: re.Match[str]) -> int:
+        word = info[1].strip().lower()
+        if run[0] == "`" and word in CALL_FENCES and not self._marked_only:
+            got = read_fenced(source, word, info.end())
+            if got is None:
+                return ~at
+            if isinstance(got, Found):
+                further = self._found(source, at, got, certain=False)
+                self._fence_run = run if self._fence_run else ""
+                return further
+        self._inside = _closing(run)
+        self._show(source.text[at : info.end() - 1])
+        return info.end() - 1
+
+    # -- calls -------------------------------------------------------------------------------------------------------
+
+    def _candidate(self, source: Source, at: int) -> int:
+        text = source.text
+        if text[at] == "<" and not self._shown and not self._calls and text.startswith(THINK, at):
+            self._inside = THINK_END
+            self._show(THINK)
+            return at + len(THINK)
+        marked = OPENER.match(text, at) is not None
+        if marked:
+            got = read_marked(source, at)
+        elif (self._depth and ENDING.match(text, at)) or begun(text, at) or (self._depth and ending_begun(text, at)):
+            return self._markup(source, at)
+        elif self._marked_only or text[at] == "<":
+            got = Missed(at)
+        else:
+            got = read_bare(source, at)
+        if got is None:
+            return ~at
+        if isinstance(got, Found):
+            return self._found(source, at, got, certain=marked)
+        return self._missed(source, at, got, marked)
+
+    def _markup(self, source: Source, at: int) -> int:
+        """The end of a call that was not followed by it at once, or the beginning of a word that has not all come."""
+        text = source.text
+        ending = ENDING.match(text, at) if self._depth else None
+        if ending is not None:
+            self._depth -= 1
+            return ending.end()
+        if not source.final:
+            return ~at
+        if len(text) - at >= CERTAIN:
+            self.dangling = True
+        else:
+            self._show(text[at:])
+        return len(text)
+
+    def _missed(self, source: Source, at: int, got: Missed, marked: bool) -> int:
+        text, end = source.text, got.end
+        if got.cut:
+            if marked and OPENER.search(text, at + 1) is None:
+                self.dangling = True
+                return end
+            if self._rescues:
+                self._rescues -= 1
+                end = at
+        if end - at <= RETRY:
+            end = at + 1
+        self._show(text[at:end])
+        return end
+
+    def _found(self, source: Source, at: int, got: Found, *, certain: bool) -> int:
+        if self._run:
+            further = self._in_span(source, at, got.end)
+            if further is not None:
+                return further
+        if self._freeze:
+            self._frozen = True
+            return ~at
+        if got.begin > at:
+            self._show(source.text[at : got.begin])
+            at = got.begin
+        if not self._behind:
+            self._group = self._taken + at
+        self._calls += got.calls
+        self._gap.clear()
+        self._run = 0
+        self._behind, self._certain = True, certain
+        self._depth = got.depth + (1 if self._depth and source.text[at : at + 2] in ("<|", "<\uff5c") else 0)
+        if got.fenced:
+            self._fence_run = "```"
+        return got.end
+
+    def _in_span(self, source: Source, at: int, end: int) -> int | None:
+        """Whether the call stands in a code span, which the same backticks end on the same line: then the place
+        behind them, or that more must come to know it."""
+        text = source.text
+        line = text.find("\n", end)
+        edge = len(text) if line < 0 else line
+        closing = re.compile(rf"(?<!`)`{{{self._run}}}(?!`)").search(text, end, edge)
+        if not source.final and line < 0 and (closing is None or closing.end() == len(text)):
+            return ~at
+        if closing is None:
+            return None
+        self._run = 0
+        self._show(text[at : closing.end()])
+        return closing.end()
+
+    def _behind_call(self, source: Source, at: int) -> int:
+        """Take away what is left of a call's markup; the same place when something else stands there."""
+        text = source.text
+        junk = _JUNK.match(text, at)
+        stop = junk.end() if junk else at
+        clean = not text[at:stop].strip()
+        if stop == len(text):
+            if clean:
+                self._show(text[at:])
+                return stop
+            return stop if source.final else ~at
+        ending = ENDING.match(text, stop)
+        if ending is not None:
+            self._depth = max(0, self._depth - 1)
+            self._certain = False
+            self._gap.clear()
+            return ending.end()
+        if self._fence_run and text.startswith(self._fence_run, stop):
+            stop += len(self._fence_run)
+            self._fence_run, self._certain = "", False
+            self._gap.clear()
+            return stop
+        arriving = ending_begun(text, stop) or self._fence_run.startswith(text[stop:])
+        if not source.final and (arriving or (not clean and begun(text, stop))):
+            return ~at
+        if self._certain and text[stop] in "{[" and OPENER.match(text, stop) is None:
+            return self._further(source, at, stop)
+        if clean and stop > at:
+            self._show(text[at:stop])
+            return stop
+        if not clean and OPENER.match(text, stop) is not None:
+            return stop
+        return self._leave(at)
+
+    def _leave(self, at: int) -> int:
+        self._behind = self._certain = False
+        return at
+
+    def _further(self, source: Source, at: int, stop: int) -> int:
+        got: Result = read_next(source, stop) if not begun(source.text, stop) or source.final else None
+        if got is None:
+            return ~at
+        if isinstance(got, Found):
+            return self._found(source, stop, got, certain=True)
+        return self._leave(at)
+
+
+def _closing(run: str) -> re.Pattern[str]:
+    key = (run[0], len(run))
+    if key not in _FENCES:
+        if len(_FENCES) > 64:
+            _FENCES.clear()
+        _FENCES[key] = re.compile(rf"\n[ \t]*+{run[0]}{{{len(run)},}}[ \t]*+(?=\n|\Z)")
+    return _FENCES[key]

@@ -1,0 +1,198 @@
+"""What a value says: the calls in it, in any of the shapes that models use (P-03). Knows nothing of text."""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from treadle.models.text_calls.reader import Read, State, read, storable
+
+
+class TextCall(msgspec.Struct, frozen=True):
+    """One call that stood in a text. `repaired`: it was cut off or broken, and completed by guessing (P-04)."""
+
+    name: str
+    arguments: dict[str, Any]
+    repaired: bool = False
+
+
+class AnyName(Collection[str]):
+    """The names of tools that nobody has told: any may be one."""
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and NAME.fullmatch(name) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+ANY_NAME = AnyName()
+
+NAME_KEYS = ("name", "tool", "function", "tool_name", "function_name")
+ARGUMENT_KEYS = ("arguments", "args", "params", "parameters", "input", "tool_input", "kwargs")
+_OBJECT_ONLY = ("input", "tool_input", "kwargs")
+"""Names that a tool's own argument may have too: they hold the arguments only if they are an object."""
+WRAPPER_KEYS = ("tool_calls", "tool_call", "function_call", "calls", "function")
+LABEL_KEYS = ("type", "id", "index", "call_id", "tool_call_id")
+OPENING_KEYS = frozenset((*NAME_KEYS, *ARGUMENT_KEYS, *WRAPPER_KEYS, *LABEL_KEYS))
+"""With one of these a JSON object must begin to be taken for a call where nothing marks it as one."""
+
+NAME = re.compile(r"[^\W\d][\w.:/-]{0,127}")
+_LABELS = ("function", "tool_call", "tool_use", "function_call", "tool")
+_PREFIXES = ("functions.", "function.", "default_api.", "tools.")
+
+
+def calls_in(got: Read, known: Collection[str] | None, *, marked: bool) -> list[TextCall] | None:
+    """The calls that a value is; None when it is anything else. Without a mark, which says that a call is meant, its
+    name must be known, and the definition of a tool is none."""
+    values = _unwrap(got.value)
+    calls: list[TextCall] = []
+    for number, value in enumerate(values):
+        last = number == len(values) - 1
+        call = _call(value, known, _repaired(got.state, last))
+        if call is not None and (marked or (_is_known(call.name, known) and not _is_definition(value))):
+            calls.append(call)
+        elif not (last and calls and got.state in ("cut", "broken")):
+            return None
+    return calls or None
+
+
+def named(name: str, known: Collection[str] | None) -> str:
+    """The name without what some models put around it: `functions.read_file:0` is `read_file`."""
+    name = name.strip()
+    if known is not None and name in known:
+        return name
+    for prefix in _PREFIXES:
+        name = name.removeprefix(prefix)
+    stem, _, number = name.rpartition(":")
+    return stem if stem and number.isdecimal() else name
+
+
+def may_become_known(word: str, known: Collection[str] | None) -> bool:
+    """Whether a name that begins with this word can be known."""
+    if known is None or known is ANY_NAME:
+        return known is not None
+    # A name may stand behind a prefix, and a number behind a name.
+    return any(name.startswith(word) or word.startswith(name) for name in (*known, *_PREFIXES))
+
+
+def plain(value: object) -> bool:
+    """Whether a value can only be meant as calls, whatever the tools are: each has arguments under a key of their own
+    and is no definition."""
+    return all(
+        isinstance(inner, dict)
+        and any(key in inner for key in ARGUMENT_KEYS if key not in _OBJECT_ONLY)
+        and not _is_definition(inner)
+        for inner in _unwrap(value)
+    )
+
+
+def call_of(name: str, arguments: Mapping[str, object], known: Collection[str] | None, repaired: bool) -> TextCall:
+    return TextCall(named(name, known), storable(dict(arguments)), repaired)
+
+
+def _is_known(name: str, known: Collection[str] | None) -> bool:
+    return known is not None and name in known
+
+
+def _repaired(state: State, last: bool) -> bool:
+    """A value that was cut or broken off is whole up to its last call."""
+    return state == "guessed" or (last and state != "whole")
+
+
+def _unwrap(value: object) -> list[object]:
+    """The objects that may each be a call."""
+    for _ in range(4):
+        if isinstance(value, list):
+            return [inner for item in value for inner in _unwrap_one(item)]
+        inner = _wrapped(value)
+        if inner is None:
+            return [value]
+        value = inner
+    return [value]
+
+
+def _unwrap_one(value: object) -> Iterable[object]:
+    inner = _wrapped(value)
+    if isinstance(inner, list):
+        return inner
+    return [value if inner is None else inner]
+
+
+def _wrapped(value: object) -> object | None:
+    """What a wrapper such as `{"type": "function", "function": {…}}` holds; None when the value is none."""
+    if not isinstance(value, dict) or any(isinstance(value.get(key), str) for key in NAME_KEYS):
+        return None
+    return next((value[key] for key in WRAPPER_KEYS if isinstance(value.get(key), dict | list)), None)
+
+
+def _call(value: object, known: Collection[str] | None, repaired: bool) -> TextCall | None:
+    if not isinstance(value, dict):
+        return None
+    key = _name_key(value, known)
+    if key is None:
+        return None
+    name = named(value[key], known)
+    if not (NAME.fullmatch(name) or _is_known(name, known)):
+        return None
+    arguments, guessed = _arguments(value, key)
+    return TextCall(name, storable(arguments), repaired or guessed)
+
+
+def _name_key(value: dict[str, Any], known: Collection[str] | None) -> str | None:
+    """The key that holds the name: the first, unless a later one holds a name that is known."""
+    keys = [key for key in NAME_KEYS if isinstance(value.get(key), str)]
+    if known is not None:
+        keys.sort(key=lambda key: named(value[key], known) not in known)
+    return keys[0] if keys else None
+
+
+def _arguments(value: dict[str, Any], name_key: str) -> tuple[dict[str, Any], bool]:
+    """The arguments, and whether they had to be guessed. Without a key of their own they lie beside the name."""
+    for key in ARGUMENT_KEYS:
+        if key not in value or key == name_key:
+            continue
+        given = value[key]
+        if isinstance(given, dict):
+            return given, False
+        if key in _OBJECT_ONLY:
+            continue
+        if not given:
+            return {}, False
+        if isinstance(given, str) and (got := _from_text(given)) is not None:
+            return got
+    return {key: inner for key, inner in value.items() if key != name_key and not _is_label(key, inner)}, False
+
+
+def _from_text(text: str) -> tuple[dict[str, Any], bool] | None:
+    """Arguments as a JSON string."""
+    text = text.strip()
+    if not text:
+        return {}, False
+    if not text.startswith("{"):
+        return None
+    got = read(text, 0)
+    if not isinstance(got.value, dict):
+        return None
+    return got.value, got.state != "whole" or bool(text[got.end :].strip())
+
+
+def _is_label(key: str, value: object) -> bool:
+    """Whether a pair belongs to the call and not to its arguments."""
+    if key == "type":
+        return value in _LABELS if isinstance(value, str) else False
+    if key in ("id", "call_id", "tool_call_id"):
+        return isinstance(value, str) and value.startswith(("call", "fc_", "toolu", "chatcmpl"))
+    return False
+
+
+def _is_definition(value: object) -> bool:
+    """Whether it describes a tool instead of calling it: models repeat what they were told."""
+    if not isinstance(value, dict):
+        return False
+    schema = value.get("parameters") or value.get("input_schema")
+    return isinstance(schema, dict) and isinstance(schema.get("properties"), dict) and schema.get("type") == "object"

@@ -1,0 +1,74 @@
+"""The words with which models mark a call, by family, and where a text may be in the middle of one. Literals only, so
+that a word that has not wholly arrived can be told."""
+
+import re
+from typing import Literal
+
+Family = Literal["tag", "tools", "function", "invoke", "mistral", "python", "section"]
+
+_WIDE = "\uff5c"  # the full-width bar of DeepSeek's special tokens
+_BARS = (_WIDE, "|")
+_GAPS = ("▁", "_")
+
+
+def _special(words: str) -> list[str]:
+    """A special token in every spelling that is seen: full-width or plain bars, `▁` or `_` between the words."""
+    return [f"<{bar}{words.replace(' ', gap)}{bar}>" for bar in _BARS for gap in _GAPS]
+
+
+_TAGS = ("tool_call", "tool_calls", "function_call", "function_calls", "functioncall", "minimax:tool_call")
+DSML = f"{_WIDE}DSML{_WIDE}"
+
+OPENERS: dict[str, Family] = {
+    **dict.fromkeys((f"<{tag}>" for tag in _TAGS), "tag"),
+    **dict.fromkeys(("<|tool_call|>", "<|tool_call_start|>", f"<{DSML}function_calls>"), "tag"),
+    "<tools>": "tools",
+    "<function=": "function",
+    "<invoke name=": "invoke",
+    f"<{DSML}invoke name=": "invoke",
+    "[TOOL_CALLS]": "mistral",
+    "<|python_tag|>": "python",
+    **dict.fromkeys((*_special("tool calls begin"), *_special("tool call begin")), "section"),
+    **dict.fromkeys(_special("tool calls section begin"), "section"),
+}
+ENDINGS: tuple[str, ...] = (
+    *(f"</{tag}>" for tag in _TAGS),
+    *("</tools>", "</function>", "</invoke>", f"</{DSML}invoke>", f"</{DSML}function_calls>"),
+    *("<|/tool_call|>", "</|tool_call|>", "[/TOOL_CALLS]"),
+    *(*_special("tool call end"), *_special("tool calls end"), *_special("tool calls section end")),
+    *("</s>", "<|eom_id|>", "<|eot_id|>", "<|im_end|>", "<|end|>", "<|endoftext|>", "<|end_of_text|>"),
+    *_special("end of sentence"),
+)
+SEPARATORS: tuple[str, ...] = (*_special("tool sep"), *_special("tool call argument begin"))
+THINK, THINK_END = "<think>", "</think>"
+
+
+def _any_of(words: object) -> str:
+    return "|".join(map(re.escape, sorted(words, key=len, reverse=True)))  # type: ignore[call-overload]
+
+
+OPENER = re.compile(_any_of(OPENERS))
+ENDING = re.compile(_any_of(ENDINGS))
+BORDER = re.compile(f"{_any_of(OPENERS)}|{_any_of(ENDINGS)}")
+"""Where a call that cannot be read must have ended."""
+SEPARATOR = _any_of(SEPARATORS)
+LONGEST = max(map(len, (*OPENERS, *ENDINGS)))
+CERTAIN = 5
+"""So many characters of an opener at the end of a text are no coincidence."""
+
+
+def _prefixes(words: object) -> frozenset[str]:
+    return frozenset(word[:length] for word in words for length in range(1, len(word)))  # type: ignore[attr-defined]
+
+
+_BEGUN = _prefixes((*OPENERS, THINK))
+_ENDING_BEGUN = _prefixes(ENDINGS)
+
+
+def begun(text: str, at: int) -> bool:
+    """Whether the rest of the text is the beginning of an opener."""
+    return len(text) - at <= LONGEST and text[at:] in _BEGUN
+
+
+def ending_begun(text: str, at: int) -> bool:
+    return len(text) - at <= LONGEST and text[at:] in _ENDING_BEGUN
