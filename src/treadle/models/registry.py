@@ -17,6 +17,7 @@ PROVIDERS: Mapping[str, str] = {
     "anthropic": "treadle.models.anthropic",
     "copilot": "treadle.models.copilot",
     "local": "treadle.models.local.model",
+    "ollama": "treadle.models.ollama",
     "openai": "treadle.models.openai_chat",
     "openai-responses": "treadle.models.openai_responses",
     "recorded": "treadle.models.recorded",
