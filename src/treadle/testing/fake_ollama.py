@@ -1,5 +1,5 @@
-"""A fake Ollama on loopback: `with FakeOllama([Reply(text="Hi")]) as fake:` and point a client at `fake.url`. It refuses
-what the real server refuses, in its words."""
+"""A fake Ollama on loopback: `with FakeOllama([Reply(text="Hi")]) as fake:` and point a client at `fake.url`. It
+refuses what the real server refuses, in its words."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
