@@ -156,8 +156,8 @@ def _arguments(raw: msgspec.Raw) -> str:
     """The text of the object. Some servers send that text as a string, as others do in other protocols."""
     text = bytes(raw).decode("utf-8", "replace").strip()
     if text.startswith('"'):
-        text = msgspec.json.decode(text, type=str).strip()
-    return text if text and text != "null" else "{}"
+        text = msgspec.json.decode(text, type=str)
+    return text if text.strip() and text != "null" else "{}"
 
 
 def _mended(part: dict[str, Any]) -> dict[str, Any]:
