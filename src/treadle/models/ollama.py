@@ -4,12 +4,12 @@ says; retries and records are the engine's business. What a model can do is aske
 import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, Literal
 
 from msgspec.structs import replace
 
 from treadle.errors import ConfigError, ModelError
-from treadle.faultpoint import faultpoint
 from treadle.models.catalog import look_up
 from treadle.models.keys import Secret, find_key
 from treadle.models.ollama_host import CLOUD, VARIABLE, base_url
@@ -17,8 +17,10 @@ from treadle.models.ollama_request import Encoder
 from treadle.models.ollama_show import Shown, read_shown
 from treadle.models.ollama_stream import StreamReader
 from treadle.models.surroundings import Surroundings
+from treadle.models.wire.access import Access, FixedDoor
 from treadle.models.wire.encoding import encode_json
 from treadle.models.wire.http import Http
+from treadle.models.wire.http_model import HttpModel
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.deltas import Delta, NoticeDelta
 
@@ -42,8 +44,10 @@ _NO_MODEL = re.compile(r"model .* not found", re.I)
 _NO_MEMORY = re.compile(r"more system memory|out of memory|insufficient memory", re.I)
 
 
-class OllamaChat:
+class OllamaChat(HttpModel):
     """One model of one server. `think` asks a model that can for thinking or for none; by default it is asked to."""
+
+    path = "/api/chat"
 
     def __init__(
         self,
@@ -55,46 +59,31 @@ class OllamaChat:
         http: Http | None = None,
         think: Think | None = None,
     ) -> None:
-        self._given = self._info = info
-        self._url = base_url.rstrip("/")
-        self._where = self._url.partition("://")[2].partition("/")[0]
-        self._key = api_key if isinstance(api_key, Secret) else Secret(api_key)
-        self._headers = dict(headers or {})
-        self._http = http or Http()
-        self._owns_http = http is None
+        key = api_key if isinstance(api_key, Secret) else Secret(api_key)
+        self._access = Access(base_url.rstrip("/"), key, dict(headers or {}))
+        super().__init__(info, FixedDoor(*self._access), http)
+        self._given = info
         self._think = think
         self._think_refused = False
         self._shown: Shown | None = None
         self._asking = asyncio.Lock()
         self._encoder = Encoder()
 
-    def __repr__(self) -> str:
-        return f"OllamaChat({self._info.ref!r}, {self._url!r})"
-
-    @property
-    def info(self) -> ModelInfo:
-        """Before the model was asked for, what is safe to assume of it."""
-        return self._info
-
     @property
     def shown(self) -> Shown | None:
-        """What the server told of the model; None before it was asked."""
+        """What the server told of the model; None before it was asked. Until then `info` is what is safe to assume."""
         return self._shown
-
-    async def close(self) -> None:
-        if self._owns_http:
-            await self._http.close()
 
     async def prepare(self) -> ModelInfo:
         """What is known of the model, once its server was asked: its window, and whether it calls tools (M-07). Asks
         once; fails as a call would."""
-        async with self._asking:
-            if self._shown is None:
-                try:
+        try:
+            async with self._asking:
+                if self._shown is None:
                     self._shown = await self._show()
-                except ModelError as error:
-                    raise self._explained(error) from error
-                self._info = self._shown.inform(self._given)
+                    self._info = self._shown.inform(self._given)
+        except ModelError as error:
+            raise self._explained(error) from error
         return self._info
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
@@ -103,33 +92,22 @@ class OllamaChat:
             request = replace(request, tools=())
         elif request.tools and not info.native_tools and request.rung != "native":
             raise ModelError("bad_request", f"{info.ref} does not support tools", status=400)
-        while True:
-            parameters = self._parameters(request)
-            body = self._encoder.body(parameters, request)
-            heard = False
-            try:
-                async with self._http.post(f"{self._url}/api/chat", self._headers, body, self._key) as reply:
-                    reader = StreamReader(self._where)
-                    while not reader.done and (chunk := await reply.read()):
-                        deltas = reader.feed(chunk)
-                        heard = heard or bool(deltas)
-                        yield deltas
-                    faultpoint("models.streamed")
-                    yield reader.end()
-                    await reply.leave()
-                    return
-            except ModelError as error:
-                notice = None if heard else self._mend(error, parameters)
-                if notice is None:
-                    raise self._explained(error, heard=heard) from error
-            yield [notice]
+        heard = False
+        try:
+            async with aclosing(super().stream(request)) as answer:  # type: ignore[type-var]
+                async for deltas in answer:
+                    heard = heard or bool(deltas)
+                    yield deltas
+        except ModelError as error:
+            raise self._explained(error, heard=heard) from error
 
     async def _show(self) -> Shown:
         """Ask what the model is. A server that cannot tell is used all the same."""
+        url, key, headers = self._access
         body = encode_json({"model": self._info.name})
         told = bytearray()
         try:
-            async with self._http.post(f"{self._url}/api/show", self._headers, body, self._key) as reply:
+            async with self._http.post(f"{url}/api/show", headers, body, key) as reply:
                 while len(told) < SHOWN_CAP and (chunk := await reply.read()):
                     told += chunk
         except ModelError as error:
@@ -161,13 +139,19 @@ class OllamaChat:
             return None
         return self._think if can is None or self._think is not None else True
 
-    def _mend(self, error: ModelError, sent: Mapping[str, Any]) -> NoticeDelta | None:
+    def _body(self, parameters: dict[str, Any], request: ModelRequest) -> bytes:
+        return self._encoder.body(parameters, request)
+
+    def _reader(self, where: str) -> StreamReader:
+        return StreamReader(where)
+
+    def _mend(self, error: ModelError, sent: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
         """If the server does not take the word about thinking, go without it for good and say so."""
         about = str(error).replace(self._info.name, "")
         if error.kind != "bad_request" or error.status not in (400, 422) or "think" not in sent or "think" not in about:
             return None
         self._think_refused = True
-        return NoticeDelta("parameter_dropped", f"{self._info.ref} refuses think; it is no longer sent")
+        return self._notice("parameter_dropped", "refuses think; it is no longer sent")
 
     def _explained(self, error: ModelError, *, heard: bool = False) -> ModelError:
         """The failure with what a user of Ollama can do about it."""

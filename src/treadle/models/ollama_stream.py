@@ -54,16 +54,23 @@ class StreamReader:
         self._text: list[str] = []
         self._thoughts: list[str] = []
         self._out: list[Delta] = []
+        self._failure: ModelError | None = None
         self.finish_reason: str | None = None
         self.done = False
 
     def feed(self, chunk: bytes) -> list[Delta]:
-        for line in self._lines.feed(chunk):
-            self._take(line)
+        try:
+            for line in self._lines.feed(chunk):
+                self._take(line)
+        except ModelError as error:
+            # What the same read brought before counts. `end` tells the failure.
+            self._failure, self.done = error, True
         return self._batch()
 
     def end(self) -> list[Delta]:
-        """The last deltas. Raises when the stream stopped before its end."""
+        """The last deltas. Raises when the stream failed or stopped before its end."""
+        if self._failure is not None:
+            raise self._failure
         if not self.done and (line := self._lines.end()):
             self._take(line)
         if self.finish_reason is None:
