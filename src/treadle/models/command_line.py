@@ -80,17 +80,14 @@ class CommandLineModel:
         """Nothing to do: a program lives no longer than its answer."""
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
-        if request.tools and request.rung != "plain" and request.memo not in self._told:
-            self._told.add(request.memo)
-            yield [NoticeDelta("no_tools", f"{self._info.ref} cannot call tools: it answers in words only")]
         program = self._program(flatten(request))
         reader = _Reader()
         faultpoint("models.request")
         try:
             async with aclosing(program.output()) as output:
                 async for data in output:
-                    text = reader.feed(data)
-                    yield [TextDelta(text)] if text else []
+                    if text := reader.feed(data):
+                        yield [*self._notices(request), TextDelta(text)]
                     if reader.length > OUTPUT_CAP:
                         break
         except OSError as error:
@@ -103,6 +100,13 @@ class CommandLineModel:
         if program.ended.code or not reader.begun:
             raise self._failure(program.ended)
         yield [*([TextDelta(rest)] if rest else []), FinishDelta("stop")]
+
+    def _notices(self, request: ModelRequest) -> list[Delta]:
+        """What is to be told once in a conversation, with the first words: a program that fails has said nothing."""
+        if not request.tools or request.rung == "plain" or request.memo in self._told:
+            return []
+        self._told.add(request.memo)
+        return [NoticeDelta("no_tools", f"{self._info.ref} cannot call tools: it answers in words only")]
 
     def _program(self, prompt: bytes) -> Program:
         if not any(PLACE in argument for argument in self._argv):
