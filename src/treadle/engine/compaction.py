@@ -132,7 +132,10 @@ def _request(state: ChatState, start: int, model: Model) -> ModelRequest:
     if len(text) > room:
         text = f"{text[: room // 2]}\n\n[… left out …]\n\n{text[-room // 2 :]}"
     asked = UserEntry(f"Shorten this history:\n\n{text}")
-    return ModelRequest(SYSTEM, [asked], temperature=state.options.temperature, purpose="compaction")
+    options = state.options
+    return ModelRequest(
+        SYSTEM, [asked], temperature=options.temperature, window=options.context_window, purpose="compaction"
+    )
 
 
 def _render(entry: Entry) -> str:

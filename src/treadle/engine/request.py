@@ -48,6 +48,7 @@ def build(tenure: Tenure, model: Model, final: bool, deps: Deps) -> ModelRequest
         tools=() if final else tuple(deps.tools.specs(options)),
         temperature=options.temperature,
         max_tokens=options.max_tokens,
+        window=options.context_window,
         rung=options.rung,
         memo=tenure.memo(model.info.ref),
     )

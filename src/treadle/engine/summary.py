@@ -25,7 +25,10 @@ async def summarize(tenure: Tenure, deps: Deps) -> None:
         return await tenure.append(ModelCall("summary", text=lines, error=str(error)))
     task = next((text for entry in reversed(entries(state)) if (text := _task_of(entry))), "")
     asked = UserEntry(f"The task was:\n{task[:4_000]}\n\nThe last results:\n{lines}")
-    request = ModelRequest(SYSTEM, [asked], temperature=state.options.temperature, purpose="summary")
+    options = state.options
+    request = ModelRequest(
+        SYSTEM, [asked], temperature=options.temperature, window=options.context_window, purpose="summary"
+    )
     if requests.over(state, side_call.expected(model, request), deps) is not None:
         return await tenure.append(ModelCall("summary", text=lines, error="The budget does not allow another call."))
     reply = await tenure.unless_stopped(side_call.ask(model, request, deps))

@@ -16,8 +16,11 @@ Factory = Callable[[str], Model]
 
 PROVIDERS: Mapping[str, str] = {
     "anthropic": "treadle.models.anthropic",
+    "command": "treadle.models.command_line",
     "copilot": "treadle.models.copilot",
+    "gh": "treadle.models.gh",
     "local": "treadle.models.local.model",
+    "ollama": "treadle.models.ollama",
     "openai": "treadle.models.openai_chat",
     "openai-responses": "treadle.models.openai_responses",
     "recorded": "treadle.models.recorded",

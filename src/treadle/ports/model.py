@@ -95,6 +95,8 @@ class ModelRequest(msgspec.Struct, frozen=True):
     tools: tuple[ToolSpec, ...] = ()
     temperature: float | None = None
     max_tokens: int = 0
+    window: int = 0
+    """The context window that the user chose, for servers that must be told; 0 leaves it to the model."""
     rung: Rung | Literal[""] = ""
     """How tools are to be called; empty leaves it to what is known of the model."""
     memo: Memo = msgspec.field(default_factory=Memo)

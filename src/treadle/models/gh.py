@@ -1,0 +1,24 @@
+"""GitHub Models through the `gh` program (M-06): `gh:openai/gpt-4.1`. No key: `gh` has its own."""
+
+from treadle.errors import ConfigError
+from treadle.models.command_line import CommandLineModel, environment, find_program
+from treadle.models.surroundings import Surroundings
+from treadle.ports.model import ModelInfo
+
+WINDOW = 8_000
+"""What GitHub takes of most models in one request, whatever the model could read."""
+_INSTALL = "gh extension install github/gh-models"
+_HINTS = {
+    'unknown command "models"': f"Get the extension with: {_INSTALL}",
+    "gh auth login": "Sign in with: gh auth login",
+    "unauthorized": "Sign in with: gh auth login",
+}
+
+
+def connect(name: str, around: Surroundings) -> CommandLineModel:
+    program = find_program("gh", around.env)
+    if program is None:
+        raise ConfigError(f"gh:{name} needs the program gh: install it, then: gh auth login; {_INSTALL}")
+    info = ModelInfo("gh", name, window=WINDOW, max_output=WINDOW // 2, temperature=None, native_tools=False)
+    env = environment(around.env, "GH_*", "GITHUB_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
+    return CommandLineModel(info, [program, "models", "run", name], env, hints=_HINTS)

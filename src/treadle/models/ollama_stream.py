@@ -1,0 +1,192 @@
+"""A stream of `/api/chat` as neutral deltas: one JSON object a line, the last of which says so. A call comes whole, and
+calls are told apart by their order, for they have no ids, or ids that repeat (M-09)."""
+
+from typing import Any
+
+import msgspec
+
+from treadle.errors import ModelError
+from treadle.models.wire.failures import failure
+from treadle.models.wire.ndjson import LineDecoder
+from treadle.protocol.content import Usage
+from treadle.protocol.deltas import CallDelta, Delta, FinishDelta, TextDelta, ThinkingDelta, UsageDelta
+
+_NOTHING_SAID = ("load", "unload")
+"""Why an answer ended that was none: the server took the request for an order to load the model, or to drop it."""
+
+
+class _Function(msgspec.Struct, gc=False):
+    name: str | None = None
+    arguments: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class _ToolCall(msgspec.Struct, gc=False):
+    id: str | None = None
+    function: _Function | None = None
+
+
+class _Message(msgspec.Struct, gc=False):
+    content: str | None = None
+    thinking: str | None = None
+    tool_calls: list[_ToolCall] | None = None
+
+
+class _Part(msgspec.Struct, gc=False):
+    message: _Message | None = None
+    done: bool | None = None
+    done_reason: str | None = None
+    prompt_eval_count: int | None = None
+    eval_count: int | None = None
+    error: Any = None
+
+
+_decode = msgspec.json.Decoder(_Part).decode
+
+
+class StreamReader:
+    """Takes bytes, gives deltas: text and thinking of one read are joined. `done` when the server said so."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._lines = LineDecoder()
+        self._calls = 0
+        self._ids: set[str] = set()
+        self._text: list[str] = []
+        self._thoughts: list[str] = []
+        self._out: list[Delta] = []
+        self._failure: ModelError | None = None
+        self.finish_reason: str | None = None
+        self.done = False
+
+    def feed(self, chunk: bytes) -> list[Delta]:
+        try:
+            for line in self._lines.feed(chunk):
+                self._take(line)
+        except ModelError as error:
+            # What the same read brought before counts. `end` tells the failure.
+            self._failure, self.done = error, True
+        return self._batch()
+
+    def end(self) -> list[Delta]:
+        """The last deltas. Raises when the stream failed or stopped before its end."""
+        if self._failure is not None:
+            raise self._failure
+        if not self.done and (line := self._lines.end()):
+            self._take(line)
+        if self.finish_reason is None:
+            raise ModelError("cut_stream", f"{self._where} broke off in the middle of its answer")
+        self._flush()
+        self._out.append(FinishDelta(self.finish_reason))
+        return self._batch()
+
+    def _take(self, line: bytes) -> None:
+        if self.done:
+            return
+        try:
+            part = _decode(line)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            part = self._lenient(line)
+        if part.error:
+            raise failure(self._where, 200, line)
+        message = part.message
+        if message is not None:
+            if message.thinking:
+                self._think(message.thinking)
+            if message.content:
+                self._say(message.content)
+            if message.tool_calls:
+                self._call(message.tool_calls)
+        if part.done:
+            self._finish(part)
+
+    def _finish(self, part: _Part) -> None:
+        self.done = True
+        reason = part.done_reason or "stop"
+        if reason in _NOTHING_SAID:
+            raise ModelError(
+                "cut_stream", f"{self._where} did not answer: it took the request for an order to {reason}"
+            )
+        self.finish_reason = "tool_calls" if reason == "stop" and self._calls else reason
+        # Older servers leave the count out when the prompt was cached; then what they count is not the whole.
+        if part.prompt_eval_count:
+            self._flush()
+            self._out.append(UsageDelta(Usage(part.prompt_eval_count, part.eval_count or 0)))
+
+    def _call(self, calls: list[_ToolCall]) -> None:
+        self._flush()
+        for call in calls:
+            function = call.function or _Function()
+            given = call.id or ""
+            identity = None if given in self._ids else given or None
+            self._ids.add(given)
+            self._out.append(CallDelta(identity, self._calls, function.name or None, _arguments(function.arguments)))
+            self._calls += 1
+
+    def _think(self, text: str) -> None:
+        if self._text:
+            self._flush()
+        self._thoughts.append(text)
+
+    def _say(self, text: str) -> None:
+        if self._thoughts:
+            self._flush()
+        self._text.append(text)
+
+    def _flush(self) -> None:
+        """What was said before something else stays before it."""
+        if self._text:
+            self._out.append(TextDelta("".join(self._text)))
+            self._text.clear()
+        if self._thoughts:
+            self._out.append(ThinkingDelta("".join(self._thoughts)))
+            self._thoughts.clear()
+
+    def _batch(self) -> list[Delta]:
+        self._flush()
+        out, self._out = self._out, []
+        return out
+
+    def _lenient(self, line: bytes) -> _Part:
+        """A line whose fields have other types than they should, as far as it can be understood."""
+        text = line.decode("utf-8", "replace")
+        try:
+            found = msgspec.json.decode(text)
+            if isinstance(found, dict):
+                return msgspec.convert(_mended(found), _Part, strict=False)
+        except (msgspec.MsgspecError, RecursionError, UnicodeError):
+            pass
+        shown = text if len(text) <= 80 else text[:80] + "…"
+        raise ModelError("cut_stream", f"{self._where} sent something that is no part of an answer: {shown!r}")
+
+
+def _arguments(raw: msgspec.Raw) -> str:
+    """The text of the object. Some servers send that text as a string, as others do in other protocols."""
+    text = bytes(raw).decode("utf-8", "replace").strip()
+    if text.startswith('"'):
+        text = msgspec.json.decode(text, type=str)
+    return text if text.strip() and text != "null" else "{}"
+
+
+def _mended(part: dict[str, Any]) -> dict[str, Any]:
+    """Put known oddities right: numbers as ids, one call in place of a list, null or text where objects belong."""
+    message = part.get("message")
+    if not isinstance(message, dict):
+        return {**part, "message": {"content": message} if isinstance(message, str) else None}
+    calls = message.get("tool_calls")
+    calls = [calls] if isinstance(calls, dict) else calls
+    if isinstance(calls, list):
+        calls = [_mended_call(call) for call in calls if isinstance(call, dict)]
+    return {**part, "message": {**message, "tool_calls": calls}}
+
+
+def _mended_call(call: dict[str, Any]) -> dict[str, Any]:
+    function = call.get("function", call)
+    function = function if isinstance(function, dict) else {}
+    identity = call.get("id")
+    return {
+        "id": None if identity is None else str(identity),
+        "function": {
+            "name": str(function.get("name") or ""),
+            "arguments": msgspec.Raw(msgspec.json.encode(function.get("arguments"))),
+        },
+    }

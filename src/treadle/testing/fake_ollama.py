@@ -1,0 +1,219 @@
+"""A fake Ollama on loopback: `with FakeOllama([Reply(text="Hi")]) as fake:` and point a client at `fake.url`. It
+refuses what the real server refuses, in its words."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from treadle.testing.fake_http import Answer, Headers, json_answer
+from treadle.testing.fake_model import FakeModelServer, Reply, Script, cut
+from treadle.types import JsonObject
+
+__all__ = ["FakeOllama", "OllamaApi", "Reply", "Script"]
+
+ABLE = ("completion", "tools", "thinking")
+_encode = msgspec.json.Encoder().encode
+_TIME = "2026-01-01T00:00:00.000000Z"
+
+
+class FakeOllama(FakeModelServer):
+    """A scripted server of one kind of model. `models` are the names it has; by default it has any."""
+
+    def __init__(
+        self,
+        script: Script = (),
+        *,
+        in_order: bool = False,
+        capabilities: Sequence[str] | None = ABLE,
+        window: int = 40_960,
+        parameters: str = "",
+        models: Sequence[str] = (),
+    ) -> None:
+        self._api = OllamaApi(capabilities, window, parameters, models)
+        super().__init__(self._api, script, in_order=in_order)
+
+    @property
+    def shown(self) -> list[str]:
+        """The models of which someone asked what they are, in order."""
+        return self._api.shown
+
+
+class OllamaApi:
+    """Implements `treadle.testing.fake_model.Dialect`. Without capabilities it is a server too old to tell them."""
+
+    def __init__(
+        self,
+        capabilities: Sequence[str] | None = ABLE,
+        window: int = 40_960,
+        parameters: str = "",
+        models: Sequence[str] = (),
+    ) -> None:
+        self._capabilities = capabilities
+        self._window = window
+        self._parameters = parameters
+        self._models = models
+        self.shown: list[str] = []
+
+    def position(self, request: JsonObject) -> int:
+        return sum(message["role"] == "assistant" for message in request["messages"])
+
+    def pieces(self, reply: Reply, request: JsonObject, position: int) -> tuple[str, Iterable[bytes]]:
+        if request.get("stream", True):
+            return "application/x-ndjson", stream_lines(reply, request)
+        return "application/json; charset=utf-8", [_encode(_whole(reply, request))]
+
+    def failure(self, status: int, message: str) -> JsonObject:
+        return {"error": message}
+
+    def other(self, method: str, path: str, headers: Headers, body: bytes) -> Answer | None:
+        match method, path.partition("?")[0]:
+            case "POST", "/api/chat":
+                return self._refusal(body)
+            case "POST", "/api/show":
+                return self._show(msgspec.json.decode(body).get("model", ""))
+            case "GET", "/api/tags":
+                return json_answer(200, {"models": [_listed(name) for name in self._models or ("fake:latest",)]})
+            case "GET", "/api/version":
+                return json_answer(200, {"version": "0.13.0"})
+        return json_answer(404, self.failure(404, "404 page not found"))
+
+    def _show(self, name: str) -> Answer:
+        self.shown.append(name)
+        if self._models and name not in self._models:
+            return json_answer(404, self.failure(404, f"model '{name}' not found"))
+        told: dict[str, Any] = {
+            "modelfile": f"FROM {name}",
+            "template": "{{ .Prompt }}",
+            "details": {"format": "gguf", "family": "fake", "parameter_size": "1B", "quantization_level": "Q4_0"},
+            "model_info": {"general.architecture": "fake", "fake.context_length": self._window},
+            "modified_at": _TIME,
+        }
+        if self._parameters:
+            told["parameters"] = self._parameters
+        if self._capabilities is not None:
+            told["capabilities"] = list(self._capabilities)
+        return json_answer(200, told)
+
+    def _refusal(self, body: bytes) -> Answer | None:
+        """What the real server would say against a request; None when it would answer."""
+        try:
+            request = msgspec.json.decode(body, type=_Request)
+        except msgspec.MsgspecError as error:
+            return json_answer(400, self.failure(400, f"json: cannot unmarshal: {error}"))
+        name = request.model
+        able = self._capabilities if self._capabilities is not None else ABLE
+        if self._models and name not in self._models:
+            return json_answer(404, self.failure(404, f"model '{name}' not found"))
+        if request.think and "thinking" not in able:
+            return json_answer(400, self.failure(400, f'"{name}" does not support thinking'))
+        if request.tools and "tools" not in able:
+            said = f"registry.ollama.ai/library/{name}:latest does not support tools"
+            return json_answer(400, self.failure(400, said))
+        return None
+
+
+class _Property(msgspec.Struct):
+    """The server's own type of a schema within a tool's parameters."""
+
+    type: str | list[str] = ""
+    description: str = ""
+    enum: list[Any] = []
+    any_of: "list[_Property]" = msgspec.field(default_factory=list, name="anyOf")
+    properties: "dict[str, _Property]" = {}
+    required: list[str] = []
+
+
+class _Parameters(msgspec.Struct):
+    type: str = ""
+    required: list[str] = []
+    properties: dict[str, _Property] = {}
+
+
+class _ToolFunction(msgspec.Struct):
+    name: str
+    description: str = ""
+    parameters: _Parameters = msgspec.field(default_factory=_Parameters)
+
+
+class _Tool(msgspec.Struct):
+    type: str
+    function: _ToolFunction
+
+
+class _CallFunction(msgspec.Struct):
+    name: str
+    arguments: dict[str, Any]
+
+
+class _Call(msgspec.Struct):
+    function: _CallFunction
+    id: str = ""
+
+
+class _Message(msgspec.Struct):
+    role: str
+    content: str = ""
+    thinking: str = ""
+    tool_calls: list[_Call] = []
+    tool_name: str = ""
+    tool_call_id: str = ""
+
+
+class _Request(msgspec.Struct):
+    """What the real server reads, in the types in which it does: another type is refused, another name is ignored."""
+
+    model: str
+    messages: list[_Message]
+    stream: bool = True
+    truncate: bool = True
+    shift: bool = True
+    think: bool | str = False
+    options: dict[str, Any] = {}
+    tools: list[_Tool] = []
+
+
+def stream_lines(reply: Reply, request: JsonObject) -> Iterator[bytes]:
+    """The lines of a streamed reply, one by one."""
+    for piece in cut(reply.thinking, reply.chunk_size):
+        yield _line(request, {"content": "", "thinking": piece})
+    for piece in cut(reply.text, reply.chunk_size):
+        yield _line(request, {"content": piece})
+    for call in _calls(reply):
+        yield _line(request, {"content": "", "tool_calls": [call]})
+    yield _line(request, {"content": ""}, _ended(reply))
+
+
+def _line(request: JsonObject, message: dict[str, Any], end: dict[str, Any] | None = None) -> bytes:
+    said = {"role": "assistant", **message}
+    head = {"model": request.get("model", "fake"), "created_at": _TIME, "message": said}
+    return _encode({**head, **(end or {"done": False})}) + b"\n"
+
+
+def _whole(reply: Reply, request: JsonObject) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": reply.text}
+    if reply.thinking:
+        message["thinking"] = reply.thinking
+    if reply.calls:
+        message["tool_calls"] = _calls(reply)
+    return {"model": request.get("model", "fake"), "created_at": _TIME, "message": message, **_ended(reply)}
+
+
+def _calls(reply: Reply) -> list[dict[str, Any]]:
+    """Without ids, unless the script has some: only newer servers make them up."""
+    calls = []
+    for index, (name, arguments) in enumerate(reply.calls):
+        raw = arguments.encode() if isinstance(arguments, str) else _encode(arguments)
+        call: dict[str, Any] = {"function": {"index": index, "name": name, "arguments": msgspec.Raw(raw)}}
+        calls.append({"id": reply.ids[index], **call} if index < len(reply.ids) else call)
+    return calls
+
+
+def _ended(reply: Reply) -> dict[str, Any]:
+    counts = {"prompt_eval_count": reply.usage[0], "eval_count": reply.usage[1]} if reply.usage else {}
+    times = {"total_duration": 5_000_000, "load_duration": 1_000_000}
+    return {"done": True, "done_reason": reply.finish or "stop", **times, **counts}
+
+
+def _listed(name: str) -> dict[str, Any]:
+    return {"name": name, "model": name, "modified_at": _TIME, "size": 1, "digest": "0" * 64, "details": {}}
