@@ -130,7 +130,7 @@ class Worker:
         log = self._deps.log
         try:
             faultpoint("lease.claimed")
-            tenure = Tenure(lease, log, await self._state(lease.chat))
+            tenure = Tenure(lease, log, await self._state(lease))
             await advance(tenure, self._deps)
             await self._snapshot(tenure.state)
         finally:
@@ -141,13 +141,10 @@ class Worker:
             tenure.live(ActionRequired(open_actions(state)))
             self._wake_later(lease.chat, summary(state).wake_ms)
 
-    async def _state(self, chat: ChatId) -> ChatState:
-        """The state to begin from. One that has something to do between two effects may be old: the next append is
-        fenced on it. One in mid-effect, or with nothing to do, must be fresh."""
-        known = self._deps.log.peek(chat)
-        if known is None or known.calls or known.open_turn is not None or known.compacting:
-            return await self._deps.log.load(chat)
-        return known if summary(known).runnable else await self._deps.log.load(chat)
+    async def _state(self, lease: Lease) -> ChatState:
+        """The state to begin from: what is known, if it is the whole log as of the lease."""
+        known = self._deps.log.peek(lease.chat)
+        return known if known is not None and known.head == lease.head else await self._deps.log.load(lease.chat)
 
     async def _snapshot(self, state: ChatState) -> None:
         """A cache: that it cannot be kept is no failure of the chat."""

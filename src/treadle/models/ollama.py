@@ -103,11 +103,11 @@ class OllamaChat(HttpModel):
 
     async def _show(self) -> Shown:
         """Ask what the model is. A server that cannot tell is used all the same."""
-        url, key, headers = self._access
+        access = self._access
         body = encode_json({"model": self._info.name})
         told = bytearray()
         try:
-            async with self._http.post(f"{url}/api/show", headers, body, key) as reply:
+            async with self._http.post(f"{access.base_url}/api/show", access.headers, body, access.key) as reply:
                 while len(told) < SHOWN_CAP and (chunk := await reply.read()):
                     told += chunk
         except ModelError as error:

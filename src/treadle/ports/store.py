@@ -23,6 +23,8 @@ class Lease(msgspec.Struct, frozen=True):
     chat: ChatId
     epoch: int
     worker: str
+    head: int = 0
+    """The chat's head when the lease was taken: what a worker must know before it does anything."""
 
 
 class Snapshot(msgspec.Struct, frozen=True):

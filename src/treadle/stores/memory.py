@@ -121,7 +121,7 @@ class MemoryStore:
             kept = min(ready, key=lambda kept: (kept.summary.updated_ms, kept.order))
         kept.epoch += 1
         kept.worker, kept.lease_until = worker, now + self._lease_s
-        return Lease(kept.summary.chat, kept.epoch, worker)
+        return Lease(kept.summary.chat, kept.epoch, worker, kept.head)
 
     async def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
         self._check_open()

@@ -38,7 +38,7 @@ _REPLACE = (
 )
 # The first condition is, word for word, that of the index chats_ready.
 CANDIDATE = (
-    "SELECT no, id, epoch FROM chats WHERE archived = 0 AND (runnable = 1 OR wake_ms > 0) "
+    "SELECT no, id, epoch, head FROM chats WHERE archived = 0 AND (runnable = 1 OR wake_ms > 0) "
     "AND (runnable = 1 OR wake_ms <= ?) AND NOT lease_live(worker, lease_until, boot) "
     "ORDER BY updated_ms, no LIMIT 1"
 )
@@ -121,11 +121,11 @@ class Writing:
             row = self._connection.execute(CANDIDATE, (now_ms,)).fetchone()
             if row is None:
                 return None
-            number, chat, epoch = row
+            number, chat, epoch, head = row
         else:
-            number, epoch = self._free(chat)
+            number, epoch, head = self._free(chat)
         self._connection.execute(_CLAIM, (epoch + 1, worker, self._leases.until_ms(), self._leases.boot, number))
-        return Lease(ChatId(chat), epoch + 1, worker)
+        return Lease(ChatId(chat), epoch + 1, worker, head)
 
     def renew(self, leases: Sequence[Lease]) -> list[Lease]:
         if not leases:
@@ -151,16 +151,16 @@ class Writing:
             raise NotFound(f"there is no chat {chat}")
         self._connection.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?)", (row[0], seq, body))
 
-    def _free(self, chat: ChatId) -> tuple[int, int]:
+    def _free(self, chat: ChatId) -> tuple[int, int, int]:
         row = self._connection.execute(
-            "SELECT no, epoch, worker, lease_until, boot FROM chats WHERE id = ?", (chat,)
+            "SELECT no, epoch, head, worker, lease_until, boot FROM chats WHERE id = ?", (chat,)
         ).fetchone()
         if row is None:
             raise NotFound(f"there is no chat {chat}")
-        number, epoch, worker, until_ms, boot = row
+        number, epoch, head, worker, until_ms, boot = row
         if self._leases.live(worker, until_ms, boot):
             raise ChatBusy(f"chat {chat} is held by the live worker {worker}; wait until it is released")
-        return number, epoch
+        return number, epoch, head
 
     def _insert(self, number: int, packed: Sequence[Packed]) -> None:
         base = number * PLACES

@@ -19,7 +19,7 @@ class LeaseContract(OpensStore):
         await begin(store, A)
         for epoch in (1, 2, 3):
             lease = await claimed(store, f"w{epoch}", A)
-            assert lease == Lease(A, epoch, f"w{epoch}")
+            assert lease == Lease(A, epoch, f"w{epoch}", await store.head(A))
             await store.release(lease)
 
     async def test_a_chat_that_brings_epochs_along_gets_a_higher_one(self, store: Store) -> None:
@@ -151,7 +151,7 @@ class LeaseContract(OpensStore):
         with pytest.raises(ChatBusy):
             await store.claim("w2", A)
         clock.advance(1)
-        assert await claimed(store, "w2") == Lease(A, 2, "w2")
+        assert await claimed(store, "w2") == Lease(A, 2, "w2", await store.head(A))
 
     async def test_renewing_extends(self, store: Store, clock: ManualClock) -> None:
         await begin(store, A)

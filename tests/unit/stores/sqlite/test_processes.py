@@ -69,8 +69,8 @@ async def test_a_killed_worker_frees_its_chats_at_once(store: SqliteStore, spawn
         await store.claim("heir", B)
     holder.kill()
     assert not (await store.get(A)).leased
-    assert await store.claim("heir") == Lease(A, 2, "heir")
-    assert await store.claim("heir", B) == Lease(B, 2, "heir")
+    assert await store.claim("heir") == Lease(A, 2, "heir", 1)
+    assert await store.claim("heir", B) == Lease(B, 2, "heir", 1)
     assert [file.name for file in (path.parent / "workers").iterdir()] == ["heir.lock"]
 
 
