@@ -61,7 +61,7 @@ class OllamaChat(HttpModel):
     ) -> None:
         key = api_key if isinstance(api_key, Secret) else Secret(api_key)
         self._access = Access(base_url.rstrip("/"), key, dict(headers or {}))
-        super().__init__(info, FixedDoor(*self._access), http)
+        super().__init__(info, FixedDoor(self._access.base_url, key, self._access.headers), http)
         self._given = info
         self._think = think
         self._think_refused = False
@@ -76,12 +76,12 @@ class OllamaChat(HttpModel):
 
     async def prepare(self) -> ModelInfo:
         """What is known of the model, once its server was asked: its window, and whether it calls tools (M-07). Asks
-        once; fails as a call would."""
+        until it is told; fails as a call would."""
         try:
             async with self._asking:
-                if self._shown is None:
-                    self._shown = await self._show()
-                    self._info = self._shown.inform(self._given)
+                if self._shown is None and (shown := await self._show()) is not None:
+                    self._shown = shown
+                    self._info = shown.inform(self._given)
         except ModelError as error:
             raise self._explained(error) from error
         return self._info
@@ -101,8 +101,8 @@ class OllamaChat(HttpModel):
         except ModelError as error:
             raise self._explained(error, heard=heard) from error
 
-    async def _show(self) -> Shown:
-        """Ask what the model is. A server that cannot tell is used all the same."""
+    async def _show(self) -> Shown | None:
+        """Ask what the model is. A server that cannot tell is used all the same; None when it may tell next time."""
         access = self._access
         body = encode_json({"model": self._info.name})
         told = bytearray()
@@ -111,7 +111,9 @@ class OllamaChat(HttpModel):
                 while len(told) < SHOWN_CAP and (chunk := await reply.read()):
                     told += chunk
         except ModelError as error:
-            if error.kind in ("bad_request", "overloaded", "cut_stream") and not _NO_MODEL.search(str(error)):
+            if error.kind in ("overloaded", "cut_stream"):
+                return None
+            if error.kind == "bad_request" and not _NO_MODEL.search(str(error)):
                 return Shown()
             raise
         return read_shown(bytes(told))

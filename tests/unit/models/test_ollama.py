@@ -208,6 +208,25 @@ async def test_a_server_that_tells_nonsense_or_nothing_of_its_models(told: bytes
     assert server.seen[0].connection == server.seen[1].connection
 
 
+async def test_a_server_that_is_busy_is_asked_again_next_time() -> None:
+    busy = iter([True, False])
+
+    async def handler(exchange: Exchange) -> None:
+        if not exchange.path.endswith("/api/show"):
+            await exchange.stream(b'{"message":{"content":"hello"},"done":true}\n')
+        elif next(busy):
+            await exchange.reply(503, b'{"error":"server busy"}')
+        else:
+            await exchange.reply(200, b'{"capabilities":["tools"],"model_info":{"x.context_length":2048}}')
+
+    async with serving(handler) as server:
+        model = OllamaChat(INFO, base_url=server.url)
+        windows = [(await ask(model))[0].text + str(model.info.window) for _ in range(3)]
+        await model.close()
+    assert windows == ["hello32768", "hello2048", "hello2048"]
+    assert len(server.seen) == 5
+
+
 async def test_a_model_that_is_not_there() -> None:
     with FakeOllama([GREETING], models=["llama3"]) as fake:
         error = await failing(OllamaChat(INFO, base_url=fake.url))
