@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from tests.scenario.command_line import CommandLine, Ended
-from tests.scenario.three_rounds import DONE, PROMPT, REPLIES, outcome, prepare, three_rounds
+from tests.scenario.three_rounds import DONE, PROMPT, REPLIES, in_words, outcome, prepare, three_rounds
 from treadle.testing.fake_ollama import FakeOllama, Reply
 from treadle.testing.fake_openai import FakeOpenAI
 
@@ -29,6 +29,14 @@ def test_the_same_task_gives_the_same_result(tmp_path: Path) -> None:
     assert done == wanted
     assert done._replace(results=()) == DONE
     assert (len(fake.requests), fake.shown) == (4, ["qwen3:8b"])
+
+
+def test_the_same_task_with_a_model_that_cannot_call_tools(cli: CommandLine) -> None:  # M-07
+    with FakeOllama([in_words(reply) for reply in REPLIES], capabilities=["completion"]) as fake:
+        done = three_rounds(cli, "ollama:gemma3", {"OLLAMA_HOST": fake.url})
+    assert done._replace(results=(), said=[], shown="") == DONE._replace(said=[], shown="")
+    assert [text.strip() for text in done.said] == DONE.said
+    assert not any("tools" in request for request in fake.requests)
 
 
 def test_thinking_is_recorded_and_stays_here_after_a_kill(cli: CommandLine) -> None:  # M-10, D-01

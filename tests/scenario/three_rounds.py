@@ -1,8 +1,11 @@
 """The task that every provider must do with the same result: read a file, write a file, run a command, answer. Run with
 the real command line against a fake server."""
 
+import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from tests.scenario.command_line import CommandLine, Ended
 from treadle.testing.fake_model import Reply
@@ -27,6 +30,13 @@ class Done(NamedTuple):
     turns: list[tuple[int, int, str]]
     """Tokens in and out, and why each turn ended."""
     results: tuple[str, ...] = ()
+
+
+def in_words(reply: Reply) -> Reply:
+    """The same answer of a model that writes its calls into its text."""
+    calls = [json.dumps({"name": name, "arguments": arguments}) for name, arguments in reply.calls]
+    blocks = [f"<tool_call>\n{call}\n</tool_call>" for call in calls]
+    return replace(reply, text="\n".join(filter(None, [reply.text, *blocks])), calls=())
 
 
 def prepare(cli: CommandLine) -> None:

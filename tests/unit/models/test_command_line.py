@@ -16,6 +16,7 @@ from treadle.errors import ConfigError, ModelError
 from treadle.models import command_line
 from treadle.models.command_line import CommandLineModel
 from treadle.models.command_prompt import flatten
+from treadle.models.ladder import Ladder
 from treadle.models.registry import ModelRegistry
 from treadle.ports.model import Memo, ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolRequest, ToolResult, UserEntry
@@ -42,9 +43,11 @@ def program(tmp_path: Path) -> Write:
 
 
 def get(ref: str, **env: str) -> CommandLineModel:
-    model = ModelRegistry({"PATH": os.environ["PATH"], **env}).get(ref)
-    assert isinstance(model, CommandLineModel)
-    return model
+    """The model itself, without the ladder that it stands on."""
+    ladder = ModelRegistry({"PATH": os.environ["PATH"], **env}).get(ref)
+    assert isinstance(ladder, Ladder)
+    assert isinstance(ladder.inner, CommandLineModel)
+    return ladder.inner
 
 
 async def ask(model: CommandLineModel, request: ModelRequest = ASKED) -> tuple[Answer, list[NoticeDelta]]:

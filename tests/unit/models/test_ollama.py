@@ -12,6 +12,7 @@ import pytest
 from tests.unit.models.loopback import Exchange, serving
 from treadle.chat.assembly import Answer, Assembler
 from treadle.errors import ConfigError, ModelError
+from treadle.models.ladder import Ladder
 from treadle.models.ollama import BASE_URL, OllamaChat
 from treadle.models.ollama_host import base_url
 from treadle.models.registry import ModelRegistry
@@ -360,29 +361,47 @@ def test_what_is_no_host(given: str) -> None:
         base_url(given)
 
 
+def connected(**env: str) -> OllamaChat:
+    """The model itself, without the ladder that it stands on."""
+    ladder = ModelRegistry(env).get("ollama:qwen3:8b")
+    assert isinstance(ladder, Ladder)
+    assert isinstance(ladder.inner, OllamaChat)
+    return ladder.inner
+
+
+async def test_the_ladder_learns_what_the_server_tells() -> None:  # M-07
+    request = ModelRequest("", [UserEntry("x")], TOOLS)
+    with FakeOllama(lambda _request: GREETING, capabilities=["completion"]) as fake:
+        ladder = Ladder(OllamaChat(INFO, base_url=fake.url))
+        for _ in range(2):
+            heard = [delta async for deltas in ladder.stream(request) for delta in deltas]
+            assert TextDelta("hello") in heard
+        await ladder.close()
+    assert ["tools" in sent for sent in fake.requests] == [False, False]
+    assert "<tools>" in fake.requests[0]["messages"][0]["content"]  # type: ignore[index]
+
+
 async def test_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:  # M-13
     store = types.ModuleType("keyring")
     store.get_password = lambda _service, _name: KEY  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "keyring", store)
     with FakeOllama(lambda _request: GREETING) as fake:
         host = fake.url.removeprefix("http://")
-        registry = ModelRegistry({"OLLAMA_HOST": host, "OLLAMA_API_KEY": KEY, "TREADLE_OLLAMA_THINK": "off"})
-        model = registry.get("ollama:qwen3:8b")
-        assert isinstance(model, OllamaChat)
+        model = connected(OLLAMA_HOST=host, OLLAMA_API_KEY=KEY, TREADLE_OLLAMA_THINK="off")
         assert model.info.name == "qwen3:8b"
         await ask(model)
+        await model._http.close()
         assert fake.headers[0]["authorization"] == f"Bearer {KEY}"
         assert fake.requests[0]["think"] is False
         assert KEY not in f"{model!r} {model.info!r} {vars(model)}"
-        await registry.close()
-        registry = ModelRegistry({"OLLAMA_HOST": host})
-        await ask(registry.get("ollama:qwen3:8b"))  # type: ignore[arg-type]
+        model = connected(OLLAMA_HOST=host)
+        await ask(model)
+        await model._http.close()
         assert "authorization" not in fake.headers[1]  # the key store is not asked for another host
-        await registry.close()
-    assert ModelRegistry({}).get("ollama:x")._access.base_url == BASE_URL  # type: ignore[attr-defined]
-    assert ModelRegistry({"OLLAMA_HOST": "ollama.com"}).get("ollama:x")._access.key.reveal() == KEY  # type: ignore[attr-defined]
+    assert connected()._access.base_url == BASE_URL
+    assert connected(OLLAMA_HOST="ollama.com")._access.key.reveal() == KEY
     with pytest.raises(ConfigError, match="TREADLE_OLLAMA_THINK is 'maybe'; it must be one of on, off, low"):
-        ModelRegistry({"TREADLE_OLLAMA_THINK": "maybe"}).get("ollama:x")
+        connected(TREADLE_OLLAMA_THINK="maybe")
 
 
 async def test_a_key_that_the_server_echoes_is_not_shown() -> None:  # M-13
