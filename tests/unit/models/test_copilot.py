@@ -231,7 +231,8 @@ async def test_all_models_share_one_token_and_no_secret_is_shown() -> None:  # M
         await ask(first)
         await ask(second)
         assert fake.exchanges == 1
-        shown = f"{registry!r} {first!r} {vars(first)} {vars(first._chat)} {vars(first._chat._door)}"  # type: ignore[attr-defined]
+        model = first.inner  # type: ignore[attr-defined]
+        shown = f"{registry!r} {first!r} {vars(first)} {vars(model)} {vars(model._chat)} {vars(model._chat._door)}"
         await registry.close()
     # The door knows the environment, which is the user's own.
     shown = shown.replace(repr(dict(fake.env)), "")

@@ -36,8 +36,8 @@ async def test_finds_models_and_keeps_them(tmp_path: Path) -> None:
     assert models.get(f"scripted:{script}").info.provider == "scripted"
     registry.register("scripted:demo", lambda name: ScriptedModel([Say(name)]))
     registry.register("acme", lambda name: ScriptedModel([Say(name), Say(name)]))
-    assert len(registry.get("scripted:demo").script.turns) == 1  # type: ignore[attr-defined]
-    assert len(registry.get("acme:any:thing").script.turns) == 2  # type: ignore[attr-defined]
+    assert len(registry.get("scripted:demo").inner.script.turns) == 1  # type: ignore[attr-defined]
+    assert len(registry.get("acme:any:thing").inner.script.turns) == 2  # type: ignore[attr-defined]
     await models.close()
 
 
@@ -104,11 +104,11 @@ async def test_the_key_store_is_asked_for_a_providers_own_host_only(monkeypatch:
     assert find_key({}, "OPENAI_API_KEY").reveal() == KEY
     assert find_key({"OPENAI_API_KEY": "from-env"}, "OPENAI_API_KEY").reveal() == "from-env"
     elsewhere = ModelRegistry({"OPENAI_BASE_URL": "http://127.0.0.1:9"}).get("openai:any")
-    access = await elsewhere._door.open(ModelRequest("", []))  # type: ignore[attr-defined]
+    access = await elsewhere.inner._door.open(ModelRequest("", []))  # type: ignore[attr-defined]
     assert not access.key
     store.get_password = lambda service, name: KEY  # type: ignore[attr-defined]
     elsewhere = ModelRegistry({"ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}).get("anthropic:any")
-    access = await elsewhere._door.open(ModelRequest("", []))  # type: ignore[attr-defined]
+    access = await elsewhere.inner._door.open(ModelRequest("", []))  # type: ignore[attr-defined]
     assert not access.key
 
     def locked(service: str, name: str) -> str:

@@ -128,4 +128,7 @@ def read_arg_keys(source: Source, at: int, name: str) -> Result:
             return Found([call_of(name, arguments, source.known, closing is None)], len(text))
         arguments[opening[1]] = text[opening.end() : closing.start()]
         at = spaces(text, closing.end())
+    arriving = not source.final and text.startswith("<", at) and not _CLOSED.match(text, at)
+    if arriving and len(text) - at < HEAD_OF_TAG:
+        return None
     return Found([call_of(name, arguments, source.known, False)], at) if arguments else short(source, at)

@@ -55,6 +55,7 @@ _BEHIND = re.compile(
 )
 
 _ESCAPE = re.compile(r"\\(?:(u[0-9a-fA-F]{4})|(.))", re.S)
+_PYTHON_ESCAPE = re.compile(r"\\(?:(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|U[0-9a-fA-F]{8})|(.))", re.S)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "/": "/", "\\": "\\", "\n": ""}
 _WHOLE_ESCAPES = re.compile(r"(?:[^\\]++|\\[^u]|\\u(?![0-9a-fA-F]{0,3}\Z))*+", re.S)
 _SURROGATE = re.compile(r"[\ud800-\udbff][\udc00-\udfff]|[\ud800-\udfff]")
@@ -67,17 +68,18 @@ def read(text: str, at: int, *, final: bool = True) -> Read:
     return _Reader(text, at, final).run()
 
 
-def unescape(body: str) -> str:
-    """The text of a string without its quotes. An escape that JSON does not know stays as it is: `\\d` is a regex."""
+def unescape(body: str, *, python: bool = False) -> str:
+    """The text of a string without its quotes. An escape that JSON does not know stays as it is: `\\d` is a regex.
+    Python's own escapes are read where Python's quotes are."""
     if "\\" not in body:
         return body
-    return joined(_ESCAPE.sub(_one_escape, body))
+    return joined((_PYTHON_ESCAPE if python else _ESCAPE).sub(_one_escape, body))
 
 
 def _one_escape(match: re.Match[str]) -> str:
     code, char = match.groups()
     if code:
-        return chr(int(code[1:], 16))
+        return chr(min(int(code[1:], 16), 0x10FFFF))
     if char in _ESCAPED:
         return _ESCAPED[char]
     return char if char in _CLOSERS else f"\\{char}"
@@ -241,11 +243,12 @@ class _Reader:
     def _quoted(self) -> tuple[str, bool]:
         """The string at the place of reading up to the first quote that may end it; whether there was one."""
         text, begin = self._text, self._at
+        python = text[begin] == "'" or self._frames[0].closer == ")"
         if text.startswith(('"""', "'''"), begin):
             end = text.find(text[begin : begin + 3], begin + 3)
             if end >= 0:
                 self._at = end + 3
-                return unescape(text[begin + 3 : end]), True
+                return unescape(text[begin + 3 : end], python=True), True
             self._at = len(text)
             return _open_end(text[begin + 3 :]), False
         match = _BODIES[_CLOSERS[text[begin]]].match(text, begin + 1)
@@ -254,7 +257,7 @@ class _Reader:
             self._at = len(text)
             return _open_end(text[begin + 1 :]), False
         self._at = end + 1
-        return unescape(text[begin + 1 : end]), True
+        return unescape(text[begin + 1 : end], python=python), True
 
     def _string(self, frame: _Frame) -> None:
         begin = self._at

@@ -43,6 +43,8 @@ _MARKED_POINT = re.compile(r"[<\[]|`+|~+")
 _POINT_OR_LINE = re.compile(r"[<\[{\n]|`+|~+")
 _INFO = re.compile(r"[ \t]*+([^`\n]*+)(\n)?")
 _JUNK = re.compile(r"[\s}\]),;]*+")
+_IN_DATA = re.compile(r"""["'”]:\[*\Z|[}\]],\Z""")
+"""What shows that JSON is part of other data: it is the value of a key, or one of several."""
 _FENCES: dict[tuple[str, int], re.Pattern[str]] = {}
 
 
@@ -69,7 +71,8 @@ class Scanner:
         self._out: list[str] = []
         self._gap: list[str] = []
         """Spaces at the end of what may be shown: dropped if a call follows."""
-        self._shown = False
+        self._tail = ""
+        """The last characters that are shown, without spaces."""
         self._inside: re.Pattern[str] | str | None = None
         """What ends the fenced block or the thinking that the text is in."""
         self._run = 0
@@ -92,7 +95,7 @@ class Scanner:
         if not self._held and self._passes(text):
             shown = "".join((*self._gap, text))
             self._gap.clear()
-            self._shown = True
+            self._tail = _tail(self._tail, text)
             return shown
         self._held.append(text)
         self._size += len(text)
@@ -105,7 +108,7 @@ class Scanner:
         """Whether a piece is plain text that changes nothing: nearly every one is."""
         if self._inside is not None or self._run or self._behind or not text or text[-1].isspace():
             return False
-        if self._calls and not self._shown:
+        if self._calls and not self._tail:
             return False
         return (_MARKED_POINT if self._marked_only else _POINT).search(text) is None
 
@@ -136,14 +139,14 @@ class Scanner:
         return shown
 
     def _show(self, text: str) -> None:
-        if self._calls and not self._shown:
+        if self._calls and not self._tail:
             text = text.lstrip()
         kept = text.rstrip()
         if kept:
             self._out += self._gap
             self._gap.clear()
             self._out.append(kept)
-            self._shown = True
+            self._tail = _tail(self._tail, kept)
             self._behind = self._certain = False
         if len(kept) < len(text):
             self._gap.append(text[len(kept) :])
@@ -258,7 +261,7 @@ class Scanner:
 
     def _candidate(self, source: Source, at: int) -> int:
         text = source.text
-        if text[at] == "<" and not self._shown and not self._calls and text.startswith(THINK, at):
+        if text[at] == "<" and not self._tail and not self._calls and text.startswith(THINK, at):
             self._inside = THINK_END
             self._show(THINK)
             return at + len(THINK)
@@ -267,7 +270,7 @@ class Scanner:
             got = read_marked(source, at)
         elif (self._depth and ENDING.match(text, at)) or begun(text, at) or (self._depth and ending_begun(text, at)):
             return self._markup(source, at)
-        elif self._marked_only or text[at] == "<":
+        elif self._marked_only or text[at] == "<" or _IN_DATA.search(self._tail):
             got = Missed(at)
         else:
             got = read_bare(source, at)
@@ -374,6 +377,7 @@ class Scanner:
             self._show(text[at:stop])
             return stop
         if not clean and OPENER.match(text, stop) is not None:
+            self._gap.clear()
             return stop
         return self._leave(at)
 
@@ -388,6 +392,13 @@ class Scanner:
         if isinstance(got, Found):
             return self._found(source, stop, got, certain=True)
         return self._leave(at)
+
+
+def _tail(before: str, text: str) -> str:
+    last = "".join(text[-16:].split())
+    if len(last) < 4 and len(text) > 16:
+        last = "".join(text.split())
+    return (before + last)[-4:]
 
 
 def _closing(run: str) -> re.Pattern[str]:

@@ -1,0 +1,47 @@
+"""The corpus of what models write: each case at once, and in pieces of every size (P-01 to P-05)."""
+
+import pytest
+
+from tests.unit.models.text_calls.corpus import CASES, KNOWN, Case
+from treadle.models.text_calls import Scanner, TextCall, detect_partial, extract, strip
+
+
+def expected(case: Case) -> list[TextCall]:
+    return [TextCall(call[0], call[1], len(call) > 2 and bool(call[2])) for call in case.calls]
+
+
+def test_the_corpus_is_large_and_its_titles_differ() -> None:
+    assert len(CASES) >= 120
+    assert len({case.title for case in CASES}) == len(CASES)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
+def test_calls_and_text(case: Case) -> None:
+    found = extract(case.text, known=KNOWN)
+    assert list(found.calls) == expected(case)
+    assert found.text == case.shown
+    assert strip(case.text, KNOWN) == case.shown
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
+def test_in_pieces(case: Case) -> None:
+    for size in (1, 2, 3, 7, 50):
+        scanner = Scanner(KNOWN)
+        shown = "".join(scanner.feed(case.text[at : at + size]) for at in range(0, len(case.text), size))
+        rest = scanner.end()
+        assert case.shown.startswith(shown)  # nothing is shown that is taken back later
+        assert (list(rest.calls), shown + rest.text) == (expected(case), case.shown)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
+def test_the_text_freezes_where_a_call_begins(case: Case) -> None:
+    for end in range(len(case.text) + 1):
+        at = detect_partial(case.text[:end], KNOWN)
+        if at is None:
+            continue
+        assert 0 <= at <= end
+        scanner = Scanner(KNOWN)
+        shown = scanner.feed(case.text[:end])
+        assert case.shown.startswith(shown)
+        if not scanner.end().calls and not case.calls:
+            assert shown.rstrip() == case.text[:at].rstrip()
