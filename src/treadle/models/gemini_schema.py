@@ -92,7 +92,7 @@ class _Reducer:
         if isinstance(values, list) and values:
             # Only words can be listed; of other values, the kind is told.
             words = [value for value in values if isinstance(value, str)]
-            return {"type": "string", "enum": words} if words else {"type": _kind(values[0])}
+            return {"type": "string", "enum": words} if words else self._plain({"type": _kind(values[0])}, within)
         kind = schema.get("type")
         if kind not in _TYPES:
             kind = "array" if "items" in schema else _ANY["type"]
