@@ -13,7 +13,6 @@ from treadle.models.keys import Secret
 
 TOKEN = "GOOGLE_ACCESS_TOKEN"
 COMMAND = "GOOGLE_ACCESS_TOKEN_COMMAND"
-CREDENTIALS = "GOOGLE_APPLICATION_CREDENTIALS"
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 COMMAND_S = 30.0
 
@@ -112,8 +111,7 @@ class GoogleTokens:
 
     knows_project = True
 
-    def __init__(self, env: Mapping[str, str]) -> None:
-        self._file = env.get(CREDENTIALS, "").strip()
+    def __init__(self) -> None:
         self._credentials: Any = None
         self._project = ""
         self._grant: Grant | None = None
@@ -136,23 +134,16 @@ class GoogleTokens:
         transport: Any = importlib.import_module("google.auth.transport.requests")
         try:
             if self._credentials is None:
-                self._credentials, project = self._find(auth)
+                self._credentials, project = auth.default(scopes=SCOPES)
                 self._project = str(project or "")
             self._credentials.refresh(transport.Request())
         except errors.TransportError as error:
             raise ModelError("network", f"no token for Vertex AI could be fetched: {error}") from error
         except (errors.GoogleAuthError, OSError, ValueError) as error:
-            advice = f"run `gcloud auth application-default login`, or set {CREDENTIALS} or {TOKEN}"
+            advice = f"run `gcloud auth application-default login`, or set {TOKEN}"
             raise ModelError("auth", f"there is no token for Vertex AI: {error}; {advice}") from error
         payer = str(getattr(self._credentials, "quota_project_id", None) or "")
         return Grant(Secret(self._credentials.token), self._project, payer)
-
-    def _find(self, auth: Any) -> tuple[Any, str | None]:
-        if self._file:
-            found: tuple[Any, str | None] = auth.load_credentials_from_file(self._file, scopes=SCOPES)
-        else:
-            found = auth.default(scopes=SCOPES)
-        return found
 
 
 def find_tokens(env: Mapping[str, str]) -> Tokens:
@@ -165,7 +156,7 @@ def find_tokens(env: Mapping[str, str]) -> Tokens:
             f"vertex needs a token: install the extra `vertex` (google-auth), or set {TOKEN} or {COMMAND}, "
             "for instance to `gcloud auth print-access-token`"
         )
-    return GoogleTokens(env)
+    return GoogleTokens()
 
 
 def _installed() -> bool:
