@@ -18,6 +18,7 @@ PROVIDERS: Mapping[str, str] = {
     "anthropic": "treadle.models.anthropic",
     "command": "treadle.models.command_line",
     "copilot": "treadle.models.copilot",
+    "gemini": "treadle.models.gemini",
     "gh": "treadle.models.gh",
     "local": "treadle.models.local.model",
     "ollama": "treadle.models.ollama",
@@ -25,6 +26,7 @@ PROVIDERS: Mapping[str, str] = {
     "openai-responses": "treadle.models.openai_responses",
     "recorded": "treadle.models.recorded",
     "scripted": "treadle.models.scripted",
+    "vertex": "treadle.models.vertex",
 }
 
 

@@ -1,0 +1,195 @@
+"""A Gemini stream as neutral deltas. Every chunk holds whole parts: pieces of text and of thoughts, and calls that are
+complete. What cannot be understood is a failure, never a guess, because a lost part would be a lost call."""
+
+import msgspec
+
+from treadle.errors import ModelError
+from treadle.models.gemini_signature import On, Signature
+from treadle.models.gemini_words import Candidate, Chunk, FunctionCall, Part, Report, decode_chunk, usage_of
+from treadle.models.wire.body import EventBody
+from treadle.models.wire.failures import failure
+from treadle.protocol.deltas import (
+    CallDelta,
+    Delta,
+    FinishDelta,
+    NoticeDelta,
+    TextDelta,
+    ThinkingBlock,
+    ThinkingDelta,
+    UsageDelta,
+)
+
+_LENGTH = ("MAX_TOKENS", "CONTINUATION")
+_SPOILED = ("MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "OTHER")
+"""The model got entangled: what it made is not handed out, and asked again it mostly does better."""
+_FILTERED = ("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII")
+_UNSIGNED = "MISSING_THOUGHT_SIGNATURE"
+_documents = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+class StreamReader:
+    """Takes bytes, gives deltas: text and thoughts of one read are joined. The end of the body is its end mark."""
+
+    def __init__(self, where: str, ref: str) -> None:
+        self._where = where
+        self._ref = ref
+        self._body = EventBody()
+        self._out: list[Delta] = []
+        self._text: list[str] = []
+        """Text of this read that will be one delta."""
+        self._thinking: list[str] = []
+        self._said = 0
+        """Characters of text so far."""
+        self._thoughts: list[str] = []
+        """What was thought since the last signature."""
+        self._calls = 0
+        self._ids: set[str] = set()
+        self._report: Report | None = None
+        self._spoiled: ModelError | None = None
+        self.finish_reason: str | None = None
+        self.done = False
+
+    def feed(self, chunk: bytes) -> list[Delta]:
+        for event in self._body.feed(chunk):
+            if event.data.startswith("[DONE]"):
+                self.done = True
+            elif event.data and not self.done:
+                self._take(event.data)
+        return self._batch()
+
+    def end(self) -> list[Delta]:
+        """The last deltas. Raises when the stream stopped before its end, or the model broke its answer off."""
+        if (document := self._body.document()) is not None:
+            self._read_document(document)
+        if self._spoiled is not None:
+            raise self._spoiled
+        if self.finish_reason is None and not self.done:
+            raise ModelError("cut_stream", f"{self._where} broke off in the middle of its answer")
+        self._put(FinishDelta(self.finish_reason or ("tool_calls" if self._calls else "stop")))
+        return self._batch()
+
+    def _read_document(self, document: bytes) -> None:
+        """A server that does not know of events sends an array of chunks; one that does not stream, a single one."""
+        if not document.startswith(b"["):
+            self._take(document)
+            return
+        try:
+            chunks = _documents.decode(document)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise self._nonsense(document) from error
+        for chunk in chunks:
+            self._take(bytes(chunk))
+
+    def _take(self, data: str | bytes) -> None:
+        chunk = decode_chunk(data)
+        if chunk is None:
+            raise self._nonsense(data)
+        if chunk.usage_metadata is not None:
+            self._report = chunk.usage_metadata
+        for candidate in chunk.candidates or ():
+            if not candidate.index:  # one answer was asked for
+                self._candidate(candidate)
+        if not chunk.candidates:
+            self._nothing(chunk, data)
+
+    def _nothing(self, chunk: Chunk, data: str | bytes) -> None:
+        """A chunk without an answer: counts alone, a failure, or a refusal of the question."""
+        if bytes(chunk.error) not in (b"", b"null"):
+            raise failure(self._where, 200, data.encode("utf-8", "replace") if isinstance(data, str) else data)
+        feedback = chunk.prompt_feedback
+        if feedback is not None and feedback.block_reason:
+            why = f"{feedback.block_reason} {feedback.block_reason_message or ''}".strip()
+            raise ModelError("bad_request", f"{self._where} does not answer this conversation: {why}", status=200)
+
+    def _candidate(self, candidate: Candidate) -> None:
+        for part in (candidate.content and candidate.content.parts) or ():
+            if part.text and part.thought_signature is None and not part.thought:  # first, because nearly all are
+                self._say(part.text)
+            else:
+                self._part(part)
+        if candidate.finish_reason and candidate.finish_reason != "FINISH_REASON_UNSPECIFIED":
+            self._finish(candidate.finish_reason, candidate.finish_message or "")
+
+    def _part(self, part: Part) -> None:
+        signature, text = part.thought_signature or "", part.text or ""
+        if part.function_call is not None:
+            place = self._said, self._calls
+            self._call(part.function_call)
+            self._sign("call", signature, *place)
+        elif part.thought:
+            self._think(text)
+            self._sign("thought", signature, self._said, self._calls, len(text))
+        else:
+            place = self._said, self._calls
+            self._say(text)
+            self._sign("text", signature, *place, len(text))
+
+    def _say(self, text: str) -> None:
+        if self._thinking:
+            self._flush()
+        self._said += len(text)
+        self._text.append(text)
+
+    def _think(self, text: str) -> None:
+        if self._text:
+            self._flush()
+        self._thinking.append(text)
+        self._thoughts.append(text)
+
+    def _call(self, call: FunctionCall) -> None:
+        if call.will_continue:
+            raise ModelError("cut_stream", f"{self._where} sent a call in pieces, which was not asked for")
+        arguments = bytes(call.args).decode("utf-8", "replace")
+        # An id that comes again is not the same call again: each part is one of its own (M-09).
+        given = None if not call.id or call.id in self._ids else call.id
+        self._ids.add(call.id or "")
+        self._put(CallDelta(given, self._calls, call.name or None, "{}" if arguments in ("", "null") else arguments))
+        self._calls += 1
+
+    def _sign(self, on: On, value: str, text: int, calls: int, length: int = 0) -> None:
+        if value:
+            thought = "".join(self._thoughts)
+            self._thoughts.clear()
+            self._put(ThinkingBlock(Signature(on, value, text, calls, length, thought).record()))
+
+    def _finish(self, reason: str, message: str) -> None:
+        said = f"{reason}: {message[:200]}" if message else reason
+        if reason == "STOP":
+            self.finish_reason = "tool_calls" if self._calls else "stop"
+        elif reason in _LENGTH:
+            self.finish_reason = "length"
+        elif reason == _UNSIGNED:
+            raise ModelError("bad_request", f"{self._where} misses a thought signature ({said})", status=400)
+        elif reason in _SPOILED:
+            self.finish_reason = "error"
+            self._spoiled = ModelError("cut_stream", f"{self._ref} could not finish its answer ({said})")
+        else:
+            self.finish_reason = "content_filter" if reason in _FILTERED else reason.lower()
+            self._put(NoticeDelta("refusal", f"the answer of {self._ref} was stopped by its provider: {said}"))
+
+    def _put(self, delta: Delta) -> None:
+        self._flush()
+        self._out.append(delta)
+
+    def _flush(self) -> None:
+        """What came before something else stays before it."""
+        if joined := "".join(self._text):
+            self._out.append(TextDelta(joined))
+        if joined := "".join(self._thinking):
+            self._out.append(ThinkingDelta(joined))
+        self._text.clear()
+        self._thinking.clear()
+
+    def _batch(self) -> list[Delta]:
+        """The end of a read: all that it brought, and the last of its counts."""
+        self._flush()
+        if self._report is not None:
+            self._out.append(UsageDelta(usage_of(self._report)))
+            self._report = None
+        out, self._out = self._out, []
+        return out
+
+    def _nonsense(self, data: str | bytes) -> ModelError:
+        shown = data if isinstance(data, str) else data[:400].decode("utf-8", "replace")
+        shown = shown if len(shown) <= 80 else shown[:80] + "…"
+        return ModelError("cut_stream", f"{self._where} sent something that is no part of an answer: {shown!r}")
