@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
-from treadle.chat.state import ChatState
+from treadle.chat.state import ChatState, summary
 from treadle.engine.log import Ahead, Log
 from treadle.errors import HeadMoved
 from treadle.ports.model import Memo
@@ -34,6 +34,8 @@ class Tenure:
     def __init__(self, lease: Lease, log: Log, state: ChatState) -> None:
         self.lease = lease
         self.state = state
+        self.released = False
+        """Whether the last append gave the lease back, because it left nothing to do."""
         self.ahead: Ahead | None = None
         """What rides along with every append: one commit a step."""
         self._log = log
@@ -46,6 +48,7 @@ class Tenure:
                 self.state = await self._log.append(
                     self.state, events, lease=self.lease, durable=durable, ahead=self.ahead
                 )
+                self.released = not summary(self.state).runnable
             except HeadMoved:
                 self.state = await self._log.refresh(self.state)
                 raise

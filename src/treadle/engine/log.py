@@ -72,7 +72,8 @@ class Log:
         ahead: Ahead | None = None,
     ) -> ChatState:
         """Append to the log that `state` is the fold of: HeadMoved or LeaseLost, or the new state. What the rules
-        themselves make of the new state (`ahead`) rides along in the same commit."""
+        themselves make of the new state (`ahead`) rides along in the same commit, and a lease that leaves nothing to do
+        is given back in it."""
         epoch = lease.epoch if lease else 0
         envelopes = self._seal(state, events, epoch)
         after = fold_all(state, envelopes)
@@ -83,7 +84,9 @@ class Log:
             durable = durable or not isinstance(following[-1], TurnStart)
         records = [wire.encode(envelope) for envelope in envelopes]
         faultpoint(f"append.before:{events[0].TYPE}")
-        await self.store.append(state.chat, records, summary(after), lease=lease, durable=durable)
+        shown = summary(after)
+        done = lease is not None and not shown.runnable
+        await self.store.append(state.chat, records, shown, lease=lease, durable=durable, release=done)
         faultpoint(f"append.after:{events[0].TYPE}")
         self._publish(envelopes)
         return self._keep(after)

@@ -127,15 +127,16 @@ class Worker:
             self._held.pop(lease.chat, None)
 
     async def _advance(self, lease: Lease) -> None:
-        log = self._deps.log
+        tenure: Tenure | None = None
         try:
             faultpoint("lease.claimed")
-            tenure = Tenure(lease, log, await self._state(lease))
+            tenure = Tenure(lease, self._deps.log, await self._state(lease))
             await advance(tenure, self._deps)
             await self._snapshot(tenure.state)
         finally:
-            faultpoint("lease.before_release")
-            await asyncio.shield(self._deps.store.release(lease))
+            if tenure is None or not tenure.released:
+                faultpoint("lease.before_release")
+                await asyncio.shield(self._deps.store.release(lease))
         state = tenure.state
         if status(state) == "requires_action":
             tenure.live(ActionRequired(open_actions(state)))

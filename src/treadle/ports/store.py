@@ -57,8 +57,9 @@ class Store(Protocol):
         *,
         lease: Lease | None,
         durable: bool,
+        release: bool = False,
     ) -> None:
-        """Add records and replace the summary, or change nothing.
+        """Add records and replace the summary, or change nothing; with `release` give the lease back as well.
 
         The first record's seq must be the chat's head + 1, else HeadMoved. With a lease, its epoch must be the
         newest and not released, else LeaseLost (checked first). Without one it is a command: any time, by anyone.

@@ -55,7 +55,14 @@ class Stage(MemoryStore):
     # -- writing ------------------------------------------------------------------------------------------------------
 
     async def append(
-        self, chat: ChatId, records: Sequence[Record], summary: ChatSummary, *, lease: Lease | None, durable: bool
+        self,
+        chat: ChatId,
+        records: Sequence[Record],
+        summary: ChatSummary,
+        *,
+        lease: Lease | None,
+        durable: bool,
+        release: bool = False,
     ) -> None:
         if lease is not None and records[0].seq == self.now + 1:
             records = await self._compared([wire.decode(chat, record) for record in records])

@@ -58,7 +58,14 @@ class MemoryStore:
         self._chats[summary.chat] = _Chat(len(self._chats), summary, records)
 
     async def append(
-        self, chat: ChatId, records: Sequence[Record], summary: ChatSummary, *, lease: Lease | None, durable: bool
+        self,
+        chat: ChatId,
+        records: Sequence[Record],
+        summary: ChatSummary,
+        *,
+        lease: Lease | None,
+        durable: bool,
+        release: bool = False,
     ) -> None:
         kept = self._find(chat)
         if lease is not None and not (lease.chat == chat and kept.holds(lease)):
@@ -68,6 +75,8 @@ class MemoryStore:
         _check_gapless(records, kept.head + 1)
         kept.records.extend(records)
         kept.summary = summary
+        if release and lease is not None:
+            kept.worker = ""
         for waiter in kept.waiters:
             if not waiter.done():
                 waiter.set_result(None)

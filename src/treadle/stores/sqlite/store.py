@@ -70,14 +70,23 @@ class SqliteStore:
         )
 
     async def append(
-        self, chat: ChatId, records: Sequence[Record], summary: ChatSummary, *, lease: Lease | None, durable: bool
+        self,
+        chat: ChatId,
+        records: Sequence[Record],
+        summary: ChatSummary,
+        *,
+        lease: Lease | None,
+        durable: bool,
+        release: bool = False,
     ) -> None:
         packed: list[Packed] = []
         await self._write(
-            lambda tables: tables.append(chat, packed, summary, lease),
+            lambda tables: tables.append(chat, packed, summary, lease, release),
             prepare=lambda: packed.extend([pack(record, self._blobs) for record in records]),
             durable=durable,
         )
+        if release and lease is not None:
+            self._granted.discard(lease)
         if records:
             self._watch.tell(chat, records[-1].seq)
 

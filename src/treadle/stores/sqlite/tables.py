@@ -103,7 +103,9 @@ class Writing:
         assert number is not None
         self._insert(number, packed)
 
-    def append(self, chat: ChatId, packed: Sequence[Packed], summary: ChatSummary, lease: Lease | None) -> None:
+    def append(
+        self, chat: ChatId, packed: Sequence[Packed], summary: ChatSummary, lease: Lease | None, release: bool
+    ) -> None:
         row = self._connection.execute(_FENCE, (chat,)).fetchone()
         if row is None:
             raise NotFound(f"there is no chat {chat}")
@@ -115,6 +117,8 @@ class Writing:
         _check_gapless(packed, head + 1)
         self._insert(number, packed)
         self._connection.execute(_REPLACE, (*_columns(head + len(packed), summary), number))
+        if release and lease is not None:
+            self.release([lease])
 
     def claim(self, worker: str, chat: ChatId | None, now_ms: int) -> Lease | None:
         if chat is None:

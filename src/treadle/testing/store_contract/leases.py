@@ -33,6 +33,22 @@ class LeaseContract(OpensStore):
         await add(store, A, 2, lease)
         assert await store.head(A) == 2
 
+    async def test_an_append_can_give_the_lease_back(self, store: Store) -> None:
+        await begin(store, A, runnable=True)
+        lease = await claimed(store, "w1", A)
+        await store.append(A, [record(2)], summary(A, 2), lease=lease, durable=True, release=True)
+        assert not (await store.get(A)).leased
+        with pytest.raises(LeaseLost):
+            await add(store, A, 3, lease)
+        assert (await claimed(store, "w2", A)).epoch == lease.epoch + 1
+
+    async def test_an_append_that_is_refused_gives_nothing_back(self, store: Store) -> None:
+        await begin(store, A)
+        lease = await claimed(store, "w1", A)
+        with pytest.raises(HeadMoved):
+            await store.append(A, [record(5)], summary(A, 5), lease=lease, durable=True, release=True)
+        await add(store, A, 2, lease)
+
     async def test_a_zombie_is_refused(self, store: Store, clock: ManualClock) -> None:
         """Fault 4: the worker that slept past its lease writes nothing more."""
         await begin(store, A)
