@@ -38,11 +38,13 @@ RETRY = 160
 RESCUES = 8
 """So often text is gone over again that was read to its end in vain."""
 
-_POINT = re.compile(r"[<\[{]|`+|~+")
-_MARKED_POINT = re.compile(r"[<\[]|`+|~+")
-_POINT_OR_LINE = re.compile(r"[<\[{\n]|`+|~+")
+_MARKUP = r"<(?=[a-z/|\uff5c]|\Z)|`+|~+"
+"""Where something may begin; said so closely that most of what programs are made of is passed over."""
+_POINT = re.compile(rf"{_MARKUP}|\[(?=[\s{{T]|[^\W\d]|\Z)|\{{")
+_MARKED_POINT = re.compile(rf"{_MARKUP}|\[(?=T|\Z)")
+_POINT_OR_LINE = re.compile(rf"{_POINT.pattern}|\n")
 _INFO = re.compile(r"[ \t]*+([^`\n]*+)(\n)?")
-_JUNK = re.compile(r"[\s}\]),;]*+")
+_JUNK = re.compile(r"[\s}\],;]*+")
 _IN_DATA = re.compile(r"""["'”]:\[*\Z|[}\]],\Z""")
 """What shows that JSON is part of other data: it is the value of a key, or one of several."""
 _FENCES: dict[tuple[str, int], re.Pattern[str]] = {}
@@ -356,7 +358,9 @@ class Scanner:
             if clean:
                 self._show(text[at:])
                 return stop
-            return stop if source.final else ~at
+            if not source.final:
+                return ~at
+            return stop if not text[at:].strip("}] \t\r\n") else self._leave(at)
         ending = ENDING.match(text, stop)
         if ending is not None:
             self._depth = max(0, self._depth - 1)
