@@ -41,7 +41,7 @@ _REFUSED = re.compile(
     re.I,
 )
 _ANOTHER_FAULT = re.compile(r"schema|tools?[.\[]\d|function\.(?:name|param)|properties", re.I)
-_MAYBE_MARKUP = re.compile(r"[<\[`~]")
+_MAYBE_MARKUP = re.compile(r"<(?=[a-z|\uff5c]|\Z)|\[(?=T|\Z)|[`~]")
 
 
 def refuses_tools(error: ModelError) -> bool:

@@ -12,21 +12,11 @@ from treadle.models.text_calls.finding import Found, Missed, Result, Source, end
 from treadle.models.text_calls.reader import Read, read
 from treadle.models.text_calls.shapes import (
     NAME,
-    NAME_KEYS,
-    OPENING_KEYS,
     TextCall,
     call_of,
     calls_in,
-    may_become_known,
-    named,
-    plain,
 )
 from treadle.models.text_calls.tokens import BORDER, OPENER, OPENERS, SEPARATOR, Family, begun
-
-JSON_FENCES = frozenset(("", "json", "json5", "jsonc"))
-TOOL_FENCES = frozenset(("tool_call", "tool_calls", "tool", "tools", "tool_use", "function_call", "function"))
-CODE_FENCES = frozenset(("tool_code",))
-CALL_FENCES = JSON_FENCES | TOOL_FENCES | CODE_FENCES
 
 _FENCE = re.compile(r"```\w{0,20}[ \t]{0,8}\n?")
 _HEAD = re.compile(rf"({NAME.pattern})\s{{0,40}}(?=[{{<(])")
@@ -35,11 +25,10 @@ _SECTION = re.compile(
     rf"(?:function\s{{0,8}}(?:{SEPARATOR})\s{{0,8}})?({NAME.pattern})\s{{0,8}}(?:{SEPARATOR})?\s{{0,40}}"
     rf"(```\w{{0,20}}\s{{0,8}})?(?={{)"
 )
-_WORD = r"[^\W\d]\w{0,63}"
-_PYTHON = re.compile(rf"(print\()?(?!print\()({_WORD}(?:\.{_WORD}){{0,3}})(?=\()")
-_WORD_ARRIVING = re.compile(rf"{_WORD}(?:\.{_WORD}){{0,3}}\.?\Z")
-_FENCE_END = re.compile(r"\n[ \t]*+```")
-_BETWEEN = re.compile(r"[\s,;]*+")
+WORD = r"[^\W\d]\w{0,63}"
+PYTHON = re.compile(rf"(print\()?(?!print\()({WORD}(?:\.{WORD}){{0,3}})(?=\()")
+FENCE_END = re.compile(r"\n[ \t]*+```")
+BETWEEN = re.compile(r"[\s,;]*+")
 
 
 def read_marked(source: Source, at: int) -> Result:
@@ -83,17 +72,17 @@ def _tag_body(source: Source, at: int) -> Result:
         case "<":
             return read_arg_keys(source, head.end(), head[1])
         case _:
-            return _python(source, at)
+            return read_python(source, at)
 
 
 def _tools(source: Source, at: int) -> Result:
     """`<tools>` marks the definitions that models are given; some small ones put their calls into it."""
-    return _value(source, at, marked=False, border=BORDER) if source.text[at] in "{[" else Missed(at)
+    return read_value(source, at, marked=False, border=BORDER) if source.text[at] in "{[" else Missed(at)
 
 
 def _mistral(source: Source, at: int) -> Result:
     if source.text[at] in "{[":
-        return _value(source, at, marked=True, border=BORDER)
+        return read_value(source, at, marked=True, border=BORDER)
     head = _MISTRAL.match(source.text, at)
     if head is None:
         return _name_arriving(source, at)
@@ -113,7 +102,7 @@ def _section(source: Source, at: int) -> Result:
 def _python_tag(source: Source, at: int) -> Result:
     if source.text[at] in "{[":
         return _list_or_value(source, at)
-    return _python(source, at) if source.text[at].isidentifier() else Missed(at)
+    return read_python(source, at) if source.text[at].isidentifier() else Missed(at)
 
 
 _READERS: dict[Family, Callable[[Source, int], Result]] = {
@@ -137,7 +126,7 @@ def _name_arriving(source: Source, at: int) -> Result:
 # -- values ---------------------------------------------------------------------------------------------------------
 
 
-def _value(source: Source, at: int, *, marked: bool, border: re.Pattern[str] | None) -> Result:
+def read_value(source: Source, at: int, *, marked: bool, border: re.Pattern[str] | None) -> Result:
     """A JSON value that is a call or several. A broken one is taken for what can be read of it if something shows
     where it ends."""
     got = read(source.text, at, final=source.final)
@@ -167,7 +156,7 @@ def _settled(source: Source, got: Read, calls: list[TextCall], border: re.Patter
     if found is None and not source.final:
         return None
     if found is None:
-        return Found(calls, len(source.text) if border is _FENCE_END else got.end)
+        return Found(calls, len(source.text) if border is FENCE_END else got.end)
     return Found(calls, found.start())
 
 
@@ -175,16 +164,16 @@ def _list_or_value(source: Source, at: int) -> Result:
     """A value, or a list of calls in Python's notation: `[read_file(path="a"), …]`."""
     inside = spaces(source.text, at + 1)
     if source.text[at] == "[" and source.text[inside : inside + 1].isidentifier():
-        return _python_list(source, inside)
-    return _value(source, at, marked=True, border=BORDER)
+        return read_python_list(source, inside)
+    return read_value(source, at, marked=True, border=BORDER)
 
 
 # -- Python's notation ----------------------------------------------------------------------------------------------
 
 
-def _python(source: Source, at: int) -> Result:
+def read_python(source: Source, at: int) -> Result:
     """`name(key=value)`, `name.call(key=value)` or `print(default_api.name(key=value))`."""
-    head = _PYTHON.match(source.text, at)
+    head = PYTHON.match(source.text, at)
     if head is None:
         return short(source, at)
     name = head[2].removesuffix(".call")
@@ -202,15 +191,15 @@ def _python(source: Source, at: int) -> Result:
     return Found([call_of(name, got.value, source.known, got.state != "whole")], end)
 
 
-def _python_list(source: Source, at: int) -> Result:
+def read_python_list(source: Source, at: int) -> Result:
     calls: list[TextCall] = []
     text = source.text
     while True:
-        got = _python(source, at)
+        got = read_python(source, at)
         if not isinstance(got, Found):
             return got
         calls += got.calls
-        match = _BETWEEN.match(text, got.end)
+        match = BETWEEN.match(text, got.end)
         at = match.end() if match else got.end
         if at == len(text):
             return Found([*calls[:-1], _doubted(calls[-1])], at) if source.final else None
@@ -222,124 +211,6 @@ def _doubted(call: TextCall) -> TextCall:
     return TextCall(call.name, call.arguments, True)
 
 
-# -- without a mark -------------------------------------------------------------------------------------------------
-
-
-def read_fenced(source: Source, info: str, at: int) -> Result:
-    """The calls that a fenced block consists of. `at` is the place behind its opening line."""
-    text = source.text
-    calls: list[TextCall] = []
-    while True:
-        match = _BETWEEN.match(text, at)
-        at = match.end() if match else at
-        if at == len(text):
-            if not source.final:
-                return None
-            return Found(calls, at) if calls else Missed(at)
-        if text.startswith("```", at):
-            return Found(calls, at, fenced=True) if calls else Missed(at)
-        if not source.final and "```".startswith(text[at:]):
-            return None
-        got = _fenced_item(source, info, at)
-        if not isinstance(got, Found):
-            return got
-        calls += got.calls
-        at = got.end
-        if OPENER.match(text, at) or got.fenced:
-            return Found(calls, at, fenced=True)
-
-
-def _fenced_item(source: Source, info: str, at: int) -> Result:
-    text = source.text
-    if OPENER.match(text, at):
-        got = read_marked(source, at)
-        return got._replace(fenced=True) if isinstance(got, Found) else got
-    if not source.final and begun(text, at):
-        return None
-    if info in CODE_FENCES and text[at].isidentifier():
-        return _if_known(source, _python(source, at))
-    if text[at] not in "{[":
-        return Missed(at)
-    if info not in JSON_FENCES:
-        return _value(source, at, marked=True, border=_FENCE_END)
-    if source.known is not None:
-        return read_bare(source, at, border=_FENCE_END)
-    value = read(text, at, final=source.final)
-    if not plain(value.value) and (value.state != "cut" or source.final):
-        return Missed(value.end)
-    return _value(source, at, marked=True, border=_FENCE_END)
-
-
-def _if_known(source: Source, got: Result) -> Result:
-    if isinstance(got, Found) and not all(source.known is None or call.name in source.known for call in got.calls):
-        return Missed(got.end)
-    return got
-
-
 def read_next(source: Source, at: int) -> Result:
     """A further call behind one that was marked: any name will do, but it must be readable."""
-    return _value(source, at, marked=True, border=None)
-
-
-def read_bare(source: Source, at: int, *, border: re.Pattern[str] | None = None) -> Result:
-    """A call that nothing marks: JSON, or a list in Python's notation, with the name of a tool that is known."""
-    text = source.text
-    inside = at if text[at] == "{" else spaces(text, at + 1)
-    if inside == len(text):
-        return Missed(inside) if source.final else None
-    if text[inside] != "{":
-        return _bare_python(source, inside)
-    viable = _viable(source, inside)
-    if not viable:
-        return None if viable is None else Missed(inside)
-    got = _value(source, at, marked=False, border=border)
-    if isinstance(got, Missed) and inside > at:  # the bracket may belong to the prose before a call
-        alone = _value(source, inside, marked=False, border=None)
-        return alone._replace(begin=inside) if isinstance(alone, Found) else got
-    return got
-
-
-def _bare_python(source: Source, at: int) -> Result:
-    head = _PYTHON.match(source.text, at)
-    if head is None or head[1]:
-        word = _WORD_ARRIVING.match(source.text, at)
-        arriving = word is not None and not source.final and may_become_known(word[0], source.known)
-        return None if arriving else Missed(at)
-    if named(head[2], source.known) not in (source.known or ()):
-        return Missed(at)
-    return _if_known(source, _python_list(source, at))
-
-
-_KEY = re.compile(r"""\{\s*+(?:(["'“‘])([\w]{0,20})(?:["'”’](\s*+(?::\s*+)?+))?+)?+""")  # noqa: RUF001
-_STRING = re.compile(r"""["'“‘]([\w.:/-]{0,128}+)(["'”’])?""")  # noqa: RUF001
-
-
-def _viable(source: Source, at: int) -> bool | None:
-    """Whether a JSON object begins as calls do: with a key that calls have, and if that is the name, with a name
-    that is known. None while it has not all come."""
-    text = source.text
-    match = _KEY.match(text, at)
-    if match is None:
-        return False
-    arrived = match.end() < len(text) or source.final
-    if match[3] is None:
-        begins = match[2] is None or any(key.startswith(match[2]) for key in OPENING_KEYS)
-        return None if not arrived and begins else False
-    if match[2] not in OPENING_KEYS:
-        return False
-    if ":" not in match[3]:
-        return False if arrived else None
-    if match[2] not in NAME_KEYS:
-        return True
-    if not arrived:
-        return None
-    value = _STRING.match(text, match.end())
-    if value is None:
-        return text[match.end() : match.end() + 1] == "{"
-    if value[2] is None:
-        return (
-            None
-            if value.end() == len(text) and not source.final and may_become_known(value[1], source.known)
-            else False
-        )
-    return source.known is not None and named(value[1], source.known) in source.known
+    return read_value(source, at, marked=True, border=None)

@@ -7,11 +7,10 @@ text ended first, `broken` when something stands there that fits nowhere. A cut 
 what was read is kept, half an escape and a key without a value are dropped (P-04).
 """
 
-import math
 import re
 from typing import Literal, NamedTuple
 
-import msgspec
+from treadle.models.text_calls.literals import CLOSERS, QUOTES, number, open_end, unescape
 
 State = Literal["whole", "guessed", "cut", "broken"]
 
@@ -20,8 +19,6 @@ MAX_DEPTH = 72
 QUOTES_TRIED = 24
 WINDOW = 2_000
 """How far a string with unescaped quotes in it is followed, in quotes and in characters."""
-
-
 LOOKED_AT = 80
 """What stands behind a quote is judged by at most so many characters."""
 
@@ -42,23 +39,13 @@ _NUMBER_TAIL = re.compile(r"[-+.\d][-+.\d_eE]*+\Z")
 _LITERALS: dict[str, object] = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
 _GUESSED_LITERALS: dict[str, object] = {"undefined": None, "NaN": None, "Infinity": None, "nil": None}
 
-_DOUBLE, _SINGLE, _SMART, _SMART_SINGLE, _TICK = '"', "'", "“”„‟", "‘’‚‛", "`"  # noqa: RUF001
-_CLOSERS = {char: group for group in (_DOUBLE, _SINGLE, _SMART, _SMART_SINGLE, _TICK) for char in group}
-_BODIES = {
-    group: re.compile(rf"[^{group}\\]*+(?:\\.[^{group}\\]*+)*+", re.S)
-    for group in (_DOUBLE, _SINGLE, _SMART, _SMART_SINGLE, _TICK)
-}
+_BODIES = {group: re.compile(rf"[^{group}\\]*+(?:\\.[^{group}\\]*+)*+", re.S) for group in QUOTES}
 # What may stand behind a string that is a value: else the quote that seemed to end it was part of it. Behind the
 # comma that is left out between two pairs, the next key is known by its colon.
 _BEHIND = re.compile(
     r"""\s*+(?:[,}\])]|\Z|</|<[|\uff5c]|```|//|/\*|\#|\[/?[A-Z]|(?<=\s)["'“][\w-]{1,64}+["'”]\s*+:)""", re.X
 )
 
-_ESCAPE = re.compile(r"\\(?:(u[0-9a-fA-F]{4})|(.))", re.S)
-_PYTHON_ESCAPE = re.compile(r"\\(?:(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|U[0-9a-fA-F]{8})|(.))", re.S)
-_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "/": "/", "\\": "\\", "\n": ""}
-_WHOLE_ESCAPES = re.compile(r"(?:[^\\]++|\\[^u]|\\u(?![0-9a-fA-F]{0,3}\Z))*+", re.S)
-_SURROGATE = re.compile(r"[\ud800-\udbff][\udc00-\udfff]|[\ud800-\udfff]")
 _CLOSING = {"{": "}", "[": "]", "(": ")"}
 
 
@@ -66,28 +53,6 @@ def read(text: str, at: int, *, final: bool = True) -> Read:
     """Read the object, array or list of keyword arguments that begins at `at` with `{`, `[` or `(`. Unless `final`,
     more text may come: then what depends on it is `cut`."""
     return _Reader(text, at, final).run()
-
-
-def unescape(body: str, *, python: bool = False) -> str:
-    """The text of a string without its quotes. An escape that JSON does not know stays as it is: `\\d` is a regex.
-    Python's own escapes are read where Python's quotes are."""
-    if "\\" not in body:
-        return body
-    return joined((_PYTHON_ESCAPE if python else _ESCAPE).sub(_one_escape, body))
-
-
-def _one_escape(match: re.Match[str]) -> str:
-    code, char = match.groups()
-    if code:
-        return chr(min(int(code[1:], 16), 0x10FFFF))
-    if char in _ESCAPED:
-        return _ESCAPED[char]
-    return char if char in _CLOSERS else f"\\{char}"
-
-
-def joined(text: str) -> str:
-    """Pairs of surrogates as one character; halves, which no log can store, as the replacement character."""
-    return _SURROGATE.sub(lambda m: m[0].encode("utf-16", "surrogatepass").decode("utf-16", "replace"), text)
 
 
 class _Stop(Exception):
@@ -163,7 +128,7 @@ class _Reader:
             self._value(frame)
         else:
             if frame.needs_comma:
-                if char not in _CLOSERS:
+                if char not in CLOSERS:
                     raise _Stop("broken", self._at)
                 self._guessed = True
             frame.key = self._key(frame.closer == ")")
@@ -192,7 +157,7 @@ class _Reader:
 
     def _key(self, keyword: bool) -> str:
         begin = self._at
-        if self._text[begin] in _CLOSERS and not keyword:
+        if self._text[begin] in CLOSERS and not keyword:
             body, closed = self._quoted()
             if not closed:
                 raise _Stop("cut", len(self._text))
@@ -209,16 +174,16 @@ class _Reader:
         char = self._next()
         if char in "{[":
             self._open(char)
-        elif char in _CLOSERS:
+        elif char in CLOSERS:
             self._string(frame)
         else:
-            number = _NUMBER.match(self._text, self._at)
-            if number is not None:
-                frame.put(_number(number[0]))
+            digits = _NUMBER.match(self._text, self._at)
+            if digits is not None:
+                frame.put(number(digits[0]))
             if (tail := _NUMBER_TAIL.match(self._text, self._at)) is not None and tail[0]:
                 raise _Stop("cut", len(self._text))
-            if number is not None:
-                self._at = number.end()
+            if digits is not None:
+                self._at = digits.end()
             else:
                 self._literal(frame)
 
@@ -250,12 +215,12 @@ class _Reader:
                 self._at = end + 3
                 return unescape(text[begin + 3 : end], python=True), True
             self._at = len(text)
-            return _open_end(text[begin + 3 :]), False
-        match = _BODIES[_CLOSERS[text[begin]]].match(text, begin + 1)
+            return open_end(text[begin + 3 :]), False
+        match = _BODIES[CLOSERS[text[begin]]].match(text, begin + 1)
         end = match.end() if match else begin + 1
         if end >= len(text) or text[end] == "\\":  # a backslash is left over only at the end of the text
             self._at = len(text)
-            return _open_end(text[begin + 1 :]), False
+            return open_end(text[begin + 1 :]), False
         self._at = end + 1
         return unescape(text[begin + 1 : end], python=python), True
 
@@ -272,7 +237,7 @@ class _Reader:
         """The quote was not the last one, because nothing that may follow a string stands behind it: find the one
         that is. Not far, because every string that is broken in this way is followed once."""
         text, first = self._text, self._at
-        body = _BODIES[_CLOSERS[text[begin]]]
+        body = _BODIES[CLOSERS[text[begin]]]
         edge = min(len(text), first + WINDOW)
         at = first
         for _ in range(QUOTES_TRIED):
@@ -289,43 +254,3 @@ class _Reader:
         if not self._final and len(text) - at <= LOOKED_AT and edge == len(text):
             raise _Stop("cut", len(text))
         raise _Stop("broken", first)
-
-
-def _open_end(body: str) -> str:
-    """A string that the end of the text cut off, without half an escape and without half a pair of surrogates."""
-    match = _WHOLE_ESCAPES.match(body)
-    raw = _ESCAPE.sub(_one_escape, match[0] if match else "")
-    return joined(raw[:-1] if "\ud800" <= raw[-1:] <= "\udbff" else raw)
-
-
-def _number(text: str) -> object:
-    plain = text.replace("_", "")
-    try:
-        if plain.lstrip("+-").isdecimal():
-            return int(plain)
-        value = float(plain)
-    except ValueError:  # more digits than Python turns into a number
-        return text
-    return value if math.isfinite(value) else text
-
-
-def storable(value: dict[str, object]) -> dict[str, object]:
-    """The value without halves of surrogate pairs, which no encoder takes."""
-    try:
-        msgspec.json.encode(value)
-    except UnicodeEncodeError:
-        cleaned: dict[str, object] = _clean(value)  # type: ignore[assignment]
-        return cleaned
-    return value
-
-
-def _clean(value: object) -> object:
-    match value:
-        case str():
-            return joined(value)
-        case dict():
-            return {_clean(key): _clean(inner) for key, inner in value.items()}
-        case list():
-            return [_clean(inner) for inner in value]
-        case _:
-            return value

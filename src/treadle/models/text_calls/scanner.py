@@ -12,18 +12,20 @@ from collections.abc import Collection
 
 import msgspec
 
+from treadle.models.text_calls.display import Display
 from treadle.models.text_calls.finding import Found, Missed, Result, Source
-from treadle.models.text_calls.markup import CALL_FENCES, read_bare, read_fenced, read_marked, read_next
+from treadle.models.text_calls.markup import read_marked, read_next
+from treadle.models.text_calls.quiet import Quiet, fenced, thinking
 from treadle.models.text_calls.shapes import TextCall
 from treadle.models.text_calls.tokens import (
     CERTAIN,
     ENDING,
     OPENER,
     THINK,
-    THINK_END,
     begun,
     ending_begun,
 )
+from treadle.models.text_calls.unmarked import CALL_FENCES, read_bare, read_fenced
 
 
 class Extraction(msgspec.Struct, frozen=True):
@@ -38,14 +40,15 @@ RETRY = 160
 RESCUES = 8
 """So often text is gone over again that was read to its end in vain."""
 
-_POINT = re.compile(r"[<\[{]|`+|~+")
-_MARKED_POINT = re.compile(r"[<\[]|`+|~+")
-_POINT_OR_LINE = re.compile(r"[<\[{\n]|`+|~+")
+_MARKUP = r"<(?=[a-z/|\uff5c]|\Z)|`+|~+"
+"""Where something may begin; said so closely that most of what programs are made of is passed over."""
+_POINT = re.compile(rf"{_MARKUP}|\[(?=[\s{{T]|[^\W\d]|\Z)|\{{")
+_MARKED_POINT = re.compile(rf"{_MARKUP}|\[(?=T|\Z)")
+_POINT_OR_LINE = re.compile(rf"{_POINT.pattern}|\n")
 _INFO = re.compile(r"[ \t]*+([^`\n]*+)(\n)?")
-_JUNK = re.compile(r"[\s}\]),;]*+")
+_JUNK = re.compile(r"[\s}\],;]*+")
 _IN_DATA = re.compile(r"""["'”]:\[*\Z|[}\]],\Z""")
 """What shows that JSON is part of other data: it is the value of a key, or one of several."""
-_FENCES: dict[tuple[str, int], re.Pattern[str]] = {}
 
 
 class Scanner:
@@ -68,13 +71,9 @@ class Scanner:
         self._taken = 0
         """How many characters lie before the held text."""
         self._calls: list[TextCall] = []
-        self._out: list[str] = []
-        self._gap: list[str] = []
-        """Spaces at the end of what may be shown: dropped if a call follows."""
-        self._tail = ""
-        """The last characters that are shown, without spaces."""
-        self._inside: re.Pattern[str] | str | None = None
-        """What ends the fenced block or the thinking that the text is in."""
+        self._display = Display()
+        self._quiet: Quiet | None = None
+        """The fenced block or the thinking that the text is in."""
         self._run = 0
         """The number of backticks of a code span that is open on this line."""
         self._behind = False
@@ -93,22 +92,20 @@ class Scanner:
     def feed(self, text: str) -> str:
         """What may be shown now."""
         if not self._held and self._passes(text):
-            shown = "".join((*self._gap, text))
-            self._gap.clear()
-            self._tail = _tail(self._tail, text)
-            return shown
+            self._display.show(text)
+            return self._display.take()
         self._held.append(text)
         self._size += len(text)
         if self._size < self._due or self._frozen:
             return ""
         self._read(final=False)
-        return self._take()
+        return self._display.take()
 
     def _passes(self, text: str) -> bool:
         """Whether a piece is plain text that changes nothing: nearly every one is."""
-        if self._inside is not None or self._run or self._behind or not text or text[-1].isspace():
+        if self._quiet is not None or self._run or self._behind or not text or text[-1].isspace():
             return False
-        if self._calls and not self._tail:
+        if self._calls and not self._display.tail:
             return False
         return (_MARKED_POINT if self._marked_only else _POINT).search(text) is None
 
@@ -116,15 +113,13 @@ class Scanner:
         """The rest of the text, and all calls."""
         self._frozen = self._freeze = False
         self._read(final=True)
-        if not (self._calls and self._behind) and not self.dangling:
-            self._out += self._gap
-        self._gap.clear()
-        return Extraction(tuple(self._calls), self._take())
+        rest = self._display.end(dropped=self.dangling or (bool(self._calls) and self._behind))
+        return Extraction(tuple(self._calls), rest)
 
     @property
     def held(self) -> str:
         """What has come and was not shown."""
-        return "".join((*self._gap, *self._held))
+        return "".join((self._display.gap, *self._held))
 
     @property
     def partial(self) -> int | None:
@@ -133,23 +128,9 @@ class Scanner:
             return self._group
         return self._taken if self._size else None
 
-    def _take(self) -> str:
-        shown = "".join(self._out)
-        self._out.clear()
-        return shown
-
     def _show(self, text: str) -> None:
-        if self._calls and not self._tail:
-            text = text.lstrip()
-        kept = text.rstrip()
-        if kept:
-            self._out += self._gap
-            self._gap.clear()
-            self._out.append(kept)
-            self._tail = _tail(self._tail, kept)
+        if self._display.show(text, flush=bool(self._calls)):
             self._behind = self._certain = False
-        if len(kept) < len(text):
-            self._gap.append(text[len(kept) :])
 
     def _read(self, *, final: bool) -> None:
         """Go over what is held as far as it can be decided."""
@@ -169,10 +150,11 @@ class Scanner:
 
     def _step(self, source: Source, at: int) -> int:
         """Go on from a place; the place to go on from next, or `~place` to wait there for more text."""
-        if isinstance(self._inside, str):
-            return self._in_thinking(source, at)
-        if self._inside is not None:
-            return self._in_block(source, at, self._inside)
+        if self._quiet is not None:
+            upto, over = self._quiet(source, at)
+            self._show(source.text[at:upto])
+            self._quiet = None if over else self._quiet
+            return upto if over or upto == len(source.text) else ~upto
         if self._behind:
             further = self._behind_call(source, at)
             if further != at:
@@ -192,36 +174,6 @@ class Scanner:
         if point[0][0] in "`~":
             return self._ticks(source, at, point[0])
         return self._candidate(source, at)
-
-    # -- where calls are not looked for ------------------------------------------------------------------------------
-
-    def _in_thinking(self, source: Source, at: int) -> int:
-        text = source.text
-        end = text.find(THINK_END, at)
-        if end >= 0:
-            self._inside = None
-            self._show(text[at : end + len(THINK_END)])
-            return end + len(THINK_END)
-        sure = len(text)
-        if not source.final:
-            lengths = range(min(len(THINK_END) - 1, sure - at), 0, -1)
-            sure -= next((length for length in lengths if text.endswith(THINK_END[:length])), 0)
-        self._show(text[at:sure])
-        return sure if sure == len(text) else ~sure
-
-    def _in_block(self, source: Source, at: int, closing: re.Pattern[str]) -> int:
-        text = source.text
-        end = closing.search(text, at)
-        if end is not None and (source.final or end.end() < len(text)):
-            self._inside = None
-            self._show(text[at : end.end()])
-            return end.end()
-        line = end.start() if end is not None else text.rfind("\n", at)
-        if not source.final and line >= 0 and (end is not None or not text[line:].strip("` ~\t\n")):
-            self._show(text[at:line])
-            return ~line
-        self._show(text[at:])
-        return len(text)
 
     def _ticks(self, source: Source, at: int, run: str) -> int:
         """Backticks or tildes: a code span begins or ends, or a fenced block begins."""
@@ -253,7 +205,7 @@ class Scanner:
                 further = self._found(source, at, got, certain=False)
                 self._fence_run = run if self._fence_run else ""
                 return further
-        self._inside = _closing(run)
+        self._quiet = fenced(run)
         self._show(source.text[at : info.end() - 1])
         return info.end() - 1
 
@@ -261,8 +213,8 @@ class Scanner:
 
     def _candidate(self, source: Source, at: int) -> int:
         text = source.text
-        if text[at] == "<" and not self._tail and not self._calls and text.startswith(THINK, at):
-            self._inside = THINK_END
+        if text[at] == "<" and not self._display.tail and not self._calls and text.startswith(THINK, at):
+            self._quiet = thinking
             self._show(THINK)
             return at + len(THINK)
         marked = OPENER.match(text, at) is not None
@@ -270,7 +222,7 @@ class Scanner:
             got = read_marked(source, at)
         elif (self._depth and ENDING.match(text, at)) or begun(text, at) or (self._depth and ending_begun(text, at)):
             return self._markup(source, at)
-        elif self._marked_only or text[at] == "<" or _IN_DATA.search(self._tail):
+        elif self._marked_only or text[at] == "<" or _IN_DATA.search(self._display.tail):
             got = Missed(at)
         else:
             got = read_bare(source, at)
@@ -323,7 +275,7 @@ class Scanner:
         if not self._behind:
             self._group = self._taken + at
         self._calls += got.calls
-        self._gap.clear()
+        self._display.drop_gap()
         self._run = 0
         self._behind, self._certain = True, certain
         self._depth = got.depth + (1 if self._depth and source.text[at : at + 2] in ("<|", "<\uff5c") else 0)
@@ -356,17 +308,19 @@ class Scanner:
             if clean:
                 self._show(text[at:])
                 return stop
-            return stop if source.final else ~at
+            if not source.final:
+                return ~at
+            return stop if not text[at:].strip("}] \t\r\n") else self._leave(at)
         ending = ENDING.match(text, stop)
         if ending is not None:
             self._depth = max(0, self._depth - 1)
             self._certain = False
-            self._gap.clear()
+            self._display.drop_gap()
             return ending.end()
         if self._fence_run and text.startswith(self._fence_run, stop):
             stop += len(self._fence_run)
             self._fence_run, self._certain = "", False
-            self._gap.clear()
+            self._display.drop_gap()
             return stop
         arriving = ending_begun(text, stop) or self._fence_run.startswith(text[stop:])
         if not source.final and (arriving or (not clean and begun(text, stop))):
@@ -377,7 +331,7 @@ class Scanner:
             self._show(text[at:stop])
             return stop
         if not clean and OPENER.match(text, stop) is not None:
-            self._gap.clear()
+            self._display.drop_gap()
             return stop
         return self._leave(at)
 
@@ -392,19 +346,3 @@ class Scanner:
         if isinstance(got, Found):
             return self._found(source, stop, got, certain=True)
         return self._leave(at)
-
-
-def _tail(before: str, text: str) -> str:
-    last = "".join(text[-16:].split())
-    if len(last) < 4 and len(text) > 16:
-        last = "".join(text.split())
-    return (before + last)[-4:]
-
-
-def _closing(run: str) -> re.Pattern[str]:
-    key = (run[0], len(run))
-    if key not in _FENCES:
-        if len(_FENCES) > 64:
-            _FENCES.clear()
-        _FENCES[key] = re.compile(rf"\n[ \t]*+{run[0]}{{{len(run)},}}[ \t]*+(?=\n|\Z)")
-    return _FENCES[key]

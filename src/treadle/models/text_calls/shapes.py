@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from treadle.models.text_calls.reader import Read, State, read, storable
+from treadle.models.text_calls.literals import storable
+from treadle.models.text_calls.reader import Read, State, read
 
 
 class TextCall(msgspec.Struct, frozen=True):

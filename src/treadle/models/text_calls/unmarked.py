@@ -1,0 +1,141 @@
+"""Reads calls that nothing but their shape and the name of a known tool shows to be calls: in a fenced block of their
+own, or bare in the text (P-05)."""
+
+import re
+
+from treadle.models.text_calls.finding import Found, Missed, Result, Source, spaces
+from treadle.models.text_calls.markup import (
+    BETWEEN,
+    FENCE_END,
+    PYTHON,
+    WORD,
+    read_marked,
+    read_python,
+    read_python_list,
+    read_value,
+)
+from treadle.models.text_calls.reader import read
+from treadle.models.text_calls.shapes import NAME_KEYS, OPENING_KEYS, TextCall, may_become_known, named, plain
+from treadle.models.text_calls.tokens import OPENER, begun
+
+JSON_FENCES = frozenset(("", "json", "json5", "jsonc"))
+TOOL_FENCES = frozenset(("tool_call", "tool_calls", "tool", "tools", "tool_use", "function_call", "function"))
+CODE_FENCES = frozenset(("tool_code",))
+CALL_FENCES = JSON_FENCES | TOOL_FENCES | CODE_FENCES
+
+_WORD_ARRIVING = re.compile(rf"{WORD}(?:\.{WORD}){{0,3}}\.?\Z")
+
+
+def read_fenced(source: Source, info: str, at: int) -> Result:
+    """The calls that a fenced block consists of. `at` is the place behind its opening line."""
+    text = source.text
+    calls: list[TextCall] = []
+    while True:
+        match = BETWEEN.match(text, at)
+        at = match.end() if match else at
+        if at == len(text):
+            if not source.final:
+                return None
+            return Found(calls, at) if calls else Missed(at)
+        if text.startswith("```", at):
+            return Found(calls, at, fenced=True) if calls else Missed(at)
+        if not source.final and "```".startswith(text[at:]):
+            return None
+        got = _fenced_item(source, info, at)
+        if not isinstance(got, Found):
+            return got
+        calls += got.calls
+        at = got.end
+        if OPENER.match(text, at) or got.fenced:
+            return Found(calls, at, fenced=True)
+
+
+def _fenced_item(source: Source, info: str, at: int) -> Result:
+    text = source.text
+    if OPENER.match(text, at):
+        got = read_marked(source, at)
+        return got._replace(fenced=True) if isinstance(got, Found) else got
+    if not source.final and begun(text, at):
+        return None
+    if info in CODE_FENCES and text[at].isidentifier():
+        return _if_known(source, read_python(source, at))
+    if text[at] not in "{[":
+        return Missed(at)
+    if info not in JSON_FENCES:
+        return read_value(source, at, marked=True, border=FENCE_END)
+    if source.known is not None:
+        return read_bare(source, at, border=FENCE_END)
+    value = read(text, at, final=source.final)
+    if not plain(value.value) and (value.state != "cut" or source.final):
+        return Missed(value.end)
+    return read_value(source, at, marked=True, border=FENCE_END)
+
+
+def _if_known(source: Source, got: Result) -> Result:
+    if isinstance(got, Found) and not all(source.known is None or call.name in source.known for call in got.calls):
+        return Missed(got.end)
+    return got
+
+
+def read_bare(source: Source, at: int, *, border: re.Pattern[str] | None = None) -> Result:
+    """A call that nothing marks: JSON, or a list in Python's notation, with the name of a tool that is known."""
+    text = source.text
+    inside = at if text[at] == "{" else spaces(text, at + 1)
+    if inside == len(text):
+        return Missed(inside) if source.final else None
+    if text[inside] != "{":
+        return _bare_python(source, inside)
+    viable = _viable(source, inside)
+    if not viable:
+        return None if viable is None else Missed(inside)
+    got = read_value(source, at, marked=False, border=border)
+    if isinstance(got, Missed) and inside > at:  # the bracket may belong to the prose before a call
+        alone = read_value(source, inside, marked=False, border=None)
+        return alone._replace(begin=inside) if isinstance(alone, Found) else got
+    return got
+
+
+def _bare_python(source: Source, at: int) -> Result:
+    head = PYTHON.match(source.text, at)
+    if head is None or head[1]:
+        word = _WORD_ARRIVING.match(source.text, at)
+        arriving = word is not None and not source.final and may_become_known(word[0], source.known)
+        return None if arriving else Missed(at)
+    if named(head[2], source.known) not in (source.known or ()):
+        return Missed(at)
+    return _if_known(source, read_python_list(source, at))
+
+
+_KEY = re.compile(r"""\{\s*+(?:(["'“‘])([\w]{0,20})(?:["'”’](\s*+(?::\s*+)?+))?+)?+""")  # noqa: RUF001
+_STRING = re.compile(r"""["'“‘]([\w.:/-]{0,128}+)(["'”’])?""")  # noqa: RUF001
+
+
+def _viable(source: Source, at: int) -> bool | None:
+    """Whether a JSON object begins as calls do: with a key that calls have, and if that is the name, with a name
+    that is known. None while it has not all come."""
+    text = source.text
+    match = _KEY.match(text, at)
+    if match is None:
+        return False
+    arrived = match.end() < len(text) or source.final
+    if match[3] is None:
+        begins = match[2] is None or any(key.startswith(match[2]) for key in OPENING_KEYS)
+        return None if not arrived and begins else False
+    if match[2] not in OPENING_KEYS:
+        return False
+    if ":" not in match[3]:
+        return False if arrived else None
+    if match[2] not in NAME_KEYS:
+        return True
+    if not arrived:
+        return None
+    value = _STRING.match(text, match.end())
+    if value is None:
+        return text[match.end() : match.end() + 1] == "{"
+    if value[2] is None:
+        return (
+            None
+            if value.end() == len(text) and not source.final and may_become_known(value[1], source.known)
+            else False
+        )
+    return source.known is not None and named(value[1], source.known) in source.known
