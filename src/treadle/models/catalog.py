@@ -48,9 +48,10 @@ def look_up(provider: str, name: str) -> ModelInfo:
 
 
 def known_names(provider: str) -> list[str]:
-    from treadle.models.catalog_table import TABLES
+    """The models that people are told of."""
+    from treadle.models.catalog_table import LISTED, TABLES
 
-    return [name for name in TABLES.get(provider, ()) if not name.endswith("*")]
+    return [name for name in LISTED.get(provider, TABLES.get(provider, ())) if not name.endswith("*")]
 
 
 class Catalogue:

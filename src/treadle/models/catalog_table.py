@@ -13,7 +13,15 @@ A name that ends in `*` stands for all that begin so and have no row: what is sa
 Row = tuple[int, int, float, float, float, str]
 Table = dict[str, Row]
 
-_OPENAI: Table = {
+_GPT: Table = {
+    "gpt-4.1": (1_047_576, 32_768, 2.0, 0.5, 8.0, "vision"),
+    "gpt-4.1-mini": (1_047_576, 32_768, 0.4, 0.1, 1.6, "vision"),
+    "gpt-4.1-nano": (1_047_576, 32_768, 0.1, 0.025, 0.4, "vision"),
+    "gpt-4o": (128_000, 16_384, 2.5, 1.25, 10.0, "vision"),
+    "gpt-4o-mini": (128_000, 16_384, 0.15, 0.075, 0.6, "vision"),
+}
+
+_GPT_THINKING: Table = {
     "gpt-6.1-sol": (1_050_000, 128_000, 2.0, 0.1, 10.0, "thinking vision no-temperature"),
     "gpt-6.1-terra": (1_050_000, 128_000, 1.0, 0.05, 5.0, "thinking vision no-temperature"),
     "gpt-6-astra": (1_050_000, 128_000, 10.0, 1.0, 50.0, "thinking vision no-temperature"),
@@ -35,22 +43,10 @@ _OPENAI: Table = {
     "gpt-5": (304_000, 128_000, 1.25, 0.125, 10.0, "thinking vision no-temperature"),
     "gpt-5-mini": (304_000, 128_000, 0.25, 0.025, 2.0, "thinking vision no-temperature"),
     "gpt-5-nano": (304_000, 128_000, 0.05, 0.005, 0.4, "thinking vision no-temperature"),
-    "gpt-4.1": (1_047_576, 32_768, 2.0, 0.5, 8.0, "vision"),
-    "gpt-4.1-mini": (1_047_576, 32_768, 0.4, 0.1, 1.6, "vision"),
-    "gpt-4.1-nano": (1_047_576, 32_768, 0.1, 0.025, 0.4, "vision"),
-    "gpt-4o": (128_000, 16_384, 2.5, 1.25, 10.0, "vision"),
-    "gpt-4o-mini": (128_000, 16_384, 0.15, 0.075, 0.6, "vision"),
     "o4-mini": (200_000, 100_000, 1.1, 0.275, 4.4, "thinking vision no-temperature"),
     "o3": (200_000, 100_000, 2.0, 0.5, 8.0, "thinking vision no-temperature"),
     "o3-mini": (200_000, 100_000, 1.1, 0.55, 4.4, "thinking no-temperature"),
-    "gpt-6*": (1_050_000, 128_000, 0.0, 0.0, 0.0, "thinking vision no-temperature"),
-    "gpt-5*": (304_000, 128_000, 0.0, 0.0, 0.0, "thinking vision no-temperature"),
-    "gpt-4*": (128_000, 4_096, 0.0, 0.0, 0.0, ""),
-    "gpt-3.5*": (16_385, 4_096, 0.0, 0.0, 0.0, ""),
-    "o1*": (200_000, 100_000, 0.0, 0.0, 0.0, "thinking no-temperature"),
-}
-
-_RESPONSES_ONLY: Table = {
+    # These speak nothing but the Responses API.
     "gpt-5.3-codex": (304_000, 128_000, 1.75, 0.175, 14.0, "thinking vision no-temperature"),
     "gpt-5.2-codex": (304_000, 128_000, 1.75, 0.175, 14.0, "thinking vision no-temperature"),
     "gpt-5.1-codex": (304_000, 128_000, 1.25, 0.125, 10.0, "thinking vision no-temperature"),
@@ -62,6 +58,14 @@ _RESPONSES_ONLY: Table = {
     "gpt-5.2-pro": (304_000, 128_000, 21.0, 21.0, 168.0, "thinking vision no-temperature"),
     "gpt-5-pro": (304_000, 128_000, 15.0, 15.0, 120.0, "thinking vision no-temperature"),
     "o3-pro": (200_000, 100_000, 20.0, 20.0, 80.0, "thinking vision no-temperature"),
+}
+
+_GPT_FAMILIES: Table = {
+    "gpt-6*": (1_050_000, 128_000, 0.0, 0.0, 0.0, "thinking vision no-temperature"),
+    "gpt-5*": (304_000, 128_000, 0.0, 0.0, 0.0, "thinking vision no-temperature"),
+    "gpt-4*": (128_000, 4_096, 0.0, 0.0, 0.0, ""),
+    "gpt-3.5*": (16_385, 4_096, 0.0, 0.0, 0.0, ""),
+    "o1*": (200_000, 100_000, 0.0, 0.0, 0.0, "thinking no-temperature"),
 }
 
 _ANTHROPIC: Table = {
@@ -170,13 +174,16 @@ TABLES: dict[str, Table] = {
     "gemini": _GEMINI,
     "groq": _GROQ,
     "mistral": _MISTRAL,
-    "openai": _OPENAI,
-    "openai-responses": _OPENAI | _RESPONSES_ONLY,
+    "openai": _GPT | _GPT_THINKING | _GPT_FAMILIES,
+    "openai-responses": _GPT | _GPT_THINKING | _GPT_FAMILIES,
     "openrouter": _OPENROUTER,
     "together": _TOGETHER,
     "vertex": _GEMINI,
     "xai": _XAI,
 }
+
+LISTED: dict[str, Table] = {"openai": _GPT, "openai-responses": _GPT_THINKING, "vertex": {}}
+"""Of which of them people are told, where that is not all: each model by the protocol that suits it."""
 
 MAKERS: dict[str, str] = {
     "claude": "anthropic",

@@ -63,10 +63,12 @@ _decode = msgspec.json.Decoder(_Chunk).decode
 
 
 class StreamReader:
-    """Takes bytes, gives deltas: at most one of text per read. `done` when the server said so."""
+    """Takes bytes, gives deltas: at most one of text per read. `done` when the server said so. `thinking_field` is
+    where the server wants thinking back."""
 
-    def __init__(self, where: str) -> None:
+    def __init__(self, where: str, thinking_field: str = "") -> None:
         self._where = where
+        self._thinking_field = thinking_field
         self._body = EventBody()
         self._calls = False
         self._usage: Usage | None = None
@@ -105,7 +107,7 @@ class StreamReader:
             out = self._whole(document)
         if self.finish_reason is None and not self.done:
             raise ModelError("cut_stream", f"{self._where} broke off in the middle of its answer")
-        if self._seal:
+        if self._seal or (self._thinking_field and self._sealed_text):
             out.append(self._sealed())
         out.append(FinishDelta(self.finish_reason or ("tool_calls" if self._calls else "stop")))
         return out
@@ -129,7 +131,7 @@ class StreamReader:
 
     def _sealed(self) -> ThinkingBlock:
         text = "".join(self._sealed_text)
-        fields = {"reasoning_text": text, "reasoning_opaque": self._seal}
+        fields = {self._thinking_field or "reasoning_text": text, "reasoning_opaque": self._seal}
         sealed = msgspec.json.encode({name: value for name, value in fields.items() if value})
         return ThinkingBlock(Thinking(text, sealed.decode()))
 
@@ -156,8 +158,8 @@ class StreamReader:
         if thought := message.reasoning_content or message.reasoning or message.reasoning_text:
             _flush(text, out)
             out.append(ThinkingDelta(thought))
-        if message.reasoning_text:
-            self._sealed_text.append(message.reasoning_text)
+            if message.reasoning_text or self._thinking_field:
+                self._sealed_text.append(thought)
         self._seal = message.reasoning_opaque or self._seal
         text.extend(piece for piece in (message.content, message.refusal) if piece)
         if message.tool_calls:
