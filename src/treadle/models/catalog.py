@@ -83,12 +83,14 @@ class Catalogue:
         return list(dict.fromkeys([*own, *known_names(provider)]))
 
     def _read(self) -> dict[str, dict[str, object]]:
-        if self._own is None:
+        if self._own is not None:
+            return self._own
+        if self._file is None or not self._file.exists():
             self._own = {}
-            if self._file is not None and self._file.exists():
-                from treadle.models.catalog_file import read_catalog  # most users have no such file
+        else:
+            from treadle.models.catalog_file import read_catalog  # most users have no such file
 
-                self._own, self._warnings = read_catalog(self._file)
+            self._own, self._warnings = read_catalog(self._file)
         return self._own
 
 
