@@ -3,7 +3,7 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -19,6 +19,20 @@ REMOTE_S = 10.0
 """How long a server may take for its list."""
 NAMELESS = ("command", "recorded", "scripted")
 """Their models are files and programs."""
+
+HINTS: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "vertex": (
+        (
+            "GOOGLE_CLOUD_PROJECT",
+            "GOOGLE_APPLICATION_CREDENTIALS",
+            "GOOGLE_ACCESS_TOKEN",
+            "GOOGLE_ACCESS_TOKEN_COMMAND",
+        ),
+        "shows no sign of Google Cloud: set GOOGLE_CLOUD_PROJECT",
+    )
+}
+"""Providers that know only when they are called whether they may be used: signs in the environment, and what to say
+when there is none of them."""
 
 
 class Offer(msgspec.Struct):
@@ -58,11 +72,13 @@ def _offer(registry: ModelRegistry, provider: str) -> Offer:
 
 def _why_not(registry: ModelRegistry, ref: str) -> str:
     """What is missing before a model can be used, in the words of its adapter; empty when nothing is."""
+    provider = ref.partition(":")[0]
+    signs, hint = HINTS.get(provider, ((), ""))
     try:
         registry.get(ref)
     except ConfigError as error:
-        return str(error).removeprefix(f"{ref} ").removeprefix(f"{ref.partition(':')[0]} ")
-    return ""
+        return str(error).removeprefix(f"{ref} ").removeprefix(f"{provider} ")
+    return "" if not signs or any(os.environ.get(sign, "").strip() for sign in signs) else hint
 
 
 async def _ask(registry: ModelRegistry, offers: Sequence[Offer]) -> None:

@@ -91,6 +91,7 @@ _ANTHROPIC: Table = {
 
 _GEMINI: Table = {
     # From the third generation on the provider asks to leave the temperature alone.
+    "gemini-4-argon": (1_048_576, 65_536, 4.0, 0.2, 20.0, "thinking vision no-temperature"),
     "gemini-3.8-flash": (1_048_576, 65_536, 1.5, 0.15, 7.5, "thinking vision no-temperature"),
     "gemini-3.7-flash": (1_048_576, 65_536, 1.5, 0.15, 7.5, "thinking vision no-temperature"),
     "gemini-3.6-flash": (1_048_576, 65_536, 1.5, 0.15, 7.5, "thinking vision no-temperature"),
@@ -101,7 +102,8 @@ _GEMINI: Table = {
     "gemini-3-flash-preview": (1_048_576, 65_536, 0.5, 0.05, 3.0, "thinking vision no-temperature"),
     "gemini-2.5-pro": (1_048_576, 65_536, 1.25, 0.125, 10.0, "thinking vision"),
     "gemini-2.5-flash": (1_048_576, 65_536, 0.3, 0.03, 2.5, "thinking vision"),
-    "gemini-2.5-flash-lite": (1_048_576, 65_536, 0.1, 0.01, 0.4, "thinking vision"),
+    # The smallest does not think unless it is told how much.
+    "gemini-2.5-flash-lite": (1_048_576, 65_536, 0.1, 0.01, 0.4, "vision"),
     "gemini-*": (1_048_576, 65_536, 0.0, 0.0, 0.0, "thinking vision no-temperature"),
     "gemini-2.0*": (1_048_576, 8_192, 0.0, 0.0, 0.0, "vision"),
 }
@@ -182,7 +184,7 @@ TABLES: dict[str, Table] = {
     "xai": _XAI,
 }
 
-LISTED: dict[str, Table] = {"openai": _GPT, "openai-responses": _GPT_THINKING, "vertex": {}}
+LISTED: dict[str, Table] = {"openai": _GPT, "openai-responses": _GPT_THINKING}
 """Of which of them people are told, where that is not all: each model by the protocol that suits it."""
 
 MAKERS: dict[str, str] = {

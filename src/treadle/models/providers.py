@@ -44,14 +44,19 @@ def address_variable(server: str) -> str:
 
 VARIABLES: Mapping[str, Variables] = {
     "anthropic": Variables(("ANTHROPIC_API_KEY",), ("ANTHROPIC_BASE_URL",)),
+    "command": Variables(),
     "copilot": Variables(
         ("COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN"), ("COPILOT_GITHUB_API_URL", "COPILOT_BASE_URL")
     ),
+    "gemini": Variables(("GEMINI_API_KEY", "GOOGLE_API_KEY"), ("GEMINI_BASE_URL",)),
+    "gh": Variables(),
     "local": Variables(),
+    "ollama": Variables(("OLLAMA_API_KEY",), ("OLLAMA_HOST",)),
     "openai": Variables(("OPENAI_API_KEY",), ("OPENAI_BASE_URL",)),
     "openai-responses": Variables(("OPENAI_API_KEY",), ("OPENAI_BASE_URL",)),
     "recorded": Variables(),
     "scripted": Variables(),
+    "vertex": Variables(("GOOGLE_ACCESS_TOKEN",), ("GOOGLE_VERTEX_BASE_URL",)),
 } | {name: Variables((key_variable(name),), (address_variable(name),)) for name in SERVERS}
 """By provider. Every one has a row."""
 

@@ -15,6 +15,8 @@ from treadle.ports.model import Memo, Model, ModelInfo, ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolRequest, ToolResult, UserEntry
 from treadle.protocol.deltas import NoticeDelta
 from treadle.testing.fake_anthropic import FakeAnthropic
+from treadle.testing.fake_gemini import FakeGemini
+from treadle.testing.fake_ollama import FakeOllama
 from treadle.testing.fake_openai import FakeOpenAI, Reply
 from treadle.types import CallKey, JsonObject
 
@@ -63,11 +65,17 @@ async def test_a_server_by_its_name_and_by_another_address(server: str) -> None:
 
 
 async def test_others_can_be_asked_too() -> None:
-    with FakeOpenAI() as openai, FakeAnthropic() as anthropic:
+    with FakeOpenAI() as openai, FakeAnthropic() as anthropic, FakeGemini() as gemini, FakeOllama() as ollama:
         registry = ModelRegistry(
-            {"OPENAI_BASE_URL": openai.base_url + "/chat/completions", "ANTHROPIC_BASE_URL": anthropic.base_url}
+            {
+                "ANTHROPIC_BASE_URL": anthropic.base_url,
+                "GEMINI_BASE_URL": gemini.base_url,
+                "OLLAMA_HOST": ollama.url,
+                "OPENAI_BASE_URL": openai.base_url + "/chat/completions",
+            }
         )
-        found = [await registry.ask(name) for name in ("openai", "openai-responses", "anthropic")]
+        asked = ("openai", "openai-responses", "anthropic", "gemini", "ollama")
+        found = [await registry.ask(name) for name in asked]
         assert await registry.ask("scripted") is None
         assert await registry.ask("nobody") is None
         await registry.close()
@@ -75,6 +83,8 @@ async def test_others_can_be_asked_too() -> None:
         "openai:fake",
         "openai-responses:fake",
         "anthropic:claude-opus-5-5",
+        "gemini:gemini-2.5-pro",
+        "ollama:fake:latest",
     ]
     assert (found[2] or [])[0].window == 1_000_000
 
