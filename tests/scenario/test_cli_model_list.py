@@ -2,11 +2,14 @@
 
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.scenario.command_line import CommandLine
+from treadle import Agent
+from treadle.errors import ConfigError
 from treadle.testing.fake_http import Answer, Headers, ThreadedServer, json_answer
 from treadle.testing.fake_openai import FakeOpenAI, Reply
 
@@ -82,6 +85,18 @@ def test_the_users_own_file(alone: CommandLine) -> None:
     assert "models.toml: [\"vllm:mine\"] window = 'big' does not fit" in broken.err
     assert len(fake.requests) == 1
     assert alone("chats").code == 0
+
+
+async def test_the_library_reads_it_too(tmp_path: Path) -> None:
+    (tmp_path / "models.toml").write_text('["openai:x"]\nwindow = 1000\nodd = 1\n')
+    env = {"TREADLE_HOME": str(tmp_path), "OPENAI_API_KEY": KEY}
+    async with Agent(env=env) as agent:
+        assert agent.deps.models.get("openai:x").info.window == 1_000
+        assert len(agent.warnings) == 1
+        assert "unknown key 'odd'" in agent.warnings[0]
+    (tmp_path / "models.toml").write_text('["openai:x"]\nwindow = -1\n')
+    with pytest.raises(ConfigError, match="window = -1 does not fit"):
+        Agent(env=env)
 
 
 def test_servers_are_asked_and_their_failures_told(alone: CommandLine) -> None:

@@ -4,6 +4,7 @@ import re
 import sys
 from typing import Any
 
+import msgspec
 import pytest
 
 from treadle.chat.assembly import Answer, Assembler
@@ -178,3 +179,40 @@ async def test_a_server_that_is_never_content_is_not_asked_forever() -> None:
             await ask(model, entries)
         await model.close()
     assert len(fake.requests) == 2
+
+
+DETAILS = [
+    [{"type": "reasoning.text", "text": "I ", "index": 0, "format": "google-gemini-v1", "signature": None}],
+    [{"type": "reasoning.text", "text": "löok", "index": 0}, {"type": "reasoning.summary", "summary": "s", "index": 1}],
+    [{"type": "reasoning.text", "index": 0, "signature": "abc+/="}, "odd", 7],
+    [{"type": "reasoning.encrypted", "data": "xyz", "id": "call_1"}, {"type": "reasoning.encrypted", "data": "uvw"}],
+    "odd",
+    {},
+]
+
+
+async def test_the_details_of_openrouter_go_back_whole() -> None:  # M-10
+    chunks = [{"choices": [{"index": 0, "delta": {"reasoning": "t", "reasoning_details": part}}]} for part in DETAILS]
+    call = {"index": 0, "id": "call_1", "function": {"name": "look", "arguments": "{}"}}
+    chunks.append({"choices": [{"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]})
+    raw = b"".join(b"data: " + msgspec.json.encode(chunk) + b"\n\n" for chunk in chunks) + b"data: [DONE]\n\n"
+    replies = [Reply(raw=raw), Reply(text="seen")]
+    for split in (0, 1):
+        with FakeOpenAI([msgspec.structs.replace(reply, split=split) for reply in replies]) as fake:
+            registry = ModelRegistry({"OPENROUTER_BASE_URL": fake.base_url})
+            first, second, _ = await two_turns(registry.get("openrouter:google/gemini-3.8-flash"), Memo())
+            await registry.close()
+        assert (first.thinking[0].text, second.text) == ("tttttt", "seen")
+        messages: Any = fake.requests[1]["messages"]
+        assert messages[1]["reasoning_details"] == [
+            {
+                "type": "reasoning.text",
+                "text": "I löok",
+                "index": 0,
+                "format": "google-gemini-v1",
+                "signature": "abc+/=",
+            },
+            {"type": "reasoning.summary", "summary": "s", "index": 1},
+            {"type": "reasoning.encrypted", "data": "xyz", "id": "call_1"},
+            {"type": "reasoning.encrypted", "data": "uvw"},
+        ]
