@@ -14,7 +14,7 @@ from treadle.models.wire.access import Door, FixedDoor
 from treadle.models.wire.http import Http, host_of
 from treadle.models.wire.http_model import HttpModel, refused_by_name
 from treadle.models.wire.listing import list_from
-from treadle.ports.model import ModelInfo, ModelRequest
+from treadle.ports.model import Model, ModelInfo, ModelRequest
 from treadle.protocol.deltas import NoticeDelta
 
 BASE_URL = "https://api.openai.com/v1"
@@ -92,9 +92,15 @@ class OpenAIChat(HttpModel):
         return self._notice("parameter_dropped", f"refuses {name}; it is no longer sent")
 
 
-def connect(name: str, around: Surroundings) -> OpenAIChat:
+def connect(name: str, around: Surroundings) -> Model:
     key, url = around.access(f"openai:{name}", "OPENAI_API_KEY", "OPENAI_BASE_URL")
-    return OpenAIChat(around.look_up("openai", name), base_url=url or BASE_URL, api_key=key, http=around.http)
+    info = around.look_up("openai", name)
+    if info.thinking and not url:
+        # OpenAI's own models that think are refused tools on this wire.
+        from treadle.models.openai_responses import OpenAIResponses
+
+        return OpenAIResponses(info, api_key=key, http=around.http)
+    return OpenAIChat(info, base_url=url or BASE_URL, api_key=key, http=around.http)
 
 
 async def list_models(around: Surroundings, provider: str = "openai") -> list[ModelInfo]:

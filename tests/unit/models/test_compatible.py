@@ -90,6 +90,25 @@ async def test_others_can_be_asked_too() -> None:
     assert (found[2] or [])[0].window == 1_000_000
 
 
+@pytest.mark.parametrize(
+    ("ref", "elsewhere", "kind"),
+    [
+        ("openai:gpt-4.1", False, "OpenAIChat"),
+        ("openai:gpt-6.1-sol", False, "OpenAIResponses"),
+        ("openai:gpt-5.3-codex", False, "OpenAIResponses"),
+        ("openai:gpt-6.1-sol", True, "OpenAIChat"),
+        ("openai:unknown", False, "OpenAIChat"),
+        ("deepseek:deepseek-flash", False, "OpenAIChat"),
+    ],
+)
+def test_models_of_openai_that_think_are_spoken_to_by_the_other_protocol(ref: str, elsewhere: bool, kind: str) -> None:
+    env = {"OPENAI_API_KEY": KEY, "DEEPSEEK_API_KEY": KEY}
+    env |= {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1"} if elsewhere else {}
+    model = ModelRegistry(env).get(ref)
+    assert f"{kind}('{ref}'" in repr(model)
+    assert model.info.ref == ref
+
+
 def call(turn: int, identity: str) -> ToolRequest:
     return ToolRequest(CallKey(f"{turn}.0"), "look", id=identity)
 
