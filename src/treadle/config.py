@@ -18,15 +18,6 @@ from treadle.protocol.options import Budget, ChatOptions, CompletionStyle, Mode,
 HOME_VARIABLE = "TREADLE_HOME"
 FILE_NAME = "config.toml"
 DATABASE_NAME = "treadle.db"
-KEYS = (
-    "ANTHROPIC_API_KEY",
-    "COPILOT_GITHUB_TOKEN",
-    "GEMINI_API_KEY",
-    "GOOGLE_API_KEY",
-    "OLLAMA_API_KEY",
-    "OPENAI_API_KEY",
-)
-"""Keys of which `treadle config` tells whether they are set, and nothing else."""
 
 _Count = Annotated[int, Meta(ge=0)]
 _Amount = Annotated[float, Meta(ge=0)]

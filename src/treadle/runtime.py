@@ -77,13 +77,17 @@ class Agent:
         silence_s: float = 300.0,
         renew_s: float = RENEW_S,
     ) -> None:
-        found: Models = OneModel(model) if model is not None else models or _registry(env or os.environ)
         self.options = options or ChatOptions()
         self.warnings: list[str] = []
+        found: Models | None = OneModel(model) if model is not None else models
+        if found is None:
+            found = _registry(env or os.environ)
+            self.warnings += found.catalogue.warnings
         if plugins:
             from treadle.tools.plugins import load_tools
 
-            brought, self.warnings = load_tools()
+            brought, warnings = load_tools()
+            self.warnings += warnings
             tools = [*tools, *brought]
         self._tools = Tools(builtins(lru_cache(maxsize=64)(Root)) if builtin else [], tools)
         self.deps: Deps = assemble(

@@ -9,7 +9,10 @@ import pytest
 
 from treadle.cli import COMMANDS
 from treadle.cli.group import cli
-from treadle.config import HOME_VARIABLE, KEYS, Settings, variable
+from treadle.config import HOME_VARIABLE, Settings, variable
+from treadle.models.catalog_file import KEYS as MODEL_KEYS
+from treadle.models.providers import ADDRESSES, KEYS, SERVERS
+from treadle.models.registry import PROVIDERS
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 COMMAND_LINE = (REFERENCE / "command-line.md").read_text(encoding="utf-8")
@@ -72,7 +75,21 @@ def test_every_setting_is_documented_with_its_variable_and_default() -> None:
 
 def test_every_variable_that_is_read_is_documented() -> None:
     sources = Path(__file__).parents[2] / "src" / "treadle"
-    read = {HOME_VARIABLE, *KEYS, "OPENAI_BASE_URL"}
+    read = {HOME_VARIABLE, *KEYS, *ADDRESSES}
     for file in sources.rglob("*.py"):
         read |= set(re.findall(r"\"(TREADLE_[A-Z_]*[A-Z])\"", file.read_text(encoding="utf-8")))
     assert {name for name in read if f"`{name}`" not in CONFIGURATION} == set()
+
+
+def test_every_key_of_the_users_own_catalogue_is_documented() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| [^|`]+ \| ", section_of(CONFIGURATION, "Models of your own"), flags=re.M)
+    assert rows == list(MODEL_KEYS)
+
+
+def test_the_guide_has_a_word_on_every_provider() -> None:
+    guide = (REFERENCE.parent / "guide" / "models.md").read_text(encoding="utf-8")
+    assert [name for name in (*PROVIDERS, *SERVERS) if f"`{name}:" not in guide] == []
+
+
+def section_of(text: str, heading: str) -> str:
+    return re.split(r"^## ", text, flags=re.M)[headings(text).index(heading) + 1]

@@ -16,7 +16,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export": ("treadle.cli.commands.export", "Write a chat to standard output as JSON lines."),
     "import": ("treadle.cli.commands.import_", "Read a chat from JSON lines."),
     "fsck": ("treadle.cli.commands.fsck", "Look for damage in the database, and mend it."),
-    "models": ("treadle.cli.commands.models", "Get models that run on this machine."),
+    "models": (
+        "treadle.cli.commands.models",
+        "List the models that can be used, or get one that runs on this machine.",
+    ),
     "config": ("treadle.cli.commands.config", "Show every setting and where its value comes from."),
     "demo": ("treadle.cli.commands.demo", "See a run killed in the middle and resumed; needs no key."),
 }

@@ -9,9 +9,8 @@ import msgspec
 from treadle.cli.inert import inert_line
 from treadle.cli.session import configured
 from treadle.cli.terminal import Terminal
-from treadle.config import FILE_NAME, HOME_VARIABLE, KEYS, Config
-
-BASE_URL = "OPENAI_BASE_URL"
+from treadle.config import FILE_NAME, HOME_VARIABLE, Config
+from treadle.models.providers import ADDRESSES, KEYS
 
 
 def show_config(as_json: bool) -> int:
@@ -30,7 +29,7 @@ def _object(config: Config) -> dict[str, object]:
         "home_source": _home_source(),
         "file": str(config.home / FILE_NAME),
         "settings": {name: {"value": values[name], "source": config.sources[name]} for name in config.sources},
-        "environment": {BASE_URL: _base_url()},
+        "environment": {name: _address(name) for name in ADDRESSES},
         "keys": {key: _key(key) for key in KEYS},
     }
 
@@ -41,7 +40,9 @@ def _print(config: Config) -> None:
     for name, source in config.sources.items():
         value = getattr(config.settings, name)
         rows.append((name, "(none)" if value in ("", None) else str(value), source))
-    rows.append((BASE_URL, _base_url() or "(none)", "environment" if _base_url() else "default"))
+    for name in ADDRESSES:
+        address = _address(name)
+        rows.append((name, address or "(none)", "environment" if address else "default"))
     rows += [(key, _key(key), "environment") for key in KEYS]
     name_width = max(len(name) for name, _, _ in rows)
     value_width = max(min(len(value), 30) for _, value, _ in rows)
@@ -58,9 +59,9 @@ def _key(name: str) -> str:
     return "set" if os.environ.get(name, "").strip() else "not set"
 
 
-def _base_url() -> str:
-    """The address without a password that might be in it."""
-    url = os.environ.get(BASE_URL, "").strip()
+def _address(name: str) -> str:
+    """An address without a password that might be in it."""
+    url = os.environ.get(name, "").strip()
     try:
         parts = urlsplit(url)
     except ValueError:

@@ -1,4 +1,4 @@
-"""`treadle models`: models that run on this machine are fetched here."""
+"""`treadle models fetch`: gets models that run on this machine."""
 
 import os
 from contextlib import AbstractContextManager, nullcontext

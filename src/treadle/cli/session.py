@@ -41,6 +41,8 @@ async def open_agent(config: Config, *, works: bool = False) -> AsyncIterator[Ag
         ) from error
     settings = config.settings
     models = ModelRegistry(os.environ, home=config.home)
+    if works:
+        warn(models.catalogue.warnings)
     agent = Agent(
         config.database, models=models, plugins=works, retry_base_s=settings.retry_base_s, silence_s=settings.silence_s
     )

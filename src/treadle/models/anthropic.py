@@ -8,12 +8,12 @@ from typing import Any, Literal
 from treadle.errors import ModelError
 from treadle.models.anthropic_request import Encoder
 from treadle.models.anthropic_stream import StreamReader
-from treadle.models.catalog import look_up
 from treadle.models.keys import Secret
 from treadle.models.surroundings import Surroundings
 from treadle.models.wire.access import FixedDoor
 from treadle.models.wire.http import Http
 from treadle.models.wire.http_model import HttpModel
+from treadle.models.wire.listing import list_from
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.deltas import NoticeDelta
 
@@ -46,7 +46,7 @@ class AnthropicMessages(HttpModel):
         http: Http | None = None,
         thinking: Literal["adaptive", ""] | int | None = None,
     ) -> None:
-        base_url = base_url.rstrip("/").removesuffix("/messages").removesuffix("/v1")
+        base_url = _base(base_url)
         key = api_key if isinstance(api_key, Secret) else Secret(api_key)
         sent = {"anthropic-version": VERSION, **(headers or {})}
         super().__init__(info, FixedDoor(base_url, key, sent, "x-api-key"), http)
@@ -109,6 +109,17 @@ class AnthropicMessages(HttpModel):
         return None
 
 
+def _base(url: str) -> str:
+    return url.rstrip("/").removesuffix("/messages").removesuffix("/v1")
+
+
 def connect(name: str, around: Surroundings) -> AnthropicMessages:
     key, url = around.access(f"anthropic:{name}", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
-    return AnthropicMessages(look_up("anthropic", name), base_url=url or BASE_URL, api_key=key, http=around.http)
+    return AnthropicMessages(around.look_up("anthropic", name), base_url=url or BASE_URL, api_key=key, http=around.http)
+
+
+async def list_models(around: Surroundings) -> list[ModelInfo]:
+    """What the server says it has."""
+    key, url = around.access("anthropic", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
+    address = f"{_base(url or BASE_URL)}/v1/models?limit=1000"
+    return await list_from(around, "anthropic", address, key, {"anthropic-version": VERSION}, "x-api-key")

@@ -211,4 +211,4 @@ def connect(name: str, around: Surroundings) -> CommandLineModel:
         instead = f", and {variable} is not set" if not configured and _NAME.fullmatch(name) else ""
         raise ConfigError(f"command:{name}: there is no program {argv[0] if argv else ''!r} on the PATH{instead}")
     info = ModelInfo("command", name, temperature=None, native_tools=False)
-    return CommandLineModel(info, [program, *argv[1:]], environment(around.env))
+    return CommandLineModel(around.catalogue.adjust(info), [program, *argv[1:]], environment(around.env))

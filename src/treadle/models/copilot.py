@@ -8,7 +8,6 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from treadle.errors import ModelError
-from treadle.models.catalog import look_up
 from treadle.models.copilot_token import HEADERS, connect_door
 from treadle.models.openai_chat import OpenAIChat
 from treadle.models.openai_responses import OpenAIResponses
@@ -60,7 +59,7 @@ class Copilot:
 
 
 def connect(name: str, around: Surroundings) -> Copilot:
-    return Copilot(look_up("copilot", name), door=around.shared(connect_door), http=around.http)
+    return Copilot(around.look_up("copilot", name), door=around.shared(connect_door), http=around.http)
 
 
 class _Limits(msgspec.Struct):
@@ -91,11 +90,11 @@ async def list_models(around: Surroundings) -> list[ModelInfo]:
         found = msgspec.json.decode(document, type=_List, strict=False)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ModelError("bad_request", f"{access.base_url} gave no list of models") from error
-    return [_info(listed) for listed in found.data if listed.capabilities.type == "chat"]
+    return [_info(listed, around) for listed in found.data if listed.capabilities.type == "chat"]
 
 
-def _info(listed: _Listed) -> ModelInfo:
-    known, limits = look_up("copilot", listed.id), listed.capabilities.limits
+def _info(listed: _Listed, around: Surroundings) -> ModelInfo:
+    known, limits = around.look_up("copilot", listed.id), listed.capabilities.limits
     window = limits.max_context_window_tokens or limits.max_prompt_tokens or known.window
     return msgspec.structs.replace(known, window=window, max_output=limits.max_output_tokens or known.max_output)
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from treadle.errors import ModelError
-from treadle.models.catalog import look_up
 from treadle.models.gemini_request import Encoder
 from treadle.models.gemini_stream import StreamReader
 from treadle.models.keys import Secret
@@ -14,6 +13,7 @@ from treadle.models.surroundings import Surroundings
 from treadle.models.wire.access import Door, FixedDoor
 from treadle.models.wire.http import Http
 from treadle.models.wire.http_model import HttpModel
+from treadle.models.wire.listing import list_from
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.deltas import NoticeDelta
 
@@ -51,8 +51,7 @@ class Gemini(HttpModel):
         door: Door | None = None,
         http: Http | None = None,
     ) -> None:
-        base_url = base_url.rstrip("/")
-        base_url = base_url if _HAS_VERSION.search(base_url) else base_url + VERSION
+        base_url = _versioned(base_url)
         key = api_key if isinstance(api_key, Secret) else Secret(api_key)
         super().__init__(info, door or FixedDoor(base_url, key, dict(headers or {}), KEY_HEADER), http)
         self.path = f"/{self._resource(info.name)}:streamGenerateContent?alt=sse"
@@ -117,7 +116,23 @@ class Gemini(HttpModel):
         return self._notice("thinking_dropped", f"{told}; it goes on without the thinking of earlier calls")
 
 
-def connect(name: str, around: Surroundings) -> Gemini:
+def _versioned(url: str) -> str:
+    url = url.rstrip("/")
+    return url if _HAS_VERSION.search(url) else url + VERSION
+
+
+def _access(ref: str, around: Surroundings) -> tuple[Secret, str]:
     given = "GOOGLE_API_KEY" if around.env.get("GOOGLE_API_KEY") and not around.env.get("GEMINI_API_KEY") else ""
-    key, url = around.access(f"gemini:{name}", given or "GEMINI_API_KEY", "GEMINI_BASE_URL")
-    return Gemini(look_up("gemini", name), base_url=url or BASE_URL, api_key=key, http=around.http)
+    key, url = around.access(ref, given or "GEMINI_API_KEY", "GEMINI_BASE_URL")
+    return key, url or BASE_URL
+
+
+def connect(name: str, around: Surroundings) -> Gemini:
+    key, url = _access(f"gemini:{name}", around)
+    return Gemini(around.look_up("gemini", name), base_url=url, api_key=key, http=around.http)
+
+
+async def list_models(around: Surroundings) -> list[ModelInfo]:
+    """What the server says it has."""
+    key, url = _access("gemini", around)
+    return await list_from(around, "gemini", f"{_versioned(url)}/models?pageSize=1000", key, {}, KEY_HEADER)

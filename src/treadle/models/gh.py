@@ -21,4 +21,4 @@ def connect(name: str, around: Surroundings) -> CommandLineModel:
         raise ConfigError(f"gh:{name} needs the program gh: install it, then: gh auth login; {_INSTALL}")
     info = ModelInfo("gh", name, window=WINDOW, max_output=WINDOW // 2, temperature=None, native_tools=False)
     env = environment(around.env, "GH_*", "GITHUB_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
-    return CommandLineModel(info, [program, "models", "run", name], env, hints=_HINTS)
+    return CommandLineModel(around.catalogue.adjust(info), [program, "models", "run", name], env, hints=_HINTS)

@@ -10,7 +10,6 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from treadle.errors import ConfigError, ModelError
-from treadle.models.catalog import look_up
 from treadle.models.keys import Secret, find_key
 from treadle.models.ollama_host import CLOUD, VARIABLE, base_url
 from treadle.models.ollama_request import Encoder
@@ -21,6 +20,7 @@ from treadle.models.wire.access import Access, FixedDoor
 from treadle.models.wire.encoding import encode_json
 from treadle.models.wire.http import Http
 from treadle.models.wire.http_model import HttpModel
+from treadle.models.wire.listing import list_from
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.deltas import Delta, NoticeDelta
 
@@ -170,11 +170,21 @@ class OllamaChat(HttpModel):
         return ModelError(kind, said, status=error.status, retry_after=error.retry_after)
 
 
-def connect(name: str, around: Surroundings) -> OllamaChat:
+def _access(around: Surroundings) -> tuple[Secret, str]:
     url = base_url(around.env.get(VARIABLE, ""))
+    # The key store is asked for Ollama's own address only: its key must not go to another host.
+    return find_key(around.env, "OLLAMA_API_KEY", keyring=f"//{CLOUD}:" in url), url
+
+
+def connect(name: str, around: Surroundings) -> OllamaChat:
+    key, url = _access(around)
     given = around.env.get(THINK_VARIABLE, "").strip().lower()
     if given not in _THINK:
         raise ConfigError(f"{THINK_VARIABLE} is {given!r}; it must be one of {', '.join(filter(None, _THINK))}")
-    # The key store is asked for Ollama's own address only: its key must not go to another host.
-    key = find_key(around.env, "OLLAMA_API_KEY", keyring=f"//{CLOUD}:" in url)
-    return OllamaChat(look_up("ollama", name), base_url=url, api_key=key, http=around.http, think=_THINK[given])
+    return OllamaChat(around.look_up("ollama", name), base_url=url, api_key=key, http=around.http, think=_THINK[given])
+
+
+async def list_models(around: Surroundings) -> list[ModelInfo]:
+    """What is on the server. What a model can do is not in its list: that is asked before its first call."""
+    key, url = _access(around)
+    return await list_from(around, "ollama", f"{url}/api/tags", key)

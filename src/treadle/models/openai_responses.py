@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from treadle.errors import ModelError
-from treadle.models.catalog import look_up
+from treadle.models import openai_chat
 from treadle.models.keys import Secret
 from treadle.models.openai_responses_request import Encoder
 from treadle.models.openai_responses_stream import StreamReader
@@ -95,4 +95,11 @@ class OpenAIResponses(HttpModel):
 
 def connect(name: str, around: Surroundings) -> OpenAIResponses:
     key, url = around.access(f"openai-responses:{name}", "OPENAI_API_KEY", "OPENAI_BASE_URL")
-    return OpenAIResponses(look_up("openai-responses", name), base_url=url or BASE_URL, api_key=key, http=around.http)
+    return OpenAIResponses(
+        around.look_up("openai-responses", name), base_url=url or BASE_URL, api_key=key, http=around.http
+    )
+
+
+async def list_models(around: Surroundings) -> list[ModelInfo]:
+    """The same list as for Chat Completions."""
+    return await openai_chat.list_models(around, "openai-responses")

@@ -6,10 +6,11 @@ from typing import Any
 import msgspec
 
 from treadle.errors import ModelError
+from treadle.models.openai_sealed import Sealing
 from treadle.models.wire.body import EventBody
 from treadle.models.wire.failures import failure
-from treadle.protocol.content import Thinking, Usage
-from treadle.protocol.deltas import CallDelta, Delta, FinishDelta, TextDelta, ThinkingBlock, ThinkingDelta, UsageDelta
+from treadle.protocol.content import Usage
+from treadle.protocol.deltas import CallDelta, Delta, FinishDelta, TextDelta, ThinkingDelta, UsageDelta
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -31,6 +32,8 @@ class _Message(msgspec.Struct, gc=False):
     reasoning_text: str | None = None
     reasoning_opaque: str | None = None
     """Sealed thinking of GitHub Copilot, which wants it back beside its text."""
+    reasoning_details: Any = None
+    """Thinking with its signatures, as OpenRouter tells it and wants it back."""
     refusal: str | None = None
 
 
@@ -63,15 +66,15 @@ _decode = msgspec.json.Decoder(_Chunk).decode
 
 
 class StreamReader:
-    """Takes bytes, gives deltas: at most one of text per read. `done` when the server said so."""
+    """Takes bytes, gives deltas: at most one of text per read. `done` when the server said so. `thinking_field` is
+    where the server wants thinking back."""
 
-    def __init__(self, where: str) -> None:
+    def __init__(self, where: str, thinking_field: str = "") -> None:
         self._where = where
         self._body = EventBody()
         self._calls = False
         self._usage: Usage | None = None
-        self._sealed_text: list[str] = []
-        self._seal = ""
+        self._sealing = Sealing(thinking_field)
         self.finish_reason: str | None = None
         self.done = False
 
@@ -105,8 +108,8 @@ class StreamReader:
             out = self._whole(document)
         if self.finish_reason is None and not self.done:
             raise ModelError("cut_stream", f"{self._where} broke off in the middle of its answer")
-        if self._seal:
-            out.append(self._sealed())
+        if (block := self._sealing.block()) is not None:
+            out.append(block)
         out.append(FinishDelta(self.finish_reason or ("tool_calls" if self._calls else "stop")))
         return out
 
@@ -126,12 +129,6 @@ class StreamReader:
         if self.finish_reason is None:
             self.done = True  # the document is whole, which is all that can be asked of it
         return out
-
-    def _sealed(self) -> ThinkingBlock:
-        text = "".join(self._sealed_text)
-        fields = {"reasoning_text": text, "reasoning_opaque": self._seal}
-        sealed = msgspec.json.encode({name: value for name, value in fields.items() if value})
-        return ThinkingBlock(Thinking(text, sealed.decode()))
 
     def _close(self, text: list[str], out: list[Delta]) -> None:
         """The end of a read: its last text, and the last of its counts."""
@@ -153,12 +150,11 @@ class StreamReader:
             self._usage = _usage(part.usage)
 
     def _message(self, message: _Message, out: list[Delta], text: list[str]) -> None:
-        if thought := message.reasoning_content or message.reasoning or message.reasoning_text:
+        thought = message.reasoning_content or message.reasoning or message.reasoning_text or ""
+        if thought:
             _flush(text, out)
             out.append(ThinkingDelta(thought))
-        if message.reasoning_text:
-            self._sealed_text.append(message.reasoning_text)
-        self._seal = message.reasoning_opaque or self._seal
+        self._sealing.take(thought, message.reasoning_opaque, message.reasoning_details)
         text.extend(piece for piece in (message.content, message.refusal) if piece)
         if message.tool_calls:
             self._calls = True
@@ -191,6 +187,7 @@ def _only_text(part: _Chunk) -> str | None:
         or message.reasoning is not None
         or message.reasoning_text is not None
         or message.reasoning_opaque is not None
+        or message.reasoning_details
         or message.refusal is not None
     ):
         return None

@@ -1,5 +1,6 @@
-"""Finds models by `provider:name`. A provider is one module with a function `connect(name, surroundings) -> Model`; it
-is imported when its first model is asked for."""
+"""Finds models by `provider:name`. A provider is one module with a function `connect(name, surroundings) -> Model`, and
+`list_models(surroundings)` if its server can be asked; it is imported when its first model is asked for. Servers that
+differ in little but their address are rows of `treadle.models.providers` instead."""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -7,9 +8,11 @@ from pathlib import Path
 from typing import cast
 
 from treadle.errors import ConfigError
+from treadle.models.catalog import Catalogue
 from treadle.models.ladder import Ladder
+from treadle.models.providers import SERVERS
 from treadle.models.surroundings import Surroundings
-from treadle.ports.model import Model
+from treadle.ports.model import Model, ModelInfo
 
 Factory = Callable[[str], Model]
 """Makes a model from what stands after the colon."""
@@ -32,7 +35,7 @@ PROVIDERS: Mapping[str, str] = {
 
 class ModelRegistry:
     """The models of one process, each on its ladder (M-07). `register` adds a provider (`"acme"`) or one model
-    (`"scripted:demo"`), which is looked for first. `home` is where models that were fetched lie."""
+    (`"scripted:demo"`), which is looked for first. `home` is where fetched models and the user's own catalogue lie."""
 
     def __init__(self, env: Mapping[str, str], *, home: Path | None = None) -> None:
         self._around = Surroundings(env, home)
@@ -44,7 +47,12 @@ class ModelRegistry:
 
     @property
     def providers(self) -> list[str]:
-        return sorted({*PROVIDERS, *(key for key in self._factories if ":" not in key)})
+        return sorted({*PROVIDERS, *SERVERS, *(key for key in self._factories if ":" not in key)})
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """What is known of models."""
+        return self._around.catalogue
 
     def register(self, provider: str, factory: Factory) -> None:
         self._factories[provider] = factory
@@ -63,9 +71,23 @@ class ModelRegistry:
         factory = self._factories.get(ref) or self._factories.get(provider)
         if factory is not None:
             return factory(name)
+        if provider in SERVERS:
+            from treadle.models.compatible import connect_to
+
+            return connect_to(provider, name, self._around)
         if provider not in PROVIDERS:
             raise ConfigError(f"no provider {provider!r} in {ref!r}; known are {', '.join(self.providers)}")
         return cast(Model, import_module(PROVIDERS[provider]).connect(name, self._around))
+
+    async def ask(self, provider: str) -> list[ModelInfo] | None:
+        """The models that a provider's server says it has; None when it cannot be asked. ConfigError and ModelError
+        as for a call."""
+        if provider in SERVERS:
+            from treadle.models.compatible import list_models_of
+
+            return await list_models_of(provider, self._around)
+        ask = getattr(import_module(PROVIDERS[provider]), "list_models", None) if provider in PROVIDERS else None
+        return None if ask is None else cast("list[ModelInfo]", await ask(self._around))
 
     async def close(self) -> None:
         for model in self._models.values():

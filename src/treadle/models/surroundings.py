@@ -1,12 +1,14 @@
-"""What adapters are given when they are made: the environment, the keys, one HTTP session for all, and where fetched
-models lie. Knows no provider."""
+"""What adapters are given when they are made: the environment, the keys, one HTTP session for all, what is known of
+models, and where fetched ones lie. Knows no provider."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from treadle.errors import ConfigError
+from treadle.models.catalog import Catalogue
 from treadle.models.keys import Secret, find_key
+from treadle.ports.model import ModelInfo
 
 if TYPE_CHECKING:
     from treadle.models.wire.http import Http
@@ -18,6 +20,7 @@ class Surroundings:
     def __init__(self, env: Mapping[str, str], home: Path | None = None) -> None:
         self.env = env
         self.home = home
+        self.catalogue = Catalogue(home)
         self._http: Http | None = None
         self._shared: dict[Callable[[Surroundings], Any], Any] = {}
 
@@ -29,6 +32,10 @@ class Surroundings:
 
             self._http = Http()
         return self._http
+
+    def look_up(self, provider: str, name: str) -> ModelInfo:
+        """What is known of a model, and what the user's own file says of it."""
+        return self.catalogue.look_up(provider, name)
 
     def address(self, variable: str) -> str:
         """The base URL in an environment variable, or nothing."""

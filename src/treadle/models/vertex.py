@@ -2,7 +2,6 @@
 models are called there; tokens are the business of `vertex_token`."""
 
 from treadle.errors import ConfigError, ModelError
-from treadle.models.catalog import look_up
 from treadle.models.gemini import Gemini
 from treadle.models.surroundings import Surroundings
 from treadle.models.vertex_token import Tokens, find_tokens
@@ -68,4 +67,4 @@ def connect_door(around: Surroundings) -> VertexDoor:
 
 
 def connect(name: str, around: Surroundings) -> Vertex:
-    return Vertex(look_up("vertex", name), door=around.shared(connect_door), http=around.http)
+    return Vertex(around.look_up("vertex", name), door=around.shared(connect_door), http=around.http)

@@ -53,6 +53,8 @@ class ModelInfo(msgspec.Struct, frozen=True):
     native_tools: bool = True
     thinking: bool = False
     """Whether the model is asked to think, and to show it, where its protocol has words for that."""
+    vision: bool = False
+    """Whether it sees pictures."""
 
     @property
     def ref(self) -> str:

@@ -62,6 +62,9 @@ class Messages:
         return {"type": "error", "error": {"type": _ERRORS.get(status, "api_error"), "message": message}}
 
     def other(self, method: str, path: str, headers: Headers, body: bytes) -> Answer | None:
+        if (method, path.partition("?")[0]) == ("GET", "/v1/models"):
+            listed = {"type": "model", "id": "claude-opus-5-5", "display_name": "Claude Opus 5.5"}
+            return json_answer(200, {"data": [listed], "has_more": False})
         if (method, path.partition("?")[0]) != ("POST", "/v1/messages"):
             return json_answer(404, self.failure(404, f"the fake server has no {method} {path}"))
         said = complaint(headers, body, self._signatures)

@@ -74,6 +74,10 @@ class GenerateContent:
         return {"error": {"code": status, "message": message, "status": _STATUS.get(status, "UNKNOWN")}}
 
     def other(self, method: str, path: str, headers: Headers, body: bytes) -> Answer | None:
+        if (method, path.partition("?")[0]) == ("GET", "/v1beta/models"):
+            listed = [("gemini-2.5-pro", "generateContent"), ("gemini-embedding-001", "embedContent")]
+            models = [{"name": f"models/{name}", "supportedGenerationMethods": [can]} for name, can in listed]
+            return json_answer(200, {"models": models})
         found = _PATH.fullmatch(path)
         if method != "POST" or found is None:
             return json_answer(404, self.failure(404, f"the fake server has no {method} {path}"))

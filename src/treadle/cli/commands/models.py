@@ -3,9 +3,21 @@
 import click
 
 
-@click.group("models")
-def command() -> None:
-    """Get models that run on this machine."""
+@click.group("models", invoke_without_command=True)
+@click.option("--all", "everything", is_flag=True, help="List models that cannot be used now, too.")
+@click.option("--remote", is_flag=True, help="Ask the providers' servers what they have.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_context
+def command(context: click.Context, everything: bool, remote: bool, as_json: bool) -> int:
+    """List the models that can be used, or get one that runs on this machine.
+
+    Without --remote nothing is asked of any network: it lists the models that are known by name.
+    """
+    if context.invoked_subcommand is not None:
+        return 0
+    from treadle.cli.model_list import list_models
+
+    return list_models(everything=everything, remote=remote, as_json=as_json)
 
 
 @command.command("fetch")

@@ -132,4 +132,4 @@ def connect(name: str, around: Surroundings) -> LocalModel:
     threads = around.env.get("TREADLE_LOCAL_THREADS", "").strip() or "1"
     if not threads.isdecimal() or int(threads) < 1:
         raise ConfigError(f"TREADLE_LOCAL_THREADS is {threads!r}; it must be a whole number from 1 on")
-    return LocalModel(info, weights, library, threads=int(threads))
+    return LocalModel(around.catalogue.adjust(info), weights, library, threads=int(threads))

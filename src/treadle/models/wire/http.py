@@ -75,11 +75,11 @@ class Http:
         the header of this name, or as a bearer token."""
         return self._exchange("POST", url, {"Content-Type": "application/json", **headers}, body, key, key_header)
 
-    async def get(self, url: str, headers: Mapping[str, str], key: Secret) -> bytes:
+    async def get(self, url: str, headers: Mapping[str, str], key: Secret, *, key_header: str = "") -> bytes:
         """A whole document. It is waited for no longer than a connection: nobody watches over its silence."""
         document = bytearray()
         try:
-            async with asyncio.timeout(CONNECT_S), self._exchange("GET", url, headers, None, key, "") as reply:
+            async with asyncio.timeout(CONNECT_S), self._exchange("GET", url, headers, None, key, key_header) as reply:
                 while piece := await reply.read():
                     document += piece
                     if len(document) > DOCUMENT_CAP:
@@ -149,7 +149,7 @@ def _broken(where: str, error: Exception, key: Secret | None = None) -> ModelErr
         return ModelError("bad_request", f"{where} is no address of a server; check the base URL")
     if isinstance(error, aiohttp.ClientPayloadError):
         return ModelError("cut_stream", f"{where} broke off in the middle of its answer")
-    reason = str(error) or type(error).__name__
+    reason = str(getattr(error, "os_error", "") or error) or type(error).__name__
     return ModelError("network", f"{where} cannot be reached: {key.redact(reason) if key else reason}")
 
 

@@ -1,0 +1,195 @@
+"""`treadle models`: what can be used with the keys at hand, what is known of it, and what is missing for the rest
+(M-12). Nothing is asked of any network unless `--remote` says so."""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from treadle.cli.inert import inert_line
+from treadle.cli.session import configured, warn
+from treadle.cli.terminal import Terminal
+from treadle.errors import ConfigError, ModelError
+from treadle.models.local import catalog as local
+from treadle.models.registry import ModelRegistry
+from treadle.ports.model import ModelInfo
+
+REMOTE_S = 10.0
+"""How long a server may take for its list."""
+NAMELESS = ("command", "recorded", "scripted")
+"""Their models are files and programs."""
+
+HINTS: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "vertex": (
+        (
+            "GOOGLE_CLOUD_PROJECT",
+            "GOOGLE_APPLICATION_CREDENTIALS",
+            "GOOGLE_ACCESS_TOKEN",
+            "GOOGLE_ACCESS_TOKEN_COMMAND",
+        ),
+        "shows no sign of Google Cloud: set GOOGLE_CLOUD_PROJECT",
+    )
+}
+"""Providers that know only when they are called whether they may be used: signs in the environment, and what to say
+when there is none of them."""
+
+
+class Offer(msgspec.Struct):
+    """One provider: its models, and why it cannot be used, if it cannot."""
+
+    provider: str
+    models: list[ModelInfo]
+    why: str = ""
+    failure: str = ""
+    """What its server said when it was asked."""
+    asked: bool = False
+
+
+def list_models(*, everything: bool, remote: bool, as_json: bool) -> int:
+    registry = ModelRegistry(os.environ, home=configured().home)
+    warn(registry.catalogue.warnings)
+    offers = [_offer(registry, provider) for provider in registry.providers if provider not in NAMELESS]
+    if remote:
+        import asyncio
+
+        asyncio.run(_ask(registry, offers))
+    if as_json:
+        sys.stdout.buffer.write(msgspec.json.encode(_object(registry, offers, everything)) + b"\n")
+    else:
+        _print(Terminal(), registry, offers, everything)
+    return 0
+
+
+def _offer(registry: ModelRegistry, provider: str) -> Offer:
+    catalogue = registry.catalogue
+    infos = [catalogue.look_up(provider, name) for name in catalogue.names(provider)]
+    if provider == local.PROVIDER:  # each is here or not, which `_usable` tells
+        infos = [info for info in infos if info.name not in local.KNOWN]
+        return Offer(provider, [catalogue.adjust(weights.info) for weights in local.KNOWN.values()] + infos)
+    return Offer(provider, infos, _why_not(registry, f"{provider}:{infos[0].name if infos else 'NAME'}"))
+
+
+def _why_not(registry: ModelRegistry, ref: str) -> str:
+    """What is missing before a model can be used, in the words of its adapter; empty when nothing is."""
+    provider = ref.partition(":")[0]
+    signs, hint = HINTS.get(provider, ((), ""))
+    try:
+        registry.get(ref)
+    except ConfigError as error:
+        return str(error).removeprefix(f"{ref} ").removeprefix(f"{provider} ")
+    return "" if not signs or any(os.environ.get(sign, "").strip() for sign in signs) else hint
+
+
+async def _ask(registry: ModelRegistry, offers: Sequence[Offer]) -> None:
+    """Replace what is known by what the servers say, all at once; a server that fails costs only its own list."""
+    import asyncio
+
+    async def ask(offer: Offer) -> None:
+        try:
+            async with asyncio.timeout(REMOTE_S):
+                listed = await registry.ask(offer.provider)
+        except TimeoutError:
+            offer.failure = f"no answer within {REMOTE_S:g} seconds"
+        except (ConfigError, ModelError) as error:
+            offer.failure = str(error)
+        else:
+            offer.asked = listed is not None
+            offer.models = offer.models if listed is None else listed
+
+    await asyncio.gather(*(ask(offer) for offer in offers if not offer.why))
+    await registry.close()
+
+
+def _usable(registry: ModelRegistry, offer: Offer, info: ModelInfo) -> str:
+    """Why this one model cannot be used. Models on this machine are there one by one."""
+    return offer.why or (_why_not(registry, info.ref) if offer.provider == local.PROVIDER else "")
+
+
+def _object(registry: ModelRegistry, offers: Sequence[Offer], everything: bool) -> dict[str, object]:
+    models = []
+    for offer in offers:
+        for info in offer.models:
+            why = _usable(registry, offer, info)
+            if everything or not why:
+                models.append(_described(info) | {"usable": not why, "why": why})
+    providers = {
+        offer.provider: {"usable": not offer.why, "why": offer.why, "asked": offer.asked, "failure": offer.failure}
+        for offer in offers
+    }
+    return {"models": models, "providers": providers}
+
+
+def _described(info: ModelInfo) -> dict[str, object]:
+    """In the words of the user's own file."""
+    return {
+        "model": info.ref,
+        "window": info.window,
+        "max_output": info.max_output,
+        "price_input": info.usd_per_million_input,
+        "price_cached": info.usd_per_million_cached,
+        "price_output": info.usd_per_million_output,
+        "temperature": False if info.temperature is None else info.temperature,
+        "native_tools": info.native_tools,
+        "thinking": info.thinking,
+        "vision": info.vision,
+    }
+
+
+HEADER = ("model", "window", "output", "$ in", "$ cached", "$ out", "can")
+
+
+def _print(terminal: Terminal, registry: ModelRegistry, offers: Sequence[Offer], everything: bool) -> None:
+    rows: list[tuple[str, ...]] = []
+    missing: dict[str, str] = {}
+    for offer in offers:
+        for info in offer.models:
+            why = _usable(registry, offer, info)
+            if why and not offer.why:
+                missing[info.ref] = why
+            if everything or not why:
+                rows.append(_row(info, usable=not why))
+        if offer.why:
+            missing[offer.provider] = offer.why
+    if rows:
+        _table(terminal, rows)
+        terminal.line(terminal.paint("Prices in USD for a million tokens, where they are known.", "dim"))
+    unnamed = [o.provider for o in offers if not o.why and not o.models and not o.failure and not o.asked]
+    if unnamed:
+        terminal.line(f"\nReady, with any model of theirs: {', '.join(unnamed)} (--remote asks them which)")
+    _pairs(terminal, "Did not answer:", {o.provider: o.failure for o in offers if o.failure})
+    _pairs(terminal, "Not ready:", missing)
+    if not rows and not unnamed:
+        terminal.note("no model can be used yet; set one of the variables above")
+
+
+def _row(info: ModelInfo, *, usable: bool) -> tuple[str, ...]:
+    prices = (info.usd_per_million_input, info.usd_per_million_cached, info.usd_per_million_output)
+    known = any(prices)
+    can = {"tools": info.native_tools, "thinking": info.thinking, "vision": info.vision}
+    traits = [name for name, has in can.items() if has] + ([] if usable else ["(not ready)"])
+    shown = (f"{price:.4g}" if known else "" for price in prices)
+    return (inert_line(info.ref), _tokens(info.window), _tokens(info.max_output), *shown, " ".join(traits))
+
+
+def _tokens(count: int) -> str:
+    return f"{count / 1e6:.3g}M" if count >= 1_000_000 else f"{count / 1000:.0f}k"
+
+
+def _table(terminal: Terminal, rows: Sequence[tuple[str, ...]]) -> None:
+    widths = [max(map(len, column)) for column in zip(HEADER, *rows, strict=True)]
+    for number, row in enumerate([HEADER, *rows]):
+        cells = [
+            f"{row[0]:{widths[0]}}",
+            *(f"{cell:>{width}}" for cell, width in zip(row[1:6], widths[1:6], strict=True)),
+        ]
+        line = "  ".join([*cells, row[6]]).rstrip()
+        terminal.line(terminal.paint(line, "bold") if not number else line)
+
+
+def _pairs(terminal: Terminal, title: str, pairs: dict[str, str]) -> None:
+    if pairs:
+        width = max(map(len, pairs))
+        terminal.line(f"\n{title}")
+        for name, text in pairs.items():
+            terminal.line(f"  {inert_line(name):{width}}  {terminal.paint(inert_line(text), 'dim')}")

@@ -1,0 +1,64 @@
+"""Providers as data: what each reads from the environment, and the servers that are known by nothing but an address
+and a key. No logic, and nothing to import, because every command reads it."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Server(NamedTuple):
+    """A server that speaks Chat Completions. Its variables are NAME_API_KEY and NAME_BASE_URL."""
+
+    base_url: str
+    needs_key: bool = True
+    thinking_field: str = ""
+    """Where it wants the thinking of its models back."""
+    ids: str = ""
+    """What it takes as the id of a call, as a pattern; empty: anything."""
+
+
+SERVERS: Mapping[str, Server] = {
+    "deepseek": Server("https://api.deepseek.com", thinking_field="reasoning_content"),
+    "groq": Server("https://api.groq.com/openai/v1"),
+    "llamacpp": Server("http://127.0.0.1:8080/v1", needs_key=False),
+    "lmstudio": Server("http://127.0.0.1:1234/v1", needs_key=False),
+    "mistral": Server("https://api.mistral.ai/v1", ids="[A-Za-z0-9]{9}"),
+    "openrouter": Server("https://openrouter.ai/api/v1"),
+    "together": Server("https://api.together.xyz/v1"),
+    "vllm": Server("http://127.0.0.1:8000/v1", needs_key=False),
+    "xai": Server("https://api.x.ai/v1"),
+}
+
+
+class Variables(NamedTuple):
+    keys: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
+
+
+def key_variable(server: str) -> str:
+    return f"{server.upper()}_API_KEY"
+
+
+def address_variable(server: str) -> str:
+    return f"{server.upper()}_BASE_URL"
+
+
+VARIABLES: Mapping[str, Variables] = {
+    "anthropic": Variables(("ANTHROPIC_API_KEY",), ("ANTHROPIC_BASE_URL",)),
+    "command": Variables(),
+    "copilot": Variables(
+        ("COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN"), ("COPILOT_GITHUB_API_URL", "COPILOT_BASE_URL")
+    ),
+    "gemini": Variables(("GEMINI_API_KEY", "GOOGLE_API_KEY"), ("GEMINI_BASE_URL",)),
+    "gh": Variables(),
+    "local": Variables(),
+    "ollama": Variables(("OLLAMA_API_KEY",), ("OLLAMA_HOST",)),
+    "openai": Variables(("OPENAI_API_KEY",), ("OPENAI_BASE_URL",)),
+    "openai-responses": Variables(("OPENAI_API_KEY",), ("OPENAI_BASE_URL",)),
+    "recorded": Variables(),
+    "scripted": Variables(),
+    "vertex": Variables(("GOOGLE_ACCESS_TOKEN",), ("GOOGLE_VERTEX_BASE_URL",)),
+} | {name: Variables((key_variable(name),), (address_variable(name),)) for name in SERVERS}
+"""By provider. Every one has a row."""
+
+KEYS = tuple(sorted({key for row in VARIABLES.values() for key in row.keys}))
+ADDRESSES = tuple(sorted({address for row in VARIABLES.values() for address in row.addresses}))

@@ -1,0 +1,126 @@
+"""The list of models that a server gives of itself. Most give one of two shapes, some add limits and prices; content
+with any of it, in whatever types."""
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
+
+from treadle.errors import ModelError
+from treadle.models.catalog import OUTPUT_CAP
+from treadle.models.keys import Secret
+from treadle.models.wire.http import host_of
+from treadle.models.wire.lenient import decode_leniently
+from treadle.ports.model import ModelInfo
+
+if TYPE_CHECKING:
+    from treadle.models.surroundings import Surroundings
+
+_NO_CHAT = re.compile(
+    r"embed|whisper|\btts\b|dall-e|moderation|transcribe|realtime|\bimage|imagen|\baudio\b|\bsora|\bveo\b|rerank"
+    r"|\bocr\b|guard\b|davinci|babbage|\blive\b",
+    re.I,
+)
+"""Models that do something else than to answer."""
+_NO_CHAT_TYPES = ("embedding", "embeddings", "image", "audio", "rerank", "moderation", "transcribe", "video")
+
+
+class _Price(msgspec.Struct):
+    """USD, for one token in the first three, as text or number."""
+
+    prompt: float | None = None
+    completion: float | None = None
+    input_cache_read: float | None = None
+
+
+class _Top(msgspec.Struct):
+    max_completion_tokens: int | None = None
+
+
+class _Item(msgspec.Struct):
+    id: str | None = None
+    name: str | None = None
+    type: str | None = None
+    context_length: int | None = None  # OpenRouter, Together
+    context_window: int | None = None  # Groq
+    max_context_length: int | None = None  # Mistral, LM Studio
+    max_model_len: int | None = None  # vLLM
+    max_input_tokens: int | None = None  # Anthropic
+    input_limit: int | None = msgspec.field(default=None, name="inputTokenLimit")  # Gemini
+    output_limit: int | None = msgspec.field(default=None, name="outputTokenLimit")
+    methods: list[str] | None = msgspec.field(default=None, name="supportedGenerationMethods")
+    max_completion_tokens: int | None = None
+    top_provider: _Top | None = None
+    pricing: _Price | None = None
+
+
+class _List(msgspec.Struct):
+    data: list[_Item] | None = None
+    models: list[_Item] | None = None
+
+
+async def list_from(
+    around: "Surroundings",
+    provider: str,
+    url: str,
+    key: Secret,
+    headers: Mapping[str, str] | None = None,
+    key_header: str = "",
+) -> list[ModelInfo]:
+    """Ask at this address; every model with what is known of it and what the server tells."""
+    document = await around.http.get(url, headers or {}, key, key_header=key_header)
+    models = read_list(document)
+    if models is None:
+        raise ModelError("bad_request", f"{host_of(url)} gave no list of models")
+    return [_told(around.look_up(provider, name), item) for name, item in sorted(models.items())]
+
+
+def read_list(document: bytes) -> dict[str, _Item] | None:
+    """The models that answer in words, by name; None when the document is no list of models."""
+    if document.lstrip().startswith(b"["):
+        document = b'{"data":' + document + b"}"
+    found = decode_leniently(document, _List)
+    if found is None:
+        return None
+    items = found.data if found.data is not None else found.models
+    if items is None:
+        return None
+    named = ((item.id or (item.name or "").removeprefix("models/"), item) for item in items)
+    return {name: item for name, item in named if name and _answers(name, item)}
+
+
+def _answers(name: str, item: _Item) -> bool:
+    if item.methods is not None and "generateContent" not in item.methods:
+        return False
+    return item.type not in _NO_CHAT_TYPES and not _NO_CHAT.search(name)
+
+
+def _told(info: ModelInfo, item: _Item) -> ModelInfo:
+    """What a server says of its own model, where the catalogue says nothing."""
+    unknown = info == ModelInfo(info.provider, info.name)
+    windows = (
+        item.context_length,
+        item.context_window,
+        item.max_context_length,
+        item.max_model_len,
+        item.max_input_tokens,
+        item.input_limit,
+    )
+    window = next((count for count in windows if count and count > 0), 0)
+    most = (item.top_provider.max_completion_tokens if item.top_provider else None) or item.max_completion_tokens
+    most = most or item.output_limit or 0
+    if unknown and window:
+        info = replace(info, window=window, max_output=min(info.max_output, window // 2))
+    if unknown and most > 0:
+        info = replace(info, max_output=min(most, OUTPUT_CAP, info.window))
+    price = item.pricing
+    if price is not None and price.prompt and price.completion and not info.usd_per_million_input:
+        info = replace(
+            info,
+            usd_per_million_input=round(price.prompt * 1e6, 6),
+            usd_per_million_cached=round((price.input_cache_read or price.prompt) * 1e6, 6),
+            usd_per_million_output=round(price.completion * 1e6, 6),
+        )
+    return info

@@ -1,0 +1,149 @@
+"""`treadle models`: what can be used with the keys at hand, and what is missing for the rest (M-12, M-13)."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.scenario.command_line import CommandLine
+from treadle import Agent
+from treadle.errors import ConfigError
+from treadle.testing.fake_http import Answer, Headers, ThreadedServer, json_answer
+from treadle.testing.fake_openai import FakeOpenAI, Reply
+
+KEY = "sk-test-very-secret-indeed"
+
+
+@pytest.fixture
+def alone(cli: CommandLine) -> CommandLine:
+    """Without the programs of this machine, so that `gh` is not found."""
+    cli.environment["PATH"] = str(cli.folder)
+    cli.environment["PYTHONEXECUTABLE"] = sys.executable
+    return cli
+
+
+def by_name(shown: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {model["model"]: model for model in shown["models"]}
+
+
+def test_what_can_be_used_and_what_to_set_for_the_rest(alone: CommandLine) -> None:
+    ended = alone("models", env={"ANTHROPIC_API_KEY": KEY})
+    assert (ended.code, ended.err) == (0, "")
+    lines = ended.out.splitlines()
+    (opus,) = [line for line in lines if line.startswith("anthropic:claude-opus-5-5 ")]
+    assert opus.split() == ["anthropic:claude-opus-5-5", "1M", "33k", "4", "0.2", "20", "tools", "thinking", "vision"]
+    assert not any(line.startswith("openai:") for line in lines)
+    (openai,) = [line for line in lines if line.split()[:1] == ["openai"]]
+    assert "set OPENAI_API_KEY, or OPENAI_BASE_URL" in openai
+    assert "lmstudio" in next(line for line in lines if line.startswith("Ready, with any model"))
+    assert "GOOGLE_CLOUD_PROJECT" in ended.out
+    assert KEY not in ended.out
+
+
+def test_all_of_them_as_json(alone: CommandLine) -> None:
+    usable = json.loads(alone("models", "--json", env={"GROQ_API_KEY": KEY}).out)
+    everything = json.loads(alone("models", "--json", "--all", env={"GROQ_API_KEY": KEY}).out)
+    assert all(model["usable"] for model in usable["models"])
+    assert {model["model"].partition(":")[0] for model in usable["models"]} - {"local"} == {"groq"}
+    found = by_name(everything)
+    assert found["groq:llama-3.3-70b-versatile"]["price_input"] == 0.59
+    mistral = found["mistral:mistral-large-latest"]
+    assert (mistral["usable"], mistral["window"], mistral["temperature"]) == (False, 262_144, 0.1)
+    assert "MISTRAL_API_KEY" in mistral["why"]
+    assert found["openai-responses:gpt-5"]["temperature"] is False
+    assert usable["providers"]["groq"] == {"usable": True, "why": "", "asked": False, "failure": ""}
+    assert "DEEPSEEK_API_KEY" in usable["providers"]["deepseek"]["why"]
+    assert not {"scripted", "recorded", "command"} & set(everything["providers"])
+
+
+def test_models_on_this_machine_are_there_one_by_one(alone: CommandLine) -> None:
+    found = by_name(json.loads(alone("models", "--json", "--all").out))
+    assert found["local:qwen-coder"]["window"] == 8_192
+    assert not found["local:qwen-coder"]["usable"]
+    assert found["local:qwen-coder"]["why"]
+
+
+def test_the_users_own_file(alone: CommandLine) -> None:
+    alone.home.mkdir()
+    file = alone.home / "models.toml"
+    file.write_text('["vllm:mine"]\nwindow = 65536\nprice_input = 0.5\nprice_output = 1\nnative_tools = false\nx = 1\n')
+    ended = alone("models")
+    assert "models.toml: [\"vllm:mine\"] has the unknown key 'x'" in ended.err
+    (mine,) = [line for line in ended.out.splitlines() if line.startswith("vllm:mine")]
+    assert mine.split() == ["vllm:mine", "66k", "4k", "0.5", "0.5", "1"]
+    with FakeOpenAI([Reply(text="Yes.")]) as fake:
+        env = {"VLLM_BASE_URL": fake.base_url}
+        run = alone("run", "Hi.", "--model", "vllm:mine", "--json", env=env)
+        assert run.code == 0
+        assert run.of("assistant.turn_end")[0]["usage"]["usd"] == pytest.approx(0.00001)
+        assert "unknown key 'x'" in run.err
+        file.write_text('["vllm:mine"]\nwindow = "big"\n')
+        broken = alone("run", "Hi.", "--model", "vllm:mine", env=env)
+    assert broken.code == 2
+    assert "models.toml: [\"vllm:mine\"] window = 'big' does not fit" in broken.err
+    assert len(fake.requests) == 1
+    assert alone("chats").code == 0
+
+
+async def test_the_library_reads_it_too(tmp_path: Path) -> None:
+    (tmp_path / "models.toml").write_text('["openai:x"]\nwindow = 1000\nodd = 1\n')
+    env = {"TREADLE_HOME": str(tmp_path), "OPENAI_API_KEY": KEY}
+    async with Agent(env=env) as agent:
+        assert agent.deps.models.get("openai:x").info.window == 1_000
+        assert len(agent.warnings) == 1
+        assert "unknown key 'odd'" in agent.warnings[0]
+    (tmp_path / "models.toml").write_text('["openai:x"]\nwindow = -1\n')
+    with pytest.raises(ConfigError, match="window = -1 does not fit"):
+        Agent(env=env)
+
+
+def test_servers_are_asked_and_their_failures_told(alone: CommandLine) -> None:
+    def route(method: str, path: str, headers: Headers, body: bytes) -> Answer:
+        if headers["authorization"] != f"Bearer {KEY}":
+            return json_answer(401, {"error": {"message": f"Incorrect API key: {headers['authorization']}"}})
+        listed = [{"id": "new-model\x1b[31m", "context_length": 100_000}, {"id": "text-embedding-3"}]
+        return json_answer(200, {"data": listed})
+
+    with ThreadedServer(route) as server, FakeOpenAI() as fake:
+        nowhere = {f"{name}_BASE_URL": "http://127.0.0.1:9/v1" for name in ("LLAMACPP", "LMSTUDIO")}
+        env = {
+            **nowhere,
+            "GROQ_BASE_URL": server.url,
+            "GROQ_API_KEY": KEY,
+            "OLLAMA_HOST": "http://127.0.0.1:9",
+            "XAI_BASE_URL": server.url,
+            "XAI_API_KEY": "sk-another-secret-key",
+            "VLLM_BASE_URL": fake.base_url,
+        }
+        ended = alone("models", "--remote", env=env)
+        shown = json.loads(alone("models", "--remote", "--json", env=env).out)
+    assert ended.code == 0
+    assert "vllm:fake " in ended.out
+    assert "groq:new-model\\x1b[31m " in ended.out
+    assert "embedding" not in ended.out
+    assert "\x1b" not in ended.out
+    assert "sk-" not in ended.out + ended.err
+    found, providers = by_name(shown), shown["providers"]
+    assert found["groq:new-model\x1b[31m"]["window"] == 100_000
+    assert "groq:llama-3.3-70b-versatile" not in found
+    assert "xai:grok-4.5" in found  # what is known stays, when a server does not tell
+    assert (providers["groq"]["asked"], providers["xai"]["asked"]) == (True, False)
+    assert "Incorrect API key" in providers["xai"]["failure"]
+    assert "cannot be reached" in providers["lmstudio"]["failure"]
+    for provider in ("xai", "lmstudio", "ollama"):
+        assert any(line.split()[:1] == [provider] for line in ended.out.splitlines())
+
+
+def test_nothing_is_asked_unless_it_is_wanted(alone: CommandLine) -> None:
+    asked: list[str] = []
+
+    def route(method: str, path: str, headers: Headers, body: bytes) -> Answer:
+        asked.append(path)
+        return json_answer(200, {"data": []})
+
+    with ThreadedServer(route) as server:
+        env = {"GROQ_BASE_URL": server.url, "OPENAI_BASE_URL": server.url, "OLLAMA_HOST": server.url}
+        assert alone("models", env=env).code == 0
+        assert asked == []
