@@ -1,0 +1,37 @@
+"""The adapters that are compared with the vendors' SDKs, and on what. Data only: a provider is one line here, one in
+the contestant `treadle_adapters.py`, and a file with its SDK's loop."""
+
+import msgspec
+
+from bench.contest import Contestant, Scenario
+
+TARGET = 10.0
+"""How many times the CPU of our adapter an SDK is meant to take, at least."""
+
+OURS = Contestant("treadle", "Treadle", "treadle_adapters.py", "treadle")
+_OPENAI = Contestant("openai", "openai SDK", "openai_sdk.py", "peer")
+_ANTHROPIC = Contestant("anthropic", "anthropic SDK", "anthropic_sdk.py", "peer")
+
+
+class Provider(msgspec.Struct, frozen=True):
+    name: str
+    """As in `provider:model`, and at the server the first part of its paths."""
+    title: str
+    dialect: str
+    """The fake that makes its bytes, as `module:class`."""
+    sdk: Contestant
+    suffix: str = ""
+    """What its base URL ends with."""
+
+
+PROVIDERS = (
+    Provider("openai", "OpenAI Chat Completions", "treadle.testing.openai_reply:ChatCompletions", _OPENAI, "/v1"),
+    Provider("openai-responses", "OpenAI Responses", "treadle.testing.fake_responses:Responses", _OPENAI, "/v1"),
+    Provider("anthropic", "Anthropic Messages", "treadle.testing.fake_anthropic:Messages", _ANTHROPIC),
+)
+SCENARIOS = (
+    Scenario("stream", {"small": 10, "big": 2000, "repeats": 9}, {"small": 10, "big": 500, "repeats": 3}),
+    Scenario("paced", {"chats": 30, "chunks": 100, "every_ms": 20}, {"chats": 20, "chunks": 50, "every_ms": 20}),
+)
+ADAPTERS = "adapters"
+"""The name of all this on the command line."""
