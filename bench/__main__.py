@@ -71,7 +71,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def _measure(session: Session, scenarios: Sequence[Scenario], contestants: Sequence[Contestant]) -> None:
     """Scenario by scenario, so that contestants that are compared run close together in time."""
     pythons: dict[str, Path] = {}
-    for contestant in contestants:
+    for contestant in contestants if scenarios else ():
         try:
             pythons[contestant.name] = python_of(contestant)
         except Failed as error:

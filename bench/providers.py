@@ -3,7 +3,7 @@ the contestant `treadle_adapters.py`, and a file with its SDK's loop."""
 
 import msgspec
 
-from bench.contest import Contestant, Scenario
+from bench.contest import Contestant
 
 TARGET = 10.0
 """How many times the CPU of our adapter an SDK is meant to take, at least."""
@@ -29,9 +29,7 @@ PROVIDERS = (
     Provider("openai-responses", "OpenAI Responses", "treadle.testing.fake_responses:Responses", _OPENAI, "/v1"),
     Provider("anthropic", "Anthropic Messages", "treadle.testing.fake_anthropic:Messages", _ANTHROPIC),
 )
-SCENARIOS = (
-    Scenario("stream", {"small": 10, "big": 2000, "repeats": 9}, {"small": 10, "big": 500, "repeats": 3}),
-    Scenario("paced", {"chats": 30, "chunks": 100, "every_ms": 20}, {"chats": 20, "chunks": 50, "every_ms": 20}),
-)
+FULL = {"small": 10, "big": 2000, "repeats": 9}
+QUICK = {"small": 10, "big": 500, "repeats": 3}
 ADAPTERS = "adapters"
 """The name of all this on the command line."""

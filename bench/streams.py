@@ -1,13 +1,14 @@
 """All providers' streams at one address, encoded once, so that the server costs nothing: `python -m bench.streams`.
 
 It prints its address and ends with its standard input. The first part of a path is the provider; the model's name says
-what is streamed: `bench-chunks-400` at once, `bench-chunks-400-every-20ms` chunk by chunk.
+how much is streamed, as in `bench-chunks-400`. A client whose reads take `chunk_bytes` each gets one chunk a read,
+because the head is as long as it must be for that.
 """
 
 import asyncio
-import random
 import re
 import sys
+from collections import Counter
 from functools import lru_cache
 from importlib import import_module
 
@@ -17,7 +18,7 @@ from treadle.testing.fake_model import Dialect, Reply
 
 WORD = " streams"
 """The text of a chunk, as long as `contestants/harness.py` expects it."""
-_MODEL = re.compile(rb"bench-chunks-(\d+)(?:-every-(\d+)ms)?")
+_MODEL = re.compile(rb"bench-chunks-(\d+)")
 
 
 def answer(method: str, path: str, headers: Headers, body: bytes) -> Answer:
@@ -31,10 +32,12 @@ def answer(method: str, path: str, headers: Headers, body: bytes) -> Answer:
     asked = _MODEL.search(body) or _MODEL.search(path.encode())
     if asked is None:
         return json_answer(404, dialect.failure(404, "no such model; try bench-chunks-400"))
-    made = _made(name, int(asked[1]))
-    every_s = int(asked[2] or 0) / 1000
-    # A random phase, so that the chunks of many streams do not arrive in step.
-    return Answer(made, random.random() * every_s, every_s) if every_s else Answer((b"".join(made),))
+    return _made(name, int(asked[1]))
+
+
+def chunk_bytes(name: str, chunks: int) -> int:
+    """The bytes of a chunk of text in an answer of so many, as HTTP sends it."""
+    return _most_common(_frames(name, chunks)[1])
 
 
 @lru_cache(maxsize=1)
@@ -44,13 +47,25 @@ def _dialects() -> dict[str, Dialect]:
 
 
 @lru_cache(maxsize=64)
-def _made(name: str, chunks: int) -> tuple[bytes, ...]:
-    """The writes of an answer: its head with the first event, then a write for each event."""
+def _made(name: str, chunks: int) -> Answer:
+    content_type, frames = _frames(name, chunks)
+    size = _most_common(frames)
+    first = next(number for number, data in enumerate(frames) if len(data) == size)
+    plain = len(head(200, content_type, {"X-Filler": ""})) + sum(map(len, frames[:first]))
+    filler = {"X-Filler": "." * (-plain % size)}
+    return Answer((b"".join([head(200, content_type, filler), *frames, END]),))
+
+
+def _frames(name: str, chunks: int) -> tuple[str, list[bytes]]:
+    """The content type of an answer, and its HTTP chunks."""
     reply = Reply(text=WORD * chunks, chunk_size=len(WORD), usage=(100, chunks))
     request = {"model": "bench", "stream": True, "stream_options": {"include_usage": True}}
     content_type, pieces = _dialects()[name].pieces(reply, request, 0)
-    first, *rest = [frame(piece) for piece in pieces]
-    return (head(200, content_type) + first, *rest[:-1], rest[-1] + END)
+    return content_type, [frame(piece) for piece in pieces]
+
+
+def _most_common(frames: list[bytes]) -> int:
+    return Counter(map(len, frames)).most_common(1)[0][0]
 
 
 async def _serve() -> None:
