@@ -11,6 +11,7 @@ TARGET = 10.0
 OURS = Contestant("treadle", "Treadle", "treadle_adapters.py", "treadle")
 _OPENAI = Contestant("openai", "openai SDK", "openai_sdk.py", "peer")
 _ANTHROPIC = Contestant("anthropic", "anthropic SDK", "anthropic_sdk.py", "peer")
+_OLLAMA = Contestant("ollama", "ollama SDK", "ollama_sdk.py", "peer")
 
 
 class Provider(msgspec.Struct, frozen=True):
@@ -28,6 +29,7 @@ PROVIDERS = (
     Provider("openai", "OpenAI Chat Completions", "treadle.testing.openai_reply:ChatCompletions", _OPENAI, "/v1"),
     Provider("openai-responses", "OpenAI Responses", "treadle.testing.fake_responses:Responses", _OPENAI, "/v1"),
     Provider("anthropic", "Anthropic Messages", "treadle.testing.fake_anthropic:Messages", _ANTHROPIC),
+    Provider("ollama", "Ollama", "treadle.testing.fake_ollama:OllamaApi", _OLLAMA),
 )
 FULL = {"small": 10, "big": 2000, "repeats": 9}
 QUICK = {"small": 10, "big": 500, "repeats": 3}
