@@ -11,6 +11,7 @@ TARGET = 10.0
 OURS = Contestant("treadle", "Treadle", "treadle_adapters.py", "treadle")
 _OPENAI = Contestant("openai", "openai SDK", "openai_sdk.py", "peer")
 _ANTHROPIC = Contestant("anthropic", "anthropic SDK", "anthropic_sdk.py", "peer")
+_GEMINI = Contestant("google_genai", "google-genai SDK", "google_genai_sdk.py", "peer")
 _OLLAMA = Contestant("ollama", "ollama SDK", "ollama_sdk.py", "peer")
 
 
@@ -23,12 +24,21 @@ class Provider(msgspec.Struct, frozen=True):
     sdk: Contestant
     suffix: str = ""
     """What its base URL ends with."""
+    path: str = ""
+    """Where a stream is asked for, if its bytes depend on that."""
 
 
 PROVIDERS = (
     Provider("openai", "OpenAI Chat Completions", "treadle.testing.openai_reply:ChatCompletions", _OPENAI, "/v1"),
     Provider("openai-responses", "OpenAI Responses", "treadle.testing.fake_responses:Responses", _OPENAI, "/v1"),
     Provider("anthropic", "Anthropic Messages", "treadle.testing.fake_anthropic:Messages", _ANTHROPIC),
+    Provider(
+        "gemini",
+        "Gemini",
+        "treadle.testing.fake_gemini:GenerateContent",
+        _GEMINI,
+        path="/v1beta/models/bench:streamGenerateContent?alt=sse",
+    ),
     Provider("ollama", "Ollama", "treadle.testing.fake_ollama:OllamaApi", _OLLAMA),
 )
 FULL = {"small": 10, "big": 2000, "repeats": 9}

@@ -18,6 +18,7 @@ from treadle.testing.fake_model import Dialect, Reply
 
 WORD = " streams"
 """The text of a chunk, as long as `contestants/harness.py` expects it."""
+_PATHS = {provider.name: provider.path for provider in PROVIDERS}
 _MODEL = re.compile(rb"bench-chunks-(\d+)")
 
 
@@ -60,7 +61,10 @@ def _frames(name: str, chunks: int) -> tuple[str, list[bytes]]:
     """The content type of an answer, and its HTTP chunks."""
     reply = Reply(text=WORD * chunks, chunk_size=len(WORD), usage=(100, chunks))
     request = {"model": "bench", "stream": True, "stream_options": {"include_usage": True}}
-    content_type, pieces = _dialects()[name].pieces(reply, request, 0)
+    dialect = _dialects()[name]
+    if path := _PATHS[name]:
+        dialect.other("POST", path, {}, b"{}")
+    content_type, pieces = dialect.pieces(reply, request, 0)
     return content_type, [frame(piece) for piece in pieces]
 
 

@@ -11,6 +11,7 @@ from treadle.protocol.content import UserEntry
 
 ADDRESSES = {
     "anthropic": "ANTHROPIC_BASE_URL",
+    "gemini": "GEMINI_BASE_URL",
     "ollama": "OLLAMA_HOST",
     "openai": "OPENAI_BASE_URL",
     "openai-responses": "OPENAI_BASE_URL",
