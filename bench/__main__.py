@@ -7,10 +7,12 @@ from pathlib import Path
 
 import msgspec
 
+from bench.adapters import Comparisons, compare, comparisons_table
 from bench.contest import CONTESTANTS, SCENARIOS, Contestant, Scenario
 from bench.environments import python_of
 from bench.measure import Session
-from bench.processes import REPOSITORY, Failed, fake_provider
+from bench.processes import REPOSITORY, Failed, fake_provider, fake_streams
+from bench.providers import ADAPTERS
 from bench.report import Outcome, align, describe_machine, figures_table, ratios_table, today, write_page
 
 HERE = Path(__file__).parent
@@ -19,8 +21,10 @@ TEMPLATE = HERE / "performance.template.md"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
-    scenarios = [each for each in SCENARIOS if each.name in options.names] or list(SCENARIOS)
-    contestants = [each for each in CONTESTANTS if each.name in options.names] or [
+    names = options.names
+    some = ADAPTERS in names or any(each.name in names for each in SCENARIOS)
+    scenarios = [each for each in SCENARIOS if each.name in names or not some]
+    contestants = [each for each in CONTESTANTS if each.name in names] or [
         each for each in CONTESTANTS if not (options.quick and each.kind == "peer")
     ]
     machine = describe_machine()
@@ -32,9 +36,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print("the page is for figures of a quiet machine; nothing was measured", file=sys.stderr)
             return 1
     with fake_provider() as url:
-        session = Session(url, options.quick, lambda line: print(line, flush=True))
+        session = Session(url, options.quick, _say)
         _measure(session, scenarios, contestants)
-    outcome = Outcome(today(), options.quick, machine, session.results, session.failures)
+    adapters: Comparisons = {}
+    if ADAPTERS in names or not names:
+        with fake_streams() as url:
+            adapters = compare(url, options.quick, _say, session.failures)
+    outcome = Outcome(today(), options.quick, machine, session.results, adapters, session.failures)
     _save(outcome, options.json)
     _print(outcome)
     if options.write_docs:
@@ -42,8 +50,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if any(not failure.startswith("skipped") for failure in session.failures) else 0
 
 
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    known = [each.name for each in (*SCENARIOS, *CONTESTANTS)]
+    known = [*(each.name for each in SCENARIOS), ADAPTERS, *(each.name for each in CONTESTANTS)]
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("names", nargs="*", help=f"scenarios and contestants; all by default: {', '.join(known)}")
     parser.add_argument("--quick", action="store_true", help="a smoke run: smaller numbers, no peers")
@@ -59,7 +71,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def _measure(session: Session, scenarios: Sequence[Scenario], contestants: Sequence[Contestant]) -> None:
     """Scenario by scenario, so that contestants that are compared run close together in time."""
     pythons: dict[str, Path] = {}
-    for contestant in contestants:
+    for contestant in contestants if scenarios else ():
         try:
             pythons[contestant.name] = python_of(contestant)
         except Failed as error:
@@ -83,6 +95,9 @@ def _print(outcome: Outcome) -> None:
         print(align(figures_table(outcome.results)), end="\n\n")
         ratios = ratios_table(outcome.results)
         print(align(ratios) if len(ratios) > 1 else "no ratios: Treadle and another were not measured together")
+    if outcome.adapters:
+        print("\nCPU of an adapter per chunk, beside the vendor's SDK\n")
+        print(align(comparisons_table(outcome.adapters)))
     for failure in outcome.failures:
         print(f"not measured: {failure}")
 

@@ -13,7 +13,7 @@ class Contestant(msgspec.Struct, frozen=True):
     title: str
     file: str
     kind: Literal["floor", "treadle", "peer"]
-    imports: str
+    imports: str = ""
     """What a program that uses it imports."""
     stores: bool = False
     """Its chats are stored in everyday use, so they are in every scenario."""

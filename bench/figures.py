@@ -3,6 +3,12 @@
 import msgspec
 
 
+def show(value: float) -> str:
+    """Three digits that count, as far as there are decimals."""
+    digits = 0 if value >= 100 else 1 if value >= 10 else 2 if value >= 1 else 3
+    return f"{value:,.{digits}f}"
+
+
 class Figure(msgspec.Struct, frozen=True):
     """One number a contestant may have; where there is a target, lower is better."""
 
@@ -18,8 +24,7 @@ class Figure(msgspec.Struct, frozen=True):
         return f"{self.title}, {self.unit}" if self.unit else self.title
 
     def show(self, value: float) -> str:
-        digits = 0 if value >= 100 else 1 if value >= 10 else 2 if value >= 1 else 3
-        return f"{value:,.{digits}f}"
+        return show(value)
 
 
 FIGURES = (
@@ -29,7 +34,9 @@ FIGURES = (
     Figure("turn_ms", "CPU per turn, without its chunks", "ms", 1),
     Figure("turn_ratio", "CPU of turn 200 / turn 5", "", 1.3),
     Figure("round_ms", "CPU per round with one tool call", "ms"),
-    Figure("durable_ms", "of which for durability", "ms", 0.4),
+    Figure("durable_ms", "of which for durability", "ms"),
+    Figure("round_commits", "durable steps of a round", ""),
+    Figure("step_ms", "added CPU per durable step", "ms", 0.4),
     Figure("log_ratio", "log after 500 rounds / JSON of its messages", "", 1.5),
     Figure("resume_ms", "CPU to resume that chat, up to the first word", "ms", 25),
     Figure("resume_wall_ms", "the same by the clock", "ms"),

@@ -95,7 +95,9 @@ def require_single_reads(figures: Figures) -> None:
 
 
 def _rounds(figures: Figures, *, durable: bool) -> Figures:
-    """The cost of durability is what a round costs more with it than without."""
+    """The cost of durability is what a round costs more with it than without; of a step, its share in that."""
     if not durable:
         return {"round_ms": figures["round_ms"], "plain_round_ms": figures["round_ms"]}
-    return {**figures, "durable_ms": figures["round_ms"] - figures["plain_round_ms"]}
+    durable_ms = figures["round_ms"] - figures["plain_round_ms"]
+    steps = figures.get("round_commits")
+    return {**figures, "durable_ms": durable_ms, **({"step_ms": durable_ms / steps} if steps else {})}

@@ -1,12 +1,12 @@
 """Starts what is measured: the fake provider, a contestant, a command. Each in a process of its own, and each ended."""
 
-import contextlib
 import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -38,18 +38,28 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**kept, "PYTHONPATH": path, "PYTHONWARNINGS": "ignore", **(extra or {})}
 
 
-@contextlib.contextmanager
-def fake_provider() -> Iterator[str]:
-    """The server's base URL, for as long as it runs."""
-    command = [sys.executable, "-m", "treadle.testing.fake_openai", "--bench", "--until-eof"]
+def fake_provider() -> AbstractContextManager[str]:
+    """The base URL of a server for whole chats, for as long as it runs."""
+    return _server("treadle.testing.fake_openai", "--bench", "--until-eof")
+
+
+def fake_streams() -> AbstractContextManager[str]:
+    """The address of a server for single answers of all providers, for as long as it runs."""
+    return _server("bench.streams")
+
+
+@contextmanager
+def _server(*module: str) -> Iterator[str]:
+    """What a server prints first, which is its address. It ends with its standard input."""
+    command = [sys.executable, "-m", *module]
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(), text=True
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(), cwd=REPOSITORY, text=True
     ) as server:
         assert server.stdin is not None
         assert server.stdout is not None
         url = server.stdout.readline().strip()
         if not url:
-            raise Failed("the fake provider did not start")
+            raise Failed(f"{module[0]} did not start")
         try:
             yield url
         finally:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from bench.adapters import Comparisons, comparisons_table, sdk_versions
 from bench.chart import Bar, Panel, draw
 from bench.contest import CONTESTANTS, Contestant
 from bench.environments import versions
@@ -38,6 +39,7 @@ class Outcome(msgspec.Struct, frozen=True):
     quick: bool
     machine: Machine
     results: Results
+    adapters: Comparisons
     failures: list[str]
 
 
@@ -114,6 +116,8 @@ def write_page(outcome: Outcome, template: Path, docs: Path) -> None:
         peers=peers or "none",
         figures=_markdown(figures_table(outcome.results)),
         ratios=_markdown(ratios_table(outcome.results)),
+        adapters=_markdown(comparisons_table(outcome.adapters)),
+        sdks=sdk_versions(outcome.adapters) or "none",
         missing="".join(f"\nNot measured: {failure}.\n" for failure in outcome.failures),
     )
     (docs / "performance.md").write_text(page)

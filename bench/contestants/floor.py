@@ -59,6 +59,7 @@ class Log:
     """The least that survives a power cut: a row a message, a commit a step."""
 
     def __init__(self, path: Path) -> None:
+        self.commits = 0
         self._database = sqlite3.connect(path, isolation_level=None)
         self._database.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;")
         self._database.execute("CREATE TABLE IF NOT EXISTS log (chat TEXT, seq INTEGER PRIMARY KEY, body BLOB)")
@@ -67,6 +68,7 @@ class Log:
         self._database.execute("BEGIN")
         self._database.executemany("INSERT INTO log (chat, body) VALUES (?, ?)", [(chat, body) for body in messages])
         self._database.execute("COMMIT")
+        self.commits += 1
 
     def read(self, chat: str) -> list[bytes]:
         return [row[0] for row in self._database.execute("SELECT body FROM log WHERE chat = ? ORDER BY seq", (chat,))]
@@ -134,6 +136,9 @@ class Floor:
 
     async def chat(self, model: str, name: str) -> FloorChat:
         return FloorChat(self._open_wire(), model, name, self._log)
+
+    def commits(self) -> int:
+        return self._log.commits if self._log else 0
 
     async def close(self) -> None:
         if self._log:

@@ -29,6 +29,8 @@ class Chat(Protocol):
 
 
 class Contestant(Protocol):
+    """One that keeps a log may also have `commits()`: how many it has made."""
+
     async def chat(self, model: str, name: str) -> Chat:
         """Begin the chat of that name, or go on with it if a chat of that name was stored before."""
         ...
@@ -80,6 +82,20 @@ async def stream(make: Make, setting: Setting, small: int, big: int, repeats: in
     return {"chunk_us": chunk * 1e6, "turn_ms": (statistics.median(later[10:]) - small * chunk) * 1e3}
 
 
+async def alone(make: Make, setting: Setting, small: int, big: int, repeats: int, read_bytes: int) -> Figures:
+    """As `stream`, but each read takes no more than the bytes of one chunk, though many have arrived. Unlike a paced
+    stream this needs no quiet machine: nobody waits."""
+    transports().max_size = read_bytes
+    reads = count_reads()
+    contestant = await make(setting)
+    await consume(await contestant.chat(f"bench-chunks-{big}", "counted"))
+    await contestant.close()
+    counted = reads() / big
+    if not 0.95 < counted < 1.3:  # some protocols tell the whole text again at the end
+        raise SystemExit(f"a read should bring one chunk; there were {counted:.2f} reads a chunk")
+    return {"alone_us": (await stream(make, setting, small, big, repeats))["chunk_us"]}
+
+
 async def paced(make: Make, setting: Setting, chats: int, chunks: int, every_ms: int) -> Figures:
     """CPU of a chunk when each arrives alone, many chats at once: between the tenth and the ninetieth per cent.
 
@@ -110,9 +126,14 @@ async def paced(make: Make, setting: Setting, chats: int, chunks: int, every_ms:
     return {"paced_us": cpu / delivered * 1e6, "paced_reads": taken / delivered, "paced_busy": cpu / wall}
 
 
+def transports() -> Any:
+    """What all sockets of asyncio are read by, whichever library they belong to."""
+    return asyncio.selector_events._SelectorSocketTransport  # type: ignore[attr-defined]
+
+
 def count_reads() -> Callable[[], int]:
-    """Count the reads of all sockets of this process from now on, whichever library they belong to."""
-    transport: Any = asyncio.selector_events._SelectorSocketTransport  # type: ignore[attr-defined]
+    """Count the reads of all sockets of this process from now on."""
+    transport = transports()
     read_ready = transport._read_ready
     count = 0
 
@@ -141,16 +162,21 @@ async def turns(make: Make, setting: Setting, chunks: int, count: int, repeats: 
 
 
 async def rounds(make: Make, setting: Setting, few: int, many: int, repeats: int) -> Figures:
-    """CPU of one round: a model call, its tool call, the result."""
+    """CPU of one round: a model call, its tool call, the result. And the commits of one, where they can be counted."""
     contestant = await make(setting)
-    costs: dict[int, list[float]] = {few: [], many: []}
+    commits: Callable[[], int] = getattr(contestant, "commits", lambda: 0)
+    costs: dict[int, list[tuple[float, int]]] = {few: [], many: []}
     for number in range(-1, repeats):
         for length, spent in costs.items():
             chat = await contestant.chat(f"bench-rounds-{length}", f"rounds{length}-{number}")
-            spent.append(await cost(chat, 4))
+            before = commits()
+            spent.append((await cost(chat, 4), commits() - before))
     await contestant.close()
-    step = statistics.median(costs[many][1:]) - statistics.median(costs[few][1:])
-    return {"round_ms": step / (many - few) * 1e3}
+    cpu, steps = (
+        (statistics.median(many_) - statistics.median(few_)) / (many - few)
+        for many_, few_ in zip(zip(*costs[many][1:], strict=True), zip(*costs[few][1:], strict=True), strict=True)
+    )
+    return {"round_ms": cpu * 1e3, **({"round_commits": steps} if steps else {})}
 
 
 async def log(make: Make, setting: Setting, length: int) -> Figures:
@@ -254,6 +280,7 @@ def leave(figures: Figures) -> None:
 
 SCENARIOS: dict[str, Callable[..., Awaitable[Figures]]] = {
     "stream": stream,
+    "alone": alone,
     "paced": paced,
     "turns": turns,
     "rounds": rounds,

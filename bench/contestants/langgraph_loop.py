@@ -32,6 +32,9 @@ class LangGraphContestant:
         self._saver = saver
         self._stack = stack
         self._graphs: dict[str, Any] = {}
+        self._commits = 0
+        if saver:
+            self._count_commits(saver.conn)
 
     def _graph(self, model: str) -> Any:
         llm = ChatOpenAI(model=model, base_url=self._setting.url, api_key="none", max_retries=0, timeout=600)
@@ -52,6 +55,18 @@ class LangGraphContestant:
         if model not in self._graphs:
             self._graphs[model] = self._graph(model)
         return LangGraphChat(self._graphs[model], name)
+
+    def _count_commits(self, connection: Any) -> None:
+        commit = connection.commit
+
+        async def counted() -> None:
+            self._commits += 1
+            await commit()
+
+        connection.commit = counted
+
+    def commits(self) -> int:
+        return self._commits
 
     async def close(self) -> None:
         await self._stack.aclose()

@@ -9,6 +9,7 @@ from harness import Setting, main, noop
 
 from treadle import Agent, Chat, ChatOptions, tool
 from treadle.protocol.events import MessageDelta, SessionError
+from treadle.stores.sqlite import SqliteStore
 
 OPTIONS = ChatOptions(max_turns=10_000, context_window=1_000_000, system_prompt="You are a benchmark.")
 
@@ -49,6 +50,10 @@ class TreadleContestant:
     def _kept(self, name: str) -> Path:
         """Where this program remembers a chat's id, which is all that it must."""
         return self._folder / f"{name}.id"
+
+    def commits(self) -> int:
+        store = self._agent.deps.store
+        return store._writer.commits if isinstance(store, SqliteStore) else 0
 
     async def close(self) -> None:
         await self._agent.close()

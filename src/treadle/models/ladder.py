@@ -75,9 +75,14 @@ class Ladder:
     def rung(self, request: ModelRequest) -> Rung:
         return request.rung or self._rung or ("native" if self.inner.info.native_tools else "text")
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
+    def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
         rung = self.rung(request)
-        if rung == "native" and request.tools:
+        if rung == "native" and not request.tools:
+            return self.inner.stream(request)  # nothing to add, so nothing in between
+        return self._climb(request, rung)
+
+    async def _climb(self, request: ModelRequest, rung: Rung) -> AsyncIterator[Sequence[Delta]]:
+        if rung == "native":
             heard = False
             try:
                 async with aclosing(self._native(request)) as stream:
@@ -89,11 +94,6 @@ class Ladder:
                 if heard or request.rung or not refuses_tools(error):
                     raise
             rung = self._rung = "text"
-        if rung == "native":
-            async with aclosing(self.inner.stream(request)) as stream:  # type: ignore[type-var]
-                async for deltas in stream:
-                    yield deltas
-            return
         async with aclosing(self._lower(request, rung)) as stream:
             async for deltas in stream:
                 yield deltas

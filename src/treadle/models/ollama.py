@@ -3,8 +3,7 @@ says; retries and records are the engine's business. What a model can do is aske
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from msgspec.structs import replace
@@ -22,7 +21,7 @@ from treadle.models.wire.http import Http
 from treadle.models.wire.http_model import HttpModel
 from treadle.models.wire.listing import list_from
 from treadle.ports.model import ModelInfo, ModelRequest
-from treadle.protocol.deltas import Delta, NoticeDelta
+from treadle.protocol.deltas import NoticeDelta
 
 BASE_URL = base_url("")
 SHOWN_CAP = 16 * 1024 * 1024
@@ -86,20 +85,13 @@ class OllamaChat(HttpModel):
             raise self._explained(error) from error
         return self._info
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
+    async def _begin(self, request: ModelRequest) -> ModelRequest:
         info = await self.prepare()
         if request.rung in ("text", "plain"):
             request = replace(request, tools=())
         elif request.tools and not info.native_tools and request.rung != "native":
             raise ModelError("bad_request", f"{info.ref} does not support tools", status=400)
-        heard = False
-        try:
-            async with aclosing(super().stream(request)) as answer:  # type: ignore[type-var]
-                async for deltas in answer:
-                    heard = heard or bool(deltas)
-                    yield deltas
-        except ModelError as error:
-            raise self._explained(error, heard=heard) from error
+        return request
 
     async def _show(self) -> Shown | None:
         """Ask what the model is. A server that cannot tell is used all the same; None when it may tell next time."""

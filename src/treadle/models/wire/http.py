@@ -44,9 +44,9 @@ class Reply:
         except _trouble() as error:
             raise _broken(self._where, error) from error
 
-    async def read_on(self, *, finished: bool) -> bytes:
-        """As `read`; once the answer is finished, silence is as good as the end."""
-        return (await self.read_within(AFTER_FINISH_S) or b"") if finished else await self.read()
+    async def read_on(self) -> bytes:
+        """As `read`, once the answer is finished: silence is as good as the end."""
+        return await self.read_within(AFTER_FINISH_S) or b""
 
     async def leave(self) -> None:
         """Give the server a moment to end the body after its last word."""

@@ -52,6 +52,7 @@ class HttpModel(ABC):
             await self._http.close()
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
+        request = await self._begin(request)
         refused = False
         while True:
             access = await self._door.open(request)
@@ -63,7 +64,10 @@ class HttpModel(ABC):
                 sent = self._http.post(url, access.headers, body, access.key, key_header=access.key_header)
                 async with sent as reply:
                     reader = self._reader(host_of(url))
-                    while not reader.done and (chunk := await reply.read_on(finished=reader.finish_reason is not None)):
+                    while not reader.done:
+                        chunk = await (reply.read() if reader.finish_reason is None else reply.read_on())
+                        if not chunk:
+                            break
                         deltas = reader.feed(chunk)
                         heard = heard or bool(deltas)
                         yield deltas  # none, too: a server that keeps the line open is not silent (L-12)
@@ -73,15 +77,17 @@ class HttpModel(ABC):
                         await reply.leave()
                     return
             except ModelError as error:
-                if heard:
-                    raise
-                if not refused and self._door.shut(access, error):
+                if not heard and not refused and self._door.shut(access, error):
                     refused = True
                     continue
-                notice = self._mend(error, parameters, request)
+                notice = None if heard else self._mend(error, parameters, request)
                 if notice is None:
-                    raise
+                    raise self._explained(error, heard=heard) from error.__cause__
             yield [notice]
+
+    async def _begin(self, request: ModelRequest) -> ModelRequest:
+        """The request as it is to be made, once all is known that must be."""
+        return request
 
     @abstractmethod
     def _parameters(self, request: ModelRequest) -> dict[str, Any]:
@@ -99,6 +105,10 @@ class HttpModel(ABC):
     def _mend(self, error: ModelError, sent: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
         """Leave out what the server refused and say so; None when asking again cannot help. Every refusal must leave
         less to refuse, so that this ends."""
+
+    def _explained(self, error: ModelError, *, heard: bool) -> ModelError:
+        """The failure, in words that help; `heard` when a part of the answer came before it."""
+        return error
 
     def _notice(self, kind: str, text: str) -> NoticeDelta:
         return NoticeDelta(kind, f"{self._info.ref} {text}")

@@ -1,6 +1,7 @@
 """Lines of JSON from bytes, however the network cut them. Knows nothing of models. Linear in the bytes fed: a line is
 joined once, however many pieces it came in."""
 
+_BLANK = b" \t\r"
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -22,7 +23,9 @@ class LineDecoder:
         lines = chunk.split(b"\n")
         if rest := lines.pop():
             self._pieces.append(rest)
-        return [line for raw in lines if (line := self._tidy(raw))]
+        if not self._begun:
+            lines = [self._tidy(line) for line in lines]
+        return [line for raw in lines if (line := raw.strip(_BLANK))]
 
     def end(self) -> bytes:
         """The last line, if the stream ended without ending it."""
@@ -31,8 +34,8 @@ class LineDecoder:
         return line
 
     def _tidy(self, line: bytes) -> bytes:
-        line = line.strip(b" \t\r")
+        line = line.strip(_BLANK)
         if not self._begun and line:
             self._begun = True
-            line = line.removeprefix(_BOM).lstrip(b" \t\r")
+            line = line.removeprefix(_BOM).lstrip(_BLANK)
         return line

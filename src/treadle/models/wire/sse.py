@@ -59,9 +59,11 @@ class Decoder:
             else:
                 self._lines(block.split("\n"), events)
                 self._dispatch(events)
-        lines = rest.split("\n")
-        self._line.append(lines.pop())
-        self._lines(lines, events)
+        if rest:
+            *lines, begun = rest.split("\n")
+            if begun:
+                self._line.append(begun)
+            self._lines(lines, events)
         return events
 
     def _unify(self, text: str) -> str:
