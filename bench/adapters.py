@@ -1,13 +1,14 @@
 """Measures our adapters beside the vendors' SDKs: the same bytes to both, each in a process of its own."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 
-from bench.contest import Scenario
+from bench.contest import Contestant, Parameters
 from bench.environments import python_of, versions
 from bench.figures import show
-from bench.measure import Results, Session
-from bench.processes import Failed
-from bench.providers import FULL, OURS, PROVIDERS, QUICK, TARGET, Provider
+from bench.measure import Results
+from bench.processes import Failed, run_contestant
+from bench.providers import ADAPTERS, FULL, OURS, PROVIDERS, QUICK, TARGET, TIMES, Provider
 from bench.streams import chunk_bytes
 
 Comparisons = Mapping[str, Results]
@@ -17,27 +18,43 @@ Comparisons = Mapping[str, Results]
 def compare(url: str, quick: bool, say: Callable[[str], None], failures: list[str]) -> Comparisons:
     """The figures of every adapter and, unless it must be quick, of its SDK. Adds to `failures` what could not be
     measured."""
-    return {each.name: _compare_one(each, url, quick, say, failures) for each in PROVIDERS}
-
-
-def _compare_one(provider: Provider, url: str, quick: bool, say: Callable[[str], None], failures: list[str]) -> Results:
-    session = Session(f"{url}/{provider.name}{provider.suffix}", quick, lambda line: say(f"{provider.title}, {line}"))
-    for contestant in (OURS,) if quick else (OURS, provider.sdk):
+    pythons: dict[str, Path] = {}
+    for contestant in dict.fromkeys([OURS] if quick else [OURS, *(each.sdk for each in PROVIDERS)]):
         try:
-            python = python_of(contestant)
+            pythons[contestant.name] = python_of(contestant)
         except Failed as error:
-            session.failures.append(f"skipped: {error}")
-            continue
-        for scenario in _scenarios(provider):
-            session.measure(scenario, contestant, python)
-    failures.extend(failure for failure in session.failures if failure not in failures)
-    return session.results
+            failures.append(f"skipped: {error}")
+            say(failures[-1])
+    comparisons: dict[str, Results] = {}
+    for provider in PROVIDERS:
+        results = comparisons[provider.name] = {}
+        measured = [each for each in (OURS, provider.sdk) if each.name in pythons]
+        try:
+            # In turn, so that both meet the same weather.
+            for contestant in measured * (1 if quick else TIMES):
+                say(f"{ADAPTERS}: {provider.title}, {contestant.title}")
+                for name, parameters in _parts(provider, url, QUICK if quick else FULL):
+                    _keep_least(
+                        results, contestant, run_contestant(pythons[contestant.name], contestant.file, name, parameters)
+                    )
+        except Failed as error:
+            failures.append(f"{provider.title}: {error}")
+            say(failures[-1])
+    return comparisons
 
 
-def _scenarios(provider: Provider) -> tuple[Scenario, Scenario]:
+def _parts(provider: Provider, url: str, parameters: Parameters) -> Iterator[tuple[str, Mapping[str, object]]]:
     """Many chunks in a read, and one in each."""
-    sized = [{**each, "read_bytes": chunk_bytes(provider.name, each["big"])} for each in (FULL, QUICK)]
-    return Scenario("stream", FULL, QUICK), Scenario("alone", sized[0], sized[1])
+    setting = {"url": f"{url}/{provider.name}{provider.suffix}", "folder": "", "durable": False, **parameters}
+    yield "stream", setting
+    yield "alone", {**setting, "read_bytes": chunk_bytes(provider.name, parameters["big"])}
+
+
+def _keep_least(results: Results, contestant: Contestant, figures: Mapping[str, float]) -> None:
+    """Other work on the machine can only add to what something costs."""
+    for key, value in figures.items():
+        kept = results.setdefault(key, {})
+        kept[contestant.name] = min(value, kept.get(contestant.name, value))
 
 
 def comparisons_table(comparisons: Comparisons) -> list[Sequence[str]]:

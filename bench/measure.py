@@ -63,7 +63,7 @@ class Session:
             for part in self._parts(name, parameters, contestant, Path(folder)):
                 figures |= run_contestant(python, contestant.file, *part)
                 if name == "rounds":
-                    figures = _rounds(figures, durable=bool(part[1]["durable"]))
+                    figures = share_rounds(figures, durable=bool(part[1]["durable"]))
             if name == "paced":
                 require_single_reads(figures)
             return figures
@@ -94,7 +94,7 @@ def require_single_reads(figures: Figures) -> None:
         )
 
 
-def _rounds(figures: Figures, *, durable: bool) -> Figures:
+def share_rounds(figures: Figures, *, durable: bool) -> Figures:
     """The cost of durability is what a round costs more with it than without; of a step, its share in that."""
     if not durable:
         return {"round_ms": figures["round_ms"], "plain_round_ms": figures["round_ms"]}

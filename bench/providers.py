@@ -41,7 +41,9 @@ PROVIDERS = (
     ),
     Provider("ollama", "Ollama", "treadle.testing.fake_ollama:OllamaApi", _OLLAMA),
 )
-FULL = {"small": 10, "big": 2000, "repeats": 9}
+TIMES = 3
+"""How often each is run anew; the least of its figures is kept."""
+FULL = {"small": 10, "big": 1000, "repeats": 5}
 QUICK = {"small": 10, "big": 500, "repeats": 3}
 ADAPTERS = "adapters"
 """The name of all this on the command line."""

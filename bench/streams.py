@@ -33,7 +33,7 @@ def answer(method: str, path: str, headers: Headers, body: bytes) -> Answer:
     asked = _MODEL.search(body) or _MODEL.search(path.encode())
     if asked is None:
         return json_answer(404, dialect.failure(404, "no such model; try bench-chunks-400"))
-    return _made(name, int(asked[1]))
+    return made(name, int(asked[1]))
 
 
 def chunk_bytes(name: str, chunks: int) -> int:
@@ -48,7 +48,7 @@ def _dialects() -> dict[str, Dialect]:
 
 
 @lru_cache(maxsize=64)
-def _made(name: str, chunks: int) -> Answer:
+def made(name: str, chunks: int) -> Answer:
     content_type, frames = _frames(name, chunks)
     size = _most_common(frames)
     first = next(number for number, data in enumerate(frames) if len(data) == size)

@@ -7,18 +7,22 @@ from pathlib import Path
 import pytest
 
 from bench.__main__ import TEMPLATE, main
+from bench.adapters import comparisons_table, sdk_versions
 from bench.chart import draw
 from bench.contest import CONTESTANTS, SCENARIOS
 from bench.figures import BY_KEY, CHARTED
-from bench.measure import require_single_reads
+from bench.measure import require_single_reads, share_rounds
 from bench.processes import REPOSITORY, Unsound
+from bench.providers import OURS, PROVIDERS, Provider
 from bench.report import Machine, Outcome, align, figures_table, panels, ratios_table, write_page
+from bench.streams import chunk_bytes, made
 
 RESULTS = {
     "chunk_us": {"floor_aiohttp": 5.0, "treadle": 10.0, "openai": 200.0},
     "paced_us": {"floor_aiohttp": 50.0, "treadle": 90.0},
     "log_ratio": {"treadle": 1.2},
 }
+ADAPTERS = {"ollama": {"chunk_us": {"treadle": 2.0, "ollama": 19.0}}}
 
 
 def test_one_quick_scenario_of_a_floor_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -26,6 +30,7 @@ def test_one_quick_scenario_of_a_floor_is_measured(tmp_path: Path, capsys: pytes
     assert main(["rounds", "floor_asyncio", "--quick", "--json", str(results)]) == 0
     figures = json.loads(results.read_bytes())["results"]
     assert all(0 < figures[key]["floor_asyncio"] < 100 for key in ("plain_round_ms", "round_ms"))
+    assert figures["round_commits"]["floor_asyncio"] == 2
     assert "CPU per round with one tool call" in capsys.readouterr().out
 
 
@@ -34,6 +39,40 @@ def test_a_paced_figure_is_refused_when_chunks_did_not_come_one_by_one() -> None
     require_single_reads({"paced_us": 400.0, "paced_reads": 0.2, "paced_busy": 0.99})
     with pytest.raises(Unsound, match=r"0\.40 reads a chunk"):
         require_single_reads({"paced_us": 18.0, "paced_reads": 0.4, "paced_busy": 0.3})
+
+
+def test_the_cost_of_durability_is_shared_by_the_steps_of_a_round() -> None:
+    plain = share_rounds({"round_ms": 1.0}, durable=False)
+    figures = share_rounds({**plain, "round_ms": 2.2, "round_commits": 3.0}, durable=True)
+    assert figures["durable_ms"] == pytest.approx(1.2)
+    assert figures["step_ms"] == pytest.approx(0.4)
+    assert "step_ms" not in share_rounds({**plain, "round_ms": 2.2}, durable=True)
+
+
+def test_every_adapter_is_measured_both_ways(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results = tmp_path / "results.json"
+    assert main(["adapters", "--quick", "--json", str(results)]) == 0
+    adapters = json.loads(results.read_bytes())["adapters"]
+    assert list(adapters) == [provider.name for provider in PROVIDERS]
+    assert all(each[key]["treadle"] < 1000 for each in adapters.values() for key in ("chunk_us", "alone_us"))
+    assert "one in a read" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.name)
+def test_reads_of_a_chunks_size_bring_one_chunk_each(provider: Provider) -> None:
+    size = chunk_bytes(provider.name, 50)
+    (sent,) = made(provider.name, 50).writes
+    reads = [sent[start : start + size] for start in range(0, len(sent), size)]
+    whole = [read for read in reads if read.count(b" streams") == 1 and read.endswith(b"\r\n")]
+    assert len(whole) >= 40
+
+
+def test_adapters_are_shown_beside_their_sdks_as_far_as_these_were_measured() -> None:
+    measured = {"anthropic": {"chunk_us": {"treadle": 2.0, "anthropic": 40.0}, "alone_us": {"treadle": 15.0}}}
+    _, many, one = comparisons_table(measured)
+    assert list(many) == ["Anthropic Messages", "many in a read", "2.00", "40.0", "20.0", "yes"]
+    assert list(one) == ["Anthropic Messages", "one in a read", "15.0", "-", "-", "-"]
+    assert sdk_versions(measured).startswith("anthropic ")
 
 
 def test_unknown_names_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -54,11 +93,12 @@ def test_tables_say_what_was_reached_and_by_how_much() -> None:
 
 def test_the_page_shows_figures_machine_and_what_is_missing(tmp_path: Path) -> None:
     machine = Machine("Some CPU", 2, "CPython 3.11", "Linux", 0.2)
-    write_page(Outcome("2026-01-02", False, machine, RESULTS, ["LangGraph: no luck"]), TEMPLATE, tmp_path)
+    write_page(Outcome("2026-01-02", False, machine, RESULTS, ADAPTERS, ["LangGraph: no luck"]), TEMPLATE, tmp_path)
     page = (tmp_path / "performance.md").read_text()
     assert "2026-01-02: Some CPU, 2 cores, Linux, CPython 3.11, load average 0.2 before the run" in page
     assert "| CPU per streamed chunk, many in a read, µs | 5.00 | 10.0 | 200 | ≤ 12 | yes |" in page
     assert "Not measured: LangGraph: no luck." in page
+    assert "| Ollama | many in a read | 2.00 | 19.0 | 9.50 | no |" in page
     assert (tmp_path / "images" / "performance.svg").is_file()
     assert not machine.is_busy
     assert Machine("Some CPU", 2, "CPython 3.11", "Linux", 4.3).is_busy
@@ -73,7 +113,7 @@ def test_the_picture_is_valid_svg_with_a_bar_for_each_value() -> None:
 
 def test_every_contestant_has_its_file_and_every_peer_its_pins() -> None:
     folder = REPOSITORY / "bench"
-    for contestant in CONTESTANTS:
+    for contestant in (*CONTESTANTS, OURS, *(provider.sdk for provider in PROVIDERS)):
         assert (folder / "contestants" / contestant.file).is_file()
         if contestant.kind == "peer":
             pins = (folder / "peers" / f"{contestant.name}.txt").read_text().split()
