@@ -9,31 +9,25 @@ import pytest
 
 from tests.scenario.command_line import CommandLine
 from tests.scenario.kit import Recording
-from tests.scenario.three_rounds import DONE, PROMPT, REPLIES, outcome, prepare, three_rounds
+from tests.scenario.three_rounds import DONE, PROMPT, REPLIES, in_words, outcome, prepare, three_rounds
 from treadle import Agent
 from treadle.models.scripted import Say, ScriptedModel, Turn
 from treadle.protocol import events as e
 from treadle.testing.fake_anthropic import FakeAnthropic
+from treadle.testing.fake_gemini import FakeGemini
 from treadle.testing.fake_model import FakeModelServer, Reply
+from treadle.testing.fake_ollama import FakeOllama
 from treadle.testing.fake_openai import FakeOpenAI
 from treadle.testing.fake_responses import FakeResponses
 from treadle.types import JsonObject
 
-
-def in_text(reply: Reply) -> Reply:
-    """The same answer, with its calls in the text."""
-    blocks = [
-        f'<tool_call>\n{{"name": "{name}", "arguments": {msgspec.json.encode(arguments).decode()}}}\n</tool_call>'
-        for name, arguments in reply.calls
-    ]
-    return msgspec.structs.replace(reply, text="\n".join([reply.text, *blocks]).strip(), calls=(), chunk_size=5)
-
-
-TEXT_REPLIES = [in_text(reply) for reply in REPLIES]
+TEXT_REPLIES = [msgspec.structs.replace(in_words(reply), chunk_size=5) for reply in REPLIES]
 SERVERS: dict[str, tuple[type[FakeModelServer], str, str]] = {
     "openai": (FakeOpenAI, "openai:small", "OPENAI_BASE_URL"),
     "responses": (FakeResponses, "openai-responses:small", "OPENAI_BASE_URL"),
     "anthropic": (FakeAnthropic, "anthropic:small", "ANTHROPIC_BASE_URL"),
+    "gemini": (FakeGemini, "gemini:small", "GEMINI_BASE_URL"),
+    "ollama": (FakeOllama, "ollama:small", "OLLAMA_HOST"),
 }
 
 
@@ -48,7 +42,7 @@ def test_the_same_task_with_the_text_rung_forced(server: str, tmp_path: Path) ->
     with FakeOpenAI(REPLIES) as other:
         wanted = three_rounds(folder(tmp_path / "native"), "openai:gpt-4.1", {"OPENAI_BASE_URL": other.base_url})
     with kind(TEXT_REPLIES) as fake:  # type: ignore[call-arg, arg-type]
-        env = {variable: fake.base_url}  # type: ignore[attr-defined]
+        env = {variable: getattr(fake, "base_url", fake.url)}
         done = three_rounds(folder(tmp_path / "text"), model, env, "--tool-calls", "text")
     assert done == wanted
     assert done._replace(results=()) == DONE
