@@ -41,9 +41,9 @@ PROVIDERS = (
     ),
     Provider("ollama", "Ollama", "treadle.testing.fake_ollama:OllamaApi", _OLLAMA),
 )
-TIMES = 3
+TIMES = 5
 """How often each is run anew; the least of its figures is kept."""
-FULL = {"small": 10, "big": 1000, "repeats": 5}
+FULL = {"small": 10, "big": 1000, "repeats": 3}
 QUICK = {"small": 10, "big": 500, "repeats": 3}
 ADAPTERS = "adapters"
 """The name of all this on the command line."""
