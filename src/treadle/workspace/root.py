@@ -259,7 +259,8 @@ def _require_writable(place: _Place, path: str) -> None:
         raise ToolError(f"{inert(path)} is a directory, not a file.")
     if place.found is not None:
         _require_file(place.found, path)
-        if not os.access(place.name, os.W_OK, dir_fd=place.fd):
+        # By the rights that a write would have: those of the effective user, not of the one who logged in.
+        if not os.access(place.name, os.W_OK, dir_fd=place.fd, effective_ids=os.access in os.supports_effective_ids):
             raise ToolError(f"{inert(path)} is read-only: its permissions do not allow writing.")
 
 

@@ -1,5 +1,5 @@
-"""V-01 to V-05 (V-01, V-02, V-03, V-04, V-05) have each of their types here, with a golden file; a change of shape is a new
-version with an upcaster (V-06)."""
+"""Every type of V-01, V-02, V-03, V-04 and V-05 has a golden file here, and a change of its shape is a new version with
+an upcaster (V-06)."""
 
 import json
 from pathlib import Path
