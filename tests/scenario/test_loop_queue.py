@@ -5,7 +5,7 @@ import pytest
 from tests.scenario.kit import Gate, Recording, Stage, ended, of, play, types
 from treadle import Chat, tool
 from treadle.errors import Refused
-from treadle.models.scripted import Call, Hang, Say, ScriptedModel
+from treadle.models.scripted import Call, Hang, Say, ScriptedModel, Think
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
 from treadle.protocol.content import Entry, UserEntry
@@ -88,10 +88,21 @@ async def test_unused_steering_goes_to_the_front_of_the_queue(stage: Stage) -> N
     assert said(model.turns()[-1]) == ["first", "sooner", "later"]
 
 
-async def play_until_text(chat: Chat) -> None:
+async def test_who_comes_in_the_middle_of_an_answer_gets_the_text_so_far(stage: Stage) -> None:  # D-04
+    model = ScriptedModel([(Think("hm"), Say("so far"), Hang())])
+    chat = stage.agent(model).chat()
+    await chat.send("go")
+    for _late in range(3):  # the model says nothing more: what comes can only be what was said before
+        assert await play_until_text(chat) == "so far"
+    await chat.interrupt()
+    assert (await settle(chat))[-1] == "interrupted"
+
+
+async def play_until_text(chat: Chat) -> str:
     async for envelope in chat.resume():
         if isinstance(envelope.data, e.MessageDelta):
-            return
+            return envelope.data.text
+    return ""
 
 
 async def test_the_queue_can_be_edited_deleted_and_promoted(stage: Stage) -> None:

@@ -5,6 +5,7 @@ a gap is nudged, and fills it from the store."""
 
 import asyncio
 from collections import deque
+from collections.abc import Callable, Sequence
 
 from treadle.protocol.events import Envelope, Live, RunEnd, SessionIdle
 from treadle.types import ChatId
@@ -89,15 +90,30 @@ class Subscription:
         self._wake()
 
 
+SoFar = Callable[[], Sequence[Envelope]]
+"""What has been shown live of an answer that is still coming."""
+
+
 class Hub:
     def __init__(self) -> None:
         self._readers: dict[ChatId, list[Subscription]] = {}
+        self._speaking: dict[ChatId, SoFar] = {}
 
     def subscribe(self, chat: ChatId, after: int) -> Subscription:
         """From now on; `after` is the head that the reader knows."""
         reader = Subscription(self, chat, after)
         self._readers.setdefault(chat, []).append(reader)
+        if (so_far := self._speaking.get(chat)) is not None:
+            for envelope in so_far():
+                reader.deliver(envelope)
         return reader
+
+    def speak(self, chat: ChatId, so_far: SoFar | None) -> None:
+        """An answer begins, or ends: whoever comes in between gets the text so far (D-04)."""
+        if so_far is None:
+            self._speaking.pop(chat, None)
+        else:
+            self._speaking[chat] = so_far
 
     def leave(self, reader: Subscription) -> None:
         readers = self._readers.get(reader.chat, [])

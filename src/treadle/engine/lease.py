@@ -11,6 +11,7 @@ from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
 from treadle.chat.state import ChatState, summary
+from treadle.engine.hub import SoFar
 from treadle.engine.log import Ahead, Log
 from treadle.errors import HeadMoved
 from treadle.ports.model import Memo
@@ -63,6 +64,9 @@ class Tenure:
 
     def live(self, event: Live) -> None:
         self._log.live(self.state.chat, event)
+
+    def speak(self, so_far: SoFar | None) -> None:
+        self._log.hub.speak(self.state.chat, so_far)
 
     @property
     def listened(self) -> bool:

@@ -48,7 +48,9 @@ class Log:
         state = self._states.get(chat) or await self._from_snapshot(chat)
         records = await self.store.read(chat, after=state.head)
         envelopes = [wire.decode(chat, record) for record in records]
-        return self._keep(fold_all(state, envelopes))
+        self._keep(fold_all(state, envelopes))
+        # While this was read, more may have been appended and published here: a reader must begin behind that.
+        return self._states[chat]
 
     async def refresh(self, state: ChatState) -> ChatState:
         """Fold what others appended meanwhile, and publish it to this process's readers."""

@@ -23,7 +23,9 @@ from treadle.protocol.events import (
     AssistantMessage,
     AssistantReset,
     CompactionStart,
+    Envelope,
     Event,
+    Live,
     MessageDelta,
     ModelNotice,
     ReasoningDelta,
@@ -109,6 +111,13 @@ class Attempt:
 
     async def run(self, request: ModelRequest) -> Answer:
         faultpoint("model.before_call")
+        self._tenure.speak(self._so_far)
+        try:
+            return await self._listen(request)
+        finally:
+            self._tenure.speak(None)
+
+    async def _listen(self, request: ModelRequest) -> Answer:
         async with Patience(self._deps.silence_s) as patience, aclosing(self._model.stream(request)) as stream:  # type: ignore[type-var]
             async for deltas in stream:
                 if not self.heard:
@@ -120,6 +129,17 @@ class Attempt:
                     self._show(deltas)
         faultpoint("model.after_call")
         return self._assembler.finish(self._model.info.ref)
+
+    def _so_far(self) -> list[Envelope]:
+        """For whoever comes in the middle of the answer (D-04)."""
+        text, thinking = self._assembler.text, self._assembler.thinking_text
+        if self._marker is not None:
+            self._marker = MarkerFilter()
+            text = self._marker.feed(text)
+        live: list[Live] = [ReasoningDelta(self.turn, thinking)] if thinking else []
+        live += [MessageDelta(self.turn, text)] if text else []
+        now = self._deps.clock.now_ms()
+        return [Envelope(0, self._tenure.state.chat, now, event) for event in live]
 
     def _show(self, deltas: Sequence[Delta]) -> None:
         for delta in deltas:
