@@ -17,6 +17,7 @@ TreadleError
 ├── FetchError              fetch              a model's files could not be had; what was got is kept
 └── ToolError               tool               a tool failed; its text goes to the model
     ├── OutsideRoot         outside_root       a path leads out of the project root
+    ├── SandboxError        sandbox            a command cannot be confined as it must be, so it does not run
     ├── Conflict            conflict           a file is no longer what it was when the change was prepared
     └── EditError           edit               the text to replace was not found, or not once
 """
@@ -171,6 +172,10 @@ class ToolError(TreadleError):
 
 class OutsideRoot(ToolError):
     code = "outside_root"
+
+
+class SandboxError(ToolError):
+    code = "sandbox"
 
 
 class Conflict(ToolError):

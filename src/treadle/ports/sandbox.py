@@ -1,0 +1,58 @@
+"""What keeps a command in its place. A sandbox turns a command line into one that the operating system confines; it
+starts nothing itself. How strong it is was tried out, not assumed (S-03)."""
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+from treadle.protocol.content import Value
+
+Level = Literal["bubblewrap", "landlock", "sandbox-exec", "none"]
+"""From the strongest to none. The level stands in every command's result and is never lowered silently."""
+
+
+class Direct(Value, tag="direct", frozen=True):
+    """The root as it is: what a command writes is written."""
+
+
+class Unwritable(Value, tag="unwritable", frozen=True):
+    """The root can only be read."""
+
+
+class View(Value, tag="view", frozen=True):
+    """A copy-on-write view: writes go to `upper` (empty, outside the root) and the root stays as it is (W-08). `work`
+    is an empty folder beside it, for the kernel."""
+
+    upper: str
+    work: str
+
+
+RootMount = Direct | Unwritable | View
+
+
+class Confinement(Value, frozen=True):
+    """What a command may touch. Paths are absolute and without links."""
+
+    root: str
+    mount: RootMount = Direct()
+    network: bool = False
+    protected: tuple[str, ...] = ()
+    """Not writable even below the root, and cannot be made where they do not exist (.git/hooks, .git/config …)."""
+    hidden: tuple[str, ...] = ()
+    """Not readable: Treadle's own data, key files."""
+    writable: tuple[str, ...] = ()
+    """Writable folders outside the root, beside a private /tmp."""
+
+
+class Sandbox(Protocol):
+    @property
+    def level(self) -> Level: ...
+
+    @property
+    def views(self) -> bool:
+        """Whether a copy-on-write view of the root works here."""
+        ...
+
+    def wrap(self, argv: Sequence[str], confinement: Confinement, cwd: str) -> list[str]:
+        """The command line that runs `argv` in `cwd` so confined. SandboxError if this sandbox cannot do what is asked
+        for: it never does less."""
+        ...

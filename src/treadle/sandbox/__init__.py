@@ -1,0 +1,1 @@
+"""Confinement of commands by the operating system, and the supervisors under which they run."""
