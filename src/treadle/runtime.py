@@ -33,6 +33,7 @@ from treadle.ports.toolset import Tool
 from treadle.prompt import system_text
 from treadle.protocol.options import ChatOptions
 from treadle.tools.builtin import builtins
+from treadle.tools.builtin.means import Means
 from treadle.tools.registry import Tools
 from treadle.types import ChatId, Clock, new_chat_id
 from treadle.workspace.root import Root
@@ -89,9 +90,11 @@ class Agent:
             brought, warnings = load_tools()
             self.warnings += warnings
             tools = [*tools, *brought]
-        self._tools = Tools(builtins(lru_cache(maxsize=64)(Root)) if builtin else [], tools)
+        kept = _open_store(store)
+        means = Means(lru_cache(maxsize=64)(Root), kept)
+        self._tools = Tools(builtins(means) if builtin else [], tools)
         self.deps: Deps = assemble(
-            _open_store(store),
+            kept,
             found,
             self._tools,
             policy or BasicPolicy(),

@@ -4,12 +4,19 @@ from these, and the reference shows them as examples."""
 from treadle.protocol import events as e
 from treadle.protocol.content import Image, PlanStep, Thinking, ToolRequest, Usage
 from treadle.protocol.options import Budget, ChatOptions
+from treadle.protocol.permissions import Offer, Rule
 from treadle.protocol.tools import DynamicTool
+from treadle.protocol.traces import Seen, Shell
 from treadle.types import call_key
 
 KEY = call_key(3, 1)
 IMAGE = Image("image/png", "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08")
 USAGE = Usage(1_200, 80, 1_000, 16, 0.0031, True)
+
+RULE = Rule(
+    "allow", "run_command", "make test", "project", "/home/ada/engine", 1_800_000_000_000, "r_1", 1_700_000_000_000
+)
+OFFER = Offer(RULE, "make test, in this project", "make with other targets")
 
 OPTIONS = ChatOptions(
     model="openai:gpt-4.1",
@@ -36,6 +43,16 @@ OPTIONS = ChatOptions(
     archived=True,
     labels=("spring", "urgent"),
     rung="text",
+    auto_approve_commands=True,
+    auto_approve_sensitive_edits=True,
+    sensitive={"docs/**": True, "deploy/**": False},
+    rules=(RULE,),
+    sandbox="landlock",
+    network=True,
+    strict_paths=True,
+    checks=("make test",),
+    verify=False,
+    instructions="Run make test before you are done.",
 )
 
 _ALL: tuple[e.Event, ...] = (
@@ -77,9 +94,13 @@ _ALL: tuple[e.Event, ...] = (
         "deadline",
         "ab12",
         35,
+        (Seen("engine.py", "c0ffee"),),
+        Shell("src", {"CI": "1"}, ("DEBUG",)),
     ),
-    e.PermissionRequested("3.1", KEY, "high", "it executes something", "run_command\n  command: make test", "5e88"),
-    e.PermissionCompleted("3.1", "allow", "ada", True, "go ahead", {"command": "make -n test"}, "interrupted"),
+    e.PermissionRequested(
+        "3.1", KEY, "high", "it executes something", "run_command\n  command: make test", "5e88", (OFFER,)
+    ),
+    e.PermissionCompleted("3.1", "allow", "ada", True, "go ahead", {"command": "make -n test"}, "interrupted", RULE),
     e.ExternalToolRequested(KEY, "weather", {"city": "London"}, "3.1", 300.0),
     e.ExternalToolCompleted(KEY, True, "browser", "deadline"),
     e.UserInputRequested("3.1", "Which branch?", ("main", "next"), "guard", KEY),
@@ -119,6 +140,8 @@ _ALL: tuple[e.Event, ...] = (
                 "3.1",
                 "high",
                 1_700_000_300_000,
+                "it executes something",
+                (OFFER,),
             ),
         )
     ),

@@ -14,7 +14,9 @@ from tests.scenario.command_line import CommandLine, Ended, end, until
 from tests.unit.models.local import real
 from treadle import Agent
 from treadle.protocol.options import Budget, ChatOptions
+from treadle.stores.memory import MemoryStore
 from treadle.tools.builtin import builtins
+from treadle.tools.builtin.means import Means
 from treadle.tools.registry import Tools
 from treadle.workspace.root import Root
 
@@ -67,7 +69,10 @@ def test_a_run_makes_valid_calls_and_ends(local: CommandLine) -> None:
     assert ended.types[-1] == "session.idle"
     exported = local("export", "last")
     assert_sound(exported)
-    schemas = {spec.name: spec.parameters for spec in Tools(builtins(Root), []).specs(ChatOptions(root="/"))}
+    schemas = {
+        spec.name: spec.parameters
+        for spec in Tools(builtins(Means(Root, MemoryStore())), []).specs(ChatOptions(root="/"))
+    }
     finished = {turn["turn"]: turn["finish_reason"] for turn in exported.of("assistant.turn_end")}
     messages = exported.of("assistant.message")
     assert messages

@@ -12,6 +12,8 @@ from treadle.protocol import events as e
 from treadle.protocol.content import ResultsEntry, ToolResult
 from treadle.protocol.events import Envelope, Event, OpenAction
 
+KEPT = 2_000
+"""How many files and outputs are remembered: what falls out is as if it had never been seen."""
 STOP = "stop"
 CONTINUE = "continue"
 """What a person may answer to a question of the loop itself."""
@@ -38,10 +40,31 @@ def _execution_start(state: ChatState, event: e.ExecutionStart, at: Envelope) ->
 def _execution_complete(state: ChatState, event: e.ExecutionComplete, at: Envelope) -> ChatState:
     text = event.result if event.success or event.result else event.error
     result = ToolResult(event.call, text, event.success)
-    state = change_call(state, event.call, phase="done", result=result, action=None)
+    state = _left_behind(change_call(state, event.call, phase="done", result=result, action=None), event)
     if not state.calls or any(call.phase != "done" for call in state.calls):
         return state
     return _finish_calls(state)
+
+
+def _left_behind(state: ChatState, event: e.ExecutionComplete) -> ChatState:
+    """What later calls will need of this one."""
+    if event.shell is not None:
+        state = replace(state, shell=event.shell)
+    if event.output:
+        state = replace(state, outputs=_newest({**state.outputs, event.call: event.output}))
+    if event.seen:
+        seen = dict(state.seen)
+        for file in event.seen:
+            seen.pop(file.path, None)
+            seen[file.path] = file.digest
+        state = replace(state, seen=_newest(seen))
+    return state
+
+
+def _newest(kept: dict[str, str]) -> dict[str, str]:
+    for key in list(kept)[: max(0, len(kept) - KEPT)]:
+        del kept[key]
+    return kept
 
 
 def _finish_calls(state: ChatState) -> ChatState:
@@ -73,6 +96,8 @@ def _permission_requested(state: ChatState, event: e.PermissionRequested, at: En
         text=event.shown,
         hash=event.hash,
         severity=event.severity,
+        reason=event.reason,
+        offers=event.offers,
         options=("allow", "deny"),
     )
     return change_call(change_run(state, active=True), event.call, phase="asking", action=action)
@@ -84,7 +109,10 @@ def _permission_completed(state: ChatState, event: e.PermissionCompleted, at: En
             arguments = event.arguments if event.arguments is not None else call.arguments
             # After a refusal comes the call's result. If that record was lost, the call is asked for again, not run.
             phase = "approved" if event.decision == "allow" else "requested"
-            state = change_call(state, call.key, phase=phase, arguments=arguments)
+            seal = call.action.hash if event.arguments is None else ""
+            state = change_call(state, call.key, phase=phase, arguments=arguments, seal=seal)
+    if event.rule is not None and event.rule.scope == "chat":
+        state = replace(state, options=replace(state.options, rules=(*state.options.rules, event.rule)))
     return _close_action(state, event.action, at)
 
 

@@ -3,10 +3,13 @@ derived: nothing here exists that the events do not say. Knows no time, no I/O a
 
 from typing import Any, Literal
 
+import msgspec
+
 from treadle.chat.history import History
 from treadle.protocol.content import Entry, Image, PlanStep, ToolRequest, ToolResult, Usage, Value
 from treadle.protocol.events import Delivery, EndReason, LimitKind, OpenAction, Scope, Trigger
 from treadle.protocol.options import ChatOptions
+from treadle.protocol.traces import Shell
 from treadle.protocol.views import ChatSummary, Status
 from treadle.types import CallKey, ChatId
 
@@ -25,6 +28,8 @@ class Call(Value, frozen=True):
     plan: dict[str, Any] | None = None
     action: OpenAction | None = None
     result: ToolResult | None = None
+    seal: str = ""
+    """The hash of what was shown to the person who allowed it; empty if they changed it themselves (S-08)."""
 
     @property
     def key(self) -> CallKey:
@@ -124,6 +129,12 @@ class ChatState(Value, frozen=True):
     compaction: Compaction = Compaction()
     compacting: Trigger | Literal[""] = ""
     compaction_failures: int = 0
+    shell: Shell = Shell()
+    """The chat's shell as the last command left it (T-14)."""
+    seen: dict[str, str] = msgspec.field(default_factory=dict)
+    """By path: the hash of the file as the model knows it, the latest last (T-13)."""
+    outputs: dict[str, str] = msgspec.field(default_factory=dict)
+    """By call: the blob with the whole output of a result that was cut (T-11)."""
     context_tokens: int = 0
     """The provider's count of the last request and answer; 0 when there is none for the present transcript."""
     context_chars: int = 0

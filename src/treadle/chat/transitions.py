@@ -148,6 +148,7 @@ def _decide(state: ChatState, command: c.Decide) -> Events:
         command.by,
         feedback=command.feedback,
         arguments=command.arguments if allowed else None,
+        rule=command.rule,
     )
     if allowed:
         return (done,)

@@ -1,19 +1,23 @@
 """What the loop is given: ports, and the few settings that are the engine's own."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection
 
 import msgspec
 
 from treadle.chat.retry import BASE_S
 from treadle.engine.hub import Hub
 from treadle.engine.log import Log
+from treadle.ports.hooks import Hooks, NoHooks
 from treadle.ports.model import Models
 from treadle.ports.policy import Policy
 from treadle.ports.store import RENEW_S, Store
 from treadle.ports.toolset import Toolset
 from treadle.protocol.options import ChatOptions
-from treadle.types import Clock, SystemClock
+from treadle.types import CallKey, ChatId, Clock, SystemClock
+
+Tidy = Callable[[ChatId, Collection[CallKey]], Awaitable[None]]
+"""Ends what a chat's calls left running on this machine, except for calls that are still open."""
 
 
 def no_system_text(_options: ChatOptions) -> str:
@@ -33,6 +37,10 @@ class Deps(msgspec.Struct, frozen=True):
     silence_s: float = 300.0
     renew_s: float = RENEW_S
     """How often leases are renewed: a third of how long they last in the store."""
+    hooks: Hooks = NoHooks()
+    redact: Callable[[str], str] = str
+    """Takes secrets out of what is recorded, shown and sent (S-11)."""
+    tidy: Tidy | None = None
 
 
 def assemble(
@@ -46,8 +54,25 @@ def assemble(
     retry_base_s: float = BASE_S,
     silence_s: float = 300.0,
     renew_s: float = RENEW_S,
+    hooks: Hooks | None = None,
+    redact: Callable[[str], str] = str,
+    tidy: Tidy | None = None,
 ) -> Deps:
     """Put the parts together; the log and its hub are the engine's own."""
     used = clock or SystemClock()
     log = Log(store, Hub(), used)
-    return Deps(store, models, tools, policy, log, used, system_text, random.random, retry_base_s, silence_s, renew_s)
+    return Deps(
+        store,
+        models,
+        tools,
+        policy,
+        log,
+        used,
+        system_text,
+        retry_base_s=retry_base_s,
+        silence_s=silence_s,
+        renew_s=renew_s,
+        hooks=hooks or NoHooks(),
+        redact=redact,
+        tidy=tidy,
+    )

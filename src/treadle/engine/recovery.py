@@ -8,12 +8,13 @@ repeated. A model call that never ended is made again; what it may have cost is 
 
 from treadle.chat.state import Call
 from treadle.engine.deps import Deps
-from treadle.engine.lease import Tenure
-from treadle.engine.tool_calls import outcome_events, run_one
+from treadle.engine.examination import invocation_of
+from treadle.engine.lease import STOPPED, Tenure
+from treadle.engine.tool_calls import outcome_events, run_one, stop
 from treadle.errors import ToolError
 from treadle.faultpoint import faultpoint
 from treadle.ports.toolset import Invocation, Settlement, Tool
-from treadle.protocol.events import AssistantReset, Event, ExecutionComplete, ExecutionOutput, TurnRetry
+from treadle.protocol.events import AssistantReset, Event, ExecutionComplete, TurnRetry
 from treadle.protocol.tools import ToolSpec
 
 LOST = "The worker was lost during the call."
@@ -26,6 +27,8 @@ UNKNOWN = (
 async def recover(tenure: Tenure, deps: Deps) -> None:
     """Make every intent whole; called when a lease begins."""
     state = tenure.state
+    if deps.tidy is not None:
+        await deps.tidy(state.chat, [call.key for call in state.calls if call.phase == "started"])
     if state.open_turn is not None:
         tenure.live(AssistantReset(state.open_turn.turn))
         lost = TurnRetry(
@@ -34,34 +37,35 @@ async def recover(tenure: Tenure, deps: Deps) -> None:
         await tenure.append(lost)
     for call in state.calls:
         if tenure.state.run is None or tenure.state.run.interrupting:
-            return  # before this, or meanwhile: the rules close what is open
+            return await _stop_all(tenure, deps)  # before this, or meanwhile: the rules close what is open
         if call.phase == "started":
             await _settle(tenure, call, deps)
+
+
+async def _stop_all(tenure: Tenure, deps: Deps) -> None:
+    """The run was stopped while nobody drove it: what its calls started ends now (L-07)."""
+    for call in tenure.state.calls:
+        found = deps.tools.find(call.request.name, tenure.state.options)
+        if call.phase == "started" and found is not None and not isinstance(found, ToolSpec):
+            await stop(found, invocation_of(tenure, call, call.request.name, call.arguments or {}, deps))
 
 
 async def _settle(tenure: Tenure, call: Call, deps: Deps) -> None:
     options = tenure.state.options
     found = deps.tools.find(call.request.name, options)
-    invocation = Invocation(
-        tenure.state.chat,
-        call.key,
-        call.request.name,
-        call.arguments or {},
-        options.root,
-        call.plan,
-        emit=lambda output: tenure.live(ExecutionOutput(call.key, output)),
-    )
+    invocation = invocation_of(tenure, call, call.request.name, call.arguments or {}, deps)
     if found is None or isinstance(found, ToolSpec):
         return await tenure.record(_unknown(call))
     settled = await _ask(found, invocation)
     faultpoint("recovery.settled")
     if settled == "run_again":
         durable = not found.spec.read_only
-        await tenure.unless_stopped(run_one(tenure, found, invocation, durable, deps))
+        if await tenure.unless_stopped(run_one(tenure, found, invocation, durable, deps)) is STOPPED:
+            await stop(found, invocation)
     elif settled == "unknown":
         await tenure.record(_unknown(call))
     else:
-        await tenure.record(*outcome_events(invocation, settled, 0))
+        await tenure.record(*outcome_events(invocation, settled, 0, deps))
 
 
 async def _ask(tool: Tool, invocation: Invocation) -> Settlement:

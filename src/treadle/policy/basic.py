@@ -16,7 +16,7 @@ _SHOWN_CHARS = 20_000
 class BasicPolicy:
     """Implements `treadle.ports.policy.Policy`."""
 
-    def review(self, spec: ToolSpec, invocation: Invocation, options: ChatOptions) -> Verdict:
+    async def review(self, spec: ToolSpec, invocation: Invocation, options: ChatOptions) -> Verdict:
         reason = _reason_to_ask(spec, options)
         if spec.kind == "function" and options.mode == "read-only" and not spec.read_only:
             return Verdict(

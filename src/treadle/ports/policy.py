@@ -6,6 +6,7 @@ import msgspec
 
 from treadle.ports.toolset import Invocation
 from treadle.protocol.options import ChatOptions
+from treadle.protocol.permissions import Offer
 from treadle.protocol.tools import ToolSpec
 
 
@@ -16,8 +17,9 @@ class Verdict(msgspec.Struct, frozen=True):
     reason: str = ""
     severity: str = "none"
     shown: str = ""
-    """Exactly what a person is asked to allow."""
+    """Exactly what a person is asked to allow; the tool's preview is put below it."""
+    offers: tuple[Offer, ...] = ()
 
 
 class Policy(Protocol):
-    def review(self, spec: ToolSpec, invocation: Invocation, options: ChatOptions) -> Verdict: ...
+    async def review(self, spec: ToolSpec, invocation: Invocation, options: ChatOptions) -> Verdict: ...

@@ -1,7 +1,7 @@
 """Tools that the loop can run. The loop knows their specs and calls `prepare`, `run` and `settle`; what a tool
 does inside is an adapter's business."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -10,6 +10,7 @@ from treadle.protocol.content import Value
 from treadle.protocol.events import DiffStat, FileChange, PlanUpdated, TaskComplete
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.tools import ToolSpec
+from treadle.protocol.traces import Seen, Shell
 from treadle.types import CallKey, ChatId
 
 Fact = PlanUpdated | TaskComplete
@@ -25,6 +26,13 @@ class Invocation(msgspec.Struct, frozen=True):
     arguments: dict[str, Any]
     root: str
     plan: dict[str, Any] | None = None
+    options: ChatOptions = ChatOptions()
+    shell: Shell = Shell()
+    """The chat's shell as the last command left it (T-14)."""
+    seen: Mapping[str, str] = {}
+    """By path: the SHA-256 of the file as the model knows it (T-13)."""
+    outputs: Mapping[str, str] = {}
+    """By call: the blob with the whole output of a result that was cut (T-11)."""
     emit: Callable[[str], None] = lambda _text: None
     """Shows live output; may be called any number of times, never blocks."""
 
@@ -42,6 +50,8 @@ class Outcome(Value, frozen=True):
     output: str = ""
     """The hash of the full output in the blob store."""
     sandbox: str = ""
+    seen: tuple[Seen, ...] = ()
+    shell: Shell | None = None
 
 
 Settlement = Outcome | Literal["run_again", "unknown"]
@@ -49,7 +59,8 @@ Settlement = Outcome | Literal["run_again", "unknown"]
 
 
 class Tool(Protocol):
-    """A tool of kind `function`. Cancelling `run` must stop everything it started."""
+    """A tool of kind `function`. Cancelling `run` leaves: what lives in this process must end with it, what can outlive
+    the worker (a supervised command) goes on until `stop`, or until the next worker takes it up."""
 
     @property
     def spec(self) -> ToolSpec: ...
@@ -60,6 +71,15 @@ class Tool(Protocol):
         ...
 
     async def run(self, invocation: Invocation) -> Outcome: ...
+
+    async def preview(self, invocation: Invocation) -> str:
+        """What a person should see before they allow the call, beyond its arguments: a diff. Empty: nothing."""
+        ...
+
+    async def stop(self, invocation: Invocation) -> None:
+        """End everything that this call started, wherever it runs: the run was interrupted, or the call took too
+        long. Silent when there is nothing."""
+        ...
 
     async def settle(self, invocation: Invocation) -> Settlement:
         """A worker died after the intent. Find out what happened; change nothing (D-02)."""

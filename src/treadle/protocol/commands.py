@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from treadle.protocol.content import Image, Value
 from treadle.protocol.events import Delivery
+from treadle.protocol.permissions import Rule
 
 
 class Send(Value, tag="send", frozen=True):
@@ -40,6 +41,8 @@ class Decide(Value, tag="decide", frozen=True):
     feedback: str = ""
     arguments: dict[str, Any] | None = None
     by: str = "person"
+    rule: Rule | None = None
+    """A standing answer that this one becomes: one of those that were offered, or narrower (S-07)."""
 
 
 class Answer(Value, tag="answer", frozen=True):

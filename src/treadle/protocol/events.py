@@ -11,6 +11,8 @@ import msgspec
 
 from treadle.protocol.content import Image, PlanStep, Thinking, ToolRequest, Usage, Value
 from treadle.protocol.options import ChatOptions
+from treadle.protocol.permissions import Offer, Rule
+from treadle.protocol.traces import Seen, Shell
 from treadle.types import CallKey, ChatId
 
 Delivery = Literal["idle", "queued", "steering"]
@@ -204,6 +206,10 @@ class ExecutionComplete(Event, frozen=True):
     output: str = ""
     """The hash of the whole output, where the result shows only a part."""
     duration_ms: int = 0
+    seen: tuple[Seen, ...] = ()
+    """Files as the model knows them from now on (T-13)."""
+    shell: Shell | None = None
+    """Where the chat's shell is from now on (T-14)."""
 
 
 class PermissionRequested(Event, frozen=True):
@@ -217,6 +223,8 @@ class PermissionRequested(Event, frozen=True):
     shown: str = ""
     """Exactly what the person is asked to allow; `hash` binds the answer to it (S-08)."""
     hash: str = ""
+    offers: tuple[Offer, ...] = ()
+    """Rules that would answer this and its like (S-07)."""
 
 
 class PermissionCompleted(Event, frozen=True):
@@ -231,6 +239,8 @@ class PermissionCompleted(Event, frozen=True):
     arguments: dict[str, Any] | None = None
     """Arguments edited by the person, which replace the model's."""
     synthetic: str = ""
+    rule: Rule | None = None
+    """The rule that the answer made; one of scope `chat` holds from here on."""
 
 
 class ExternalToolRequested(Event, frozen=True):
@@ -464,6 +474,8 @@ class OpenAction(Value, frozen=True):
     tool_call_id: str = ""
     severity: str = ""
     deadline_ms: int = 0
+    reason: str = ""
+    offers: tuple[Offer, ...] = ()
 
 
 class ActionRequired(Live, frozen=True):

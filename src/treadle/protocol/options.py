@@ -3,7 +3,10 @@ the specification."""
 
 from typing import Literal
 
+import msgspec
+
 from treadle.protocol.content import Value
+from treadle.protocol.permissions import Rule
 from treadle.protocol.tools import DynamicTool
 
 Mode = Literal["read-only", "ask", "review", "auto-edit", "autopilot"]
@@ -13,6 +16,8 @@ OnDeadline = Literal["continue", "error"]
 CompletionStyle = Literal["tool", "marker"]
 Rung = Literal["native", "text", "plain"]
 """How a model calls tools (M-07): by its protocol, in its text, or not at all."""
+SandboxChoice = Literal["auto", "bubblewrap", "landlock", "sandbox-exec", "none"]
+"""auto: the strongest that works on this machine (S-03)."""
 
 MODES: tuple[Mode, ...] = ("read-only", "ask", "review", "auto-edit", "autopilot")
 
@@ -60,6 +65,24 @@ class ChatOptions(Value, frozen=True):
     """The output limit of one model call; 0 leaves it to the catalogue."""
     context_window: int = 0
     """Overrides the model's window; 0 leaves it to the catalogue."""
+    auto_approve_commands: bool = False
+    """Commands pass without asking, except critical ones (S-05)."""
+    auto_approve_sensitive_edits: bool = False
+    sensitive: dict[str, bool] = msgspec.field(default_factory=dict)
+    """Own patterns after the built-in ones; the last match wins: true = safe to auto-approve, false = ask (S-06)."""
+    rules: tuple[Rule, ...] = ()
+    """Standing answers of this chat (S-07)."""
+    sandbox: SandboxChoice = "auto"
+    network: bool = False
+    """Whether commands may use the network."""
+    strict_paths: bool = False
+    """Refuse commands that name paths outside the root even where a sandbox works; without one that is always so."""
+    checks: tuple[str, ...] = ()
+    """Commands that must succeed before a completion is accepted (L-16)."""
+    verify: bool = True
+    """Whether the model is told once when a task asked for changes and nothing was written (L-16)."""
+    instructions: str = ""
+    """What the project itself says to agents (AGENTS.md), as it was when the chat began (E-03)."""
     archived: bool = False
     labels: tuple[str, ...] = ()
 

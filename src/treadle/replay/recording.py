@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from treadle.engine.tool_calls import first_line
+from treadle.engine.examination import first_line
 from treadle.ports.toolset import Fact
 from treadle.protocol.content import ToolRequest
 from treadle.protocol.events import (

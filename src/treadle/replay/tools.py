@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.engine.tool_calls import summarize
+from treadle.engine.examination import summarize
 from treadle.errors import ToolError
 from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Invocation, Outcome, Settlement, Tool
@@ -83,7 +83,15 @@ class RecordedTool:
             call.facts,
             complete.output,
             complete.sandbox,
+            complete.seen,
+            complete.shell,
         )
+
+    async def preview(self, invocation: Invocation) -> str:
+        return ""
+
+    async def stop(self, invocation: Invocation) -> None:
+        pass
 
     async def settle(self, invocation: Invocation) -> Settlement:
         """An intent that was found out to be done left the same events as one that was run again."""
@@ -102,10 +110,10 @@ class RecordedPolicy:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
 
-    def review(self, spec: ToolSpec, invocation: Invocation, options: ChatOptions) -> Verdict:
+    async def review(self, spec: ToolSpec, invocation: Invocation, options: ChatOptions) -> Verdict:
         call = self._stage.recording.calls[CallKey(invocation.call)]
         if call.asked is not None:
-            return Verdict("ask", call.asked.reason, call.asked.severity, call.asked.shown)
+            return Verdict("ask", call.asked.reason, call.asked.severity, call.asked.shown, call.asked.offers)
         if call.ruled is not None:
             return Verdict(call.ruled.decision, call.ruled.feedback)
         return Verdict("allow")

@@ -81,6 +81,12 @@ class FunctionTool:
             raise ToolError(_failure(self._name, error)) from error
         return _outcome(self._name, value)
 
+    async def preview(self, invocation: Invocation) -> str:
+        return ""
+
+    async def stop(self, invocation: Invocation) -> None:
+        pass
+
     async def settle(self, invocation: Invocation) -> Settlement:
         return "run_again" if self._base.read_only or self._base.idempotent else "unknown"
 

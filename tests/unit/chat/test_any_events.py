@@ -32,7 +32,7 @@ def of(kind: Any) -> st.SearchStrategy[Any]:
     if origin is tuple:
         return st.lists(of(args[0]), max_size=3).map(tuple)
     if origin is dict:
-        return st.dictionaries(st.sampled_from(["max_turns", "n", "model"]), NUMBER | TEXT, max_size=2)
+        return st.dictionaries(st.sampled_from(["max_turns", "n", "model"]), of(args[1]), max_size=2)
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         hints = get_type_hints(kind)
         return st.builds(kind, **{name: of(hints[name]) for name in kind.__struct_fields__})

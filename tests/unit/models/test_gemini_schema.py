@@ -12,8 +12,10 @@ from treadle.models.gemini_schema import reduced
 from treadle.ports.model import ModelRequest
 from treadle.protocol.content import UserEntry
 from treadle.protocol.tools import ToolSpec
+from treadle.stores.memory import MemoryStore
 from treadle.testing.gemini_rules import complaint
 from treadle.tools.builtin import builtins
+from treadle.tools.builtin.means import Means
 
 STRING = {"type": "string"}
 
@@ -163,7 +165,7 @@ def test_any_schema_becomes_one_that_is_taken(schema: dict[str, Any]) -> None:
 
 
 def test_the_tools_of_treadle_are_taken_reduced() -> None:
-    tools = builtins(lambda root: pytest.fail("no files are needed to tell of a tool"))
+    tools = builtins(Means(lambda root: pytest.fail("no files are needed to tell of a tool"), MemoryStore()))
     assert len(tools) > 5
     for tool in tools:
         assert refused(tool.spec.parameters) == ""

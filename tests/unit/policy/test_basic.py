@@ -30,36 +30,36 @@ def invocation(name: str = "t", **arguments: object) -> Invocation:
         ("autopilot", "allow", "ask"),
     ],
 )
-def test_modes(mode: Mode, write: str, always: str) -> None:
+async def test_modes(mode: Mode, write: str, always: str) -> None:
     policy: Policy = BasicPolicy()
     options = ChatOptions(mode=mode, interactive=True)
     for spec, wanted in ((READ, "allow"), (WRITE, write), (ALWAYS, always), (CLIENT, "allow"), (QUESTION, "allow")):
-        assert policy.review(spec, invocation(), options).decision == wanted, spec.name
+        assert (await policy.review(spec, invocation(), options)).decision == wanted, spec.name
 
 
-def test_what_would_ask_is_denied_when_nobody_is_there() -> None:  # S-05
+async def test_what_would_ask_is_denied_when_nobody_is_there() -> None:  # S-05
     for spec, mode in ((WRITE, "ask"), (ALWAYS, "auto-edit")):
-        verdict = BasicPolicy().review(spec, invocation(), ChatOptions(mode=mode, interactive=False))
+        verdict = await BasicPolicy().review(spec, invocation(), ChatOptions(mode=mode, interactive=False))
         assert verdict.decision == "deny"
         assert "approval" in verdict.reason
         assert spec.name in verdict.reason
-    assert BasicPolicy().review(WRITE, invocation(), ChatOptions()).decision == "allow"
+    assert (await BasicPolicy().review(WRITE, invocation(), ChatOptions())).decision == "allow"
 
 
-def test_a_read_only_chat_says_what_to_do_instead() -> None:
-    verdict = BasicPolicy().review(WRITE, invocation(), ChatOptions(mode="read-only"))
+async def test_a_read_only_chat_says_what_to_do_instead() -> None:
+    verdict = await BasicPolicy().review(WRITE, invocation(), ChatOptions(mode="read-only"))
     assert "read-only" in verdict.reason
 
 
-def test_a_person_sees_the_name_and_every_argument() -> None:  # S-08
-    verdict = BasicPolicy().review(
+async def test_a_person_sees_the_name_and_every_argument() -> None:  # S-08
+    verdict = await BasicPolicy().review(
         WRITE, invocation("write_file", path="a", content="x\n  y\n", n=[1]), ChatOptions(mode="ask", interactive=True)
     )
     assert verdict.shown == "write_file\n  path: a\n  content:\n    x\n      y\n    \n  n: [1]"
     assert verdict.reason
 
 
-def test_what_is_shown_is_inert_and_bounded() -> None:  # S-12
+async def test_what_is_shown_is_inert_and_bounded() -> None:  # S-12
     text = shown(invocation("run_command", command="ls \x1b[2K\r\u202egnp", long="x" * 30_000))
     assert "\x1b" not in text
     assert "\r" not in text

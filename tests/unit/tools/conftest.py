@@ -26,6 +26,6 @@ def call(project: Path) -> Call:
     def make(
         _plan: dict[str, Any] | None = None, _emit: Callable[[str], None] = lambda _text: None, **arguments: Any
     ) -> Invocation:
-        return Invocation(ChatId("c_1"), CallKey("1.0"), "tool", arguments, str(project), _plan, _emit)
+        return Invocation(ChatId("c_1"), CallKey("1.0"), "tool", arguments, str(project), _plan, emit=_emit)
 
     return make

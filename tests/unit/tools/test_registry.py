@@ -7,7 +7,9 @@ from treadle.errors import InvalidInput
 from treadle.ports.toolset import Toolset
 from treadle.protocol.options import MODES, ChatOptions
 from treadle.protocol.tools import DynamicTool, ToolSpec
+from treadle.stores.memory import MemoryStore
 from treadle.tools.builtin import builtins
+from treadle.tools.builtin.means import Means
 from treadle.tools.function import tool
 from treadle.tools.registry import ALIASES, Tools
 from treadle.workspace.root import Root
@@ -22,7 +24,7 @@ def weather(city: str, days: int = 1) -> str:
 
 @pytest.fixture
 def tools() -> Tools:
-    return Tools(builtins(Root), [weather])
+    return Tools(builtins(Means(Root, MemoryStore())), [weather])
 
 
 def names(tools: Tools, options: ChatOptions) -> list[str]:
@@ -108,7 +110,7 @@ def test_unknown_names_and_bad_declarations(tools: Tools) -> None:
 
 def test_two_tools_of_one_name_are_refused() -> None:
     with pytest.raises(InvalidInput, match="read_file"):
-        Tools(builtins(Root), [tool(name="read_file")(lambda: None)])
+        Tools(builtins(Means(Root, MemoryStore())), [tool(name="read_file")(lambda: None)])
     with pytest.raises(InvalidInput, match="ask_user"):
         Tools([], [tool(name="ask_user")(lambda: None)])
 

@@ -1,11 +1,11 @@
 """The tools that come with Treadle, in the order in which models see them."""
 
 from treadle.ports.toolset import Tool
-from treadle.ports.workspace import WorkspaceOf
+from treadle.tools.builtin.means import Means
 
 
-def builtins(workspace_of: WorkspaceOf) -> list[Tool]:
-    """All of them. `workspace_of` opens the files of a project by its root."""
+def builtins(means: Means) -> list[Tool]:
+    """All of them, working with these means."""
     from treadle.tools.builtin.command import RunCommand
     from treadle.tools.builtin.edit import EditFile
     from treadle.tools.builtin.interaction import CompleteTask, UpdatePlan
@@ -13,12 +13,13 @@ def builtins(workspace_of: WorkspaceOf) -> list[Tool]:
     from treadle.tools.builtin.read import ReadFile
     from treadle.tools.builtin.write import WriteFile
 
+    files = means.workspace_of
     return [
-        ReadFile(workspace_of),
-        ListDirectory(workspace_of),
-        EditFile(workspace_of),
-        WriteFile(workspace_of),
-        RunCommand(workspace_of),
+        ReadFile(files),
+        ListDirectory(files),
+        EditFile(files),
+        WriteFile(files),
+        RunCommand(files),
         UpdatePlan(),
         CompleteTask(),
     ]

@@ -32,7 +32,17 @@ def parameters(required: tuple[str, ...] = (), **properties: JsonSchema) -> Json
     }
 
 
-class ReadOnly:
+class Plain:
+    """A tool that lives in its call alone: nothing to show beforehand, and nothing that outlives it."""
+
+    async def preview(self, invocation: Invocation) -> str:
+        return ""
+
+    async def stop(self, invocation: Invocation) -> None:
+        pass
+
+
+class ReadOnly(Plain):
     """A tool that changes nothing: there is nothing to prepare, and after a crash it simply runs again (D-02)."""
 
     async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:

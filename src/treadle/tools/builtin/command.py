@@ -13,7 +13,7 @@ from treadle.errors import OutsideRoot, ToolError
 from treadle.ports.toolset import Invocation, Outcome, Settlement
 from treadle.ports.workspace import Workspace, WorkspaceOf, inert
 from treadle.protocol.tools import ToolSpec
-from treadle.tools.builtin.base import in_thread, parameters, settled
+from treadle.tools.builtin.base import Plain, in_thread, parameters, settled
 from treadle.tools.builtin.capture import HEAD_LINES, TAIL_LINES, Capture, clean
 from treadle.tools.builtin.environment import without_secrets
 from treadle.tools.builtin.process import Ended, Stop, supervise
@@ -25,7 +25,7 @@ _LIVE_BYTES = 8_000
 """Live output is a glimpse: at most so much each time, so that a flood costs neither memory nor the loop's time."""
 
 
-class RunCommand:
+class RunCommand(Plain):
     spec = ToolSpec(
         name="run_command",
         description=(

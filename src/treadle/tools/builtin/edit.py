@@ -7,12 +7,12 @@ from treadle.ports.toolset import Invocation, Outcome, Settlement
 from treadle.ports.workspace import Workspace, WorkspaceOf, inert
 from treadle.protocol.tools import ToolSpec
 from treadle.tools.builtin import change
-from treadle.tools.builtin.base import PATH, in_thread, parameters
+from treadle.tools.builtin.base import PATH, Plain, in_thread, parameters
 from treadle.tools.builtin.replacement import Replacement, replace
 from treadle.tools.builtin.text import MAX_FILE, decode, encode
 
 
-class EditFile:
+class EditFile(Plain):
     spec = ToolSpec(
         name="edit_file",
         description=(

@@ -7,11 +7,11 @@ from treadle.ports.toolset import Invocation, Outcome, Settlement
 from treadle.ports.workspace import Workspace, WorkspaceOf, inert
 from treadle.protocol.tools import ToolSpec
 from treadle.tools.builtin import change
-from treadle.tools.builtin.base import PATH, in_thread, parameters
+from treadle.tools.builtin.base import PATH, Plain, in_thread, parameters
 from treadle.tools.builtin.text import encode
 
 
-class WriteFile:
+class WriteFile(Plain):
     spec = ToolSpec(
         name="write_file",
         description=(

@@ -24,13 +24,15 @@ from treadle.protocol.content import UserEntry
 from treadle.protocol.deltas import Delta, NoticeDelta
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.tools import ToolSpec
+from treadle.stores.memory import MemoryStore
 from treadle.tools.builtin import builtins
+from treadle.tools.builtin.means import Means
 from treadle.tools.registry import Tools
 from treadle.workspace.root import Root
 
 TOOLS = tuple(
     tool
-    for tool in Tools(builtins(Root), []).specs(ChatOptions(root="/"))
+    for tool in Tools(builtins(Means(Root, MemoryStore())), []).specs(ChatOptions(root="/"))
     if tool.name not in ("update_plan", "edit_file")
 )
 SYSTEM = "You work in a project."

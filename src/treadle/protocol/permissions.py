@@ -1,0 +1,35 @@
+"""Words about permission: standing rules, and what a person who is asked may turn into one (S-07)."""
+
+from typing import Literal
+
+from treadle.protocol.content import Value
+
+RuleEffect = Literal["allow", "ask", "deny"]
+RuleScope = Literal["chat", "project", "user"]
+"""How far a rule reaches. An answer that makes no rule holds once."""
+
+
+class Rule(Value, frozen=True):
+    """A standing answer. `deny` beats `ask` beats `allow`; of a compound command every part must be covered."""
+
+    effect: RuleEffect
+    tool: str
+    """The tool's name, as the model calls it."""
+    pattern: str = ""
+    """For commands: the words of one simple command, where a last `*` stands for any further words. For files: a glob.
+    Empty covers every use of the tool."""
+    scope: RuleScope = "chat"
+    root: str = ""
+    """The project, for rules of that scope."""
+    expires_ms: int = 0
+    """0: never."""
+    id: str = ""
+    created_ms: int = 0
+
+
+class Offer(Value, frozen=True):
+    """A rule that would have answered this question, in words: what it would cover, and what not."""
+
+    rule: Rule
+    covers: str
+    leaves: str = ""

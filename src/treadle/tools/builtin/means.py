@@ -1,0 +1,38 @@
+"""What the built-in tools work with. Everything that touches the world comes in here, as a port."""
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import msgspec
+
+from treadle.ports.commands import Commands
+from treadle.ports.sandbox import Sandbox
+from treadle.ports.workspace import WorkspaceOf
+
+Outside = Callable[[str, str, str], tuple[str, ...]]
+"""(command, root, cwd) → the words of the command that lead out of the root (S-15)."""
+
+
+class Blobs(Protocol):
+    """Large payloads by their hash; a store is one."""
+
+    async def put_blob(self, data: bytes) -> str: ...
+
+    async def get_blob(self, digest: str) -> bytes: ...
+
+
+SandboxOf = Callable[[str], Sandbox]
+"""The sandbox for a demanded level (`auto`: the strongest that works). SandboxError if it cannot be had."""
+
+
+class Means(msgspec.Struct, frozen=True):
+    workspace_of: WorkspaceOf
+    blobs: Blobs
+    commands: Commands | None = None
+    """None: this Agent runs no commands."""
+    sandbox_of: SandboxOf | None = None
+    home: str = ""
+    """Treadle's own folder: hidden from commands."""
+    env: Mapping[str, str] = {}
+    """The environment of commands, before secrets are taken out."""
+    outside: Outside = lambda _command, _root, _cwd: ()
