@@ -10,7 +10,7 @@ A chat lives in the store, not in the object: `agent.chat("c_…")` in any proce
 """
 
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
@@ -26,6 +26,7 @@ from treadle.handle import Chat
 from treadle.models.ladder import Ladder
 from treadle.models.registry import ModelRegistry
 from treadle.policy.basic import BasicPolicy
+from treadle.ports.hooks import Hooks
 from treadle.ports.model import Model, Models
 from treadle.ports.policy import Policy
 from treadle.ports.store import RENEW_S, Listed, Store
@@ -71,6 +72,8 @@ class Agent:
         builtin: bool = True,
         plugins: bool = False,
         policy: Policy | None = None,
+        hooks: Hooks | None = None,
+        redact: Callable[[str], str] = str,
         options: ChatOptions | None = None,
         clock: Clock | None = None,
         env: Mapping[str, str] | None = None,
@@ -103,6 +106,8 @@ class Agent:
             retry_base_s=retry_base_s,
             silence_s=silence_s,
             renew_s=renew_s,
+            hooks=hooks,
+            redact=redact,
         )
         self.worker = Worker(self.deps)
 
