@@ -175,7 +175,7 @@ class Chat:
             if seen is not None:
                 seen(state)
         else:
-            state = await log.execute(self.id, command, seen)
+            state = await log.execute(self.id, command, seen, self._worker.take(self.id))
         self._worker.start(self.id)
         return state
 

@@ -104,7 +104,7 @@ def _recount(state: ChatState) -> ChatState:
 
 
 def _turn_start(state: ChatState, event: e.TurnStart, at: Envelope) -> ChatState:
-    opened = OpenTurn(event.turn, event.reserved, event.final)
+    opened = OpenTurn(event.turn, event.reserved, event.final, epoch=at.epoch)
     totals = replace(state.totals, turns=state.totals.turns + 1)
     state = replace(state, open_turn=opened, turn=max(state.turn, event.turn), totals=totals)
     turns = state.run.turns + 1 if state.run else 0

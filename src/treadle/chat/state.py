@@ -47,6 +47,8 @@ class OpenTurn(Value, frozen=True):
     attempts: int = 0
     """Attempts that came to nothing, for whatever reason."""
     forced_compaction: bool = False
+    epoch: int = 0
+    """The lease under which it began: a later one finds it left behind."""
 
 
 class Run(Value, frozen=True):

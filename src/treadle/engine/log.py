@@ -4,12 +4,14 @@ events get a seq and where what was committed becomes visible."""
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from treadle.chat import snapshot
 from treadle.chat.fold import fold_all
 from treadle.chat.state import ChatState, summary
 from treadle.chat.transitions import transition
 from treadle.engine.hub import Hub, Subscription
-from treadle.errors import HeadMoved, TreadleError
+from treadle.errors import ChatBusy, HeadMoved, TreadleError
 from treadle.faultpoint import faultpoint
 from treadle.ports.model import Memo
 from treadle.ports.store import Lease, Snapshot, Store
@@ -20,6 +22,16 @@ from treadle.types import ChatId, Clock
 
 Ahead = Callable[[ChatState], Sequence[Event]]
 """What the rules say next, without any effect; empty when an effect or a wait comes next."""
+
+
+class Take(msgspec.Struct, frozen=True):
+    """A worker that wants to go on with the chat at once: it takes the lease in the commit of the command, and what the
+    rules say next rides along."""
+
+    worker: str
+    ahead: Ahead
+    got: Callable[[Lease], None]
+
 
 KEPT_STATES = 256
 SNAPSHOT_EVERY = 200
@@ -35,13 +47,20 @@ class Log:
         self._states: OrderedDict[ChatId, ChatState] = OrderedDict()
         self._memos: dict[ChatId, dict[str, Memo]] = {}
         self._snapshots: dict[ChatId, int] = {}
+        self._epochs: dict[ChatId, int] = {}
+        """The last lease of each chat that this process knows of; others may have had it since."""
 
     async def create(self, chat: ChatId, *events: SessionCreated) -> ChatState:
         envelopes = self._seal(ChatState(chat=chat), events, 0)
         state = fold_all(ChatState(chat=chat), envelopes)
         await self.store.create(summary(state), [wire.encode(envelope) for envelope in envelopes])
+        self._epochs[chat] = 0
         self._publish(envelopes)
         return self._keep(state)
+
+    def hold(self, lease: Lease) -> None:
+        """Remember that this process had the lease."""
+        self._epochs[lease.chat] = lease.epoch
 
     async def load(self, chat: ChatId) -> ChatState:
         """The state as of now: what is kept, or a snapshot, or nothing, and the rest of the log folded onto it."""
@@ -72,13 +91,18 @@ class Log:
         lease: Lease | None,
         durable: bool,
         ahead: Ahead | None = None,
+        take: Take | None = None,
     ) -> ChatState:
         """Append to the log that `state` is the fold of: HeadMoved or LeaseLost, or the new state. What the rules
         themselves make of the new state (`ahead`) rides along in the same commit, and a lease that leaves nothing to do
-        is given back in it."""
-        epoch = lease.epoch if lease else 0
-        envelopes = self._seal(state, events, epoch)
+        is given back in it. With `take` a command brings its worker along; ChatBusy if the chat cannot be had."""
+        envelopes = self._seal(state, events, lease.epoch if lease else 0)
         after = fold_all(state, envelopes)
+        if take is not None and not summary(after).runnable:
+            take = None
+        epoch = lease.epoch if lease else 0
+        if take is not None:
+            epoch, ahead = self._epochs[state.chat] + 1, take.ahead
         while ahead is not None and (following := ahead(after)):
             more = self._seal(after, following, epoch)
             after = fold_all(after, more)
@@ -88,7 +112,11 @@ class Log:
         faultpoint(f"append.before:{events[0].TYPE}")
         shown = summary(after)
         done = lease is not None and not shown.runnable
-        await self.store.append(state.chat, records, shown, lease=lease, durable=durable, release=done)
+        taken = Lease(state.chat, epoch, take.worker, after.head) if take is not None and shown.runnable else None
+        await self.store.append(state.chat, records, shown, lease=lease, durable=durable, release=done, take=taken)
+        if take is not None and taken is not None:
+            self.hold(taken)
+            take.got(taken)
         faultpoint(f"append.after:{events[0].TYPE}")
         self._publish(envelopes)
         return self._keep(after)
@@ -103,7 +131,11 @@ class Log:
         return self._states.get(chat)
 
     async def execute(
-        self, chat: ChatId, command: Command, seen: Callable[[ChatState], None] | None = None
+        self,
+        chat: ChatId,
+        command: Command,
+        seen: Callable[[ChatState], None] | None = None,
+        take: Take | None = None,
     ) -> ChatState:
         """Carry out a command in one transaction: of many that race, each sees what the ones before it did. `seen` is
         told the state that the command meets. Tries what is known first: the append is fenced on it, and a refusal is
@@ -126,9 +158,13 @@ class Log:
             if not events:
                 return state
             try:
-                return await self.append(state, events, lease=None, durable=True)
+                return await self.append(
+                    state, events, lease=None, durable=True, take=take if chat in self._epochs else None
+                )
             except HeadMoved:
                 known = None
+            except ChatBusy:
+                take = None
 
     async def snapshot(self, state: ChatState) -> None:
         """Keep a snapshot when the log has grown enough since the last one; costs O(1) per event over time."""
@@ -167,4 +203,5 @@ class Log:
             while len(self._states) > KEPT_STATES:
                 forgotten, _ = self._states.popitem(last=False)
                 self._memos.pop(forgotten, None)
+                self._epochs.pop(forgotten, None)
         return state

@@ -24,7 +24,7 @@ from treadle.protocol.events import Event, SessionError
 
 async def advance(tenure: Tenure, deps: Deps) -> None:
     """Drive one chat until it finishes, must wait, or loses its lease."""
-    tenure.ahead = lambda state: _ahead(state, deps)
+    tenure.ahead = lambda state: ahead(state, deps)
     settled = False
     while True:
         try:
@@ -48,7 +48,7 @@ async def advance(tenure: Tenure, deps: Deps) -> None:
                 raise
 
 
-def _ahead(state: ChatState, deps: Deps) -> tuple[Event, ...]:
+def ahead(state: ChatState, deps: Deps) -> tuple[Event, ...]:
     """What the rules say about a state before any effect: it is committed together with what led to the state. Not
     while a call is under way beside the one that has just ended: only its own outcome, or its end, may close it."""
     if any(call.phase == "started" for call in state.calls):

@@ -29,7 +29,7 @@ async def recover(tenure: Tenure, deps: Deps) -> None:
     state = tenure.state
     if deps.tidy is not None:
         await deps.tidy(state.chat, [call.key for call in state.calls if call.phase == "started"])
-    if state.open_turn is not None:
+    if state.open_turn is not None and state.open_turn.epoch != tenure.lease.epoch:
         tenure.live(AssistantReset(state.open_turn.turn))
         lost = TurnRetry(
             state.open_turn.turn, state.open_turn.failures + 1, "worker_lost", LOST, usage=state.open_turn.reserved

@@ -8,7 +8,8 @@ import logging
 from treadle.chat.state import ChatState, open_actions, status, summary
 from treadle.engine.deps import Deps
 from treadle.engine.lease import Tenure
-from treadle.engine.loop import advance
+from treadle.engine.log import Take
+from treadle.engine.loop import advance, ahead
 from treadle.errors import ChatBusy, LeaseLost, NotFound, StoreError, TreadleError
 from treadle.faultpoint import faultpoint
 from treadle.ports.store import Lease
@@ -28,6 +29,20 @@ class Worker:
         self._renewing: asyncio.Task[None] | None = None
         self._waking: dict[ChatId, asyncio.TimerHandle] = {}
         self._driving: dict[ChatId, asyncio.Task[None]] = {}
+        self._tenures: dict[ChatId, Tenure] = {}
+        self._taken: dict[ChatId, Lease] = {}
+        """Leases that came with a command and wait for their drive."""
+
+    def take(self, chat: ChatId) -> Take | None:
+        """For a command that is to be carried on here: the lease comes in its commit. None while the chat is driven."""
+        tenure = self._tenures.get(chat)
+        if chat in self._taken or (chat in self._held and (tenure is None or not tenure.released)):
+            return None
+        return Take(self.name, lambda state: ahead(state, self._deps), lambda lease: self._took(lease))
+
+    def _took(self, lease: Lease) -> None:
+        self._taken[lease.chat] = lease
+        self.start(lease.chat)
 
     async def drive(self, chat: ChatId) -> None:
         """Take the chat and drive it as long as it has something to do. ChatBusy: another worker has it."""
@@ -42,10 +57,15 @@ class Worker:
 
     async def _claim(self, chat: ChatId | None = None) -> Lease | None:
         """Claim a chat. What was claimed in the moment of a cancellation is given back."""
+        if chat is not None and (taken := self._taken.pop(chat, None)) is not None:
+            return taken
         store = self._deps.store
         claiming = asyncio.ensure_future(store.claim(self.name, chat, now_ms=self._deps.clock.now_ms()))
         try:
-            return await asyncio.shield(claiming)
+            lease = await asyncio.shield(claiming)
+            if lease is not None:
+                self._deps.log.hold(lease)
+            return lease
         except asyncio.CancelledError:
             with contextlib.suppress(TreadleError):
                 if (lease := await claiming) is not None:
@@ -125,12 +145,13 @@ class Worker:
             raise
         finally:
             self._held.pop(lease.chat, None)
+            self._tenures.pop(lease.chat, None)
 
     async def _advance(self, lease: Lease) -> None:
         tenure: Tenure | None = None
         try:
             faultpoint("lease.claimed")
-            tenure = Tenure(lease, self._deps.log, await self._state(lease))
+            tenure = self._tenures[lease.chat] = Tenure(lease, self._deps.log, await self._state(lease))
             await advance(tenure, self._deps)
             await self._snapshot(tenure.state)
         finally:
@@ -190,6 +211,8 @@ class Worker:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        while self._taken:
+            await self._deps.store.release(self._taken.popitem()[1])
 
 
 def _cancelling() -> bool:

@@ -58,11 +58,14 @@ class Store(Protocol):
         lease: Lease | None,
         durable: bool,
         release: bool = False,
+        take: Lease | None = None,
     ) -> None:
         """Add records and replace the summary, or change nothing; with `release` give the lease back as well.
 
         The first record's seq must be the chat's head + 1, else HeadMoved. With a lease, its epoch must be the
         newest and not released, else LeaseLost (checked first). Without one it is a command: any time, by anyone.
+        With `take` (and no lease) the chat is claimed in the same commit, under exactly this lease: its epoch must be
+        the next one and nobody may hold the chat, else ChatBusy.
         `durable` asks for the commit to survive a power cut, not only the death of the process.
         """
         ...

@@ -9,7 +9,7 @@ from treadle.chat.transcript import COMPACT_AT, HEADROOM_TOKENS, estimate, thres
 from treadle.chat.weight import CHARS_PER_TOKEN
 from treadle.engine.hub import Hub
 from treadle.engine.lease import Tenure
-from treadle.engine.log import Ahead, Log
+from treadle.engine.log import Ahead, Log, Take
 from treadle.engine.request import TYPICAL_OUTPUT
 from treadle.ports.model import ModelInfo
 from treadle.ports.store import Lease
@@ -55,6 +55,7 @@ class WatchedLog(Log):
         lease: Lease | None,
         durable: bool,
         ahead: Ahead | None = None,
+        take: Take | None = None,
     ) -> ChatState:
         def asked(after: ChatState) -> Sequence[Event]:
             self._asked = after
@@ -62,7 +63,7 @@ class WatchedLog(Log):
 
         self._asked = state
         try:
-            return await super().append(state, events, lease=lease, durable=durable, ahead=asked)
+            return await super().append(state, events, lease=lease, durable=durable, ahead=asked, take=take)
         finally:
             self._asked = None
 

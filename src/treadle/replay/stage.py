@@ -63,6 +63,7 @@ class Stage(MemoryStore):
         lease: Lease | None,
         durable: bool,
         release: bool = False,
+        take: Lease | None = None,
     ) -> None:
         if lease is not None and records[0].seq == self.now + 1:
             records = await self._compared([wire.decode(chat, record) for record in records])

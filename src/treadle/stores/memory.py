@@ -66,8 +66,12 @@ class MemoryStore:
         lease: Lease | None,
         durable: bool,
         release: bool = False,
+        take: Lease | None = None,
     ) -> None:
         kept = self._find(chat)
+        now = self._clock.monotonic()
+        if take is not None and (kept.held(now) or take.epoch != kept.epoch + 1):
+            raise ChatBusy(f"chat {chat} is held, or was meanwhile; it cannot be taken as epoch {take.epoch}")
         if lease is not None and not (lease.chat == chat and kept.holds(lease)):
             raise LeaseLost(f"epoch {lease.epoch} of chat {chat} is over (now {kept.epoch}); write nothing more")
         if records and records[0].seq != kept.head + 1:
@@ -75,6 +79,8 @@ class MemoryStore:
         _check_gapless(records, kept.head + 1)
         kept.records.extend(records)
         kept.summary = summary
+        if take is not None:
+            kept.epoch, kept.worker, kept.lease_until = take.epoch, take.worker, now + self._lease_s
         if release and lease is not None:
             kept.worker = ""
         for waiter in kept.waiters:

@@ -78,13 +78,24 @@ class SqliteStore:
         lease: Lease | None,
         durable: bool,
         release: bool = False,
+        take: Lease | None = None,
     ) -> None:
         packed: list[Packed] = []
-        await self._write(
-            lambda tables: tables.append(chat, packed, summary, lease, release),
-            prepare=lambda: packed.extend([pack(record, self._blobs) for record in records]),
+
+        def prepare() -> None:
+            if take is not None:
+                self._leases.hold(take.worker)
+            packed.extend([pack(record, self._blobs) for record in records])
+
+        future: asyncio.Future[Lease | None] = self._future()
+        job = Job[Writing, Lease | None](
+            lambda tables: tables.append(chat, packed, summary, lease, release, take),
+            future,
+            prepare=prepare,
             durable=durable,
+            abandoned=self._give_back,
         )
+        await self._granting(job, future)
         if release and lease is not None:
             self._granted.discard(lease)
         if records:
@@ -129,17 +140,7 @@ class SqliteStore:
             prepare=lambda: self._leases.hold(worker),
             abandoned=self._give_back,
         )
-        self._writes.submit(job)
-        try:
-            lease = await future
-        except BaseException:
-            # Cancelled in the moment between the answer and its arrival.
-            if future.done() and not future.cancelled() and future.exception() is None:
-                self._give_back(future.result())
-            raise
-        if lease is not None:
-            self._granted.add(lease)
-        return lease
+        return await self._granting(job, future)
 
     async def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
         return await self._write(lambda tables: tables.renew(leases))
@@ -199,6 +200,20 @@ class SqliteStore:
         future: asyncio.Future[T] = self._future()
         self._writes.submit(Job(work, future, prepare=prepare, durable=durable))
         return await future
+
+    async def _granting(self, job: Job[Writing, Lease | None], future: asyncio.Future[Lease | None]) -> Lease | None:
+        """A write that may bring a lease, which is given back if nobody is there any more to take it."""
+        self._writes.submit(job)
+        try:
+            lease = await future
+        except BaseException:
+            # Cancelled in the moment between the answer and its arrival.
+            if future.done() and not future.cancelled() and future.exception() is None:
+                self._give_back(future.result())
+            raise
+        if lease is not None:
+            self._granted.add(lease)
+        return lease
 
     async def _read(self, work: Callable[[Reading], T]) -> T:
         future: asyncio.Future[T] = self._future()

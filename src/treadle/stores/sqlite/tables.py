@@ -24,7 +24,7 @@ PLACES = 1 << 32
 _encode = msgspec.json.Encoder().encode
 _summary_decoder = msgspec.json.Decoder(ChatSummary)
 
-_FENCE = "SELECT no, head, epoch, worker FROM chats WHERE id = ?"
+_FENCE = "SELECT no, head, epoch, worker, lease_until, boot FROM chats WHERE id = ?"
 _INSERT = (
     "INSERT INTO events (place, time_ms, type, version, epoch, packing, crc, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 )
@@ -104,12 +104,21 @@ class Writing:
         self._insert(number, packed)
 
     def append(
-        self, chat: ChatId, packed: Sequence[Packed], summary: ChatSummary, lease: Lease | None, release: bool
-    ) -> None:
+        self,
+        chat: ChatId,
+        packed: Sequence[Packed],
+        summary: ChatSummary,
+        lease: Lease | None,
+        release: bool,
+        take: Lease | None,
+    ) -> Lease | None:
+        """The lease that was taken, if one was."""
         row = self._connection.execute(_FENCE, (chat,)).fetchone()
         if row is None:
             raise NotFound(f"there is no chat {chat}")
-        number, head, epoch, worker = row
+        number, head, epoch, worker, until_ms, boot = row
+        if take is not None and (take.epoch != epoch + 1 or self._leases.live(worker, until_ms, boot)):
+            raise ChatBusy(f"chat {chat} is held, or was meanwhile; it cannot be taken as epoch {take.epoch}")
         if lease is not None and not (lease.chat == chat and lease.epoch == epoch and worker):
             raise LeaseLost(f"epoch {lease.epoch} of chat {chat} is over (now {epoch}); write nothing more")
         if packed and packed[0].seq != head + 1:
@@ -117,8 +126,11 @@ class Writing:
         _check_gapless(packed, head + 1)
         self._insert(number, packed)
         self._connection.execute(_REPLACE, (*_columns(head + len(packed), summary), number))
+        if take is not None:
+            self._take(number, take.epoch, take.worker)
         if release and lease is not None:
             self.release([lease])
+        return take
 
     def claim(self, worker: str, chat: ChatId | None, now_ms: int) -> Lease | None:
         if chat is None:
@@ -128,8 +140,11 @@ class Writing:
             number, chat, epoch, head = row
         else:
             number, epoch, head = self._free(chat)
-        self._connection.execute(_CLAIM, (epoch + 1, worker, self._leases.until_ms(), self._leases.boot, number))
+        self._take(number, epoch + 1, worker)
         return Lease(ChatId(chat), epoch + 1, worker, head)
+
+    def _take(self, number: int, epoch: int, worker: str) -> None:
+        self._connection.execute(_CLAIM, (epoch, worker, self._leases.until_ms(), self._leases.boot, number))
 
     def renew(self, leases: Sequence[Lease]) -> list[Lease]:
         if not leases:

@@ -211,3 +211,44 @@ class LeaseContract(OpensStore):
             while (lease := await store.claim("w2")) is None:
                 continue
         await store.release(lease)
+
+    async def test_a_command_can_take_the_chat_in_its_commit(self, store: Store) -> None:
+        await begin(store, A)
+        lease = Lease(A, 1, "w1", 3)
+        records = [record(2), record(3, epoch=1)]
+        await store.append(A, records, summary(A, 3, runnable=True), lease=None, durable=True, take=lease)
+        assert (await store.get(A)).leased
+        with pytest.raises(ChatBusy):
+            await store.claim("w2", A)
+        await add(store, A, 4, lease)
+        await store.release(lease)
+        assert (await claimed(store, "w2", A)).epoch == 2
+
+    @pytest.mark.parametrize("epoch", [1, 3, 4])
+    async def test_a_command_takes_only_the_next_epoch(self, store: Store, epoch: int) -> None:
+        await begin(store, A)
+        await store.release(await claimed(store, "w1", A))
+        before = await store.get(A)
+        wanted = Lease(A, epoch, "w2", 2)
+        with pytest.raises(ChatBusy):
+            await store.append(A, [record(2)], summary(A, 2), lease=None, durable=True, take=wanted)
+        assert (await store.get(A), await store.head(A)) == (before, 1)
+
+    async def test_a_command_takes_nothing_that_is_held(self, store: Store, clock: ManualClock) -> None:
+        await begin(store, A)
+        held = await claimed(store, "w1", A)
+        wanted = Lease(A, 2, "w2", 2)
+        with pytest.raises(ChatBusy):
+            await store.append(A, [record(2)], summary(A, 2), lease=None, durable=True, take=wanted)
+        await add(store, A, 2, held)
+        clock.advance(LEASE_S + 1)
+        await store.append(A, [record(3)], summary(A, 3), lease=None, durable=True, take=wanted)
+        with pytest.raises(LeaseLost):
+            await add(store, A, 4, held)
+
+    async def test_a_command_that_comes_too_late_takes_nothing(self, store: Store) -> None:
+        await begin(store, A)
+        await add(store, A, 2)
+        with pytest.raises(HeadMoved):
+            await store.append(A, [record(2)], summary(A, 2), lease=None, durable=True, take=Lease(A, 1, "w", 2))
+        assert not (await store.get(A)).leased
