@@ -57,9 +57,7 @@ class Resolver:
         return "/".join(parts) or "."
 
     @contextmanager
-    def at(
-        self, path: str, *, follow: bool = True, make_parents: bool = False, exact: bool = False
-    ) -> Iterator[Place]:
+    def at(self, path: str, *, follow: bool = True, make_parents: bool = False, exact: bool = False) -> Iterator[Place]:
         """The place of a path, held until the end of the block. Without `follow` the last name is taken as it is, be
         it a link or a directory. `exact`: the place's parts must be free of links. An OSError in the block becomes a
         ToolError about the path."""
@@ -111,9 +109,7 @@ class Resolver:
             return None
         return self._end(held, tuple(above), name, found, follow)
 
-    def _end(
-        self, held: list[int], above: tuple[str, ...], name: str, found: os.stat_result, follow: bool
-    ) -> Place:
+    def _end(self, held: list[int], above: tuple[str, ...], name: str, found: os.stat_result, follow: bool) -> Place:
         if not follow or not st.S_ISDIR(found.st_mode):
             return Place(held[-1], name, (*above, name), found)
         held.append(os.open(name, _STEP, dir_fd=held[-1]))

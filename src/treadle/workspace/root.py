@@ -176,14 +176,14 @@ class Root:
         most: int = 100,
         stop: threading.Event | None = None,
     ) -> Paths:
-        from treadle.workspace.search import find  # here, because most runs of a command look for nothing
+        from treadle.workspace.search import engine  # here, because most runs of a command look for nothing
 
-        return find(self, pattern, path, ignore_case=ignore_case, most=most, stop=stop)
+        return engine(self).find(pattern, path, ignore_case=ignore_case, most=most, stop=stop)
 
     def search(self, query: Query, stop: threading.Event | None = None) -> Matches:
-        from treadle.workspace.search import search
+        from treadle.workspace.search import engine
 
-        return search(self, query, stop)
+        return engine(self).search(query, stop)
 
     # -- descriptors, for this room -----------------------------------------------------------------------------
 
