@@ -3,13 +3,14 @@ because models write it. Knows no files."""
 
 import fnmatch
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 from treadle.errors import ToolError
 from treadle.ports.workspace import inert
 
 Matcher = Callable[[str], bool]
+NameMatcher = Callable[[str], re.Match[str] | None]
 
 _ANY = "**"
 _MOST = 200
@@ -65,17 +66,18 @@ def _compile(pattern: str, ignore_case: bool) -> Matcher:
         pattern += _ANY
     names = [name for name in pattern.split("/") if name not in ("", ".")]
     if len(names) <= 1 and "/" not in pattern.removeprefix("./") and names != [_ANY]:
-        match = _name(names[0] if names else "", ignore_case)
+        match = name_matcher(names[0] if names else "", ignore_case)
         return lambda path: match(path.rpartition("/")[2]) is not None
-    return _path([None if name == _ANY else _name(name, ignore_case) for name in names])
+    return path_matcher([None if name == _ANY else name_matcher(name, ignore_case) for name in names])
 
 
-def _name(glob: str, ignore_case: bool) -> Callable[[str], re.Match[str] | None]:
+def name_matcher(glob: str, ignore_case: bool = False) -> NameMatcher:
+    """One name, without slashes."""
     # What fnmatch makes of a glob does not backtrack from one star into another.
     return re.compile(fnmatch.translate(glob.replace("[^", "[!")), re.IGNORECASE if ignore_case else 0).match
 
 
-def _path(steps: list[Callable[[str], re.Match[str] | None] | None]) -> Matcher:
+def path_matcher(steps: Sequence[NameMatcher | None]) -> Matcher:
     """All the ways through the pattern at once, one name of the path after the other. None stands for `**`."""
 
     def closed(states: set[int]) -> set[int]:

@@ -1,27 +1,39 @@
 """What .gitignore files say: of one directory, and of those above the one that is searched. Reads nothing itself."""
 
-import fnmatch
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from pathspec import GitIgnoreSpec
+import msgspec
+
+from treadle.workspace.glob import Matcher, NameMatcher, name_matcher, path_matcher
 
 NAME = ".gitignore"
 MAX_BYTES = 1_000_000
 """A file with more is taken for no list of patterns, and left aside."""
 FOLDERS = (".git", ".hg", ".svn", ".jj")
 """Where version control keeps its own things: never searched."""
+_ANY = "**"
+
+
+class _Rule(msgspec.Struct, frozen=True):
+    matches: Matcher
+    ignores: bool
+    directories_only: bool
 
 
 class Rules:
-    """The patterns of one file, for paths relative to its directory."""
+    """The patterns of one file, for paths relative to its directory. What lies in an ignored directory is not asked
+    about: whoever walks does not enter it."""
 
     def __init__(self, lines: Iterable[str]) -> None:
-        self._spec = GitIgnoreSpec.from_lines(line for line in lines if _is_pattern(line))
+        self._rules = [rule for line in lines if (rule := _rule(line)) is not None][::-1]
 
     def verdict(self, path: str, *, directory: bool) -> bool | None:
-        """True: ignored · False: kept by a `!` · None: they say nothing of it."""
-        return self._spec.check_file(path + "/" if directory else path).include
+        """True: ignored · False: kept by a `!` · None: they say nothing of it. The last word counts."""
+        for rule in self._rules:
+            if (directory or not rule.directories_only) and rule.matches(path):
+                return rule.ignores
+        return None
 
 
 def lines_of(data: bytes) -> list[str]:
@@ -29,12 +41,22 @@ def lines_of(data: bytes) -> list[str]:
     return [line.removesuffix("\r") for line in text.split("\n")]
 
 
-def _is_pattern(line: str) -> bool:
-    try:
-        GitIgnoreSpec.from_lines([line])
-    except ValueError:  # git does not understand it, either, and goes on
-        return False
-    return True
+def _rule(line: str) -> _Rule | None:
+    body, mark, slash = _taken_apart(line)
+    if not body:
+        return None
+    names = body.removeprefix("/").split("/")
+    if names[-1] == _ANY:  # all that lies in it, not the directory itself
+        names.append("*")
+    if "/" not in body and len(names) == 1:
+        match = _name(body)
+        return _Rule(lambda path: match(path.rpartition("/")[2]) is not None, not mark, bool(slash))
+    return _Rule(path_matcher([None if name == _ANY else _name(name) for name in names]), not mark, bool(slash))
+
+
+def _name(glob: str) -> NameMatcher:
+    """With a backslash before what is meant as it stands."""
+    return name_matcher(re.sub(r"\\(.)", lambda each: f"[{each[1]}]" if each[1] in "*?[" else each[1], glob))
 
 
 def seen_from(lines: Iterable[str], below: Sequence[str]) -> list[str]:
@@ -72,20 +94,20 @@ def _rests(names: Sequence[str], below: Sequence[str]) -> Iterator[Sequence[str]
         ahead = set()
         for state in states:
             if state < len(names):
-                if names[state] == "**":
+                if names[state] == _ANY:
                     ahead.add(state)
-                elif fnmatch.fnmatchcase(name, re.sub(r"\\(.)", r"[\1]", names[state])):
+                elif _name(names[state])(name):
                     ahead.add(state + 1)
         states = _closed(ahead, names)
     for state in sorted(states):
-        if any(name != "**" for name in names[state:]):
+        if any(name != _ANY for name in names[state:]):
             yield names[state:]
 
 
 def _closed(states: set[int], names: Sequence[str]) -> set[int]:
     for state in sorted(states):
         at = state
-        while at < len(names) and names[at] == "**":
+        while at < len(names) and names[at] == _ANY:
             at += 1
             states.add(at)
     return states
