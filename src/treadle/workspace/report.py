@@ -8,13 +8,24 @@ import msgspec
 
 _ROOM = 1_024
 """How many more than wanted are held before the list is cut to the first ones again."""
+_LINE = 64
+"""Bytes that a line of the programs takes at most."""
 
 
 class Counted(msgspec.Struct):
-    """The matching lines of one file: how many, and the first of them as (number, byte column from 1)."""
+    """The matching lines of one file: how many, and what was written of the first ones."""
 
     count: int = 0
-    first: list[tuple[int, int]] = msgspec.field(default_factory=list)
+    head: bytes = b""
+
+    def first(self, most: int) -> list[tuple[int, int]]:
+        """Numbers and byte columns, both from 1. Read only of the files that are shown."""
+        found = []
+        for line in self.head.split(b"\n", most)[:most]:
+            number, colon, rest = line.partition(b":")
+            if colon:
+                found.append((int(number), int(rest.partition(b":")[0] or 1)))
+        return found
 
 
 class First:
@@ -56,68 +67,64 @@ class MatchReader:
 
     def __init__(self, wanted: Callable[[str], bool], most: int) -> None:
         self._wanted = wanted
-        self._most = most
-        self._buffer = bytearray()
+        self._head = most * _LINE
+        self._open = b""
         self._path: str | None = None
         self._counted = Counted()
+        self._binary = False
         self.files = First(most)
         self.total = 0
-        self._binary = False
 
     def feed(self, data: bytes) -> None:
-        self._buffer += data
-        while self._step():
-            pass
+        data = self._open + data
+        at = 0
+        while True:
+            end, at = at, self._step(data, at)
+            if at == end:
+                break
+        self._open = data[at:]
 
     def close(self) -> None:
         """There is no more: what is left is the last block."""
         if self._path is not None:
-            self._lines(bytes(self._buffer))
+            self._lines(self._open)
             self._end()
-        self._buffer.clear()
+        self._open = b""
 
-    def _step(self) -> bool:
+    def _step(self, data: bytes, at: int) -> int:
+        """How far was read: a path, the lines that are there, or the end of a block; nothing if that takes more."""
         if self._path is None:
-            end = self._buffer.find(b"\0")
+            end = data.find(b"\0", at)
             if end < 0:
-                return False
-            self._path = path_of(bytes(self._buffer[:end]))
-            del self._buffer[: end + 1]
-            return True
-        if self._buffer.startswith(b"\n"):
-            del self._buffer[:1]
+                return at
+            self._path = path_of(data[at:end])
+            return end + 1
+        if data.startswith(b"\n", at):
             self._end()
-            return True
-        end = self._buffer.find(b"\n\n")
+            return at + 1
+        end = data.find(b"\n\n", at)
         if end < 0:
-            end = self._buffer.rfind(b"\n")
-            done = False
-        else:
-            done = True
+            end = data.rfind(b"\n", at)
         if end < 0:
-            return False
-        self._lines(bytes(self._buffer[: end + 1]))
-        del self._buffer[: end + 1]
-        return done
+            return at
+        self._lines(data[at : end + 1])
+        return end + 1
 
     def _lines(self, text: bytes) -> None:
-        room = self._most - len(self._counted.first)
-        last = text.removesuffix(b"\n").rpartition(b"\n")[2]
         if not text:
             return
-        if not last[:1].isdigit():  # a warning: the file turned out to be binary
+        last = text.rfind(b"\n", 0, len(text) - 1) + 1
+        if not text[last : last + 1].isdigit():  # a warning: the file turned out to be binary
             self._binary = True
             return
-        self._counted.count += text.count(b"\n") + (not text.endswith(b"\n"))
-        for line in text.split(b"\n", room)[:room] if room > 0 else ():
-            number, colon, rest = line.partition(b":")
-            if colon:
-                self._counted.first.append((int(number), int(rest.partition(b":")[0] or 1)))
+        counted = self._counted
+        counted.count += text.count(b"\n") + (not text.endswith(b"\n"))
+        if len(counted.head) < self._head:
+            counted.head += text[: self._head]
 
     def _end(self) -> None:
-        path, counted = self._path, self._counted
-        self._path, self._counted = None, Counted()
-        binary, self._binary = self._binary, False
+        path, counted, binary = self._path, self._counted, self._binary
+        self._path, self._counted, self._binary = None, Counted(), False
         if path is not None and counted.count and not binary and self._wanted(path):
             self.files.add(path, counted)
             self.total += counted.count

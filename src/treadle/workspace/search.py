@@ -115,7 +115,7 @@ class Engine:
             if left <= 0:
                 break
             path = name_of(name)
-            lines = self._lines(path, counted.first[:left], query.context) if query.texts else ()
+            lines = self._lines(path, counted.first(left), query.context) if query.texts else ()
             if lines is None or not (lines or (not query.texts and self._is_file(path))):
                 total, total_files = total - counted.count, total_files - 1
                 continue
