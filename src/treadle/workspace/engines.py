@@ -14,7 +14,6 @@ from shutil import which
 
 import msgspec
 
-import treadle
 from treadle.workspace.glob import expand
 from treadle.workspace.ignore import FOLDERS
 from treadle.workspace.lines import MAX_FILE
@@ -102,8 +101,8 @@ def _plain_names(include: str) -> Sequence[str]:
 
 def _own(job: Job) -> list[str]:
     # Isolated, and with our own search path: the working directory is the project's, whose modules must not run.
-    here = os.path.abspath(treadle.__path__[0])
-    path = [os.path.dirname(here), *(folder for folder in sys.path if os.path.isabs(folder))]
+    here = os.path.dirname(os.path.abspath(__file__))
+    path = [os.path.dirname(os.path.dirname(here)), *(folder for folder in sys.path if os.path.isabs(folder))]
     code = f"import sys; sys.path[:] = {path!r}\nfrom treadle.workspace.scan import main\nsys.exit(main(sys.argv[1]))"
     job = msgspec.structs.replace(job, seconds=int(TIMEOUT_S) + 5)
     return [sys.executable, "-I", "-S", "-c", code, msgspec.json.encode(job).decode()]
