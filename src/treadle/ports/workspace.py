@@ -1,6 +1,7 @@
 """The files of a project, seen from its root. Whoever implements it guarantees that no path leads outside (S-01);
 whoever uses it never opens a file by another way. Failures are ToolErrors with a text for the model."""
 
+import threading
 from collections.abc import Callable
 from typing import Literal, Protocol
 
@@ -17,12 +18,79 @@ class FileStat(msgspec.Struct, frozen=True):
     mode: int
 
 
+class Entry(msgspec.Struct, frozen=True):
+    """What lies at a path itself: a link is a link, wherever it points."""
+
+    kind: FileKind
+    size: int
+    mode: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+    device: int
+    nlink: int
+
+
 class Child(msgspec.Struct, frozen=True):
     """One entry of a directory, links not followed. `target` is where a link points."""
 
     name: str
     kind: FileKind
     target: str = ""
+
+
+class Query(msgspec.Struct, frozen=True):
+    """What to look for in the lines of files."""
+
+    pattern: str
+    path: str = "."
+    """A directory, searched with all below it except what .gitignore names; or one file, searched in any case."""
+    include: str = ""
+    """A glob that the files must match; empty: all."""
+    ignore_case: bool = False
+    literal: bool = False
+    """Whether the pattern is the text itself and no regular expression."""
+    context: int = 0
+    """How many lines before and after each match come with it."""
+    texts: bool = True
+    """Whether the lines themselves are wanted, or only which files have how many."""
+    most: int = 50
+    """How many matches (without texts: files) are wanted; the rest is counted."""
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A line of a file, without its end. `column` counts characters from 0 and is that of the first match; context
+    lines have none."""
+
+    number: int
+    text: str
+    column: int = -1
+
+
+class FileMatches(msgspec.Struct, frozen=True):
+    path: str
+    count: int
+    """How many lines match, whether they are in `lines` or not."""
+    lines: tuple[Line, ...] = ()
+    """The first matches with their context, by number."""
+
+
+class Matches(msgspec.Struct, frozen=True):
+    """What a search found: the first files by path, and how much there is in all."""
+
+    files: tuple[FileMatches, ...]
+    total_files: int
+    total: int
+    complete: bool = True
+    """False: the time was up; there may be more."""
+
+
+class Paths(msgspec.Struct, frozen=True):
+    """Files that were found: the first by path, and how many there are in all."""
+
+    paths: tuple[str, ...]
+    total: int
+    complete: bool = True
 
 
 class Workspace(Protocol):
@@ -41,6 +109,10 @@ class Workspace(Protocol):
         """What lies there, or None."""
         ...
 
+    def inspect(self, path: str) -> Entry | None:
+        """What lies there itself, a link not followed; or None."""
+        ...
+
     def read_bytes(self, path: str, limit: int = 0) -> bytes:
         """The whole of a regular file; ToolError if it is none, or larger than `limit` bytes (0: any size)."""
         ...
@@ -49,14 +121,44 @@ class Workspace(Protocol):
         """The SHA-256 (hex) of a regular file, or None if nothing lies there. Bounded memory."""
         ...
 
+    def read_link(self, path: str) -> str:
+        """Where a symbolic link points, as it stands there."""
+        ...
+
     def write_atomic(self, path: str, data: bytes, mode: int | None = None, *, token: str = "") -> None:
         """Replace or create a file in one step that survives a power cut; parents are made, and an existing
         file's mode is kept unless one is given. `token` names the writer: what it left half-done before a crash is
-        swept away when it writes the same path again."""
+        swept away when it writes the same path again. A file with several names (hard links) is replaced under this
+        one; the others, which may lie outside, keep the old bytes."""
         ...
 
     def sweep(self, path: str, token: str) -> None:
         """Remove what a write of `token` that died half-way left beside the file. Silent if there is nothing."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file or a link (not what it points to). ToolError if nothing lies there, or a directory."""
+        ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a file, link or directory another name, links not followed; parents of `new` are made. What lies
+        there is replaced, as the system does: a file by a file, an empty directory by a directory."""
+        ...
+
+    def make_directory(self, path: str, mode: int | None = None) -> bool:
+        """Make a directory and its parents; False if it was there. `mode` is set exactly, whatever the umask."""
+        ...
+
+    def remove_directory(self, path: str) -> None:
+        """Remove an empty directory. ToolError if it is none, not empty, or the root."""
+        ...
+
+    def make_link(self, path: str, target: str) -> None:
+        """Make a symbolic link; parents are made. It may point anywhere: nothing here follows it to the outside."""
+        ...
+
+    def chmod(self, path: str, mode: int) -> None:
+        """Change the mode of a file or directory. ToolError for a link, which has none of its own."""
         ...
 
     def listdir(self, path: str) -> list[Child]:
@@ -65,6 +167,23 @@ class Workspace(Protocol):
 
     def directory(self, path: str) -> str:
         """The absolute path of a directory inside the root, links resolved: for a command to run in."""
+        ...
+
+    def find(
+        self,
+        pattern: str,
+        path: str = ".",
+        *,
+        ignore_case: bool = False,
+        most: int = 100,
+        stop: threading.Event | None = None,
+    ) -> Paths:
+        """The files below a directory whose path from there matches a glob, except what .gitignore names. A pattern
+        without a slash is matched against the name alone. Ends early when `stop` is set."""
+        ...
+
+    def search(self, query: Query, stop: threading.Event | None = None) -> Matches:
+        """The lines that match. ToolError if the pattern is no regular expression. Ends early when `stop` is set."""
         ...
 
 

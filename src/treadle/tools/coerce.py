@@ -3,11 +3,13 @@ fit; what could mean two things is left for the model to put right."""
 
 import math
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
 from treadle.protocol.tools import ToolSpec
+from treadle.tools.synonyms import SYNONYMS
 from treadle.tools.validate import MAX_DEPTH, allowed_types, problem, type_of, unstorable
 
 _PATH_NAMES: Final = ("path", "file", "filePath", "file_path")
@@ -24,7 +26,19 @@ def coerce(spec: ToolSpec, arguments: dict[str, Any]) -> dict[str, Any]:
     properties = spec.parameters.get("properties")
     if not isinstance(properties, dict):
         return arguments
-    return _fit_object(spec.parameters, _rename_path(properties, arguments), 0)
+    renamed = _rename(properties, _rename_path(properties, arguments), SYNONYMS.get(spec.name, {}))
+    return _fit_object(spec.parameters, renamed, 0)
+
+
+def _rename(
+    properties: dict[str, Any], arguments: dict[str, Any], synonyms: Mapping[str, tuple[str, ...]]
+) -> dict[str, Any]:
+    """Give arguments their right names where just one was sent that can be meant."""
+    for wanted, others in synonyms.items():
+        sent = [name for name in others if name in arguments and name not in properties]
+        if len(sent) == 1 and wanted not in arguments:
+            arguments = {wanted if name == sent[0] else name: value for name, value in arguments.items()}
+    return arguments
 
 
 def _rename_path(properties: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,17 @@ from treadle.tools.function import tool
 from treadle.tools.registry import ALIASES, Tools
 from treadle.workspace.root import Root
 
-BUILTIN = ["read_file", "list_directory", "edit_file", "write_file", "run_command", "update_plan", "task_complete"]
+BUILTIN = [
+    "read_file",
+    "list_directory",
+    "find_files",
+    "grep_search",
+    "edit_file",
+    "write_file",
+    "run_command",
+    "update_plan",
+    "task_complete",
+]
 
 
 @tool(read_only=True)

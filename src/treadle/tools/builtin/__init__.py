@@ -8,15 +8,19 @@ def builtins(means: Means) -> list[Tool]:
     """All of them, working with these means."""
     from treadle.tools.builtin.command import RunCommand
     from treadle.tools.builtin.edit import EditFile
+    from treadle.tools.builtin.find import FindFiles
     from treadle.tools.builtin.interaction import CompleteTask, UpdatePlan
     from treadle.tools.builtin.listing import ListDirectory
     from treadle.tools.builtin.read import ReadFile
+    from treadle.tools.builtin.search import GrepSearch
     from treadle.tools.builtin.write import WriteFile
 
     files = means.workspace_of
     return [
         ReadFile(files),
         ListDirectory(files),
+        FindFiles(files),
+        GrepSearch(files),
         EditFile(files),
         WriteFile(files),
         RunCommand(files),

@@ -2,6 +2,7 @@
 that fit into a result. Knows no tool."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
@@ -59,6 +60,18 @@ async def in_thread(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> 
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
+        await settled(task)
+        raise
+
+
+async def in_stoppable_thread(work: Callable[[threading.Event], R]) -> R:
+    """Like `in_thread`, for work that ends early when the event it gets is set; a cancellation sets it."""
+    stop = threading.Event()
+    task = asyncio.ensure_future(asyncio.to_thread(work, stop))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        stop.set()
         await settled(task)
         raise
 

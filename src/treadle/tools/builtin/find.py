@@ -1,0 +1,58 @@
+"""find_files: files by a glob on their paths (T-04)."""
+
+import threading
+
+from treadle.ports.toolset import Invocation, Outcome
+from treadle.ports.workspace import Workspace, WorkspaceOf, inert
+from treadle.protocol.tools import ToolSpec
+from treadle.tools.builtin.base import PATH, ReadOnly, in_stoppable_thread, parameters
+
+MAX_FILES = 100
+
+
+class FindFiles(ReadOnly):
+    spec = ToolSpec(
+        name="find_files",
+        description=(
+            "Find files by a glob, sorted by path: *, ?, [a-z], {a,b}, and ** for any directories, as in "
+            "src/**/*.{ts,tsx}. A pattern without a slash is matched against the file name, in any directory. Hidden "
+            f"files count, what .gitignore names does not. At most {MAX_FILES} paths."
+        ),
+        parameters=parameters(
+            required=("pattern",),
+            pattern={"type": "string", "minLength": 1, "description": "Matched against the path relative to `path`."},
+            path=PATH | {"default": ".", "description": "The directory to look in."},
+            ignore_case={"type": "boolean", "default": False},
+        ),
+        read_only=True,
+        idempotent=True,
+        timeout_s=60.0,  # the search's own limit comes first
+        summary_argument="pattern",
+    )
+
+    def __init__(self, workspace_of: WorkspaceOf) -> None:
+        self._workspace_of = workspace_of
+
+    async def run(self, invocation: Invocation) -> Outcome:
+        arguments = invocation.arguments
+        workspace = self._workspace_of(invocation.root)
+        pattern, path = arguments["pattern"], arguments.get("path") or "."
+        return await in_stoppable_thread(
+            lambda stop: _find(workspace, pattern, path, bool(arguments.get("ignore_case")), stop)
+        )
+
+
+def _find(workspace: Workspace, pattern: str, path: str, ignore_case: bool, stop: threading.Event) -> Outcome:
+    found = workspace.find(pattern, path, ignore_case=ignore_case, most=MAX_FILES, stop=stop)
+    count = f"{found.total:,} {'file' if found.total == 1 else 'files'}"
+    lines = [inert(each) for each in found.paths]
+    if not lines:
+        where = "" if path == "." else f" in {inert(path)}"
+        lines = [
+            f"No file matches {inert(pattern)}{where}. What .gitignore names is not looked at, unless given as path."
+        ]
+    if found.total > len(found.paths):
+        lines.append(f"[{found.total - len(found.paths):,} more files are not shown; use a narrower pattern or path]")
+    if not found.complete:
+        lines.append("[the search took too long and was stopped; there may be more files]")
+    return Outcome("\n".join(lines), summary=count)

@@ -1,0 +1,157 @@
+"""grep_search: lines of files by a regular expression (T-04). How they are found is the workspace's business; here
+they become text for the model, without control characters and with long lines cut around the match."""
+
+import re
+import threading
+from collections.abc import Iterator
+
+from treadle.ports.toolset import Invocation, Outcome
+from treadle.ports.workspace import FileMatches, Line, Matches, Query, Workspace, WorkspaceOf, inert
+from treadle.protocol.tools import ToolSpec
+from treadle.tools.builtin.base import MAX_BYTES, PATH, ReadOnly, in_stoppable_thread, parameters
+
+MAX_MATCHES = 50
+MAX_FILES = 100
+_MAX_CONTEXT = 10
+_LONGEST = 400
+"""Characters of a line that are shown."""
+_BEFORE = 100
+"""Of these, how many stand before the match when the line is cut."""
+# Tabs are kept: an edit must be able to copy them. Marks that turn the reading direction are not.
+_UNSAFE = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+class GrepSearch(ReadOnly):
+    spec = ToolSpec(
+        name="grep_search",
+        description=(
+            "Search the lines of files with a regular expression (as ripgrep's), sorted by path: a number and a colon "
+            "before a match, a hyphen before a context line. Hidden files are searched; binary ones and what "
+            f".gitignore names are not, unless path names it. At most {MAX_MATCHES} matching lines, or {MAX_FILES} "
+            "files, and how many more there are."
+        ),
+        parameters=parameters(
+            required=("pattern",),
+            pattern={"type": "string", "minLength": 1, "description": "A regular expression; see literal."},
+            path=PATH | {"default": ".", "description": "The directory or file to search."},
+            include={
+                "type": "string",
+                "minLength": 1,
+                "description": "A glob for the files, like *.{ts,tsx} or src/**.",
+            },
+            context={"type": "integer", "minimum": 0, "maximum": _MAX_CONTEXT, "default": 0},
+            ignore_case={"type": "boolean", "default": False},
+            literal={"type": "boolean", "default": False, "description": "The pattern is the text itself."},
+            output={
+                "type": "string",
+                "enum": ["content", "files", "count"],
+                "default": "content",
+                "description": "The lines, only the files, or the matching lines per file.",
+            },
+        ),
+        read_only=True,
+        idempotent=True,
+        timeout_s=60.0,  # the search's own limit comes first
+        summary_argument="pattern",
+    )
+
+    def __init__(self, workspace_of: WorkspaceOf) -> None:
+        self._workspace_of = workspace_of
+
+    async def run(self, invocation: Invocation) -> Outcome:
+        arguments = invocation.arguments
+        workspace = self._workspace_of(invocation.root)
+        output = arguments.get("output") or "content"
+        query = Query(
+            pattern=arguments["pattern"],
+            path=arguments.get("path") or ".",
+            include=arguments.get("include") or "",
+            ignore_case=bool(arguments.get("ignore_case")),
+            literal=bool(arguments.get("literal")),
+            context=min(int(arguments.get("context") or 0), _MAX_CONTEXT),
+            texts=output == "content",
+            most=MAX_MATCHES if output == "content" else MAX_FILES,
+        )
+        return await in_stoppable_thread(lambda stop: _search(workspace, query, output, stop))
+
+
+def _search(workspace: Workspace, query: Query, output: str, stop: threading.Event) -> Outcome:
+    found = workspace.search(query, stop)
+    summary = f"{_count(found.total, 'match', 'matches')} in {_count(found.total_files, 'file', 'files')}"
+    late = [] if found.complete else ["[the search took too long and was stopped; there may be more matches]"]
+    if not found.files:
+        where = "" if query.path == "." else f" in {inert(query.path)}"
+        only = f" in files that match {inert(query.include)}" if query.include else ""
+        return Outcome("\n".join([f"No matches for {inert(query.pattern)}{where}{only}.", *late]), summary=summary)
+    match output:
+        case "content":
+            shown, parts = _contents(found.files)
+            more = _more(found, shown)
+        case "count":
+            parts = [f"{inert(each.path)}: {each.count:,}" for each in found.files]
+            more = _more_files(found)
+        case _:
+            parts = [inert(each.path) for each in found.files]
+            more = _more_files(found)
+    return Outcome("\n".join([summary, *parts, *more, *late]), summary=summary)
+
+
+def _contents(files: tuple[FileMatches, ...]) -> tuple[int, list[str]]:
+    """How many matches fit into a result, and their text."""
+    shown, size = 0, 0
+    parts: list[str] = []
+    for file in files:
+        heading = inert(file.path)
+        for text, matches in _pieces(file):
+            size += len(heading.encode()) + len(text.encode()) + 2
+            if size > MAX_BYTES:
+                return shown, parts
+            parts += [heading, text] if heading else ["--", text]
+            shown += matches
+            heading = ""
+    return shown, parts
+
+
+def _pieces(file: FileMatches) -> Iterator[tuple[str, int]]:
+    """Lines that follow each other, as text, and how many of them match; without context all matches are one piece."""
+    piece: list[Line] = []
+    context = any(line.column < 0 for line in file.lines)
+    for line in file.lines:
+        if context and piece and line.number != piece[-1].number + 1:
+            yield _piece(piece)
+            piece = []
+        piece.append(line)
+    if piece:
+        yield _piece(piece)
+
+
+def _piece(lines: list[Line]) -> tuple[str, int]:
+    texts = [f"{line.number}{':' if line.column >= 0 else '-'}\t{_shown(line)}" for line in lines]
+    return "\n".join(texts), sum(line.column >= 0 for line in lines)
+
+
+def _shown(line: Line) -> str:
+    text, before, after = line.text, "", ""
+    if len(text) > _LONGEST:
+        start = max(0, min(line.column - _BEFORE, len(text) - _LONGEST))
+        before = f"[{start:,} characters] …" if start else ""
+        rest = len(text) - start - _LONGEST
+        after = f"… [{rest:,} characters]" if rest else ""
+        text = text[start : start + _LONGEST]
+    text = _UNSAFE.sub(lambda match: match[0].encode("unicode_escape", "surrogatepass").decode("ascii"), text)
+    return f"{before}{text}{after}"
+
+
+def _more(found: Matches, shown: int) -> list[str]:
+    if found.total <= shown:
+        return []
+    return [f"[{found.total - shown:,} more matches are not shown; narrow the pattern, path or include]"]
+
+
+def _more_files(found: Matches) -> list[str]:
+    more = found.total_files - len(found.files)
+    return [f"[{more:,} more files are not shown; narrow the pattern, path or include]"] if more > 0 else []
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number:,} {one if number == 1 else many}"

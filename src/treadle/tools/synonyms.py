@@ -1,0 +1,36 @@
+"""What arguments are called elsewhere, by tool (T-09): models bring these names along. A name is only taken for
+another if nothing else could be meant; that is decided in `coerce`."""
+
+from collections.abc import Mapping
+
+_FOLDER = (
+    "directory",
+    "dir",
+    "dir_path",
+    "directory_path",
+    "DirectoryPath",
+    "folder",
+    "target_directory",
+    "relative_workspace_path",
+    "SearchDirectory",
+    "SearchPath",
+    "root",
+)
+
+SYNONYMS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "list_directory": {"path": _FOLDER},
+    "find_files": {
+        "path": _FOLDER,
+        "pattern": ("glob", "glob_pattern", "query", "name", "filename", "file_pattern", "Pattern"),
+        "ignore_case": ("case_insensitive", "-i"),
+    },
+    "grep_search": {
+        "path": _FOLDER,
+        "pattern": ("query", "regex", "search", "search_term", "text", "q", "Query"),
+        "include": ("glob", "include_pattern", "includePattern", "file_pattern", "file_glob", "Includes"),
+        "ignore_case": ("case_insensitive", "CaseInsensitive", "-i"),
+        "context": ("context_lines", "lines_of_context", "-C"),
+        "output": ("output_mode",),
+        "literal": ("fixed_strings", "-F"),
+    },
+}

@@ -1,0 +1,67 @@
+"""Single directory entries, named relative to a directory that is held open: what they are, and their modes. Where
+the directory lies was decided before."""
+
+import os
+import stat as st
+
+from treadle.ports.workspace import Child, Entry, FileKind
+
+_BARE = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def kind(mode: int) -> FileKind:
+    if st.S_ISREG(mode):
+        return "file"
+    if st.S_ISDIR(mode):
+        return "directory"
+    return "link" if st.S_ISLNK(mode) else "other"
+
+
+def entry(found: os.stat_result) -> Entry:
+    return Entry(
+        kind=kind(found.st_mode),
+        size=found.st_size,
+        mode=st.S_IMODE(found.st_mode),
+        mtime_ns=found.st_mtime_ns,
+        ctime_ns=found.st_ctime_ns,
+        inode=found.st_ino,
+        device=found.st_dev,
+        nlink=found.st_nlink,
+    )
+
+
+def child(each: os.DirEntry[str], fd: int) -> Child:
+    if each.is_symlink():
+        try:
+            return Child(each.name, "link", os.readlink(each.name, dir_fd=fd))
+        except OSError:  # gone, or no longer a link
+            return Child(each.name, "link")
+    if each.is_dir(follow_symlinks=False):
+        return Child(each.name, "directory")
+    return Child(each.name, "file" if each.is_file(follow_symlinks=False) else "other")
+
+
+def chmod(directory: int, name: str, mode: int) -> None:
+    """Change the mode of a name, never of what a link with that name points to; the file need not be readable."""
+    if os.chmod in os.supports_follow_symlinks:  # not on Linux with Python 3.11
+        os.chmod(name, mode, dir_fd=directory, follow_symlinks=False)
+        return
+    fd = os.open(name, _BARE, dir_fd=directory)
+    try:
+        # The descriptor's own name: it can lead nowhere but to what is already held. A link refuses.
+        os.chmod(f"/proc/self/fd/{fd}", mode)
+    finally:
+        os.close(fd)
+
+
+def sync(directory: int) -> None:
+    """Make a change of names survive a power cut, as far as the directory can be opened for that: the change is made,
+    and must not be reported as failed."""
+    try:
+        fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
+    except PermissionError:
+        return
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,107 @@
+"""Globs: `*`, `?`, `[a-z]`, `{a,b}` and `**` for any number of directories. Linear in the path, whatever the pattern,
+because models write it. Knows no files."""
+
+import fnmatch
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+
+from treadle.errors import ToolError
+from treadle.ports.workspace import inert
+
+Matcher = Callable[[str], bool]
+NameMatcher = Callable[[str], re.Match[str] | None]
+
+_ANY = "**"
+_MOST = 200
+"""Patterns that braces may stand for."""
+
+
+def matcher(pattern: str, *, ignore_case: bool = False) -> Matcher:
+    """Whether a relative path matches. A pattern without a slash is matched against the last name alone; one that
+    ends with a slash stands for everything below that directory."""
+    alternatives = [_compile(each, ignore_case) for each in expand(pattern)]
+    if len(alternatives) == 1:
+        return alternatives[0]
+    return lambda path: any(matches(path) for matches in alternatives)
+
+
+def expand(pattern: str) -> list[str]:
+    """The patterns that the braces of one stand for; `{` without an end or a comma is an ordinary character."""
+    found = []
+    for each in _expanded(pattern):
+        found.append(each)
+        if len(found) > _MOST:
+            raise ToolError(f"The braces in {inert(pattern)} stand for more than {_MOST} patterns; use fewer.")
+    return found
+
+
+def _expanded(pattern: str) -> Iterator[str]:
+    start, end, commas = _first_braces(pattern)
+    if not commas:
+        yield pattern
+        return
+    ends = [start, *commas, end]
+    for left, right in pairwise(ends):
+        yield from _expanded(pattern[:start] + pattern[left + 1 : right] + pattern[end + 1 :])
+
+
+def _first_braces(pattern: str) -> tuple[int, int, list[int]]:
+    """Where the first pair of braces with a comma of its own begins and ends, and its commas; no commas: none."""
+    open_at: list[tuple[int, list[int]]] = []
+    for at, letter in enumerate(pattern):
+        if letter == "{":
+            open_at.append((at, []))
+        elif letter == "," and open_at:
+            open_at[-1][1].append(at)
+        elif letter == "}" and open_at:
+            start, commas = open_at.pop()
+            if commas:
+                return start, at, commas
+    return 0, 0, []
+
+
+def _compile(pattern: str, ignore_case: bool) -> Matcher:
+    if pattern.endswith("/"):
+        pattern += _ANY
+    names = [name for name in pattern.split("/") if name not in ("", ".")]
+    if len(names) <= 1 and "/" not in pattern.removeprefix("./") and names != [_ANY]:
+        match = name_matcher(names[0] if names else "", ignore_case)
+        return lambda path: match(path.rpartition("/")[2]) is not None
+    return path_matcher([None if name == _ANY else name_matcher(name, ignore_case) for name in names])
+
+
+def name_matcher(glob: str, ignore_case: bool = False) -> NameMatcher:
+    """One name, without slashes."""
+    # What fnmatch makes of a glob does not backtrack from one star into another.
+    return re.compile(fnmatch.translate(glob.replace("[^", "[!")), re.IGNORECASE if ignore_case else 0).match
+
+
+def path_matcher(steps: Sequence[NameMatcher | None]) -> Matcher:
+    """All the ways through the pattern at once, one name of the path after the other. None stands for `**`."""
+
+    def closed(states: set[int]) -> set[int]:
+        for state in sorted(states):
+            at = state
+            while at < len(steps) and steps[at] is None:
+                at += 1
+                states.add(at)
+        return states
+
+    def matches(path: str) -> bool:
+        states = closed({0})
+        for name in path.split("/"):
+            ahead: set[int] = set()
+            for state in states:
+                if state < len(steps):
+                    step = steps[state]
+                    if step is None:
+                        ahead.add(state)
+                    elif step(name):
+                        ahead.add(state + 1)
+            if not ahead:
+                return False
+            states = closed(ahead)
+        return len(steps) in states
+
+    return matches
