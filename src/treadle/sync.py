@@ -13,7 +13,7 @@ of threads, not from inside a running event loop.
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +23,7 @@ from treadle import handle, runtime
 from treadle.chat.state import ChatState
 from treadle.errors import InvalidInput
 from treadle.handle import Answer
+from treadle.ports.hooks import Hooks
 from treadle.ports.model import Model, Models
 from treadle.ports.policy import Policy
 from treadle.ports.store import RENEW_S, Listed, Store
@@ -166,6 +167,8 @@ class Agent:
         builtin: bool = True,
         plugins: bool = False,
         policy: Policy | None = None,
+        hooks: Hooks | None = None,
+        redact: Callable[[str], str] = str,
         options: ChatOptions | None = None,
         clock: Clock | None = None,
         env: Mapping[str, str] | None = None,
@@ -181,6 +184,8 @@ class Agent:
             builtin=builtin,
             plugins=plugins,
             policy=policy,
+            hooks=hooks,
+            redact=redact,
             options=options,
             clock=clock,
             env=env,
