@@ -12,23 +12,21 @@ native call. Otherwise the text stays as it is, to the letter.
 """
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 from weakref import WeakKeyDictionary, WeakSet
 
 from msgspec.structs import replace
 
 from treadle.errors import ModelError
+from treadle.models.answers import Answer, NativeAnswer, PlainAnswer, TextAnswer
 from treadle.ports.model import Memo, Model, ModelInfo, ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, UserEntry
-from treadle.protocol.deltas import CallDelta, Delta, FinishDelta, NoticeDelta, TextDelta
+from treadle.protocol.deltas import Delta, NoticeDelta
 from treadle.protocol.options import Rung
 from treadle.protocol.tools import ToolSpec
 from treadle.types import CallKey
-
-if TYPE_CHECKING:
-    from treadle.models.text_calls import Scanner, TextCall
 
 _BELOW: dict[Rung, str] = {
     "text": "{ref} calls tools in its text instead of by its protocol; expect more mistakes",
@@ -41,7 +39,6 @@ _REFUSED = re.compile(
     re.I,
 )
 _ANOTHER_FAULT = re.compile(r"schema|tools?[.\[]\d|function\.(?:name|param)|properties", re.I)
-_MAYBE_MARKUP = re.compile(r"<(?=[a-z|\uff5c]|\Z)|\[(?=T|\Z)|[`~]")
 
 
 def refuses_tools(error: ModelError) -> bool:
@@ -75,99 +72,31 @@ class Ladder:
     def rung(self, request: ModelRequest) -> Rung:
         return request.rung or self._rung or ("native" if self.inner.info.native_tools else "text")
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
         rung = self.rung(request)
-        if rung == "native" and not request.tools:
-            return self.inner.stream(request)  # nothing to add, so nothing in between
-        return self._climb(request, rung)
-
-    async def _climb(self, request: ModelRequest, rung: Rung) -> AsyncIterator[Sequence[Delta]]:
-        if rung == "native":
+        while True:
+            if rung != "native" and request.purpose == "turn" and request.tools and request.memo not in self._told:
+                yield [NoticeDelta("rung", _BELOW[rung].format(ref=self.info.ref))]
+            told = request if rung == "native" else self._retell(request, rung)
+            answer = self._answer(request, rung)
             heard = False
             try:
-                async with aclosing(self._native(request)) as stream:
+                async with aclosing(self.inner.stream(told)) as stream:  # type: ignore[type-var]
                     async for deltas in stream:
                         heard = heard or any(not isinstance(delta, NoticeDelta) for delta in deltas)
-                        yield deltas
-                return
+                        yield answer.take(deltas)
+                break
             except ModelError as error:
-                if heard or request.rung or not refuses_tools(error):
+                if rung != "native" or heard or request.rung or not request.tools or not refuses_tools(error):
                     raise
             rung = self._rung = "text"
-        async with aclosing(self._lower(request, rung)) as stream:
-            async for deltas in stream:
-                yield deltas
-        self._told.add(request.memo)
+        if rung != "native":
+            self._told.add(request.memo)
 
-    async def _native(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta], None]:
-        """Text passes as it comes, up to markup that could be a call; what comes of that is decided at the end."""
-        from treadle.models.text_calls import Scanner
-
-        scanner: Scanner | None = None
-        called = False
-        async with aclosing(self.inner.stream(request)) as stream:  # type: ignore[type-var]
-            async for deltas in stream:
-                if scanner is None and not _needs_look(deltas):
-                    yield deltas
-                    continue
-                scanner = scanner or Scanner(marked_only=True, freeze=True)
-                out: list[Delta] = []
-                for delta in deltas:
-                    if type(delta) is TextDelta:
-                        out += _text(scanner.feed(delta.text))
-                        continue
-                    called = called or type(delta) is CallDelta
-                    if type(delta) is FinishDelta:
-                        found = () if called else self._salvaged(scanner, request)
-                        out += found or _text(scanner.held)
-                        delta = _finished(delta, bool(found))
-                        scanner = Scanner(marked_only=True, freeze=True)
-                    out.append(delta)
-                if out:
-                    yield out
-
-    def _salvaged(self, scanner: "Scanner", request: ModelRequest) -> Sequence[Delta]:
-        """What is held, with its calls as calls; nothing if it has none or if any is in doubt."""
-        from treadle.models.text_calls import Scanner
-
-        known = {tool.name for tool in request.tools}
-        reading = Scanner(known, marked_only=True)
-        shown = reading.feed(scanner.held)
-        rest = reading.end()
-        if not rest.calls or any(call.name not in known for call in rest.calls):
-            return ()
-        notice = f"{self.info.ref} wrote a tool call into its text; it was taken for the call that it is"
-        return [NoticeDelta("text_call", notice), *_text(shown + rest.text), *_calls(rest.calls)]
-
-    async def _lower(self, request: ModelRequest, rung: Rung) -> AsyncGenerator[Sequence[Delta], None]:
-        from treadle.models.text_calls import Scanner
-
-        if request.purpose == "turn" and request.tools and request.memo not in self._told:
-            yield [NoticeDelta("rung", _BELOW[rung].format(ref=self.info.ref))]
-        # Without tools there is nothing to call, but a model that called some before may go on with it in its text.
-        scanner = Scanner({tool.name for tool in request.tools}) if rung == "text" else None
-        async with aclosing(self.inner.stream(self._retell(request, rung))) as stream:  # type: ignore[type-var]
-            async for deltas in stream:
-                out = deltas if scanner is None else self._scanned(deltas, scanner, bool(request.tools))
-                if out:
-                    yield out
-
-    def _scanned(self, deltas: Sequence[Delta], scanner: "Scanner", calls: bool) -> Sequence[Delta]:
-        out: list[Delta] = []
-        for delta in deltas:
-            if type(delta) is TextDelta:
-                out += _text(scanner.feed(delta.text))
-            elif type(delta) is FinishDelta:
-                rest = scanner.end()
-                out += _text(rest.text)
-                if scanner.dangling:
-                    out.append(NoticeDelta("text_call", f"the answer of {self.info.ref} ended in half a tool call"))
-                if calls:
-                    out += _calls(rest.calls)
-                out.append(_finished(delta, calls and bool(rest.calls)))
-            else:
-                out.append(delta)
-        return out
+    def _answer(self, request: ModelRequest, rung: Rung) -> Answer:
+        if rung == "native" and request.tools:
+            return NativeAnswer(self.info.ref, request.tools)
+        return TextAnswer(self.info.ref, request.tools) if rung == "text" else PlainAnswer()
 
     def _retell(self, request: ModelRequest, rung: Rung) -> ModelRequest:
         """The request in words that need no tools."""
@@ -219,28 +148,3 @@ class Retelling:
                 return UserEntry(results_text(results, self._names), source="results")
             case _:
                 return entry
-
-
-def _needs_look(deltas: Sequence[Delta]) -> bool:
-    """Whether anything but plain text is in it. Nearly always there is not, and this runs for each read."""
-    for delta in deltas:  # noqa: SIM110 - a generator would cost more than all the rest
-        if type(delta) is not TextDelta or _MAYBE_MARKUP.search(delta.text) is not None:
-            return True
-    return False
-
-
-def _text(text: str) -> Sequence[Delta]:
-    return (TextDelta(text),) if text else ()
-
-
-def _calls(calls: "Iterable[TextCall]") -> Sequence[Delta]:
-    from treadle.models.wire.encoding import encode_json
-
-    return [
-        CallDelta(None, index, call.name, encode_json(call.arguments).decode(), call.repaired)
-        for index, call in enumerate(calls)
-    ]
-
-
-def _finished(finish: FinishDelta, called: bool) -> FinishDelta:
-    return FinishDelta("tool_calls") if called and finish.reason == "stop" else finish

@@ -39,6 +39,14 @@ def unseal(opaque: str) -> Sealed | None:
         return None
 
 
+def moved(opaque: str, by: int) -> str:
+    """What is recorded, when so many characters of text before its place were added or taken out."""
+    sealed = unseal(opaque) if opaque.startswith("[") else None
+    if sealed is None:
+        return opaque
+    return seal(Sealed(sealed.block, max(0, sealed.text + by), sealed.calls))
+
+
 def lay_out(text: str, calls: int, thinking: Sequence[Sealed]) -> Iterator[bytes | str | int]:
     """The parts of an answer in their order: blocks of thinking, pieces of text, the numbers of its calls. Providers
     refuse thinking that is followed by nothing of its turn: it is left out."""

@@ -1,0 +1,140 @@
+"""One answer of a model as it comes, put right for the rung that it stands on (M-07): calls that were written into the
+text are calls, thinking that was written into it is thinking (M-10). Nearly all deltas pass as they are."""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from treadle.models.text_thinking import TextThinking
+from treadle.protocol.deltas import CallDelta, Delta, FinishDelta, NoticeDelta, TextDelta
+from treadle.protocol.tools import ToolSpec
+
+if TYPE_CHECKING:
+    from treadle.models.text_calls import Scanner, TextCall
+
+_MAYBE_MARKUP = re.compile(r"<(?=[a-z|\uff5c]|\Z)|\[(?=T|\Z)|[`~]")
+
+
+class Answer(Protocol):
+    def take(self, deltas: Sequence[Delta]) -> Sequence[Delta]:
+        """What one read from the network brought, put right; what cannot be decided yet comes later."""
+        ...
+
+
+class PlainAnswer:
+    """Text and nothing else, apart from thinking."""
+
+    def __init__(self) -> None:
+        self._thinking: TextThinking | None = TextThinking()
+
+    def take(self, deltas: Sequence[Delta]) -> Sequence[Delta]:
+        if self._thinking is not None:
+            deltas = self._thinking.take(deltas)
+            if self._thinking.over:
+                self._thinking = None
+        return deltas
+
+
+class NativeAnswer(PlainAnswer):
+    """Calls come by the protocol. Text passes up to markup that could be a call; what comes of that is decided at the
+    end."""
+
+    def __init__(self, ref: str, tools: Sequence[ToolSpec]) -> None:
+        super().__init__()
+        self._ref = ref
+        self._tools = tools
+        self._scanner: Scanner | None = None
+        self._called = False
+
+    def take(self, deltas: Sequence[Delta]) -> Sequence[Delta]:
+        if self._thinking is not None:
+            deltas = super().take(deltas)
+        if self._scanner is None and self._passes(deltas):
+            return deltas
+        from treadle.models.text_calls import Scanner
+
+        scanner = self._scanner = self._scanner or Scanner(marked_only=True, freeze=True)
+        out: list[Delta] = []
+        for delta in deltas:
+            if type(delta) is TextDelta:
+                out += _text(scanner.feed(delta.text))
+                continue
+            self._called = self._called or type(delta) is CallDelta
+            if type(delta) is FinishDelta:
+                found = () if self._called else self._salvaged(scanner)
+                out += found or _text(scanner.held)
+                delta = _finished(delta, bool(found))
+                scanner = self._scanner = Scanner(marked_only=True, freeze=True)
+            out.append(delta)
+        return out
+
+    def _passes(self, deltas: Sequence[Delta]) -> bool:
+        """Whether there is no markup in it. Nearly always there is none, and this runs for each read."""
+        for delta in deltas:
+            if type(delta) is TextDelta:
+                if _MAYBE_MARKUP.search(delta.text) is not None:
+                    return False
+            elif type(delta) is CallDelta:
+                self._called = True
+        return True
+
+    def _salvaged(self, scanner: "Scanner") -> Sequence[Delta]:
+        """What is held, with its calls as calls; nothing if it has none or if any is in doubt."""
+        from treadle.models.text_calls import Scanner
+
+        known = {tool.name for tool in self._tools}
+        reading = Scanner(known, marked_only=True)
+        shown = reading.feed(scanner.held)
+        rest = reading.end()
+        if not rest.calls or any(call.name not in known for call in rest.calls):
+            return ()
+        notice = f"{self._ref} wrote a tool call into its text; it was taken for the call that it is"
+        return [NoticeDelta("text_call", notice), *_text(shown + rest.text), *_calls(rest.calls)]
+
+
+class TextAnswer(PlainAnswer):
+    """Calls come in the text. Without tools there is nothing to call, but a model that called some before may go on
+    with it: then its markup goes."""
+
+    def __init__(self, ref: str, tools: Sequence[ToolSpec]) -> None:
+        from treadle.models.text_calls import Scanner
+
+        super().__init__()
+        self._ref = ref
+        self._calls = bool(tools)
+        self._scanner = Scanner({tool.name for tool in tools})
+
+    def take(self, deltas: Sequence[Delta]) -> Sequence[Delta]:
+        scanner = self._scanner
+        out: list[Delta] = []
+        for delta in super().take(deltas):
+            if type(delta) is TextDelta:
+                out += _text(scanner.feed(delta.text))
+            elif type(delta) is FinishDelta:
+                rest = scanner.end()
+                out += _text(rest.text)
+                if scanner.dangling:
+                    out.append(NoticeDelta("text_call", f"the answer of {self._ref} ended in half a tool call"))
+                if self._calls:
+                    out += _calls(rest.calls)
+                out.append(_finished(delta, self._calls and bool(rest.calls)))
+            else:
+                out.append(delta)
+        return out
+
+
+def _text(text: str) -> Sequence[Delta]:
+    return (TextDelta(text),) if text else ()
+
+
+def _calls(calls: "Iterable[TextCall]") -> Sequence[Delta]:
+    from treadle.models.wire.encoding import encode_json
+
+    return [
+        CallDelta(None, index, call.name, encode_json(call.arguments).decode(), call.repaired)
+        for index, call in enumerate(calls)
+    ]
+
+
+def _finished(finish: FinishDelta, called: bool) -> FinishDelta:
+    return FinishDelta("tool_calls") if called and finish.reason == "stop" else finish

@@ -1,0 +1,191 @@
+"""Thinking that a model wrote into its text, as small models and old servers do: told apart, so that it is neither
+shown nor stored as text (M-10). Works on the deltas of one answer, however they are split; knows no provider.
+
+Only what an answer begins with is thinking. A text may speak of these tags: then they stand somewhere else, or in
+quotes; and if it does begin with one, it goes on like a sentence and does not close it.
+"""
+
+import re
+from collections.abc import Sequence
+
+from treadle.models.wire.sealed import moved
+from treadle.protocol.content import Thinking
+from treadle.protocol.deltas import CallDelta, Delta, FinishDelta, TextDelta, ThinkingBlock, ThinkingDelta
+
+TAGS = {
+    "<think>": "</think>",
+    "<thinking>": "</thinking>",
+    "<thought>": "</thought>",
+    "<seed:think>": "</seed:think>",
+    "[THINK]": "[/THINK]",
+    "◁think▷": "◁/think▷",
+}
+_OPENER = re.compile("|".join(map(re.escape, TAGS)))
+_CLOSER = re.compile("|".join(map(re.escape, TAGS.values())))
+_STRAY = re.compile(rf"(?:{_CLOSER.pattern})[ \t]*+(\n|\r)?")
+"""An end without its beginning, which stood in the prompt. It has the line to itself."""
+_BEGUN = frozenset(tag[:end] for pair in TAGS.items() for tag in pair for end in range(1, len(tag)))
+_SURE = re.compile(r"[\w\r\n*#]")
+"""What follows a tag of which the text does not merely speak."""
+_DOTS = " \t\r\n.…"
+_GAP_CAP = 1_000
+"""White space is waited behind, but no more than this."""
+
+
+class TextThinking:
+    """Takes the deltas of one answer and gives them back with its thinking as such. Once it is `over`, they need it
+    no longer."""
+
+    def __init__(self) -> None:
+        self.over = False
+        self._out: list[Delta] = []
+        self._watching = True
+        """Nothing but white space and thinking has come so far."""
+        self._held = ""
+        """Text that is not decided: white space, and what may be the beginning of a tag."""
+        self._come = 0
+        """Characters of text that have come while watching."""
+        self._taken = 0
+        """How many of them were taken out, once that is known."""
+        self._trim = False
+        """Something was taken out: the white space behind it goes, too."""
+        self._native: list[str] = []
+        """Thinking that came as such."""
+        self._stretch: _Stretch | None = None
+
+    def take(self, deltas: Sequence[Delta]) -> Sequence[Delta]:
+        for delta in deltas:
+            if type(delta) is TextDelta and self._watching:
+                self._come += len(delta.text)
+                self._read(self._held + delta.text)
+            else:
+                self._pass(delta)
+        out, self._out = self._out, []
+        return out
+
+    def _pass(self, delta: Delta) -> None:
+        match delta:
+            case ThinkingDelta(text=text) if self._watching:
+                self._native.append(text)
+            case ThinkingBlock(block=block):
+                taken = self._come if self._watching else self._taken
+                self._native = [block.text]
+                if taken and block.opaque:
+                    delta = ThinkingBlock(Thinking(block.text, moved(block.opaque, -taken), block.model))
+            case CallDelta() if self._watching:
+                self._end(cut=True)
+            case FinishDelta(reason=reason) if self._watching:
+                self._end(cut=reason == "length")
+        self._out.append(delta)
+
+    def _read(self, text: str) -> None:
+        self._held = ""
+        while text and self._watching:
+            text = self._before(text) if self._stretch is None else self._inside(self._stretch, text)
+
+    def _before(self, text: str) -> str:
+        """Before the first word; gives back what is left to be read."""
+        body = text.lstrip()
+        gap = text[: len(text) - len(body)]
+        opener = _OPENER.match(body)
+        if opener is not None and len(gap) <= _GAP_CAP:
+            self._stretch = _Stretch(gap + opener[0], TAGS[opener[0]], "".join(self._native))
+            return body[opener.end() :]
+        stray = _STRAY.match(body)
+        if stray is not None and stray[1]:
+            self._trim = True
+            return body[stray.end() :]
+        if (not body or body in _BEGUN or (stray and stray.end() == len(body))) and len(text) <= _GAP_CAP:
+            self._held = text
+        else:
+            self._say(text)
+        return ""
+
+    def _inside(self, stretch: "_Stretch", text: str) -> str:
+        """In the middle of thinking; gives back what is left to be read."""
+        end = text.find(stretch.closer)
+        upto = end if end >= 0 else _settled(text, stretch.closer)
+        self._out += stretch.add(text[:upto], last=end >= 0)
+        if end < 0:
+            self._held = text[upto:]
+            return ""
+        rest = text[end + len(stretch.closer) :]
+        if stretch.spoken_of:
+            self._say(stretch.text + stretch.closer + rest)
+            return ""
+        self._close(stretch)
+        return rest
+
+    def _close(self, stretch: "_Stretch") -> None:
+        self._out += stretch.end()
+        self._stretch = None
+        self._trim = True
+
+    def _end(self, *, cut: bool) -> None:
+        """No more text of this kind will come; `cut` if what there is was not meant to be the whole."""
+        held, stretch, self._held = self._held, self._stretch, ""
+        if stretch is None:
+            stray = _STRAY.fullmatch(held.strip())
+            return self._say("" if stray else held)
+        self._out += stretch.add(held, last=True)
+        if stretch.doubtful and not cut:
+            return self._say(stretch.text)
+        self._close(stretch)
+        self._say("")
+
+    def _say(self, text: str) -> None:
+        """From here on all is text."""
+        text = text.lstrip() if self._trim else text
+        if text:
+            self._out.append(TextDelta(text))
+        self._watching = False
+        self._taken = self._come - len(text)
+        self.over = not self._taken
+
+
+class _Stretch:
+    """A stretch of thinking. It is told as it comes, unless it may be something else: a sentence about the tag, or a
+    repetition of thinking that came as such."""
+
+    def __init__(self, opening: str, closer: str, native: str) -> None:
+        self.closer = closer
+        self.doubtful = False
+        self._opening = opening
+        self._native = native.strip()
+        self._pieces: list[str] = []
+        self._begun = False
+        self._told = False
+
+    @property
+    def text(self) -> str:
+        """All of it, as far as it was not told."""
+        return self._opening + "".join(self._pieces)
+
+    @property
+    def spoken_of(self) -> bool:
+        """Whether there is nothing between the tags but dots."""
+        inner = "".join(self._pieces).strip() if self.doubtful else ""
+        return bool(inner) and not inner.strip(_DOTS)
+
+    def add(self, text: str, *, last: bool) -> Sequence[Delta]:
+        if text and not self._begun:
+            self._begun = True
+            self.doubtful = _SURE.match(text) is None
+        if self.doubtful or self._native:
+            self._pieces.append(text)
+            return ()
+        text = text.rstrip() if last else text
+        text = text if self._told else text.lstrip()
+        self._told = self._told or bool(text)
+        return (ThinkingDelta(text),) if text else ()
+
+    def end(self) -> Sequence[Delta]:
+        thought = "".join(self._pieces).strip()
+        return (ThinkingDelta(thought),) if thought and thought != self._native else ()
+
+
+def _settled(text: str, closer: str) -> int:
+    """How far the text is thinking whatever comes next: up to white space at its end and the beginning of a tag."""
+    whole = len(text) - next((size for size in range(len(closer) - 1, 0, -1) if text.endswith(closer[:size])), 0)
+    kept = len(text[:whole].rstrip())
+    return kept if whole - kept <= _GAP_CAP else whole
