@@ -7,6 +7,7 @@ import msgspec
 
 from treadle.errors import ModelError
 from treadle.models.anthropic_usage import Counter, Report
+from treadle.models.wire.batch import Batch
 from treadle.models.wire.body import EventBody
 from treadle.models.wire.encoding import encode_json
 from treadle.models.wire.failures import failure
@@ -18,10 +19,7 @@ from treadle.protocol.deltas import (
     Delta,
     FinishDelta,
     NoticeDelta,
-    TextDelta,
     ThinkingBlock,
-    ThinkingDelta,
-    UsageDelta,
 )
 
 _FINISH = {
@@ -93,11 +91,7 @@ class StreamReader:
         self._last: _Block | None = None
         self._ids: set[str] = set()
         self._calls = 0
-        self._said = 0
-        self._text: list[str] = []
-        self._thoughts: list[str] = []
-        self._out: list[Delta] = []
-        self._usage: UsageDelta | None = None
+        self._batch = Batch()
         self._failure: ModelError | None = None
         self.finish_reason: str | None = None
         self.done = False
@@ -108,7 +102,7 @@ class StreamReader:
         except ModelError as error:
             # What the same read brought before counts: it was said, and it is paid for. `end` tells the failure.
             self._failure, self.done = error, True
-        return self._batch()
+        return self._batch.take()
 
     def end(self) -> list[Delta]:
         """The last deltas. Raises when the stream failed or stopped before its end."""
@@ -120,8 +114,8 @@ class StreamReader:
             raise ModelError("cut_stream", f"{self._where} broke off in the middle of its answer")
         for index in list(self._blocks):
             self._stop(index)
-        self._emit(FinishDelta(self.finish_reason or ("tool_calls" if self._calls else "stop")))
-        return self._batch()
+        self._batch.put(FinishDelta(self.finish_reason or ("tool_calls" if self._calls else "stop")))
+        return self._batch.take()
 
     def _events(self, chunk: bytes) -> None:
         for event in self._body.feed(chunk):
@@ -134,7 +128,7 @@ class StreamReader:
                 part = self._lenient(data)
             piece = part.delta
             if piece is not None and piece.text is not None:  # first, because nearly all are
-                self._say(piece.text)
+                self._batch.say(piece.text)
             else:
                 self._take(part, part.type or event.event, data)
 
@@ -170,21 +164,19 @@ class StreamReader:
         block = self._blocks[index] = self._last = _Block(start, self._calls)
         match block.kind:
             case "text" if isinstance(start.get("text"), str):
-                self._say(start["text"])
+                self._batch.say(start["text"])
             case "thinking" if isinstance(start.get("thinking"), str):
                 self._piece(block, _Piece(thinking=start["thinking"]))
             case "tool_use":
                 self._calls += 1
                 given = str(start.get("id") or "")
                 # An id that was there before names another call all the same: its block is one of its own.
-                self._emit(CallDelta(None if given in self._ids else given or None, block.call, _name(start)))
+                self._batch.put(CallDelta(None if given in self._ids else given or None, block.call, _name(start)))
                 self._ids.add(given)
 
     def _piece(self, block: _Block | None, piece: _Piece) -> None:
         if piece.thinking:
-            if self._text:
-                self._flush()
-            self._thoughts.append(piece.thinking)
+            self._batch.think(piece.thinking)
             if block is not None:
                 block.pieces.append(piece.thinking)
         if piece.signature is not None and block is not None:
@@ -192,66 +184,40 @@ class StreamReader:
         if piece.partial_json and (block is None or block.kind == "tool_use"):
             if block is not None:
                 block.pieces.append(piece.partial_json)
-            self._emit(CallDelta(index=block.call if block else None, arguments=piece.partial_json))
+            self._batch.put(CallDelta(index=block.call if block else None, arguments=piece.partial_json))
 
     def _stop(self, index: int) -> None:
         block = self._blocks.pop(index, None)
         if block is None:
             return
-        place = self._said, block.call
+        place = self._batch.said, block.call
         match block.kind:
             case "thinking":
                 text = "".join(block.pieces)
                 signed = {**block.start, "thinking": text} if block.start.get("signature") else None
                 if text or signed:
-                    self._emit(
+                    self._batch.put(
                         ThinkingBlock(Thinking(text, seal(Sealed(encode_json(signed), *place)) if signed else ""))
                     )
             case "redacted_thinking":
-                self._emit(ThinkingBlock(Thinking("", seal(Sealed(encode_json(block.start), *place)))))
+                self._batch.put(ThinkingBlock(Thinking("", seal(Sealed(encode_json(block.start), *place)))))
             case "tool_use" if not block.pieces and block.start.get("input"):
-                self._emit(CallDelta(index=block.call, arguments=encode_json(block.start["input"]).decode()))
+                self._batch.put(CallDelta(index=block.call, arguments=encode_json(block.start["input"]).decode()))
 
     def _finish(self, reason: str, details: Any) -> None:
         self.finish_reason = _FINISH.get(reason, reason)
         if self.finish_reason == "length" and self._last is not None and self._last.kind == "tool_use":
             # The call was being written when the room ran out: what there is of it may look whole and is not.
-            self._emit(CallDelta(index=self._last.call, repaired=True))
+            self._batch.put(CallDelta(index=self._last.call, repaired=True))
         if reason == "refusal":
             why = details.get("explanation") if isinstance(details, dict) else None
-            self._emit(NoticeDelta("refusal", f"{self._info.ref} declined to answer: {why or 'it gave no reason'}"))
+            self._batch.put(
+                NoticeDelta("refusal", f"{self._info.ref} declined to answer: {why or 'it gave no reason'}")
+            )
 
     def _count(self, report: Report | None) -> None:
         if report is not None:
-            self._usage = UsageDelta(self._counter.take(report))
-
-    def _say(self, text: str) -> None:
-        if self._thoughts:
-            self._flush()
-        self._said += len(text)
-        self._text.append(text)
-
-    def _emit(self, delta: Delta) -> None:
-        self._flush()
-        self._out.append(delta)
-
-    def _flush(self) -> None:
-        """What was said before something else stays before it."""
-        if joined := "".join(self._text):
-            self._out.append(TextDelta(joined))
-        if joined := "".join(self._thoughts):
-            self._out.append(ThinkingDelta(joined))
-        self._text.clear()
-        self._thoughts.clear()
-
-    def _batch(self) -> list[Delta]:
-        """The end of a read: all that it brought, and the last of its counts."""
-        self._flush()
-        if self._usage is not None:
-            self._out.append(self._usage)
-            self._usage = None
-        out, self._out = self._out, []
-        return out
+            self._batch.count(self._counter.take(report))
 
     def _whole(self, body: bytes) -> None:
         """The answer of a server that does not stream."""

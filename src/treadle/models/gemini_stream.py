@@ -6,6 +6,7 @@ import msgspec
 from treadle.errors import ModelError
 from treadle.models.gemini_signature import On, Signature
 from treadle.models.gemini_words import Candidate, Chunk, FunctionCall, Part, Report, decode_chunk, usage_of
+from treadle.models.wire.batch import Batch
 from treadle.models.wire.body import EventBody
 from treadle.models.wire.failures import failure
 from treadle.protocol.deltas import (
@@ -13,10 +14,7 @@ from treadle.protocol.deltas import (
     Delta,
     FinishDelta,
     NoticeDelta,
-    TextDelta,
     ThinkingBlock,
-    ThinkingDelta,
-    UsageDelta,
 )
 
 _LENGTH = ("MAX_TOKENS", "CONTINUATION")
@@ -34,17 +32,13 @@ class StreamReader:
         self._where = where
         self._ref = ref
         self._body = EventBody()
-        self._out: list[Delta] = []
-        self._text: list[str] = []
-        """Text of this read that will be one delta."""
-        self._thinking: list[str] = []
-        self._said = 0
-        """Characters of text so far."""
+        self._batch = Batch()
+        self._report: Report | None = None
+        """The last counts of this read: nearly every chunk has some."""
         self._thoughts: list[str] = []
         """What was thought since the last signature."""
         self._calls = 0
         self._ids: set[str] = set()
-        self._report: Report | None = None
         self._spoiled: ModelError | None = None
         self.finish_reason: str | None = None
         self.done = False
@@ -55,7 +49,7 @@ class StreamReader:
                 self.done = True
             elif event.data and not self.done:
                 self._take(event.data)
-        return self._batch()
+        return self._taken()
 
     def end(self) -> list[Delta]:
         """The last deltas. Raises when the stream stopped before its end, or the model broke its answer off."""
@@ -65,8 +59,14 @@ class StreamReader:
             raise self._spoiled
         if self.finish_reason is None and not self.done:
             raise ModelError("cut_stream", f"{self._where} broke off in the middle of its answer")
-        self._put(FinishDelta(self.finish_reason or ("tool_calls" if self._calls else "stop")))
-        return self._batch()
+        self._batch.put(FinishDelta(self.finish_reason or ("tool_calls" if self._calls else "stop")))
+        return self._taken()
+
+    def _taken(self) -> list[Delta]:
+        if self._report is not None:
+            self._batch.count(usage_of(self._report))
+            self._report = None
+        return self._batch.take()
 
     def _read_document(self, document: bytes) -> None:
         """A server that does not know of events sends an array of chunks; one that does not stream, a single one."""
@@ -104,7 +104,7 @@ class StreamReader:
     def _candidate(self, candidate: Candidate) -> None:
         for part in (candidate.content and candidate.content.parts) or ():
             if part.text and part.thought_signature is None and not part.thought:  # first, because nearly all are
-                self._say(part.text)
+                self._batch.say(part.text)
             else:
                 self._part(part)
         if candidate.finish_reason and candidate.finish_reason != "FINISH_REASON_UNSPECIFIED":
@@ -113,28 +113,17 @@ class StreamReader:
     def _part(self, part: Part) -> None:
         signature, text = part.thought_signature or "", part.text or ""
         if part.function_call is not None:
-            place = self._said, self._calls
+            place = self._batch.said, self._calls
             self._call(part.function_call)
             self._sign("call", signature, *place)
         elif part.thought:
-            self._think(text)
-            self._sign("thought", signature, self._said, self._calls, len(text))
+            self._batch.think(text)
+            self._thoughts.append(text)
+            self._sign("thought", signature, self._batch.said, self._calls, len(text))
         else:
-            place = self._said, self._calls
-            self._say(text)
+            place = self._batch.said, self._calls
+            self._batch.say(text)
             self._sign("text", signature, *place, len(text))
-
-    def _say(self, text: str) -> None:
-        if self._thinking:
-            self._flush()
-        self._said += len(text)
-        self._text.append(text)
-
-    def _think(self, text: str) -> None:
-        if self._text:
-            self._flush()
-        self._thinking.append(text)
-        self._thoughts.append(text)
 
     def _call(self, call: FunctionCall) -> None:
         if call.will_continue:
@@ -143,14 +132,16 @@ class StreamReader:
         # An id that comes again is not the same call again: each part is one of its own (M-09).
         given = None if not call.id or call.id in self._ids else call.id
         self._ids.add(call.id or "")
-        self._put(CallDelta(given, self._calls, call.name or None, "{}" if arguments in ("", "null") else arguments))
+        self._batch.put(
+            CallDelta(given, self._calls, call.name or None, "{}" if arguments in ("", "null") else arguments)
+        )
         self._calls += 1
 
     def _sign(self, on: On, value: str, text: int, calls: int, length: int = 0) -> None:
         if value:
             thought = "".join(self._thoughts)
             self._thoughts.clear()
-            self._put(ThinkingBlock(Signature(on, value, text, calls, length, thought).record()))
+            self._batch.put(ThinkingBlock(Signature(on, value, text, calls, length, thought).record()))
 
     def _finish(self, reason: str, message: str) -> None:
         said = f"{reason}: {message[:200]}" if message else reason
@@ -165,29 +156,7 @@ class StreamReader:
             self._spoiled = ModelError("cut_stream", f"{self._ref} could not finish its answer ({said})")
         else:
             self.finish_reason = "content_filter" if reason in _FILTERED else reason.lower()
-            self._put(NoticeDelta("refusal", f"the answer of {self._ref} was stopped by its provider: {said}"))
-
-    def _put(self, delta: Delta) -> None:
-        self._flush()
-        self._out.append(delta)
-
-    def _flush(self) -> None:
-        """What came before something else stays before it."""
-        if joined := "".join(self._text):
-            self._out.append(TextDelta(joined))
-        if joined := "".join(self._thinking):
-            self._out.append(ThinkingDelta(joined))
-        self._text.clear()
-        self._thinking.clear()
-
-    def _batch(self) -> list[Delta]:
-        """The end of a read: all that it brought, and the last of its counts."""
-        self._flush()
-        if self._report is not None:
-            self._out.append(UsageDelta(usage_of(self._report)))
-            self._report = None
-        out, self._out = self._out, []
-        return out
+            self._batch.put(NoticeDelta("refusal", f"the answer of {self._ref} was stopped by its provider: {said}"))
 
     def _nonsense(self, data: str | bytes) -> ModelError:
         shown = data if isinstance(data, str) else data[:400].decode("utf-8", "replace")

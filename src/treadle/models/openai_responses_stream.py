@@ -15,11 +15,12 @@ from treadle.models.openai_responses_items import (
     text_of,
     usage_of,
 )
+from treadle.models.wire.batch import Batch
 from treadle.models.wire.body import EventBody
 from treadle.models.wire.failures import failure
 from treadle.models.wire.sealed import Sealed, seal
 from treadle.protocol.content import Thinking
-from treadle.protocol.deltas import CallDelta, Delta, FinishDelta, TextDelta, ThinkingBlock, ThinkingDelta, UsageDelta
+from treadle.protocol.deltas import CallDelta, Delta, FinishDelta, ThinkingBlock
 
 _THOUGHTS = frozenset(
     f"response.{name}.delta" for name in ("reasoning_summary_text", "reasoning_text", "reasoning_summary", "reasoning")
@@ -44,11 +45,7 @@ class StreamReader:
     def __init__(self, where: str) -> None:
         self._where = where
         self._body = EventBody()
-        self._out: list[Delta] = []
-        self._text: list[str] = []
-        """Text of this read that will be one delta."""
-        self._written = 0
-        """Characters of text so far."""
+        self._batch = Batch()
         self._spoken: set[int | str] = set()
         """The messages of which text came in pieces."""
         self._thought: list[str] = []
@@ -68,7 +65,7 @@ class StreamReader:
         except ModelError as error:
             # What the same read brought before counts: it was said, and it is paid for. `end` tells the failure.
             self._failure, self.done = error, True
-        return self._flushed()
+        return self._batch.take()
 
     def end(self) -> list[Delta]:
         """The last deltas. Raises when the stream failed or stopped before its end."""
@@ -78,8 +75,8 @@ class StreamReader:
             self._read_document(document)
         if self.finish_reason is None and not (self.done and all(call.closed for call in self._calls)):
             raise ModelError("cut_stream", f"{self._where} broke off in the middle of its answer")
-        self._put(FinishDelta(self.finish_reason or ("tool_calls" if self._calls else "stop")))
-        return self._flushed()
+        self._batch.put(FinishDelta(self.finish_reason or ("tool_calls" if self._calls else "stop")))
+        return self._batch.take()
 
     def _events(self, chunk: bytes) -> None:
         for event in self._body.feed(chunk):
@@ -128,8 +125,7 @@ class StreamReader:
 
     def _say(self, event: StreamEvent, text: str) -> None:
         self._spoken.add(_label(event))
-        self._written += len(text)
-        self._text.append(text)
+        self._batch.say(text)
 
     def _think(self, event: StreamEvent) -> None:
         text = event.delta or ""
@@ -137,7 +133,7 @@ class StreamReader:
             text = "\n\n" + text
         self._thought_part = event.summary_index
         self._thought.append(text)
-        self._put(ThinkingDelta(text))
+        self._batch.think(text)
 
     def _begin(self, label: int | str, item: Item) -> _Call:
         call = _Call(len(self._calls))
@@ -147,7 +143,7 @@ class StreamReader:
         known = item.call_id in self._by_id
         self._by_id[item.call_id or ""] = call
         call.named = bool(item.name)
-        self._put(CallDelta(None if known else item.call_id or None, call.position, item.name or None))
+        self._batch.put(CallDelta(None if known else item.call_id or None, call.position, item.name or None))
         return call
 
     def _call_of(self, event: StreamEvent) -> _Call:
@@ -160,7 +156,7 @@ class StreamReader:
     def _argue(self, call: _Call, arguments: str | None) -> None:
         if arguments:
             call.pieces.append(arguments)
-            self._put(CallDelta(None, call.position, None, arguments))
+            self._batch.put(CallDelta(None, call.position, None, arguments))
 
     def _settle(self, call: _Call, arguments: str) -> None:
         """The call is complete. What its pieces lacked is added; if they say something else, they must be whole."""
@@ -177,13 +173,12 @@ class StreamReader:
             call = self._open.get(label) or self._told(item) or self._begin(label, item)
             if not call.named and item.name:
                 call.named = True
-                self._put(CallDelta(None, call.position, item.name))
+                self._batch.put(CallDelta(None, call.position, item.name))
             self._settle(call, arguments_of(item))
             self._open.pop(label, None)
         elif item.type == "message":
             if label not in self._spoken and (text := text_of(item.content)):
-                self._written += len(text)
-                self._text.append(text)
+                self._batch.say(text)
             self._spoken.discard(label)
         elif item.type == "reasoning":
             self._reason(item, bytes(raw))
@@ -200,12 +195,12 @@ class StreamReader:
         if not text and not item.encrypted_content:
             return
         self._blocks += 1
-        opaque = seal(Sealed(raw, self._written, len(self._calls))) if item.encrypted_content else ""
-        self._put(ThinkingBlock(Thinking(text, opaque)))
+        opaque = seal(Sealed(raw, self._batch.said, len(self._calls))) if item.encrypted_content else ""
+        self._batch.put(ThinkingBlock(Thinking(text, opaque)))
 
     def _finish(self, whole: Whole, kind: str = "") -> None:
         if (usage := usage_of(whole)) is not None:
-            self._put(UsageDelta(usage))
+            self._batch.count(usage)
         status = kind if kind in ("incomplete", "failed", "cancelled") else whole.status
         if status in ("failed", "cancelled"):
             said = bytes(whole.error) if _is_error(whole) else b'{"message":"the answer was %b"}' % status.encode()
@@ -221,7 +216,7 @@ class StreamReader:
     def _complete(self, output: "list[msgspec.Raw] | tuple[()]") -> None:
         """Take from the whole answer the kinds of items of which nothing was told before."""
         told = {
-            "message": bool(self._written),
+            "message": bool(self._batch.said),
             "function_call": bool(self._calls),
             "reasoning": bool(self._blocks or self._thought),
         }
@@ -229,20 +224,6 @@ class StreamReader:
             item = decode_part(raw, Item) or Item()
             if not told.get(item.type, True):
                 self._item(f"output {number}", item, raw)
-
-    def _put(self, delta: Delta) -> None:
-        """Text that came before something else stays before it."""
-        if self._text:
-            self._out.append(TextDelta("".join(self._text)))
-            self._text.clear()
-        self._out.append(delta)
-
-    def _flushed(self) -> list[Delta]:
-        if self._text:
-            self._out.append(TextDelta("".join(self._text)))
-            self._text.clear()
-        out, self._out = self._out, []
-        return out
 
 
 def _label(event: StreamEvent, item: Item | None = None) -> int | str:

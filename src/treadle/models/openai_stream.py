@@ -7,10 +7,11 @@ import msgspec
 
 from treadle.errors import ModelError
 from treadle.models.openai_sealed import Sealing
+from treadle.models.wire.batch import Batch
 from treadle.models.wire.body import EventBody
 from treadle.models.wire.failures import failure
 from treadle.protocol.content import Usage
-from treadle.protocol.deltas import CallDelta, Delta, FinishDelta, TextDelta, ThinkingDelta, UsageDelta
+from treadle.protocol.deltas import CallDelta, Delta, FinishDelta
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -73,14 +74,13 @@ class StreamReader:
         self._where = where
         self._body = EventBody()
         self._calls = False
-        self._usage: Usage | None = None
+        self._batch = Batch()
         self._sealing = Sealing(thinking_field)
         self.finish_reason: str | None = None
         self.done = False
 
     def feed(self, chunk: bytes) -> list[Delta]:
-        out: list[Delta] = []
-        text: list[str] = []
+        say = self._batch.say
         for event in self._body.feed(chunk):
             data = event.data
             if data.startswith("[DONE]"):
@@ -93,27 +93,25 @@ class StreamReader:
             except (msgspec.MsgspecError, RecursionError):
                 part = self._lenient(data)
             if content := _only_text(part):
-                text.append(content)
+                say(content)
             elif event.event == "error" or part.error:
                 raise failure(self._where, 200, data.encode())
             else:
-                self._rest(part, out, text)
-        self._close(text, out)
-        return out
+                self._rest(part)
+        return self._batch.take()
 
     def end(self) -> list[Delta]:
         """The last deltas. Raises when the stream stopped before its end."""
-        out: list[Delta] = []
         if (document := self._body.document()) is not None:
-            out = self._whole(document)
+            self._whole(document)
         if self.finish_reason is None and not self.done:
             raise ModelError("cut_stream", f"{self._where} broke off in the middle of its answer")
         if (block := self._sealing.block()) is not None:
-            out.append(block)
-        out.append(FinishDelta(self.finish_reason or ("tool_calls" if self._calls else "stop")))
-        return out
+            self._batch.put(block)
+        self._batch.put(FinishDelta(self.finish_reason or ("tool_calls" if self._calls else "stop")))
+        return self._batch.take()
 
-    def _whole(self, body: bytes) -> list[Delta]:
+    def _whole(self, body: bytes) -> None:
         if body.startswith(b"[") and body.endswith(b"]"):
             raise failure(self._where, 200, body)  # a list of errors is all that servers send in this shape
         try:
@@ -122,44 +120,34 @@ class StreamReader:
             part = self._lenient(body.decode("utf-8", "replace"))
         if part.error or not part.choices:
             raise failure(self._where, 200, body)
-        out: list[Delta] = []
-        text: list[str] = []
-        self._rest(part, out, text)
-        self._close(text, out)
+        self._rest(part)
         if self.finish_reason is None:
             self.done = True  # the document is whole, which is all that can be asked of it
-        return out
 
-    def _close(self, text: list[str], out: list[Delta]) -> None:
-        """The end of a read: its last text, and the last of its counts."""
-        _flush(text, out)
-        if self._usage is not None:
-            out.append(UsageDelta(self._usage))
-            self._usage = None
-
-    def _rest(self, part: _Chunk, out: list[Delta], text: list[str]) -> None:
-        """Take in a chunk that holds more than text. `text` collects what will be one delta."""
+    def _rest(self, part: _Chunk) -> None:
+        """Take in a chunk that holds more than text."""
         if part.choices:
             choice = part.choices[0]
             message = choice.delta or choice.message
             if message is not None:
-                self._message(message, out, text)
+                self._message(message)
             if choice.finish_reason:
                 self.finish_reason = choice.finish_reason
         if part.usage is not None:
-            self._usage = _usage(part.usage)
+            self._batch.count(_usage(part.usage))
 
-    def _message(self, message: _Message, out: list[Delta], text: list[str]) -> None:
+    def _message(self, message: _Message) -> None:
         thought = message.reasoning_content or message.reasoning or message.reasoning_text or ""
         if thought:
-            _flush(text, out)
-            out.append(ThinkingDelta(thought))
+            self._batch.think(thought)
         self._sealing.take(thought, message.reasoning_opaque, message.reasoning_details)
-        text.extend(piece for piece in (message.content, message.refusal) if piece)
+        for piece in (message.content, message.refusal):
+            if piece:
+                self._batch.say(piece)
         if message.tool_calls:
             self._calls = True
-            _flush(text, out)
-            out.extend(map(_call, message.tool_calls))
+            for call in message.tool_calls:
+                self._batch.put(_call(call))
 
     def _lenient(self, data: str) -> _Chunk:
         """A chunk whose fields have other types than they should, as far as it can be understood."""
@@ -192,13 +180,6 @@ def _only_text(part: _Chunk) -> str | None:
     ):
         return None
     return message.content
-
-
-def _flush(text: list[str], out: list[Delta]) -> None:
-    """Text that came before something else stays before it."""
-    if text:
-        out.append(TextDelta("".join(text)))
-        text.clear()
 
 
 def _call(call: _ToolCall) -> CallDelta:
