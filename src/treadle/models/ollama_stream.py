@@ -1,15 +1,17 @@
 """A stream of `/api/chat` as neutral deltas: one JSON object a line, the last of which says so. A call comes whole, and
 calls are told apart by their order, for they have no ids, or ids that repeat (M-09)."""
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 
 from treadle.errors import ModelError
+from treadle.models.wire.batch import Batch
 from treadle.models.wire.failures import failure
-from treadle.models.wire.ndjson import LineDecoder
+from treadle.models.wire.ndjson import LineDecoder, lines_of
 from treadle.protocol.content import Usage
-from treadle.protocol.deltas import CallDelta, Delta, FinishDelta, TextDelta, ThinkingDelta, UsageDelta
+from treadle.protocol.deltas import CallDelta, Delta, FinishDelta
 
 _NOTHING_SAID = ("load", "unload")
 """Why an answer ended that was none: the server took the request for an order to load the model, or to drop it."""
@@ -40,7 +42,9 @@ class _Part(msgspec.Struct, gc=False):
     error: Any = None
 
 
-_decode = msgspec.json.Decoder(_Part).decode
+_decoder = msgspec.json.Decoder(_Part)
+_decode, _decode_lines = _decoder.decode, _decoder.decode_lines
+_TROUBLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class StreamReader:
@@ -51,51 +55,73 @@ class StreamReader:
         self._lines = LineDecoder()
         self._calls = 0
         self._ids: set[str] = set()
-        self._text: list[str] = []
-        self._thoughts: list[str] = []
-        self._out: list[Delta] = []
+        self._batch = Batch()
         self._failure: ModelError | None = None
         self.finish_reason: str | None = None
         self.done = False
 
     def feed(self, chunk: bytes) -> list[Delta]:
-        try:
-            for line in self._lines.feed(chunk):
-                self._take(line)
-        except ModelError as error:
-            # What the same read brought before counts. `end` tells the failure.
-            self._failure, self.done = error, True
-        return self._batch()
+        lines = self._lines.whole(chunk)
+        if lines and not self.done:
+            try:
+                self._read(lines)
+            except ModelError as error:
+                # What the same read brought before counts. `end` tells the failure.
+                self._failure, self.done = error, True
+        return self._batch.take()
 
     def end(self) -> list[Delta]:
         """The last deltas. Raises when the stream failed or stopped before its end."""
         if self._failure is not None:
             raise self._failure
         if not self.done and (line := self._lines.end()):
-            self._take(line)
+            self._read(line)
         if self.finish_reason is None:
             raise ModelError("cut_stream", f"{self._where} broke off in the middle of its answer")
-        self._flush()
-        self._out.append(FinishDelta(self.finish_reason))
-        return self._batch()
+        self._batch.put(FinishDelta(self.finish_reason))
+        return self._batch.take()
 
-    def _take(self, line: bytes) -> None:
-        if self.done:
-            return
+    def _read(self, lines: bytes) -> None:
+        say = self._batch.say
         try:
-            part = _decode(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            part = self._lenient(line)
+            parts: Iterable[_Part] = _decode_lines(lines)  # all at once, which costs less
+        except _TROUBLE:
+            parts = self._one_by_one(lines)
+        for part in parts:
+            message = part.message
+            if (
+                message is not None  # first, because nearly all are nothing but text
+                and message.content
+                and message.thinking is None
+                and message.tool_calls is None
+                and not part.done
+                and not part.error
+            ):
+                say(message.content)
+            else:
+                self._take(part)
+                if self.done:
+                    break
+
+    def _one_by_one(self, lines: bytes) -> Iterator[_Part]:
+        for line in lines_of(lines):
+            try:
+                part = _decode(line)
+            except _TROUBLE:
+                part = self._lenient(line)
+            yield part
+
+    def _take(self, part: _Part) -> None:
         if part.error:
-            raise failure(self._where, 200, line)
+            raise failure(self._where, 200, msgspec.json.encode({"error": part.error}))
         message = part.message
         if message is not None:
             if message.thinking:
-                self._think(message.thinking)
+                self._batch.think(message.thinking)
             if message.content:
-                self._say(message.content)
-            if message.tool_calls:
-                self._call(message.tool_calls)
+                self._batch.say(message.content)
+            for call in message.tool_calls or ():
+                self._call(call)
         if part.done:
             self._finish(part)
 
@@ -109,42 +135,15 @@ class StreamReader:
         self.finish_reason = "tool_calls" if reason == "stop" and self._calls else reason
         # Older servers leave the count out when the prompt was cached; then what they count is not the whole.
         if part.prompt_eval_count:
-            self._flush()
-            self._out.append(UsageDelta(Usage(part.prompt_eval_count, part.eval_count or 0)))
+            self._batch.count(Usage(part.prompt_eval_count, part.eval_count or 0))
 
-    def _call(self, calls: list[_ToolCall]) -> None:
-        self._flush()
-        for call in calls:
-            function = call.function or _Function()
-            given = call.id or ""
-            identity = None if given in self._ids else given or None
-            self._ids.add(given)
-            self._out.append(CallDelta(identity, self._calls, function.name or None, _arguments(function.arguments)))
-            self._calls += 1
-
-    def _think(self, text: str) -> None:
-        if self._text:
-            self._flush()
-        self._thoughts.append(text)
-
-    def _say(self, text: str) -> None:
-        if self._thoughts:
-            self._flush()
-        self._text.append(text)
-
-    def _flush(self) -> None:
-        """What was said before something else stays before it."""
-        if self._text:
-            self._out.append(TextDelta("".join(self._text)))
-            self._text.clear()
-        if self._thoughts:
-            self._out.append(ThinkingDelta("".join(self._thoughts)))
-            self._thoughts.clear()
-
-    def _batch(self) -> list[Delta]:
-        self._flush()
-        out, self._out = self._out, []
-        return out
+    def _call(self, call: _ToolCall) -> None:
+        function = call.function or _Function()
+        given = call.id or ""
+        identity = None if given in self._ids else given or None
+        self._ids.add(given)
+        self._batch.put(CallDelta(identity, self._calls, function.name or None, _arguments(function.arguments)))
+        self._calls += 1
 
     def _lenient(self, line: bytes) -> _Part:
         """A line whose fields have other types than they should, as far as it can be understood."""

@@ -52,10 +52,12 @@ class Batch:
         return out
 
     def _flush(self) -> None:
-        if text := "".join(self._text):
-            self._said += len(text)
-            self._out.append(TextDelta(text))
-        if thought := "".join(self._thoughts):
-            self._out.append(ThinkingDelta(thought))
-        self._text.clear()
-        self._thoughts.clear()
+        if self._text:
+            if text := "".join(self._text):
+                self._said += len(text)
+                self._out.append(TextDelta(text))
+            self._text.clear()
+        if self._thoughts:
+            if thought := "".join(self._thoughts):
+                self._out.append(ThinkingDelta(thought))
+            self._thoughts.clear()

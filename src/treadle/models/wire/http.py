@@ -1,5 +1,5 @@
-"""HTTP to providers: one session for all models, raw bytes per network read, every failure a ModelError. The only
-module that sees aiohttp, which is imported at the first request."""
+"""HTTP to providers: one session for all models, raw bytes per network read, every failure a ModelError. With
+`connections` the only module that sees aiohttp, which is imported at the first request."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -119,12 +119,14 @@ class Http:
         if self._session is None:
             import aiohttp
 
+            from treadle.models.wire.connections import connector
+
             # There is no limit on a whole answer, and silence is the engine's to judge: the transport's own timer would
             # be set anew at every read.
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
             self._session = aiohttp.ClientSession(
                 timeout=timeout,
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60.0),
+                connector=connector(asyncio.get_running_loop()),
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
         return self._session

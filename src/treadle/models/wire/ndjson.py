@@ -2,11 +2,12 @@
 joined once, however many pieces it came in."""
 
 _BLANK = b" \t\r"
+_SPACE = b" \t\r\n"
 _BOM = b"\xef\xbb\xbf"
 
 
 class LineDecoder:
-    """Takes bytes as they come, gives lines as they are complete, without their ends. Blank lines are left out."""
+    """Takes bytes as they come, gives lines as they are complete."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
@@ -14,28 +15,36 @@ class LineDecoder:
         self._begun = False
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        if b"\n" not in chunk:
+        """The lines without their ends. Blank ones are left out."""
+        return lines_of(self.whole(chunk))
+
+    def whole(self, chunk: bytes) -> bytes:
+        """The same lines in one piece, for who can read it as such."""
+        end = chunk.rfind(b"\n") + 1
+        if not end:
             self._pieces.append(chunk)
-            return []
+            return b""
+        lines = chunk if end == len(chunk) else chunk[:end]
         if self._pieces:
-            chunk = b"".join([*self._pieces, chunk])
+            lines = b"".join([*self._pieces, lines])
             self._pieces.clear()
-        lines = chunk.split(b"\n")
-        if rest := lines.pop():
-            self._pieces.append(rest)
-        if not self._begun:
-            lines = [self._tidy(line) for line in lines]
-        return [line for raw in lines if (line := raw.strip(_BLANK))]
+        if end < len(chunk):
+            self._pieces.append(chunk[end:])
+        return lines if self._begun else self._tidy(lines)
 
     def end(self) -> bytes:
         """The last line, if the stream ended without ending it."""
-        line = self._tidy(b"".join(self._pieces))
+        line = self._tidy(b"".join(self._pieces)).strip(_BLANK)
         self._pieces.clear()
         return line
 
-    def _tidy(self, line: bytes) -> bytes:
-        line = line.strip(_BLANK)
-        if not self._begun and line:
+    def _tidy(self, lines: bytes) -> bytes:
+        """A mark of the byte order may stand before the first line."""
+        if not self._begun and (begun := lines.lstrip(_SPACE)):
             self._begun = True
-            line = line.removeprefix(_BOM).lstrip(_BLANK)
-        return line
+            return begun.removeprefix(_BOM)
+        return lines
+
+
+def lines_of(whole: bytes) -> list[bytes]:
+    return [line for raw in whole.split(b"\n") if (line := raw.strip(_BLANK))]

@@ -22,17 +22,15 @@ class Decoder:
     """Takes bytes as they come, gives events as they are complete. What is unfinished at the end is no event."""
 
     def __init__(self) -> None:
-        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._cut = codecs.getincrementaldecoder("utf-8")("replace")
+        self._in_character = False
+        """A character has begun that the next bytes end."""
         self._begun = False
         self._after_cr = False
-        self._line: list[str] = []
-        """The pieces of a line that has not ended."""
-        self._open = False
-        """Whether an event has fields and waits for its blank line."""
-        self._data: list[str] = []
-        self._event = ""
+        self._pieces: list[str] = []
+        """What came since the last event."""
+        self._after_lf = False
         self._id = ""
-        self._retry: int | None = None
 
     def feed(self, chunk: bytes) -> list[ServerEvent]:
         text = self._decode(chunk)
@@ -41,30 +39,38 @@ class Decoder:
             text = text.removeprefix("\ufeff")
         if self._after_cr or "\r" in text:
             text = self._unify(text)
-        if "\n" not in text:
-            self._line.append(text)
+        if "\n\n" not in text and not (self._after_lf and text.startswith("\n")):
+            if text:
+                self._pieces.append(text)
+                self._after_lf = text.endswith("\n")
             return []
-        if self._line:
-            text = "".join([*self._line, text])
-            self._line.clear()
+        if self._pieces:
+            text = "".join([*self._pieces, text])
+            self._pieces.clear()
+        *blocks, rest = text.split("\n\n")
+        if rest:
+            self._pieces.append(rest)
+        self._after_lf = rest.endswith("\n")
         events: list[ServerEvent] = []
-        blocks = text.split("\n\n")
-        rest = blocks.pop()
         for block in blocks:
-            if block.startswith("data: ") and not self._open and "\n" not in block:
+            if block.startswith("data: ") and "\n" not in block:
                 events.append(ServerEvent("message", block[6:], self._id))
-            elif block.startswith("event: ") and not self._open and block.count("\n") == 1 and "\ndata: " in block:
+            elif block.startswith("event: ") and block.count("\n") == 1 and "\ndata: " in block:
                 name, _, data = block.partition("\ndata: ")
                 events.append(ServerEvent(name[7:] or "message", data, self._id))
             else:
-                self._lines(block.split("\n"), events)
-                self._dispatch(events)
-        if rest:
-            *lines, begun = rest.split("\n")
-            if begun:
-                self._line.append(begun)
-            self._lines(lines, events)
+                self._event(block.split("\n"), events)
         return events
+
+    def _decode(self, chunk: bytes) -> str:
+        if not self._in_character:
+            try:
+                return chunk.decode()  # nearly always all there is to do, and much quicker
+            except UnicodeDecodeError:
+                pass
+        text = self._cut.decode(chunk)
+        self._in_character = bool(self._cut.getstate()[0])
+        return text
 
     def _unify(self, text: str) -> str:
         """Make every line end a LF. A CR ends its line at once; the LF after it may come with the next bytes."""
@@ -75,31 +81,22 @@ class Decoder:
         self._after_cr = text.endswith("\r")
         return text.replace("\r\n", "\n").replace("\r", "\n")
 
-    def _lines(self, lines: list[str], events: list[ServerEvent]) -> None:
+    def _event(self, lines: list[str], events: list[ServerEvent]) -> None:
+        """The event of these lines, if they have data."""
+        kind, data, retry = "", [], None
         for line in lines:
-            if line:
-                self._field(line)
-            else:
-                self._dispatch(events)
-
-    def _field(self, line: str) -> None:
-        name, _, value = line.partition(":")
-        value = value.removeprefix(" ")
-        match name:
-            case "data":
-                self._data.append(value)
-            case "event":
-                self._event = value
-            case "id" if "\0" not in value:
-                self._id = value
-            case "retry" if value.isascii() and value.isdigit() and len(value) < 10:
-                self._retry = int(value)
-            case _:
-                return  # a comment, or a field that nobody knows
-        self._open = True
-
-    def _dispatch(self, events: list[ServerEvent]) -> None:
-        if self._data:
-            events.append(ServerEvent(self._event or "message", "\n".join(self._data), self._id, self._retry))
-        if self._open:
-            self._data, self._event, self._retry, self._open = [], "", None, False
+            name, _, value = line.partition(":")
+            value = value.removeprefix(" ")
+            match name:
+                case "data":
+                    data.append(value)
+                case "event":
+                    kind = value
+                case "id" if "\0" not in value:
+                    self._id = value
+                case "retry" if value.isascii() and value.isdigit() and len(value) < 10:
+                    retry = int(value)
+                case _:
+                    pass  # a comment, or a field that nobody knows
+        if data:
+            events.append(ServerEvent(kind or "message", "\n".join(data), self._id, retry))
