@@ -1,53 +1,21 @@
-"""`treadle run` with tools called in the text: the same task with the same result as by protocol, forced, found out,
-and with calls that are cut off (M-07, P-04, L-15)."""
+"""Tools called in the text: found out, forbidden, and with calls that are cut off (M-07, P-04, L-15)."""
 
 from itertools import pairwise
 from pathlib import Path
 
 import msgspec
-import pytest
 
 from tests.scenario.command_line import CommandLine
 from tests.scenario.kit import Recording
-from tests.scenario.three_rounds import DONE, PROMPT, REPLIES, in_words, outcome, prepare, three_rounds
+from tests.scenario.three_rounds import DONE, PROMPT, REPLIES, in_words, outcome, prepare
 from treadle import Agent
 from treadle.models.scripted import Say, ScriptedModel, Turn
 from treadle.protocol import events as e
-from treadle.testing.fake_anthropic import FakeAnthropic
-from treadle.testing.fake_gemini import FakeGemini
-from treadle.testing.fake_model import FakeModelServer, Reply
-from treadle.testing.fake_ollama import FakeOllama
+from treadle.testing.fake_model import Reply
 from treadle.testing.fake_openai import FakeOpenAI
-from treadle.testing.fake_responses import FakeResponses
 from treadle.types import JsonObject
 
 TEXT_REPLIES = [msgspec.structs.replace(in_words(reply), chunk_size=5) for reply in REPLIES]
-SERVERS: dict[str, tuple[type[FakeModelServer], str, str]] = {
-    "openai": (FakeOpenAI, "openai:small", "OPENAI_BASE_URL"),
-    "responses": (FakeResponses, "openai-responses:small", "OPENAI_BASE_URL"),
-    "anthropic": (FakeAnthropic, "anthropic:small", "ANTHROPIC_BASE_URL"),
-    "gemini": (FakeGemini, "gemini:small", "GEMINI_BASE_URL"),
-    "ollama": (FakeOllama, "ollama:small", "OLLAMA_HOST"),
-}
-
-
-def folder(path: Path) -> CommandLine:
-    path.mkdir()
-    return CommandLine(path)
-
-
-@pytest.mark.parametrize("server", SERVERS)
-def test_the_same_task_with_the_text_rung_forced(server: str, tmp_path: Path) -> None:
-    kind, model, variable = SERVERS[server]
-    with FakeOpenAI(REPLIES) as other:
-        wanted = three_rounds(folder(tmp_path / "native"), "openai:gpt-4.1", {"OPENAI_BASE_URL": other.base_url})
-    with kind(TEXT_REPLIES) as fake:  # type: ignore[call-arg, arg-type]
-        env = {variable: getattr(fake, "base_url", fake.url)}
-        done = three_rounds(folder(tmp_path / "text"), model, env, "--tool-calls", "text")
-    assert done == wanted
-    assert done._replace(results=()) == DONE
-    assert len(fake.requests) == 4
-    assert not any(request.get("tools") for request in fake.requests)
 
 
 def test_a_server_that_refuses_tools(cli: CommandLine) -> None:

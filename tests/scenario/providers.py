@@ -1,0 +1,129 @@
+"""Every provider that has a fake server, as the command line uses it: its model, how it is found, and what its server must
+have seen afterwards. Data for the tests that run the same task with all of them."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from treadle.models.gemini_request import STAND_IN
+from treadle.testing.fake_anthropic import FakeAnthropic
+from treadle.testing.fake_copilot import GITHUB_TOKEN, FakeCopilot
+from treadle.testing.fake_gemini import FakeGemini
+from treadle.testing.fake_model import FakeModelServer, Script
+from treadle.testing.fake_ollama import FakeOllama
+from treadle.testing.fake_openai import FakeOpenAI
+from treadle.testing.fake_responses import FakeResponses
+
+KEY = "sk-test-51a0c3d9e7b2f4a6c8d0"
+
+Fake = Any
+"""A fake server: each has some words of its own."""
+
+
+class Provider(NamedTuple):
+    model: str
+    make: Callable[[Script], FakeModelServer]
+    env: Callable[[Fake], Mapping[str, str]]
+    """Where the command line finds the fake, and what opens its door."""
+    seen: Callable[[Fake], bool] = lambda _: True
+    """What the server must have seen after three rounds."""
+    secrets: tuple[str, ...] = (KEY,)
+    """What must be found nowhere afterwards (M-13)."""
+
+
+def copilot(name: str, path: str) -> Provider:
+    def seen(fake: FakeCopilot) -> bool:
+        initiators = [headers["x-initiator"] for headers in fake.headers]
+        return (fake.exchanges, set(fake.paths), initiators) == (1, {path}, ["user", *["agent"] * 3])
+
+    return Provider(
+        f"copilot:{name}",
+        lambda script: FakeCopilot(script, only_responses=["gpt-5.3-codex"]),
+        lambda fake: fake.env,
+        seen,
+        (GITHUB_TOKEN, "tid="),
+    )
+
+
+def gemini(model: str) -> Provider:
+    return Provider(
+        model,
+        FakeGemini,
+        lambda fake: {
+            "GEMINI_API_KEY": KEY,
+            "GEMINI_BASE_URL": fake.base_url,
+            "GOOGLE_ACCESS_TOKEN": KEY,
+            "GOOGLE_CLOUD_PROJECT": "p",
+            "GOOGLE_VERTEX_BASE_URL": fake.base_url,
+        },
+    )
+
+
+PROVIDERS = {
+    "openai": Provider(
+        "openai:gpt-4.1", FakeOpenAI, lambda fake: {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": fake.base_url}
+    ),
+    "compatible": Provider(
+        "openrouter:z-ai/glm-5.2",
+        FakeOpenAI,
+        lambda fake: {"OPENROUTER_API_KEY": KEY, "OPENROUTER_BASE_URL": fake.base_url},
+        lambda fake: {request["model"] for request in fake.requests} == {"z-ai/glm-5.2"},
+    ),
+    "responses": Provider(
+        "openai-responses:gpt-5", FakeResponses, lambda fake: {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": fake.base_url}
+    ),
+    "anthropic": Provider(
+        "anthropic:claude-opus-5-5",
+        FakeAnthropic,
+        lambda fake: {"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": fake.base_url},
+    ),
+    "gemini": gemini("gemini:gemini-3.8-flash"),
+    "gemini-2.5": gemini("gemini:gemini-2.5-pro"),
+    "vertex": gemini("vertex:gemini-3.8-flash"),
+    "ollama": Provider(
+        "ollama:qwen3:8b",
+        FakeOllama,
+        lambda fake: {"OLLAMA_HOST": fake.url.removeprefix("http://")},
+        lambda fake: fake.shown == ["qwen3:8b"],
+    ),
+    "copilot": copilot("gpt-4.1", "/chat/completions"),
+    "copilot-responses": copilot("gpt-5.3-codex", "/responses"),
+}
+
+
+def thoughts_in_messages(fake: Fake, thoughts: list[str]) -> bool:
+    sent = [block for message in fake.requests[-1]["messages"] for block in message["content"]]
+    return [block["thinking"] for block in sent if block["type"] == "thinking"] == thoughts
+
+
+def thoughts_in_items(fake: Fake, thoughts: list[str]) -> bool:
+    sent = [item for item in fake.requests[-1]["input"] if item["type"] == "reasoning"]
+    return ["\n\n".join(part["text"] for part in item["summary"]) for item in sent] == thoughts
+
+
+def signatures(fake: Fake) -> list[str]:
+    """What the calls that went back to Gemini were signed with."""
+    parts = [part for content in fake.requests[-1]["contents"] for part in content["parts"]]
+    return [part["thoughtSignature"] for part in parts if "functionCall" in part]
+
+
+def signed(fake: Fake, thoughts: list[str]) -> bool:
+    return len(set(signatures(fake)) - {STAND_IN}) == len(thoughts)
+
+
+def kept_here(fake: Fake, thoughts: list[str]) -> bool:
+    """No thinking goes back to Ollama; every result names its tool."""
+    tools = [message for message in fake.requests[-1]["messages"] if message["role"] == "tool"]
+    named = [message["tool_name"] for message in tools]
+    first_words = [thought.split()[0] for thought in thoughts]
+    return named == ["read_file", "write_file", "run_command"] and not any(
+        word in str(fake.requests) for word in first_words
+    )
+
+
+RETURNED: dict[str, Callable[[Fake, list[str]], bool]] = {
+    "responses": thoughts_in_items,
+    "anthropic": thoughts_in_messages,
+    "gemini": signed,
+    "ollama": kept_here,
+}
+"""Whether the thinking of earlier turns went back as the provider wants it (M-10)."""

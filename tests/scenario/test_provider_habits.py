@@ -1,0 +1,111 @@
+"""`treadle run` with what only some providers do: thinking that must come back, tokens that end, signatures of another
+model's calls, windows that a server must be told (M-01, M-03, M-04, M-07, M-10, M-11)."""
+
+import socket
+from typing import Any
+
+import msgspec
+
+from tests.scenario.command_line import CommandLine
+from tests.scenario.providers import PROVIDERS, signatures
+from tests.scenario.three_rounds import DONE, PROMPT, REPLIES, in_words, prepare, three_rounds
+from treadle.models.gemini_request import STAND_IN
+from treadle.testing.fake_copilot import FakeCopilot
+from treadle.testing.fake_gemini import FakeGemini
+from treadle.testing.fake_model import Reply
+from treadle.testing.fake_ollama import FakeOllama
+from treadle.testing.fake_openai import FakeOpenAI
+from treadle.types import JsonObject
+
+GEMINI, OLLAMA = PROVIDERS["gemini"].model, PROVIDERS["ollama"].model
+
+
+def test_thinking_goes_back_out_of_the_log(cli: CommandLine) -> None:
+    thoughts = ["First I look.", "", "Now I run “it”.", "Done."]
+
+    def reply(request: JsonObject) -> Reply:
+        messages: Any = request["messages"]
+        returned = [message.get("reasoning_content") for message in messages if message["role"] == "assistant"]
+        if returned != thoughts[: len(returned)]:
+            return Reply(status=400, error={"message": f"reasoning_content must be passed back, not {returned}"})
+        return msgspec.structs.replace(REPLIES[len(returned)], thinking=thoughts[len(returned)])
+
+    with FakeOpenAI(reply) as fake:
+        done = three_rounds(cli, "deepseek:deepseek-flash", {"DEEPSEEK_BASE_URL": fake.base_url})
+    assert done._replace(results=()) == DONE
+    assert len(fake.requests) == 4
+
+
+def test_a_token_that_ends_at_every_turn(cli: CommandLine) -> None:  # M-11
+    taken = iter(REPLIES)
+
+    def reply(_: JsonObject) -> Reply:
+        fake.expire()
+        return next(taken)
+
+    with FakeCopilot(reply) as fake:
+        done = three_rounds(cli, "copilot:gpt-4.1", fake.env)
+    assert done._replace(results=()) == DONE
+    assert fake.exchanges == 4
+
+
+def test_a_refused_token_says_what_to_do(cli: CommandLine) -> None:
+    with FakeCopilot(REPLIES) as fake:
+        ended = cli(
+            "run", "Hi.", "--model", "copilot:gpt-4.1", "--json", env={**fake.env, "COPILOT_GITHUB_TOKEN": "x" * 9}
+        )
+    assert ended.code == 1
+    error = ended.of("session.error")[0]
+    assert error["class"] == "auth"
+    assert "Bad credentials" in error["message"]
+    assert "COPILOT_GITHUB_TOKEN" in error["message"]
+
+
+def test_a_chat_that_another_model_began_goes_on(cli: CommandLine) -> None:  # fault 24
+    with FakeOpenAI(REPLIES) as other, FakeGemini(lambda request: Reply(text="Gladly.")) as fake:
+        env = {"OPENAI_BASE_URL": other.base_url, "GEMINI_BASE_URL": fake.base_url}
+        three_rounds(cli, "openai:gpt-4.1", env)
+        ended = cli("run", "Thanks.", "--chat", "last", "--model", GEMINI, "--json", env=env)
+    assert ended.code == 0
+    assert ended.of("assistant.message")[-1]["content"] == "Gladly."
+    assert "model.notice" not in ended.types
+    assert signatures(fake) == [STAND_IN] * 3
+
+
+def test_the_same_task_with_a_model_that_cannot_call_tools(cli: CommandLine) -> None:  # M-07
+    with FakeOllama([in_words(reply) for reply in REPLIES], capabilities=["completion"]) as fake:
+        done = three_rounds(cli, "ollama:gemma3", {"OLLAMA_HOST": fake.url})
+    assert done._replace(results=(), said=[], shown="") == DONE._replace(said=[], shown="")
+    assert [text.strip() for text in done.said] == DONE.said
+    assert not any("tools" in request for request in fake.requests)
+
+
+def test_every_call_asks_for_the_window_that_the_user_chose(cli: CommandLine) -> None:
+    """Another one would make the server load the model anew each time."""
+    prepare(cli)
+    silent = [Reply(calls=REPLIES[0].calls), Reply(text="")]
+
+    def script(request: dict[str, object]) -> Reply:
+        return silent[min(1, len(fake.requests) - 1)] if "tools" in request else Reply(text="It read a file.")
+
+    with FakeOllama(script) as fake:
+        env = {"OLLAMA_HOST": fake.url, "TREADLE_CONTEXT_WINDOW": "12000"}
+        ended = cli("run", PROMPT, "--model", OLLAMA, "--json", env=env)
+    assert ended.code == 0
+    assert [data["purpose"] for data in ended.of("session.model_call")] == ["summary"]
+    assert {request["options"]["num_ctx"] for request in fake.requests} == {12_000}
+    assert len(fake.requests) == 3
+
+
+def test_what_a_user_is_told(cli: CommandLine) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        nobody = f"127.0.0.1:{taken.getsockname()[1]}"
+    env = {"OLLAMA_HOST": nobody, "TREADLE_RETRY_BASE_S": "0"}
+    ended = cli("run", "Hi.", "--model", OLLAMA, "--json", env=env)
+    assert ended.code == 1
+    assert "ollama serve" in ended.of("session.error")[0]["message"]
+    assert len(ended.of("assistant.turn_retry")) == 5
+    with FakeOllama([Reply(text="Hi.")], models=["llama3.2"]) as fake:
+        ended = cli("run", "Hi.", "--model", OLLAMA, "--json", env={"OLLAMA_HOST": fake.url})
+        assert (ended.code, ended.of("assistant.turn_retry")) == (1, [])
+        assert "ollama pull qwen3:8b" in ended.of("session.error")[0]["message"]
