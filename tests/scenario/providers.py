@@ -1,5 +1,5 @@
-"""Every provider that has a fake server, as the command line uses it: its model, how it is found, and what its server must
-have seen afterwards. Data for the tests that run the same task with all of them."""
+"""Every provider that has a fake server, as the command line uses it: its model, how it is found, and what its server
+must have seen afterwards. Data for the tests that run the same task with all of them."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple

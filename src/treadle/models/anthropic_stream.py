@@ -5,19 +5,15 @@ from typing import Any
 
 import msgspec
 
-from treadle.errors import ModelError
 from treadle.models.anthropic_usage import Counter, Report
-from treadle.models.wire.batch import Batch
-from treadle.models.wire.body import EventBody
 from treadle.models.wire.encoding import encode_json
 from treadle.models.wire.failures import failure
+from treadle.models.wire.reading import EventReader
 from treadle.models.wire.sealed import Sealed, seal
 from treadle.ports.model import ModelInfo
 from treadle.protocol.content import Thinking
 from treadle.protocol.deltas import (
     CallDelta,
-    Delta,
-    FinishDelta,
     NoticeDelta,
     ThinkingBlock,
 )
@@ -78,46 +74,23 @@ class _Block:
         self.pieces: list[str] = []
 
 
-class StreamReader:
-    """Takes bytes, gives deltas: text and thinking of one read are joined. `done` when the server said so."""
-
+class StreamReader(EventReader):
     def __init__(self, where: str, info: ModelInfo) -> None:
-        self._where = where
+        super().__init__(where)
         self._info = info
-        self._body = EventBody()
         self._counter = Counter(info)
         self._blocks: dict[int, _Block] = {}
         self._current = 0
         self._last: _Block | None = None
         self._ids: set[str] = set()
         self._calls = 0
-        self._batch = Batch()
-        self._failure: ModelError | None = None
-        self.finish_reason: str | None = None
-        self.done = False
 
-    def feed(self, chunk: bytes) -> list[Delta]:
-        try:
-            self._events(chunk)
-        except ModelError as error:
-            # What the same read brought before counts: it was said, and it is paid for. `end` tells the failure.
-            self._failure, self.done = error, True
-        return self._batch.take()
-
-    def end(self) -> list[Delta]:
-        """The last deltas. Raises when the stream failed or stopped before its end."""
-        if self._failure is not None:
-            raise self._failure
-        if (document := self._body.document()) is not None:
-            self._whole(document)
-        if self.finish_reason is None and not self.done:
-            raise ModelError("cut_stream", f"{self._where} broke off in the middle of its answer")
+    def _close(self) -> None:
+        super()._close()
         for index in list(self._blocks):
             self._stop(index)
-        self._batch.put(FinishDelta(self.finish_reason or ("tool_calls" if self._calls else "stop")))
-        return self._batch.take()
 
-    def _events(self, chunk: bytes) -> None:
+    def _read(self, chunk: bytes) -> None:
         for event in self._body.feed(chunk):
             data = event.data
             if self.done or not data:
@@ -219,14 +192,14 @@ class StreamReader:
         if report is not None:
             self._batch.count(self._counter.take(report))
 
-    def _whole(self, body: bytes) -> None:
+    def _read_document(self, body: bytes) -> None:
         """The answer of a server that does not stream."""
         try:
             message = _decode_message(body)
         except (msgspec.MsgspecError, RecursionError) as error:
             if body.endswith((b"}", b"]")):
                 raise failure(self._where, 200, body) from error
-            raise self._nonsense(body.decode("utf-8", "replace")) from error
+            raise self._nonsense(body) from error
         if message.error or message.content is None:
             raise failure(self._where, 200, body)
         for index, block in enumerate(message.content):
@@ -248,10 +221,6 @@ class StreamReader:
         except (msgspec.MsgspecError, RecursionError, UnicodeError):
             pass
         raise self._nonsense(data)
-
-    def _nonsense(self, data: str) -> ModelError:
-        shown = data if len(data) <= 80 else data[:80] + "…"
-        return ModelError("cut_stream", f"{self._where} sent something that is no part of an answer: {shown!r}")
 
 
 def _name(start: dict[str, Any]) -> str | None:

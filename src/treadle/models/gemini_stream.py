@@ -6,13 +6,10 @@ import msgspec
 from treadle.errors import ModelError
 from treadle.models.gemini_signature import On, Signature
 from treadle.models.gemini_words import Candidate, Chunk, FunctionCall, Part, Report, decode_chunk, usage_of
-from treadle.models.wire.batch import Batch
-from treadle.models.wire.body import EventBody
 from treadle.models.wire.failures import failure
+from treadle.models.wire.reading import EventReader
 from treadle.protocol.deltas import (
     CallDelta,
-    Delta,
-    FinishDelta,
     NoticeDelta,
     ThinkingBlock,
 )
@@ -25,14 +22,12 @@ _UNSIGNED = "MISSING_THOUGHT_SIGNATURE"
 _documents = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-class StreamReader:
-    """Takes bytes, gives deltas: text and thoughts of one read are joined. The end of the body is its end mark."""
+class StreamReader(EventReader):
+    """The end of the body is its end mark."""
 
     def __init__(self, where: str, ref: str) -> None:
-        self._where = where
+        super().__init__(where)
         self._ref = ref
-        self._body = EventBody()
-        self._batch = Batch()
         self._report: Report | None = None
         """The last counts of this read: nearly every chunk has some."""
         self._thoughts: list[str] = []
@@ -40,33 +35,27 @@ class StreamReader:
         self._calls = 0
         self._ids: set[str] = set()
         self._spoiled: ModelError | None = None
-        self.finish_reason: str | None = None
-        self.done = False
 
-    def feed(self, chunk: bytes) -> list[Delta]:
-        for event in self._body.feed(chunk):
-            if event.data.startswith("[DONE]"):
-                self.done = True
-            elif event.data and not self.done:
-                self._take(event.data)
-        return self._taken()
+    def _read(self, chunk: bytes) -> None:
+        try:
+            for event in self._body.feed(chunk):
+                if event.data.startswith("[DONE]"):
+                    self.done = True
+                elif event.data and not self.done:
+                    self._take(event.data)
+        finally:
+            self._count()
 
-    def end(self) -> list[Delta]:
-        """The last deltas. Raises when the stream stopped before its end, or the model broke its answer off."""
-        if (document := self._body.document()) is not None:
-            self._read_document(document)
+    def _close(self) -> None:
+        super()._close()
+        self._count()
         if self._spoiled is not None:
             raise self._spoiled
-        if self.finish_reason is None and not self.done:
-            raise ModelError("cut_stream", f"{self._where} broke off in the middle of its answer")
-        self._batch.put(FinishDelta(self.finish_reason or ("tool_calls" if self._calls else "stop")))
-        return self._taken()
 
-    def _taken(self) -> list[Delta]:
+    def _count(self) -> None:
         if self._report is not None:
             self._batch.count(usage_of(self._report))
             self._report = None
-        return self._batch.take()
 
     def _read_document(self, document: bytes) -> None:
         """A server that does not know of events sends an array of chunks; one that does not stream, a single one."""
@@ -157,8 +146,3 @@ class StreamReader:
         else:
             self.finish_reason = "content_filter" if reason in _FILTERED else reason.lower()
             self._batch.put(NoticeDelta("refusal", f"the answer of {self._ref} was stopped by its provider: {said}"))
-
-    def _nonsense(self, data: str | bytes) -> ModelError:
-        shown = data if isinstance(data, str) else data[:400].decode("utf-8", "replace")
-        shown = shown if len(shown) <= 80 else shown[:80] + "…"
-        return ModelError("cut_stream", f"{self._where} sent something that is no part of an answer: {shown!r}")

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 
 from treadle.errors import ModelError
-from treadle.models.wire.batch import Batch
 from treadle.models.wire.failures import failure
 from treadle.models.wire.ndjson import LineDecoder, lines_of
+from treadle.models.wire.reading import AnswerReader
 from treadle.protocol.content import Usage
-from treadle.protocol.deltas import CallDelta, Delta, FinishDelta
+from treadle.protocol.deltas import CallDelta
 
 _NOTHING_SAID = ("load", "unload")
 """Why an answer ended that was none: the server took the request for an order to load the model, or to drop it."""
@@ -47,41 +47,23 @@ _decode, _decode_lines = _decoder.decode, _decoder.decode_lines
 _TROUBLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
-class StreamReader:
-    """Takes bytes, gives deltas: text and thinking of one read are joined. `done` when the server said so."""
-
+class StreamReader(AnswerReader):
     def __init__(self, where: str) -> None:
-        self._where = where
+        super().__init__(where)
         self._lines = LineDecoder()
         self._calls = 0
         self._ids: set[str] = set()
-        self._batch = Batch()
-        self._failure: ModelError | None = None
-        self.finish_reason: str | None = None
-        self.done = False
 
-    def feed(self, chunk: bytes) -> list[Delta]:
+    def _read(self, chunk: bytes) -> None:
         lines = self._lines.whole(chunk)
         if lines and not self.done:
-            try:
-                self._read(lines)
-            except ModelError as error:
-                # What the same read brought before counts. `end` tells the failure.
-                self._failure, self.done = error, True
-        return self._batch.take()
+            self._read_lines(lines)
 
-    def end(self) -> list[Delta]:
-        """The last deltas. Raises when the stream failed or stopped before its end."""
-        if self._failure is not None:
-            raise self._failure
+    def _close(self) -> None:
         if not self.done and (line := self._lines.end()):
-            self._read(line)
-        if self.finish_reason is None:
-            raise ModelError("cut_stream", f"{self._where} broke off in the middle of its answer")
-        self._batch.put(FinishDelta(self.finish_reason))
-        return self._batch.take()
+            self._read_lines(line)
 
-    def _read(self, lines: bytes) -> None:
+    def _read_lines(self, lines: bytes) -> None:
         say = self._batch.say
         try:
             parts: Iterable[_Part] = _decode_lines(lines)  # all at once, which costs less
@@ -154,8 +136,7 @@ class StreamReader:
                 return msgspec.convert(_mended(found), _Part, strict=False)
         except (msgspec.MsgspecError, RecursionError, UnicodeError):
             pass
-        shown = text if len(text) <= 80 else text[:80] + "…"
-        raise ModelError("cut_stream", f"{self._where} sent something that is no part of an answer: {shown!r}")
+        raise self._nonsense(text)
 
 
 def _arguments(raw: msgspec.Raw) -> str:

@@ -15,12 +15,11 @@ from treadle.models.openai_responses_items import (
     text_of,
     usage_of,
 )
-from treadle.models.wire.batch import Batch
-from treadle.models.wire.body import EventBody
 from treadle.models.wire.failures import failure
+from treadle.models.wire.reading import EventReader
 from treadle.models.wire.sealed import Sealed, seal
 from treadle.protocol.content import Thinking
-from treadle.protocol.deltas import CallDelta, Delta, FinishDelta, ThinkingBlock
+from treadle.protocol.deltas import CallDelta, ThinkingBlock
 
 _THOUGHTS = frozenset(
     f"response.{name}.delta" for name in ("reasoning_summary_text", "reasoning_text", "reasoning_summary", "reasoning")
@@ -39,13 +38,9 @@ class _Call:
         self.closed = False
 
 
-class StreamReader:
-    """Takes bytes, gives deltas: at most one of text in a row per read. `done` when the server said its last word."""
-
+class StreamReader(EventReader):
     def __init__(self, where: str) -> None:
-        self._where = where
-        self._body = EventBody()
-        self._batch = Batch()
+        super().__init__(where)
         self._spoken: set[int | str] = set()
         """The messages of which text came in pieces."""
         self._thought: list[str] = []
@@ -55,30 +50,11 @@ class StreamReader:
         self._calls: list[_Call] = []
         self._open: dict[int | str, _Call] = {}
         self._by_id: dict[str, _Call] = {}
-        self._failure: ModelError | None = None
-        self.finish_reason: str | None = None
-        self.done = False
 
-    def feed(self, chunk: bytes) -> list[Delta]:
-        try:
-            self._events(chunk)
-        except ModelError as error:
-            # What the same read brought before counts: it was said, and it is paid for. `end` tells the failure.
-            self._failure, self.done = error, True
-        return self._batch.take()
+    def _is_whole(self) -> bool:
+        return self.finish_reason is not None or (self.done and all(call.closed for call in self._calls))
 
-    def end(self) -> list[Delta]:
-        """The last deltas. Raises when the stream failed or stopped before its end."""
-        if self._failure is not None:
-            raise self._failure
-        if (document := self._body.document()) is not None:
-            self._read_document(document)
-        if self.finish_reason is None and not (self.done and all(call.closed for call in self._calls)):
-            raise ModelError("cut_stream", f"{self._where} broke off in the middle of its answer")
-        self._batch.put(FinishDelta(self.finish_reason or ("tool_calls" if self._calls else "stop")))
-        return self._batch.take()
-
-    def _events(self, chunk: bytes) -> None:
+    def _read(self, chunk: bytes) -> None:
         for event in self._body.feed(chunk):
             data = event.data
             if data.startswith("[DONE]"):
@@ -87,8 +63,7 @@ class StreamReader:
                 continue
             part = decode_event(data)
             if part is None:
-                shown = data if len(data) <= 80 else data[:80] + "…"
-                raise ModelError("cut_stream", f"{self._where} sent something that is no part of an answer: {shown!r}")
+                raise self._nonsense(data)
             kind = part.type or event.event
             if kind == "response.output_text.delta" and part.delta is not None:  # first, because nearly all are
                 self._say(part, part.delta)

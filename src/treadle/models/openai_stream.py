@@ -5,13 +5,11 @@ from typing import Any
 
 import msgspec
 
-from treadle.errors import ModelError
 from treadle.models.openai_sealed import Sealing
-from treadle.models.wire.batch import Batch
-from treadle.models.wire.body import EventBody
 from treadle.models.wire.failures import failure
+from treadle.models.wire.reading import EventReader
 from treadle.protocol.content import Usage
-from treadle.protocol.deltas import CallDelta, Delta, FinishDelta
+from treadle.protocol.deltas import CallDelta
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -66,20 +64,14 @@ class _Chunk(msgspec.Struct, gc=False):
 _decode = msgspec.json.Decoder(_Chunk).decode
 
 
-class StreamReader:
-    """Takes bytes, gives deltas: at most one of text per read. `done` when the server said so. `thinking_field` is
-    where the server wants thinking back."""
+class StreamReader(EventReader):
+    """`thinking_field` is where the server wants thinking back."""
 
     def __init__(self, where: str, thinking_field: str = "") -> None:
-        self._where = where
-        self._body = EventBody()
-        self._calls = False
-        self._batch = Batch()
+        super().__init__(where)
         self._sealing = Sealing(thinking_field)
-        self.finish_reason: str | None = None
-        self.done = False
 
-    def feed(self, chunk: bytes) -> list[Delta]:
+    def _read(self, chunk: bytes) -> None:
         say = self._batch.say
         for event in self._body.feed(chunk):
             data = event.data
@@ -98,20 +90,13 @@ class StreamReader:
                 raise failure(self._where, 200, data.encode())
             else:
                 self._rest(part)
-        return self._batch.take()
 
-    def end(self) -> list[Delta]:
-        """The last deltas. Raises when the stream stopped before its end."""
-        if (document := self._body.document()) is not None:
-            self._whole(document)
-        if self.finish_reason is None and not self.done:
-            raise ModelError("cut_stream", f"{self._where} broke off in the middle of its answer")
+    def _close(self) -> None:
+        super()._close()
         if (block := self._sealing.block()) is not None:
             self._batch.put(block)
-        self._batch.put(FinishDelta(self.finish_reason or ("tool_calls" if self._calls else "stop")))
-        return self._batch.take()
 
-    def _whole(self, body: bytes) -> None:
+    def _read_document(self, body: bytes) -> None:
         if body.startswith(b"[") and body.endswith(b"]"):
             raise failure(self._where, 200, body)  # a list of errors is all that servers send in this shape
         try:
@@ -145,7 +130,6 @@ class StreamReader:
             if piece:
                 self._batch.say(piece)
         if message.tool_calls:
-            self._calls = True
             for call in message.tool_calls:
                 self._batch.put(_call(call))
 
@@ -157,8 +141,7 @@ class StreamReader:
                 return msgspec.convert(_mended(found), _Chunk, strict=False)
         except (msgspec.MsgspecError, RecursionError, UnicodeError):
             pass
-        shown = data if len(data) <= 80 else data[:80] + "…"
-        raise ModelError("cut_stream", f"{self._where} sent something that is no part of an answer: {shown!r}")
+        raise self._nonsense(data)
 
 
 def _only_text(part: _Chunk) -> str | None:

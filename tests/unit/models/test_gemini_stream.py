@@ -186,7 +186,7 @@ def test_an_answer_that_the_model_spoiled_is_asked_for_again_and_counted(reason:
 
 def test_a_missing_signature_at_the_end_is_a_refusal() -> None:
     with pytest.raises(ModelError, match="misses a thought signature") as caught:
-        StreamReader("x", REF).feed(chunk(finish="MISSING_THOUGHT_SIGNATURE"))
+        read(chunk(finish="MISSING_THOUGHT_SIGNATURE"))
     assert (caught.value.kind, caught.value.status) == ("bad_request", 400)
 
 

@@ -2,13 +2,13 @@
 likewise, and of the provider's counts the last one counts. Knows no protocol."""
 
 from treadle.protocol.content import Usage
-from treadle.protocol.deltas import Delta, TextDelta, ThinkingDelta, UsageDelta
+from treadle.protocol.deltas import CallDelta, Delta, TextDelta, ThinkingDelta, UsageDelta
 
 
 class Batch:
     """Collects the deltas of a read, read by read; `take` gives them out."""
 
-    __slots__ = ("_out", "_said", "_text", "_thoughts", "_usage")
+    __slots__ = ("_out", "_said", "_text", "_thoughts", "_usage", "called")
 
     def __init__(self) -> None:
         self._out: list[Delta] = []
@@ -16,6 +16,8 @@ class Batch:
         self._thoughts: list[str] = []
         self._said = 0
         self._usage: Usage | None = None
+        self.called = False
+        """Whether there was a call in any of the reads."""
 
     @property
     def said(self) -> int:
@@ -36,6 +38,8 @@ class Batch:
         """Anything else: what was said before it stays before it."""
         if self._text or self._thoughts:
             self._flush()
+        if type(delta) is CallDelta:
+            self.called = True
         self._out.append(delta)
 
     def count(self, usage: Usage) -> None:

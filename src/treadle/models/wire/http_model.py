@@ -10,7 +10,7 @@ from treadle.faultpoint import faultpoint
 from treadle.models.wire.access import Door
 from treadle.models.wire.http import Http, host_of
 from treadle.ports.model import ModelInfo, ModelRequest
-from treadle.protocol.deltas import Delta, NoticeDelta
+from treadle.protocol.deltas import Delta, NoticeDelta, UsageDelta
 
 
 class Reader(Protocol):
@@ -69,7 +69,7 @@ class HttpModel(ABC):
                         if not chunk:
                             break
                         deltas = reader.feed(chunk)
-                        heard = heard or bool(deltas)
+                        heard = heard or any(type(delta) is not UsageDelta for delta in deltas)
                         yield deltas  # none, too: a server that keeps the line open is not silent (L-12)
                     faultpoint("models.streamed")
                     yield reader.end()
