@@ -10,7 +10,7 @@ from treadle import tool
 from treadle.models.scripted import Call, Fail, Say, ScriptedModel, Turn, Used
 from treadle.ports.model import ModelInfo
 from treadle.protocol import events as e
-from treadle.protocol.content import AssistantEntry, ResultsEntry, Usage, UserEntry
+from treadle.protocol.content import AssistantEntry, Image, ResultsEntry, Usage, UserEntry
 
 SMALL = ModelInfo("scripted", "small", window=40_000, max_output=1_000)
 """Compaction begins at 20,000 tokens."""
@@ -196,3 +196,15 @@ async def test_what_the_model_has_not_seen_is_never_shortened(stage: Stage) -> N
     last = model.turns()[-1][-1]
     assert isinstance(last, ResultsEntry)
     assert last.results[0].text == "all " * 16_000
+
+
+async def test_pictures_reach_the_model_with_their_bytes(stage: Stage) -> None:
+    """Those of the store, read once for a conversation; one that is lost is no reason to fail."""
+    blob = await stage.store.put_blob(b"\x89PNG")
+    shown, lost = Image("image/png", blob), Image("image/png", "0" * 64)
+    model = Recording(ScriptedModel([Say("A cat."), Say("Yes.")]))
+    chat = stage.agent(model).chat()
+    await play(chat.send("Look.", images=[shown, lost]))
+    await play(chat.send("Sure?"))
+    assert [dict(request.pictures) for request in model.requests] == [{blob: b"\x89PNG"}] * 2
+    assert model.turns()[1][0] == model.turns()[0][0]

@@ -48,6 +48,7 @@ async def call_model(tenure: Tenure, final: bool, deps: Deps) -> None:
     if tenure.state.open_turn is None:
         await tenure.append(*open_turn(tenure.state, final, deps), durable=False)
     request = requests.build(tenure, model, final, deps)
+    await requests.load_pictures(request, deps)
     while (opened := tenure.state.open_turn) is not None:
         if opened.attempts and (over := requests.over(tenure.state, opened.reserved, deps)) is not None:
             return await tenure.append(over)

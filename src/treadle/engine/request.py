@@ -1,5 +1,7 @@
 """What a model is asked: the request built from a state, its estimated size, and what an answer cost."""
 
+from contextlib import suppress
+
 import msgspec
 
 from treadle.chat.budget import forbidden
@@ -9,9 +11,9 @@ from treadle.chat.transcript import entries, estimate
 from treadle.chat.weight import tokens
 from treadle.engine.deps import Deps
 from treadle.engine.lease import Tenure
-from treadle.errors import ConfigError
+from treadle.errors import ConfigError, Damaged, NotFound
 from treadle.ports.model import Model, ModelInfo, ModelRequest
-from treadle.protocol.content import Usage
+from treadle.protocol.content import Usage, UserEntry
 from treadle.protocol.events import LimitReached
 
 TYPICAL_OUTPUT = 600
@@ -50,8 +52,20 @@ def build(tenure: Tenure, model: Model, final: bool, deps: Deps) -> ModelRequest
         max_tokens=options.max_tokens,
         window=options.context_window,
         rung=options.rung,
-        memo=tenure.memo(model.info.ref),
+        memo=(memo := tenure.memo(model.info.ref)),
+        pictures=memo.pictures,
     )
+
+
+async def load_pictures(request: ModelRequest, deps: Deps) -> None:
+    """Read the pictures that this conversation has not shown yet. One that is lost is told as such by its adapter."""
+    known = request.memo.pictures
+    for entry in request.entries:
+        if isinstance(entry, UserEntry) and entry.images:
+            for image in entry.images:
+                if image.blob not in known:
+                    with suppress(NotFound, Damaged):
+                        known[image.blob] = await deps.store.get_blob(image.blob)
 
 
 def expected(state: ChatState, info: ModelInfo, deps: Deps) -> Usage:

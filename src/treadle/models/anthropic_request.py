@@ -17,9 +17,10 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from treadle.models.wire.call_ids import CallIds
-from treadle.models.wire.encoding import ToolBytes, encode_json, json_object, tool_name, user_text
+from treadle.models.wire.encoding import ToolBytes, encode_json, json_object, tool_name
+from treadle.models.wire.pictures import NO_PICTURES, Picture, shown
 from treadle.models.wire.sealed import Sealed, lay_out, unseal
-from treadle.ports.model import Memo, ModelRequest
+from treadle.ports.model import Memo, ModelRequest, Pictures
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, Thinking, ToolResult, UserEntry
 from treadle.protocol.tools import ToolSpec
 from treadle.types import CallKey
@@ -72,7 +73,7 @@ class Encoder:
         # What is asked once is not worth being cached, which costs a quarter more.
         mark = self._mark if request.purpose == "turn" else b""
         memo = talk.memo or request.memo
-        pieces = memo.pieces(request.entries, lambda: Conversation(self._ref, talk.refused))
+        pieces = memo.pieces(request.entries, lambda: Conversation(self._ref, talk.refused, request.pictures))
         return b"".join(
             (
                 encode_json(parameters)[:-1],
@@ -119,8 +120,9 @@ class Encoder:
 class Conversation:
     """Encodes entries in order, as pieces to be joined."""
 
-    def __init__(self, ref: str, refused: frozenset[str] = frozenset()) -> None:
+    def __init__(self, ref: str, refused: frozenset[str] = frozenset(), pictures: Pictures = NO_PICTURES) -> None:
         self._ref = ref
+        self._pictures = pictures
         self._refused = refused
         self._ids = CallIds(_ID)
         self._speaker: Literal["user", "assistant", ""] = ""
@@ -128,8 +130,9 @@ class Conversation:
     def __call__(self, entry: Entry) -> bytes:
         match entry:
             case UserEntry():
-                text = user_text(entry)
-                return self._piece("user", [_text(text)] if text.strip() else [])
+                text, images = shown(entry, self._pictures)
+                said = [_text(text)] if text.strip() else []
+                return self._piece("user", [*map(_image, images), *said])
             case AssistantEntry(calls=calls):
                 return self._piece("assistant", list(self._assistant(entry, self._ids.of_calls(calls))))
             case ResultsEntry(results=results):
@@ -202,6 +205,11 @@ def _system_part(system: str, mark: bytes) -> bytes:
 
 def _text(text: str) -> bytes:
     return encode_json({"type": "text", "text": text})
+
+
+def _image(image: Picture) -> bytes:
+    source = {"type": "base64", "media_type": image.media_type, "data": image.data}
+    return encode_json({"type": "image", "source": source})
 
 
 def _result(result: ToolResult, ids: CallIds) -> bytes:

@@ -4,7 +4,7 @@ kept (law 13). Pure; knows nothing of programs."""
 from collections.abc import Iterator, Mapping
 from typing import assert_never
 
-from treadle.models.wire.encoding import user_text
+from treadle.models.wire.pictures import NO_PICTURES, shown
 from treadle.ports.model import ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, UserEntry
 from treadle.types import CallKey
@@ -38,7 +38,7 @@ class Conversation:
         match entry:
             case UserEntry():
                 yield _USER
-                yield user_text(entry)
+                yield shown(entry, NO_PICTURES)[0]
             case AssistantEntry(text=text, calls=calls):
                 self._names = {call.call: call.name for call in calls}
                 yield _ASSISTANT

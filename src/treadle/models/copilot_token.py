@@ -75,7 +75,10 @@ class CopilotDoor:
 
     async def open(self, request: ModelRequest) -> Access:
         held = await self._held()
-        return Access(held.base_url, held.key, {**HEADERS, "X-Initiator": initiator(request)})
+        headers = {**HEADERS, "X-Initiator": initiator(request)}
+        if request.pictures and any(isinstance(entry, UserEntry) and entry.images for entry in request.entries):
+            headers["Copilot-Vision-Request"] = "true"
+        return Access(held.base_url, held.key, headers)
 
     def shut(self, access: Access, error: ModelError) -> bool:
         """A token may be revoked, or a machine may have slept past its end."""

@@ -15,9 +15,10 @@ import msgspec
 from treadle.models.gemini_schema import reduced
 from treadle.models.gemini_signature import lay_out, signatures
 from treadle.models.wire.call_ids import CallIds
-from treadle.models.wire.encoding import ToolBytes, encode_json, json_object, tool_name, user_text
+from treadle.models.wire.encoding import ToolBytes, encode_json, json_object, tool_name
+from treadle.models.wire.pictures import NO_PICTURES, Picture, shown
 from treadle.models.wire.returned import Goes, Returned
-from treadle.ports.model import Memo, ModelRequest
+from treadle.ports.model import Memo, ModelRequest, Pictures
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolRequest, ToolResult, UserEntry
 from treadle.protocol.tools import ToolSpec
 from treadle.types import CallKey
@@ -55,7 +56,9 @@ class Encoder:
         if request.tools:
             parts.append(b'"tools":[{"functionDeclarations":' + self._tools.of(request.tools) + b"}]")
             parts.append(b'"toolConfig":{"functionCallingConfig":{"mode":"AUTO"}}')
-        contents = self.signatures.pieces(self.own(request), lambda goes: Conversation(goes, self.stand_in))
+        contents = self.signatures.pieces(
+            self.own(request), lambda goes: Conversation(goes, self.stand_in, request.pictures)
+        )
         parts.append(b'"contents":[' + _joined(contents))
         return b"{" + b",".join(parts) + b"]}"
 
@@ -87,8 +90,9 @@ class Encoder:
 class Conversation:
     """Encodes entries in order, as pieces to be joined."""
 
-    def __init__(self, goes_back: Goes, stand_in: bool = False) -> None:
+    def __init__(self, goes_back: Goes, stand_in: bool = False, pictures: Pictures = NO_PICTURES) -> None:
         self._goes_back = goes_back
+        self._pictures = pictures
         self._stand_in = stand_in
         self._ids = CallIds()
         self._called: dict[CallKey, dict[str, str]] = {}
@@ -98,8 +102,9 @@ class Conversation:
     def __call__(self, entry: Entry) -> bytes:
         match entry:
             case UserEntry():
-                text = user_text(entry)
-                return self._piece("user", [encode_json({"text": text})] if text else [])
+                text, images = shown(entry, self._pictures)
+                said = [encode_json({"text": text})] if text else []
+                return self._piece("user", [*map(_image, images), *said])
             case AssistantEntry(calls=calls):
                 self._called = self._labels(calls)
                 return self._piece("model", list(self._answer(entry)))
@@ -142,6 +147,10 @@ class Conversation:
     def _result(self, result: ToolResult) -> bytes:
         said = {"output": result.text} if result.success else {"error": result.text}
         return encode_json({"functionResponse": self._called.get(result.call, _named("")) | {"response": said}})
+
+
+def _image(image: Picture) -> bytes:
+    return encode_json({"inlineData": {"mimeType": image.media_type, "data": image.data}})
 
 
 def _named(name: str) -> dict[str, str]:

@@ -7,8 +7,9 @@ from typing import Any, assert_never
 import msgspec
 
 from treadle.models.wire.call_ids import CallIds
-from treadle.models.wire.encoding import ToolBytes, encode_json, json_object, user_text
-from treadle.ports.model import ModelRequest
+from treadle.models.wire.encoding import ToolBytes, encode_json, json_object
+from treadle.models.wire.pictures import NO_PICTURES, shown
+from treadle.ports.model import ModelRequest, Pictures
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolRequest, UserEntry
 from treadle.protocol.tools import ToolSpec
 from treadle.types import CallKey
@@ -28,7 +29,7 @@ class Encoder:
 
 
 def _messages(request: ModelRequest) -> Sequence[bytes]:
-    said = request.memo.pieces(request.entries, Conversation)
+    said = request.memo.pieces(request.entries, lambda: Conversation(request.pictures))
     if not request.system:
         return said
     return [encode_json({"role": "system", "content": request.system}), *said]
@@ -38,14 +39,17 @@ class Conversation:
     """Encodes entries in order. A result names its tool, and its call by an id: older servers know only the former,
     and models differ in which of them their templates use (M-04)."""
 
-    def __init__(self) -> None:
+    def __init__(self, pictures: Pictures = NO_PICTURES) -> None:
+        self._pictures = pictures
         self._ids = CallIds()
         self._names: Mapping[CallKey, str] = {}
 
     def __call__(self, entry: Entry) -> bytes:
         match entry:
             case UserEntry():
-                return encode_json({"role": "user", "content": user_text(entry)})
+                text, images = shown(entry, self._pictures)
+                seen = {"images": [image.data for image in images]} if images else {}
+                return encode_json({"role": "user", "content": text, **seen})
             case AssistantEntry(calls=calls):
                 self._names = {call.call: _name(call) for call in calls}
                 return _assistant(entry, self._ids.of_calls(calls))

@@ -34,6 +34,7 @@ class Shown(msgspec.Struct, frozen=True):
             temperature=None if self.own_temperature else info.temperature,
             native_tools=self.can("tools") is not False,
             thinking=self.can("thinking") is True,
+            vision=info.vision if self.capabilities is None else "vision" in self.capabilities,
         )
 
 

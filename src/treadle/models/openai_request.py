@@ -9,10 +9,11 @@ from weakref import WeakKeyDictionary
 from msgspec.structs import replace
 
 from treadle.models.wire.call_ids import CallIds
-from treadle.models.wire.encoding import ToolBytes, encode_json, json_object, user_text
+from treadle.models.wire.encoding import ToolBytes, encode_json, json_object
+from treadle.models.wire.pictures import NO_PICTURES, shown
 from treadle.models.wire.returned import Goes, Returned
 from treadle.models.wire.sealed import unseal
-from treadle.ports.model import Memo, ModelRequest
+from treadle.ports.model import Memo, ModelRequest, Pictures
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolResult, UserEntry
 from treadle.protocol.tools import ToolSpec
 from treadle.types import CallKey
@@ -46,7 +47,8 @@ class Encoder:
 
     def _messages(self, request: ModelRequest) -> Sequence[bytes]:
         said = self.thinking.pieces(
-            self._own(request), lambda goes_back: Conversation(goes_back, self.thinking_field, self._ids)
+            self._own(request),
+            lambda goes_back: Conversation(goes_back, self.thinking_field, self._ids, request.pictures),
         )
         if not request.system:
             return said
@@ -62,15 +64,22 @@ class Encoder:
 class Conversation:
     """Encodes entries in order, each call and its result under one id (M-09)."""
 
-    def __init__(self, goes_back: Goes, thinking_field: str = "", ids: re.Pattern[str] | None = None) -> None:
+    def __init__(
+        self,
+        goes_back: Goes,
+        thinking_field: str = "",
+        ids: re.Pattern[str] | None = None,
+        pictures: Pictures = NO_PICTURES,
+    ) -> None:
         self._goes_back = goes_back
+        self._pictures = pictures
         self._thinking_field = thinking_field
         self._ids = CallIds(ids)
 
     def __call__(self, entry: Entry) -> bytes:
         match entry:
             case UserEntry():
-                return encode_json({"role": "user", "content": user_text(entry)})
+                return _user(entry, self._pictures)
             case AssistantEntry(calls=calls):
                 return self._sealed(_assistant(entry, self._ids.of_calls(calls)), entry)
             case ResultsEntry(results=results):
@@ -95,6 +104,13 @@ class Conversation:
 def _tool(spec: ToolSpec) -> dict[str, Any]:
     function = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
     return {"type": "function", "function": function}
+
+
+def _user(entry: UserEntry, pictures: Pictures) -> bytes:
+    text, images = shown(entry, pictures)
+    parts = [{"type": "image_url", "image_url": {"url": image.url}} for image in images]
+    content = [{"type": "text", "text": text}, *parts] if text and parts else parts or text
+    return encode_json({"role": "user", "content": content})
 
 
 def _assistant(entry: AssistantEntry, ids: Mapping[CallKey, str]) -> bytes:

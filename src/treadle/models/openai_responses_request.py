@@ -3,14 +3,15 @@ encrypted reasoning where it stood (M-10). What stays the same comes first and e
 request begins with the bytes of the one before (L-21)."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, assert_never
 
 from treadle.models.wire.call_ids import CallIds
-from treadle.models.wire.encoding import ToolBytes, encode_json, json_object, tool_name, user_text
+from treadle.models.wire.encoding import ToolBytes, encode_json, json_object, tool_name
+from treadle.models.wire.pictures import NO_PICTURES, shown
 from treadle.models.wire.returned import Goes, Returned
 from treadle.models.wire.sealed import lay_out, unseal
-from treadle.ports.model import ModelRequest
+from treadle.ports.model import ModelRequest, Pictures
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolResult, UserEntry
 from treadle.protocol.tools import ToolSpec
 from treadle.types import CallKey
@@ -32,21 +33,24 @@ class Encoder:
             parts.append(b',"instructions":' + encode_json(request.system))
         if request.tools:
             parts += (b',"tools":', self._tools.of(request.tools), b',"tool_choice":"auto","parallel_tool_calls":true')
-        items = self.reasoning.pieces(request, Conversation)
+        items = self.reasoning.pieces(request, lambda goes_back: Conversation(goes_back, request.pictures))
         return b"".join((*parts, b',"input":[', b",".join(items), b"]}"))
 
 
 class Conversation:
     """Encodes entries in order, each as one or more items."""
 
-    def __init__(self, goes_back: Goes) -> None:
+    def __init__(self, goes_back: Goes, pictures: Pictures = NO_PICTURES) -> None:
         self._goes_back = goes_back
+        self._pictures = pictures
         self._ids = CallIds(_ID)
 
     def __call__(self, entry: Entry) -> bytes:
         match entry:
             case UserEntry():
-                return _message("user", "input_text", user_text(entry))
+                text, images = shown(entry, self._pictures)
+                parts = [{"type": "input_image", "image_url": image.url} for image in images]
+                return _message("user", "input_text", text, parts)
             case AssistantEntry(calls=calls):
                 return b",".join(self._assistant(entry, self._ids.of_calls(calls)))
             case ResultsEntry(results=results):
@@ -74,8 +78,9 @@ class Conversation:
                     yield encode_json(item)
 
 
-def _message(role: str, kind: str, text: str) -> bytes:
-    return encode_json({"type": "message", "role": role, "content": [{"type": kind, "text": text}]})
+def _message(role: str, kind: str, text: str, more: Sequence[dict[str, str]] = ()) -> bytes:
+    said = [{"type": kind, "text": text}] if text or not more else []
+    return encode_json({"type": "message", "role": role, "content": [*said, *more]})
 
 
 def _result(result: ToolResult, ids: CallIds) -> bytes:

@@ -2,7 +2,7 @@
 neutral deltas; it never retries, never records and never runs a call. What a stream adds up to is decided by
 `treadle.chat.assembly`."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Literal, Protocol
 
 import msgspec
@@ -32,6 +32,7 @@ __all__ = [
     "ModelRequest",
     "Models",
     "NoticeDelta",
+    "Pictures",
     "TextDelta",
     "ThinkingBlock",
     "ThinkingDelta",
@@ -61,6 +62,9 @@ class ModelInfo(msgspec.Struct, frozen=True):
         return f"{self.provider}:{self.name}"
 
 
+Pictures = Mapping[str, bytes]
+"""The bytes of pictures, by what entries call them."""
+
 Encode = Callable[[Entry], bytes]
 """Encodes the entries of one conversation in order; it may remember what came before. No bytes: left out."""
 
@@ -74,6 +78,8 @@ class Memo:
         self._entries: list[Entry] = []
         self._pieces: list[bytes] = []
         self._encode: Encode | None = None
+        self.pictures: dict[str, bytes] = {}
+        """Those of the conversation, read once."""
 
     def pieces(self, entries: Sequence[Entry], begin: Callable[[], Encode]) -> Sequence[bytes]:
         """The bytes of each entry; `begin` makes the encoder of a conversation from its first entry on."""
@@ -102,6 +108,8 @@ class ModelRequest(msgspec.Struct, frozen=True):
     rung: Rung | Literal[""] = ""
     """How tools are to be called; empty leaves it to what is known of the model."""
     memo: Memo = msgspec.field(default_factory=Memo)
+    pictures: Pictures = msgspec.field(default_factory=dict)
+    """Those that are there to be shown. What is encoded stays: a later request of the same memo has them, too."""
     purpose: Purpose | Literal["turn"] = "turn"
     """What the call is for (L-02). Nothing of it goes to the provider; scripts answer by it."""
 

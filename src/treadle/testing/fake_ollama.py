@@ -154,6 +154,7 @@ class _Call(msgspec.Struct):
 class _Message(msgspec.Struct):
     role: str
     content: str = ""
+    images: list[str] = []
     thinking: str = ""
     tool_calls: list[_Call] = []
     tool_name: str = ""

@@ -11,7 +11,7 @@ import msgspec
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}")
 _request = msgspec.json.Decoder(dict[str, Any])
 _FIELDS = {"contents", "systemInstruction", "tools", "toolConfig", "generationConfig", "safetySettings"}
-_PART = {"text", "thought", "thoughtSignature", "functionCall", "functionResponse"}
+_PART = {"text", "inlineData", "thought", "thoughtSignature", "functionCall", "functionResponse"}
 _SCHEMA = {"type", "format", "title", "description", "nullable", "enum", "items", "properties", "required", "anyOf"}
 _SCHEMA |= {"minItems", "maxItems", "minLength", "maxLength", "pattern", "minimum", "maximum"}
 PASS = "skip_thought_signature_validator"
@@ -92,7 +92,7 @@ def _content(content: dict[str, Any], at: int) -> Iterator[str]:
     for part in content.get("parts", []):
         for field in part.keys() - _PART:
             yield _unknown(field, f"contents[{at}].parts")
-        data = part.keys() & {"text", "functionCall", "functionResponse"}
+        data = part.keys() & {"text", "inlineData", "functionCall", "functionResponse"}
         if len(data) != 1 or (part.get("text") == "" and "thoughtSignature" not in part):
             yield f"* GenerateContentRequest.contents[{at}].parts: required oneof field 'data' must have one"
         for key, value in (("functionCall", "args"), ("functionResponse", "response")):
@@ -134,4 +134,4 @@ def _signed(contents: list[dict[str, Any]], signatures: Collection[str], strict:
 
 
 def _has_text(content: dict[str, Any]) -> bool:
-    return any("text" in part for part in content["parts"])
+    return any("text" in part or "inlineData" in part for part in content["parts"])

@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from treadle.protocol.content import UserEntry
 from treadle.protocol.tools import ToolSpec
 
 _encoder = msgspec.json.Encoder()
@@ -48,14 +47,6 @@ def json_object(text: str) -> str:
 def tool_name(name: str, longest: int = 128) -> str:
     """A name that the model made up may be no name at all, with which the whole chat would be stuck."""
     return _NOT_IN_NAMES.sub("_", name)[:longest] or "unnamed"
-
-
-def user_text(entry: UserEntry) -> str:
-    """What was said, with a word for each picture: their bytes lie in the blob store, which no adapter sees."""
-    missing = (
-        f"\n[an image ({image.media_type}) was attached here, which cannot be shown to you]" for image in entry.images
-    )
-    return entry.text + "".join(missing)
 
 
 class ToolBytes:

@@ -1,16 +1,23 @@
 """One call of a model over HTTP: send, read on, and ask again without what the server refused by name. The base of
 adapters that differ in the bytes of a request and in the reading of an answer; knows no protocol itself."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
+
+from msgspec.structs import replace
 
 from treadle.errors import ModelError
 from treadle.faultpoint import faultpoint
 from treadle.models.wire.access import Door
 from treadle.models.wire.http import Http, host_of
-from treadle.ports.model import ModelInfo, ModelRequest
+from treadle.models.wire.pictures import NO_PICTURES
+from treadle.ports.model import Memo, ModelInfo, ModelRequest
 from treadle.protocol.deltas import Delta, NoticeDelta, UsageDelta
+
+_ABOUT_PICTURES = re.compile(r"image|picture|vision|multi-?modal|inline_?data|media.?type", re.I)
 
 
 class Reader(Protocol):
@@ -39,6 +46,8 @@ class HttpModel(ABC):
         self._door = door
         self._http = http or Http()
         self._owns_http = http is None
+        self._blind: WeakKeyDictionary[Memo, Memo] = WeakKeyDictionary()
+        """Conversations whose pictures were refused, and memos for their bytes without them."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._info.ref!r}, {self._door!r})"
@@ -54,7 +63,9 @@ class HttpModel(ABC):
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
         request = await self._begin(request)
         refused = False
+        asked = request
         while True:
+            request = self._seen(asked)
             access = await self._door.open(request)
             url = access.base_url + self.path
             parameters = self._parameters(request)
@@ -80,10 +91,24 @@ class HttpModel(ABC):
                 if not heard and not refused and self._door.shut(access, error):
                     refused = True
                     continue
-                notice = None if heard else self._mend(error, parameters, request)
+                notice = None if heard else self._look_away(error, asked) or self._mend(error, parameters, request)
                 if notice is None:
                     raise self._explained(error, heard=heard) from error.__cause__
             yield [notice]
+
+    def _seen(self, request: ModelRequest) -> ModelRequest:
+        """The request without pictures if the model does not see, or did not take them."""
+        if self._info.vision and request.memo not in self._blind:
+            return request
+        return replace(request, pictures=NO_PICTURES, memo=self._blind.get(request.memo, request.memo))
+
+    def _look_away(self, error: ModelError, request: ModelRequest) -> NoticeDelta | None:
+        """A picture that a server does not take must not end a conversation: it goes on without."""
+        about = error.kind == "bad_request" and _ABOUT_PICTURES.search(str(error))
+        if not about or not request.pictures or request.memo in self._blind or not self._info.vision:
+            return None
+        self._blind[request.memo] = Memo()  # the other one holds the bytes of the pictures
+        return self._notice("pictures_dropped", "refuses the pictures; it goes on without them")
 
     async def _begin(self, request: ModelRequest) -> ModelRequest:
         """The request as it is to be made, once all is known that must be."""
