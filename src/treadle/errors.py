@@ -22,6 +22,7 @@ TreadleError
     └── EditError           edit               the text to replace was not found, or not once
 """
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 ModelErrorKind = Literal[
@@ -179,7 +180,13 @@ class SandboxError(ToolError):
 
 
 class Conflict(ToolError):
+    """`seen` are files whose present content the text shows, with their SHA-256: from now on the model knows them."""
+
     code = "conflict"
+
+    def __init__(self, message: str, seen: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.seen = dict(seen or {})
 
 
 class EditError(ToolError):

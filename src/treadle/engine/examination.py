@@ -6,7 +6,7 @@ import msgspec
 from treadle.chat.state import Call
 from treadle.engine.deps import Deps
 from treadle.engine.lease import Tenure
-from treadle.errors import ToolError
+from treadle.errors import Conflict, ToolError
 from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Invocation, Tool
 from treadle.protocol.events import (
@@ -22,6 +22,7 @@ from treadle.protocol.events import (
 )
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.tools import ToolSpec, digest
+from treadle.protocol.traces import Seen
 
 NOBODY = "No person is there to answer. Decide yourself, in the way that fits the task best, and go on."
 CUT_OFF = "This call was cut off and has been completed by guessing; it was not carried out. Send it again, whole."
@@ -90,7 +91,7 @@ async def examine(tenure: Tenure, call: Call, deps: Deps) -> Ready | Settled:
     try:
         return await _permit(ready, options, deps)
     except ToolError as error:
-        return _refused(call, arguments, str(error), ready.summary)
+        return _refused(call, arguments, str(error), ready.summary, seen_of(error))
     except Exception as error:
         return _refused(call, arguments, crashed(spec, error), ready.summary)
 
@@ -134,9 +135,16 @@ async def _question(ready: Ready, verdict: Verdict) -> PermissionRequested:
     return PermissionRequested(key, key, verdict.severity, verdict.reason, shown, seal, verdict.offers)
 
 
-def _refused(call: Call, arguments: dict[str, object], text: str, summary: str = "") -> Settled:
+def _refused(
+    call: Call, arguments: dict[str, object], text: str, summary: str = "", seen: tuple[Seen, ...] = ()
+) -> Settled:
     start = ExecutionStart(call.key, call.request.name, arguments, summary)
-    return Settled((start, ExecutionComplete(call.key, False, error=text, result_summary=first_line(text))))
+    return Settled((start, ExecutionComplete(call.key, False, error=text, result_summary=first_line(text), seen=seen)))
+
+
+def seen_of(error: ToolError) -> tuple[Seen, ...]:
+    """What the model has seen of files by being refused: a conflict shows what is there now (T-13)."""
+    return tuple(Seen(path, hash) for path, hash in error.seen.items()) if isinstance(error, Conflict) else ()
 
 
 def _ask_person(call: Call, start: ExecutionStart, interactive: bool) -> Settled:

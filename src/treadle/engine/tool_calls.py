@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from treadle.chat.budget import over_budget
 from treadle.chat.state import Call, runnable_calls
 from treadle.engine.deps import Deps
-from treadle.engine.examination import Ready, Settled, crashed, examine, first_line
+from treadle.engine.examination import Ready, Settled, crashed, examine, first_line, seen_of
 from treadle.engine.lease import STOPPED, Stopped, Tenure
 from treadle.errors import LeaseLost, StoreError, ToolError
 from treadle.faultpoint import faultpoint
@@ -110,7 +110,7 @@ async def attempt(tool: Tool, invocation: Invocation) -> Outcome:
         async with asyncio.timeout(limit or None) as patience:
             return await tool.run(invocation)
     except ToolError as error:
-        return Outcome(str(error), success=False)
+        return Outcome(str(error), success=False, seen=seen_of(error))
     except (LeaseLost, StoreError):
         raise
     except TimeoutError as error:

@@ -2,12 +2,16 @@
 whoever uses it never opens a file by another way. Failures are ToolErrors with a text for the model."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Literal, Protocol
 
 import msgspec
 
 FileKind = Literal["file", "directory", "link", "other"]
+
+
+ANY = "any"
+"""Stands for the hash of a file that may have any content, or not exist."""
 
 
 class FileStat(msgspec.Struct, frozen=True):
@@ -117,6 +121,10 @@ class Workspace(Protocol):
         """The whole of a regular file; ToolError if it is none, or larger than `limit` bytes (0: any size)."""
         ...
 
+    def chunks(self, path: str) -> Iterator[bytes]:
+        """The bytes of a regular file from its beginning, a piece at a time."""
+        ...
+
     def digest(self, path: str) -> str | None:
         """The SHA-256 (hex) of a regular file, or None if nothing lies there. Bounded memory."""
         ...
@@ -125,19 +133,23 @@ class Workspace(Protocol):
         """Where a symbolic link points, as it stands there."""
         ...
 
-    def write_atomic(self, path: str, data: bytes, mode: int | None = None, *, token: str = "") -> None:
+    def write_atomic(
+        self, path: str, data: bytes, mode: int | None = None, *, token: str = "", expected: str | None = ANY
+    ) -> None:
         """Replace or create a file in one step that survives a power cut; parents are made, and an existing
         file's mode is kept unless one is given. `token` names the writer: what it left half-done before a crash is
         swept away when it writes the same path again. A file with several names (hard links) is replaced under this
-        one; the others, which may lie outside, keep the old bytes."""
+        one; the others, which may lie outside, keep the old bytes. `expected` is the SHA-256
+        that the file must have at the moment it is replaced (None: there must be none); else Conflict (W-07)."""
         ...
 
     def sweep(self, path: str, token: str) -> None:
         """Remove what a write of `token` that died half-way left beside the file. Silent if there is nothing."""
         ...
 
-    def remove(self, path: str) -> None:
-        """Remove a file or a link (not what it points to). ToolError if nothing lies there, or a directory."""
+    def remove(self, path: str, *, expected: str | None = ANY) -> None:
+        """Remove a file or a link (not what it points to). ToolError if nothing lies there, or a directory; Conflict
+        if the file's SHA-256 is not the expected one."""
         ...
 
     def rename(self, old: str, new: str) -> None:

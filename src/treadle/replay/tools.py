@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from treadle.engine.examination import summarize
-from treadle.errors import ToolError
+from treadle.errors import Conflict, ToolError
 from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Invocation, Outcome, Settlement, Tool
 from treadle.protocol.options import ChatOptions
@@ -58,7 +58,7 @@ class RecordedTool:
     async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:
         call = self._call(invocation)
         if call.refused and call.complete is not None:
-            raise ToolError(call.complete.error)
+            raise Conflict(call.complete.error, {file.path: file.digest for file in call.complete.seen})
         if self.spec.read_only and not call.parallel and call.started == self._stage.recording.cut:
             raise ToolError(NEVER_BEGUN)  # a copy was cut before its refusal; reads that run, run together
         return call.start.plan if call.start is not None else None

@@ -14,9 +14,9 @@ from contextlib import contextmanager, suppress
 
 from treadle.errors import ToolError
 from treadle.faultpoint import faultpoint
-from treadle.ports.workspace import Child, Entry, FileStat, Matches, Paths, Query, inert
+from treadle.ports.workspace import ANY, Child, Entry, FileStat, Matches, Paths, Query, inert
 from treadle.workspace import entries
-from treadle.workspace.atomic import replace_file, temp_name
+from treadle.workspace.atomic import replace_file, require, temp_name
 from treadle.workspace.failures import Missing, missing, require_file
 from treadle.workspace.resolve import Place, Resolver
 
@@ -87,6 +87,11 @@ class Root:
                 raise ToolError(f"{inert(path)} grew past {limit:,} bytes while it was read.")
             return data
 
+    def chunks(self, path: str) -> Iterator[bytes]:
+        with self.open(path) as fd:
+            while chunk := os.read(fd, _CHUNK):
+                yield chunk
+
     def digest(self, path: str) -> str | None:
         try:
             with self.open(path) as fd:
@@ -99,13 +104,15 @@ class Root:
 
     # -- writing ------------------------------------------------------------------------------------------------
 
-    def write_atomic(self, path: str, data: bytes, mode: int | None = None, *, token: str = "") -> None:
+    def write_atomic(
+        self, path: str, data: bytes, mode: int | None = None, *, token: str = "", expected: str | None = ANY
+    ) -> None:
         with self._paths.at(path, make_parents=True) as place:
             _require_writable(place, path)
             directory = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=place.fd)
             try:
                 temp = temp_name(place.name, token)
-                replace_file(directory, place.name, data, old=place.found, mode=mode, temp=temp)
+                replace_file(directory, place.name, data, old=place.found, mode=mode, temp=temp, expected=expected)
             finally:
                 os.close(directory)
 
@@ -113,10 +120,11 @@ class Root:
         with suppress(ToolError), self._paths.at(path) as place, suppress(OSError):
             os.unlink(temp_name(place.name, token), dir_fd=place.fd)
 
-    def remove(self, path: str) -> None:
+    def remove(self, path: str, *, expected: str | None = ANY) -> None:
         with self._named(path) as place:
             if st.S_ISDIR(_found(place, path).st_mode):
                 raise ToolError(f"{inert(path)} is a directory, not a file; it is not removed.")
+            require(place.fd, place.name, expected)
             os.unlink(place.name, dir_fd=place.fd)
             faultpoint("workspace.removed")
             entries.sync(place.fd)
