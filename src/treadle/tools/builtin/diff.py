@@ -1,5 +1,5 @@
-"""What changed in a text, as a unified diff and as two numbers. Bounded in time and size: a text that changed
-beyond recognition is shown as removed and added."""
+"""What changed in a text, as a unified diff and as two numbers. Bounded in time and size: what is equal at both ends is
+passed over at the speed of memory, and a text that changed beyond recognition is shown as removed and added."""
 
 import difflib
 
@@ -9,6 +9,7 @@ from treadle.protocol.events import DiffStat
 
 _MAX_SHOWN_LINES = 200
 _MAX_SHOWN_CHARS = 12_000
+_MAX_LINE = 2_000
 _MAX_COMPARED = 1_500
 """Changed lines on either side that are still compared line by line; the comparison is quadratic."""
 _CONTEXT = 3
@@ -19,19 +20,75 @@ class Diff(msgspec.Struct, frozen=True):
     stat: DiffStat
 
 
-def diff(path: str, old: str | None, new: str) -> Diff:
-    """`old` is None for a file that did not exist."""
-    before = _split(old or "")
-    after = _split(new)
+def diff(path: str, old: str | None, new: str | None) -> Diff:
+    """`old` is None for a file that did not exist, `new` for one that is deleted."""
+    before, after, line = _middle(old or "", new or "")
     opcodes = _opcodes(before, after)
     added = sum(j2 - j1 for tag, _, _, j1, j2 in opcodes if tag != "equal")
     removed = sum(i2 - i1 for tag, i1, i2, _, _ in opcodes if tag != "equal")
-    head = [f"--- {'/dev/null' if old is None else path}", f"+++ {path}"]
-    text = _bounded([*head, *_hunks(before, after, opcodes)])
+    head = [f"--- {'/dev/null' if old is None else path}", f"+++ {'/dev/null' if new is None else path}"]
+    text = bounded("\n".join([*head, *_hunks(before, after, opcodes, line)]))
     return Diff(text, DiffStat(added, removed))
 
 
 _Opcode = tuple[str, int, int, int, int]
+
+
+def _middle(old: str, new: str) -> tuple[list[str], list[str], int]:
+    """The lines of both around what differs, with enough equal ones for the context, and how many come before."""
+    start = old.rfind("\n", 0, _common(old, new)) + 1
+    for _ in range(_CONTEXT + 1):
+        start = old.rfind("\n", 0, max(0, start - 1)) + 1
+    most = min(len(old), len(new)) - start
+    tail = _common_end(old, new, most)
+    tail = 0 if tail <= 0 else _line_start_within(old, tail)
+    return _split(old[start : len(old) - tail]), _split(new[start : len(new) - tail]), old.count("\n", 0, start)
+
+
+def _line_start_within(text: str, tail: int) -> int:
+    """How much of an equal end can be left out: it begins at a line, some lines behind the difference."""
+    at = len(text) - tail
+    for _ in range(_CONTEXT + 2):
+        feed = text.find("\n", at)
+        if feed == -1:
+            return 0
+        at = feed + 1
+    return len(text) - at
+
+
+def _common(one: str, other: str) -> int:
+    """How many characters are equal from the beginning."""
+    low, high = 0, min(len(one), len(other))
+    step = 4_096
+    while low < high:
+        size = min(step, high - low)
+        if one[low : low + size] == other[low : low + size]:
+            low += size
+            step *= 2
+        elif size == 1:
+            break
+        else:
+            step = max(1, size // 2)
+            high = low + size
+    return low
+
+
+def _common_end(one: str, other: str, most: int) -> int:
+    """How many characters are equal at the end, of at most so many."""
+    low, high = 0, most
+    step = 4_096
+    while low < high:
+        size = min(step, high - low)
+        a, b = len(one) - low, len(other) - low
+        if one[a - size : a] == other[b - size : b]:
+            low += size
+            step *= 2
+        elif size == 1:
+            break
+        else:
+            step = max(1, size // 2)
+            high = low + size
+    return low
 
 
 def _split(text: str) -> list[str]:
@@ -62,11 +119,11 @@ def _opcodes(before: list[str], after: list[str]) -> list[_Opcode]:
     return codes
 
 
-def _hunks(before: list[str], after: list[str], opcodes: list[_Opcode]) -> list[str]:
+def _hunks(before: list[str], after: list[str], opcodes: list[_Opcode], skipped: int) -> list[str]:
     lines: list[str] = []
     for group in _groups(opcodes):
         (_, i1, _, j1, _), (_, _, i2, _, j2) = group[0], group[-1]
-        lines.append(f"@@ -{_range(i1, i2)} +{_range(j1, j2)} @@")
+        lines.append(f"@@ -{_range(i1 + skipped, i2 + skipped)} +{_range(j1 + skipped, j2 + skipped)} @@")
         for tag, a1, a2, b1, b2 in group:
             if tag == "equal":
                 lines += _marked(" ", before[a1:a2])
@@ -114,10 +171,14 @@ def _marked(mark: str, lines: list[str]) -> list[str]:
     return marked
 
 
-def _bounded(lines: list[str]) -> str:
+def bounded(text: str) -> str:
+    """As much of a diff as is shown, and how much is not."""
+    lines = text.split("\n")
     shown: list[str] = []
     size = 0
     for line in lines:
+        if len(line) > _MAX_LINE:
+            line = f"{line[:_MAX_LINE]}… [{len(line) - _MAX_LINE:,} more characters]"
         size += len(line) + 1
         if len(shown) >= _MAX_SHOWN_LINES or size > _MAX_SHOWN_CHARS:
             shown.append(f"[{len(lines) - len(shown):,} more lines of the diff are not shown]")

@@ -1,20 +1,15 @@
-"""Replacing one piece of a text by another: the pure core of edit_file (T-03). Exact first; then with line endings
-and byte-order mark left aside. What is not found once is an EditError that shows where to look."""
+"""Replacing one piece of a text by another: the pure core of edit_file (T-03). Exact first, then with ever more small
+differences left aside; what is not found once is an EditError that shows where to look. What the file has of line
+endings, byte-order mark and final newline is kept."""
 
-import difflib
 import re
-from typing import Literal
 
 import msgspec
 
 from treadle.errors import EditError
+from treadle.tools.builtin import mismatch
+from treadle.tools.builtin.matching import LOOSE, Body, How, Span, places
 from treadle.tools.builtin.text import BOM
-
-How = Literal["exact", "line_endings"]
-
-_LINES_NAMED = 50
-_LINES_SEARCHED = 5_000
-_LINE_COMPARED = 300
 
 
 class Replacement(msgspec.Struct, frozen=True):
@@ -26,98 +21,149 @@ class Replacement(msgspec.Struct, frozen=True):
 
 
 def replace(text: str, old: str, new: str, replace_all: bool = False) -> Replacement:
-    """Replace `old`, which must occur exactly once unless `replace_all`. The file's line endings are kept."""
-    if not old:
+    """Replace `old`, which must occur exactly once unless `replace_all`."""
+    if not old.removeprefix(BOM):
         raise EditError("old_str is empty. Give the text to replace; to write a whole file use write_file.")
     if old == new:
         raise EditError("old_str and new_str are the same; there is nothing to change.")
-    exact = _starts(text, old)
-    if exact:
-        _require_once(text, exact, replace_all)
-        return Replacement(text.replace(old, _with_ending_of(text, new)), "exact", text.count(old))
-    loose = _loose_matches(text, old)
-    if loose:
-        _require_once(text, [match.start() for match in loose], replace_all)
-        return Replacement(_splice(text, loose, new), "line_endings", len(loose))
-    raise EditError(_not_found(text, old, new))
+    if "\n" not in text and "\r" in text and "\n" in old:  # lines that end in CR alone, as on old Macs
+        made = replace(text.replace("\r", "\n"), _lf(old), _lf(new), replace_all)
+        return Replacement(made.text.replace("\n", "\r"), _at_least(made.how, "line_endings"), made.count)
+    made_exact = _exact(text, old, new, replace_all)
+    if made_exact is not None:
+        return made_exact
+    bom = BOM if text.startswith(BOM) else ""
+    body = Body(text[len(bom) :])
+    plain_old, plain_new = old.removeprefix(BOM), new.removeprefix(BOM)
+    marked = len(plain_old) != len(old)
+    found = _loose(body, plain_old, plain_new, replace_all, marked)
+    found = found or _unnumbered(body, plain_old, plain_new, replace_all)
+    if found is None:
+        raise EditError(mismatch.not_found(body, plain_old, plain_new))
+    return msgspec.structs.replace(found, text=bom + found.text)
 
 
-def _starts(text: str, old: str) -> list[int]:
-    """Where `old` begins, overlapping occurrences too: two places that overlap are still two places."""
-    starts: list[int] = []
-    at = text.find(old)
-    while at != -1 and len(starts) <= _LINES_NAMED * 100:
-        starts.append(at)
-        at = text.find(old, at + 1)
-    return starts
+def _exact(text: str, old: str, new: str, replace_all: bool) -> Replacement | None:
+    first = text.find(old)
+    if first == -1 or (old[0] == "\n" and "\r" + old in text):  # half of a CRLF is not replaced
+        return None
+    if not replace_all and text.find(old, first + 1) != -1:
+        raise EditError(mismatch.ambiguous(text, places(text, old), old, "exact"))
+    new = _fit_bom(text, old, new)
+    if _lf(old) != _lf(new):  # otherwise the line endings are what is to be changed
+        new = _fit_endings(text, first, first + len(old), new, keep_mixed="\n" in old)
+    count = text.count(old) if replace_all else 1
+    return Replacement(text.replace(old, new), "exact", count)
 
 
-def _loose_matches(text: str, old: str) -> list[re.Match[str]]:
-    pieces = old.removeprefix(BOM).replace("\r\n", "\n").split("\n")
-    if pieces == [""]:
+def _loose(body: Body, old: str, new: str, replace_all: bool, marked: bool) -> Replacement | None:
+    """The levels after the exact one; the first that finds anything decides. `marked`: without its byte-order mark,
+    `old` may even be there as it is."""
+    for how in LOOSE:
+        spans = body.find(old, how, every=replace_all) if marked or body.worth(old, how) else []
+        if spans:
+            return _made(body, spans, old, new, how, replace_all)
+    spans = _shifted(body, old, new)
+    return _made(body, spans, old, new, "indentation", replace_all) if spans else None
+
+
+def _shifted(body: Body, old: str, new: str) -> list[Span]:
+    """Whole lines at another indentation. A newline at an end of `old` must be one of `new`, too, or none of both."""
+    if old.startswith("\n") or (old.endswith("\n") and new and not new.endswith("\n")):
         return []
-    return list(re.finditer(r"\r?\n".join(re.escape(piece) for piece in pieces), text))
+    ended = old.endswith("\n")
+    wanted = (old[:-1] if ended else old).split("\n")
+    spans = []
+    for first, shift in body.find_shifted(wanted, new.split("\n")):
+        last = first + len(wanted) - 1
+        end = body.starts[last + 1] if ended else body.starts[last] + len(body.lines[last].removesuffix("\r"))
+        spans.append(Span(body.starts[first], min(end, len(body.text)), shift, ended and end > len(body.text)))
+    return spans
 
 
-def _splice(text: str, matches: list[re.Match[str]], new: str) -> str:
-    parts = []
-    at = 0
-    plain = new.removeprefix(BOM).replace("\r\n", "\n")
-    for match in matches:
-        ending = "\r\n" if "\r\n" in match.group() else _ending(text)
-        parts += [text[at : match.start()], plain.replace("\n", ending)]
-        at = match.end()
-    return "".join([*parts, text[at:]])
+def _made(body: Body, spans: list[Span], old: str, new: str, how: How, replace_all: bool) -> Replacement:
+    if len(spans) > 1 and not replace_all:
+        raise EditError(mismatch.ambiguous(body.text, [span.start for span in spans], old, how))
+    parts: list[str] = []
+    at = count = 0
+    for span in spans:
+        if span.start < at:
+            continue
+        piece = new if span.shift is None else "\n".join(span.shift.apply(line) for line in new.split("\n"))
+        if span.unended:
+            piece = piece.removesuffix("\n").removesuffix("\r")
+        parts += [body.text[at : span.start], _fit_endings(body.text, span.start, span.end, piece)]
+        at = span.end
+        count += 1
+    return Replacement("".join([*parts, body.text[at:]]), how, count)
 
 
-def _ending(text: str) -> str:
-    return "\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n"
+# -- what the file has is kept ------------------------------------------------------------------------------------
 
 
-def _with_ending_of(text: str, new: str) -> str:
-    """Line feeds as the file has them, if all its lines end in CRLF; a mixed file gets what the model wrote."""
-    if "\r\n" not in text or text.count("\r\n") != text.count("\n"):
+def _fit_bom(text: str, old: str, new: str) -> str:
+    """The mark at the beginning of a file is neither lost nor doubled."""
+    if not text.startswith(BOM):
         return new
-    return new.replace("\r\n", "\n").replace("\n", "\r\n")
+    return BOM + new.removeprefix(BOM) if old.startswith(BOM) else new.removeprefix(BOM)
 
 
-def _require_once(text: str, starts: list[int], replace_all: bool) -> None:
-    if len(starts) == 1 or replace_all:
-        return
-    named = ", ".join(str(_line_of(text, start)) for start in starts[:_LINES_NAMED])
-    more = f" and {len(starts) - _LINES_NAMED} more" if len(starts) > _LINES_NAMED else ""
-    raise EditError(
-        f"old_str occurs {len(starts)} times, beginning in lines {named}{more}. Add lines around the one you mean "
-        "so that it is unique, or set replace_all to true."
+def _fit_endings(text: str, start: int, end: int, new: str, *, keep_mixed: bool = False) -> str:
+    """Line endings as the file has them; where it has both, as the replaced lines have them, one by one. With
+    `keep_mixed` the model has shown that it knows them."""
+    if "\n" not in new:
+        return new
+    if "\r" not in text:
+        return _lf(new) if "\n" in text else new
+    feeds = text.count("\n")
+    returns = text.count("\r\n")
+    if not feeds:
+        return _lf(new).replace("\n", "\r") if "\r" in text else new
+    if returns in (0, feeds):
+        plain = _lf(new)
+        return plain.replace("\n", "\r\n") if returns else plain
+    if keep_mixed:
+        return new
+    endings = re.findall(r"\r?\n", text[start:end]) or [_ending_at(text, start)]
+    pieces = _lf(new).split("\n")
+    return "".join(
+        piece + (endings[min(i, len(endings) - 1)] if i < len(pieces) - 1 else "") for i, piece in enumerate(pieces)
     )
 
 
-def _line_of(text: str, at: int) -> int:
-    return text.count("\n", 0, at) + 1
+def _ending_at(text: str, at: int) -> str:
+    """How the line ends in which `at` lies; for the last one, how the one before it does."""
+    feed = text.find("\n", at)
+    if feed == -1:
+        feed = text.rfind("\n", 0, at)
+    return "\r\n" if text[feed - 1 : feed] == "\r" else "\n"
 
 
-def _not_found(text: str, old: str, new: str) -> str:
-    there = [text.find(new)] if new else []
-    if not there or there[0] == -1:
-        there = [match.start() for match in _loose_matches(text, new)[:1]] if new else []
-    if there and new.strip():
-        line = _line_of(text, there[0])
-        return f"old_str was not found, but new_str is already there, in line {line}: the edit seems to be made."
-    nearest = _nearest(text, old)
-    return f"old_str was not found. {nearest} Read the file again and copy the text exactly."
+def _lf(text: str) -> str:
+    return text.replace("\r\n", "\n")
 
 
-def _nearest(text: str, old: str) -> str:
-    """The line of the file that is most like the first line of the text that was looked for."""
-    wanted = next((line.strip() for line in old.split("\n") if line.strip()), "")[:_LINE_COMPARED]
-    matcher = difflib.SequenceMatcher(autojunk=False)
-    matcher.set_seq2(wanted)
-    best, number, shown = 0.5, 0, ""
-    for index, line in enumerate(text.split("\n")[:_LINES_SEARCHED], 1):
-        stripped = line.strip()[:_LINE_COMPARED]
-        matcher.set_seq1(stripped)
-        if matcher.real_quick_ratio() > best and matcher.quick_ratio() > best and (ratio := matcher.ratio()) > best:
-            best, number, shown = ratio, index, line.rstrip("\r")[:_LINE_COMPARED]
-    if not number:
-        return "No line of the file resembles it."
-    return f"The nearest line is {number}: {shown}\n"
+def _at_least(how: How, least: How) -> How:
+    return least if how == "exact" else how
+
+
+# -- line numbers that were copied along --------------------------------------------------------------------------
+
+
+def _unnumbered(body: Body, old: str, new: str, replace_all: bool) -> Replacement | None:
+    """The same without the line numbers of read_file, if there can be no doubt that they are such."""
+    bare = mismatch.without_numbers(old)
+    if bare is None or not bare.text.strip():
+        return None
+    new_bare = mismatch.without_numbers(new)
+    if new_bare is None and mismatch.some_numbers(new):
+        return None
+    bare_new = new if new_bare is None else new_bare.text
+    if bare.text == bare_new:
+        return None
+    spans = body.find(bare.text, "line_endings")
+    if len(spans) != 1 or replace_all:
+        return None
+    if not bare.several and body.line_at(spans[0].start) + 1 != bare.first:
+        return None
+    return _made(body, spans, bare.text, bare_new, "line_numbers", False)
