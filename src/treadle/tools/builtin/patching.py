@@ -1,0 +1,229 @@
+"""What a patch makes of the files it names (T-08): each hunk located by the same cascade as edit_file, all of them or
+none. Pure; reads through a function and writes nothing."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from treadle.errors import EditError
+from treadle.ports.workspace import inert
+from treadle.tools.builtin.indentation import Shift
+from treadle.tools.builtin.matching import Body, How
+from treadle.tools.builtin.mismatch import already_there
+from treadle.tools.builtin.nearest import nearest
+from treadle.tools.builtin.patch_text import Add, Delete, Hunk, Line, Update, parse
+from treadle.tools.builtin.text import BOM
+
+Read = Callable[[str], str | None]
+"""The text of a file by its path; None if there is none."""
+
+_LEVELS: tuple[How, ...] = ("exact", "trailing_space", "punctuation")
+_LINES_NAMED = 20
+
+
+def plan(patch: str, read: Read) -> dict[str, str | None]:
+    """The new text of every file that the patch changes, None for one that it deletes; in the patch's order. EditError
+    names the file, the hunk and the nearest text; then nothing of the patch may be applied."""
+    made: dict[str, str | None] = {}
+
+    def now(path: str) -> str | None:
+        return made[path] if path in made else read(path)
+
+    for section in parse(patch):
+        path, shown = section.path, inert(section.path)
+        text = now(path)
+        match section:
+            case Add(text=new):
+                if text is not None and text != new:
+                    raise EditError(f"{shown} exists already, so it cannot be added. Use *** Update File to change it.")
+                made[path] = new
+            case Delete():
+                if text is None:
+                    raise EditError(f"{shown} does not exist, so it cannot be deleted.")
+                made[path] = None
+            case Update(move_to=target):
+                if text is None:
+                    raise EditError(f"{shown} does not exist, so it cannot be updated. Use *** Add File to create it.")
+                if not section.hunks and not target:
+                    raise EditError(f"{shown}: the patch has no lines to change. Mark them with - and +.")
+                new = apply(text, section.hunks, shown)
+                if target and target != path:
+                    if now(target) is not None:
+                        raise EditError(f"{shown} cannot be moved to {inert(target)}: a file is there already.")
+                    made[path] = None
+                made[target or path] = new
+    return made
+
+
+class _Place(msgspec.Struct, frozen=True):
+    """Where a hunk goes: the lines of the file that its old lines are, and how they are indented."""
+
+    start: int
+    lines: tuple[Line, ...]
+    shift: Shift | None = None
+
+    @property
+    def end(self) -> int:
+        return self.start + sum(line.mark != "+" for line in self.lines)
+
+
+def apply(text: str, hunks: tuple[Hunk, ...], path: str) -> str:
+    """The text with all hunks applied; its line endings, byte-order mark and final newline are kept."""
+    bom = BOM if text.startswith(BOM) else ""
+    parts = text[len(bom) :].split("\n")
+    ended = not parts[-1]  # of an empty file, too: what is added to it ends with a newline
+    if ended:
+        parts.pop()
+    content = [part.removesuffix("\r") for part in parts]
+    body = Body("\n".join(content))
+    taken: list[_Place] = []
+    for number, hunk in enumerate(hunks, 1):
+        name = f"{path}, hunk {number} of {len(hunks)}{f' (@@ {hunk.anchors[-1][:60]})' if hunk.anchors else ''}"
+        place = _locate(body, len(content), hunk, taken, name)
+        taken.append(place)
+        if place.end >= len(content) and (hunk.unended_old or hunk.unended_new):
+            ended = not hunk.unended_new
+    made = _assemble(content, [part.endswith("\r") for part in parts], sorted(taken, key=lambda place: place.start))
+    crlf = text.count("\r\n") * 2 > text.count("\n")
+    lines = [line + ("\r\n" if (crlf if cr is None else cr) else "\n") for line, cr in made]
+    joined = "".join(lines)
+    if not ended and lines:
+        joined = joined.removesuffix("\n").removesuffix("\r")
+    return bom + joined
+
+
+def _assemble(content: list[str], returns: list[bool], places: list[_Place]) -> list[tuple[str, bool | None]]:
+    """The new lines, each with whether it ends in CRLF; None: as most of the file does."""
+    made: list[tuple[str, bool | None]] = []
+    at = 0
+    # The last line of a file without final newline does not show how it would end.
+    known: list[bool | None] = [*returns]
+    if known and not returns[-1]:
+        known[-1] = None if any(returns) else False
+    for place in places:
+        made += zip(content[at : place.start], known[at : place.start], strict=True)
+        at = place.start
+        for line in place.lines:
+            if line.mark == "+":
+                near = known[at - 1] if 0 < at <= len(known) else (known[at] if at < len(known) else None)
+                made.append((place.shift.apply(line.text) if place.shift else line.text, near))
+                continue
+            if line.mark == " ":
+                made.append((content[at], known[at]))
+            at += 1
+    return [*made, *zip(content[at:], known[at:], strict=True)]
+
+
+# -- where a hunk goes --------------------------------------------------------------------------------------------
+
+
+def _locate(body: Body, total: int, hunk: Hunk, taken: list[_Place], name: str) -> _Place:
+    if all(line.mark == "+" for line in _trimmed(hunk.lines)):
+        return _insertion(body, total, hunk, name)
+    for how in _LEVELS:
+        for lines in _readings(hunk.lines):
+            found = [
+                _Place(at, lines) for at in body.find_lines([line.text for line in lines if line.mark != "+"], how)
+            ]
+            if found := _free(found, taken):
+                return _choose(body, total, hunk, found, taken, name)
+    for lines in _readings(hunk.lines):
+        old, new = ([line.text for line in lines if line.mark != other] for other in "+-")
+        found = [_Place(at, lines, shift) for at, shift in body.find_shifted(old, new)]
+        if found := _free(found, taken):
+            return _choose(body, total, hunk, found, taken, name)
+    raise EditError(_missing(body, hunk, name))
+
+
+def _readings(lines: tuple[Line, ...]) -> list[tuple[Line, ...]]:
+    """The ways in which the lines may be meant: as they are; without empty lines around them; with lines that stay
+    written without the space before them."""
+    trimmed = _trimmed(lines)
+    raw = tuple(Line(" ", line.raw, line.raw) if line.mark == " " else line for line in trimmed)
+    return list(dict.fromkeys((lines, trimmed, raw)))
+
+
+def _trimmed(lines: tuple[Line, ...]) -> tuple[Line, ...]:
+    first, last = 0, len(lines)
+    while last and not lines[last - 1].raw:
+        last -= 1
+    while first < last and not lines[first].raw:
+        first += 1
+    return lines[first:last]
+
+
+def _free(found: list[_Place], taken: list[_Place]) -> list[_Place]:
+    """Places that no earlier hunk has changed; those behind the last one first, and others only without such."""
+    free = [place for place in found if all(place.end <= other.start or other.end <= place.start for other in taken)]
+    behind = taken[-1].end if taken else 0
+    return [place for place in free if place.start >= behind] or free
+
+
+def _choose(body: Body, total: int, hunk: Hunk, found: list[_Place], taken: list[_Place], name: str) -> _Place:
+    """The one that is meant: the only one, the one at the end, below its anchors, or where a unified diff says."""
+    if len(found) == 1:
+        return found[0]
+    if hunk.at_end and found[-1].end >= total:
+        return found[-1]
+    if hunk.hint:
+        return min(found, key=lambda place: abs(place.start + 1 - hunk.hint))
+    below = {
+        next((place for place in found if place.start >= anchor), None) for anchor in _anchored(body, hunk.anchors)
+    } - {None}
+    if len(below) == 1 and (only := below.pop()) is not None:
+        return only
+    numbers = ", ".join(str(place.start + 1) for place in found[:_LINES_NAMED])
+    more = f" and {len(found) - _LINES_NAMED} more places" if len(found) > _LINES_NAMED else ""
+    raise EditError(
+        f"{name}: its lines occur {len(found)} times, beginning in lines {numbers}{more}. Add more lines that stay "
+        "around the change, or an @@ line with the function or class above it."
+    )
+
+
+def _anchored(body: Body, anchors: tuple[str, ...]) -> list[int]:
+    """The lines at which a chain of anchors can end."""
+    ends: list[int] = []
+    for depth, anchor in enumerate(anchors):
+        at = _anchor_lines(body, anchor)
+        ends = at if not depth else sorted({i for end in ends if (i := next((i for i in at if i > end), -1)) >= 0})
+    return ends
+
+
+def _anchor_lines(body: Body, anchor: str) -> list[int]:
+    """Lines that are the anchor, or else begin with it, or else contain it."""
+    anchor = anchor.strip()
+    lines = [line.strip() for line in body.lines]
+    for fits in (anchor.__eq__, lambda line: line.startswith(anchor), lambda line: anchor in line):
+        if found := [i for i, line in enumerate(lines) if fits(line)]:
+            return found
+    return []
+
+
+def _insertion(body: Body, total: int, hunk: Hunk, name: str) -> _Place:
+    """A hunk that only adds goes below its anchors, where a unified diff says, or to the end."""
+    lines = _trimmed(hunk.lines)
+    if hunk.at_end or (not hunk.anchors and not hunk.hint):
+        return _Place(total, lines)
+    if hunk.hint:
+        return _Place(min(hunk.hint, total), lines)
+    ends = _anchored(body, hunk.anchors)
+    if len(ends) == 1:
+        return _Place(ends[0] + 1, lines)
+    if not ends:
+        raise EditError(f"{name}: the @@ line was not found. {nearest(body, hunk.anchors[-1], 'the patch')}")
+    numbers = ", ".join(str(end + 1) for end in ends[:_LINES_NAMED])
+    raise EditError(
+        f"{name}: the @@ line occurs {len(ends)} times, in lines {numbers}. Add lines that stay around the new ones."
+    )
+
+
+def _missing(body: Body, hunk: Hunk, name: str) -> str:
+    lines = _trimmed(hunk.lines)
+    old, new = ("\n".join(line.text for line in lines if line.mark != other) for other in "+-")
+    there = already_there(body, new) if old != new else 0
+    if there:
+        return (
+            f"{name}: its old lines were not found, but the new ones are already there, beginning in line {there}: "
+            "this hunk seems to be already applied. Leave it out."
+        )
+    return f"{name}: its lines were not found. {nearest(body, old, 'the patch')}"
