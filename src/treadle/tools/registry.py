@@ -42,6 +42,7 @@ ALIASES: Mapping[str, str] = {
     "save_file": "write_file",
     "str_replace": "edit_file",
     "replace_in_file": "edit_file",
+    "applyPatch": "apply_patch",
     "replace_string_in_file": "edit_file",
     "bash": "run_command",
     "shell": "run_command",

@@ -17,7 +17,21 @@ _FOLDER = (
     "root",
 )
 
+_CONTENT = ("contents", "text", "file_text", "file_content", "fileContent", "CodeContent")
+
 SYNONYMS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "read_file": {
+        "start_line": ("start", "startLine", "line_start", "StartLine"),
+        "end_line": ("end", "endLine", "line_end", "EndLine"),
+    },
+    "write_file": {"content": _CONTENT},
+    "edit_file": {
+        "old_str": ("old_string", "oldString", "old_text", "oldText", "search", "find", "old"),
+        "new_str": ("new_string", "newString", "new_text", "newText", "replace", "replacement", "new"),
+        "replace_all": ("replaceAll", "all"),
+        "content": _CONTENT,
+    },
+    "apply_patch": {"patch": ("input", "diff", "patch_text", "patchText", "text")},
     "list_directory": {"path": _FOLDER},
     "find_files": {
         "path": _FOLDER,

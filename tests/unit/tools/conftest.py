@@ -1,6 +1,6 @@
 """A project in a temporary directory, and calls on it as the loop makes them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,16 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def call(project: Path) -> Call:
-    """`call(path="a")` is a call with these arguments; `_plan` and `_emit` fill the other fields."""
+    """`call(path="a")` is a call with these arguments; `_plan`, `_emit` and `_seen` fill the other fields."""
 
     def make(
-        _plan: dict[str, Any] | None = None, _emit: Callable[[str], None] = lambda _text: None, **arguments: Any
+        _plan: dict[str, Any] | None = None,
+        _emit: Callable[[str], None] = lambda _text: None,
+        _seen: Mapping[str, str] | None = None,
+        **arguments: Any,
     ) -> Invocation:
-        return Invocation(ChatId("c_1"), CallKey("1.0"), "tool", arguments, str(project), _plan, emit=_emit)
+        return Invocation(
+            ChatId("c_1"), CallKey("1.0"), "tool", arguments, str(project), _plan, seen=_seen or {}, emit=_emit
+        )
 
     return make

@@ -21,6 +21,7 @@ BUILTIN = [
     "grep_search",
     "edit_file",
     "write_file",
+    "apply_patch",
     "run_command",
     "update_plan",
     "task_complete",

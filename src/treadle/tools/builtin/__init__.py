@@ -11,18 +11,20 @@ def builtins(means: Means) -> list[Tool]:
     from treadle.tools.builtin.find import FindFiles
     from treadle.tools.builtin.interaction import CompleteTask, UpdatePlan
     from treadle.tools.builtin.listing import ListDirectory
+    from treadle.tools.builtin.patch import ApplyPatch
     from treadle.tools.builtin.read import ReadFile
     from treadle.tools.builtin.search import GrepSearch
     from treadle.tools.builtin.write import WriteFile
 
     files = means.workspace_of
     return [
-        ReadFile(files),
+        ReadFile(means),
         ListDirectory(files),
         FindFiles(files),
         GrepSearch(files),
-        EditFile(files),
-        WriteFile(files),
+        EditFile(means),
+        WriteFile(means),
+        ApplyPatch(means),
         RunCommand(files),
         UpdatePlan(),
         CompleteTask(),

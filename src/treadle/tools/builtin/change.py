@@ -1,66 +1,55 @@
-"""How a file tool changes a file so that a crash can be settled (D-02): look first and note the hashes before and
-after, change only what still has the first, and tell afterwards by the hash on disk what happened."""
+"""Changes of files that have been thought through and not made (D-02): what is there now, what shall be, and the hashes
+of both, by which a crash can be settled. Making them is the business of `writing`."""
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from treadle.errors import Conflict, ToolError
-from treadle.faultpoint import faultpoint
-from treadle.ports.toolset import Invocation, Outcome, Settlement
+from treadle.errors import ToolError
 from treadle.ports.workspace import Workspace, inert
 from treadle.protocol.events import DiffStat, FileChange
 from treadle.tools.builtin.diff import Diff, diff
-from treadle.tools.builtin.text import decode
-
-_MAX_DIFFED = 2_000_000
-"""Bytes of a file that is still compared; larger ones are replaced without a diff."""
+from treadle.tools.builtin.text import MAX_FILE, decode, visible
 
 
 class Change(msgspec.Struct, frozen=True):
-    """A change that has been thought through and not made."""
+    """One file: from the bytes it has (`old`, `pre`) to those it shall have (`new`, `post`)."""
 
     path: str
     old: bytes | None
     """None: there is no file, or (with `pre`) one too large to be compared."""
-    new: bytes
+    new: bytes | None
+    """None: the file is deleted."""
     pre: str | None
+    post: str | None
+    mode: int | None = None
+    """The mode of a file that is moved here."""
     note: str = ""
     """What the model must know beside the diff."""
 
-    @property
-    def post(self) -> str:
-        return sha256(self.new)
-
-    def plan(self) -> dict[str, Any]:
-        """What the intent records."""
-        stat = self.diff().stat
-        return {
-            "path": self.path,
-            "pre": self.pre,
-            "post": self.post,
-            "added": stat.added,
-            "removed": stat.removed,
-        }
-
     def diff(self) -> Diff:
         shown = inert(self.path)
-        if (self.pre is not None and self.old is None) or len(self.new) > _MAX_DIFFED:
+        large = len(self.new or b"") > MAX_FILE or (self.pre is not None and self.old is None)
+        if large:
             return Diff("(the file is too large for a diff)", DiffStat())
         try:
-            old = None if self.old is None else decode(self.old, shown)
+            old = None if self.old is None else decode(self.old, shown).text
+            new = None if self.new is None else decode(self.new, shown).text
         except ToolError:
-            return Diff("(the file was no UTF-8 text before; no diff)", DiffStat(added=self.new.count(b"\n")))
-        return diff(shown, old, self.new.decode())
+            added = 0 if self.new is None else self.new.count(b"\n")
+            return Diff("(the file was no text before; no diff)", DiffStat(added=added))
+        made = diff(shown, old, new)
+        return Diff(visible(made.text), made.stat)
+
+
+def change(path: str, old: bytes | None, new: bytes | None, *, pre: str | None, **more: Any) -> Change:
+    return Change(path, old, new, pre, None if new is None else sha256(new), **more)
 
 
 def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-def conflict(path: str) -> Conflict:
-    return Conflict(f"{inert(path)} was changed by someone else meanwhile. Read it again before you change it.")
 
 
 def look(workspace: Workspace, path: str) -> tuple[bytes | None, str | None]:
@@ -68,54 +57,53 @@ def look(workspace: Workspace, path: str) -> tuple[bytes | None, str | None]:
     found = workspace.stat(path)
     if found is None:
         return None, None
-    if found.kind == "file" and found.size > _MAX_DIFFED:
+    if found.kind == "file" and found.size > MAX_FILE:
         return None, workspace.digest(path)
     data = workspace.read_bytes(path)
     return data, sha256(data)
 
 
-def make(workspace: Workspace, change: Change, invocation: Invocation, word: str) -> Outcome:
-    """Make the change, unless the file is no longer what the intent says."""
-    plan = invocation.plan
-    if plan is not None and (change.pre != plan["pre"] or change.post != plan["post"]):
-        raise conflict(change.path)
-    shown = inert(change.path)
-    if change.pre == change.post:
-        return Outcome(f"{shown} already has exactly this content; nothing was changed.", summary="no change")
-    made = change.diff()
-    faultpoint(f"tool.{word}_before")
-    workspace.write_atomic(change.path, change.new, token=_token(invocation))
-    faultpoint(f"tool.{word}_after")
-    lead = "Created" if change.pre is None else "Changed"
-    counts = f"+{made.stat.added} -{made.stat.removed}"
-    text = "\n".join(part for part in (f"{lead} {shown} ({counts}).", change.note, made.text) if part)
-    return Outcome(text, summary=counts, diff_stat=made.stat, files=(_file(change.path, change.pre, made.stat),))
+# -- what the intent records --------------------------------------------------------------------------------------
 
 
-def settle(workspace: Workspace, invocation: Invocation) -> Settlement:
-    """Whether a change happened whose worker died: by the hash on disk, and nothing else."""
-    plan = invocation.plan
-    if plan is None:
-        return "unknown"
-    path, pre, post = str(plan["path"]), plan["pre"], plan["post"]
-    workspace.sweep(path, _token(invocation))
-    try:
-        now = workspace.digest(path)
-    except ToolError:  # no file any more, but something else
-        return "unknown"
-    if now == pre:  # also when pre == post: writing the same bytes again changes nothing
-        return "run_again"
-    if now != post:
-        return "unknown"
-    stat = DiffStat(int(plan.get("added", 0)), int(plan.get("removed", 0)))
-    counts = f"+{stat.added} -{stat.removed}"
-    text = f"{'Created' if pre is None else 'Changed'} {inert(path)} ({counts}). (Found done after a restart.)"
-    return Outcome(text, summary=counts, diff_stat=stat, files=(_file(path, pre, stat),))
+class Step(msgspec.Struct, frozen=True):
+    """A change as the intent records it: everything but the bytes."""
+
+    path: str
+    pre: str | None
+    post: str | None
+    added: int = 0
+    removed: int = 0
+    mode: int | None = None
+
+    @property
+    def made(self) -> FileChange:
+        if self.post is None:
+            return FileChange(self.path, "deleted", self.added, self.removed)
+        return FileChange(self.path, "created" if self.pre is None else "modified", self.added, self.removed)
 
 
-def _file(path: str, pre: str | None, stat: DiffStat) -> FileChange:
-    return FileChange(path, "created" if pre is None else "modified", stat.added, stat.removed)
+def to_plan(changes: Sequence[Change], *, several: bool) -> dict[str, Any]:
+    steps = []
+    for each in changes:
+        stat = each.diff().stat
+        step = Step(each.path, each.pre, each.post, stat.added, stat.removed, each.mode)
+        steps.append({key: value for key, value in msgspec.to_builtins(step).items() if key != "mode" or value})
+    return {"files": steps} if several else steps[0]
 
 
-def _token(invocation: Invocation) -> str:
-    return f"{invocation.chat}/{invocation.call}"
+def from_plan(plan: dict[str, Any]) -> tuple[Step, ...]:
+    return msgspec.convert(plan.get("files", [plan]), tuple[Step, ...])
+
+
+# -- in words -----------------------------------------------------------------------------------------------------
+
+_WORDS = {"created": "Created", "modified": "Changed", "deleted": "Deleted"}
+
+
+def headline(files: Sequence[FileChange]) -> str:
+    """As in "Changed a.py (+2 -1)."; or how many files."""
+    counts = f"(+{sum(each.added for each in files)} -{sum(each.removed for each in files)})"
+    if len(files) == 1:
+        return f"{_WORDS[files[0].action]} {inert(files[0].path)} {counts}."
+    return f"Changed {len(files)} files {counts}."

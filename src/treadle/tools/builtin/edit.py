@@ -1,18 +1,23 @@
 """edit_file: one piece of a file replaced by another (T-03). The matching itself is in `replacement`."""
 
-from typing import Any
-
 from treadle.errors import EditError, ToolError
-from treadle.ports.toolset import Invocation, Outcome, Settlement
-from treadle.ports.workspace import Workspace, WorkspaceOf, inert
+from treadle.ports.toolset import Invocation
+from treadle.ports.workspace import Workspace, inert
 from treadle.protocol.tools import ToolSpec
-from treadle.tools.builtin import change
-from treadle.tools.builtin.base import PATH, Plain, in_thread, parameters
+from treadle.tools.builtin.base import PATH, parameters
+from treadle.tools.builtin.change import Change, change, sha256
+from treadle.tools.builtin.knowledge import Stale
+from treadle.tools.builtin.mismatch import ASIDE
 from treadle.tools.builtin.replacement import Replacement, replace
-from treadle.tools.builtin.text import MAX_FILE, decode, encode
+from treadle.tools.builtin.text import MAX_FILE, decode, encode, visible
+from treadle.tools.builtin.write import whole_file
+from treadle.tools.builtin.writing import Writing
+
+__all__ = ["EditError", "EditFile", "Replacement", "replace"]
 
 
-class EditFile(Plain):
+class EditFile(Writing):
+    word = "edit"
     spec = ToolSpec(
         name="edit_file",
         description=(
@@ -20,57 +25,56 @@ class EditFile(Plain):
             "and occur exactly once (add lines around it until it does), or set replace_all. Returns a diff."
         ),
         parameters=parameters(
-            required=("path", "old_str", "new_str"),
+            required=("path",),
             path=PATH,
             old_str={"type": "string", "description": "The text to replace."},
             new_str={"type": "string", "description": "What stands there afterwards; empty to delete."},
             replace_all={"type": "boolean", "default": False, "description": "Replace every occurrence."},
+            content={
+                "type": "string",
+                "description": "Instead of old_str and new_str: the whole new content, as with write_file.",
+            },
         ),
         summary_argument="path",
     )
 
-    def __init__(self, workspace_of: WorkspaceOf) -> None:
-        self._workspace_of = workspace_of
-
-    async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:
-        workspace = self._workspace_of(invocation.root)
-        return await in_thread(lambda: _change(workspace, invocation).plan())
-
-    async def run(self, invocation: Invocation) -> Outcome:
-        return await in_thread(_edit, self._workspace_of(invocation.root), invocation)
-
-    async def settle(self, invocation: Invocation) -> Settlement:
-        return await in_thread(change.settle, self._workspace_of(invocation.root), invocation)
+    def changes(self, workspace: Workspace, invocation: Invocation) -> list[Change]:
+        arguments = invocation.arguments
+        if "content" in arguments and "old_str" not in arguments and "new_str" not in arguments:
+            return [whole_file(workspace, invocation)]
+        missing = [name for name in ("old_str", "new_str") if name not in arguments]
+        if missing:
+            raise EditError(
+                f"{' and '.join(missing)} missing: give the text to replace and what stands there afterwards."
+            )
+        return [_edit(workspace, workspace.relative(arguments["path"]), invocation)]
 
 
-def _edit(workspace: Workspace, invocation: Invocation) -> Outcome:
-    plan = invocation.plan
-    if plan is not None and workspace.digest(plan["path"]) != plan["pre"]:
-        # Said here, because on other bytes the search below would only say that the text is not found.
-        raise change.conflict(plan["path"])
-    return change.make(workspace, _change(workspace, invocation), invocation, "edit")
-
-
-def _change(workspace: Workspace, invocation: Invocation) -> change.Change:
-    arguments = invocation.arguments
-    path = workspace.relative(arguments["path"])
-    shown = inert(path)
+def _edit(workspace: Workspace, path: str, invocation: Invocation) -> Change:
+    arguments, shown = invocation.arguments, inert(path)
     if workspace.stat(path) is None:
+        if invocation.seen.get(path):
+            raise ToolError(f"{shown} does not exist any more: someone deleted it. To create it anew use write_file.")
         raise ToolError(f"{shown} does not exist. To create it use write_file.")
     old = workspace.read_bytes(path, MAX_FILE)
+    pre = sha256(old)
+    text = decode(old, shown)
+    new_str = arguments["new_str"]
+    encode(new_str)  # refuses half surrogate pairs, which stand for broken bytes in some texts
+    if invocation.seen.get(path, pre) != pre:
+        raise Stale((path,))  # whether or not old_str is still there
     try:
-        made = replace(
-            decode(old, shown), arguments["old_str"], arguments["new_str"], bool(arguments.get("replace_all"))
-        )
+        made = replace(text.text, arguments["old_str"], new_str, bool(arguments.get("replace_all")))
     except EditError as error:
-        raise EditError(f"{shown} was not changed: {error}") from None
-    return change.Change(path, old, encode(made.text), change.sha256(old), _note(made))
+        raise EditError(visible(f"{shown} was not changed: {error}")) from None
+    return change(path, old, text.encode(made.text), pre=pre, note=_note(made))
 
 
 def _note(made: Replacement) -> str:
     notes = []
     if made.count > 1:
-        notes.append(f"{made.count} occurrences were replaced.")
-    if made.how == "line_endings":
-        notes.append("old_str matched only with line endings left aside; the file's own were kept.")
+        notes.append(f"{made.count:,} occurrences were replaced.")
+    if made.how != "exact":
+        kept = "; new_str was indented likewise" if made.how == "indentation" else ""
+        notes.append(f"old_str did not match exactly: it was found with {ASIDE[made.how]}{kept}.")
     return " ".join(notes)

@@ -1,11 +1,17 @@
-"""read_file: numbered lines of a text file, bounded, with how to get the rest (T-01)."""
+"""read_file: numbered lines of a text file, bounded, with how to get the rest (T-01). What is read is noted with the
+result, so that a later change of a file that is no longer the same can be refused (T-13)."""
 
 from treadle.errors import ToolError
 from treadle.ports.toolset import Invocation, Outcome
-from treadle.ports.workspace import Workspace, WorkspaceOf, inert
+from treadle.ports.workspace import Workspace, inert
 from treadle.protocol.tools import ToolSpec
+from treadle.protocol.traces import Seen
+from treadle.tools.builtin import knowledge
 from treadle.tools.builtin.base import MAX_BYTES, MAX_LINES, PATH, ReadOnly, cut, in_thread, parameters
-from treadle.tools.builtin.text import BOM, MAX_FILE, decode
+from treadle.tools.builtin.change import sha256
+from treadle.tools.builtin.large import read_large
+from treadle.tools.builtin.means import Means
+from treadle.tools.builtin.text import BOM, MAX_FILE, NAMES, Text, decode, visible
 
 
 class ReadFile(ReadOnly):
@@ -27,27 +33,35 @@ class ReadFile(ReadOnly):
         summary_argument="path",
     )
 
-    def __init__(self, workspace_of: WorkspaceOf) -> None:
-        self._workspace_of = workspace_of
+    def __init__(self, means: Means) -> None:
+        self._means = means
 
     async def run(self, invocation: Invocation) -> Outcome:
         arguments = invocation.arguments
-        workspace = self._workspace_of(invocation.root)
-        return await in_thread(
-            _read, workspace, arguments["path"], arguments.get("start_line") or 1, arguments.get("end_line") or 0
-        )
+        workspace = self._means.workspace_of(invocation.root)
+        start, end = arguments.get("start_line") or 1, arguments.get("end_line") or 0
+        if end and end < start:
+            raise ToolError(f"end_line {end} comes before start_line {start}.")
+        outcome, data = await in_thread(_read, workspace, arguments["path"], start, end)
+        await knowledge.keep(self._means.blobs, data)
+        return outcome
 
 
-def _read(workspace: Workspace, path: str, start: int, end: int) -> Outcome:
-    shown = inert(workspace.relative(path))
-    lines, notes = _lines(decode(workspace.read_bytes(path, MAX_FILE), shown))
+def _read(workspace: Workspace, given: str, start: int, end: int) -> tuple[Outcome, bytes | None]:
+    """The result, and the bytes that the model has now seen if they are few enough to be kept."""
+    path = workspace.relative(given)
+    found = workspace.stat(path)
+    if found is not None and found.kind == "file" and found.size > MAX_FILE:
+        return read_large(workspace, path, start, end), None
+    data = workspace.read_bytes(path, MAX_FILE)
+    seen = (Seen(path, sha256(data)),)
+    shown = inert(path)
+    lines, notes = _lines(decode(data, shown))
     total = len(lines)
     if not total:
-        return Outcome(f"{shown} is empty (0 lines).", summary="0 lines")
+        return Outcome(f"{shown} is empty (0 lines).", summary="0 lines", seen=seen), data
     if start > total:
         raise ToolError(f"{shown} has only {total:,} lines; start_line {start} is past its end.")
-    if end and end < start:
-        raise ToolError(f"end_line {end} comes before start_line {start}.")
     wanted = min(end or total, total)
     body, last = _numbered(lines, start, wanted)
     header = f"{shown} ({total:,} {'line' if total == 1 else 'lines'}{notes})"
@@ -56,27 +70,32 @@ def _read(workspace: Workspace, path: str, start: int, end: int) -> Outcome:
     parts = [header, *body]
     if last < wanted:
         parts.append(f"[lines {last + 1} to {wanted} are not shown; call read_file with start_line={last + 1}]")
-    return Outcome("\n".join(parts), summary=f"{last - start + 1} of {total} lines")
+    return Outcome("\n".join(parts), summary=f"{last - start + 1} of {total} lines", seen=seen), data
 
 
-def _lines(text: str) -> tuple[list[str], str]:
+def _lines(file: Text) -> tuple[list[str], str]:
     """The lines without their ends, and what a reader must know about them."""
-    notes = []
+    text = visible(file.text)
+    notes = [NAMES[file.encoding]] if file.encoding != "utf-8" else []
     if text.startswith(BOM):
         text = text[1:]
-        notes.append("UTF-8 with byte-order mark")
+        if file.encoding == "utf-8":
+            notes.append("UTF-8 with byte-order mark")
     if not text:
         return [], ""
+    feed = "\n"
     if "\r\n" in text:
-        notes.append(
-            "CRLF line endings" if text.count("\n") == text.count("\r\n") else "mixed CRLF and LF line endings"
-        )
+        feeds, returns = text.count("\n"), text.count("\r\n")
+        notes.append("CRLF line endings" if feeds == returns else "mixed CRLF and LF line endings")
         text = text.replace("\r\n", "\n")
-    if text.endswith("\n"):
+    elif "\r" in text and "\n" not in text:
+        notes.append("CR line endings")
+        feed = "\r"
+    if text.endswith(feed):
         text = text[:-1]
     else:
         notes.append("no newline at the end")
-    return text.split("\n"), "".join(f"; {note}" for note in notes)
+    return text.split(feed), "".join(f"; {note}" for note in notes)
 
 
 def _numbered(lines: list[str], start: int, end: int) -> tuple[list[str], int]:

@@ -1,46 +1,118 @@
-"""Bytes of a file as text, or a sentence that says why they are none (T-01)."""
+"""Bytes of a file as text and back, without losing one (T-01); or a sentence that says why they are no text.
+
+UTF-8, with or without byte-order mark, and UTF-16 and UTF-32 with one, are what they are. Anything else without NUL
+bytes is read byte by byte: mostly valid UTF-8 with its broken bytes kept aside, otherwise as Windows-1252, in which
+every byte is a character. Either way an edit leaves all other bytes as they were."""
+
+import codecs
+import re
+from typing import Literal
+
+import msgspec
 
 from treadle.errors import ToolError
+from treadle.tools.builtin.binary import control_characters, describe
 
 MAX_FILE = 32_000_000
 """Bytes of a file that is read as a whole."""
 BOM = "\ufeff"
 
-_IMAGES = (
-    (b"\x89PNG\r\n\x1a\n", "PNG"),
-    (b"\xff\xd8\xff", "JPEG"),
-    (b"GIF87a", "GIF"),
-    (b"GIF89a", "GIF"),
-    (b"II*\x00", "TIFF"),
-    (b"MM\x00*", "TIFF"),
+Encoding = Literal["utf-8", "utf-8-broken", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be", "windows-1252"]
+
+NAMES: dict[Encoding, str] = {
+    "utf-8": "",
+    "utf-8-broken": "some bytes are not valid UTF-8; they are shown as \\xNN and kept by edits",
+    "utf-16-le": "UTF-16, little-endian",
+    "utf-16-be": "UTF-16, big-endian",
+    "utf-32-le": "UTF-32, little-endian",
+    "utf-32-be": "UTF-32, big-endian",
+    "windows-1252": "not UTF-8: read as Windows-1252; edits keep all other bytes",
+}
+"""What a reader must know of an encoding."""
+
+_MARKED: tuple[tuple[bytes, Encoding], ...] = (
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+_BROKEN = re.compile("[\udc80-\udcff]")
+_WINDOWS = "".join(bytes([b]).decode("cp1252", "ignore") or chr(b) for b in range(256))
+"""Windows-1252 has five holes; there each byte is the control character of its number, so that none is lost."""
+_TO_WINDOWS = codecs.charmap_build(_WINDOWS)
 
 
-def decode(data: bytes, path: str) -> str:
-    """UTF-8, byte for byte: `encode` gives back the same bytes, byte-order mark included. ToolError otherwise."""
+class Text(msgspec.Struct, frozen=True):
+    """A file's text. Encoding it again gives the same bytes; a byte-order mark is its first character."""
+
+    text: str
+    encoding: Encoding = "utf-8"
+
+    def encode(self, text: str) -> bytes:
+        """Another text in the same encoding."""
+        return encode(text, self.encoding)
+
+
+def decode(data: bytes, path: str) -> Text:
+    """ToolError if it is no text; `path` is how the file is called there."""
     try:
-        text = data.decode()
+        text = Text(data.decode())
     except UnicodeDecodeError as error:
-        raise ToolError(_refusal(data, path, f"byte {error.start} is not valid UTF-8")) from None
-    if "\0" in text:
-        raise ToolError(_refusal(data, path, "it contains NUL bytes"))
+        text = _otherwise(data, path, f"byte {error.start} is not valid UTF-8")
+    if "\0" in text.text:
+        raise ToolError(refusal(data, len(data), path, "it contains NUL bytes"))
     return text
 
 
-def encode(text: str) -> bytes:
+def _otherwise(data: bytes, path: str, why: str) -> Text:
+    for mark, encoding in _MARKED:
+        if data.startswith(mark):
+            try:
+                return Text(data.decode(encoding), encoding)
+            except UnicodeDecodeError:
+                break
+    if b"\0" in data or describe(data) or control_characters(data) > 0.02:
+        raise ToolError(refusal(data, len(data), path, why))
+    text = data.decode(errors="surrogateescape")
+    broken = len(_BROKEN.findall(text))
+    if sum(not c.isascii() for c in text) > 2 * broken:
+        return Text(text, "utf-8-broken")
+    return Text(codecs.charmap_decode(data, "strict", _WINDOWS)[0], "windows-1252")
+
+
+def encode(text: str, encoding: Encoding = "utf-8") -> bytes:
+    """ToolError if the encoding has no such character."""
     try:
-        return text.encode()
-    except UnicodeEncodeError:
-        raise ToolError("The text contains half a surrogate pair, which is no valid Unicode; send it again.") from None
+        if encoding == "utf-8-broken":
+            return text.encode(errors="surrogateescape")
+        if encoding == "windows-1252":
+            return codecs.charmap_encode(text, "strict", _TO_WINDOWS)[0]
+        return text.encode(encoding)
+    except UnicodeEncodeError as error:
+        character = text[error.start]
+        if "\ud800" <= character <= "\udfff":
+            raise ToolError(
+                "The text contains half a surrogate pair, which is no valid Unicode; send it again."
+            ) from None
+        raise ToolError(
+            f"The file is in a one-byte encoding (read as Windows-1252), which has no {character!r}. Use other "
+            "characters, or convert the file to UTF-8 with run_command first."
+        ) from None
 
 
-def _refusal(data: bytes, path: str, why: str) -> str:
-    size = f"{len(data):,} bytes"
-    kind = next((kind for magic, kind in _IMAGES if data.startswith(magic)), "")
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        kind = "WebP"
+def visible(text: str) -> str:
+    """Bytes that are no valid UTF-8, as \\xNN: such a text can be shown and stored."""
+    return text if text.isascii() else _BROKEN.sub(lambda match: f"\\x{ord(match[0]) - 0xDC00:02X}", text)
+
+
+def refusal(head: bytes, size: int, path: str, why: str) -> str:
+    """Why a file is not read as text, from its first bytes."""
+    kind = describe(head)
     if kind:
-        return f"{path} is a {kind} image ({size}), not text."
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return f"{path} is UTF-16 text ({size}); only UTF-8 is read. Convert a copy with run_command (iconv)."
-    return f"{path} is a binary file or has another encoding than UTF-8 ({size}): {why}."
+        return f"{path} is {kind} ({size:,} bytes), not text."
+    if len(head) >= 16 and (head[1::2].count(0) > len(head) // 4 or head[::2].count(0) > len(head) // 4):
+        return (
+            f"{path} looks like UTF-16 or UTF-32 text without a byte-order mark ({size:,} bytes); it is not read. "
+            "Convert a copy with run_command (iconv)."
+        )
+    return f"{path} is a binary file ({size:,} bytes): {why}."

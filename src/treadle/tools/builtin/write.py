@@ -1,22 +1,22 @@
 """write_file: a whole file at once, atomically (T-02)."""
 
-from typing import Any
-
 from treadle.errors import ToolError
-from treadle.ports.toolset import Invocation, Outcome, Settlement
-from treadle.ports.workspace import Workspace, WorkspaceOf, inert
+from treadle.ports.toolset import Invocation
+from treadle.ports.workspace import Workspace, inert
 from treadle.protocol.tools import ToolSpec
-from treadle.tools.builtin import change
-from treadle.tools.builtin.base import PATH, Plain, in_thread, parameters
-from treadle.tools.builtin.text import encode
+from treadle.tools.builtin.base import PATH, parameters
+from treadle.tools.builtin.change import Change, change, look
+from treadle.tools.builtin.text import BOM, NAMES, decode, encode
+from treadle.tools.builtin.writing import Writing
 
 
-class WriteFile(Plain):
+class WriteFile(Writing):
     spec = ToolSpec(
         name="write_file",
         description=(
             "Create a file or replace its whole content; parent directories are made. The content is written exactly "
-            "as given, in UTF-8. To change a part of an existing file use edit_file. Returns a diff."
+            "as given, in UTF-8. An existing file must have been read before. To change a part of it use edit_file. "
+            "Returns a diff."
         ),
         parameters=parameters(
             required=("path", "content"),
@@ -26,24 +26,39 @@ class WriteFile(Plain):
         summary_argument="path",
     )
 
-    def __init__(self, workspace_of: WorkspaceOf) -> None:
-        self._workspace_of = workspace_of
-
-    async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:
-        workspace = self._workspace_of(invocation.root)
-        return await in_thread(lambda: _change(workspace, invocation).plan())
-
-    async def run(self, invocation: Invocation) -> Outcome:
-        workspace = self._workspace_of(invocation.root)
-        return await in_thread(lambda: change.make(workspace, _change(workspace, invocation), invocation, "write"))
-
-    async def settle(self, invocation: Invocation) -> Settlement:
-        return await in_thread(change.settle, self._workspace_of(invocation.root), invocation)
+    def changes(self, workspace: Workspace, invocation: Invocation) -> list[Change]:
+        return [whole_file(workspace, invocation)]
 
 
-def _change(workspace: Workspace, invocation: Invocation) -> change.Change:
-    path = workspace.relative(invocation.arguments["path"])
-    if path == "." or str(invocation.arguments["path"]).endswith("/"):
+def whole_file(workspace: Workspace, invocation: Invocation) -> Change:
+    given = str(invocation.arguments["path"])
+    path = workspace.relative(given)
+    if path == "." or given.endswith("/"):
         raise ToolError(f"{inert(path)} is a directory, not a file; give the path of a file.")
-    old, pre = change.look(workspace, path)
-    return change.Change(path, old, encode(invocation.arguments["content"]), pre)
+    new = encode(invocation.arguments["content"])
+    old, pre = look(workspace, path)
+    if pre is not None and old != b"" and old != new and path not in invocation.seen:
+        lines = "" if old is None else f" ({old.count(10) + 1:,} lines)"
+        raise ToolError(
+            f"{inert(path)} exists already{lines} and you have not read it; it was not overwritten. Read it first "
+            "with read_file, or change a part of it with edit_file."
+        )
+    return change(path, old, new, pre=pre, note=_note(inert(path), old, new))
+
+
+def _note(shown: str, old: bytes | None, new: bytes) -> str:
+    """What gets lost beside the text, if anything."""
+    if not old:
+        return ""
+    notes = []
+    try:
+        before = decode(old, shown)
+    except ToolError:
+        return ""
+    if before.encoding != "utf-8":
+        notes.append(f"The file was in another encoding before ({NAMES[before.encoding]}); it is UTF-8 now.")
+    if before.text.startswith(BOM) and not new.startswith(BOM.encode()):
+        notes.append("The file had a byte-order mark before; it has none now.")
+    if "\r\n" in before.text and b"\n" in new and b"\r\n" not in new:
+        notes.append("The file had CRLF line endings before; it has LF now.")
+    return " ".join(notes)

@@ -6,14 +6,16 @@ from pathlib import Path
 import pytest
 
 from treadle.errors import OutsideRoot, ToolError
+from treadle.stores.memory import MemoryStore
 from treadle.tools.builtin.listing import ListDirectory
+from treadle.tools.builtin.means import Means
 from treadle.tools.builtin.read import ReadFile
 from treadle.workspace.root import Root
 
 
 @pytest.fixture
 def read() -> ReadFile:
-    return ReadFile(Root)
+    return ReadFile(Means(Root, MemoryStore()))
 
 
 @pytest.fixture
@@ -84,12 +86,19 @@ async def test_wide_files_are_bounded_by_bytes(read, call, project: Path) -> Non
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"\x89PNG\r\n\x1a\n\0\0", "a PNG image"),
+        (b"\x89PNG\r\n\x1a\n\0\0", r"a PNG image \(10 bytes\), not text"),
+        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\1\0\0\0\0\x10", "a PNG image of 256 x 16 pixels"),
+        (b"GIF89a\x0a\0\x14\0\xff\0", "a GIF image of 10 x 20 pixels"),
+        (b"\xff\xd8\xff\xe0\0\4ab\xff\xc0\0\x11\x08\0\x20\0\x40\3", "a JPEG image of 64 x 32 pixels"),
+        (b"\xff\xd8\xff\xe0", "a JPEG image"),
         (b"RIFF\0\0\0\0WEBP\xff", "a WebP image"),
-        (b"\x7fELF\0\0\xff", "binary file"),
+        (b"RIFF\0\0\0\0WEBPVP8X\x0a\0\0\0\0\0\0\0\xff\1\0\x0f\0\0", "a WebP image of 512 x 16 pixels"),
+        (b"RIFF\0\0\0\0WEBPVP8L\x05\0\0\0\x2f\x07\xc0\1\0\0", "a WebP image of 8 x 8 pixels"),
+        (b"\x7fELF\0\0\xff", "an ELF program"),
+        (b"%PDF-1.7\n\xe2\xe3", "a PDF document"),
+        (b"\1\2\3\xff\xfe\xfd\xfc\xfb", "binary file.*byte 3 is not valid UTF-8"),
         (b"a\0b", "NUL"),
-        (b"caf\xe9\n", "byte 3 is not valid UTF-8"),
-        ("hi".encode("utf-16"), "UTF-16"),
+        ("eine Zeile".encode("utf-16-le"), "UTF-16 or UTF-32 text without"),
     ],
 )
 async def test_what_is_no_text_is_refused_with_a_sentence(read, call, project: Path, data: bytes, words: str) -> None:

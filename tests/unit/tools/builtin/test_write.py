@@ -1,6 +1,7 @@
 """write_file and edit_file: what they do to real files, and how a crash is settled (T-02, T-03, D-02)."""
 
 import asyncio
+import hashlib
 import subprocess
 import sys
 from pathlib import Path
@@ -13,11 +14,19 @@ from treadle import faultpoint
 from treadle.errors import Conflict, EditError, OutsideRoot, ToolError
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.protocol.events import DiffStat, FileChange
+from treadle.stores.memory import MemoryStore
 from treadle.tools.builtin.edit import EditFile
+from treadle.tools.builtin.means import Means
 from treadle.tools.builtin.write import WriteFile
 from treadle.workspace.root import Root
 
-WRITE, EDIT = WriteFile(Root), EditFile(Root)
+MEANS = Means(Root, MemoryStore())
+WRITE, EDIT = WriteFile(MEANS), EditFile(MEANS)
+
+
+def known(project: Path, *paths: str) -> dict[str, str]:
+    """As if the model had read these files."""
+    return {path: hashlib.sha256((project / path).read_bytes()).hexdigest() for path in paths}
 
 
 async def planned(tool: Any, invocation: Invocation) -> Invocation:
@@ -44,7 +53,9 @@ async def test_creating_a_file(call, project: Path) -> None:
 async def test_replacing_a_file(call, project: Path) -> None:
     (project / "a").write_bytes(b"1\n2\n3\n")
     (project / "a").chmod(0o755)
-    outcome = await WRITE.run(await planned(WRITE, call(path="./a", content="1\nzwei\n3\n4")))
+    outcome = await WRITE.run(
+        await planned(WRITE, call(path="./a", content="1\nzwei\n3\n4", _seen=known(project, "a")))
+    )
     assert (project / "a").read_bytes() == b"1\nzwei\n3\n4"
     assert (project / "a").stat().st_mode & 0o777 == 0o755
     assert outcome.files == (FileChange("a", "modified", 2, 1),)
@@ -62,16 +73,19 @@ async def test_writing_what_is_there_changes_nothing(call, project: Path) -> Non
 
 async def test_binary_and_large_files_are_replaced_without_a_diff(call, project: Path) -> None:
     (project / "a").write_bytes(b"\0\xff")
-    assert "no UTF-8 text" in (await WRITE.run(await planned(WRITE, call(path="a", content="x\n")))).text
-    (project / "b").write_bytes(b"x\n" * 2_000_000)
-    outcome = await WRITE.run(await planned(WRITE, call(path="b", content="x\n")))
+    (project / "b").write_bytes(b"x\n" * 17_000_000)
+    seen = known(project, "a", "b")
+    assert "no text before" in (await WRITE.run(await planned(WRITE, call(path="a", content="x\n", _seen=seen)))).text
+    outcome = await WRITE.run(await planned(WRITE, call(path="b", content="x\n", _seen=seen)))
     assert "too large for a diff" in outcome.text
     assert (project / "b").read_bytes() == b"x\n"
 
 
 async def test_a_diff_is_bounded(call, project: Path) -> None:
     (project / "a").write_text("".join(f"{i}\n" for i in range(20_000)))
-    outcome = await WRITE.run(call(path="a", content="".join(f"n{i}\n" for i in range(20_000))))
+    outcome = await WRITE.run(
+        call(path="a", content="".join(f"n{i}\n" for i in range(20_000)), _seen=known(project, "a"))
+    )
     assert outcome.diff_stat == DiffStat(20_000, 20_000)
     assert len(outcome.text) < 15_000
     assert "more lines of the diff" in outcome.text
@@ -84,8 +98,14 @@ async def test_paths_that_cannot_be_written_are_refused_before_the_intent(call, 
         await WRITE.prepare(call(path=path, content="x"))
 
 
+OLD = {"a": hashlib.sha256(b"old\n").hexdigest()}
+
+
 def make_write(call: Any, **more: Any) -> Invocation:
-    invocation: Invocation = call(path="a", content="new\n", **more)
+    """As if the model had read the file, if there is one."""
+    invocation: Invocation = call(path="a", content="new\n", _seen=OLD, **more)
+    if not Path(invocation.root, "a").exists():
+        invocation = msgspec.structs.replace(invocation, seen={})
     return invocation
 
 
@@ -155,7 +175,7 @@ async def test_a_file_changed_since_the_intent_is_a_conflict(call, project: Path
     (project / "a").write_bytes(b"old\n")
     invocation = await planned(tool, make(call))
     (project / "a").write_bytes(b"the user's\n")
-    with pytest.raises(Conflict, match="Read it again"):
+    with pytest.raises(Conflict, match="changed on disk"):
         await tool.run(invocation)
     assert (project / "a").read_bytes() == b"the user's\n"  # fault 21
 
@@ -165,11 +185,14 @@ import asyncio, os, sys
 import msgspec
 from treadle import faultpoint
 from treadle.ports.toolset import Invocation
+from treadle.stores.memory import MemoryStore
+from treadle.tools.builtin.means import Means
 from treadle.tools.builtin.write import WriteFile
 from treadle.workspace.root import Root
 faultpoint.install(lambda name: os._exit(9) if name == sys.argv[2] else None)
 arguments, plan = msgspec.json.decode(sys.argv[3])
-asyncio.run(WriteFile(Root).run(Invocation("c_1", "1.0", "tool", arguments, sys.argv[1], plan)))
+tool = WriteFile(Means(Root, MemoryStore()))
+asyncio.run(tool.run(Invocation("c_1", "1.0", "tool", arguments, sys.argv[1], plan, seen={"a": plan["pre"]})))
 """
 
 
@@ -232,7 +255,7 @@ async def test_editing(call, project: Path) -> None:
 
 async def test_edits_that_cannot_be_made_are_refused_before_the_intent(call, project: Path) -> None:
     (project / "a").write_bytes(b"x\nx\n")
-    (project / "b").write_bytes(b"\xff\0")
+    (project / "b").write_bytes(b"\xff\0\1")
     with pytest.raises(EditError, match="a was not changed: old_str occurs 2 times, beginning in lines 1, 2"):
         await EDIT.prepare(call(path="a", old_str="x", new_str="y"))
     with pytest.raises(ToolError, match="use write_file"):

@@ -1,0 +1,93 @@
+"""Read before write (T-13, fault 21): a file that is no longer what the model last saw is not changed, and the refusal
+shows the difference; having been shown, it counts as seen. What the model saw is in the log, as hashes; the bytes, if
+they were not too many, in the blob store."""
+
+from treadle.errors import Conflict, NotFound, StoreError, ToolError
+from treadle.ports.toolset import Invocation
+from treadle.ports.workspace import Workspace, inert
+from treadle.tools.builtin.change import Change, look
+from treadle.tools.builtin.diff import bounded, diff
+from treadle.tools.builtin.means import Blobs
+from treadle.tools.builtin.text import decode, visible
+
+MAX_KEPT = 1_000_000
+"""Bytes of a file that are kept to show later what changed."""
+
+
+class Stale(Exception):
+    """Files that are not what the model believes. Caught where the difference can be shown; never leaves the tools."""
+
+    def __init__(self, paths: tuple[str, ...]) -> None:
+        super().__init__(*paths)
+        self.paths = paths
+
+
+def check(invocation: Invocation, changes: list[Change]) -> None:
+    """Stale, if any file to be changed has other bytes than those the model last saw."""
+    stale = [each.path for each in changes if _differs(invocation, each) and each.pre != each.post]
+    if stale:
+        raise Stale(tuple(stale))
+
+
+def _differs(invocation: Invocation, change: Change) -> bool:
+    known = invocation.seen.get(change.path)
+    return known is not None and known != (change.pre or "")
+
+
+async def keep(blobs: Blobs, *contents: bytes | None) -> None:
+    """Keep what the model sees now, to be able to show later what changed since."""
+    for data in contents:
+        if data is not None and len(data) <= MAX_KEPT:
+            await blobs.put_blob(data)
+
+
+async def refusal(blobs: Blobs, workspace: Workspace, invocation: Invocation, paths: tuple[str, ...]) -> Conflict:
+    """What the model is told: for each file how it differs from what it saw. What is shown counts as seen."""
+    texts: list[str] = []
+    seen: dict[str, str] = {}
+    for path in paths:
+        data, digest = look(workspace, path)
+        text, whole = await _difference(blobs, path, invocation.seen.get(path), data, digest)
+        texts.append(text)
+        if whole:
+            seen[path] = digest or ""
+            await keep(blobs, data)
+    return Conflict("Nothing was written. " + "\n".join(texts), seen)
+
+
+async def _difference(
+    blobs: Blobs, path: str, known: str | None, data: bytes | None, digest: str | None
+) -> tuple[str, bool]:
+    """The sentence for one file, and whether it shows what is there now."""
+    shown = inert(path)
+    if digest is None:
+        return f"{shown} was deleted by someone else. Send the call again if it shall be created anew.", True
+    old = await _bytes(blobs, known)
+    try:
+        if known is None or old is None or data is None:
+            raise ToolError
+        before = None if known == "" else decode(old, shown).text
+        made = visible(diff(shown, before, decode(data, shown).text).text)
+    except ToolError:
+        return _unshown(shown, data), False
+    return (
+        f"{shown} was changed on disk since you last saw it. What changed (- is as you saw it, + as it is now):\n"
+        f"{bounded(made)}\nIf your change still fits, send it again; otherwise adapt it.",
+        True,
+    )
+
+
+def _unshown(shown: str, data: bytes | None) -> str:
+    lines = "" if data is None else f" (lines 1 to {max(1, data.count(10) + (not data.endswith(bytes([10])))):,})"
+    return f"{shown} was changed on disk since you last saw it. Read it again{lines} before you change it."
+
+
+async def _bytes(blobs: Blobs, digest: str | None) -> bytes | None:
+    if digest is None:
+        return None
+    if digest == "":
+        return b""
+    try:
+        return await blobs.get_blob(digest)
+    except (NotFound, StoreError):
+        return None

@@ -1,0 +1,98 @@
+"""apply_patch: several files changed by one patch, all of them or none (T-08). Reading and locating it are in
+`patch_text` and `patching`."""
+
+from treadle.errors import EditError, ToolError
+from treadle.ports.toolset import Invocation
+from treadle.ports.workspace import Workspace, inert
+from treadle.protocol.tools import ToolSpec
+from treadle.tools.builtin.base import parameters
+from treadle.tools.builtin.change import Change, change, sha256
+from treadle.tools.builtin.knowledge import Stale
+from treadle.tools.builtin.patch_text import Update, parse
+from treadle.tools.builtin.patching import plan
+from treadle.tools.builtin.text import MAX_FILE, Text, decode, encode, visible
+from treadle.tools.builtin.writing import Writing
+
+__all__ = ["ApplyPatch", "EditError", "plan"]
+
+
+class ApplyPatch(Writing):
+    word = "patch"
+    several = True
+    spec = ToolSpec(
+        name="apply_patch",
+        description=(
+            "Change several files at once, all or none. The patch: '*** Begin Patch', then for each file "
+            "'*** Add File: path' with every line after a plus, '*** Delete File: path', or '*** Update File: path' "
+            "(below it '*** Move to: path' to rename) with hunks: '@@' and the function or class above, then about 3 "
+            "lines before and after the change, each after a space, removed lines after a minus, added ones after a "
+            "plus; at last '*** End Patch'. Returns a diff."
+        ),
+        parameters=parameters(
+            required=("patch",),
+            patch={"type": "string", "minLength": 1, "description": "The whole patch."},
+        ),
+        summary_argument="",
+    )
+
+    def changes(self, workspace: Workspace, invocation: Invocation) -> list[Change]:
+        files = _Files(workspace)
+        encode(
+            invocation.arguments["patch"]
+        )  # refuses half surrogate pairs, which stand for broken bytes in some texts
+        try:
+            made = plan(invocation.arguments["patch"], files.read)
+        except EditError as error:
+            stale = tuple(path for path in files.found if files.differs(path, invocation))
+            if stale:  # that is why it does not fit
+                raise Stale(stale) from None
+            raise EditError(visible(f"Nothing was changed. {error}")) from None
+        moved = {
+            workspace.relative(section.move_to): workspace.relative(section.path)
+            for section in parse(invocation.arguments["patch"])
+            if isinstance(section, Update) and section.move_to
+        }
+        return files.changes(made, moved)
+
+
+class _Files:
+    """The files of one patch as they are on disk, each read once."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self.found: dict[str, tuple[bytes, Text]] = {}
+        """By path relative to the root; only those that exist."""
+
+    def read(self, path: str) -> str | None:
+        path = self._workspace.relative(path)
+        if path not in self.found:
+            if self._workspace.stat(path) is None:
+                return None
+            data = self._workspace.read_bytes(path, MAX_FILE)
+            self.found[path] = (data, decode(data, inert(path)))
+        return self.found[path][1].text
+
+    def differs(self, path: str, invocation: Invocation) -> bool:
+        return invocation.seen.get(path, "") not in ("", sha256(self.found[path][0]))
+
+    def changes(self, made: dict[str, str | None], moved: dict[str, str]) -> list[Change]:
+        changes: dict[str, Change] = {}
+        for given, text in made.items():
+            path = self._workspace.relative(given)
+            if path in changes:
+                raise ToolError(f"Nothing was changed. The patch names {inert(path)} in two ways; use one of them.")
+            old = self.found[path][0] if path in self.found else None
+            source = moved.get(path, path)
+            new = None if text is None else self._encoded(source, text)
+            stat = self._workspace.stat(source) if source != path else None
+            mode = stat.mode if stat is not None and new is not None else None
+            pre = None if old is None else sha256(old)
+            if pre is not None or new is not None:  # else it was added and deleted by the same patch
+                changes[path] = change(path, old, new, pre=pre, mode=mode)
+        return list(changes.values())
+
+    def _encoded(self, source: str, text: str) -> bytes:
+        """In the encoding that the file has, or the one that it was moved from."""
+        if source in self.found:
+            return self.found[source][1].encode(text)
+        return encode(text)

@@ -1,0 +1,240 @@
+"""apply_patch on real files: all of them or none, whatever happens in between (T-08, D-02)."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from treadle import faultpoint
+from treadle.errors import Conflict, EditError, OutsideRoot, ToolError
+from treadle.ports.toolset import Invocation, Outcome
+from treadle.protocol.events import DiffStat, FileChange
+from treadle.protocol.traces import Seen
+from treadle.stores.sqlite import SqliteStore
+from treadle.tools.builtin.means import Means
+from treadle.tools.builtin.patch import ApplyPatch
+from treadle.workspace.root import Root
+
+PATCH = """*** Begin Patch
+*** Add File: new/n.txt
++hello
+*** Update File: a.py
+@@
+-a = 1
++a = 2
+*** Update File: old.sh
+*** Move to: bin/new.sh
+@@
+ #!/bin/sh
+-echo old
++echo new
+*** Delete File: gone.txt
+*** End Patch"""
+BEFORE = {"a.py": b"a = 1\r\nb = 1\r\n", "old.sh": b"#!/bin/sh\necho old\n", "gone.txt": b"bye\n"}
+AFTER = {"a.py": b"a = 2\r\nb = 1\r\n", "bin/new.sh": b"#!/bin/sh\necho new\n", "new/n.txt": b"hello\n"}
+
+
+@pytest.fixture
+async def means(tmp_path: Path) -> Any:
+    store = SqliteStore(tmp_path / "treadle.db")
+    yield Means(Root, store)
+    await store.close()
+
+
+@pytest.fixture
+def files(project: Path) -> Path:
+    for name, data in BEFORE.items():
+        (project / name).write_bytes(data)
+    (project / "old.sh").chmod(0o750)
+    return project
+
+
+def contents(project: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(project)): path.read_bytes() for path in project.rglob("*") if path.is_file()}
+
+
+async def planned(tool: ApplyPatch, invocation: Invocation) -> Invocation:
+    plan = msgspec.json.decode(msgspec.json.encode(await tool.prepare(invocation)))
+    return msgspec.structs.replace(invocation, plan=plan)
+
+
+async def test_all_kinds_of_changes(call: Any, files: Path, means: Means) -> None:
+    tool = ApplyPatch(means)
+    invocation = await planned(tool, call(patch=PATCH))
+    assert contents(files) == BEFORE  # looking changes nothing
+    outcome = await tool.run(invocation)
+    assert contents(files) == AFTER
+    assert (files / "bin/new.sh").stat().st_mode & 0o777 == 0o750  # a moved file keeps its mode
+    assert outcome.files == (
+        FileChange("new/n.txt", "created", 1, 0),
+        FileChange("a.py", "modified", 1, 1),
+        FileChange("old.sh", "deleted", 0, 2),
+        FileChange("bin/new.sh", "created", 2, 0),
+        FileChange("gone.txt", "deleted", 0, 1),
+    )
+    assert outcome.diff_stat == DiffStat(4, 4)
+    assert outcome.text.startswith("Changed 5 files (+4 -4).\n--- /dev/null\n+++ new/n.txt")
+    assert "+a = 2" in outcome.text
+    assert Seen("gone.txt", "") in outcome.seen
+    assert {seen.path for seen in outcome.seen} == {file.path for file in outcome.files}
+    settled = await tool.settle(invocation)
+    assert isinstance(settled, Outcome)
+    assert (settled.files, settled.diff_stat, settled.seen) == (outcome.files, outcome.diff_stat, outcome.seen)
+
+
+async def test_the_preview_is_the_diff_and_inert(call: Any, files: Path, means: Means) -> None:
+    (files / "a.py").write_bytes(b"a = 1\nx = '\x1b]0;title\x07\xe2\x80\xae'\n")
+    text = await ApplyPatch(means).preview(call(patch=PATCH))
+    assert "+a = 2" in text
+    assert "+++ /dev/null" in text
+    assert "\\x1b]0;title\\x07\\u202e" in text
+    assert all(c.isprintable() or c in "\n\t" for c in text)
+    assert contents(files)["gone.txt"] == b"bye\n"
+
+
+async def test_one_hunk_that_does_not_fit_leaves_all_files_alone(call: Any, files: Path, means: Means) -> None:
+    text = PATCH.replace("-echo old", "-echo other")
+    with pytest.raises(EditError, match=r"Nothing was changed\. old\.sh, hunk 1 of 1: its lines were not found"):
+        await ApplyPatch(means).prepare(call(patch=text))
+    assert contents(files) == BEFORE
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("*** Add File: ../x\n+a", OutsideRoot),
+        ("*** Update File: a.py\n*** Move to: /etc/x\n@@\n-a = 1", OutsideRoot),
+        ("*** Delete File: /etc/passwd", OutsideRoot),
+        ("*** Update File: link\n@@\n-a", OutsideRoot),
+        ("*** Delete File: directory", ToolError),
+        ("*** Add File: a.py\n+x\n*** Add File: x/../a.py\n+x", ToolError),
+    ],
+)
+async def test_paths_are_guarded(call: Any, files: Path, means: Means, text: str, error: type[ToolError]) -> None:
+    (files / "link").symlink_to("/etc/passwd")
+    (files / "directory").mkdir()
+    with pytest.raises(error):
+        await ApplyPatch(means).prepare(call(patch=text))
+
+
+async def test_what_fails_half_way_is_taken_back(call: Any, files: Path, means: Means) -> None:
+    tool = ApplyPatch(means)
+    invocation = await planned(tool, call(patch=PATCH))
+    times = 0
+
+    def strike(name: str) -> None:
+        nonlocal times
+        times += name == "tool.patch_between"
+        if name == "tool.patch_between" and times == 3:
+            raise OSError(28, "No space left on device")
+
+    faultpoint.install(strike)
+    try:
+        with pytest.raises(OSError, match="No space left"):
+            await tool.run(invocation)
+    finally:
+        faultpoint.install(None)
+    assert contents(files) == BEFORE
+    assert await tool.settle(invocation) == "run_again"
+
+
+_DEATH = """
+import asyncio, os, sys
+from pathlib import Path
+import msgspec
+from treadle import faultpoint
+from treadle.ports.toolset import Invocation
+from treadle.stores.sqlite import SqliteStore
+from treadle.tools.builtin.means import Means
+from treadle.tools.builtin.patch import ApplyPatch
+from treadle.workspace.root import Root
+left = int(sys.argv[4])
+def strike(name):
+    global left
+    if name == sys.argv[3]:
+        left -= 1
+        if not left:
+            os._exit(9)
+async def main():
+    tool = ApplyPatch(Means(Root, SqliteStore(Path(sys.argv[2]))))
+    faultpoint.install(strike)
+    arguments, plan = msgspec.json.decode(sys.argv[5])
+    await tool.run(Invocation("c_1", "1.0", "tool", arguments, sys.argv[1], plan))
+asyncio.run(main())
+"""
+POINTS = [
+    ("tool.patch_before", 1),
+    *(("tool.patch_between", time) for time in range(1, 5)),
+    *(("workspace.temp_written", time) for time in range(1, 4)),
+    *(("workspace.renamed", time) for time in range(1, 4)),
+    ("workspace.removed", 1),
+    ("workspace.removed", 2),
+    ("tool.patch_after", 1),
+]
+
+
+@pytest.mark.parametrize(("point", "time"), POINTS)
+async def test_death_between_any_two_files_is_finished(
+    call: Any, files: Path, means: Means, tmp_path: Path, point: str, time: int
+) -> None:  # faults 1 and 2
+    tool = ApplyPatch(means)
+    invocation = await planned(tool, call(patch=PATCH))
+    told = msgspec.json.encode([invocation.arguments, invocation.plan]).decode()
+    argv = [sys.executable, "-c", _DEATH, str(files), str(tmp_path / "treadle.db"), point, str(time), told]
+    died = await asyncio.to_thread(subprocess.run, argv, check=False)
+    assert died.returncode == 9
+    settled = await tool.settle(invocation)
+    if settled == "run_again":
+        settled = await tool.run(invocation)
+    assert isinstance(settled, Outcome)
+    assert settled.success
+    assert settled.diff_stat == DiffStat(4, 4)
+    assert len(settled.files) == 5
+    assert contents(files) == AFTER  # nothing half-done is left beside them, either
+    assert (files / "bin/new.sh").stat().st_mode & 0o777 == 0o750
+
+
+async def test_a_part_done_and_a_part_changed_by_others_is_told(call: Any, files: Path, means: Means) -> None:
+    tool = ApplyPatch(means)
+    invocation = await planned(tool, call(patch=PATCH))
+    (files / "a.py").write_bytes(AFTER["a.py"])
+    (files / "gone.txt").write_bytes(b"the user's\n")
+    settled = await tool.settle(invocation)
+    assert isinstance(settled, Outcome)
+    assert not settled.success
+    for line in ("a.py: changed as asked", "gone.txt: changed by someone else", "old.sh: not changed"):
+        assert line in settled.text
+    assert settled.files == (FileChange("a.py", "modified", 1, 1),)
+    with pytest.raises(Conflict):
+        await tool.run(invocation)
+    assert contents(files)["gone.txt"] == b"the user's\n"
+
+
+async def test_a_part_done_whose_rest_is_not_at_hand_is_told(call: Any, files: Path, means: Means) -> None:
+    tool = ApplyPatch(means)
+    invocation = await planned(tool, call(patch=PATCH))
+    (files / "a.py").write_bytes(AFTER["a.py"])  # and the bytes of the others were never kept
+    assert await tool.settle(invocation) == "run_again"
+    with pytest.raises(Conflict, match=r"new/n\.txt: not changed"):
+        await tool.run(invocation)
+
+
+async def test_a_file_swapped_in_the_last_moment_is_not_overwritten(call: Any, files: Path, means: Means) -> None:
+    tool = ApplyPatch(means)
+    invocation = await planned(tool, call(patch=PATCH))
+
+    def strike(name: str) -> None:
+        if name == "tool.patch_before":
+            (files / "old.sh").write_bytes(b"the user's\n")
+
+    faultpoint.install(strike)
+    try:
+        with pytest.raises(Conflict, match=r"old\.sh was changed by someone else"):
+            await tool.run(invocation)
+    finally:
+        faultpoint.install(None)
+    assert contents(files) == BEFORE | {"old.sh": b"the user's\n"}  # W-07, fault 21

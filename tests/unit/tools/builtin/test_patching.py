@@ -1,0 +1,265 @@
+"""What a patch makes of files, without touching one (T-08): the envelope, unified diffs, what models really send."""
+
+# ruff: noqa: RUF001
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treadle.errors import EditError
+from treadle.tools.builtin.diff import diff
+from treadle.tools.builtin.patch import plan
+
+APP = """import os
+
+
+class A:
+    def f(self):
+        x = 1
+        return x
+
+    def g(self):
+        x = 1
+        return x
+"""
+FILES = {
+    "app.py": APP,
+    "src/b.py": "one\ntwo\nthree\nfour\n",
+    "crlf.txt": "one\r\ntwo\r\nthree",
+    "bom.txt": "\ufeffone\ntwo\n",
+    "tabs.go": "func f() {\n\tif a {\n\t\tb()\n\t}\n}\n",
+    "quotes.md": "It’s “fine” – really.\nEnd.\n",
+    "empty": "",
+    "gone.txt": "bye\n",
+}
+
+
+def patch(*lines: str) -> str:
+    return "\n".join(["*** Begin Patch", *lines, "*** End Patch"])
+
+
+def test_every_kind_of_section_in_one_patch() -> None:
+    made = plan(
+        patch(
+            "*** Add File: new/hello.txt",
+            "+Hello",
+            "+",
+            "+World",
+            "*** Update File: src/b.py",
+            "@@",
+            " one",
+            "-two",
+            "+zwei",
+            " three",
+            "*** Update File: app.py",
+            "*** Move to: main.py",
+            "@@ def g(self):",
+            "-        x = 1",
+            "+        x = 2",
+            "*** Delete File: gone.txt",
+        ),
+        FILES.get,
+    )
+    assert list(made) == ["new/hello.txt", "src/b.py", "app.py", "main.py", "gone.txt"]
+    assert made["new/hello.txt"] == "Hello\n\nWorld\n"
+    assert made["src/b.py"] == "one\nzwei\nthree\nfour\n"
+    assert made["app.py"] is None
+    assert made["main.py"] == APP.replace("g(self):\n        x = 1", "g(self):\n        x = 2")
+    assert made["gone.txt"] is None
+
+
+BODY = ("*** Update File: src/b.py", "@@", " one", "-two", "+zwei", " three")
+WANTED = {"src/b.py": "one\nzwei\nthree\nfour\n"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        patch(*BODY) + "\n",
+        "\n".join(("*** Begin Patch", *BODY)),
+        "\n".join(BODY),
+        "\n".join(BODY) + "\n\n\n",
+        "apply_patch <<'EOF'\n" + patch(*BODY) + "\nEOF\n",
+        'cat <<"PATCH" | apply_patch\n' + "\n".join(("*** Begin Patch", *BODY)) + "\nPATCH",
+        "<<EOF\n" + patch(*BODY) + "\nEOF",
+        "```diff\n" + patch(*BODY) + "\n```",
+        "Here is the patch:\n" + patch(*BODY) + "\nThat is all.",
+        patch(*BODY).replace("\n", "\r\n"),
+        "\ufeff" + patch(*BODY),
+        patch(*BODY).replace("*** Update File: src/b.py", "***Update File: ./src/b.py  "),
+        patch(*BODY).replace("src/b.py", '"src/b.py"'),
+        patch(*BODY).replace("@@\n", ""),
+        patch(*BODY).replace("@@", "@@ @@"),
+        patch(*BODY).replace("@@", "@@ -1,3 +1,3 @@"),
+        patch(*BODY).replace("@@", "@@ -1 +1 @@ one"),
+        patch(*BODY).replace("@@", "@@ this line is nowhere"),
+        patch(*BODY).replace("@@", "--- a/src/b.py\n+++ b/src/b.py\n@@ -1,3 +1,3 @@"),
+        patch(*BODY).replace(" three", " three\n"),
+        patch(*BODY).replace(" three", "three"),
+        patch(*BODY).replace(" one", "one"),
+        patch(*BODY).replace("-two", "-two   ").replace(" three", " three \t"),
+        patch(*BODY).replace("\n one", "\n\n one"),
+        patch(*BODY).replace(" one\n-two", "-one\n-two").replace("+zwei", "+one\n+zwei"),
+        "--- a/src/b.py\n+++ b/src/b.py\n@@ -1,4 +1,4 @@\n one\n-two\n+zwei\n three\n four\n",
+        "--- src/b.py\t2026-01-01\n+++ src/b.py\t2026-01-02\n@@ -2 +2 @@\n-two\n+zwei\n",
+        "diff --git a/src/b.py b/src/b.py\nindex 1..2 100644\n"
+        "--- a/src/b.py\n+++ b/src/b.py\n@@ -2 +2 @@\n-two\n+zwei\n",
+    ],
+)
+def test_what_models_send_around_and_inside(text: str) -> None:
+    assert plan(text, FILES.get) == WANTED
+
+
+def test_hunks_follow_each_other_and_sections_may_repeat() -> None:
+    body = ("*** Update File: src/b.py", "@@", "-one", "+1", "@@", " three", "-four", "+4")
+    assert plan(patch(*body), FILES.get) == {"src/b.py": "1\ntwo\nthree\n4\n"}
+    again = (*body[:4], "*** Update File: src/b.py", "@@", " 1", "-two", "+2")
+    assert plan(patch(*again), FILES.get) == {"src/b.py": "1\n2\nthree\nfour\n"}
+    reverse = ("*** Update File: src/b.py", "@@", "-four", "+4", "@@", "-one", "+1")
+    assert plan(patch(*reverse), FILES.get) == {"src/b.py": "1\ntwo\nthree\n4\n"}
+
+
+@pytest.mark.parametrize(
+    ("anchors", "line"),
+    [(["@@ def g(self):"], 10), (["@@ class A:", "@@ def g(self):"], 10), (["@@     def f(self):"], 6)],
+)
+def test_anchors_tell_equal_passages_apart(anchors: list[str], line: int) -> None:
+    made = plan(patch("*** Update File: app.py", *anchors, "-        x = 1", "+        x = 2"), FILES.get)["app.py"]
+    assert made is not None
+    assert [i for i, text in enumerate(made.split("\n"), 1) if "x = 2" in text] == [line]
+
+
+@pytest.mark.parametrize(
+    ("lines", "made"),
+    [
+        (("*** Update File: src/b.py", "@@", "+five"), "one\ntwo\nthree\nfour\nfive\n"),
+        (("*** Update File: src/b.py", "@@ two", "+2b"), "one\ntwo\n2b\nthree\nfour\n"),
+        (("*** Update File: src/b.py", "@@ -1,0 +2 @@", "+1b"), "one\n1b\ntwo\nthree\nfour\n"),
+        (("*** Update File: src/b.py", "@@", " four", "+five", "*** End of File"), "one\ntwo\nthree\nfour\nfive\n"),
+        (("*** Update File: src/b.py", "@@", "-four"), "one\ntwo\nthree\n"),
+        (
+            ("*** Update File: src/b.py", "@@", "-four", "\\ No newline at end of file", "+four"),
+            "one\ntwo\nthree\nfour\n",
+        ),
+        (("*** Update File: src/b.py", "@@", "-four", "+4", "\\ No newline at end of file"), "one\ntwo\nthree\n4"),
+    ],
+)
+def test_lines_added_and_removed_at_the_ends(lines: tuple[str, ...], made: str) -> None:
+    assert plan(patch(*lines), FILES.get)["src/b.py"] == made
+
+
+@pytest.mark.parametrize(
+    ("path", "lines", "made"),
+    [
+        ("crlf.txt", (" one", "-two", "+zwei", "+drei", " three"), "one\r\nzwei\r\ndrei\r\nthree"),
+        ("crlf.txt", (" three", "+four"), "one\r\ntwo\r\nthree\r\nfour"),
+        ("crlf.txt", ("-three",), "one\r\ntwo"),
+        ("bom.txt", ("-one", "+1"), "\ufeff1\ntwo\n"),
+        ("empty", ("+first",), "first\n"),
+        ("quotes.md", ('-It\'s "fine" - really.', "+Fine."), "Fine.\nEnd.\n"),
+        ("quotes.md", (' It\'s "fine" - really.', "-End."), "It’s “fine” – really.\n"),
+        (
+            "tabs.go",
+            ("     if a {", "-        b()", "+        c()", "     }"),
+            "func f() {\n\tif a {\n\t\tc()\n\t}\n}\n",
+        ),
+        (
+            "app.py",
+            (" def g(self):", "-    x = 1", "+    if 1:", "+        x = 2"),
+            APP.replace("g(self):\n        x = 1", "g(self):\n        if 1:\n            x = 2"),
+        ),
+    ],
+)
+def test_what_the_file_has_is_kept(path: str, lines: tuple[str, ...], made: str) -> None:
+    assert plan(patch(f"*** Update File: {path}", "@@", *lines), FILES.get) == {path: made}
+
+
+def test_unified_diffs_add_delete_and_rename() -> None:
+    text = (
+        "diff --git a/n b/n\nnew file mode 100644\n--- /dev/null\n+++ b/n\n@@ -0,0 +1,2 @@\n+a\n+b\n"
+        "\\ No newline at end of file\n"
+        "diff --git a/gone.txt b/gone.txt\ndeleted file mode 100644\n"
+        "--- a/gone.txt\n+++ /dev/null\n@@ -1 +0,0 @@\n-bye\n"
+        "diff --git a/src/b.py b/c.py\nsimilarity index 90%\nrename from src/b.py\nrename to c.py\n"
+        "--- a/src/b.py\n+++ b/c.py\n@@ -1 +1 @@\n-one\n+1\n"
+        "diff --git a/bom.txt b/bom2.txt\nsimilarity index 100%\nrename from bom.txt\nrename to bom2.txt\n"
+    )
+    assert plan(text, FILES.get) == {
+        "n": "a\nb",
+        "gone.txt": None,
+        "src/b.py": None,
+        "c.py": "1\ntwo\nthree\nfour\n",
+        "bom.txt": None,
+        "bom2.txt": "\ufeffone\ntwo\n",
+    }
+
+
+def test_a_removed_line_of_dashes_is_no_header() -> None:
+    sql = {"q.sql": "-- old comment\nselect 1;\n"}
+    made = plan(patch("*** Update File: q.sql", "@@", "--- old comment", "+-- new comment", " select 1;"), sql.get)
+    assert made == {"q.sql": "-- new comment\nselect 1;\n"}
+
+
+def test_a_file_deleted_and_added_is_replaced() -> None:
+    made = plan(patch("*** Delete File: gone.txt", "*** Add File: gone.txt", "+back"), FILES.get)
+    assert made == {"gone.txt": "back\n"}
+
+
+def test_a_new_file_without_pluses_is_taken_as_it_is() -> None:
+    assert plan("*** Add File: n\nplain\n  text\n", FILES.get) == {"n": "plain\n  text\n"}
+    assert plan(patch("*** Add File: n"), FILES.get) == {"n": ""}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", ["names no file"]),
+        ("nonsense", ["no file is named before 'nonsense'", "*** Begin Patch"]),
+        (patch(), ["names no file"]),
+        (patch("*** Update File: ", "@@", "-a"), ["without a path"]),
+        (patch("*** Update File: none.py", "@@", "-a"), ["none.py does not exist", "*** Add File"]),
+        (patch("*** Delete File: none.py"), ["none.py does not exist"]),
+        (patch("*** Add File: app.py", "+x"), ["app.py exists already", "*** Update File"]),
+        (patch("*** Update File: app.py"), ["app.py", "no lines to change"]),
+        (patch("*** Update File: app.py", "*** Move to: src/b.py"), ["cannot be moved to src/b.py", "a file is there"]),
+        (patch("*** Add File: n", "+a", "b"), ["n: line 2", "does not begin with a plus", "'b'"]),
+        (
+            patch("*** Update File: src/b.py", "@@", "-one", "+1", "@@", " tree", "-four", "+4"),
+            ["src/b.py, hunk 2 of 2", "not found", "line 3", "-3  three", "+   tree"],
+        ),
+        (
+            patch("*** Update File: app.py", "@@", "-        x = 1", "+        x = 2"),
+            ["app.py, hunk 1 of 1", "occur 2 times", "lines 6, 10", "@@"],
+        ),
+        (
+            patch("*** Update File: app.py", "@@ def f", "@@ def nowhere", "+x"),
+            ["hunk 1 of 1 (@@ def nowhere)", "not found"],
+        ),
+        (patch("*** Update File: app.py", "@@ x = 1", "+x"), ["occurs 2 times", "lines 6, 10"]),
+        (patch("*** Update File: src/b.py", "@@", " one", "-2", "+two"), ["already applied", "line 1"]),
+        (patch("*** Update File: src/b.py", "@@", "-nothing like it at all", "+x"), ["hunk 1 of 1", "resembles"]),
+    ],
+)
+def test_errors_name_the_file_the_hunk_and_the_nearest_text(text: str, words: list[str]) -> None:
+    with pytest.raises(EditError) as caught:
+        plan(text, FILES.get)
+    assert [word for word in words if word not in str(caught.value)] == [], str(caught.value)
+
+
+texts = st.lists(st.sampled_from(["a", "b", "c", "  d", "", "- e", "+ f", "@@ g", "*** h"]), max_size=12).map("\n".join)
+
+
+@given(texts, texts)
+def test_our_own_diffs_are_patches(old: str, new: str) -> None:
+    if old == new or not old.strip():
+        return
+    assert plan(diff("f", old, new).text, {"f": old}.get) == {"f": new}
+
+
+@given(st.text(st.sampled_from("*@+- \nabUpdate File:xBegin"), max_size=80))
+def test_any_text_is_planned_or_explained(text: str) -> None:
+    for whole in (text, f"*** Begin Patch\n*** Update File: f\n{text}"):
+        with suppress(EditError):
+            assert plan(whole, {"f": "a\nb\n"}.get)
