@@ -82,6 +82,8 @@ class _Files:
             if path in changes:
                 raise ToolError(f"Nothing was changed. The patch names {inert(path)} in two ways; use one of them.")
             old = self.found[path][0] if path in self.found else None
+            if text is None and old is not None:
+                self._require_no_link(path)
             source = moved.get(path, path)
             new = None if text is None else self._encoded(source, text)
             stat = self._workspace.stat(source) if source != path else None
@@ -90,6 +92,15 @@ class _Files:
             if pre is not None or new is not None:  # else it was added and deleted by the same patch
                 changes[path] = change(path, old, new, pre=pre, mode=mode)
         return list(changes.values())
+
+    def _require_no_link(self, path: str) -> None:
+        """What was read is behind a link, what would be deleted is the link: that is not what the patch shows."""
+        entry = self._workspace.inspect(path)
+        if entry is not None and entry.kind == "link":
+            raise ToolError(
+                f"Nothing was changed. {inert(path)} is a symbolic link, which a patch neither deletes nor moves; use "
+                "run_command, or name the file it points to."
+            )
 
     def _encoded(self, source: str, text: str) -> bytes:
         """In the encoding that the file has, or the one that it was moved from."""

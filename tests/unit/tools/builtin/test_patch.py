@@ -111,11 +111,14 @@ async def test_one_hunk_that_does_not_fit_leaves_all_files_alone(call: Any, file
         ("*** Delete File: /etc/passwd", OutsideRoot),
         ("*** Update File: link\n@@\n-a", OutsideRoot),
         ("*** Delete File: directory", ToolError),
+        ("*** Delete File: inside", ToolError),
+        ("*** Update File: inside\n*** Move to: b.py", ToolError),
         ("*** Add File: a.py\n+x\n*** Add File: x/../a.py\n+x", ToolError),
     ],
 )
 async def test_paths_are_guarded(call: Any, files: Path, means: Means, text: str, error: type[ToolError]) -> None:
     (files / "link").symlink_to("/etc/passwd")
+    (files / "inside").symlink_to("a.py")
     (files / "directory").mkdir()
     with pytest.raises(error):
         await ApplyPatch(means).prepare(call(patch=text))

@@ -5,7 +5,7 @@
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from treadle.errors import EditError
@@ -252,6 +252,7 @@ texts = st.lists(st.sampled_from(["a", "b", "c", "  d", "", "- e", "+ f", "@@ g"
 
 
 @given(texts, texts)
+@settings(deadline=None)
 def test_our_own_diffs_are_patches(old: str, new: str) -> None:
     if old == new or not old.strip():
         return
@@ -259,6 +260,7 @@ def test_our_own_diffs_are_patches(old: str, new: str) -> None:
 
 
 @given(st.text(st.sampled_from("*@+- \nabUpdate File:xBegin"), max_size=80))
+@settings(deadline=None)
 def test_any_text_is_planned_or_explained(text: str) -> None:
     for whole in (text, f"*** Begin Patch\n*** Update File: f\n{text}"):
         with suppress(EditError):

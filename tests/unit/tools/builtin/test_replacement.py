@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.tools.edit_corpus import CASES, Case
@@ -40,6 +40,7 @@ letters = st.text(st.sampled_from('ab \t\n\r\ufeff“"1:'), max_size=14)
 
 
 @given(letters, letters, letters, st.booleans())
+@settings(deadline=None)
 def test_it_replaces_or_explains(text: str, old: str, new: str, every: bool) -> None:
     try:
         made = replace(text, old, new, every)
@@ -55,6 +56,7 @@ plain = st.text(st.sampled_from("abc \n\t('"), max_size=30)
 
 
 @given(plain, plain.filter(bool), plain)
+@settings(deadline=None)
 def test_a_unique_passage_is_replaced_as_str_replace_does(text: str, old: str, new: str) -> None:
     if old == new or text.find(old) == -1 or text.find(old) != text.rfind(old):
         return
@@ -66,6 +68,7 @@ lines = st.lists(st.sampled_from(["a", "b", "  a", "\tb", "a  ", "“q”", '"q"
 
 
 @given(lines, lines, lines, st.sampled_from(["\n", "\r\n"]))
+@settings(deadline=None)
 def test_nothing_outside_the_passage_changes(before: list[str], old: list[str], after: list[str], end: str) -> None:
     head = "".join(f"head {i} {line}{end}" for i, line in enumerate(before))
     tail = "".join(f"tail {i} {line}{end}" for i, line in enumerate(after))
@@ -77,6 +80,7 @@ def test_nothing_outside_the_passage_changes(before: list[str], old: list[str], 
 
 
 @given(st.lists(st.sampled_from(["a", "b", ""]), min_size=2, max_size=8), st.sampled_from(["x", "x\ny", "x\r\ny", ""]))
+@settings(deadline=None)
 def test_a_crlf_file_stays_one(middle: list[str], new: str) -> None:
     text = "\r\n".join(["start", *middle, "end"])
     made = replace(text, "start\n" + middle[0], new).text
@@ -84,6 +88,7 @@ def test_a_crlf_file_stays_one(middle: list[str], new: str) -> None:
 
 
 @given(st.lists(st.sampled_from(["a", "b", ""]), min_size=2, max_size=8), st.sampled_from(["x", "x\ny", "x\r\ny", ""]))
+@settings(deadline=None)
 def test_an_lf_file_stays_one(middle: list[str], new: str) -> None:
     text = "\n".join(["start", *middle, "end"])
     assert "\r" not in replace(text, "start\r\n" + middle[0], new).text

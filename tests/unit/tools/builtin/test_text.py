@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from treadle.errors import EditError, ToolError
@@ -19,6 +19,7 @@ MEANS = Means(Root, MemoryStore())
 
 
 @given(st.binary(max_size=200))
+@settings(deadline=None)
 def test_nothing_is_lost_or_it_is_refused(data: bytes) -> None:
     try:
         text = decode(data, "a")
@@ -29,6 +30,7 @@ def test_nothing_is_lost_or_it_is_refused(data: bytes) -> None:
 
 
 @given(st.text(max_size=50), st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "utf-32", "utf-16-be"]))
+@settings(deadline=None)
 def test_every_unicode_encoding_comes_back(text: str, encoding: str) -> None:
     mark = "\ufeff" if encoding == "utf-16-be" else ""
     data = (mark + text).encode(encoding)
