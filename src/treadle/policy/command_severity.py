@@ -1,0 +1,79 @@
+"""How dangerous a shell command is, from its text alone (S-04). Stable: `classify`, `parts`, `outside`.
+
+Nothing is run and no file is looked at, so this judges what a command says, not what it finds. Whatever cannot be read
+or followed is high: it fails closed. It knows no modes and no rules; who may do what is decided elsewhere.
+"""
+
+import re
+from functools import lru_cache
+
+from treadle.policy.shell.crude import crude
+from treadle.policy.shell.model import RANK, Finding, Found, Part, Severity, worst
+from treadle.policy.shell.outside import leading_out
+from treadle.policy.shell.state import Frame, Record, State, TooMuch
+from treadle.policy.shell.system import NETWORK
+from treadle.policy.shell.walk import Walker
+
+__all__ = ["Finding", "Part", "Severity", "classify", "outside", "parts"]
+
+_MOST_CHARS = 200_000
+_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\ue002]")
+
+
+def classify(command: str) -> Finding:
+    """The highest severity of all parts, with the reasons for it first."""
+    record = _read(command)
+    found = [*record.notes, *(Found(part.severity, reason) for part in record.parts for reason in part.reasons)]
+    ordered = sorted(found, key=lambda each: -RANK[each.severity])
+    return Finding(worst(each.severity for each in found), tuple(dict.fromkeys(each.reason for each in ordered)))
+
+
+def parts(command: str) -> tuple[Part, ...]:
+    """Each simple command that would run, wrapped and nested ones, too. A text that cannot be read to its end has a
+    last part without a program that is not certain, so that nothing that must cover every part can cover it."""
+    record = _read(command)
+    worries = [note for note in record.notes if note.severity in ("high", "critical")]
+    if not worries:
+        return tuple(record.parts)
+    severity = worst(note.severity for note in worries)
+    reasons = tuple(dict.fromkeys(note.reason for note in worries))
+    return (*record.parts, Part("", (), certain=False, severity=severity, reasons=reasons))
+
+
+def outside(command: str, root: str, cwd: str) -> tuple[str, ...]:
+    """The words by which a command leaves the project (S-15): a `..` among a path's names, or an absolute path that
+    lies neither below the root nor where every system keeps its programs."""
+    record = _read(command)
+    return leading_out(command, tuple(record.words), record.failed, root, cwd)
+
+
+def forget() -> None:
+    """Drops what is remembered of the last commands; only a measurement needs that."""
+    _read.cache_clear()
+
+
+@lru_cache(maxsize=256)
+def _read(command: str) -> Record:
+    record = Record()
+    if _UNSEEN.search(command):
+        record.note("high", "it holds characters that cannot be seen")
+        command = _UNSEEN.sub("", command.replace("\r\n", "\n"))
+    try:
+        if len(command) > _MOST_CHARS:
+            raise TooMuch("it is longer than is looked at")
+        Walker(record, State(), Frame()).text(command)
+    except (TooMuch, RecursionError) as problem:
+        record.failed = True
+        record.note("high", f"it cannot be followed to its end: {problem}")
+    if record.failed:
+        record.notes += crude(command)
+    _together(record)
+    return record
+
+
+def _together(record: Record) -> None:
+    """What is dangerous only in company: the environment and the network."""
+    programs = {part.program for part in record.parts}
+    shows = any("environment" in reason for part in record.parts for reason in part.reasons)
+    if shows and programs & NETWORK:
+        record.note("high", "may send the environment, with its secrets, over the network")
