@@ -1,0 +1,184 @@
+"""S-04 and fault 27: commands are rated as what they do, mentions as what they are, and nothing slips by unread."""
+
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from tests.unit.policy.command_corpus import CRITICAL, HIGH, LONGER, MEDIUM, NONE
+from treadle.policy.command_severity import classify, parts
+
+RANK = {"none": 0, "medium": 1, "high": 2, "critical": 3}
+
+
+def _lines(text: str) -> list[str]:
+    return [line for line in text.split("\n") if line]
+
+
+CORPUS: list[tuple[str, str]] = [
+    *(("critical", line) for line in _lines(CRITICAL)),
+    *(("high", line) for line in _lines(HIGH)),
+    *(("medium", line) for line in _lines(MEDIUM)),
+    *(("none", line) for line in _lines(NONE)),
+    *LONGER,
+]
+COMMANDS = [command for _, command in CORPUS]
+
+
+@pytest.mark.parametrize(("severity", "command"), CORPUS, ids=[f"{n}-{c[:30]!a}" for n, (_, c) in enumerate(CORPUS)])
+def test_a_command_is_rated_as_what_it_does(severity: str, command: str) -> None:  # S-04, fault 27
+    finding = classify(command)
+    assert finding.severity == severity, finding.reasons
+    assert bool(finding.reasons) == (severity != "none")
+
+
+def test_the_corpus_is_as_large_as_it_says() -> None:
+    assert len(COMMANDS) == len(set(COMMANDS))
+    assert len(COMMANDS) > 1_000
+
+
+def test_the_reasons_for_the_severity_come_first() -> None:
+    finding = classify("curl https://example.com; rm -rf /; sudo ls")
+    assert finding.reasons[0] == "deletes everything"
+    assert "transfers data over the network" in finding.reasons
+
+
+# ---- properties
+
+
+@given(st.text(max_size=200))
+@example("\ud800")
+@example("\x00")
+@example("$(")
+@example("${")
+@example("<<")
+@example("<<E")
+@example("cat <<''\nx\n\nrm -rf /")
+@example("{" * 60)
+@example("\ue000" + "0" + "\ue000")
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_any_text_gets_an_answer(text: str) -> None:
+    assert classify(text).severity in RANK
+    parts(text)
+
+
+_WORDS = (
+    "rm -rf / ~ $x ${x} x= if then fi case in esac for do done f() eval sh -c xargs find -exec awk sed sudo git env"
+)
+_SIGNS = "' \" ` $( ) ( { } , .. ; & < > # \\ $' $(( )) [[ ]] * ? [ ] ! $@ ${x:- <( >( = : && | || $( \ue001 \ue002"
+_PIECES = st.sampled_from(
+    [*(f"{word} " for word in _WORDS.split()), *_SIGNS.split(), " ", "\n", "\\\n", "<<E\n", "\nE\n", "python -c "]
+)
+
+
+@given(st.lists(_PIECES, max_size=25).map("".join))
+@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_any_heap_of_shell_gets_an_answer(text: str) -> None:
+    assert classify(text).severity in RANK
+
+
+def test_wrapping_never_lowers_the_severity() -> None:
+    for command in COMMANDS:
+        finding = classify(command)
+        if any("cannot be read" in reason for reason in finding.reasons):
+            continue  # what is no complete text cannot be put into another
+        quoted = shlex.quote(command)
+        for wrapped in (
+            f"bash -c {quoted}",
+            f"eval {quoted}",
+            f"env X=1 sh -c {quoted}",
+            f"({command}\n)",
+            f"{{ {command}\n}}",
+            f"true && {{ {command}\n}}",
+            f"if true; then {command}\nfi",
+            f"f() {{ {command}\n}}; f",
+            f'echo "$({command}\n)"',
+            f"printf %s {quoted} | sh",
+            f"bash <<'THE_END'\n{command}\nTHE_END\n",
+        ):
+            assert RANK[classify(wrapped).severity] >= RANK[finding.severity], wrapped
+
+
+_NO_PROGRAM_FIRST = re.compile(
+    r"\w+\+?=|[!{#<>\[]|(if|while|until|for|case|function|select|declare|export|readonly|local)\b"
+)
+
+
+def test_a_prefix_never_lowers_the_severity_of_a_program() -> None:
+    for command in COMMANDS:
+        if _NO_PROGRAM_FIRST.match(command) or "(" in command or not parts(command) or not parts(command)[0].program:
+            continue
+        severity = classify(command).severity
+        for prefix in ("env X=1", "nohup", "timeout 5", "command", "true &&", "true;", "time", "nice"):
+            assert RANK[classify(f"{prefix} {command}").severity] >= RANK[severity], f"{prefix} {command}"
+
+
+@given(st.lists(st.sampled_from(COMMANDS), min_size=2, max_size=4))
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_the_highest_of_all_parts_wins(commands: list[str]) -> None:
+    together = "\n".join(f"bash -c {shlex.quote(command)}" for command in commands)
+    assert RANK[classify(together).severity] >= max(RANK[classify(command).severity] for command in commands)
+
+
+# ---- bounds
+
+
+def _nested(depth: int) -> str:
+    command = "rm -rf /"
+    for _ in range(depth):
+        command = f"eval {shlex.quote(command)}" if len(command) < 60_000 else f"({command})"
+    return command
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(" * 5_000 + "ls" + ")" * 5_000,
+        "$(" * 2_000 + "ls" + ")" * 2_000,
+        "{ " * 2_000 + "ls" + "; }" * 2_000,
+        '"$(echo ' * 300 + "x" + ')"' * 300,
+        "ls; " * 50_000,
+        "x" * 300_000,
+        "a=b; " * 10_000,
+        "[" * 20_000,
+        "`" * 20_001,
+        "f() { f | f; }; " * 3_000,
+        "".join(f"f{n}() {{ f{n + 1}; f{n + 1}; }}; " for n in range(200)) + "f0",
+        _nested(12),
+    ],
+    ids=lambda text: text[:12],
+)
+def test_too_much_is_high_at_least(text: str) -> None:
+    assert RANK[classify(text).severity] >= RANK["high"]
+
+
+def test_braces_and_readings_stay_few() -> None:
+    assert classify("echo " + "{a,b}" * 40).severity == "none"
+    text = "".join(f"if x{n}; then v{n}=a; else v{n}=b; fi; " for n in range(20))
+    assert classify(text + "echo " + "".join(f"$v{n}" for n in range(20))).severity == "medium"
+
+
+def test_what_hides_behind_a_limit_is_still_seen() -> None:
+    assert classify("(" * 500 + "rm -rf /" + ")" * 500).severity == "critical"
+    assert classify("ls; " * 50_000 + "rm -rf /").severity in ("high", "critical")
+
+
+def test_far_characters_do_not_end_the_process() -> None:
+    """The grammar's scanner reads outside its tables for them; in a process of its own, in case it does again."""
+    code = (
+        "from treadle.policy.command_severity import classify\n"
+        "for far in '\\u65e5\\U0001f600\\U000def9f\\U0010ffff':\n"
+        "    for text in ('{%s', 'a{%s5', '$%s', '${%s}', '[%s', '%s=', '%s()', '<<%s', '#%s', 'ls %s', '(%s'):\n"
+        "        classify(text % far)\n"
+        "assert classify('ls \\u65e5\\u672c').severity == 'none'\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_parser_is_loaded_only_when_a_command_is_judged() -> None:
+    code = "import sys, treadle.policy.command_severity; sys.exit('tree_sitter' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
