@@ -1,4 +1,7 @@
-"""Commands with the severity of what they do. Each was rated by thinking about its effect, not by asking the code."""
+"""Commands with the severity of what they do. The first 980 or so were rated before the classifier was asked; where it
+disagreed, two ratings were found mistaken and some malformed lines were dropped, the rest was mended in the code. The
+later attacks, at the end of each list, were not rated blindly: whatever the classifier did not call critical was looked
+at one by one, and either the code was mended or the line got the lower rating."""
 
 CRITICAL = r"""
 rm -rf /
