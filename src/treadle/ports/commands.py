@@ -71,6 +71,11 @@ class Command(Protocol):
     @property
     def folder(self) -> str: ...
 
+    @property
+    def durable(self) -> bool:
+        """Whether its end and its output are such that a power cut could not take them."""
+        ...
+
     async def wait(self, timeout_s: float | None = None) -> Ended | None:
         """How it ended; None if it has not after `timeout_s`. Leaving the wait stops nothing."""
         ...
@@ -78,6 +83,11 @@ class Command(Protocol):
     def read(self, offset: int, limit: int) -> Output:
         """Output from `offset` on, at most `limit` bytes; nothing if there is none yet. A negative offset counts from
         the end. Blocks for a moment."""
+        ...
+
+    def since(self, token: str) -> tuple[int, int]:
+        """From where to where the output is new since this was last asked with another token; asked again with the same
+        one, it begins where it began. Blocks for a moment."""
         ...
 
     def shell(self) -> bytes:
@@ -97,13 +107,13 @@ class Command(Protocol):
 class Commands(Protocol):
     """All supervised commands of this machine and this Treadle home."""
 
-    async def start(self, chat: ChatId, call: CallKey, job: Job) -> Command:
-        """Start a command, once: when the call has one already, that one is given back."""
-        ...
-
     @property
     def place(self) -> str:
         """This machine since it was switched on, and this home: a command started here is found here or is lost."""
+        ...
+
+    async def start(self, chat: ChatId, call: CallKey, job: Job) -> Command:
+        """Start a command, once: when the call has one already, that one is given back."""
         ...
 
     async def find(self, chat: ChatId, call: CallKey) -> Command | None:

@@ -1,16 +1,14 @@
 """The first process of a command: its descriptors, its session, and the step from the supervisor's copy into the
 command itself."""
 
+# _signal: `signal` itself brings enum along, which takes longer to load than all the rest. For the same reason there is
+# no contextlib here.
+import _signal as signal  # type: ignore[import-not-found]
 import fcntl
 import os
 import termios
 
 from treadle.sandbox.supervisor import tree
-
-try:
-    import _signal as signal  # `signal` itself brings enum along, which costs more than all the rest
-except ImportError:  # pragma: no cover
-    import signal
 
 Job = dict[str, object]
 _RESTORED = ("SIGPIPE", "SIGXFSZ", "SIGHUP", "SIGINT", "SIGTERM", "SIGCHLD")
@@ -75,7 +73,7 @@ def _streams(job: Job, ends: Ends) -> "tuple[int, int]":
 
 
 def _widen(pipe: int) -> None:
-    try:
+    try:  # noqa: SIM105
         fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, 1 << 20)
     except (AttributeError, OSError):  # not Linux, or the user has many wide pipes already
         pass

@@ -11,6 +11,7 @@ output.N  the output from byte N on
 shell     where the shell ended and what it exported
 exit      how it ended (JSON)
 synced    the output and the end would survive a power cut
+background, cursor  marks a background process; how far its output was looked at, by whom
 """
 
 import fcntl
@@ -27,7 +28,7 @@ SHELL = "shell"
 EXIT = "exit"
 SYNCED = "synced"
 BACKGROUND = "background"
-"""Marks the folder of a background process."""
+CURSOR = "cursor"
 
 UNSTARTED = "unstarted"
 RUNNING = "running"

@@ -5,6 +5,7 @@ The order at the end is the point: everything the command started is gone, then 
 is told, and only then is it made to survive a power cut, for which nobody has to wait.
 """
 
+import _signal as signal  # type: ignore[import-not-found]
 import fcntl
 import marshal
 import os
@@ -26,8 +27,6 @@ from treadle.sandbox.supervisor.folder import (
 )
 from treadle.sandbox.supervisor.recorder import Recorder
 
-signal = child.signal
-
 _READ = 1 << 18
 _PENDING = 1 << 20
 """How much input may wait for a command that does not read."""
@@ -48,6 +47,7 @@ def main(folder: str) -> None:
     umask = os.umask(0o077)
     os.closerange(3, 1 << 16)
     alive = os.open(ALIVE, os.O_RDWR)
+    control = os.open(CONTROL, os.O_RDWR | os.O_NONBLOCK)  # before `stop` is looked for: a nudge is never too early
     woken = _hear_signals()
     if not _claim():
         return
@@ -64,7 +64,7 @@ def main(folder: str) -> None:
         if ends.error:
             _write_exit("failed", 127, False, recorder, ends.error)
         else:
-            Session(job, ends, woken, recorder).see_through()
+            Session(job, ends, (woken, control), recorder).see_through()
     os.close(alive)
     _sync(recorder)
 
@@ -109,7 +109,7 @@ def _start_time() -> str:
 
 def _report() -> None:
     """Tell the worker that the command runs, and let go of it."""
-    try:
+    try:  # noqa: SIM105
         os.write(1, b"started\n")
     except OSError:
         pass  # it is dead; that is what this process is for
@@ -153,12 +153,13 @@ def _sync(recorder: Recorder) -> None:
 class Session:
     """A running command."""
 
-    def __init__(self, job: "dict[str, object]", ends: child.Ends, woken: int, recorder: Recorder) -> None:
+    def __init__(
+        self, job: "dict[str, object]", ends: child.Ends, wakers: "tuple[int, int]", recorder: Recorder
+    ) -> None:
         self._job = job
         self._ends = ends
-        self._woken = woken
+        self._woken, self._control = wakers
         self._recorder = recorder
-        self._control = os.open(CONTROL, os.O_RDWR | os.O_NONBLOCK)
         self._frame = b""
         self._known: set[bytes] = set()
         self._input = b""
@@ -312,4 +313,3 @@ class Session:
                 return
             if pid == self._ends.pid:
                 self._code = os.waitstatus_to_exitcode(status)
-

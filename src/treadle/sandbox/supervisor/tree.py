@@ -89,14 +89,14 @@ def _stat(pid: str) -> "tuple[bytes, bytes, int] | None":
 
 
 def _signal(pid: int, number: int) -> None:
-    try:
+    try:  # noqa: SIM105
         os.kill(pid, number)
     except OSError:  # gone, or another user's
         pass
 
 
 def _signal_group(group: int, number: int) -> None:
-    try:
+    try:  # noqa: SIM105
         os.killpg(group, number)
     except OSError:
         pass
