@@ -84,11 +84,12 @@ def _become(job: Job, stdin: int, stdout: int, shell: int, umask: int) -> None:
     tree.die_with_parent()
     if job["pty"]:
         fcntl.ioctl(stdout, termios.TIOCSCTTY, 0)
-    state_fd = int(str(job["state_fd"]))
-    if shell >= 0:
-        os.dup2(shell, state_fd)
     for number, descriptor in ((0, stdin), (1, stdout), (2, stdout)):
         os.dup2(descriptor, number)
+    if shell >= 0:  # last: its number may be that of one of the others
+        state_fd = int(str(job["state_fd"]))
+        os.dup2(shell, state_fd)
+        os.set_inheritable(state_fd, True)
     os.umask(umask)
     os.chdir(str(job["cwd"]))
     for name in _RESTORED:
