@@ -92,7 +92,15 @@ class SupervisedCommands:
         for chat in await asyncio.to_thread(_children, self._folder):
             for command in await self.known(ChatId(chat)):
                 await self.prevent(ChatId(chat), command.call)
+                await self._let_go(self._path(ChatId(chat), command.call))
         await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+
+    async def _let_go(self, folder: str) -> None:
+        """Wait for a moment until the supervisor has written all it will ever write."""
+        for _ in range(500):
+            if not names.locked(folder):
+                return
+            await asyncio.sleep(0.01)
 
     def _path(self, chat: ChatId, call: CallKey) -> str:
         return "/".join((self._folder, *(_safe(name) for name in (chat, call))))

@@ -23,12 +23,13 @@ _STEP = 1 << 16
 
 def parts(command: Command) -> Iterator[bytes]:
     """All that was kept, in order, with a line where something was not. One piece in memory at a time."""
-    at = 0
+    at, before = 0, b"\n"
     while (output := command.read(at, _PART)).data:
         if output.offset > at:
-            yield f"\n[{output.offset - at:,} bytes dropped]\n".encode()
+            gap = f"[{output.offset - at:,} bytes dropped]\n".encode()
+            yield gap if before == b"\n" else b"\n" + gap
         yield output.data
-        at = output.offset + len(output.data)
+        at, before = output.offset + len(output.data), output.data[-1:]
 
 
 def view(command: Command, ended: Ended) -> View:

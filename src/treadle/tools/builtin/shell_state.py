@@ -19,25 +19,18 @@ CAP = 32_000
 _NOT_CARRIED = frozenset({"_", "SHLVL", "PWD", "OLDPWD", "TERM", "TREADLE_COMMAND", "LINES", "COLUMNS"})
 _END = b"end"
 
-# A high descriptor, which no script uses by chance; dash knows only those of one digit.
+# What stands before the command, on its first line, so that line numbers in messages are right. No eval, or what
+# `set -x` shows would differ. A high descriptor, which no script uses by chance; dash knows only those of one digit.
 _BASH_FD = 199
-_BASH = r"""
-__treadle_left() {
-  local IFS=$'\n' name
-  { printf 'cwd='; pwd -P; printf '\0'
-    for name in $(compgen -e); do printf '%s=%s\0' "$name" "${!name-}"; done
-    printf 'end\0'; } >&199 || :
-}
-trap '{ set +eux; __treadle_left; } 2>/dev/null' EXIT
-eval "set --
-$1"
-"""
+_BASH = (
+    r"__treadle_left() { local IFS=$'\n' name; { printf 'cwd='; pwd -P; printf '\0'; "
+    r"""for name in $(compgen -e); do printf '%s=%s\0' "$name" "${!name-}"; done; printf 'end\0'; } >&199 || :; }; """
+    r"trap '{ set +eux; __treadle_left; } 2>/dev/null' EXIT; "
+)
 _SH_FD = 9
-_SH = r"""
-trap '{ set +eux; printf "cwd="; pwd -P; printf "\0"; export -p; printf "\0end\0"; } 2>/dev/null >&9' EXIT
-eval "set --
-$1"
-"""
+_SH = (
+    r"""trap '{ set +eux; printf "cwd="; pwd -P; printf "\0"; export -p; printf "\0end\0"; } 2>/dev/null >&9' EXIT; """
+)
 
 
 class Left(msgspec.Struct, frozen=True):
@@ -50,7 +43,9 @@ class Left(msgspec.Struct, frozen=True):
 def shell_argv(command: str) -> tuple[tuple[str, ...], int]:
     """The command line that runs a command so that its shell tells how it ends, and the descriptor it tells it on."""
     bash, sh = _shells()
-    return ((bash, "-c", _BASH, "bash", command), _BASH_FD) if bash else ((sh, "-c", _SH, "sh", command), _SH_FD)
+    if bash:
+        return (bash, "-c", _BASH + command, "bash"), _BASH_FD
+    return (sh, "-c", _SH + command, "sh"), _SH_FD
 
 
 @cache
@@ -83,9 +78,9 @@ def read_left(
 def _parse(data: bytes) -> tuple[str, dict[str, str]] | None:
     """(working directory, variables); None if the shell did not get to its end, or somebody else wrote there."""
     first, *rest = data.split(b"\0")
-    if not first.startswith(b"cwd=") or not first.endswith(b"\n") or rest[-2:] != [_END, b""]:
+    if not first.startswith(b"cwd=") or rest[-2:] != [_END, b""]:
         return None
-    path = first[4:-1].decode(errors="surrogateescape")
+    path = first[4:].removesuffix(b"\n").decode(errors="surrogateescape")
     fields = [field.decode(errors="surrogateescape") for field in rest[:-2]]
     if _shells()[0]:
         return path, dict(field.partition("=")[::2] for field in fields if "=" in field)
@@ -97,6 +92,8 @@ def _parse(data: bytes) -> tuple[str, dict[str, str]] | None:
 
 
 def _directory(path: str, workspace: Workspace) -> tuple[str, tuple[str, ...]]:
+    if not path:
+        return ".", ("[the shell's directory is gone; the next command starts in the root]",)
     try:
         return workspace.relative(workspace.directory(path)), ()
     except OutsideRoot:
@@ -104,7 +101,7 @@ def _directory(path: str, workspace: Workspace) -> tuple[str, tuple[str, ...]]:
             f"[the shell was in {inert(path)}, outside the project root; the next command starts in the root]",
         )
     except ToolError:
-        return ".", (f"[the directory {inert(path)} is gone; the next command starts in the root]",)
+        return ".", (f"[the shell's directory {inert(path)} is gone; the next command starts in the root]",)
 
 
 def _recordable(

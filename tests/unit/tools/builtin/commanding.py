@@ -1,5 +1,5 @@
-"""A chat that runs commands: real supervisors in a temporary home, calls with keys of their own, and what the loop would
-remember between them."""
+"""A chat that runs commands: real supervisors in a temporary home, calls with keys of their own, and what the loop
+would remember between them."""
 
 import asyncio
 import os
@@ -98,5 +98,5 @@ def alive(pid: int) -> bool:
 
 async def until(fact: Callable[[], bool]) -> None:
     async with asyncio.timeout(30):
-        while not fact():
+        while not fact():  # noqa: ASYNC110 - a fact of other processes
             await asyncio.sleep(0.01)
