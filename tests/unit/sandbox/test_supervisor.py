@@ -180,7 +180,7 @@ async def test_a_time_out_ends_all_of_it(commands: SupervisedCommands, script: s
 
 def _marked(command: Command) -> list[str]:
     """What still carries the command's mark in its environment."""
-    mark = command._job()["env"]["TREADLE_COMMAND"].encode()  # type: ignore[attr-defined]
+    mark = command._job()["env"]["TREADLE_CALL"].encode()  # type: ignore[attr-defined]
     found = []
     for entry in os.listdir("/proc"):
         if entry.isdigit() and alive(int(entry)):

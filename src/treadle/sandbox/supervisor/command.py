@@ -20,7 +20,7 @@ _LOOK_S = 1.0
 _FRAME = 1_500
 """Bytes of input in one line of the control FIFO: written as hexadecimal, it stays below PIPE_BUF."""
 _INPUT_S = 5.0
-MARK = "TREADLE_COMMAND"
+MARK = "TREADLE_CALL"
 """In the environment of every command: finds what a killed supervisor left."""
 _decoder = msgspec.json.Decoder(Ended)
 

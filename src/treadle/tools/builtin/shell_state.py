@@ -16,7 +16,7 @@ from treadle.tools.builtin.environment import is_secret, secrets_of
 
 CAP = 32_000
 """How many bytes of exported variables are carried over."""
-_NOT_CARRIED = frozenset({"_", "SHLVL", "PWD", "OLDPWD", "TERM", "TREADLE_COMMAND", "LINES", "COLUMNS"})
+_NOT_CARRIED = frozenset({"_", "SHLVL", "PWD", "OLDPWD", "TERM", "TREADLE_CALL", "LINES", "COLUMNS"})
 _END = b"end"
 
 # What stands before the command, on its first line, so that line numbers in messages are right. No eval, or what
