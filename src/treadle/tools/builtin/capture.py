@@ -28,7 +28,9 @@ _CONTROLS = {code: 0x2400 + code for code in range(32) if code not in (9, 10, 13
 class View(msgspec.Struct, frozen=True):
     text: str
     exact: bool
-    """Whether the text is the output, byte for byte; if not, the rest must be kept somewhere else."""
+    """Whether the text is the output, byte for byte; if not, the output itself must be kept somewhere else."""
+    cut: bool = False
+    """Whether something is missing that a reader may want to see."""
 
 
 def clean(data: bytes) -> str:
@@ -59,7 +61,7 @@ def view_whole(data: bytes) -> View:
     lines = shown.split("\n")
     if len(lines) <= HEAD_LINES + TAIL_LINES and len(shown.encode()) <= _HEAD_BYTES + _TAIL_BYTES:
         return View(shown, text.encode() == data)
-    return View(_shortened(lines[:HEAD_LINES], lines[-TAIL_LINES:], len(lines)), False)
+    return View(_shortened(lines[:HEAD_LINES], lines[-TAIL_LINES:], len(lines)), exact=False, cut=True)
 
 
 def view_ends(head: bytes, tail: bytes, lines: int) -> View:
@@ -67,7 +69,7 @@ def view_ends(head: bytes, tail: bytes, lines: int) -> View:
     first = clean(whole_characters(head)).split("\n")[:HEAD_LINES]
     last = clean(whole_characters(tail)).removesuffix("\n").split("\n")
     last = last[1:] or last  # the first one probably lacks its beginning
-    return View(_shortened(first, last[-TAIL_LINES:], lines), False)
+    return View(_shortened(first, last[-TAIL_LINES:], lines), exact=False, cut=True)
 
 
 def _shortened(head: list[str], tail: list[str], lines: int) -> str:

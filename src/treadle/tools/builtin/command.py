@@ -132,7 +132,7 @@ class RunCommand:
                 *(["[processes that it left running in the background were stopped]"] if ended.left_behind else []),
                 *([f"[some output could not be kept: {ended.error}]"] if ended.error else []),
                 *left.notes,
-                *([_handle(ended, invocation)] if digest else []),
+                *([_handle(ended, invocation)] if shown.cut else []),
                 last,
             )
         )

@@ -153,11 +153,16 @@ async def test_endless_output_ends_with_the_timeout(bench: Bench) -> None:  # fa
 
 async def test_binary_output_is_shown_and_kept_as_it_is(bench: Bench) -> None:  # fault 11
     outcome = await bench("printf 'a\\0b\\377c\\033[31mred\\033[0m\\033]633;A\\007x\\033]0;t\\033\\\\y\\n'")
-    assert outcome.text.startswith("a␀b\\xffcredxy\n")
+    assert outcome.text == "a␀b\\xffcredxy\n[exit 0]"
     assert (await bench.means.blobs.get_blob(outcome.output)).startswith(b"a\0b\xffc\x1b[31m")
     noise = await bench("head -c 300000 /dev/urandom")
     assert len(noise.text.encode()) < 50_000
     assert len(await bench.means.blobs.get_blob(noise.output)) == 300_000
+
+
+async def test_a_terminal_on_request(bench: Bench) -> None:
+    outcome = await bench("[ -t 1 ] && echo $TERM", pty=True)
+    assert outcome.text == "xterm\n[exit 0]"
 
 
 async def test_live_output_arrives_before_the_end(bench: Bench) -> None:
