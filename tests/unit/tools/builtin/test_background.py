@@ -107,8 +107,9 @@ async def test_input_that_is_sent_again_after_a_crash_arrives_once(bench: Bench)
 
 
 async def test_an_interactive_program_in_a_terminal(bench: Bench) -> None:
-    handle = await begin(bench, "python3 -q", pty=True)
-    await check_until(bench, handle, ">>>")
+    call = bench.call(command="python3 -q", background=True, pty=True)
+    handle = call.call
+    await check_until(bench, handle, ">>>", (await bench.run(call)).text)
     sent = await bench.use("send_input", handle=handle, text="print(6 * 7)")
     assert "\x1b" not in await check_until(bench, handle, "\n42\n", sent.text)
     sent = await bench.use("send_input", handle=handle, text="import time; print('w' + 'ait'); time.sleep(1000)")
