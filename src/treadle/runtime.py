@@ -10,6 +10,7 @@ A chat lives in the store, not in the object: `agent.chat("c_…")` in any proce
 """
 
 import os
+import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -33,10 +34,11 @@ from treadle.ports.store import RENEW_S, Listed, Store
 from treadle.ports.toolset import Tool
 from treadle.prompt import system_text
 from treadle.protocol.options import ChatOptions
+from treadle.sandbox.supervisor.commands import SupervisedCommands
 from treadle.tools.builtin import builtins
 from treadle.tools.builtin.means import Means
 from treadle.tools.registry import Tools
-from treadle.types import ChatId, Clock, new_chat_id
+from treadle.types import ChatId, Clock, new_chat_id, new_id
 from treadle.workspace.root import Root
 
 
@@ -94,7 +96,8 @@ class Agent:
             self.warnings += warnings
             tools = [*tools, *brought]
         kept = _open_store(store)
-        means = Means(lru_cache(maxsize=64)(Root), kept)
+        self._commands, self._passing = _commands_of(kept)
+        means = Means(lru_cache(maxsize=64)(Root), kept, self._commands, env=env or os.environ)
         self._tools = Tools(builtins(means) if builtin else [], tools)
         self.deps: Deps = assemble(
             kept,
@@ -108,6 +111,7 @@ class Agent:
             renew_s=renew_s,
             hooks=hooks,
             redact=redact,
+            tidy=self._commands.tidy,
         )
         self.worker = Worker(self.deps)
 
@@ -138,6 +142,8 @@ class Agent:
         """Stop driving, give leases back, close models and store."""
         await self.worker.close()
         await self.deps.models.close()
+        if self._passing:
+            await self._commands.close()
         await self.deps.store.close()
 
     async def __aenter__(self) -> Self:
@@ -160,6 +166,15 @@ def _registry(env: Mapping[str, str]) -> ModelRegistry:
     from treadle.config import home_of
 
     return ModelRegistry(env, home=home_of(env))
+
+
+def _commands_of(store: Store) -> tuple[SupervisedCommands, bool]:
+    """Where commands are supervised: beside the database, or, for chats that end with this process, in a folder that
+    does so, too."""
+    path = getattr(store, "path", None)
+    if isinstance(path, Path):
+        return SupervisedCommands(path.parent / "commands"), False
+    return SupervisedCommands(Path(tempfile.gettempdir()) / new_id("treadle")), True
 
 
 def _open_store(store: Store | Path | str | None) -> Store:

@@ -26,7 +26,8 @@ SCENARIOS: dict[str, list[Reply]] = {
 
 LAST_WORDS = {name: script[-1].text for name, script in SCENARIOS.items()}
 COMMAND_OUTCOMES = {"work": "3.0", "approval": "1.0"}
-"""The call that leaves a line in the counter file; nobody can tell whether it did when its worker was lost."""
+"""The call that leaves a line in the counter file. Of the function nobody can tell whether it did when its worker was
+lost; of the command its supervisor can."""
 
 SLOW_COMMAND = f"{APPEND}; while [ ! -e ../go ]; do sleep 0.02; done"
 SLOW = [Reply(text="Wait for it.", calls=[("run_command", {"command": SLOW_COMMAND})]), Reply(text="That was it.")]

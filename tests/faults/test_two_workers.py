@@ -1,4 +1,4 @@
-"""Two workers and one chat: one writes, the zombie is refused, and what it had started is gone (fault 4; D-03)."""
+"""Two workers and one chat: one writes, the zombie is refused, and what it started is taken over (fault 4; D-03)."""
 
 import os
 import signal
@@ -26,16 +26,19 @@ def slow(tmp_path: Path, nursery: Nursery) -> Iterator[Case]:
         (tmp_path / "go").touch()
 
 
-def test_a_worker_stopped_past_its_lease_is_refused_and_its_command_is_gone(slow: Case) -> None:
+def test_a_worker_stopped_past_its_lease_is_refused_and_its_command_is_taken_over(slow: Case) -> None:
     zombie = slow.start_until("tool.command_started", seen="zombie.jsonl")
     slow.until(slow.counter.exists)
     os.kill(zombie, signal.SIGSTOP)
     assert check_processes(f"{MARK}={slow.mark}"), "the command should still run"
 
-    assert slow.go(action="resume") == IDLE
+    successor = slow.start_until("recovery.settled", action="resume")
+    (slow.folder / "go").touch()
+    assert slow.end(successor) == IDLE
     taken_over = slow.log()
     (result,) = [event.data for event in taken_over if isinstance(event.data, ExecutionComplete)]
-    assert result.synthetic == "unknown"
+    assert (result.result, result.synthetic) == ("(no output)\n[exit 0]", "")
+    assert not check_processes(f"{MARK}={slow.mark}", allowed=[zombie])
     assert {event.epoch for event in taken_over} == {0, 1, 2}
 
     os.kill(zombie, signal.SIGCONT)
@@ -103,8 +106,8 @@ def test_a_crashed_run_is_continued(slow: Case) -> None:
     slow.until(slow.counter.exists)
     os.kill(worker, signal.SIGKILL)
     slow.end(worker)
-    slow.finish()
     (slow.folder / "go").touch()
+    slow.finish()
     slow.check()
     log = slow.log()
     assert [event.data.reason for event in log if isinstance(event.data, RunEnd)] == ["done"]
@@ -118,8 +121,8 @@ def test_a_stop_that_was_not_recorded_did_not_happen(point: str, slow: Case) -> 
     os.kill(worker, signal.SIGKILL)
     slow.end(worker)
     assert slow.go(action="interrupt", faults=f"kill@{point}") == -signal.SIGKILL
-    slow.finish()
     (slow.folder / "go").touch()
+    slow.finish()
     slow.check()
     assert [event.data.reason for event in slow.log() if isinstance(event.data, RunEnd)] == ["done"]
 

@@ -1,6 +1,5 @@
 """The exit codes of U-01, and what signals do."""
 
-import os
 import signal
 import time
 from collections.abc import Callable
@@ -116,18 +115,21 @@ def test_a_second_interrupt_leaves_at_once(cli: CommandLine) -> None:
 
 
 def test_sigterm_leaves_a_run_that_can_be_resumed_at_once(cli: CommandLine) -> None:  # fault 17
-    process = cli.start("run", "Sleep.", "--model", cli.script(SLEEP), "--json")
+    wait = "echo ran >> count; until [ -e go ]; do sleep 0.02; done; echo woken; exit 3"
+    script = f'[[turn]]\ncall = [{{ name = "run_command", args = {{ command = "{wait}" }} }}]\n'
+    process = cli.start("run", "Sleep.", "--model", cli.script(script + HELLO), "--json")
     until(process, "tool.execution_start")
-    pid = cli.project / "pid"
-    wait_for(lambda: pid.exists() and pid.read_text().strip() != "")
+    wait_for((cli.project / "count").exists)
     process.send_signal(signal.SIGTERM)
     ended = end(process)
     assert ended.code == 143
     assert "session.interrupted" not in ended.types
-    wait_for(lambda: not alive(int(pid.read_text())))
+    (cli.project / "go").touch()
     resumed = cli("resume", "last", "--json")
     assert resumed.code == 0
-    assert resumed.of("tool.execution_complete")[0]["synthetic"] == "unknown"  # never run again (D-02)
+    (result,) = resumed.of("tool.execution_complete")
+    assert (result["error"], result["synthetic"]) == ("woken\n[exit 3]", "")  # its real end, and it ran once (D-02)
+    assert (cli.project / "count").read_text() == "ran\n"
     assert resumed.types[-1] == "session.idle"
 
 
@@ -148,11 +150,3 @@ def wait_for(fact: Callable[[], bool]) -> None:
     while not fact():
         assert time.monotonic() < deadline
         time.sleep(0.01)
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True

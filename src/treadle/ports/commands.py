@@ -7,8 +7,9 @@ from typing import Literal, Protocol
 from treadle.protocol.content import Value
 from treadle.types import CallKey, ChatId
 
-Ending = Literal["exited", "timed_out", "stopped", "lost"]
-"""lost: the supervisor died with its command; what the command did by then is not known."""
+Ending = Literal["exited", "timed_out", "stopped", "failed", "lost"]
+"""failed: it could not be started · lost: the supervisor died with its command; what the command did by then is not
+known."""
 
 
 class Job(Value, frozen=True):
@@ -25,8 +26,11 @@ class Job(Value, frozen=True):
     """Whether something may be written to its standard input."""
     output_cap: int = 1 << 30
     """How many bytes of output are kept: beyond that, the beginning and the end."""
-    marker: str = ""
-    """The file into which the shell writes where it ended and what it exported (T-14); empty: none."""
+    state_fd: int = 0
+    """The descriptor to which the shell writes where it ended and what it exported (T-14); 0: none. What comes is kept
+    only if the command came to its own end."""
+    title: str = ""
+    """The command in one line, for lists."""
 
 
 class Ended(Value, frozen=True):
@@ -35,15 +39,30 @@ class Ended(Value, frozen=True):
     """The exit code; -N if signal N ended it."""
     left_behind: bool = False
     """Whether processes were still alive when the command ended, and were killed."""
+    size: int = 0
+    """How many bytes it wrote, and how many lines, kept or not."""
+    lines: int = 0
+    error: str = ""
+    """Why it could not be started, or why some of its output was not kept."""
 
 
 class Output(Value, frozen=True):
-    """A piece of what a command has written. `size` is how much there is in all, `kept` whether all of it was kept."""
+    """A piece of what a command has written, from `offset` on: later than asked for where the middle was not kept.
+    `size` is how much was written in all."""
 
     data: bytes
     offset: int
     size: int
-    kept: bool = True
+
+
+class Known(Value, frozen=True):
+    """A command of a chat of which something is kept."""
+
+    call: CallKey
+    running: bool
+    background: bool = False
+    title: str = ""
+    ended_ms: int = 0
 
 
 class Command(Protocol):
@@ -52,14 +71,32 @@ class Command(Protocol):
     @property
     def folder(self) -> str: ...
 
+    @property
+    def durable(self) -> bool:
+        """Whether its end and its output are such that a power cut could not take them."""
+        ...
+
     async def wait(self, timeout_s: float | None = None) -> Ended | None:
         """How it ended; None if it has not after `timeout_s`. Leaving the wait stops nothing."""
         ...
 
-    def read(self, offset: int, limit: int) -> Output: ...
+    def read(self, offset: int, limit: int) -> Output:
+        """Output from `offset` on, at most `limit` bytes; nothing if there is none yet. A negative offset counts from
+        the end. Blocks for a moment."""
+        ...
 
-    async def write(self, data: bytes) -> None:
-        """To its standard input; ToolError if it takes none or has ended."""
+    def since(self, token: str) -> tuple[int, int]:
+        """From where to where the output is new since this was last asked with another token; asked again with the same
+        one, it begins where it began. Blocks for a moment."""
+        ...
+
+    def shell(self) -> bytes:
+        """What came through `state_fd`; nothing if the command did not come to its own end."""
+        ...
+
+    async def write(self, data: bytes, *, token: str, end: bool = False) -> None:
+        """To its standard input, which `end` then closes; ToolError if it takes none or has ended. What comes with
+        the same token again is not written again."""
         ...
 
     async def stop(self) -> Ended:
@@ -70,6 +107,11 @@ class Command(Protocol):
 class Commands(Protocol):
     """All supervised commands of this machine and this Treadle home."""
 
+    @property
+    def place(self) -> str:
+        """This machine since it was switched on, and this home: a command started here is found here or is lost."""
+        ...
+
     async def start(self, chat: ChatId, call: CallKey, job: Job) -> Command:
         """Start a command, once: when the call has one already, that one is given back."""
         ...
@@ -78,10 +120,20 @@ class Commands(Protocol):
         """The command of this call, if it was ever started."""
         ...
 
+    async def prevent(self, chat: ChatId, call: CallKey) -> None:
+        """See to it that the call's command is not running and never will: stopped if it was started, and never started
+        if it was not, not even by a worker that has been asleep."""
+        ...
+
+    async def known(self, chat: ChatId) -> Sequence[Known]:
+        """The commands of this chat, oldest first, without those that were forgotten."""
+        ...
+
     async def running(self, chat: ChatId) -> Sequence[CallKey]:
         """The calls of this chat whose commands have not ended."""
         ...
 
     async def forget(self, chat: ChatId, call: CallKey) -> None:
-        """Remove what is kept of a command that has ended and whose result is recorded."""
+        """Remove what is kept of a command that has ended and whose result is recorded; that it was started stays
+        known."""
         ...

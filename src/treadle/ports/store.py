@@ -4,7 +4,7 @@ atomic. The memory store is the executable specification; the contract suite in 
 A store never folds and never decides: it keeps records, a summary per chat, leases, blobs and snapshots.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -104,6 +104,11 @@ class Store(Protocol):
 
     async def put_blob(self, data: bytes) -> str:
         """Keep bytes by their SHA-256 (hex), which is returned. The same bytes are kept once."""
+        ...
+
+    async def put_blob_parts(self, parts: Iterable[bytes]) -> str:
+        """The same for bytes that come in pieces, which are taken one at a time, in a thread if need be: for what is
+        too large to be held in memory."""
         ...
 
     async def get_blob(self, digest: str) -> bytes:

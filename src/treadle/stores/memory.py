@@ -3,7 +3,7 @@ loop. Nothing survives it. No method awaits between a check and a change, which 
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from treadle.errors import ChatBusy, ChatExists, HeadMoved, InvalidInput, LeaseLost, NotFound, StoreError
 from treadle.ports.store import LEASE_S, Lease, Listed, Snapshot
@@ -156,6 +156,9 @@ class MemoryStore:
         digest = hashlib.sha256(data).hexdigest()
         self._blobs[digest] = bytes(data)
         return digest
+
+    async def put_blob_parts(self, parts: Iterable[bytes]) -> str:
+        return await self.put_blob(b"".join(parts))
 
     async def get_blob(self, digest: str) -> bytes:
         self._check_open()

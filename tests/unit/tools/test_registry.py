@@ -23,6 +23,10 @@ BUILTIN = [
     "write_file",
     "apply_patch",
     "run_command",
+    "check_command",
+    "send_input",
+    "stop_command",
+    "read_output",
     "update_plan",
     "task_complete",
 ]

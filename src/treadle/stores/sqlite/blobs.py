@@ -4,6 +4,7 @@ A file appears under its name only when all its bytes are on disk: temporary fil
 """
 
 import os
+from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
 
@@ -27,6 +28,26 @@ class Blobs:
             self._write(path, data)
         return digest
 
+    def put_parts(self, parts: Iterable[bytes]) -> str:
+        """Bounded memory: the bytes are on disk before their hash is known."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        temporary = self.folder / new_id(".new")
+        hashed = sha256()
+        try:
+            with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                for part in parts:
+                    hashed.update(part)
+                    file.write(part)
+                file.flush()
+                os.fsync(file.fileno())
+            path = self.path(hashed.hexdigest())
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            self._name(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        return path.name
+
     def get(self, digest: str) -> bytes:
         if len(digest) != 64 or not digest.isalnum():
             raise NotFound(f"{digest!r} is no blob's hash")
@@ -46,11 +67,14 @@ class Blobs:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            faultpoint("store.blob_before_rename")
-            temporary.replace(path)
+            self._name(temporary, path)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
+
+    def _name(self, temporary: Path, path: Path) -> None:
+        faultpoint("store.blob_before_rename")
+        temporary.replace(path)
         _sync_folder(path.parent)
         _sync_folder(path.parent.parent)
         faultpoint("store.blob_written")

@@ -7,7 +7,7 @@ This is the face of it: what the port promises, given to the writer's or the rea
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -151,6 +151,9 @@ class SqliteStore:
 
     async def put_blob(self, data: bytes) -> str:
         return await self._on_files(lambda blobs: blobs.put(data))
+
+    async def put_blob_parts(self, parts: Iterable[bytes]) -> str:
+        return await self._on_files(lambda blobs: blobs.put_parts(parts))
 
     async def get_blob(self, digest: str) -> bytes:
         return await self._on_files(lambda blobs: blobs.get(digest))

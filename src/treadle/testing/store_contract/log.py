@@ -192,6 +192,14 @@ class LogContract(OpensStore):
 
     # -- blobs and snapshots ------------------------------------------------------------------------------------
 
+    async def test_a_blob_in_parts_is_the_blob_of_their_sum(self, store: Store) -> None:
+        whole = bytes(range(256)) * 1_000
+        digest = await store.put_blob_parts(whole[at : at + 1_000] for at in range(0, len(whole), 1_000))
+        assert digest == hashlib.sha256(whole).hexdigest()
+        assert await store.get_blob(digest) == whole
+        assert await store.put_blob(whole) == digest
+        assert await store.put_blob_parts([]) == hashlib.sha256(b"").hexdigest()
+
     async def test_blobs_are_kept_by_their_hash(self, store: Store) -> None:
         for data in (b"", b"hello", bytes(range(256)) * 1000):
             digest = await store.put_blob(data)

@@ -6,11 +6,13 @@ from treadle.tools.builtin.means import Means
 
 def builtins(means: Means) -> list[Tool]:
     """All of them, working with these means."""
+    from treadle.tools.builtin.background import CheckCommand, SendInput, StopCommand
     from treadle.tools.builtin.command import RunCommand
     from treadle.tools.builtin.edit import EditFile
     from treadle.tools.builtin.find import FindFiles
     from treadle.tools.builtin.interaction import CompleteTask, UpdatePlan
     from treadle.tools.builtin.listing import ListDirectory
+    from treadle.tools.builtin.output import ReadOutput
     from treadle.tools.builtin.patch import ApplyPatch
     from treadle.tools.builtin.read import ReadFile
     from treadle.tools.builtin.search import GrepSearch
@@ -25,7 +27,11 @@ def builtins(means: Means) -> list[Tool]:
         EditFile(means),
         WriteFile(means),
         ApplyPatch(means),
-        RunCommand(files),
+        RunCommand(means),
+        CheckCommand(means),
+        SendInput(means),
+        StopCommand(means),
+        ReadOutput(means),
         UpdatePlan(),
         CompleteTask(),
     ]

@@ -1,14 +1,17 @@
-"""The output of a command in bounded memory: how it began, how it ended, and how much there was (T-11). Also the
-cleaning of terminal output for a reader that is no terminal."""
+"""What a model sees of a command's output: all of it if it is short, else how it began and how it ended (T-11). And the
+cleaning of terminal output for a reader that is no terminal. Pure: where the bytes lie is its caller's business."""
 
 import re
+
+import msgspec
 
 HEAD_LINES = 15
 TAIL_LINES = 85
 _HEAD_BYTES = 10_000
 _TAIL_BYTES = 38_000
 """Together below 50 KB, with room for the notices."""
-_KEPT_TAIL = 4 * _TAIL_BYTES
+HEAD_READ = 2 * _HEAD_BYTES
+TAIL_READ = 4 * _TAIL_BYTES
 """More raw bytes than are shown, because cleaning may remove most of them."""
 
 # Each alternative stops at the next ESC, so that the search stays linear on any input.
@@ -22,64 +25,60 @@ _ESCAPES = re.compile(
 _CONTROLS = {code: 0x2400 + code for code in range(32) if code not in (9, 10, 13)} | {127: 0x2421}
 
 
+class View(msgspec.Struct, frozen=True):
+    text: str
+    exact: bool
+    """Whether the text is the output, byte for byte; if not, the output itself must be kept somewhere else."""
+    cut: bool = False
+    """Whether something is missing that a reader may want to see."""
+
+
 def clean(data: bytes) -> str:
-    """Text for a model: escapes stripped, other control characters as visible symbols, broken UTF-8 as U+FFFD."""
-    text = data.decode(errors="replace").replace("\r\n", "\n")
+    """Text for a model: escapes stripped, other control characters as visible symbols, broken UTF-8 as `\\xNN`."""
+    text = data.decode(errors="backslashreplace").replace("\r\n", "\n")
     if "\x1b" in text:
         text = _ESCAPES.sub("", text)
     return text.translate(_CONTROLS)
 
 
-class Capture:
-    """Takes any amount of output; keeps its head and its tail."""
+def whole_characters(data: bytes) -> bytes:
+    """Without the pieces of characters at both ends: the bytes were cut there, the text is not broken."""
+    start = 0
+    while start < min(3, len(data)) and data[start] & 0xC0 == 0x80:
+        start += 1
+    for back in range(1, min(4, len(data) - start) + 1):
+        lead = data[-back]
+        if lead & 0xC0 != 0x80:
+            length = 4 if lead >= 0xF0 else 3 if lead >= 0xE0 else 2 if lead >= 0xC0 else 1
+            return data[start : len(data) - back] if back < length else data[start:]
+    return data[start:]
 
-    def __init__(self) -> None:
-        self.total = 0
-        self._newlines = 0
-        self._ends_open = False
-        self._head = bytearray()
-        self._tail = bytearray()
 
-    def feed(self, data: bytes) -> None:
-        if not data:
-            return
-        self.total += len(data)
-        self._newlines += data.count(b"\n")
-        self._ends_open = not data.endswith(b"\n")
-        room = 2 * _HEAD_BYTES - len(self._head)
-        if room > 0:
-            self._head += data[:room]
-            data = data[room:]
-        self._tail += data[-_KEPT_TAIL:]
-        if len(self._tail) > 2 * _KEPT_TAIL:
-            del self._tail[:-_KEPT_TAIL]
+def view_whole(data: bytes) -> View:
+    """Of an output that is all there."""
+    text = clean(data)
+    shown = text.removesuffix("\n")
+    lines = shown.split("\n")
+    if len(lines) <= HEAD_LINES + TAIL_LINES and len(shown.encode()) <= _HEAD_BYTES + _TAIL_BYTES:
+        return View(shown, text.encode() == data)
+    return View(_shortened(lines[:HEAD_LINES], lines[-TAIL_LINES:], len(lines)), exact=False, cut=True)
 
-    @property
-    def lines(self) -> int:
-        return self._newlines + self._ends_open
 
-    def render(self) -> str:
-        """All of it if it is short; else the first 15 and the last 85 lines."""
-        whole = self.total == len(self._head) + len(self._tail)
-        if whole:
-            text = clean(bytes(self._head + self._tail)).removesuffix("\n")
-            lines = text.split("\n")
-            if len(lines) <= HEAD_LINES + TAIL_LINES and len(text.encode()) <= _HEAD_BYTES + _TAIL_BYTES:
-                return text
-            head, tail = lines, lines
-        else:
-            head = clean(bytes(self._head)).split("\n")
-            tail = clean(bytes(self._tail)).removesuffix("\n").split("\n")
-            tail = tail[1:] or tail  # the first one probably lacks its beginning
-        return self._shortened(head[:HEAD_LINES], tail[-TAIL_LINES:])
+def view_ends(head: bytes, tail: bytes, lines: int) -> View:
+    """Of an output of so many lines, by how it begins and how it ends."""
+    first = clean(whole_characters(head)).split("\n")[:HEAD_LINES]
+    last = clean(whole_characters(tail)).removesuffix("\n").split("\n")
+    last = last[1:] or last  # the first one probably lacks its beginning
+    return View(_shortened(first, last[-TAIL_LINES:], lines), exact=False, cut=True)
 
-    def _shortened(self, head: list[str], tail: list[str]) -> str:
-        dropped = self.lines - len(head) - len(tail)
-        if dropped < 0:  # few lines, but long ones: the tail begins where the head ends
-            tail = tail[min(-dropped, len(tail) - 1) :]
-            dropped = 0
-        notice = [f"[{dropped:,} lines truncated]"] if dropped else []
-        return "\n".join([_first("\n".join(head)), *notice, _last("\n".join(tail))])
+
+def _shortened(head: list[str], tail: list[str], lines: int) -> str:
+    dropped = lines - len(head) - len(tail)
+    if dropped < 0:  # few lines, but long ones: the tail begins where the head ends
+        tail = tail[min(-dropped, len(tail) - 1) :]
+        dropped = 0
+    notice = [f"[{dropped:,} lines truncated]"] if dropped else []
+    return "\n".join([_first("\n".join(head)), *notice, _last("\n".join(tail))])
 
 
 def _first(text: str) -> str:

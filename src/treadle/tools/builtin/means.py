@@ -1,6 +1,6 @@
 """What the built-in tools work with. Everything that touches the world comes in here, as a port."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 import msgspec
@@ -17,6 +17,8 @@ class Blobs(Protocol):
     """Large payloads by their hash; a store is one."""
 
     async def put_blob(self, data: bytes) -> str: ...
+
+    async def put_blob_parts(self, parts: Iterable[bytes]) -> str: ...
 
     async def get_blob(self, digest: str) -> bytes: ...
 

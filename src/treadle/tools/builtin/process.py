@@ -1,227 +1,176 @@
-"""One shell command and everything it starts, from the fork until the last of its process group is gone. Blocks: it
-runs in a thread of its own. Knows nothing of tools; what the output becomes is its caller's business."""
+"""From a call to what its supervisor runs: where, in which environment, confined how. And following a command while it
+runs. What becomes of its output is the business of `output`."""
 
+import asyncio
 import os
-import select
-import signal
-import subprocess
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Literal
 
 import msgspec
 
-from treadle.faultpoint import faultpoint
+from treadle.errors import OutsideRoot, ToolError
+from treadle.ports.commands import Command, Ended, Job
+from treadle.ports.sandbox import Confinement, Sandbox
+from treadle.ports.toolset import Invocation
+from treadle.ports.workspace import Workspace, inert
+from treadle.protocol.traces import Shell
+from treadle.tools.builtin import shell_state
+from treadle.tools.builtin.base import in_thread, settled
+from treadle.tools.builtin.capture import clean, whole_characters
+from treadle.tools.builtin.environment import without_secrets
+from treadle.tools.builtin.means import Means
+from treadle.tools.builtin.output import CAP
 
-_READ = 1 << 16
-_GRACE_S = 1.0
-"""How long a group may take to end after SIGTERM."""
-_LINGER_S = 0.25
-"""How long what a finished shell left behind may take to end by itself: `> >(tee log)` needs a moment."""
-_GONE_S = 1.0
-_REAP_S = 30.0
-_POLL_S = 0.02
-_STEP_S = 0.01
-
-Ending = Literal["exited", "timed_out", "stopped"]
-
-
-class Ended(msgspec.Struct, frozen=True):
-    ending: Ending
-    code: int
-    """The exit code; -N if signal N killed the shell."""
-    left_behind: bool = False
-    """Whether processes of the group were still alive when the shell ended, and were killed."""
-
-
-class Stop:
-    """Asks a running command to end, from any thread. Wakes the waiting one at once."""
-
-    def __init__(self) -> None:
-        self._read, self._write = os.pipe()
-
-    def fileno(self) -> int:
-        return self._read
-
-    def set(self) -> None:
-        with suppress(OSError):
-            os.write(self._write, b"x")
-
-    def close(self) -> None:
-        os.close(self._read)
-        os.close(self._write)
+DEFAULT_TIMEOUT_S = 120
+MAX_TIMEOUT_S = 600
+BACKGROUND_S = 24 * 3600.0
+"""A background process that everybody forgot ends after a day."""
+PROTECTED = (".git/hooks", ".git/config", ".treadle")
+"""Below the root, yet not for commands: what git or Treadle would run or believe later (S-03)."""
+_LIVE_EVERY_S = 0.05
+_LIVE_SELDOM_S = 0.25
+_LIVE_BYTES = 8_000
+"""Live output is a glimpse: at most so much each time, so that a flood costs neither memory nor the loop's time."""
 
 
-def supervise(
-    argv: Sequence[str],
-    *,
-    cwd: str,
-    env: Mapping[str, str],
-    timeout_s: float,
-    stop: Stop,
-    feed: Callable[[bytes], None],
-) -> Ended:
-    """Run a command in a session of its own, hand its merged output to `feed`, and return when all of it has ended.
-    Raises OSError if it cannot be started."""
-    process = subprocess.Popen(
+class Place(msgspec.Struct, frozen=True):
+    """Where a command runs."""
+
+    cwd: str
+    base: Mapping[str, str]
+    """The environment of a fresh command."""
+    shell: Shell
+    """The shell that it goes on with; an empty one if it is to be fresh."""
+    notes: tuple[str, ...] = ()
+
+
+async def place_of(means: Means, invocation: Invocation) -> Place:
+    arguments = invocation.arguments
+    shell = Shell() if arguments.get("fresh") else invocation.shell
+    workspace = means.workspace_of(invocation.root)
+    cwd, note = await in_thread(_directory, workspace, str(arguments.get("cwd") or ""), shell.cwd)
+    base = without_secrets(means.env)
+    if arguments.get("pty"):
+        base["TERM"] = "xterm"
+    return Place(cwd, base, shell, (note,) if note else ())
+
+
+def _directory(workspace: Workspace, wanted: str, shell: str) -> tuple[str, str]:
+    """Where to run, and what to say about it."""
+    if wanted:
+        try:
+            return workspace.directory(wanted), ""
+        except OutsideRoot:
+            return (
+                workspace.path,
+                f"[cwd {inert(wanted)} is outside the project root; the command ran in the root instead]",
+            )
+    try:
+        return workspace.directory(shell), ""
+    except ToolError:
+        return workspace.path, f"[the shell's directory {inert(shell)} is gone; the command ran in the root instead]"
+
+
+async def sandbox_of(means: Means, invocation: Invocation) -> Sandbox | None:
+    """The sandbox that the chat demands; None where there is none to be had and none is demanded."""
+    if means.sandbox_of is None:
+        return None
+    return await in_thread(means.sandbox_of, invocation.options.sandbox)
+
+
+def level(sandbox: Sandbox | None, invocation: Invocation) -> str:
+    """The confinement in words, as it is recorded with each command (S-03)."""
+    if sandbox is None or sandbox.level == "none":
+        return "none"
+    return f"{sandbox.level}, {'network' if invocation.options.network else 'no network'}"
+
+
+def refuse_outside(means: Means, invocation: Invocation, sandbox: Sandbox | None, place: Place) -> None:
+    """The strict profile: by setting, and always where no sandbox works (S-15)."""
+    confined = sandbox is not None and sandbox.level != "none"
+    if confined and not invocation.options.strict_paths:
+        return
+    words = means.outside(str(invocation.arguments["command"]), invocation.root, place.cwd)
+    if words:
+        why = "strict_paths is on" if confined else "no sandbox confines commands on this machine"
+        shown = ", ".join(inert(word) for word in words[:5])
+        raise ToolError(
+            f"Not run: {shown} leads out of the project root, and {why}. Use paths inside the project, relative and "
+            "without '..'."
+        )
+
+
+def job_of(means: Means, invocation: Invocation, sandbox: Sandbox | None, place: Place) -> Job:
+    arguments = invocation.arguments
+    command = str(arguments["command"])
+    background, pty = bool(arguments.get("background")), bool(arguments.get("pty"))
+    argv, state_fd = shell_state.shell_argv(command)
+    if background or arguments.get("fresh"):
+        state_fd = 0
+    if sandbox is not None:
+        argv = tuple(sandbox.wrap(argv, _confinement(means, invocation), place.cwd))
+    return Job(
         argv,
-        cwd=cwd,
-        env=dict(env),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
+        place.cwd,
+        shell_state.environment(place.base, place.shell),
+        BACKGROUND_S if background else timeout_of(invocation),
+        pty=pty,
+        background=background,
+        input=background or pty,
+        output_cap=CAP,
+        state_fd=state_fd,
+        title=command.strip().partition("\n")[0][:200],
     )
-    assert process.stdout is not None
-    with process.stdout as pipe:
-        os.set_blocking(pipe.fileno(), False)
-        try:
-            faultpoint("tool.command_started")
-            with _Watch(process, pipe.fileno(), stop, feed) as watch:
-                ended = _follow(process, watch, timeout_s)
-        except BaseException:
-            _kill(process.pid, signal.SIGKILL)
-            process.wait()
-            raise
-    faultpoint("tool.command_ended")
-    return ended
 
 
-class _Watch:
-    """Waits for whatever comes first: output, the shell's end, a stop. A descriptor of the process tells of its end
-    where the system has one (Linux); elsewhere it is asked every few milliseconds."""
-
-    def __init__(
-        self, process: "subprocess.Popen[bytes]", pipe: int, stop: Stop, feed: Callable[[bytes], None]
-    ) -> None:
-        self._process = process
-        self._pipe = pipe
-        self._stop = stop
-        self._feed = feed
-        self._pidfd = -1
-        self._poll = select.poll()
-        self.open = True
-        """Whether someone may still write output."""
-
-    def __enter__(self) -> "_Watch":
-        if hasattr(os, "pidfd_open"):
-            with suppress(OSError):
-                self._pidfd = os.pidfd_open(self._process.pid)
-                self._poll.register(self._pidfd, select.POLLIN)
-        self._poll.register(self._pipe, select.POLLIN)
-        self._poll.register(self._stop.fileno(), select.POLLIN)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._pidfd >= 0:
-            os.close(self._pidfd)
-
-    def ignore_stop(self) -> None:
-        self._poll.unregister(self._stop.fileno())
-
-    def ignore_exit(self) -> None:
-        if self._pidfd >= 0:
-            self._poll.unregister(self._pidfd)
-
-    def wait(self, until: float) -> set[str]:
-        """What happened before `until`; empty if nothing did."""
-        left = max(0.0, until - time.monotonic())
-        if self._pidfd < 0:
-            left = min(left, _POLL_S)
-        seen = {fd for fd, _ in self._poll.poll(left * 1000)}
-        happened = set()
-        if self._pipe in seen:
-            happened.add("output")
-            self._read()
-        if self._stop.fileno() in seen:
-            happened.add("stop")
-        if self._pidfd in seen or (self._pidfd < 0 and self._process.poll() is not None):
-            happened.add("exit")
-        return happened
-
-    def _read(self) -> None:
-        try:
-            data = os.read(self._pipe, _READ)
-        except BlockingIOError:
-            return
-        if data:
-            self._feed(data)
-        else:
-            self.open = False
-            self._poll.unregister(self._pipe)
+def timeout_of(invocation: Invocation) -> float:
+    return min(float(invocation.arguments.get("timeout_s") or DEFAULT_TIMEOUT_S), MAX_TIMEOUT_S)
 
 
-def _follow(process: "subprocess.Popen[bytes]", watch: _Watch, timeout_s: float) -> Ended:
-    deadline = time.monotonic() + timeout_s
-    ending: Ending = "exited"
-    while True:
-        happened = watch.wait(deadline)
-        if "exit" in happened:
-            break
-        if "stop" in happened or time.monotonic() >= deadline:
-            ending = "stopped" if "stop" in happened else "timed_out"
-            watch.ignore_stop()
-            _end(process.pid, watch)
-            break
-    watch.ignore_exit()
-    if ending == "exited":
-        watch.ignore_stop()
-    with suppress(subprocess.TimeoutExpired):  # stuck in the kernel: nothing ends it, and nothing may hang for it
-        process.wait(_REAP_S)
-    return _clear(process, watch, ending)
+def _confinement(means: Means, invocation: Invocation) -> Confinement:
+    root = os.path.realpath(invocation.root)
+    return Confinement(
+        root,
+        network=invocation.options.network,
+        protected=tuple(f"{root}/{path}" for path in PROTECTED),
+        hidden=(os.path.realpath(means.home),) if means.home else (),
+    )
 
 
-def _end(group: int, watch: _Watch) -> None:
-    """SIGTERM, a moment for tidying up, SIGKILL; output is read meanwhile, or a writer could not end."""
-    _kill(group, signal.SIGTERM)
-    until = time.monotonic() + _GRACE_S
-    while time.monotonic() < until and "exit" not in watch.wait(until):
-        pass
-    _kill(group, signal.SIGKILL)
-
-
-def _clear(process: "subprocess.Popen[bytes]", watch: _Watch, ending: Ending) -> Ended:
-    """The shell is gone: let the rest of its group end, kill what does not, and take the last of the output. A
-    process that left the group may hold the pipe open for ever; it is not waited for."""
-    group = process.pid
-    if ending == "exited":
-        _linger(group, watch, _LINGER_S)
-    left_behind = _alive(group)
-    _kill(group, signal.SIGKILL)
-    _linger(group, watch, _GONE_S if left_behind else 0.0)
-    code = -signal.SIGKILL if process.returncode is None else process.returncode
-    return Ended(ending, code, left_behind and ending == "exited")
-
-
-def _linger(group: int, watch: _Watch, most_s: float) -> None:
-    """Take output until the group is gone and nobody can write any more, or the time is up."""
-    until = time.monotonic() + most_s
-    while (watch.open or _alive(group)) and (now := time.monotonic()) < until:
-        watch.wait(min(until, now + _STEP_S))
-
-
-def _kill(group: int, number: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):  # macOS says EPERM of a group of zombies
-        os.killpg(group, number)
-
-
-def _alive(group: int) -> bool:
-    """Whether a process of the group still runs. A zombie does not, though the kernel counts it until its parent
-    buries it, and in a container that may be never."""
+async def follow(command: Command, emit: Callable[[str], None]) -> Ended:
+    """Show what a command writes until it ends. Being cancelled stops the watching, not the command."""
+    live = _Live(command, emit)
+    waiting = asyncio.ensure_future(command.wait())
+    pause = _LIVE_EVERY_S
     try:
-        os.killpg(group, 0)
-    except (ProcessLookupError, PermissionError):
-        return False
-    if not os.path.exists("/proc/self/stat"):
-        return True
-    return any(_runs_in(group, entry) for entry in os.listdir("/proc") if entry.isdigit())
+        while not waiting.done():
+            await asyncio.wait({waiting}, timeout=pause)
+            pause = _LIVE_EVERY_S if live.show(last=waiting.done()) else min(pause * 1.5, _LIVE_SELDOM_S)
+        ended = waiting.result()
+        assert ended is not None  # there was no time limit
+        return ended
+    finally:
+        waiting.cancel()
+        await settled(waiting)
 
 
-def _runs_in(group: int, pid: str) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            state, _parent, its_group = file.read().rpartition(b")")[2].split()[:3]
-    except (OSError, ValueError):  # it is gone
+class _Live:
+    """Output for people who watch, in pieces, a few times a second."""
+
+    def __init__(self, command: Command, emit: Callable[[str], None]) -> None:
+        self._command = command
+        self._emit = emit
+        self._at = 0
+
+    def show(self, *, last: bool) -> bool:
+        """Whether there was something new."""
+        with suppress(OSError):
+            size = self._command.read(0, 0).size
+            skipped = max(0, size - self._at - _LIVE_BYTES)
+            output = self._command.read(self._at + skipped, _LIVE_BYTES)
+            data = output.data if last else whole_characters(output.data)
+            if data:
+                self._at = output.offset + len(data)
+                self._emit((f"[{skipped:,} bytes skipped]\n" if skipped else "") + clean(data))
+                return True
         return False
-    return int(its_group) == group and state not in (b"Z", b"X")

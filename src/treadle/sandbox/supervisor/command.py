@@ -1,0 +1,174 @@
+"""One supervised command as a worker sees it: everything is read from its folder, so it does not matter who started
+it. Waiting stops nothing; only `stop` does."""
+
+import asyncio
+import marshal
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from treadle.errors import ToolError
+from treadle.ports.commands import Ended, Output
+from treadle.sandbox.supervisor import folder as names
+
+_LOOK_S = 1.0
+"""A waiter is woken at the end; that it looks now and then as well is for a supervisor that dies at a bad moment."""
+_FRAME = 1_500
+"""Bytes of input in one line of the control FIFO: written as hexadecimal, it stays below PIPE_BUF."""
+_INPUT_S = 5.0
+MARK = "TREADLE_CALL"
+"""In the environment of every command: finds what a killed supervisor left."""
+_decoder = msgspec.json.Decoder(Ended)
+
+
+class SupervisedCommand:
+    """Implements `treadle.ports.commands.Command`."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    @property
+    def durable(self) -> bool:
+        return os.path.exists(f"{self.folder}/{names.SYNCED}")
+
+    async def wait(self, timeout_s: float | None = None) -> Ended | None:
+        ended = await self._ended()
+        if ended is not None:
+            return ended
+        try:
+            alive = os.open(f"{self.folder}/{names.ALIVE}", os.O_RDONLY | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return await self._ended()
+        loop = asyncio.get_running_loop()
+        gone = asyncio.Event()
+        loop.add_reader(alive, gone.set)
+        try:
+            until = None if timeout_s is None else loop.time() + timeout_s
+            while (ended := await self._ended()) is None:
+                left = _LOOK_S if until is None else min(_LOOK_S, until - loop.time())
+                if left <= 0:
+                    return None
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(left):
+                        await gone.wait()
+                        gone.clear()
+                        await asyncio.sleep(0)
+            return ended
+        finally:
+            loop.remove_reader(alive)
+            os.close(alive)
+
+    def read(self, offset: int, limit: int) -> Output:
+        pieces = self._pieces()
+        size = max((start + length for start, length in pieces), default=0)
+        if offset < 0:
+            offset = max(0, size + offset)
+        for start, length in pieces:
+            if offset < start + length:
+                begin = max(offset, start)
+                with suppress(FileNotFoundError), open(f"{self.folder}/{names.OUTPUT}{start}", "rb") as file:
+                    file.seek(begin - start)
+                    return Output(file.read(limit), begin, size)
+        return Output(b"", max(offset, size), size)
+
+    def since(self, token: str) -> tuple[int, int]:
+        file = f"{self.folder}/{names.CURSOR}"
+        last, begin, end = "", 0, 0
+        with suppress(FileNotFoundError):
+            last, *numbers = Path(file).read_text().split()
+            begin, end = (int(number) for number in numbers)
+        start = begin if last == token else end
+        size = self.read(0, 0).size
+        names.write_atomic(file, f"{token} {start} {size}".encode())
+        return start, size
+
+    def shell(self) -> bytes:
+        with suppress(FileNotFoundError):
+            return Path(f"{self.folder}/{names.SHELL}").read_bytes()
+        return b""
+
+    async def write(self, data: bytes, *, token: str, end: bool = False) -> None:
+        if names.look(self.folder) != names.RUNNING:
+            raise ToolError("The command has ended; it takes no more input.")
+        job = self._job()
+        if not job.get("input") and not job.get("pty"):
+            raise ToolError("The command takes no input: only background commands and those with pty do.")
+        frames = [f"{token}/{at} i {data[at : at + _FRAME].hex()}\n".encode() for at in range(0, len(data), _FRAME)] + (
+            [f"{token}/end e\n".encode()] if end else []
+        )
+        until = asyncio.get_running_loop().time() + _INPUT_S
+        for frame in frames:
+            while not self._send(frame):
+                if asyncio.get_running_loop().time() > until:
+                    raise ToolError("The command does not read its input, and no more of it can be kept for later.")
+                await asyncio.sleep(0.02)
+
+    async def stop(self) -> Ended:
+        names.write_atomic(f"{self.folder}/{names.STOP}", b"")
+        while True:
+            with suppress(ToolError):
+                self._send(b"stop s\n")
+            ended = await self.wait(_LOOK_S)
+            if ended is not None:
+                return ended
+
+    def _send(self, frame: bytes) -> bool:
+        """Whether there was room for it."""
+        try:
+            control = os.open(f"{self.folder}/{names.CONTROL}", os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as error:
+            raise ToolError("The command has ended; it takes no more input.") from error
+        try:
+            os.write(control, frame)
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(control)
+        return True
+
+    async def _ended(self) -> Ended | None:
+        state = names.look(self.folder)
+        if state == names.LOST:
+            await asyncio.to_thread(self._sweep)
+            return Ended("lost")
+        if state != names.ENDED:
+            return None
+        return self._exit()
+
+    def _exit(self) -> Ended:
+        return _decoder.decode(Path(f"{self.folder}/{names.EXIT}").read_bytes())
+
+    def _job(self) -> dict[str, Any]:
+        with suppress(FileNotFoundError, ValueError, EOFError):
+            job: dict[str, Any] = marshal.loads(Path(f"{self.folder}/{names.JOB}").read_bytes())
+            return job
+        return {}
+
+    def _sweep(self) -> None:
+        """Nobody is left to end what the command started: find it by its mark."""
+        mark = self._job().get("env", {}).get(MARK)
+        if mark is None or not os.path.exists("/proc/self/environ"):
+            return
+        for entry in os.listdir("/proc"):
+            if entry.isdigit() and f"{MARK}={mark}".encode() in _environment(entry):
+                with suppress(OSError):
+                    os.kill(int(entry), signal.SIGKILL)
+
+    def _pieces(self) -> list[tuple[int, int]]:
+        """Where each piece of the output begins, and how long it is by now."""
+        found: list[tuple[int, int]] = []
+        for name in os.listdir(self.folder):
+            if name.startswith(names.OUTPUT):
+                with suppress(FileNotFoundError):
+                    found.append((int(name.removeprefix(names.OUTPUT)), os.stat(f"{self.folder}/{name}").st_size))
+        return sorted(found)
+
+
+def _environment(pid: str) -> list[bytes]:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return []

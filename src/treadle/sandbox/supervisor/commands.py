@@ -1,0 +1,276 @@
+"""The worker's side of supervised commands: claims folders, starts supervisors, and reads what they wrote (D-02).
+
+Why a command starts once. A folder gets its name by a rename, complete with what to run, so a call has one folder. Any
+number of workers may start a supervisor for it; the one that takes the lock first writes `owner`, and none starts the
+command after that. What was forgotten leaves its `exit` behind, so that a worker that slept through everything finds
+an end and not an empty place.
+"""
+
+import asyncio
+import errno
+import hashlib
+import marshal
+import os
+import re
+import shutil
+import sys
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from treadle.errors import ToolError
+from treadle.faultpoint import faultpoint
+from treadle.ports.commands import Ended, Job, Known
+from treadle.sandbox.supervisor import folder as names
+from treadle.sandbox.supervisor.command import MARK, SupervisedCommand
+from treadle.types import CallKey, ChatId, new_id
+
+START = Path(__file__).with_name("start.py")
+_START_S = 60.0
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+
+
+class SupervisedCommands:
+    """Implements `treadle.ports.commands.Commands` in a folder that belongs to Treadle's home."""
+
+    def __init__(self, folder: Path | str, python: str = sys.executable) -> None:
+        self._folder = os.path.abspath(folder)
+        self._python = python
+        self._children: set[int] = set()
+
+    @property
+    def place(self) -> str:
+        return f"{_boot()}:{self._identity()}"
+
+    async def start(self, chat: ChatId, call: CallKey, job: Job) -> SupervisedCommand:
+        folder = self._path(chat, call)
+        try:
+            await asyncio.to_thread(self._claim, folder, job)
+            faultpoint("command.before_start")
+            if names.look(folder) == names.UNSTARTED:
+                await self._launch(folder)
+        except OSError as error:
+            raise ToolError(f"The command could not be started: {error.strerror or error}.") from error
+        return SupervisedCommand(folder)
+
+    async def find(self, chat: ChatId, call: CallKey) -> SupervisedCommand | None:
+        self._reap()
+        folder = self._path(chat, call)
+        return None if names.look(folder) == names.UNSTARTED else SupervisedCommand(folder)
+
+    async def prevent(self, chat: ChatId, call: CallKey) -> None:
+        folder = self._path(chat, call)
+        await asyncio.to_thread(_bury_unborn, folder)
+        if names.look(folder) in (names.RUNNING, names.LOST):
+            await SupervisedCommand(folder).stop()
+        self._reap()
+
+    async def known(self, chat: ChatId) -> Sequence[Known]:
+        self._reap()
+        folder = os.path.dirname(self._path(chat, CallKey("0.0")))
+        return await asyncio.to_thread(_known, folder)
+
+    async def running(self, chat: ChatId) -> Sequence[CallKey]:
+        return [command.call for command in await self.known(chat) if command.running]
+
+    async def forget(self, chat: ChatId, call: CallKey) -> None:
+        folder = self._path(chat, call)
+        if names.look(folder) in (names.ENDED, names.LOST):
+            await asyncio.to_thread(_empty, folder)
+
+    async def tidy(self, chat: ChatId, open_calls: Collection[CallKey]) -> None:
+        """End what the calls of a chat left running, except background processes and calls that are still open."""
+        for command in await self.known(chat):
+            if command.running and not command.background and command.call not in open_calls:
+                await self.prevent(chat, command.call)
+
+    async def close(self) -> None:
+        """End everything and remove the folder: for commands of chats that nobody can come back to."""
+        for chat in await asyncio.to_thread(_children, self._folder):
+            for command in await self.known(ChatId(chat)):
+                await self.prevent(ChatId(chat), command.call)
+                await self._let_go(self._path(ChatId(chat), command.call))
+        await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+
+    async def _let_go(self, folder: str) -> None:
+        """Wait for a moment until the supervisor has written all it will ever write."""
+        for _ in range(500):
+            if not names.locked(folder):
+                return
+            await asyncio.sleep(0.01)
+
+    def _path(self, chat: ChatId, call: CallKey) -> str:
+        return "/".join((self._folder, *(_safe(name) for name in (chat, call))))
+
+    def _identity(self) -> str:
+        """A name for this folder, made when it is first used."""
+        file = f"{self._folder}/id"
+        with suppress(FileNotFoundError):
+            return Path(file).read_text()
+        os.makedirs(self._folder, mode=0o700, exist_ok=True)
+        made = f"{file}.{new_id('h')}"
+        Path(made).write_text(new_id("h"))
+        with suppress(FileExistsError):
+            os.link(made, file)
+        os.unlink(made)
+        return Path(file).read_text()
+
+    def _claim(self, folder: str, job: Job) -> None:
+        if os.path.exists(folder):
+            return
+        made = _make(os.path.dirname(folder))
+        try:
+            fields = msgspec.structs.asdict(job)
+            env = {**job.env, MARK: new_id("k")}
+            data = marshal.dumps({**fields, "argv": list(job.argv), "env": env}, 2)
+            Path(f"{made}/{names.JOB}").write_bytes(data)
+            for fifo in (names.ALIVE, names.CONTROL):
+                os.mkfifo(f"{made}/{fifo}", 0o600)
+            if job.background:
+                Path(f"{made}/{names.BACKGROUND}").touch()
+            faultpoint("command.before_claim")
+            _settle(made, folder)
+        except BaseException:
+            shutil.rmtree(made, ignore_errors=True)
+            raise
+
+    async def _launch(self, folder: str) -> None:
+        """Start a supervisor and wait until it says that the command runs, or that there is nothing for it to do."""
+        self._reap()
+        ready, told = os.pipe()
+        os.set_blocking(ready, False)
+        try:
+            self._children.add(self._spawn(folder, told))
+        finally:
+            os.close(told)
+        try:
+            said = await _all_of(ready)
+        finally:
+            os.close(ready)
+        if names.look(folder) == names.UNSTARTED:
+            why = said.strip().rpartition("\n")[2]
+            raise ToolError(f"The command's supervisor could not be started{': ' if why else ''}{why}.")
+
+    def _spawn(self, folder: str, told: int) -> int:
+        null = os.open(os.devnull, os.O_RDWR)
+        actions = [(os.POSIX_SPAWN_DUP2, null, 0), (os.POSIX_SPAWN_DUP2, told, 1), (os.POSIX_SPAWN_DUP2, told, 2)]
+        argv = [self._python, "-I", "-S", str(START), folder]
+        try:
+            return os.posix_spawn(self._python, argv, {}, file_actions=actions, setsid=True)
+        finally:
+            os.close(null)
+
+    def _reap(self) -> None:
+        """Supervisors are children until their worker dies; the dead among them are buried here."""
+        for pid in list(self._children):
+            try:
+                ended, _ = os.waitpid(pid, os.WNOHANG)
+            except ChildProcessError:
+                ended = pid
+            if ended:
+                self._children.discard(pid)
+
+
+async def _all_of(pipe: int) -> str:
+    """What a supervisor says until it says `started`, or is gone."""
+    loop = asyncio.get_running_loop()
+    said = bytearray()
+    done = loop.create_future()
+
+    def take() -> None:
+        try:
+            data = os.read(pipe, 4096)
+        except BlockingIOError:
+            return
+        said.extend(data)
+        if (not data or b"started\n" in said) and not done.done():
+            done.set_result(None)
+
+    loop.add_reader(pipe, take)
+    try:
+        async with asyncio.timeout(_START_S):
+            await done
+    except TimeoutError:
+        said.extend(b"it said nothing for a minute")
+    finally:
+        loop.remove_reader(pipe)
+    return said.decode(errors="replace")
+
+
+@cache
+def _boot() -> str:
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return "unknown"
+
+
+def _safe(name: str) -> str:
+    return name if _PLAIN.fullmatch(name) else hashlib.sha256(name.encode()).hexdigest()
+
+
+def _make(parent: str) -> str:
+    os.makedirs(os.path.dirname(parent), mode=0o700, exist_ok=True)
+    os.makedirs(parent, mode=0o700, exist_ok=True)
+    made = f"{parent}/.{new_id('new')}"
+    os.mkdir(made, 0o700)
+    return made
+
+
+def _settle(made: str, folder: str) -> None:
+    """Give a finished folder its name, unless another has it."""
+    try:
+        os.rename(made, folder)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _bury_unborn(folder: str) -> None:
+    """A call that was never started never will be."""
+    if not os.path.exists(folder):
+        made = _make(os.path.dirname(folder))
+        Path(f"{made}/{names.EXIT}").write_bytes(msgspec.json.encode(Ended("stopped", -15)))
+        _settle(made, folder)
+    elif names.look(folder) == names.UNSTARTED:
+        Path(f"{folder}/{names.STOP}").touch()
+
+
+def _empty(folder: str) -> None:
+    if names.look(folder) == names.LOST:
+        names.write_atomic(f"{folder}/{names.EXIT}", msgspec.json.encode(Ended("lost")))
+    for name in os.listdir(folder):
+        if name != names.EXIT:
+            with suppress(FileNotFoundError):
+                os.unlink(f"{folder}/{name}")
+
+
+def _children(parent: str) -> list[str]:
+    with suppress(FileNotFoundError, NotADirectoryError):
+        return [name for name in os.listdir(parent) if not name.startswith(".")]
+    return []
+
+
+def _known(parent: str) -> list[Known]:
+    found: list[tuple[float, Known]] = []
+    for call in _children(parent):
+        folder = f"{parent}/{call}"
+        with suppress(FileNotFoundError, EOFError, ValueError):
+            began = os.stat(f"{folder}/{names.JOB}").st_mtime
+            state = names.look(folder)
+            if state == names.UNSTARTED:
+                continue
+            ended = _ended_ms(folder)
+            background = os.path.exists(f"{folder}/{names.BACKGROUND}")
+            title = str(marshal.loads(Path(f"{folder}/{names.JOB}").read_bytes())["title"])
+            found.append((began, Known(CallKey(call), state == names.RUNNING, background, title, ended)))
+    return [known for _, known in sorted(found, key=lambda pair: pair[0])]
+
+
+def _ended_ms(folder: str) -> int:
+    with suppress(FileNotFoundError):
+        return os.stat(f"{folder}/{names.EXIT}").st_mtime_ns // 1_000_000
+    return 0

@@ -1,0 +1,315 @@
+"""The life of one supervisor: claim the command, start it, keep its output, pass input on, end it when it is time, and
+write down how it ended. Knows nothing of chats or sandboxes: what to run was decided before.
+
+The order at the end is the point: everything the command started is gone, then the end is written, then whoever waits
+is told, and only then is it made to survive a power cut, for which nobody has to wait.
+"""
+
+import _signal as signal  # type: ignore[import-not-found]
+import fcntl
+import marshal
+import os
+import select
+import time
+
+from treadle.sandbox.supervisor import child, tree
+from treadle.sandbox.supervisor.folder import (
+    ALIVE,
+    CONTROL,
+    EXIT,
+    JOB,
+    LOCK,
+    OWNER,
+    SHELL,
+    STOP,
+    SYNCED,
+    write_atomic,
+)
+from treadle.sandbox.supervisor.recorder import Recorder
+
+_READ = 1 << 18
+_PENDING = 1 << 20
+"""How much input may wait for a command that does not read."""
+_SHELL_CAP = 1 << 17
+_GRACE_S = 1.0
+"""How long everything may take to end after SIGTERM."""
+_LINGER_S = 0.25
+"""How long what a finished command left behind may take to end by itself: `> >(tee log)` needs a moment."""
+_KILL_S = 30.0
+_DRAIN_S = 1.0
+_STEP_S = 0.02
+_TICK_S = 0.1
+_EXIT_SIZE = 1024
+
+
+def main(folder: str) -> None:
+    os.chdir(folder)
+    umask = os.umask(0o077)
+    os.closerange(3, 1 << 16)
+    alive = os.open(ALIVE, os.O_RDWR)
+    control = os.open(CONTROL, os.O_RDWR | os.O_NONBLOCK)  # before `stop` is looked for: a nudge is never too early
+    woken = _hear_signals()
+    if not _claim():
+        return
+    with open(JOB, "rb") as file:
+        job = marshal.load(file)
+    _reserve_exit()
+    tree.adopt_orphans()
+    recorder = Recorder(job["output_cap"])
+    if os.path.exists(STOP):
+        _write_exit("stopped", -15, False, recorder, "")
+    else:
+        ends = child.start(job, umask)
+        _report()
+        if ends.error:
+            _write_exit("failed", 127, False, recorder, ends.error)
+        else:
+            Session(job, ends, (woken, control), recorder).see_through()
+    os.close(alive)
+    _sync(recorder)
+
+
+def _hear_signals() -> int:
+    """A descriptor that becomes readable when a child ended or someone wants an end."""
+    woken, wake = os.pipe()
+    for descriptor in (woken, wake):
+        os.set_blocking(descriptor, False)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    for name in ("SIGCHLD", "SIGTERM"):
+        signal.signal(getattr(signal, name), lambda *_: None)
+    for name in ("SIGHUP", "SIGINT"):
+        signal.signal(getattr(signal, name), signal.SIG_IGN)
+    return woken
+
+
+def _claim() -> bool:
+    """True for one supervisor of this folder, ever. The lock stays open until the end of the process."""
+    lock = os.open(LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:  # another one has it, or somebody is looking
+            if os.path.exists(OWNER):
+                return False
+            time.sleep(0.002)
+    if os.path.exists(OWNER) or os.path.exists(EXIT):
+        return False
+    write_atomic(OWNER, f"{os.getpid()} {_start_time()}\n".encode())
+    return True
+
+
+def _start_time() -> str:
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[19].decode()
+    except OSError:
+        return "0"
+
+
+def _report() -> None:
+    """Tell the worker that the command runs, and let go of it."""
+    try:  # noqa: SIM105
+        os.write(1, b"started\n")
+    except OSError:
+        pass  # it is dead; that is what this process is for
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(null, number)
+    os.close(null)
+
+
+def _reserve_exit() -> None:
+    """Take the space for the end now: when the disk is full, it can still be written."""
+    with open(f"{EXIT}.new", "wb") as file:
+        file.write(b" " * _EXIT_SIZE)
+
+
+def _write_exit(ending: str, code: int, left_behind: bool, recorder: Recorder, error: str) -> None:
+    recorder.close()
+    said = (error or recorder.trouble).replace("\\", "/").replace('"', "'")
+    text = (
+        f'{{"ending": "{ending}", "code": {code}, "left_behind": {"true" if left_behind else "false"}, '
+        f'"size": {recorder.size}, "lines": {recorder.lines}, "error": "{said}"}}'
+    )
+    with open(f"{EXIT}.new", "r+b") as file:
+        file.write(text.encode().ljust(_EXIT_SIZE))
+    os.replace(f"{EXIT}.new", EXIT)
+
+
+def _sync(recorder: Recorder) -> None:
+    try:
+        recorder.sync()
+        for name in (EXIT, "."):
+            file = os.open(name, os.O_RDONLY)
+            os.fsync(file)
+            os.close(file)
+        with open(SYNCED, "wb"):
+            pass
+    except OSError:
+        pass  # whoever finds no such mark after a power cut takes the command for lost
+
+
+class Session:
+    """A running command."""
+
+    def __init__(
+        self, job: "dict[str, object]", ends: child.Ends, wakers: "tuple[int, int]", recorder: Recorder
+    ) -> None:
+        self._job = job
+        self._ends = ends
+        self._woken, self._control = wakers
+        self._recorder = recorder
+        self._frame = b""
+        self._known: set[bytes] = set()
+        self._input = b""
+        self._input_ends = False
+        self._shell = b""
+        self._code: int | None = None
+        self._stop = False
+        self._alone = False
+        """Whether nothing of the command is left."""
+
+    def see_through(self) -> None:
+        timeout_s = float(str(self._job["timeout_s"]))
+        ending = self._follow(time.monotonic() + timeout_s if timeout_s else None)
+        left_behind = self._clear(ending)
+        if self._shell and len(self._shell) <= _SHELL_CAP and ending == "exited":
+            write_atomic(SHELL, self._shell)
+        code = -9 if self._code is None else self._code
+        _write_exit(ending, code, left_behind, self._recorder, "")
+
+    def _follow(self, deadline: "float | None") -> str:
+        while self._code is None:
+            self._step(deadline)
+            if self._stop:
+                return "stopped" if self._code is None else "exited"
+            if deadline is not None and time.monotonic() >= deadline:
+                return "timed_out" if self._code is None else "exited"
+        return "exited"
+
+    def _clear(self, ending: str) -> bool:
+        """Let the rest end, kill what does not, take the last of the output. Whether a finished command left something
+        behind."""
+        if ending == "exited":
+            self._until(_LINGER_S)
+        else:
+            tree.terminate(self._ends.pid)
+            self._until(_GRACE_S)
+        left_behind = ending == "exited" and not self._alone
+        wait = time.monotonic() + _KILL_S
+        while not (self._alone and self._code is not None) and time.monotonic() < wait:
+            tree.kill(self._ends.pid)
+            self._step(time.monotonic() + _STEP_S)
+        drained = time.monotonic() + _DRAIN_S
+        while self._ends.output >= 0 and time.monotonic() < drained:
+            self._step(min(drained, time.monotonic() + _STEP_S))
+        return left_behind
+
+    def _until(self, most_s: float) -> None:
+        """Go on until nothing is left, or for so long."""
+        until = time.monotonic() + most_s
+        while not (self._alone and self._code is not None and self._ends.output < 0) and time.monotonic() < until:
+            self._step(min(until, time.monotonic() + _STEP_S))
+
+    def _step(self, until: "float | None") -> None:
+        """Wait for the next thing to happen and deal with it."""
+        poll = select.poll()
+        poll.register(self._woken, select.POLLIN)
+        full = len(self._input) > _PENDING
+        if not full:
+            poll.register(self._control, select.POLLIN)
+        for descriptor in {self._ends.output, self._ends.shell} - {-1}:
+            poll.register(descriptor, select.POLLIN)
+        if self._ends.input >= 0 and self._input:
+            both = select.POLLIN | select.POLLOUT if self._ends.input == self._ends.output else select.POLLOUT
+            poll.register(self._ends.input, both)
+        wait = None if until is None else max(0.0, until - time.monotonic()) * 1000
+        if full:
+            wait = _TICK_S * 1000 if wait is None else min(wait, _TICK_S * 1000)
+        seen = dict(poll.poll(wait))
+        if self._ends.output in seen and seen[self._ends.output] & ~select.POLLOUT:
+            self._take_output()
+        if self._ends.shell in seen:
+            self._take_shell()
+        if self._control in seen:
+            self._take_frames()
+        if self._input or self._input_ends:
+            self._give_input()
+        if self._woken in seen and signal.SIGTERM in os.read(self._woken, 4096):
+            self._stop = True
+        self._reap()
+        if full or self._control in seen:
+            self._stop = self._stop or os.path.exists(STOP)
+
+    def _take_output(self) -> None:
+        try:
+            data = os.read(self._ends.output, _READ)
+        except BlockingIOError:
+            return
+        except OSError:  # a terminal that nobody has open any more
+            data = b""
+        if data:
+            self._recorder.feed(data)
+            return
+        if self._ends.input == self._ends.output:
+            self._ends.input = -1
+        os.close(self._ends.output)
+        self._ends.output = -1
+
+    def _take_shell(self) -> None:
+        data = os.read(self._ends.shell, _READ)
+        if data and len(self._shell) <= _SHELL_CAP:
+            self._shell += data
+        if not data:
+            os.close(self._ends.shell)
+            self._ends.shell = -1
+
+    def _take_frames(self) -> None:
+        """`ID OP HEX`: input (i), its end (e), or a nudge to look at `stop` (s). Each id counts once, so that a
+        worker may send again what a dead one may have sent."""
+        *frames, self._frame = (self._frame + os.read(self._control, 1 << 16)).split(b"\n")
+        for frame in frames:
+            name, operation, *data = frame.split(b" ")
+            if name in self._known or operation == b"s":
+                continue
+            self._known.add(name)
+            if operation == b"i":
+                self._input += bytes.fromhex(data[0].decode())
+            else:
+                self._input_ends = True
+
+    def _give_input(self) -> None:
+        if self._ends.input < 0:
+            self._input, self._input_ends = b"", False
+            return
+        try:
+            while self._input:
+                self._input = self._input[os.write(self._ends.input, self._input[:4096]) :]
+        except BlockingIOError:
+            return
+        except OSError:  # the command has closed its input
+            self._input, self._input_ends = b"", self._ends.input != self._ends.output
+        if self._input_ends:
+            self._input_ends = False
+            self._end_input()
+
+    def _end_input(self) -> None:
+        if self._ends.input == self._ends.output:
+            self._input += b"\x04"
+            return
+        os.close(self._ends.input)
+        self._ends.input = -1
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                self._alone = tree.gone(self._ends.pid)
+                return
+            if pid == 0:
+                self._alone = False
+                return
+            if pid == self._ends.pid:
+                self._code = os.waitstatus_to_exitcode(status)

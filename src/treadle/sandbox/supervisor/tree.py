@@ -1,0 +1,102 @@
+"""All that a command has started, however it tried to get away. The supervisor is made the parent of every orphan among
+its descendants (Linux), so that a daemon with a session of its own stays in the tree; where that cannot be had, the
+process group stands for the tree."""
+
+import ctypes
+import os
+import sys
+
+_SIGKILL, _SIGTERM, _SIGSTOP = 9, 15, 19
+_SUBREAPER, _DEATH_SIGNAL = 36, 1
+_LINUX = sys.platform == "linux"
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def adopt_orphans() -> None:
+    if _LINUX:
+        _libc.prctl(_SUBREAPER, 1, 0, 0, 0)
+
+
+def die_with_parent() -> None:
+    """For the command itself: if its supervisor is killed, nobody would be left to end it."""
+    if _LINUX:
+        _libc.prctl(_DEATH_SIGNAL, _SIGKILL, 0, 0, 0)
+
+
+def terminate(group: int) -> None:
+    """Ask everything to end. The sandbox around the command stays: it would take everything with it at once."""
+    if not _LINUX:
+        return _signal_group(group, _SIGTERM)
+    for pid, name in descendants().items():
+        if name != b"bwrap":
+            _signal(pid, _SIGTERM)
+
+
+def kill(group: int) -> None:
+    """End everything. First it is all brought to a standstill, or what forks quickly would get away."""
+    if not _LINUX:
+        return _signal_group(group, _SIGKILL)
+    stopped: set[int] = set()
+    for _ in range(50):
+        new = descendants().keys() - stopped
+        if not new:
+            break
+        for pid in new:
+            _signal(pid, _SIGSTOP)
+        stopped |= new
+    for pid in descendants():
+        _signal(pid, _SIGKILL)
+
+
+def gone(group: int) -> bool:
+    """Whether nothing lives, asked when there are no children: on Linux that is all."""
+    if _LINUX:
+        return True
+    try:
+        os.killpg(group, 0)
+    except OSError:
+        return True
+    return False
+
+
+def descendants() -> "dict[int, bytes]":
+    """The living below this process, with their names."""
+    children: dict[int, list[int]] = {}
+    names: dict[int, bytes] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and (stat := _stat(entry)) is not None:
+            name, state, parent = stat
+            children.setdefault(parent, []).append(int(entry))
+            if state not in b"ZX":
+                names[int(entry)] = name
+    found: list[int] = []
+    todo = [os.getpid()]
+    while todo:
+        below = children.get(todo.pop(), [])
+        found += below
+        todo += below
+    return {pid: names[pid] for pid in found if pid in names}
+
+
+def _stat(pid: str) -> "tuple[bytes, bytes, int] | None":
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            head, _, rest = file.read().rpartition(b")")
+    except OSError:  # it is gone
+        return None
+    state, parent = rest.split()[:2]
+    return head.partition(b"(")[2], state, int(parent)
+
+
+def _signal(pid: int, number: int) -> None:
+    try:  # noqa: SIM105
+        os.kill(pid, number)
+    except OSError:  # gone, or another user's
+        pass
+
+
+def _signal_group(group: int, number: int) -> None:
+    try:  # noqa: SIM105
+        os.killpg(group, number)
+    except OSError:
+        pass

@@ -1,0 +1,222 @@
+"""Background processes of a chat: check_command, send_input and stop_command, by the handle that run_command gave. They
+are supervised commands like others; what is special is only that nobody waits for them, and that a few may run at
+once."""
+
+import asyncio
+
+from treadle.errors import ToolError
+from treadle.ports.commands import Command, Commands, Ended, Known
+from treadle.ports.toolset import Invocation, Outcome, Settlement
+from treadle.ports.workspace import inert
+from treadle.protocol.tools import ToolSpec
+from treadle.tools.builtin.base import Plain, ReadOnly, in_thread, parameters
+from treadle.tools.builtin.capture import HEAD_READ, TAIL_READ, view_ends, view_whole
+from treadle.tools.builtin.means import Means
+from treadle.types import CallKey, SystemClock
+
+MAX_RUNNING = 8
+KEPT = 20
+KEPT_MS = 3_600_000
+"""Of processes that have ended, so many are kept for so long."""
+MAX_WAIT_S = 120
+_LOOK_S = 0.3
+"""A process that fails at once, or answers at once, is shown at once."""
+_POLL_S = 0.03
+_PART = 1 << 20
+HANDLE = {"type": "string", "minLength": 1, "description": "The handle that run_command gave."}
+
+
+async def make_room(commands: Commands, invocation: Invocation) -> None:
+    """Let go of what is no longer needed before a new command starts, and refuse one background process too many. The
+    results of earlier commands are recorded by now: calls that execute run one after the other."""
+    known = await commands.known(invocation.chat)
+    running = [one for one in known if one.background and one.running]
+    if invocation.arguments.get("background") and len(running) >= MAX_RUNNING:
+        raise ToolError(
+            f"{MAX_RUNNING} background commands run already, and no more may: stop one with stop_command first.\n"
+            + "\n".join(_line(one) for one in running)
+        )
+    now = SystemClock().now_ms()
+    ended = sorted((one for one in known if one.background and not one.running), key=lambda one: -one.ended_ms)
+    old = [one for number, one in enumerate(ended) if number >= KEPT or now - one.ended_ms > KEPT_MS]
+    for one in [*old, *(one for one in known if not one.background and not one.running)]:
+        await commands.forget(invocation.chat, one.call)
+
+
+async def begun(command: Command, invocation: Invocation, notes: tuple[str, ...], sandbox: str) -> Outcome:
+    """The result of a command that was started in the background."""
+    ended = await _settle_down(command, 0, _LOOK_S)
+    if ended is not None and ended.ending == "failed":
+        raise ToolError(f"The command could not be started: {ended.error}.")
+    handle = invocation.call
+    text, _ = await in_thread(_news, command, handle)
+    state = _state(ended)
+    how = f'[handle "{handle}", {state}: check_command shows what it writes, stop_command ends it]'
+    body = "\n".join((*notes, *([text] if text else []), how))
+    return Outcome(body, f"in the background as {handle}, {state}", success=not _failed(ended), sandbox=sandbox)
+
+
+class CheckCommand(ReadOnly):
+    spec = ToolSpec(
+        name="check_command",
+        description=(
+            "What a background command has written since the last check, and whether it still runs. With wait_s it "
+            "waits so long for something new. Without a handle: all background commands."
+        ),
+        parameters=parameters(
+            handle=HANDLE,
+            wait_s={"type": "number", "minimum": 0, "maximum": MAX_WAIT_S, "default": 0},
+        ),
+        read_only=True,
+        summary_argument="handle",
+        timeout_s=MAX_WAIT_S + 60.0,
+    )
+
+    def __init__(self, means: Means) -> None:
+        self._means = means
+
+    async def run(self, invocation: Invocation) -> Outcome:
+        if not invocation.arguments.get("handle"):
+            known = await _known(self._means, invocation)
+            return Outcome("\n".join(_line(one) for one in known) or "There are no background commands.")
+        command = await _find(self._means, invocation)
+        begin, _ = await in_thread(command.since, invocation.call)
+        ended = await _settle_down(command, begin, float(invocation.arguments.get("wait_s") or 0), until_news=True)
+        return await _report(command, invocation, ended)
+
+
+class SendInput(Plain):
+    spec = ToolSpec(
+        name="send_input",
+        description=(
+            "Write to a background command's input, followed by Enter unless enter is false, and see what it answers. "
+            'Control keys by their code: "\\u0003" is Ctrl-C in a pty. end closes the input.'
+        ),
+        parameters=parameters(
+            required=("handle",),
+            handle=HANDLE,
+            text={"type": "string", "default": ""},
+            enter={"type": "boolean", "default": True},
+            end={"type": "boolean", "default": False},
+        ),
+        idempotent=True,  # the supervisor takes what comes with the same call once
+        summary_argument="handle",
+    )
+
+    def __init__(self, means: Means) -> None:
+        self._means = means
+
+    async def prepare(self, invocation: Invocation) -> None:
+        await _find(self._means, invocation)
+
+    async def settle(self, invocation: Invocation) -> Settlement:
+        return "run_again"
+
+    async def run(self, invocation: Invocation) -> Outcome:
+        command = await _find(self._means, invocation)
+        arguments = invocation.arguments
+        text = str(arguments.get("text") or "")
+        end = bool(arguments.get("end"))
+        if arguments.get("enter", True) and (text or not end):
+            text += "\n"
+        begin, _ = await in_thread(command.since, invocation.call)
+        await command.write(text.encode(errors="surrogateescape"), token=invocation.call, end=end)
+        ended = await _settle_down(command, begin, _LOOK_S, until_news=True)
+        return await _report(command, invocation, ended)
+
+
+class StopCommand(Plain):
+    spec = ToolSpec(
+        name="stop_command",
+        description="End a background command with everything it started, and see the last of its output.",
+        parameters=parameters(required=("handle",), handle=HANDLE),
+        idempotent=True,
+        summary_argument="handle",
+    )
+
+    def __init__(self, means: Means) -> None:
+        self._means = means
+
+    async def prepare(self, invocation: Invocation) -> None:
+        await _find(self._means, invocation)
+
+    async def settle(self, invocation: Invocation) -> Settlement:
+        return "run_again"
+
+    async def run(self, invocation: Invocation) -> Outcome:
+        command = await _find(self._means, invocation)
+        return await _report(command, invocation, await command.stop())
+
+
+async def _known(means: Means, invocation: Invocation) -> list[Known]:
+    known = await means.commands.known(invocation.chat) if means.commands is not None else ()
+    return [one for one in known if one.background]
+
+
+async def _find(means: Means, invocation: Invocation) -> Command:
+    handle = str(invocation.arguments.get("handle", "")).strip().strip("\"'")
+    known = await _known(means, invocation)
+    if means.commands is not None and any(one.call == handle for one in known):
+        command = await means.commands.find(invocation.chat, CallKey(handle))
+        if command is not None:
+            return command
+    there = "\n".join(_line(one) for one in known) or "There are none."
+    raise ToolError(f"There is no background command with the handle {handle!r}. Background commands:\n{there}")
+
+
+async def _settle_down(command: Command, begin: int, wait_s: float, *, until_news: bool = False) -> Ended | None:
+    """Wait for the end, or for news and a moment without more of them, but not longer than told."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + wait_s
+    size = begin
+    ended = await command.wait(0)
+    while ended is None and (left := until - loop.time()) > 0:
+        ended = await command.wait(min(_POLL_S, left))
+        grown = command.read(0, 0).size
+        if until_news and size == grown > begin:
+            break
+        size = grown
+    return ended
+
+
+async def _report(command: Command, invocation: Invocation, ended: Ended | None) -> Outcome:
+    text, size = await in_thread(_news, command, invocation.call)
+    state = _state(ended)
+    body = f"{text or '(nothing new)'}\n[{state}]"
+    return Outcome(body, f"{state}, {size:,} new bytes", success=not _failed(ended))
+
+
+def _news(command: Command, token: str) -> tuple[str, int]:
+    """What is new since the last look, bounded, and how much it is."""
+    begin, end = command.since(token)
+    size = end - begin
+    if size <= HEAD_READ + TAIL_READ:
+        return view_whole(_read(command, begin, end)).text, size
+    head = _read(command, begin, begin + HEAD_READ)
+    tail = _read(command, end - TAIL_READ, end)
+    lines = sum(_read(command, at, min(at + _PART, end)).count(b"\n") for at in range(begin, end, _PART))
+    return view_ends(head, tail, lines).text, size
+
+
+def _read(command: Command, begin: int, end: int) -> bytes:
+    data = bytearray()
+    while begin < end and (output := command.read(begin, end - begin)).data and output.offset < end:
+        data += output.data[: end - output.offset]
+        begin = output.offset + len(output.data)
+    return bytes(data)
+
+
+def _state(ended: Ended | None) -> str:
+    if ended is None:
+        return "running"
+    if ended.ending == "exited":
+        return f"exit {ended.code}" if ended.code >= 0 else f"killed by signal {-ended.code}"
+    return {"timed_out": "ended after a day", "stopped": "stopped"}.get(ended.ending, ended.ending)
+
+
+def _failed(ended: Ended | None) -> bool:
+    return ended is not None and (ended.ending == "lost" or (ended.ending == "exited" and ended.code != 0))
+
+
+def _line(one: Known) -> str:
+    return f'"{one.call}" {"running" if one.running else "ended"}: {inert(one.title)}'

@@ -1,0 +1,131 @@
+"""The shell of a chat: each command runs in a process of its own, yet the working directory and the exported variables
+carry over (T-14). The shell writes both to a descriptor when it ends; a command that was killed, or that became another
+program, leaves them as they were."""
+
+import shlex
+import shutil
+from collections.abc import Mapping
+from functools import cache
+
+import msgspec
+
+from treadle.errors import OutsideRoot, ToolError
+from treadle.ports.workspace import Workspace, inert
+from treadle.protocol.traces import Shell
+from treadle.tools.builtin.environment import is_secret, secrets_of
+
+CAP = 32_000
+"""How many bytes of exported variables are carried over."""
+_NOT_CARRIED = frozenset({"_", "SHLVL", "PWD", "OLDPWD", "TERM", "TREADLE_CALL", "LINES", "COLUMNS"})
+_END = b"end"
+
+# What stands before the command, on its first line, so that line numbers in messages are right. No eval, or what
+# `set -x` shows would differ. A high descriptor, which no script uses by chance; dash knows only those of one digit.
+_BASH_FD = 199
+_BASH = (
+    r"__treadle_left() { local IFS=$'\n' name; { printf 'cwd='; pwd -P; printf '\0'; "
+    r"""for name in $(compgen -e); do printf '%s=%s\0' "$name" "${!name-}"; done; printf 'end\0'; } >&199 || :; }; """
+    r"trap '{ set +eux; __treadle_left; } 2>/dev/null' EXIT; "
+)
+_SH_FD = 9
+_SH = (
+    r"""trap '{ set +eux; printf "cwd="; pwd -P; printf "\0"; export -p; printf "\0end\0"; } 2>/dev/null >&9' EXIT; """
+)
+
+
+class Left(msgspec.Struct, frozen=True):
+    """What a command left: the shell from now on (None: as before), and what is to be said about it."""
+
+    shell: Shell | None = None
+    notes: tuple[str, ...] = ()
+
+
+def shell_argv(command: str) -> tuple[tuple[str, ...], int]:
+    """The command line that runs a command so that its shell tells how it ends, and the descriptor it tells it on."""
+    bash, sh = _shells()
+    if bash:
+        return (bash, "-c", _BASH + command, "bash"), _BASH_FD
+    return (sh, "-c", _SH + command, "sh"), _SH_FD
+
+
+@cache
+def _shells() -> tuple[str, str]:
+    return shutil.which("bash") or "", shutil.which("sh") or "/bin/sh"
+
+
+def environment(base: Mapping[str, str], shell: Shell) -> dict[str, str]:
+    """A fresh environment with what the shell has changed since."""
+    return {name: value for name, value in {**base, **shell.exports}.items() if name not in shell.unset}
+
+
+def read_left(
+    data: bytes, before: Shell, base: Mapping[str, str], workspace: Workspace, user: Mapping[str, str]
+) -> Left:
+    """What the shell wrote, checked and compared with `base`, the environment of a fresh command. `user` is the user's
+    own environment, whose secrets are recorded by no name."""
+    told = _parse(data)
+    if told is None:
+        return Left()
+    path, variables = told
+    cwd, notes = _directory(path, workspace)
+    changed = {name: value for name, value in variables.items() if name not in _NOT_CARRIED and base.get(name) != value}
+    exports, more = _recordable(changed, before, secrets_of(user))
+    unset = tuple(sorted(name for name in base if name not in variables and name not in _NOT_CARRIED))
+    shell = Shell(cwd, exports, unset)
+    return Left(None if shell == before else shell, (*notes, *more))
+
+
+def _parse(data: bytes) -> tuple[str, dict[str, str]] | None:
+    """(working directory, variables); None if the shell did not get to its end, or somebody else wrote there."""
+    first, *rest = data.split(b"\0")
+    if not first.startswith(b"cwd=") or rest[-2:] != [_END, b""]:
+        return None
+    path = first[4:].removesuffix(b"\n").decode(errors="surrogateescape")
+    fields = [field.decode(errors="surrogateescape") for field in rest[:-2]]
+    if _shells()[0]:
+        return path, dict(field.partition("=")[::2] for field in fields if "=" in field)
+    try:
+        words = shlex.split("".join(fields))
+    except ValueError:
+        return None
+    return path, dict(word.partition("=")[::2] for word in words if "=" in word)
+
+
+def _directory(path: str, workspace: Workspace) -> tuple[str, tuple[str, ...]]:
+    if not path:
+        return ".", ("[the shell's directory is gone; the next command starts in the root]",)
+    try:
+        return workspace.relative(workspace.directory(path)), ()
+    except OutsideRoot:
+        return ".", (
+            f"[the shell was in {inert(path)}, outside the project root; the next command starts in the root]",
+        )
+    except ToolError:
+        return ".", (f"[the shell's directory {inert(path)} is gone; the next command starts in the root]",)
+
+
+def _recordable(
+    changed: Mapping[str, str], before: Shell, secrets: tuple[str, ...]
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Without secrets, which must not get into the log (S-11), without what is no text, and within the cap."""
+    kept: dict[str, str] = {}
+    left_out: list[str] = []
+    size = 0
+    for name, value in sorted(changed.items(), key=lambda item: (item[0] not in before.exports, item[0])):
+        size += len(name) + len(value.encode(errors="surrogateescape"))
+        if is_secret(name, value) or any(secret in value for secret in secrets) or size > CAP or not _is_text(value):
+            left_out.append(inert(name))
+        else:
+            kept[name] = value
+    shown = ", ".join(left_out[:10]) + (" …" if len(left_out) > 10 else "")
+    why = "(a secret by its name or value, or too long)"
+    notes = (f"[not carried over to later commands: {shown} {why}]",) if left_out else ()
+    return dict(sorted(kept.items())), notes
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,203 @@
+"""A worker is killed around a command, as people run it: `treadle run`, `kill -9`, `treadle resume`. The command's real
+output and exit code are the result, and it ran once (fault 2; D-02)."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from treadle.testing.fake_openai import FakeOpenAI, Reply
+
+pytestmark = pytest.mark.timeout(120)
+
+GATED = "echo ran >> ../counter; echo before; until [ -e ../go ]; do sleep 0.02; done; echo after; exit 3"
+POINTS = [
+    "tool.before:run_command",
+    "command.before_claim",
+    "command.before_start",
+    "tool.command_started",
+    "tool.command_ended",
+    "command.collected",
+    "tool.after:run_command",
+    "append.before:tool.execution_complete",
+]
+
+
+class Treadle:
+    """The command line in a folder of its own, against a provider that plays a script."""
+
+    def __init__(self, folder: Path, fake: FakeOpenAI) -> None:
+        self.folder = folder
+        self.root = folder / "root"
+        self.root.mkdir()
+        self._environment = {
+            **os.environ,
+            "TREADLE_HOME": str(folder / "home"),
+            "OPENAI_BASE_URL": fake.base_url,
+            "OPENAI_API_KEY": "none",
+        }
+
+    def start(self, *arguments: str, faults: str = "") -> "subprocess.Popen[bytes]":
+        return subprocess.Popen(
+            [sys.executable, "-c", "from treadle.cli import main; main()", *arguments],
+            env={**self._environment, "TREADLE_FAULTS": faults},
+            stdout=subprocess.PIPE,
+            cwd=self.root,
+        )
+
+    def run(self, faults: str = "") -> "subprocess.Popen[bytes]":
+        return self.start("run", "--json", "--model", "openai:fake", "--root", str(self.root), "Do it.", faults=faults)
+
+    def resume(self, faults: str = "") -> tuple[int, list[dict[str, Any]]]:
+        return self.end(self.start("resume", "--json", "last", faults=faults))
+
+    def end(self, process: "subprocess.Popen[bytes]") -> tuple[int, list[dict[str, Any]]]:
+        out, _ = process.communicate(timeout=60)
+        return process.returncode, [msgspec.json.decode(line) for line in out.splitlines()]
+
+    def log(self) -> list[dict[str, Any]]:
+        code, events = self.end(self.start("export", "last"))
+        assert code == 0
+        return events
+
+    @property
+    def counter(self) -> Path:
+        return self.folder / "counter"
+
+    def go(self) -> None:
+        (self.folder / "go").touch()
+
+
+def results(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [event["data"] for event in events if event["type"] == "tool.execution_complete"]
+
+
+def until(fact: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not fact():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def treadle(tmp_path: Path) -> Iterator[Treadle]:
+    with FakeOpenAI([Reply(calls=[("run_command", {"command": GATED})]), Reply(text="That was it.")]) as fake:
+        made = Treadle(tmp_path, fake)
+        yield made
+        made.go()  # whatever became of the test, the command ends
+
+
+def test_killed_while_the_command_runs(treadle: Treadle) -> None:
+    worker = treadle.run()
+    until(treadle.counter.exists)
+    worker.kill()
+    assert treadle.end(worker)[0] == -signal.SIGKILL
+    treadle.go()
+    code, events = treadle.resume()
+    assert code == 0
+    (result,) = results(events)
+    assert (result["error"], result["result_summary"]) == ("before\nafter\n[exit 3]", "exit 3, 2 lines")
+    assert treadle.counter.read_text() == "ran\n"
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_at_a_point_and_again_at_the_same(treadle: Treadle, point: str) -> None:
+    if point not in POINTS[:4]:
+        treadle.go()
+    assert treadle.end(treadle.run(f"kill@{point}"))[0] == -signal.SIGKILL
+    treadle.go()
+    assert treadle.resume(f"kill@{point}")[0] == -signal.SIGKILL
+    code, _ = treadle.resume()
+    assert code == 0
+    (result,) = results(treadle.log())
+    assert (result["error"], result["synthetic"]) == ("before\nafter\n[exit 3]", "")
+    assert treadle.counter.read_text() == "ran\n"
+
+
+def test_a_stop_that_comes_while_nobody_drives_the_chat_ends_the_command(treadle: Treadle) -> None:  # L-07
+    worker = treadle.run()
+    until(treadle.counter.exists)
+    worker.kill()
+    treadle.end(worker)
+    second = treadle.start("resume", "--json", "last")
+    assert second.stdout is not None
+    second.stdout.readline()
+    second.send_signal(signal.SIGINT)
+    treadle.end(second)
+    until(lambda: not commands_of(treadle))
+    (result,) = results(treadle.log())
+    assert result["synthetic"] == "interrupted"
+
+
+def commands_of(treadle: Treadle) -> list[str]:
+    """The processes that work in this project."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if os.readlink(entry / "cwd") == str(treadle.root) and os.getpid() != int(entry.name):
+                    found.append(entry.name)
+            except OSError:
+                continue
+    return found
+
+
+def test_a_supervisor_that_is_killed_too_leaves_an_unknown_that_is_not_repeated(treadle: Treadle) -> None:
+    worker = treadle.run()
+    until(treadle.counter.exists)
+    worker.kill()
+    treadle.end(worker)
+    (owner,) = treadle.folder.glob("home/commands/*/1.0/owner")
+    os.kill(int(owner.read_text().split()[0]), signal.SIGKILL)
+    code, events = treadle.resume()
+    assert code == 0
+    (result,) = results(events)
+    assert result["synthetic"] == "unknown"
+    assert treadle.counter.read_text() == "ran\n"
+    until(lambda: not commands_of(treadle))
+
+
+@pytest.mark.parametrize("point", ["tool.command_started", "tool.after:run_command"])
+def test_a_background_process_outlives_its_worker(tmp_path: Path, point: str) -> None:  # T-05
+    server = "echo ran >> ../counter; echo up; until [ -e ../go ]; do sleep 0.02; done; echo bye"
+    script = [
+        Reply(calls=[("run_command", {"command": server, "background": True})]),
+        Reply(calls=[("check_command", {"handle": "1.0"})]),
+        Reply(calls=[("stop_command", {"handle": "1.0"})]),
+        Reply(text="Stopped."),
+    ]
+    with FakeOpenAI(script) as fake:
+        treadle = Treadle(tmp_path, fake)
+        assert treadle.end(treadle.run(f"kill@{point}"))[0] == -signal.SIGKILL
+        until(treadle.counter.exists)
+        code, events = treadle.resume()
+    assert code == 0
+    begun, _, stopped = results(events)
+    assert '[handle "1.0", running' in begun["result"]
+    assert stopped["result"].endswith("[stopped]")
+    assert treadle.counter.read_text() == "ran\n"
+    until(lambda: not commands_of(treadle))
+
+
+def test_the_shell_and_whole_outputs_survive_a_restart(tmp_path: Path) -> None:  # T-11, T-14
+    script = [
+        Reply(calls=[("run_command", {"command": "mkdir sub; cd sub; export WHO=you; seq 1000"})]),
+        Reply(calls=[("run_command", {"command": "pwd; echo $WHO"})]),
+        Reply(calls=[("read_output", {"handle": "1.0", "start_line": 500, "end_line": 500})]),
+        Reply(text="Done."),
+    ]
+    with FakeOpenAI(script) as fake:
+        treadle = Treadle(tmp_path, fake)
+        assert treadle.end(treadle.run("kill@append.after:tool.execution_complete"))[0] == -signal.SIGKILL
+        code, events = treadle.resume()
+    assert code == 0
+    here, line = results(events)[-2:]
+    assert here["result"] == f"{treadle.root}/sub\nyou\n[exit 0]"
+    assert line["result"].startswith("[lines 500 to 500 of 1,000]\n500\n")

@@ -1,0 +1,58 @@
+"""What the model sees of an output (T-11)."""
+
+import time
+
+import pytest
+
+from treadle.tools.builtin.capture import clean, view_ends, view_whole, whole_characters
+
+
+@pytest.mark.parametrize("text", ["", "a", "a\n", "a\nb", "\n\n", "a\n\n", "grün ✓\n"])
+def test_short_output_is_whole(text: str) -> None:
+    shown = view_whole(text.encode())
+    assert shown.text == text.removesuffix("\n")
+    assert shown.exact
+
+
+@pytest.mark.parametrize("data", [b"a\xff", b"\x1b[31mred\x1b[0m\n", b"nul \0\n", b"dos\r\n", b"line\n" * 101])
+def test_what_is_not_shown_byte_for_byte_is_said_to_be_so(data: bytes) -> None:
+    assert not view_whole(data).exact
+
+
+def test_head_and_tail_say_how_much_lies_between() -> None:
+    data = "".join(f"line {number} ü\n" for number in range(1, 20_001)).encode()
+    lines = view_ends(data[:20_000], data[-152_000:], 20_000).text.split("\n")
+    assert lines[0] == "line 1 ü"
+    assert lines[14:17] == ["line 15 ü", "[19,900 lines truncated]", "line 19916 ü"]
+    assert lines[-1] == "line 20000 ü"
+    assert lines == view_whole(data).text.split("\n")
+
+
+@pytest.mark.parametrize("width", [30_000, 1_000_000])
+def test_few_long_lines_are_cut_in_their_middle(width: int) -> None:
+    data = b"a" * width + b"\n" + b"b" * width + b"\n"
+    for shown in (view_whole(data), view_ends(data[:20_000], data[-152_000:], 2)):
+        assert len(shown.text) < 50_000
+        assert shown.text.startswith("aaa")
+        assert "bytes truncated]" in shown.text
+        assert shown.text.endswith("bbb")
+
+
+def test_escapes_are_stripped_and_nothing_else_is_lost() -> None:
+    data = b"a\0b\xffc\x1b[31mred\x1b[0m\x1b]633;A\x07x\x1b]0;t\x1b\\y\x1bPq\x1b\\z\x07\n"
+    assert clean(data) == "a␀b\\xffcredxyz␇\n"
+
+
+@pytest.mark.parametrize("start", range(12))
+@pytest.mark.parametrize("end", range(12))
+def test_cuts_make_no_broken_characters(start: int, end: int) -> None:
+    data = "aü✓😀".encode()[start : 10 - min(end, 10)]
+    assert "\\x" not in clean(whole_characters(data))
+    assert whole_characters(b"\xff\xfe\xfd\xfc") != b"", "what never was a character is still shown"
+
+
+def test_cleaning_is_linear() -> None:
+    started = time.monotonic()
+    for piece in ("\x1b]", "\x1bP", "\x1b[", "\x1b", "\x1b[0"):
+        clean((piece * 100_000).encode())
+    assert time.monotonic() - started < 20
