@@ -2,14 +2,17 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from treadle.errors import ToolError
@@ -421,10 +424,15 @@ async def test_names_that_are_no_file_names(commands: SupervisedCommands, tmp_pa
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become someone else")
-def test_as_another_user(tmp_path: Path) -> None:
+def test_as_another_user() -> None:
     """Everything works for an ordinary user, who has an own home."""
-    os.chmod(tmp_path, 0o755)
-    home = tmp_path / "home"
+    with tempfile.TemporaryDirectory() as place:  # pytest's own folder is closed to others
+        os.chmod(place, 0o755)
+        _as_another_user(Path(place))
+
+
+def _as_another_user(place: Path) -> None:
+    home = place / "home"
     home.mkdir()
     os.chown(home, 65534, 65534)
     script = (
@@ -441,10 +449,26 @@ def test_as_another_user(tmp_path: Path) -> None:
         "    await commands.close()\n"
         "asyncio.run(main())\n"
     )
-    source = Path(names.__file__).parents[3]
-    env = {**os.environ, "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
-    parents = [path for path in [Path(sys.prefix), Path(sys.base_prefix), source] for path in [path, *path.parents]]
-    if not all(os.stat(path).st_mode & 0o005 == 0o005 for path in parents):
-        pytest.skip("an ordinary user cannot read this interpreter")
-    done = subprocess.run([sys.executable, "-c", script, str(home)], env=env, capture_output=True, timeout=60)
+    source = shutil.copytree(Path(names.__file__).parents[3], place / "src", ignore=shutil.ignore_patterns("*.pyc"))
+    packages = Path(msgspec.__file__).parents[1]
+    env = {**os.environ, "PYTHONPATH": f"{source}:{packages}", "PYTHONDONTWRITEBYTECODE": "1"}
+    python = next((path for path in (sys.executable, "/usr/bin/python3") if _open_to_all(path)), None)
+    if python is None:
+        pytest.skip("an ordinary user cannot run this interpreter, and there is no other")
+    done = subprocess.run([python, "-c", script, str(home)], env=env, capture_output=True, timeout=60)
     assert (done.stdout.decode().split(), done.stderr.decode()) == (["0", "True", "65534"], "")
+
+
+def _open_to_all(python: str) -> bool:
+    """Whether every user can run this interpreter, and it is of our version."""
+    command = [python, "-c", "import sys; print(sys.version_info[:2], sys.prefix, sys.base_prefix, sep='\\n')"]
+    try:
+        version, *folders = subprocess.run(command, capture_output=True, text=True).stdout.splitlines()
+    except (OSError, ValueError):
+        return False
+    paths = [
+        path
+        for folder in (*folders, os.path.dirname(os.path.realpath(python)))
+        for path in (Path(folder), *Path(folder).parents)
+    ]
+    return version == str(sys.version_info[:2]) and all(os.stat(path).st_mode & 0o005 == 0o005 for path in paths)
