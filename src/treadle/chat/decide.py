@@ -1,8 +1,8 @@
 """decide(state) → the next step: the program counter of a chat (D-01). Pure: whoever holds the lease arrives at the
 same step, whatever became of the worker before it.
 
-A step is either an effect (call the model, run calls, compact, summarise), a record of something the rules decided
-themselves, or the end: wait for someone, or rest.
+A step is either an effect (call the model, run calls, check, compact, summarise), a record of something the rules
+decided themselves, or the end: wait for someone, or rest.
 """
 
 from typing import Literal
@@ -13,10 +13,21 @@ from treadle.chat import guard
 from treadle.chat.closing import close_calls
 from treadle.chat.completion import continuation, wants_summary
 from treadle.chat.fold_calls import CONTINUE, STOP
-from treadle.chat.state import Call, ChatState, Run, awaits_action, next_queued, runnable_calls, starts_queued
+from treadle.chat.state import (
+    Call,
+    ChatState,
+    OpenCheck,
+    Run,
+    awaits_action,
+    next_queued,
+    runnable_calls,
+    starts_queued,
+)
 from treadle.chat.transcript import MAX_FAILURES, estimate, threshold
+from treadle.chat.verification import verify
 from treadle.protocol.content import AssistantEntry
 from treadle.protocol.events import (
+    CheckCompleted,
     CompactionComplete,
     CompactionStart,
     EndReason,
@@ -59,6 +70,12 @@ class Summarize(msgspec.Struct, frozen=True):
     pass
 
 
+class RunCheck(msgspec.Struct, frozen=True):
+    """See whether the work is as good as the model says (L-16); one that has begun is to be finished."""
+
+    check: OpenCheck
+
+
 class Record(msgspec.Struct, frozen=True):
     """The rules themselves have something to say."""
 
@@ -73,7 +90,7 @@ class Rest(msgspec.Struct, frozen=True):
     """Nothing to do."""
 
 
-Step = CallModel | RunCalls | Compact | Summarize | Record | Wait | Rest
+Step = CallModel | RunCalls | Compact | Summarize | RunCheck | Record | Wait | Rest
 
 
 def decide(state: ChatState, limits: Limits) -> Step:
@@ -88,6 +105,8 @@ def decide(state: ChatState, limits: Limits) -> Step:
         return Wait() if awaits_action(state) else RunCalls(runnable_calls(state))
     if state.question is not None and not run.stop:
         return Wait()
+    if run.check is not None and not run.stop:
+        return RunCheck(run.check)
     if state.open_turn is not None and (not run.stop or _last_answer_begun(state, run)):
         return CallModel(state.open_turn.final)
     return _decide_between_turns(state, run, limits)
@@ -125,7 +144,7 @@ def _decide_between_turns(state: ChatState, run: Run, limits: Limits) -> Step:
     if run.stop:
         return _end(state, run.stop)
     if run.completed:
-        return _end(state, "task_complete")
+        return _verified(state, run) or _end(state, "task_complete")
     last = state.history[-1] if len(state.history) else None
     if isinstance(last, AssistantEntry) and not last.calls:
         return _after_answer(state, run)
@@ -143,6 +162,8 @@ def _end(state: ChatState, reason: EndReason) -> Record:
     ended: list[Event] = []
     if state.compacting:
         ended.append(CompactionComplete(state.compacting, False, error=reason))
+    if state.run is not None and state.run.check is not None:
+        ended.append(CheckCompleted(state.run.check.check, False, synthetic="stopped"))
     if state.open_turn is not None:
         ended.append(TurnEnd(state.open_turn.turn, finish_reason=reason))
     return Record((*ended, *close_calls(state, reason), RunEnd(reason)))
@@ -152,9 +173,19 @@ def _after_answer(state: ChatState, run: Run) -> Step:
     text = continuation(state, run)
     if text:
         return Record((UserMessage(text, source="autopilot"),))
+    if (step := _verified(state, run)) is not None:
+        return step
     if wants_summary(state, run):
         return Summarize()
     return _end(state, "done")
+
+
+def _verified(state: ChatState, run: Run) -> Step | None:
+    """What verification wants before the run may end."""
+    wanted = verify(state, run)
+    if wanted is None:
+        return None
+    return RunCheck(wanted) if isinstance(wanted, OpenCheck) else Record((wanted,))
 
 
 def _guarded(state: ChatState, run: Run) -> Step | None:
