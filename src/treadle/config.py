@@ -7,7 +7,7 @@ settings: they are neither read, shown nor stored here (M-13).
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -41,6 +41,9 @@ class Settings(msgspec.Struct, frozen=True):
     rung: Rung | Literal[""] = ""
     retry_base_s: _Amount = 2.0
     silence_s: Annotated[float, Meta(gt=0)] = 300.0
+    checks: tuple[str, ...] = ()
+    verify: bool = True
+    diagnose: bool = True
 
     def chat_options(self, root: str) -> ChatOptions:
         """What a new chat has unless it says otherwise."""
@@ -57,6 +60,9 @@ class Settings(msgspec.Struct, frozen=True):
             summarize=self.summarize,
             completion=self.completion,
             rung=self.rung,
+            checks=self.checks,
+            verify=self.verify,
+            diagnose=self.diagnose,
         )
 
 
@@ -133,6 +139,8 @@ def _read(file: Path) -> dict[str, Any]:
 def _checked(name: str, value: object, where: str, *, strict: bool) -> Any:
     """The value in its setting's type. From the environment everything comes as text."""
     kind = get_type_hints(Settings, include_extras=True)[name]
+    if isinstance(value, str) and get_origin(kind) is tuple:
+        value = [line for line in value.splitlines() if line.strip()]  # from the environment: one a line
     try:
         return msgspec.convert(value, kind, strict=strict)
     except msgspec.ValidationError as error:
