@@ -32,7 +32,7 @@ _DIAGNOSED = "If an error was there before your change and does not belong to th
 _TAIL_LINES = 60
 _TAIL_CHARS = 6_000
 
-_LANGUAGES = words_of("py pyi js mjs cjs jsx ts tsx mts cts c h cc cpp cxx hpp hh go rs sh bash json toml yaml yml")
+_LANGUAGES = words_of("py pyi js mjs cjs jsx ts tsx mts cts c cc cpp cxx hpp hh go rs sh bash json toml yaml yml")
 _READERS = words_of(
     """
     read_file list_directory find_files grep_search get_diagnostics read_output check_command task_complete update_plan

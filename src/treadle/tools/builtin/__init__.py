@@ -7,6 +7,7 @@ from treadle.tools.builtin.means import Means
 def builtins(means: Means) -> list[Tool]:
     """All of them, working with these means."""
     from treadle.tools.builtin.command import RunCommand
+    from treadle.tools.builtin.diagnostics.tool import GetDiagnostics
     from treadle.tools.builtin.edit import EditFile
     from treadle.tools.builtin.find import FindFiles
     from treadle.tools.builtin.interaction import CompleteTask, UpdatePlan
@@ -25,6 +26,7 @@ def builtins(means: Means) -> list[Tool]:
         EditFile(means),
         WriteFile(means),
         ApplyPatch(means),
+        GetDiagnostics(means),
         RunCommand(files),
         UpdatePlan(),
         CompleteTask(),
