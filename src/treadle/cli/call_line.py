@@ -1,6 +1,7 @@
 """How one call looks when it is over: a line with what it touched and what came of it, and a glimpse of its diff or
 of its output."""
 
+from treadle.chat.verification import DIAGNOSTICS
 from treadle.cli.inert import inert, inert_line
 from treadle.cli.terminal import Terminal
 from treadle.protocol.events import CheckCompleted, ExecutionComplete
@@ -28,6 +29,8 @@ def show_call(terminal: Terminal, name: str, summary: str, done: ExecutionComple
 
 def show_check(terminal: Terminal, command: str, done: CheckCompleted) -> None:
     """A check looks like the call that it would be if the model had made it."""
+    if done.success and command == DIAGNOSTICS:
+        return  # that changed files have no errors is nothing to talk about
     said = "" if done.success else done.result
     came = "passed" if done.success else done.synthetic or done.result_summary or "failed"
     shown = ExecutionComplete(

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from treadle.chat.state import OpenCheck
 from treadle.chat.verification import DIAGNOSTICS
 from treadle.engine.deps import Deps
-from treadle.engine.examination import first_line
+from treadle.engine.examination import crashed, first_line
 from treadle.engine.lease import STOPPED, Tenure
-from treadle.engine.tool_calls import attempt, stop
+from treadle.engine.tool_calls import attempt, reworded, stop
 from treadle.errors import ToolError
 from treadle.faultpoint import faultpoint
 from treadle.ports.toolset import Invocation, Outcome, Settlement, Tool
@@ -36,6 +36,8 @@ async def run_check(tenure: Tenure, check: OpenCheck, deps: Deps) -> None:
             plan = await tool.prepare(invocation)
         except ToolError as error:
             return await _skip(tenure, check, deps.redact(str(error)), begun)
+        except Exception as error:  # a hook of the library's user
+            return await _skip(tenure, check, deps.redact(crashed(tool.spec, error)), begun)
         await tenure.append(CheckStarted(check.check, check.command, check.attempt, check.paths, plan))
     effect = _carry_out(tenure, tool, _invocation_of(tenure, check, deps), begun, deps)
     if await tenure.unless_stopped(effect) is STOPPED:
@@ -56,7 +58,7 @@ async def _carry_out(tenure: Tenure, tool: Tool, invocation: Invocation, begun: 
     started = deps.clock.monotonic()
     faultpoint("check.before")
     outcome = await attempt(tool, invocation) if settled == "run_again" else settled
-    outcome = await deps.hooks.after(tool.spec, invocation, outcome)
+    outcome = await reworded(tool.spec, invocation, outcome, deps)
     faultpoint("check.after")
     took = round((deps.clock.monotonic() - started) * 1000)
     await tenure.record(*_events(invocation, outcome, took, deps))

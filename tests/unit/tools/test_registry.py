@@ -22,6 +22,7 @@ BUILTIN = [
     "edit_file",
     "write_file",
     "apply_patch",
+    "get_diagnostics",
     "run_command",
     "update_plan",
     "task_complete",

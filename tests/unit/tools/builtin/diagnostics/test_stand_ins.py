@@ -34,6 +34,14 @@ SHELLCHECK = {"comments": [{"line": 2, "column": 6, "level": "warning", "code": 
 VET = "# example\nvet: ./a.go:4:2: undeclared name: x\n./a.go:5:3: unreachable code\n"
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loaded machine is no reason to give up."""
+    monkeypatch.setattr(lsp, "TIMEOUT_S", 90.0)
+    monkeypatch.setattr(running, "TIMEOUT_S", 90.0)
+    monkeypatch.setattr(lsp, "SETTLE_S", 60.0)
+
+
 def says(value: object, code: int = 1) -> str:
     text = value if isinstance(value, str) else json.dumps(value)
     return f"sys.stdout.write({text!r}); sys.exit({code})\n"
