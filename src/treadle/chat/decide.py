@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from treadle.chat import guard
-from treadle.chat.closing import close_calls
+from treadle.chat.closing import close_calls, close_check
 from treadle.chat.completion import continuation, wants_summary
 from treadle.chat.fold_calls import CONTINUE, STOP
 from treadle.chat.state import (
@@ -27,7 +27,6 @@ from treadle.chat.transcript import MAX_FAILURES, estimate, threshold
 from treadle.chat.verification import verify
 from treadle.protocol.content import AssistantEntry
 from treadle.protocol.events import (
-    CheckCompleted,
     CompactionComplete,
     CompactionStart,
     EndReason,
@@ -162,8 +161,7 @@ def _end(state: ChatState, reason: EndReason) -> Record:
     ended: list[Event] = []
     if state.compacting:
         ended.append(CompactionComplete(state.compacting, False, error=reason))
-    if state.run is not None and state.run.check is not None:
-        ended.append(CheckCompleted(state.run.check.check, False, synthetic="stopped"))
+    ended += close_check(state)
     if state.open_turn is not None:
         ended.append(TurnEnd(state.open_turn.turn, finish_reason=reason))
     return Record((*ended, *close_calls(state, reason), RunEnd(reason)))
