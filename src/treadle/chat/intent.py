@@ -44,8 +44,8 @@ _PASSIVE = re.compile(
     r"(?:added|changed|created|deleted|fixed|implemented|moved|removed|renamed|replaced|rewritten|split|updated)\b"
 )
 _FILLER = re.compile(
-    r"^(?:please|kindly|now|then|next|also|and|but|so|ok|okay|first|second|third|finally|just|hey|hi|hello|thanks"
-    r"|great|good|yes|no|well|actually|instead|afterwards|after that|once more|again|simply|quickly|carefully|todo)"
+    r"^(?:please|kindly|now|then|next|also|and|but|so|ok|okay|first of all|first|second|third|finally|just|hey|hi|hello"
+    r"|thanks|great|good|yes|no|well|actually|instead|afterwards|after that|once more|again|simply|quickly|carefully)"
     r"[,:;.!]? +"
 )
 _NEGATION = re.compile(

@@ -52,7 +52,7 @@ Your task is to implement `solve()` in solution.py
 Fix this:\n```\nTraceback: why is this so?\n```
 Set the version to 2.0 in pyproject.toml
 Write a summary of the design into docs/design.md
-TODO: wrap the errors
+First of all, wrap the errors
 Make sure to handle the empty list
 and then add a test for it
 """.strip().split("\n")

@@ -131,7 +131,9 @@ async def _run(linter: Linter, program: Found, target: Target, around: Surroundi
         found = tuple(linter.parse(target.path, ran.output, ran.errors))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         odd = f"{linter.name} gave an answer that cannot be read: {error}"
-        return Said(failed=odd if ran.code in linter.fine and ran.output.strip() else _why(linter, ran.code, ran.errors))
+        return Said(
+            failed=odd if ran.code in linter.fine and ran.output.strip() else _why(linter, ran.code, ran.errors)
+        )
     if ran.code not in linter.fine and not found:
         return Said(failed=_why(linter, ran.code, ran.errors))
     return Said(linter.name, found)
