@@ -7,13 +7,16 @@ settings: they are neither read, shown nor stored here (M-13).
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta
 
 from treadle.errors import ConfigError
 from treadle.protocol.options import Budget, ChatOptions, CompletionStyle, Mode, OnLimit, Rung
+
+if TYPE_CHECKING:
+    from treadle.tools.hooks import Hook
 
 HOME_VARIABLE = "TREADLE_HOME"
 FILE_NAME = "config.toml"
@@ -41,6 +44,10 @@ class Settings(msgspec.Struct, frozen=True):
     rung: Rung | Literal[""] = ""
     retry_base_s: _Amount = 2.0
     silence_s: Annotated[float, Meta(gt=0)] = 300.0
+    checks: tuple[str, ...] = ()
+    verify: bool = True
+    diagnose: bool = True
+    instructions: bool = True
 
     def chat_options(self, root: str) -> ChatOptions:
         """What a new chat has unless it says otherwise."""
@@ -57,6 +64,9 @@ class Settings(msgspec.Struct, frozen=True):
             summarize=self.summarize,
             completion=self.completion,
             rung=self.rung,
+            checks=self.checks,
+            verify=self.verify,
+            diagnose=self.diagnose,
         )
 
 
@@ -68,6 +78,8 @@ class Config(msgspec.Struct, frozen=True):
     sources: dict[str, str]
     """By setting: `default`, `file …`, `environment …` or `flag …`."""
     warnings: tuple[str, ...] = ()
+    hooks: "tuple[Hook, ...]" = ()
+    """Programs that look at every call, in the order of the file (E-03)."""
 
     @property
     def database(self) -> Path:
@@ -96,7 +108,9 @@ def load(environment: Mapping[str, str] | None = None, flags: Mapping[str, Any] 
     sources = dict.fromkeys(Settings.__struct_fields__, "default")
     warnings: list[str] = []
     file = home / FILE_NAME
-    for name, value in _read(file).items():
+    written = _read(file)
+    hooks = _hooks(written.pop("hooks", ()), file)
+    for name, value in written.items():
         if name not in sources:
             warnings.append(f"{file}: there is no setting {name!r}; it is ignored")
             continue
@@ -112,7 +126,15 @@ def load(environment: Mapping[str, str] | None = None, flags: Mapping[str, Any] 
             shown = f"--{name.replace('_', '-')}"
             values[name] = _checked(name, value, shown, strict=True)
             sources[name] = f"flag {shown}"
-    return Config(home, Settings(**values), sources, tuple(warnings))
+    return Config(home, Settings(**values), sources, tuple(warnings), hooks)
+
+
+def _hooks(value: object, file: Path) -> "tuple[Hook, ...]":
+    if not value:
+        return ()
+    from treadle.tools.hooks import read_hooks  # most users have none
+
+    return read_hooks(value, str(file))
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -133,6 +155,8 @@ def _read(file: Path) -> dict[str, Any]:
 def _checked(name: str, value: object, where: str, *, strict: bool) -> Any:
     """The value in its setting's type. From the environment everything comes as text."""
     kind = get_type_hints(Settings, include_extras=True)[name]
+    if isinstance(value, str) and get_origin(kind) is tuple:
+        value = [line for line in value.splitlines() if line.strip()]  # from the environment: one a line
     try:
         return msgspec.convert(value, kind, strict=strict)
     except msgspec.ValidationError as error:

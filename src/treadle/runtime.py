@@ -24,10 +24,11 @@ from treadle.engine.deps import Deps, assemble
 from treadle.engine.worker import Worker
 from treadle.errors import InvalidInput
 from treadle.handle import Chat
+from treadle.instructions import read_instructions
 from treadle.models.ladder import Ladder
 from treadle.models.registry import ModelRegistry
 from treadle.policy.basic import BasicPolicy
-from treadle.ports.hooks import Hooks
+from treadle.ports.hooks import Hooks, chained
 from treadle.ports.model import Model, Models
 from treadle.ports.policy import Policy
 from treadle.ports.store import RENEW_S, Listed, Store
@@ -61,7 +62,8 @@ class Agent:
     `store`: a Store, a path of an SQLite file, or None for memory. `model`: one model for all chats, instead of
     `models`, which finds them by `provider:name`. `tools`: functions made with `@tool`, beside the built-in ones;
     with `plugins` also those of installed packages (entry point group `treadle.tools`).
-    `options`: what chats have unless they say otherwise.
+    `options`: what chats have unless they say otherwise. `hooks`: what looks at every call before it runs and at every
+    result, one or several. `instructions`: whether a new chat is given what the project says to agents (AGENTS.md).
     """
 
     def __init__(
@@ -74,7 +76,8 @@ class Agent:
         builtin: bool = True,
         plugins: bool = False,
         policy: Policy | None = None,
-        hooks: Hooks | None = None,
+        hooks: Hooks | Sequence[Hooks] = (),
+        instructions: bool = True,
         redact: Callable[[str], str] = str,
         options: ChatOptions | None = None,
         clock: Clock | None = None,
@@ -84,6 +87,7 @@ class Agent:
         renew_s: float = RENEW_S,
     ) -> None:
         self.options = options or ChatOptions()
+        self._instructions = instructions
         self.warnings: list[str] = []
         found: Models | None = OneModel(model) if model is not None else models
         if found is None:
@@ -109,7 +113,7 @@ class Agent:
             retry_base_s=retry_base_s,
             silence_s=silence_s,
             renew_s=renew_s,
-            hooks=hooks,
+            hooks=chained(hooks),
             redact=redact,
             tidy=self._commands.tidy,
         )
@@ -130,6 +134,8 @@ class Agent:
             chosen = change_options(options or self.options, changes)
         except msgspec.ValidationError as error:
             raise InvalidInput(f"These options do not fit: {error}.") from error
+        if self._instructions and not chosen.instructions:
+            chosen = msgspec.structs.replace(chosen, instructions=read_instructions(chosen.root))
         chat = Chat(self.deps, self.worker, new_chat_id(), chosen, {})
         chat.warnings = self._tools.warnings(chosen)
         return chat

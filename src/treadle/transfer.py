@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from treadle.chat.closing import close_calls
+from treadle.chat.closing import close_calls, close_check
 from treadle.chat.fold import fold_all
 from treadle.chat.state import ChatState, summary
 from treadle.chat.transitions import transition
@@ -210,6 +210,7 @@ def quiet(state: ChatState, last: Event) -> tuple[Event, ...]:
         events.append(TurnEnd(state.open_turn.turn, finish_reason="interrupted"))
     elif isinstance(last, AssistantMessage):  # cut off from the end of its turn, with which it was written
         events.append(TurnEnd(last.turn, finish_reason="interrupted"))
+    events += close_check(state)
     events += close_calls(state, "fork")
     if state.run is not None:
         events.append(RunEnd("interrupted"))

@@ -70,7 +70,7 @@ def test_every_setting_is_documented_with_its_variable_and_default() -> None:
         assert shown_variable == variable(name)
         default = defaults[name]
         encoded = msgspec.json.encode(default).decode().strip('"').removesuffix(".0")
-        assert shown_default.strip() == ("none" if default in ("", None) else encoded)
+        assert shown_default.strip() == ("none" if default in ("", None, ()) else encoded)
 
 
 def test_every_variable_that_is_read_is_documented() -> None:

@@ -7,7 +7,7 @@ from treadle.protocol.options import Budget, ChatOptions
 from treadle.protocol.permissions import Offer, Rule
 from treadle.protocol.tools import DynamicTool
 from treadle.protocol.traces import Seen, Shell
-from treadle.types import call_key
+from treadle.types import CallKey, call_key
 
 KEY = call_key(3, 1)
 IMAGE = Image("image/png", "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08")
@@ -52,6 +52,7 @@ OPTIONS = ChatOptions(
     strict_paths=True,
     checks=("make test",),
     verify=False,
+    diagnose=False,
     instructions="Run make test before you are done.",
 )
 
@@ -118,6 +119,10 @@ _ALL: tuple[e.Event, ...] = (
     e.PlanUpdated((PlanStep("read the test", "done"), PlanStep("mend it", "in_progress"))),
     e.ModelNotice("rung", "This model has no native tool calls; text calls are used."),
     e.GuardNotice("nudge", 2, 3, "You have made the same 2 calls 3 times in a row."),
+    e.CheckStarted(CallKey("check.2"), "make test", 2, ("engine.py",), {"folder": "9f"}),
+    e.CheckCompleted(
+        CallKey("check.2"), False, "1 failed\n[exit code 2]", "exit 2, 2 lines", "bubblewrap", "lost", "ab12", 900
+    ),
     e.RecordLost("user.message", "the stored bytes are damaged"),
     e.SessionIdle("done"),
     e.MessageDelta(3, "I look"),

@@ -3,6 +3,7 @@ deadline, the end of a run. Every one gets its synthetic result, which says why 
 
 from treadle.chat.state import Call, ChatState
 from treadle.protocol.events import (
+    CheckCompleted,
     Event,
     ExecutionComplete,
     ExternalToolCompleted,
@@ -42,6 +43,12 @@ def close_call(call: Call, why: str) -> list[Event]:
     text = _WHY.get(why, "This call was not carried out.") + (_UNKNOWN if call.phase == "started" else "")
     events.append(ExecutionComplete(call.key, False, error=text, result_summary=why, synthetic=why))
     return events
+
+
+def close_check(state: ChatState) -> tuple[Event, ...]:
+    """End a check that has begun and that nobody will finish."""
+    begun = state.run.check if state.run is not None else None
+    return (CheckCompleted(begun.check, False, synthetic="stopped"),) if begun is not None else ()
 
 
 def close_calls(state: ChatState, why: str) -> tuple[Event, ...]:

@@ -1,8 +1,8 @@
 """decide(state) → the next step: the program counter of a chat (D-01). Pure: whoever holds the lease arrives at the
 same step, whatever became of the worker before it.
 
-A step is either an effect (call the model, run calls, compact, summarise), a record of something the rules decided
-themselves, or the end: wait for someone, or rest.
+A step is either an effect (call the model, run calls, check, compact, summarise), a record of something the rules
+decided themselves, or the end: wait for someone, or rest.
 """
 
 from typing import Literal
@@ -10,11 +10,21 @@ from typing import Literal
 import msgspec
 
 from treadle.chat import guard
-from treadle.chat.closing import close_calls
+from treadle.chat.closing import close_calls, close_check
 from treadle.chat.completion import continuation, wants_summary
 from treadle.chat.fold_calls import CONTINUE, STOP
-from treadle.chat.state import Call, ChatState, Run, awaits_action, next_queued, runnable_calls, starts_queued
+from treadle.chat.state import (
+    Call,
+    ChatState,
+    OpenCheck,
+    Run,
+    awaits_action,
+    next_queued,
+    runnable_calls,
+    starts_queued,
+)
 from treadle.chat.transcript import MAX_FAILURES, estimate, threshold
+from treadle.chat.verification import verify
 from treadle.protocol.content import AssistantEntry
 from treadle.protocol.events import (
     CompactionComplete,
@@ -59,6 +69,12 @@ class Summarize(msgspec.Struct, frozen=True):
     pass
 
 
+class RunCheck(msgspec.Struct, frozen=True):
+    """See whether the work is as good as the model says (L-16); one that has begun is to be finished."""
+
+    check: OpenCheck
+
+
 class Record(msgspec.Struct, frozen=True):
     """The rules themselves have something to say."""
 
@@ -73,7 +89,7 @@ class Rest(msgspec.Struct, frozen=True):
     """Nothing to do."""
 
 
-Step = CallModel | RunCalls | Compact | Summarize | Record | Wait | Rest
+Step = CallModel | RunCalls | Compact | Summarize | RunCheck | Record | Wait | Rest
 
 
 def decide(state: ChatState, limits: Limits) -> Step:
@@ -88,6 +104,8 @@ def decide(state: ChatState, limits: Limits) -> Step:
         return Wait() if awaits_action(state) else RunCalls(runnable_calls(state))
     if state.question is not None and not run.stop:
         return Wait()
+    if run.check is not None and not run.stop:
+        return RunCheck(run.check)
     if state.open_turn is not None and (not run.stop or _last_answer_begun(state, run)):
         return CallModel(state.open_turn.final)
     return _decide_between_turns(state, run, limits)
@@ -125,7 +143,7 @@ def _decide_between_turns(state: ChatState, run: Run, limits: Limits) -> Step:
     if run.stop:
         return _end(state, run.stop)
     if run.completed:
-        return _end(state, "task_complete")
+        return _verified(state, run) or _end(state, "task_complete")
     last = state.history[-1] if len(state.history) else None
     if isinstance(last, AssistantEntry) and not last.calls:
         return _after_answer(state, run)
@@ -143,6 +161,7 @@ def _end(state: ChatState, reason: EndReason) -> Record:
     ended: list[Event] = []
     if state.compacting:
         ended.append(CompactionComplete(state.compacting, False, error=reason))
+    ended += close_check(state)
     if state.open_turn is not None:
         ended.append(TurnEnd(state.open_turn.turn, finish_reason=reason))
     return Record((*ended, *close_calls(state, reason), RunEnd(reason)))
@@ -152,9 +171,19 @@ def _after_answer(state: ChatState, run: Run) -> Step:
     text = continuation(state, run)
     if text:
         return Record((UserMessage(text, source="autopilot"),))
+    if (step := _verified(state, run)) is not None:
+        return step
     if wants_summary(state, run):
         return Summarize()
     return _end(state, "done")
+
+
+def _verified(state: ChatState, run: Run) -> Step | None:
+    """What verification wants before the run may end."""
+    wanted = verify(state, run)
+    if wanted is None:
+        return None
+    return RunCheck(wanted) if isinstance(wanted, OpenCheck) else Record((wanted,))
 
 
 def _guarded(state: ChatState, run: Run) -> Step | None:

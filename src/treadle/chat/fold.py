@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from treadle.chat.fold_calls import CALLS
+from treadle.chat.fold_checks import CHECKS, told
 from treadle.chat.folding import Fold, change_run, say, spend
 from treadle.chat.state import Call, ChatState, Compaction, OpenTurn, QueueItem, Run
 from treadle.chat.transcript import rebuild
@@ -51,15 +52,16 @@ def _user_message(state: ChatState, event: e.UserMessage, at: Envelope) -> ChatS
     if event.queue_id:
         state = replace(state, queue=tuple(item for item in state.queue if item.id != event.queue_id))
     if state.run is None:
-        state = replace(
-            state, run=Run(started_ms=at.time_ms, turn_limit=state.options.max_turns), last_end="", question=None
-        )
+        begun = Run(at.time_ms, state.options.max_turns, first=at.seq)
+        state = replace(state, run=begun, last_end="", question=None)
     elif event.source == "autopilot":
         run = state.run
         stalled = run.stalled + 1 if run.tool_calls == run.calls_at_continuation else 0
         state = change_run(
             state, continuations=run.continuations + 1, stalled=stalled, calls_at_continuation=run.tool_calls
         )
+    elif event.source == "check":
+        state = told(state)
     elif event.source == "person":
         state = change_run(state, active=at.epoch > 0, completed=False)
     if not state.title and event.source == "person":
@@ -108,7 +110,7 @@ def _turn_start(state: ChatState, event: e.TurnStart, at: Envelope) -> ChatState
     totals = replace(state.totals, turns=state.totals.turns + 1)
     state = replace(state, open_turn=opened, turn=max(state.turn, event.turn), totals=totals)
     turns = state.run.turns + 1 if state.run else 0
-    return change_run(state, active=True, turns=turns, final_turn=event.final)
+    return change_run(state, active=True, turns=turns, final_turn=event.final, checked=())
 
 
 def _assistant_message(state: ChatState, event: e.AssistantMessage, at: Envelope) -> ChatState:
@@ -277,6 +279,7 @@ _APPLY: dict[type[Event], Fold] = {
     e.GuardNotice: _guard_notice,
     e.PlanUpdated: _plan_updated,
     **CALLS,
+    **CHECKS,
 }
-NO_EFFECT: tuple[type[Event], ...] = (e.FilesChanged, e.ModelNotice, e.RecordLost)
+NO_EFFECT: tuple[type[Event], ...] = (e.ModelNotice, e.RecordLost)
 """Recorded events that are facts for readers and change no state; a test holds both lists against the union."""

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from treadle.chat.folding import Fold, change_call, change_run, say
 from treadle.chat.guard import WINDOW, signature
 from treadle.chat.state import ChatState
+from treadle.chat.verification import may_write
 from treadle.protocol import events as e
 from treadle.protocol.content import ResultsEntry, ToolResult
 from treadle.protocol.events import Envelope, Event, OpenAction
@@ -33,17 +34,25 @@ def _close_action(state: ChatState, action: str, at: Envelope) -> ChatState:
 
 def _execution_start(state: ChatState, event: e.ExecutionStart, at: Envelope) -> ChatState:
     state = replace(state, totals=replace(state.totals, tool_calls=state.totals.tool_calls + 1))
-    state = change_call(state, event.call, phase="started", arguments=event.arguments, plan=event.plan)
+    writes = may_write(event.name, event.arguments)
+    state = change_call(state, event.call, phase="started", arguments=event.arguments, plan=event.plan, writes=writes)
     return change_run(state, active=True, tool_calls=state.run.tool_calls + 1 if state.run else 0)
 
 
 def _execution_complete(state: ChatState, event: e.ExecutionComplete, at: Envelope) -> ChatState:
     text = event.result if event.success or event.result else event.error
     result = ToolResult(event.call, text, event.success)
+    if any(call.key == event.call and call.writes for call in state.calls) and _happened(event):
+        state = change_run(state, wrote=True)
     state = _left_behind(change_call(state, event.call, phase="done", result=result, action=None), event)
     if not state.calls or any(call.phase != "done" for call in state.calls):
         return state
     return _finish_calls(state)
+
+
+def _happened(event: e.ExecutionComplete) -> bool:
+    """Whether the call did something, as far as that can be told: one that was refused ran in no sandbox."""
+    return event.success or bool(event.sandbox) or event.synthetic == "unknown"
 
 
 def _left_behind(state: ChatState, event: e.ExecutionComplete) -> ChatState:

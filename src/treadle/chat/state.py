@@ -28,6 +28,8 @@ class Call(Value, frozen=True):
     plan: dict[str, Any] | None = None
     action: OpenAction | None = None
     result: ToolResult | None = None
+    writes: bool = False
+    """Whether it may change something without saying what (L-16)."""
     seal: str = ""
     """The hash of what was shown to the person who allowed it; empty if they changed it themselves (S-08)."""
 
@@ -49,6 +51,29 @@ class OpenTurn(Value, frozen=True):
     forced_compaction: bool = False
     epoch: int = 0
     """The lease under which it began: a later one finds it left behind."""
+
+
+class OpenCheck(Value, frozen=True):
+    """A check of a completion, begun or about to be (L-16)."""
+
+    check: CallKey
+    command: str
+    attempt: int = 1
+    paths: tuple[str, ...] = ()
+    plan: dict[str, Any] | None = None
+
+
+class Checked(Value, frozen=True):
+    """What a check came to."""
+
+    command: str
+    success: bool
+    text: str = ""
+    synthetic: str = ""
+
+    @property
+    def failed(self) -> bool:
+        return not self.success and not self.synthetic
 
 
 class Run(Value, frozen=True):
@@ -77,6 +102,23 @@ class Run(Value, frozen=True):
     signature_count: int = 0
     nudged_at: int = -1
     """How many signatures there were at the last nudge of the loop guard."""
+    first: int = 0
+    """The seq of the message that began it."""
+    wrote: bool = False
+    """Whether something was changed, or may have been."""
+    changed: tuple[str, ...] = ()
+    """The files that were changed and are still there, the latest last."""
+    reminded: bool = False
+    """Whether the model was told that nothing was written."""
+    check: OpenCheck | None = None
+    """The check that has begun and not ended."""
+    checked: tuple[Checked, ...] = ()
+    """What checks have come to since the model last spoke."""
+    checks_lost: int = 0
+    check_rounds: int = 0
+    """How often failed checks went back to the model."""
+    diagnosed: str = ""
+    """The errors in changed files that the model was told about last."""
 
 
 class QueueItem(Value, frozen=True):
@@ -131,6 +173,8 @@ class ChatState(Value, frozen=True):
     compaction: Compaction = Compaction()
     compacting: Trigger | Literal[""] = ""
     compaction_failures: int = 0
+    checks: int = 0
+    """How many checks have begun in this chat; the next one's key is made of it."""
     shell: Shell = Shell()
     """The chat's shell as the last command left it (T-14)."""
     seen: dict[str, str] = msgspec.field(default_factory=dict)

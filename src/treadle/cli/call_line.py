@@ -1,9 +1,10 @@
 """How one call looks when it is over: a line with what it touched and what came of it, and a glimpse of its diff or
 of its output."""
 
+from treadle.chat.verification import DIAGNOSTICS
 from treadle.cli.inert import inert, inert_line
 from treadle.cli.terminal import Terminal
-from treadle.protocol.events import ExecutionComplete
+from treadle.protocol.events import CheckCompleted, ExecutionComplete
 
 MINUS = "\N{MINUS SIGN}"
 DIFF_LINES = 14
@@ -24,6 +25,23 @@ def show_call(terminal: Terminal, name: str, summary: str, done: ExecutionComple
     terminal.line(" ".join(part for part in parts if part))
     for line in _glimpse(terminal, name, done):
         terminal.line(line)
+
+
+def show_check(terminal: Terminal, command: str, done: CheckCompleted) -> None:
+    """A check looks like the call that it would be if the model had made it."""
+    if done.success and command == DIAGNOSTICS:
+        return  # that changed files have no errors is nothing to talk about
+    said = "" if done.success else done.result
+    came = "passed" if done.success else done.synthetic or done.result_summary or "failed"
+    shown = ExecutionComplete(
+        done.check,
+        done.success,
+        error=said,
+        result_summary=came,
+        synthetic=done.synthetic,
+        duration_ms=done.duration_ms,
+    )
+    show_call(terminal, "check", command, shown)
 
 
 def _what_came(done: ExecutionComplete) -> str:

@@ -39,7 +39,7 @@ def _print(config: Config) -> None:
     rows = [("home", str(config.home), _home_source())]
     for name, source in config.sources.items():
         value = getattr(config.settings, name)
-        rows.append((name, "(none)" if value in ("", None) else str(value), source))
+        rows.append((name, "(none)" if value in ("", None, ()) else str(value), source))
     for name in ADDRESSES:
         address = _address(name)
         rows.append((name, address or "(none)", "environment" if address else "default"))

@@ -6,7 +6,7 @@ import time
 from contextlib import suppress
 
 from treadle.chat.state import ChatState
-from treadle.cli.call_line import QUIET, show_call
+from treadle.cli.call_line import QUIET, show_call, show_check
 from treadle.cli.inert import inert, inert_line
 from treadle.cli.notices import cost, end, how_to_answer, how_to_go_on, notice, waiting
 from treadle.cli.terminal import Terminal
@@ -43,6 +43,8 @@ class Screen:
 
     def knows(self, state: ChatState) -> None:
         """Calls that were under way before this process began."""
+        if state.run is not None and state.run.check is not None:
+            self._calls[state.run.check.check] = ("check", state.run.check.command)
         for call in state.calls:
             arguments = call.arguments or {}
             first = next((str(value) for value in arguments.values()), "")
@@ -67,6 +69,11 @@ class Screen:
                 self._usage += usage
             case e.ExecutionStart() | e.ExecutionOutput() | e.ExecutionComplete():
                 self._call(event)
+            case e.CheckStarted(check=check, command=command):
+                self._calls[check] = ("check", command)
+                self._status(f"● check {inert_line(command)} …")
+            case e.CheckCompleted(check=check):
+                show_check(self._terminal, self._calls.get(check, ("", ""))[1], event)
             case e.UserMessage():
                 self._said(event)
             case e.PlanUpdated(steps=steps):

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -10,6 +10,7 @@ from treadle.cli.inert import inert_line
 from treadle.config import Config, load
 from treadle.errors import InvalidInput, NotFound, StoreError
 from treadle.models.registry import ModelRegistry
+from treadle.ports.hooks import Hooks
 from treadle.ports.store import Store
 from treadle.runtime import Agent
 from treadle.types import ChatId
@@ -43,8 +44,19 @@ async def open_agent(config: Config, *, works: bool = False) -> AsyncIterator[Ag
     models = ModelRegistry(os.environ, home=config.home)
     if works:
         warn(models.catalogue.warnings)
+    hooks: Sequence[Hooks] = ()
+    if works and config.hooks:
+        from treadle.tools.hooks import CommandHooks
+
+        hooks = [CommandHooks(config.hooks, os.environ)]
     agent = Agent(
-        config.database, models=models, plugins=works, retry_base_s=settings.retry_base_s, silence_s=settings.silence_s
+        config.database,
+        models=models,
+        plugins=works,
+        hooks=hooks,
+        instructions=settings.instructions,
+        retry_base_s=settings.retry_base_s,
+        silence_s=settings.silence_s,
     )
     warn(agent.warnings)
     async with agent:

@@ -6,9 +6,10 @@ Kill it anywhere: the next holder of the lease folds the same log and arrives at
 
 from typing import assert_never
 
-from treadle.chat.decide import CallModel, Compact, Record, Rest, RunCalls, Step, Summarize, Wait, decide
+from treadle.chat.decide import CallModel, Compact, Record, Rest, RunCalls, RunCheck, Step, Summarize, Wait, decide
 from treadle.chat.state import ChatState
 from treadle.chat.transitions import transition
+from treadle.engine.checks import run_check
 from treadle.engine.compaction import compact
 from treadle.engine.deps import Deps
 from treadle.engine.lease import Tenure
@@ -80,6 +81,8 @@ async def _take(step: Step, tenure: Tenure, deps: Deps) -> None:
             await run_calls(tenure, calls, deps)
         case Compact(trigger=trigger):
             await compact(tenure, trigger, deps)
+        case RunCheck(check=check):
+            await run_check(tenure, check, deps)
         case Summarize():
             await summarize(tenure, deps)
         case Record(events=events):

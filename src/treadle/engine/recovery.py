@@ -6,7 +6,8 @@ its intent: done, not done, or neither. What cannot be known is said so, to the 
 repeated. A model call that never ended is made again; what it may have cost is counted.
 """
 
-from treadle.chat.state import Call
+from treadle.chat.state import Call, ChatState
+from treadle.engine.checks import stop_check
 from treadle.engine.deps import Deps
 from treadle.engine.examination import invocation_of
 from treadle.engine.lease import STOPPED, Tenure
@@ -16,6 +17,7 @@ from treadle.faultpoint import faultpoint
 from treadle.ports.toolset import Invocation, Settlement, Tool
 from treadle.protocol.events import AssistantReset, Event, ExecutionComplete, TurnRetry
 from treadle.protocol.tools import ToolSpec
+from treadle.types import CallKey
 
 LOST = "The worker was lost during the call."
 UNKNOWN = (
@@ -28,18 +30,26 @@ async def recover(tenure: Tenure, deps: Deps) -> None:
     """Make every intent whole; called when a lease begins."""
     state = tenure.state
     if deps.tidy is not None:
-        await deps.tidy(state.chat, [call.key for call in state.calls if call.phase == "started"])
+        await deps.tidy(state.chat, open_keys(state))
     if state.open_turn is not None and state.open_turn.epoch != tenure.lease.epoch:
         tenure.live(AssistantReset(state.open_turn.turn))
         lost = TurnRetry(
             state.open_turn.turn, state.open_turn.failures + 1, "worker_lost", LOST, usage=state.open_turn.reserved
         )
         await tenure.append(lost)
+    if state.run is not None and state.run.check is not None and state.run.interrupting:
+        await stop_check(tenure, state.run.check, deps)
     for call in state.calls:
         if tenure.state.run is None or tenure.state.run.interrupting:
             return await _stop_all(tenure, deps)  # before this, or meanwhile: the rules close what is open
         if call.phase == "started":
             await _settle(tenure, call, deps)
+
+
+def open_keys(state: ChatState) -> list[CallKey]:
+    """What has begun and not ended: calls, and a check."""
+    keys = [call.key for call in state.calls if call.phase == "started"]
+    return [*keys, state.run.check.check] if state.run is not None and state.run.check is not None else keys
 
 
 async def _stop_all(tenure: Tenure, deps: Deps) -> None:

@@ -6,6 +6,8 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
+import msgspec
+
 from treadle.chat.budget import over_budget
 from treadle.chat.state import Call, runnable_calls
 from treadle.engine.deps import Deps
@@ -15,6 +17,7 @@ from treadle.errors import LeaseLost, StoreError, ToolError
 from treadle.faultpoint import faultpoint
 from treadle.ports.toolset import Invocation, Outcome, Tool
 from treadle.protocol.events import Event, ExecutionComplete, ExecutionStart, FilesChanged
+from treadle.protocol.tools import ToolSpec
 
 
 async def run_calls(tenure: Tenure, calls: Sequence[Call], deps: Deps) -> None:
@@ -97,10 +100,19 @@ async def run_one(tenure: Tenure, tool: Tool, invocation: Invocation, durable: b
     """The effect itself, and its outcome."""
     began = deps.clock.monotonic()
     faultpoint(f"tool.before:{invocation.name}")
-    outcome = await deps.hooks.after(tool.spec, invocation, await attempt(tool, invocation))
+    outcome = await reworded(tool.spec, invocation, await attempt(tool, invocation), deps)
     faultpoint(f"tool.after:{invocation.name}")
     took = round((deps.clock.monotonic() - began) * 1000)
     await tenure.record(*outcome_events(invocation, outcome, took, deps), durable=durable)
+
+
+async def reworded(spec: ToolSpec, invocation: Invocation, outcome: Outcome, deps: Deps) -> Outcome:
+    """The outcome as the hooks leave it. What was done is done: a hook that fails here is said, and changes nothing."""
+    try:
+        return await deps.hooks.after(spec, invocation, outcome)
+    except Exception as error:
+        note = f"[A hook failed after this call: {type(error).__name__}: {error}]"
+        return msgspec.structs.replace(outcome, text=f"{outcome.text}\n{note}" if outcome.text else note)
 
 
 async def attempt(tool: Tool, invocation: Invocation) -> Outcome:

@@ -388,6 +388,37 @@ class GuardNotice(Event, frozen=True):
     text: str = ""
 
 
+class CheckStarted(Event, frozen=True):
+    """Treadle itself checks the work before it accepts that the model is done (L-16). The intent, as for a call."""
+
+    TYPE = "check.started"
+    check: CallKey
+    """Its key among calls: `check.` and a number that no other check of the chat has."""
+    command: str
+    """The command that must succeed, or `diagnostics`: a look for errors in the files that the run changed."""
+    attempt: int = 1
+    paths: tuple[str, ...] = ()
+    """The files that are looked at."""
+    plan: dict[str, Any] | None = None
+
+
+class CheckCompleted(Event, frozen=True):
+    """What a check came to. A failure goes back to the model at most three times; then the run ends with the error
+    `checks_failed`."""
+
+    TYPE = "check.completed"
+    check: CallKey
+    success: bool
+    result: str = ""
+    result_summary: str = ""
+    sandbox: str = ""
+    synthetic: Literal["", "skipped", "lost", "stopped"] = ""
+    """Why there is no result: it could not be run, its worker was lost and it is begun again, the run was stopped."""
+    output: str = ""
+    """The hash of the whole output, where the result shows only a part."""
+    duration_ms: int = 0
+
+
 class RecordLost(Event, frozen=True):
     """Stands where a damaged record was; its bytes are in quarantine (D-06)."""
 

@@ -81,6 +81,8 @@ class ChatOptions(Value, frozen=True):
     """Commands that must succeed before a completion is accepted (L-16)."""
     verify: bool = True
     """Whether the model is told once when a task asked for changes and nothing was written (L-16)."""
+    diagnose: bool = True
+    """Whether files that a run changed are looked at for errors before a completion is accepted (L-16)."""
     instructions: str = ""
     """What the project itself says to agents (AGENTS.md), as it was when the chat began (E-03)."""
     archived: bool = False

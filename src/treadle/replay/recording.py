@@ -11,6 +11,8 @@ from treadle.ports.toolset import Fact
 from treadle.protocol.content import ToolRequest
 from treadle.protocol.events import (
     AssistantMessage,
+    CheckCompleted,
+    CheckStarted,
     Envelope,
     Event,
     ExecutionComplete,
@@ -129,6 +131,12 @@ class Recording:
                 call = self.calls[key]
                 call.complete, call.completed = complete, envelope
                 self._note_facts(call, envelope)
+            case CheckStarted() as check:
+                self._note_check(check, envelope)
+            case CheckCompleted(check=key) as done if key in self.calls and not self.calls[key].complete:
+                call = self.calls[key]
+                call.complete, call.completed = _as_result(done), envelope
+                self._note_facts(call, envelope)
             case ExternalToolRequested(call=key) if key in self.calls:
                 self.calls[key].kind = "client"
             case UserInputRequested(call=key) if key in self.calls:
@@ -147,6 +155,11 @@ class Recording:
             if other is not call and other.started and other.complete is None and other.kind == "function":
                 call.parallel = other.parallel = True
 
+    def _note_check(self, check: CheckStarted, at: Envelope) -> None:
+        """A check is a call that nobody requested."""
+        start = ExecutionStart(check.check, "", plan=check.plan)
+        self.calls[check.check] = CallRecord(ToolRequest(check.check, ""), start, at.seq)
+
     def _note_facts(self, call: CallRecord, complete: Envelope) -> None:
         """What a result brought with it stands right behind it."""
         facts: list[Fact] = []
@@ -159,6 +172,21 @@ class Recording:
                 case _:
                     break
         call.facts = tuple(facts)
+
+
+def _as_result(done: CheckCompleted) -> ExecutionComplete:
+    """What the tool of a check answered; one that was lost is as unknown as a call would be."""
+    synthetic = {"lost": "unknown", "stopped": "interrupted"}.get(done.synthetic, done.synthetic)
+    return ExecutionComplete(
+        done.check,
+        done.success,
+        result=done.result if done.success else "",
+        error="" if done.success else done.result,
+        result_summary=done.result_summary,
+        sandbox=done.sandbox,
+        synthetic=synthetic,
+        output=done.output,
+    )
 
 
 def _cut(events: Sequence[Envelope]) -> int:

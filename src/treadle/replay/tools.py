@@ -57,7 +57,8 @@ class RecordedTool:
 
     async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:
         call = self._call(invocation)
-        if call.refused and call.complete is not None:
+        skipped = call.complete is not None and call.complete.synthetic == "skipped"  # a check that could not be run
+        if (call.refused or skipped) and call.complete is not None:
             raise Conflict(call.complete.error, {file.path: file.digest for file in call.complete.seen})
         if self.spec.read_only and not call.parallel and call.started == self._stage.recording.cut:
             raise ToolError(NEVER_BEGUN)  # a copy was cut before its refusal; reads that run, run together

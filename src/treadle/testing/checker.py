@@ -28,6 +28,7 @@ from treadle.types import CallKey, ChatId
 __all__ = [
     "Canary",
     "check",
+    "check_checks",
     "check_effects",
     "check_folds",
     "check_history",
@@ -55,6 +56,7 @@ async def check(store: Store, chat: ChatId, *, settled: bool = True) -> Problems
         problems.append(f"the head is {await store.head(chat)}, the log has {len(records)} records")
     problems += check_results(envelopes, settled=settled)
     problems += check_turns(envelopes, settled=settled)
+    problems += check_checks(envelopes, settled=settled)
     problems += check_summary(state, listed.summary)
     problems += check_folds(chat, envelopes, kept.body if kept else None)
     problems += check_history(entries(state))
@@ -151,6 +153,29 @@ def check_turns(log: Sequence[Envelope], *, settled: bool = True) -> Problems:
                 if not counts[e.TurnEnd.TYPE, turn]
             ]
     return [*problems, "the last run did not end"] if settled and running else problems
+
+
+def check_checks(log: Sequence[Envelope], *, settled: bool = True) -> Problems:
+    """A check of a completion begins once, ends once, and one ends before the next begins."""
+    problems: Problems = []
+    began: list[str] = []
+    open_check = ""
+    for envelope in log:
+        match envelope.data:
+            case e.CheckStarted(check=check):
+                if open_check or check in began:
+                    problems.append(f"seq {envelope.seq}: check {check} began, which was not to begin")
+                began.append(check)
+                open_check = check
+            case e.CheckCompleted(check=check):
+                if check != open_check:
+                    problems.append(f"seq {envelope.seq}: check {check} ended, which was not open")
+                open_check = ""
+            case e.RunEnd() if open_check:
+                problems.append(f"seq {envelope.seq}: the run ended before its check {open_check} did")
+            case _:
+                pass
+    return [*problems, f"check {open_check} has no outcome"] if settled and open_check else problems
 
 
 def check_effects(counter: Path) -> Problems:

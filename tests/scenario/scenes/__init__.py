@@ -1,6 +1,18 @@
 """Chats of every kind, as material for replay, fork and transfer: SCENES has them by name."""
 
-from tests.scenario.scenes import compaction, crashes, failures, limits, midrun, people, plain
+from tests.scenario.scenes import checks, compaction, crashes, failures, limits, midrun, people, plain
 from tests.scenario.scenes.world import SCENES, World, watch
 
-__all__ = ["SCENES", "World", "compaction", "crashes", "failures", "limits", "midrun", "people", "plain", "watch"]
+__all__ = [
+    "SCENES",
+    "World",
+    "checks",
+    "compaction",
+    "crashes",
+    "failures",
+    "limits",
+    "midrun",
+    "people",
+    "plain",
+    "watch",
+]

@@ -6,9 +6,21 @@ from collections.abc import Callable, Sequence
 
 from treadle.chat import snapshot
 from treadle.chat.budget import admit, forbidden, over_budget
-from treadle.chat.decide import CallModel, Compact, Limits, Record, Rest, RunCalls, Step, Summarize, Wait, decide
+from treadle.chat.decide import (
+    CallModel,
+    Compact,
+    Limits,
+    Record,
+    Rest,
+    RunCalls,
+    RunCheck,
+    Step,
+    Summarize,
+    Wait,
+    decide,
+)
 from treadle.chat.fold import fold, fold_all
-from treadle.chat.state import ChatState, next_queued, open_actions, summary
+from treadle.chat.state import ChatState, OpenCheck, next_queued, open_actions, summary
 from treadle.chat.transcript import entries
 from treadle.chat.transitions import transition
 from treadle.errors import InvalidInput, Refused
@@ -106,6 +118,8 @@ class Player:
                 self._run_calls(step, choose)
             case Compact(trigger=trigger):
                 self._compact(trigger, choose)
+            case RunCheck(check=check):
+                self._check_work(check, choose)
             case Summarize():
                 self._worker(e.ModelCall("summary", COST, "done"))
             case Record(events=events):
@@ -197,6 +211,23 @@ class Player:
                     if choose(["finish", "finish", "die", "stop"]) == "die":
                         return self.crash()
                     self._worker(done)
+
+    def _check_work(self, check: OpenCheck, choose: Choose) -> None:
+        run = self.state.run
+        assert run is not None
+        if run.check is None:
+            self._worker(e.CheckStarted(check.check, check.command, check.attempt, check.paths))
+        match choose(["passed", "failed", "failed", "lost", "die", "stop"]):
+            case "passed":
+                self._worker(e.CheckCompleted(check.check, True, "fine"))
+            case "failed":
+                self._worker(e.CheckCompleted(check.check, False, "broken"))
+            case "lost":
+                self._worker(e.CheckCompleted(check.check, False, synthetic="lost"))
+            case "die":
+                self.crash()
+            case _:
+                self.command(c.Interrupt())
 
     def _compact(self, trigger: e.Trigger, choose: Choose) -> None:
         run = self.state.run

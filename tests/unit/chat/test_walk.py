@@ -32,6 +32,7 @@ def walk(seed: int) -> Player:
             run_budget=Budget(turns=chance.choice([0, 0, 3]), tokens=chance.choice([0, 0, 500])),
             chat_budget=Budget(tokens=chance.choice([0, 0, 5_000]), tool_calls=chance.choice([0, 0, 30])),
             on_deadline=chance.choice(["continue", "error"]),
+            checks=chance.choice([(), ("make test",), ("make test", "make lint")]),
         )
     )
     for number in range(MOVES):
@@ -42,7 +43,7 @@ def walk(seed: int) -> Player:
         if status(player.state) == "requires_action" and chance.random() < 0.6:
             player.command(answer(player.state, chance))
         if status(player.state) in ("idle", "error") and chance.random() < 0.7:
-            player.command(c.Send(f"go on {number}", queue_id=f"s{number}"))
+            player.command(c.Send(chance.choice([f"go on {number}", "Fix it.", "Why?"]), queue_id=f"s{number}"))
         player.time_ms += chance.choice([1, 1_000, 200_000])
         if chance.random() < 0.05:
             player.crash()

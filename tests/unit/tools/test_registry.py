@@ -22,6 +22,7 @@ BUILTIN = [
     "edit_file",
     "write_file",
     "apply_patch",
+    "get_diagnostics",
     "run_command",
     "check_command",
     "send_input",

@@ -20,6 +20,7 @@ RUNGS = ("native", "text", "plain")
 @click.option("--max-turns", type=click.IntRange(min=1), metavar="N", help="How many model calls the run may make.")
 @click.option("--on-limit", type=click.Choice(ON_LIMIT), help="What happens when they are used up.")
 @click.option("--budget-usd", type=click.FloatRange(min=0), metavar="X", help="What the run may cost; 0 is no limit.")
+@click.option("--check", "checks", multiple=True, metavar="CMD", help="A command that must succeed at the end.")
 @click.option("--tools", metavar="A,B", help="The only tools that the model may use.")
 @click.option("--system", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="The system prompt.")
 @click.option("--completion", type=click.Choice(COMPLETION), help="How the model says that it is done.")
@@ -36,6 +37,7 @@ def command(
     interactive: bool,
     chat: str | None,
     as_json: bool,
+    checks: tuple[str, ...],
     **flags: Any,
 ) -> int:
     """Give a model a task in a project and watch it work.
@@ -45,4 +47,4 @@ def command(
     from treadle.cli.run import Wanted, run
 
     wanted = Wanted(prompt, chat, root, force_root, system, tools, interactive)
-    return run(wanted, flags, as_json)
+    return run(wanted, {**flags, "checks": checks or None}, as_json)

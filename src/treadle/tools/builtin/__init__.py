@@ -8,6 +8,7 @@ def builtins(means: Means) -> list[Tool]:
     """All of them, working with these means."""
     from treadle.tools.builtin.background import CheckCommand, SendInput, StopCommand
     from treadle.tools.builtin.command import RunCommand
+    from treadle.tools.builtin.diagnostics.tool import GetDiagnostics
     from treadle.tools.builtin.edit import EditFile
     from treadle.tools.builtin.find import FindFiles
     from treadle.tools.builtin.interaction import CompleteTask, UpdatePlan
@@ -27,6 +28,7 @@ def builtins(means: Means) -> list[Tool]:
         EditFile(means),
         WriteFile(means),
         ApplyPatch(means),
+        GetDiagnostics(means),
         RunCommand(means),
         CheckCommand(means),
         SendInput(means),

@@ -1,0 +1,152 @@
+"""Completion is verified (L-16): before a run may end, the model is told once if the task asked for changes and nothing
+was written, the changed files are looked at, and the configured commands are run. Pure: says what comes next and in
+which words; carrying it out is the engine's business.
+
+What failed goes back to the model at most three times. After that a failing command ends the run with an error: the
+completion is refused, and said so. Diagnostics never refuse one in the end: what they find may be older than the run.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from treadle.chat.intent import asks_for_changes, only_asks, words_of
+from treadle.chat.state import ChatState, Checked, OpenCheck, Run
+from treadle.protocol.content import AssistantEntry, UserEntry
+from treadle.protocol.events import Event, SessionError, UserMessage
+from treadle.types import CallKey
+
+MAX_ROUNDS = 3
+MAX_DIAGNOSED = 20
+DIAGNOSTICS = "diagnostics"
+"""The check that is no command: errors in the files that the run changed."""
+NOTHING_WRITTEN = (
+    "The task asks for a change, but no file has been changed in this run and no command that could have changed one "
+    "has been run. If something is left to do, do it now with the tools. If nothing needs to be changed, say why."
+)
+_HEAD = (
+    "Before your work is accepted it is checked, and these checks failed. Mend the cause, not the check; "
+    "when you are done, say so again.\n\n"
+)
+_DIAGNOSED = "If an error was there before your change and does not belong to the task, say so and leave it."
+_TAIL_LINES = 60
+_TAIL_CHARS = 6_000
+
+_LANGUAGES = words_of("py pyi js mjs cjs jsx ts tsx mts cts c cc cpp cxx hpp hh go rs sh bash json toml yaml yml")
+_READERS = words_of(
+    """
+    read_file list_directory find_files grep_search get_diagnostics read_output check_command task_complete update_plan
+    ask_user
+    """
+)
+_WRITERS = frozenset(("write_file", "edit_file", "apply_patch"))
+"""Tools whose changes are recorded as such: their own word is not needed."""
+_LOOKING = re.compile(
+    r"^\s*(?:cd|ls|pwd|cat|head|tail|wc|grep|rg|file|stat|tree|which|echo|printf|date|whoami|uname|du|df|diff|cmp"
+    r"|sort|uniq|cut|true|false|test|nl|basename|dirname|realpath|git (?:status|log|diff|show|blame|ls-files"
+    r"|grep|rev-parse|describe))(?:\s|$)"
+)
+_EFFECT = re.compile(r">|`|\$\(|<\(|--output|\s-o\b|\btee\b")
+_SEPARATORS = re.compile(r"\|\||&&|[|;&\n]")
+
+
+def verify(state: ChatState, run: Run) -> OpenCheck | Event | None:
+    """What must come before the run may end: a check, something said, or nothing any more."""
+    if state.options.mode == "read-only" or run.stop:
+        return None
+    if _unwritten(state, run):
+        return UserMessage(NOTHING_WRITTEN, source="check")
+    done = {result.command for result in run.checked}
+    for command in _planned(state, run):
+        if command not in done:
+            paths = _diagnosable(run) if command == DIAGNOSTICS else ()
+            return OpenCheck(CallKey(f"check.{state.checks + 1}"), command, run.check_rounds + 1, paths)
+    return _verdict(run)
+
+
+def _verdict(run: Run) -> Event | None:
+    failed = [result for result in run.checked if result.failed and not _known(result, run)]
+    if failed and run.check_rounds < MAX_ROUNDS:
+        return UserMessage(report(failed), source="check")
+    refusing = [result.command for result in failed if result.command != DIAGNOSTICS]
+    if not refusing:
+        return None
+    named = ", ".join(f"`{command}`" for command in refusing)
+    return SessionError(
+        "checks_failed",
+        f"The completion was refused: {named} still {'fails' if len(refusing) == 1 else 'fail'} after the model was "
+        f"told {MAX_ROUNDS} times. What it did is in the project; look at it, or go on with another message.",
+    )
+
+
+def _known(result: Checked, run: Run) -> bool:
+    """Whether the model has been told exactly this and left it so."""
+    return result.command == DIAGNOSTICS and result.text == run.diagnosed
+
+
+def report(failed: list[Checked]) -> str:
+    """What the model is told about failed checks: the command, how it ended, and the end of its output."""
+    parts = []
+    for result in failed:
+        if result.command == DIAGNOSTICS:
+            parts.append(f"Errors in files that were changed:\n{result.text}\n{_DIAGNOSED}")
+        else:
+            parts.append(f"$ {result.command}\n{result.text}")
+    return _HEAD + "\n\n".join(parts)
+
+
+def tail(text: str) -> str:
+    """As much of the end of an output as the model is told."""
+    lines = text.strip().split("\n")
+    shown = "\n".join(lines[-_TAIL_LINES:])[-_TAIL_CHARS:]
+    return shown if len(shown) == len(text.strip()) else f"[the beginning is left out]\n{shown}"
+
+
+def _planned(state: ChatState, run: Run) -> Iterator[str]:
+    """The checks of this end, in order: the quick look first. A question that led to no change is not held up."""
+    if state.options.diagnose and _diagnosable(run):
+        yield DIAGNOSTICS
+    if run.wrote or run.completed or not all(only_asks(text) for text in _asked(state, run)):
+        yield from dict.fromkeys(state.options.checks)
+
+
+def _diagnosable(run: Run) -> tuple[str, ...]:
+    paths = [path for path in run.changed if path.rpartition(".")[2].lower() in _LANGUAGES]
+    return tuple(paths[-MAX_DIAGNOSED:])
+
+
+def _unwritten(state: ChatState, run: Run) -> bool:
+    """Whether the model should be told that nothing was written. Not if it asks something back and someone is there
+    to answer."""
+    if not state.options.verify or run.reminded or run.wrote:
+        return False
+    last = state.history[-1] if len(state.history) else None
+    asks_back = isinstance(last, AssistantEntry) and last.text.rstrip().endswith("?")
+    if asks_back and state.options.interactive:
+        return False
+    return any(asks_for_changes(text) for text in _asked(state, run))
+
+
+def _asked(state: ChatState, run: Run) -> list[str]:
+    """What the person said in this run."""
+    said: list[str] = []
+    for index in range(len(state.history) - 1, -1, -1):
+        entry = state.history[index]
+        if isinstance(entry, UserEntry) and entry.source == "person":
+            said.append(entry.text)
+            if entry.seq <= run.first:
+                break
+    return said
+
+
+def may_write(name: str, arguments: dict[str, Any]) -> bool:
+    """Whether a call that was carried out may have changed something that is not recorded as a changed file. Careful
+    the other way round: what is not known to only look may have written."""
+    if name in _READERS or name in _WRITERS:
+        return False
+    command = arguments.get("command")
+    if name != "run_command" or not isinstance(command, str):
+        return True
+    if _EFFECT.search(command):
+        return True
+    return not all(_LOOKING.match(part) for part in _SEPARATORS.split(command) if part.strip())

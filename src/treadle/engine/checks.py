@@ -1,0 +1,124 @@
+"""Carrying out a check of a completion (L-16). It is a call that nobody requested: the tool that runs the model's
+commands runs it, in the same sandbox and under the same supervisor, with an intent before and an outcome after it. The
+policy is not asked: the command is the user's own.
+
+A check can be repeated. One whose worker was lost is taken up by the next, or begun again under another key."""
+
+from msgspec.structs import replace
+
+from treadle.chat.state import OpenCheck
+from treadle.chat.verification import DIAGNOSTICS
+from treadle.engine.deps import Deps
+from treadle.engine.examination import crashed, first_line
+from treadle.engine.lease import STOPPED, Tenure
+from treadle.engine.tool_calls import attempt, reworded, stop
+from treadle.errors import ToolError
+from treadle.faultpoint import faultpoint
+from treadle.ports.toolset import Invocation, Outcome, Settlement, Tool
+from treadle.protocol.events import CheckCompleted, CheckStarted, Event, ExecutionOutput, FilesChanged
+from treadle.protocol.tools import ToolSpec
+
+LONGEST_S = 600
+NO_TOOL = "It could not be run: this chat's tools have no {name}."
+
+
+async def run_check(tenure: Tenure, check: OpenCheck, deps: Deps) -> None:
+    """Begin a check and see it through, or go on with one that a lost worker began."""
+    tool = _tool_of(tenure, check, deps)
+    invocation = _invocation_of(tenure, check, deps)
+    begun = tenure.state.run is not None and tenure.state.run.check is not None
+    if tool is None:
+        return await _skip(tenure, check, NO_TOOL.format(name=invocation.name), begun)
+    if not begun:
+        try:
+            if blocked := await deps.hooks.before(tool.spec, invocation):
+                raise ToolError(blocked)
+            plan = await tool.prepare(invocation)
+        except ToolError as error:
+            return await _skip(tenure, check, deps.redact(str(error)), begun)
+        except Exception as error:  # a hook of the library's user
+            return await _skip(tenure, check, deps.redact(crashed(tool.spec, error)), begun)
+        await tenure.append(CheckStarted(check.check, check.command, check.attempt, check.paths, plan))
+    effect = _carry_out(tenure, tool, _invocation_of(tenure, check, deps), begun, deps)
+    if await tenure.unless_stopped(effect) is STOPPED:
+        await stop(tool, invocation)
+
+
+async def stop_check(tenure: Tenure, check: OpenCheck, deps: Deps) -> None:
+    """The run was stopped while nobody drove it."""
+    tool = _tool_of(tenure, check, deps)
+    if tool is not None:
+        await stop(tool, _invocation_of(tenure, check, deps))
+
+
+async def _carry_out(tenure: Tenure, tool: Tool, invocation: Invocation, begun: bool, deps: Deps) -> None:
+    settled = await _settle(tool, invocation) if begun else "run_again"
+    if settled == "unknown":
+        return await tenure.record(CheckCompleted(invocation.call, False, synthetic="lost"))
+    started = deps.clock.monotonic()
+    faultpoint("check.before")
+    outcome = await attempt(tool, invocation) if settled == "run_again" else settled
+    outcome = await reworded(tool.spec, invocation, outcome, deps)
+    faultpoint("check.after")
+    took = round((deps.clock.monotonic() - started) * 1000)
+    await tenure.record(*_events(invocation, outcome, took, deps))
+
+
+async def _settle(tool: Tool, invocation: Invocation) -> Settlement:
+    if tool.spec.read_only:
+        return "run_again"
+    try:
+        return await tool.settle(invocation)
+    except (ToolError, OSError):
+        return "unknown"
+
+
+def _events(invocation: Invocation, outcome: Outcome, took: int, deps: Deps) -> list[Event]:
+    text = deps.redact(outcome.text)
+    summary = deps.redact(outcome.summary) or first_line(text)
+    done = CheckCompleted(
+        invocation.call,
+        outcome.success,
+        text,
+        summary,
+        sandbox=outcome.sandbox,
+        output=outcome.output,
+        duration_ms=took,
+    )
+    return [done, FilesChanged(outcome.files, invocation.call)] if outcome.files else [done]
+
+
+async def _skip(tenure: Tenure, check: OpenCheck, text: str, begun: bool) -> None:
+    started = CheckStarted(check.check, check.command, check.attempt, check.paths)
+    skipped = CheckCompleted(check.check, False, text, first_line(text), synthetic="skipped")
+    await tenure.append(*(() if begun else (started,)), skipped)
+
+
+def _tool_of(tenure: Tenure, check: OpenCheck, deps: Deps) -> Tool | None:
+    """Whether the model may use the tool makes no difference: a check is not its call."""
+    options = replace(tenure.state.options, tools=None, dynamic_tools=())
+    found = deps.tools.find(_name(check), options)
+    return None if isinstance(found, ToolSpec) else found
+
+
+def _name(check: OpenCheck) -> str:
+    return "get_diagnostics" if check.command == DIAGNOSTICS else "run_command"
+
+
+def _invocation_of(tenure: Tenure, check: OpenCheck, deps: Deps) -> Invocation:
+    """In a fresh shell at the root: what the model's commands left behind must not make a check pass."""
+    state = tenure.state
+    arguments: dict[str, object] = {"command": check.command, "timeout_s": LONGEST_S}
+    if check.command == DIAGNOSTICS:
+        arguments = {"paths": list(check.paths), "quick": True, "strict": True}
+    begun = state.run.check if state.run is not None else None
+    return Invocation(
+        state.chat,
+        check.check,
+        _name(check),
+        arguments,
+        state.options.root,
+        begun.plan if begun is not None else None,
+        state.options,
+        emit=lambda output: tenure.live(ExecutionOutput(check.check, deps.redact(output))),
+    )

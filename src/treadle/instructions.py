@@ -1,0 +1,101 @@
+"""What a project says to agents: AGENTS.md (E-03). Read once, when a chat is created, and recorded with its options:
+the same bytes go into every request (L-21), and a worker on another machine has them too. It is advice: nothing here
+is read as a setting, and nothing in it can widen a permission (S-09)."""
+
+import os
+import re
+from pathlib import Path
+
+from treadle.errors import TreadleError
+from treadle.ports.workspace import Workspace
+from treadle.workspace.root import Root
+
+MAX_BYTES = 32 * 1024
+"""Of all files together, headings included."""
+NAME = "AGENTS.md"
+OTHERS = ("CLAUDE.md", ".github/copilot-instructions.md", ".cursorrules")
+"""Read from the root, the first that is there, only if there is no AGENTS.md at all."""
+_READ_MOST = 4 * 1024 * 1024
+_CUT = "\n[The rest was left out: instructions may have 32 KiB in all.]"
+_SHORTEST = 200
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200c\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
+)
+"""Control characters, and characters that a person who reads the file does not see."""
+
+
+def read_instructions(root: str) -> str:
+    """The instructions of the project at `root`: those of the folders above it, down from the git root, and its own
+    last, because the nearest counts most. Empty if there are none."""
+    if not root:
+        return ""
+    found = [(name, text) for name, text in _files(root) if text.strip()]
+    parts: list[str] = []
+    room = MAX_BYTES
+    for name, text in reversed(found):  # what is near is kept whole first
+        part = _part(name, text, room)
+        if part:
+            parts.insert(0, part)
+            room -= len(part.encode()) + 2
+    return "\n\n".join(parts)
+
+
+def _files(root: str) -> list[tuple[str, str]]:
+    top, below = _git_root(root)
+    found: list[tuple[str, str]] = []
+    try:
+        workspace: Workspace = Root(top)
+        folders = ["", *("/".join(below[: depth + 1]) for depth in range(len(below)))]
+        for folder in folders:
+            path = f"{folder}/{NAME}" if folder else NAME
+            if (text := _read(workspace, path)) is not None:
+                found.append((path, text))
+        if not found:
+            own = "/".join(below)
+            others = [f"{own}/{name}" if own else name for name in OTHERS]
+            read = ((path, _read(workspace, path)) for path in others)
+            found += [(path, text) for path, text in read if text is not None][:1]
+    except (TreadleError, OSError):
+        return []
+    return found
+
+
+def _git_root(root: str) -> tuple[str, list[str]]:
+    """The nearest folder with a .git at or above the root, and the way down from it. The home folder and the whole
+    disk are no project that others lie in."""
+    here = Path(os.path.realpath(root))
+    home = Path(os.path.realpath(os.path.expanduser("~")))
+    for folder in (here, *here.parents):
+        if folder != here and folder in (home, Path(folder.anchor)):
+            break
+        if (folder / ".git").exists():
+            return str(folder), list(here.relative_to(folder).parts)
+    return str(here), []
+
+
+def _read(workspace: Workspace, path: str) -> str | None:
+    """Through the same guard as every file of the project: a link that leads out of it is not followed."""
+    try:
+        if workspace.stat(path) is None:
+            return None
+        data = workspace.read_bytes(path, _READ_MOST)
+    except TreadleError:
+        return None
+    text = data.decode(errors="replace").removeprefix("\ufeff").replace("\r\n", "\n")
+    return _UNSEEN.sub(lambda found: _escape(found[0]), text)
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def _part(name: str, text: str, room: int) -> str:
+    """A file under its name, cut at a line if it does not fit."""
+    part = f"# From {name}\n\n{text.strip()}"
+    if len(part.encode()) <= room:
+        return part
+    room -= len(_CUT.encode())
+    if room < _SHORTEST:
+        return ""
+    kept = part.encode()[:room].decode(errors="ignore")
+    return kept[: kept.rfind("\n")] + _CUT

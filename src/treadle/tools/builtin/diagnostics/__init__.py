@@ -1,0 +1,1 @@
+"""get_diagnostics (T-06): what real tools say about a file."""

@@ -1,0 +1,163 @@
+"""Asking one tool about one file: in the sandbox where there is one, in a project that it cannot write to, for at most
+so long. What it said before about the same bytes is remembered."""
+
+import asyncio
+import hashlib
+import os
+from collections import OrderedDict
+from collections.abc import Mapping
+
+import msgspec
+
+from treadle.errors import SandboxError, ToolError
+from treadle.ports.sandbox import Confinement, Sandbox, Unwritable
+from treadle.ports.workspace import Workspace
+from treadle.tools.builtin.base import in_thread
+from treadle.tools.builtin.diagnostics.diagnostic import Diagnostic
+from treadle.tools.builtin.diagnostics.finding import Found, find, marked_folder
+from treadle.tools.builtin.diagnostics.linters import Group, Linter, Target
+from treadle.tools.builtin.environment import without_secrets
+from treadle.tools.builtin.means import Means
+from treadle.tools.program import run_program
+
+TIMEOUT_S = 30.0
+_REMEMBERED = 512
+_UNWANTED = ("BASH_ENV", "ENV", "NODE_OPTIONS", "PYTHONPATH", "PYTHONSTARTUP", "RUSTC_WRAPPER")
+"""Variables that make a tool run something else first."""
+
+
+class Said(msgspec.Struct, frozen=True):
+    """What became of asking: who answered and how, or why nobody did."""
+
+    by: str = ""
+    found: tuple[Diagnostic, ...] = ()
+    missing: tuple[str, ...] = ()
+    """Tools that are not installed."""
+    failed: str = ""
+    """A tool that was there and gave no answer, and why."""
+    withheld: str = ""
+    """A tool that would have run code of the project without a sandbox."""
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """Where tools are run: made once for a call."""
+
+    workspace: Workspace
+    env: Mapping[str, str]
+    sandbox: Sandbox | None = None
+    home: str = ""
+
+    @property
+    def confined(self) -> bool:
+        return self.sandbox is not None and self.sandbox.level != "none"
+
+    @property
+    def level(self) -> str:
+        return f"{self.sandbox.level}, no network, read-only" if self.sandbox is not None and self.confined else ""
+
+    def wrap(self, argv: list[str], cwd: str) -> list[str]:
+        if self.sandbox is None or not self.confined:
+            return argv
+        hidden = (self.home,) if self.home else ()
+        return self.sandbox.wrap(argv, Confinement(self.workspace.path, Unwritable(), hidden=hidden), cwd)
+
+
+def surroundings(means: Means, workspace: Workspace, level: str) -> Surroundings:
+    """The sandbox that this chat's commands have; without one there is none here either."""
+    env = without_secrets(means.env or os.environ) | {"LC_ALL": "C.UTF-8", "NO_COLOR": "1"}
+    for name in _UNWANTED:
+        env.pop(name, None)
+    sandbox: Sandbox | None = None
+    if means.sandbox_of is not None:
+        try:
+            sandbox = means.sandbox_of(level)
+        except SandboxError:
+            sandbox = None
+    return Surroundings(workspace, env, sandbox, means.home)
+
+
+class Asking:
+    """Asks tools, and remembers what those said that look at nothing but the file."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, tuple[Diagnostic, ...]] = OrderedDict()
+
+    async def ask(self, group: Group, target: Target, around: Surroundings) -> Said:
+        """The first of the group that is there."""
+        missing: list[str] = []
+        withheld = ""
+        for linter in group:
+            if not linter.suits(target):
+                continue
+            if linter.marker:
+                folder = await in_thread(marked_folder, linter.marker, target.path, around.workspace)
+                if folder is None:
+                    continue
+                target = msgspec.structs.replace(target, folder=folder)
+            program = await in_thread(find, linter.command, around.workspace, around.env, confined=around.confined)
+            if program is None:
+                missing.append(linter.name)
+            elif linter.executes and not around.confined:
+                withheld = linter.name
+            else:
+                return await self._run(linter, program, target, around)
+        return Said(missing=tuple(missing), withheld=withheld)
+
+    async def _run(self, linter: Linter, program: Found, target: Target, around: Surroundings) -> Said:
+        key = await in_thread(_key, linter, program, target, around.workspace) if linter.cached else ""
+        if key in self._known:
+            self._known.move_to_end(key)
+            return Said(linter.name, self._known[key])
+        said = await _run(linter, program, target, around)
+        if key and not said.failed:
+            self._known[key] = said.found
+            while len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
+        return said
+
+
+async def _run(linter: Linter, program: Found, target: Target, around: Surroundings) -> Said:
+    cwd = f"{target.root}/{target.folder}" if target.folder else target.root
+    env = {**around.env, **dict(linter.env)}
+    try:
+        argv = around.wrap([program.path, *linter.arguments(target)], cwd)
+        given = target.data if linter.stdin else b""
+        ran = await run_program(argv, cwd=cwd, env=env, given=given, timeout_s=TIMEOUT_S)
+    except (OSError, SandboxError) as error:
+        return Said(failed=f"{linter.name} could not be started: {error}")
+    if ran.timed_out:
+        return Said(failed=f"{linter.name} gave no answer in {TIMEOUT_S:g} seconds")
+    try:
+        found = tuple(linter.parse(target.path, ran.output, ran.errors))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        odd = f"{linter.name} gave an answer that cannot be read: {error}"
+        return Said(
+            failed=odd if ran.code in linter.fine and ran.output.strip() else _why(linter, ran.code, ran.errors)
+        )
+    if ran.code not in linter.fine and not found:
+        return Said(failed=_why(linter, ran.code, ran.errors))
+    return Said(linter.name, found)
+
+
+def _why(linter: Linter, code: int, errors: str) -> str:
+    line = next((line.strip() for line in errors.splitlines() if line.strip()), "")
+    return f"{linter.name} failed with exit code {code}" + (f": {line[:200]}" if line else "")
+
+
+def _key(linter: Linter, program: Found, target: Target, workspace: Workspace) -> str:
+    """Names everything that its answer depends on."""
+    told = hashlib.sha256(f"{linter.name}\0{program.identity}\0{target.root}\0{target.path}\0".encode(errors="replace"))
+    told.update(hashlib.sha256(target.data).digest())
+    folders = target.path.split("/")[:-1]
+    for depth in range(len(folders) + 1):
+        for name in linter.configs:
+            try:
+                digest = workspace.digest("/".join([*folders[:depth], name]))
+            except ToolError:
+                digest = None
+            told.update(f"\0{digest}".encode())
+    return told.hexdigest()
+
+
+async def ask_all(asking: Asking, groups: list[Group], target: Target, around: Surroundings) -> list[Said]:
+    return list(await asyncio.gather(*(asking.ask(group, target, around) for group in groups)))

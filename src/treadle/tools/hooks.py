@@ -1,0 +1,261 @@
+"""Hooks that are programs (E-03): the user's own from config.toml, and a project's from `.treadle/hooks.toml` once a
+person has trusted its content (S-09). One JSON object goes to the program's input; how it ends is its answer.
+
+before  exit 0: go on · exit 2: refuse, the reason on standard error · or print {"block": "reason"}
+after   exit 0, and perhaps {"append": "text"} or {"result": "text instead of the tool's own"}
+
+Whatever else happens (another exit code, a time-out, output that is no such object) is a failure of the hook: before a
+call it refuses, because what was to be kept out must not come in through a broken door; after a call it is said.
+"""
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from treadle.errors import ConfigError, SandboxError, ToolError
+from treadle.faultpoint import faultpoint
+from treadle.ports.sandbox import Confinement, Sandbox, Unwritable
+from treadle.ports.toolset import Invocation, Outcome
+from treadle.ports.workspace import Workspace, WorkspaceOf
+from treadle.protocol.content import Value
+from treadle.protocol.tools import ToolSpec
+from treadle.tools.builtin.environment import without_secrets
+from treadle.tools.program import Ran, run_program
+
+BLOCK = 2
+FILE = ".treadle/hooks.toml"
+_MOST = 64 * 1024
+_SHOWN = 2_000
+
+When = Literal["before", "after"]
+Wrap = Callable[[list[str], str], list[str]]
+"""(command line, root) → the command line that is run instead."""
+
+
+class Hook(Value, frozen=True, forbid_unknown_fields=True):
+    """One entry `[[hooks]]`."""
+
+    when: When
+    command: str
+    """A shell command. It is run in the project's root: name a script by its whole path."""
+    tools: tuple[str, ...] = ()
+    """The names of the tools that it is about; none means all."""
+    timeout_s: Annotated[float, msgspec.Meta(gt=0, le=600)] = 30.0
+
+    def concerns(self, name: str) -> bool:
+        return not self.tools or name in self.tools
+
+
+class _Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    block: str = ""
+    append: str = ""
+    result: str | None = None
+
+
+class _HooksFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    hooks: tuple[Hook, ...] = ()
+
+
+def read_hooks(value: object, where: str) -> tuple[Hook, ...]:
+    """The hooks of a configuration that was read as TOML."""
+    try:
+        return msgspec.convert(value, tuple[Hook, ...])
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{where}: the hooks do not fit: {error}") from error
+
+
+class CommandHooks:
+    """Implements `treadle.ports.hooks.Hooks` by programs."""
+
+    def __init__(self, hooks: Sequence[Hook], env: Mapping[str, str], wrap: Wrap | None = None) -> None:
+        self._hooks = tuple(hooks)
+        self._env = without_secrets(env)
+        self._wrap = wrap
+
+    async def before(self, spec: ToolSpec, invocation: Invocation) -> str:
+        for hook in self._concerned("before", spec):
+            ran = await self._run(hook, _told("before", invocation))
+            if isinstance(ran, str):
+                return _refusal(hook, f"it {ran}")
+            if ran.code == BLOCK:
+                return _refusal(hook, ran.errors.strip()[:_SHOWN] or ran.output.strip()[:_SHOWN], said=True)
+            answer = _answer(ran)
+            if isinstance(answer, str):
+                return _refusal(hook, f"it {answer}")
+            if answer.block:
+                return _refusal(hook, answer.block[:_SHOWN], said=True)
+        return ""
+
+    async def after(self, spec: ToolSpec, invocation: Invocation, outcome: Outcome) -> Outcome:
+        for hook in self._concerned("after", spec):
+            told = _told("after", invocation, success=outcome.success, result=outcome.text, summary=outcome.summary)
+            ran = await self._run(hook, told)
+            answer = ran if isinstance(ran, str) else _answer(ran)
+            if isinstance(answer, str):
+                outcome = _appended(outcome, f"[The hook `{hook.command}` {answer}.]")
+                continue
+            if answer.result is not None:
+                outcome = msgspec.structs.replace(outcome, text=answer.result)
+            if answer.append:
+                outcome = _appended(outcome, answer.append)
+        return outcome
+
+    def _concerned(self, when: When, spec: ToolSpec) -> list[Hook]:
+        return [hook for hook in self._hooks if hook.when == when and hook.concerns(spec.name)]
+
+    async def _run(self, hook: Hook, told: dict[str, Any]) -> Ran | str:
+        """How the program ended, or in words why it did not."""
+        root = str(told["root"]) or "/"
+        try:
+            argv = ["/bin/sh", "-c", hook.command]
+            argv = self._wrap(argv, root) if self._wrap is not None else argv
+            faultpoint("hook.before")
+            given = msgspec.json.encode(told)
+            ran = await run_program(argv, cwd=root, env=self._env, given=given, timeout_s=hook.timeout_s)
+            faultpoint("hook.after")
+        except (OSError, SandboxError) as error:
+            return f"could not be run: {error}"
+        return f"took longer than {hook.timeout_s:g} seconds" if ran.timed_out else ran
+
+
+class ProjectHooks:
+    """The hooks of the project that a call is about. They are code of the repository: without trust in exactly this
+    content they do not exist, and with it they still run in a sandbox: the scripts that they call may change."""
+
+    def __init__(
+        self,
+        workspace_of: WorkspaceOf,
+        trusted: Callable[[str, bytes], bool],
+        sandbox_of: Callable[[str], Sandbox] | None,
+        env: Mapping[str, str],
+        hidden: Sequence[str] = (),
+    ) -> None:
+        self._workspace_of = workspace_of
+        self._trusted = trusted
+        self._sandbox_of = sandbox_of
+        self._env = env
+        self._hidden = tuple(hidden)
+        self._told: set[str] = set()
+
+    async def before(self, spec: ToolSpec, invocation: Invocation) -> str:
+        hooks = await self._hooks(invocation)
+        return hooks if isinstance(hooks, str) else await hooks.before(spec, invocation)
+
+    async def after(self, spec: ToolSpec, invocation: Invocation, outcome: Outcome) -> Outcome:
+        hooks = await self._hooks(invocation)
+        return outcome if isinstance(hooks, str) else await hooks.after(spec, invocation, outcome)
+
+    async def _hooks(self, invocation: Invocation) -> CommandHooks | str:
+        """The trusted hooks; none if there are none or nobody trusts them; or why nothing may run."""
+        if not invocation.root:
+            return CommandHooks((), {})
+        workspace = self._workspace_of(invocation.root)
+        data = await asyncio.to_thread(_contents, workspace)
+        path = f"{workspace.path}/{FILE}"
+        if data is None:
+            return CommandHooks((), {})
+        if not self._trusted(path, data):
+            self._tell(path, data)
+            return CommandHooks((), {})
+        try:
+            hooks = _parsed(data)
+        except ConfigError as error:
+            return f"This project's hooks are trusted but cannot be read, so nothing is run: {error}"
+        return CommandHooks(hooks, self._env, lambda argv, root: self._confined(argv, root, invocation))
+
+    def _confined(self, argv: list[str], root: str, invocation: Invocation) -> list[str]:
+        if self._sandbox_of is None:
+            raise SandboxError("a project's hooks run only in a sandbox, and there is none")
+        sandbox = self._sandbox_of(invocation.options.sandbox)
+        if sandbox.level == "none":
+            raise SandboxError("a project's hooks run only in a sandbox, and there is none")
+        return sandbox.wrap(argv, Confinement(root, Unwritable(), hidden=self._hidden), root)
+
+    def _tell(self, path: str, data: bytes) -> None:
+        mark = f"{path}:{hashlib.sha256(data).hexdigest()}"
+        if mark not in self._told:
+            self._told.add(mark)
+            logging.getLogger("treadle").warning("%s is not trusted and was not used", path)
+
+
+def _contents(workspace: Workspace) -> bytes | None:
+    try:
+        return workspace.read_bytes(FILE, _MOST) if workspace.stat(FILE) is not None else None
+    except ToolError:
+        return None
+
+
+@lru_cache(maxsize=64)
+def _parsed(data: bytes) -> tuple[Hook, ...]:
+    import tomllib
+
+    try:
+        return msgspec.convert(tomllib.loads(data.decode()), _HooksFile).hooks
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+        raise ConfigError(f"{FILE}: {error}") from error
+
+
+def _told(when: When, invocation: Invocation, **more: object) -> dict[str, Any]:
+    return {
+        "when": when,
+        "chat": invocation.chat,
+        "call": invocation.call,
+        "tool": invocation.name,
+        "arguments": invocation.arguments,
+        "root": invocation.root,
+        "mode": invocation.options.mode,
+        **more,
+    }
+
+
+def _answer(ran: Ran) -> _Answer | str:
+    if ran.code != 0:
+        why = ran.errors.strip().partition("\n")[0][:200]
+        return f"failed with exit code {ran.code}" + (f": {why}" if why else "")
+    if not ran.output.strip():
+        return _Answer()
+    try:
+        return msgspec.json.decode(ran.output, type=_Answer)
+    except msgspec.MsgspecError as error:
+        return f"printed what is no answer ({error})"
+
+
+def _refusal(hook: Hook, why: str, *, said: bool = False) -> str:
+    if said:
+        return f"This call was refused by a hook of the user: {why or 'no reason was given'}"
+    return f"This call was not carried out, because the user's hook `{hook.command}` must allow it and {why}."
+
+
+def _appended(outcome: Outcome, text: str) -> Outcome:
+    return msgspec.structs.replace(outcome, text=f"{outcome.text}\n{text}" if outcome.text else text)
+
+
+Before = Callable[[ToolSpec, Invocation], Awaitable[str]]
+After = Callable[[ToolSpec, Invocation, Outcome], Awaitable[Outcome]]
+
+
+class FunctionHooks:
+    """Hooks that are Python functions, for the library: either of them, for all tools or for some."""
+
+    def __init__(self, *, before: Before | None = None, after: After | None = None, tools: Sequence[str] = ()) -> None:
+        self._before = before
+        self._after = after
+        self._tools = frozenset(tools)
+
+    async def before(self, spec: ToolSpec, invocation: Invocation) -> str:
+        if self._before is None or not self._concerns(spec):
+            return ""
+        return await self._before(spec, invocation)
+
+    async def after(self, spec: ToolSpec, invocation: Invocation, outcome: Outcome) -> Outcome:
+        if self._after is None or not self._concerns(spec):
+            return outcome
+        return await self._after(spec, invocation, outcome)
+
+    def _concerns(self, spec: ToolSpec) -> bool:
+        return not self._tools or spec.name in self._tools

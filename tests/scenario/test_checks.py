@@ -1,0 +1,219 @@
+"""Completion is verified (L-16): what the model is told before it may stop, and what it cannot talk its way around."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.scenario.kit import Recording, Stage, ended, look, of, play, until
+from treadle import Chat
+from treadle.chat.verification import NOTHING_WRITTEN
+from treadle.models.scripted import Call, Say, ScriptedModel
+from treadle.protocol import commands as c
+from treadle.protocol import events as e
+from treadle.protocol.content import UserEntry
+from treadle.testing.checker import check
+
+WRITE = Call("write_file", path="a.txt", content="a\n")
+BROKEN = "test -e mended || { echo it is broken; exit 3; }"
+
+
+def told(seen: list[e.Envelope]) -> list[str]:
+    return [message.content for message in of(seen, e.UserMessage) if message.source == "check"]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "project").mkdir()
+    return tmp_path / "project"
+
+
+# -- nothing was written ----------------------------------------------------------------------------------------------
+
+
+async def test_a_task_that_asks_for_changes_and_gets_none_is_told_once(stage: Stage, root: Path) -> None:
+    model = Recording(ScriptedModel([Say("Fixed!"), Say("Fixed, I say."), Say("never")]))
+    seen = await play(stage.agent(model, builtin=True).chat(root=str(root)).send("Fix the bug in a.txt"))
+    assert told(seen) == [NOTHING_WRITTEN]
+    entry = model.turns()[1][-1]
+    assert isinstance(entry, UserEntry)
+    assert (entry.text, entry.source) == (NOTHING_WRITTEN, "check")
+    assert ended(seen) == ["done"]
+
+
+async def test_a_completion_is_taken_back_when_nothing_was_written(stage: Stage, root: Path) -> None:
+    finish = Call("task_complete", summary="All done.")
+    seen = await play(
+        stage.agent([finish, WRITE, finish], builtin=True).chat(root=str(root)).send("Create a.txt with an a")
+    )
+    assert told(seen) == [NOTHING_WRITTEN]
+    assert len(of(seen, e.TaskComplete)) == 2  # both are what the model said; only the second one was accepted
+    assert ended(seen) == ["task_complete"]
+    assert (root / "a.txt").read_text() == "a\n"
+
+
+@pytest.mark.parametrize(
+    ("task", "options"),
+    [
+        ("How would I fix the bug?", {}),
+        ("Fix the bug", {"mode": "read-only"}),
+        ("Fix the bug", {"verify": False}),
+    ],
+)
+async def test_otherwise_it_is_not_told(stage: Stage, root: Path, task: str, options: dict[str, object]) -> None:
+    seen = await play(stage.agent([Say("Like this.")], builtin=True).chat(root=str(root), **options).send(task))
+    assert told(seen) == []
+    assert ended(seen) == ["done"]
+
+
+async def test_a_question_back_may_wait_for_its_answer(stage: Stage, root: Path) -> None:
+    chat = stage.agent([Say("Which one?")], builtin=True).chat(root=str(root), interactive=True)
+    assert told(await play(chat.send("Fix the bug"))) == []
+
+
+@pytest.mark.parametrize(
+    ("call", "reminded"),
+    [
+        (WRITE, False),
+        (Call("run_command", command="sed -i s/a/b/ a.txt || true"), False),
+        (Call("run_command", command="ls -la | grep txt; git status"), True),
+        (Call("edit_file", path="none.txt", old_str="a", new_str="b"), True),
+        (Call("look"), False),  # a tool that Treadle does not know may do anything
+    ],
+)
+async def test_what_counts_as_written(stage: Stage, root: Path, call: Call, reminded: bool) -> None:
+    steps = [call, Say("Done."), Say("Yes.")]
+    chat = stage.agent(steps, look, builtin=True).chat(root=str(root), auto_approve_commands=True)
+    assert bool(told(await play(chat.send("Change a.txt")))) == reminded
+
+
+# -- checks -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_failing_check_goes_back_and_a_passing_one_ends_the_run(stage: Stage, root: Path) -> None:
+    mend = Call("write_file", path="mended", content="")
+    model = Recording(ScriptedModel([WRITE, Say("Done."), mend, Say("Now it is.")]))
+    seen = await play(stage.agent(model, builtin=True).chat(root=str(root), checks=(BROKEN,)).send("Do it"))
+    first, second = of(seen, e.CheckCompleted)
+    assert (first.success, second.success) == (False, True)
+    assert [(start.command, start.attempt) for start in of(seen, e.CheckStarted)] == [(BROKEN, 1), (BROKEN, 2)]
+    [said] = told(seen)
+    assert BROKEN in said
+    assert re.search(r"it is broken\n.*exit.* 3", said)
+    entry = model.turns()[2][-1]
+    assert isinstance(entry, UserEntry)
+    assert entry.text == said
+    assert ended(seen) == ["done"]
+
+
+async def test_after_three_times_the_completion_is_refused(stage: Stage, root: Path) -> None:
+    finish = Call("task_complete", summary="All done.")
+    chat = stage.agent([finish] * 4 + [Say("Sorry.")], builtin=True).chat(root=str(root), checks=("false", "true"))
+    seen = await play(chat.send("Do it"))
+    assert len(told(seen)) == 3
+    assert [start.attempt for start in of(seen, e.CheckStarted)] == [1, 1, 2, 2, 3, 3, 4, 4]
+    [refused] = of(seen, e.SessionError)
+    assert refused.error_class == "checks_failed"
+    assert "`false`" in refused.message
+    assert "`true`" not in refused.message
+    assert ended(seen) == ["error"]
+    await chat.command(c.ChangeOptions({"checks": ()}))
+    assert (await chat.ask("Why?")).text == "Sorry."  # the chat stays usable
+
+
+async def test_all_checks_are_run_and_their_failures_told_together(stage: Stage, root: Path) -> None:
+    checks = ("echo one; false", "true", "echo two; false")
+    chat = stage.agent([Say("Done.")] * 4, builtin=True).chat(root=str(root), checks=checks)
+    said = told(await play(chat.send("Do it")))[0]
+    assert "one" in said
+    assert "two" in said
+    assert "$ true" not in said
+
+
+async def test_a_question_that_changed_nothing_is_not_checked(stage: Stage, root: Path) -> None:
+    chat = stage.agent([Say("Because.")], builtin=True).chat(root=str(root), checks=("false",))
+    seen = await play(chat.send("Why does the test fail?"))
+    assert of(seen, e.CheckStarted) == []
+    assert ended(seen) == ["done"]
+
+
+async def test_the_turn_cap_still_ends_the_run(stage: Stage, root: Path) -> None:
+    chat = stage.agent([Say("Done.")] * 3, builtin=True).chat(
+        root=str(root), checks=("false",), max_turns=2, on_limit="error"
+    )
+    seen = await play(chat.send("Do it"))
+    assert [failed.error_class for failed in of(seen, e.SessionError)] == ["turn_cap"]
+    assert len(told(seen)) == 2
+
+
+async def test_a_check_needs_no_approval_and_no_permission_of_the_model(stage: Stage, root: Path) -> None:
+    chat = stage.agent([Say("Done.")], builtin=True).chat(
+        root=str(root), mode="ask", tools=("read_file",), checks=("echo ran > ran",)
+    )
+    seen = await play(chat.send("Do it"))
+    assert [done.success for done in of(seen, e.CheckCompleted)] == [True]
+    assert (root / "ran").read_text() == "ran\n"
+
+
+async def test_a_check_begins_at_the_root_whatever_the_shell_was_left_in(stage: Stage, root: Path) -> None:  # T-14
+    (root / "sub").mkdir()
+    steps = [Call("run_command", command="cd sub; export DEBUG=1"), Say("Done.")]
+    chat = stage.agent(steps, builtin=True).chat(
+        root=str(root), auto_approve_commands=True, checks=('test -d sub && test -z "$DEBUG"',)
+    )
+    assert [done.success for done in of(await play(chat.send("Do it")), e.CheckCompleted)] == [True]
+
+
+async def test_without_a_tool_for_commands_it_is_said_that_nothing_was_checked(stage: Stage) -> None:
+    seen = await play(stage.agent([Say("Done.")]).chat(checks=("true",)).send("Do it"))
+    [skipped] = of(seen, e.CheckCompleted)
+    assert (skipped.success, skipped.synthetic) == (False, "skipped")
+    assert "run_command" in skipped.result
+    assert ended(seen) == ["done"]
+
+
+# -- stops and crashes ------------------------------------------------------------------------------------------------
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+async def test_an_interrupt_stops_a_check_with_all_it_started(stage: Stage, root: Path) -> None:  # L-07
+    checks = ("echo $$ > pid; echo begun; exec sleep 600",)
+    chat = stage.agent([Say("Done."), Say("Fine.")], builtin=True).chat(root=str(root), checks=checks)
+    await until(chat.send("Do it"), lambda event: isinstance(event, e.ExecutionOutput))
+    await chat.interrupt()
+    seen = await play(chat.resume(after=0))
+    assert ended(seen) == ["interrupted"]
+    assert [done.synthetic for done in of(seen, e.CheckCompleted)] == ["stopped"]
+    assert not alive(int((root / "pid").read_text()))
+    await chat.command(c.ChangeOptions({"checks": ()}))
+    assert (await chat.ask("Again?")).text == "Fine."
+
+
+async def test_a_check_whose_worker_is_lost_is_seen_through_by_the_next(stage: Stage, root: Path) -> None:  # D-02
+    checks = ("echo $$ >> pids; echo begun; test -e go || exec sleep 600",)
+    chat = stage.agent([Say("Done.")], builtin=True).chat(root=str(root), checks=checks)
+    await until(chat.send("Do it"), lambda event: isinstance(event, e.ExecutionOutput))
+    await stage.kill()
+    (root / "go").touch()
+    for pid in (root / "pids").read_text().split():
+        if alive(int(pid)):
+            os.kill(int(pid), 9)  # a supervisor may have kept it; its end is a failure, which goes back
+    chat = stage.agent([Say("Done.")] * 2, builtin=True).chat(chat.id)
+    seen = await play(chat.resume(after=0))
+    assert ended(seen) == ["done"]
+    assert of(seen, e.CheckCompleted)[-1].success
+    assert await check(stage.store, chat.id) == []
+
+
+async def test_checks_of_many_runs_have_keys_of_their_own(stage: Stage, root: Path) -> None:
+    chat: Chat = stage.agent([Say("One."), Say("Two.")], builtin=True).chat(root=str(root), checks=("true",))
+    seen = [*await play(chat.send("Do it")), *await play(chat.send("Do it again"))]
+    assert [start.check for start in of(seen, e.CheckStarted)] == ["check.1", "check.2"]

@@ -1,0 +1,86 @@
+"""Checks, instructions and hooks on the command line (L-16, E-03)."""
+
+import shutil
+import stat
+
+import pytest
+
+from tests.scenario.command_line import CommandLine
+
+DONE = '[[turn]]\ntext = "Done."\n'
+WRITE = '[[turn]]\ncall = [{ name = "write_file", args = { path = "mended", content = "" } }]\n'
+MENDED = "test -e mended || { echo it is broken; exit 3; }"
+
+
+def test_a_check_that_passes_in_the_end(cli: CommandLine) -> None:
+    model = cli.script(DONE + WRITE + DONE)
+    ended = cli("run", "Do it.", "--model", model, "--check", MENDED, "--check", "true", "--json")
+    assert ended.code == 0
+    assert [done["success"] for done in ended.of("check.completed")] == [False, True, True, True]
+    assert ended.types[-1] == "session.idle"
+    assert cli("replay", "last").code == 0  # D-07
+
+
+def test_a_completion_that_is_refused_ends_with_1(cli: CommandLine) -> None:
+    ended = cli("run", "Do it.", "--model", cli.script(DONE * 4), "--check", "echo so broken; false")
+    assert ended.code == 1
+    assert "check echo so broken; false" in ended.out
+    assert "so broken" in ended.out
+    assert "error (checks_failed): The completion was refused" in ended.err
+
+
+def test_checks_can_be_set_in_the_users_file_and_by_a_variable(cli: CommandLine) -> None:
+    cli.home.mkdir()
+    (cli.home / "config.toml").write_text('checks = ["echo from the file"]\n')
+    model = cli.script(DONE)
+    assert [c["command"] for c in cli("run", "Go.", "--model", model, "--json").of("check.started")] == [
+        "echo from the file"
+    ]
+    env = {"TREADLE_CHECKS": "true\necho two"}
+    ended = cli("run", "Go.", "--model", model, "--json", env=env)
+    assert [c["command"] for c in ended.of("check.started")] == ["true", "echo two"]
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="no node here")
+def test_errors_in_changed_files_go_back_to_the_model(cli: CommandLine) -> None:
+    call = '[[turn]]\ncall = [{ name = "write_file", args = { path = "a.js", content = "%s" } }]\n'
+    model = cli.script(call % "let x = ;" + DONE + call % "let x = 1;" + DONE)
+    ended = cli("run", "Do it.", "--model", model, "--json")
+    assert ended.code == 0
+    first, second = ended.of("check.completed")
+    assert "a.js:1:9: error" in first["result"]
+    assert second["success"]
+    [said] = [message for message in ended.of("user.message") if message["source"] == "check"]
+    assert "a.js:1:9: error" in said["content"]
+
+
+def test_a_project_instructs_and_a_hook_refuses(cli: CommandLine) -> None:
+    (cli.project / "AGENTS.md").write_text("Use tabs.\n")
+    cli.home.mkdir()
+    guard = cli.folder / "guard"
+    guard.write_text("#!/bin/sh\necho frozen >&2\nexit 2\n")
+    guard.chmod(guard.stat().st_mode | stat.S_IXUSR)
+    (cli.home / "config.toml").write_text(f'[[hooks]]\nwhen = "before"\ncommand = "{guard}"\n')
+    ended = cli("run", "Do it.", "--model", cli.script(WRITE + DONE), "--json")
+    assert "Use tabs." in ended.of("session.created")[0]["options"]["instructions"]
+    assert "frozen" in ended.of("tool.execution_complete")[0]["error"]
+    assert not (cli.project / "mended").exists()
+
+
+def test_a_broken_hook_in_the_file_is_no_start(cli: CommandLine) -> None:
+    cli.home.mkdir()
+    (cli.home / "config.toml").write_text('[[hooks]]\nwhen = "sometimes"\ncommand = "x"\n')
+    ended = cli("run", "Do it.", "--model", cli.script(DONE))
+    assert ended.code == 2
+    assert "config.toml" in ended.err
+
+
+def test_nothing_of_a_hostile_project_is_honoured(cli: CommandLine) -> None:  # S-09, fault 28
+    (cli.project / ".treadle").mkdir()
+    (cli.project / ".treadle/hooks.toml").write_text('[[hooks]]\nwhen = "before"\ncommand = "touch ran"\n')
+    (cli.project / ".treadle/config.toml").write_text('checks = ["touch ran"]\n')
+    (cli.project / "config.toml").write_text('checks = ["touch ran"]\n')
+    (cli.project / "AGENTS.md").write_text("checks = touch ran\n")
+    assert cli("run", "Do it.", "--model", cli.script(WRITE + DONE)).code == 0
+    assert not (cli.project / "ran").exists()
+    assert (cli.project / "mended").exists()

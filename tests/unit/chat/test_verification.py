@@ -1,0 +1,159 @@
+"""The rules of verification, without any engine (L-16)."""
+
+import pytest
+
+from treadle.chat.decide import Limits, Record, RunCheck, decide
+from treadle.chat.fold import fold
+from treadle.chat.state import ChatState
+from treadle.chat.verification import DIAGNOSTICS, may_write
+from treadle.protocol import events as e
+from treadle.protocol.content import ToolRequest
+from treadle.protocol.options import ChatOptions
+from treadle.types import CallKey, ChatId, call_key
+
+CHAT = ChatId("c_x")
+
+
+def grow(state: ChatState, *events: e.Event) -> ChatState:
+    for event in events:
+        state = fold(state, e.Envelope(state.head + 1, CHAT, 1_000, event, 1))
+    return state
+
+
+def answered(task: str = "Do it", *between: e.Event, **options: object) -> ChatState:
+    """A chat whose model has just said that it is done."""
+    state = grow(ChatState(chat=CHAT), e.SessionCreated(ChatOptions(**options)), e.UserMessage(task))  # type: ignore[arg-type]
+    return say(grow(state, *between))
+
+
+def say(state: ChatState, text: str = "Done.") -> ChatState:
+    turn = state.turn + 1
+    return grow(state, e.TurnStart(turn), e.AssistantMessage(turn, text), e.TurnEnd(turn))
+
+
+def step(state: ChatState) -> object:
+    return decide(state, Limits())
+
+
+def ends(state: ChatState) -> str:
+    match step(state):
+        case Record(events=events) if isinstance(events[-1], e.RunEnd):
+            return events[-1].reason
+        case other:
+            return str(other)
+
+
+def wrote(*paths: str) -> e.FilesChanged:
+    return e.FilesChanged(tuple(e.FileChange(path, "modified") for path in paths))
+
+
+def test_changed_files_that_some_tool_reads_are_diagnosed_first() -> None:
+    state = answered("Do it", wrote("a.py", "b.txt"), wrote("c.ts"), checks=("make",))
+    check = step(state)
+    assert isinstance(check, RunCheck)
+    assert (check.check.command, check.check.paths) == (DIAGNOSTICS, ("a.py", "c.ts"))
+    state = grow(state, e.CheckStarted(check.check.check, DIAGNOSTICS), e.CheckCompleted(check.check.check, True))
+    check = step(state)
+    assert isinstance(check, RunCheck)
+    assert (check.check.command, check.check.check) == ("make", "check.2")
+    state = grow(state, e.CheckStarted(check.check.check, "make"), e.CheckCompleted(check.check.check, True))
+    assert ends(state) == "done"
+
+
+@pytest.mark.parametrize("change", [wrote("b.txt"), e.FilesChanged((e.FileChange("a.py", "deleted"),))])
+def test_files_that_nothing_reads_are_not_diagnosed(change: e.FilesChanged) -> None:
+    assert ends(answered("Do it", change)) == "done"
+
+
+def test_diagnosing_can_be_off() -> None:
+    assert ends(answered("Do it", wrote("a.py"), diagnose=False)) == "done"
+
+
+def failed_diagnosis(state: ChatState, text: str) -> ChatState:
+    check = step(state)
+    assert isinstance(check, RunCheck)
+    key = check.check.check
+    return grow(state, e.CheckStarted(key, DIAGNOSTICS), e.CheckCompleted(key, False, text))
+
+
+def test_the_same_errors_are_told_once_and_refuse_nothing() -> None:
+    state = failed_diagnosis(answered("Do it", wrote("a.py")), "a.py:1: error: old")
+    said = step(state)
+    assert isinstance(said, Record)
+    assert "a.py:1: error: old" in said.events[0].content  # type: ignore[attr-defined]
+    state = failed_diagnosis(say(grow(state, *said.events), "That one is older than me."), "a.py:1: error: old")
+    assert ends(state) == "done"
+
+
+def test_new_errors_are_told_three_times_at_most() -> None:
+    state = answered("Do it", wrote("a.py"))
+    for number in range(3):
+        state = failed_diagnosis(state, f"a.py:{number}: error")
+        said = step(state)
+        assert isinstance(said, Record)
+        state = say(grow(state, *said.events))
+    assert ends(failed_diagnosis(state, "a.py:9: error")) == "done"
+
+
+def test_a_check_that_always_loses_its_worker_is_given_up() -> None:
+    state = answered(checks=("make",))
+    for number in range(1, 4):
+        check = step(state)
+        assert isinstance(check, RunCheck)
+        assert check.check.check == f"check.{number}"
+        state = grow(state, e.CheckStarted(check.check.check, "make"))
+        state = grow(state, e.CheckCompleted(check.check.check, False, synthetic="lost"))
+    assert ends(state) == "done"
+
+
+def test_a_check_that_has_begun_is_finished_first() -> None:
+    state = grow(answered(checks=("make",)), e.CheckStarted(CallKey("check.1"), "make", plan={"x": 1}))
+    check = step(state)
+    assert isinstance(check, RunCheck)
+    assert check.check.plan == {"x": 1}
+    stopped = step(grow(state, e.Interrupted()))
+    assert isinstance(stopped, Record)
+    assert stopped.events == (e.CheckCompleted(CallKey("check.1"), False, synthetic="stopped"), e.RunEnd("interrupted"))
+
+
+def test_an_alias_of_a_command_is_known_by_its_tool() -> None:
+    request = ToolRequest(call_key(1, 0), "bash")
+    called = e.AssistantMessage(1, tool_requests=(request,))
+    start = e.ExecutionStart(request.call, "run_command", {"command": "make gen"})
+    state = answered("Fix it", e.TurnStart(1), called, e.TurnEnd(1), start, e.ExecutionComplete(request.call, True))
+    assert ends(state) == "done"
+
+
+@pytest.mark.parametrize(
+    ("complete", "counts"),
+    [
+        (e.ExecutionComplete(call_key(1, 0), False, error="denied"), False),
+        (e.ExecutionComplete(call_key(1, 0), False, error="[exit 1]", sandbox="bubblewrap"), True),
+        (e.ExecutionComplete(call_key(1, 0), False, error="?", synthetic="unknown"), True),
+    ],
+)
+def test_a_command_that_was_refused_wrote_nothing(complete: e.ExecutionComplete, counts: bool) -> None:
+    called = e.AssistantMessage(1, tool_requests=(ToolRequest(call_key(1, 0), "run_command"),))
+    start = e.ExecutionStart(call_key(1, 0), "run_command", {"command": "make gen"})
+    state = answered("Fix it", e.TurnStart(1), called, e.TurnEnd(1), start, complete)
+    assert (ends(state) == "done") == counts
+
+
+@pytest.mark.parametrize(
+    ("command", "writes"),
+    [
+        ("ls", False),
+        ("cd src && ls -la | grep py", False),
+        ("git status; git log -3", False),
+        ("cat a.txt > b.txt", True),
+        ("echo $(make)", True),
+        ("cat a | tee b", True),
+        ("make", True),
+        ("ls; rm a", True),
+        ("git checkout .", True),
+        ("lsof", True),
+        ("sort -o a a", True),
+    ],
+)
+def test_which_commands_may_write(command: str, writes: bool) -> None:
+    assert may_write("run_command", {"command": command}) == writes

