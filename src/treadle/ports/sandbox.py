@@ -41,6 +41,8 @@ class Confinement(Value, frozen=True):
     """Not readable: Treadle's own data, key files."""
     writable: tuple[str, ...] = ()
     """Writable folders outside the root, beside a private /tmp."""
+    terminal: bool = False
+    """Whether the command has a terminal of its own, which it may then control; it is cut off from any other."""
 
 
 class Sandbox(Protocol):
