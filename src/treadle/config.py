@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from treadle.errors import ConfigError
+from treadle.ports.sandbox import Demand
 from treadle.protocol.options import Budget, ChatOptions, CompletionStyle, Mode, OnLimit, Rung
 
 HOME_VARIABLE = "TREADLE_HOME"
@@ -41,6 +42,7 @@ class Settings(msgspec.Struct, frozen=True):
     rung: Rung | Literal[""] = ""
     retry_base_s: _Amount = 2.0
     silence_s: Annotated[float, Meta(gt=0)] = 300.0
+    sandbox: Demand = "auto"
 
     def chat_options(self, root: str) -> ChatOptions:
         """What a new chat has unless it says otherwise."""

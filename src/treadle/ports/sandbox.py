@@ -9,6 +9,9 @@ from treadle.protocol.content import Value
 Level = Literal["bubblewrap", "landlock", "sandbox-exec", "none"]
 """From the strongest to none. The level stands in every command's result and is never lowered silently."""
 
+Demand = Literal["auto", "bubblewrap", "landlock", "sandbox-exec", "none"]
+"""What a person may ask for: the strongest that holds, or this one and no other."""
+
 
 class Direct(Value, tag="direct", frozen=True):
     """The root as it is: what a command writes is written."""

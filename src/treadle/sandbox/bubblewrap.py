@@ -4,9 +4,9 @@ read-only. Owns the command line of `bwrap`; starts nothing.
 How a protected path is held in place. One that exists is mounted over itself, read-only, and so is every folder between
 it and the root, writable: a mount point can be neither removed nor renamed, and a folder that could be renamed would
 take its mounts along and leave its name free. One that does not exist needs something to mount on, and what is made
-inside a bind mount is made in the project. On a copy-on-write view that something comes from a layer of empty folders
+inside a bind mount is made in the project. On a copy-on-write view that something comes from a layer of stand-ins
 beneath the project, so that neither the project nor the upper layer ever sees it. On the project itself there is no
-other way than an empty folder, which `launch.hold` makes before the command and removes after it."""
+other way than an empty folder or file, which `launch.hold` makes before the command and removes after it."""
 
 import os
 import stat
@@ -18,6 +18,7 @@ from treadle.errors import SandboxError
 from treadle.faultpoint import faultpoint
 from treadle.ports.sandbox import Confinement, Direct, Level, Unwritable, View
 from treadle.sandbox.launcher import Launcher
+from treadle.sandbox.places import STAND_INS
 from treadle.sandbox.seccomp import Filter, assemble
 
 Mount = tuple[str, list[str]]
@@ -128,7 +129,7 @@ class Bubblewrap:
                 yield path, ["--ro-bind", path, path]
             elif path not in missing:
                 missing.append(path)
-                yield path, ["--ro-bind", self._empty(), path]
+                yield path, ["--ro-bind", self._stand_in(path), path]
         if isinstance(confinement.mount, Direct):  # a folder of an overlay's lower layer cannot be renamed anyway
             for folder in between:
                 yield folder, ["--bind", folder, folder]
@@ -154,38 +155,53 @@ class Bubblewrap:
     def _holding(self, missing: Sequence[str], line: Sequence[str]) -> list[str]:
         notes = os.path.join(self._scratch, "held")
         os.makedirs(notes, mode=0o700, exist_ok=True)
-        places = [[_name(path), path] for path in missing]
+        places = [[_name(path), path, STAND_INS.get(os.path.basename(path))] for path in missing]
         return self._launcher.line("hold", {"notes": notes, "places": places}, line)
 
     def _note(self, path: str) -> str:
         """Where it is noted that a path is held by a command just now, and so exists only seemingly."""
         return os.path.join(self._scratch, "held", _name(path))
 
-    def _empty(self) -> str:
-        folder = os.path.join(self._scratch, "empty")
-        os.makedirs(folder, mode=0o755, exist_ok=True)
-        return folder
+    def _stand_in(self, path: str) -> str:
+        """What is mounted where nothing is."""
+        name = os.path.basename(path)
+        source = os.path.join(self._scratch, "instead", name if name in STAND_INS else "folder")
+        _make(source, name)
+        return source
 
     def _skeleton(self, root: str, missing: Sequence[str]) -> str:
-        """A folder with an empty folder for each missing path, in the shape of the project."""
+        """A folder with something to mount on for each missing path, in the shape of the project."""
         parts = sorted(os.path.relpath(path, root) for path in missing)
         folder = os.path.join(self._scratch, "missing", _name("\n".join(parts)))
         for part in parts:
-            os.makedirs(os.path.join(folder, part), mode=0o755, exist_ok=True)
+            _make(os.path.join(folder, part), os.path.basename(part))
         return folder
 
     def _filter_file(self) -> str:
         if not self._filter:
             code = assemble(Filter())
             path = os.path.join(self._scratch, f"filter-{sha256(code).hexdigest()[:16]}")
-            if not os.path.exists(path):
-                os.makedirs(self._scratch, mode=0o700, exist_ok=True)
-                beside = f"{path}.{os.getpid()}"
-                Path(beside).write_bytes(code)
-                faultpoint("sandbox.filter_written")
-                os.replace(beside, path)
+            _write(path, code)
             self._filter = path
         return self._filter
+
+
+def _make(path: str, name: str) -> None:
+    """An empty folder, or the file that stands in for one of this name."""
+    if name in STAND_INS:
+        _write(path, STAND_INS[name])
+    else:
+        os.makedirs(path, mode=0o755, exist_ok=True)
+
+
+def _write(path: str, content: bytes) -> None:
+    """Once, and whole: several processes may do so at a time."""
+    if not os.path.exists(path):
+        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+        beside = f"{path}.{os.getpid()}"
+        Path(beside).write_bytes(content)
+        faultpoint("sandbox.file_written")
+        os.replace(beside, path)
 
 
 def _check(confinement: Confinement) -> None:

@@ -1,6 +1,6 @@
-"""Places on which a sandbox mounts something so that nobody can make it: empty folders, there while commands run and
-gone afterwards. Several commands may hold the same place; the last one removes it. What a killed holder left is removed
-by the next one."""
+"""Places on which a sandbox mounts something so that nobody can make it: empty folders and files, there while commands
+run and gone afterwards. Several commands may hold the same place; the last one removes it. What a killed holder left is
+removed by the next one."""
 
 import fcntl
 import marshal
@@ -11,22 +11,24 @@ from treadle.sandbox.launch.ending import BROKEN_PIPE, end_as, end_descendants, 
 from treadle.sandbox.launch.system import adopt_orphans
 
 CANNOT = 125
+SMALL = 2
+"""Bytes of the largest file that is ever made here; who finds more has somebody else's file."""
 
 
 class Holder:
-    """`notes` is a folder with one small file for each held place: its path and the number of the folder that was made
-    there. Whoever holds the place has the file locked."""
+    """`notes` is a folder with one small file for each held place: its path and the number of what was made there.
+    Whoever holds the place has the file locked."""
 
     def __init__(self, notes: str) -> None:
         self._notes = notes
         self._held: list[tuple[int, str]] = []
 
-    def hold(self, name: str, place: str) -> None:
+    def hold(self, name: str, place: str, content: bytes | None) -> None:
         while True:
             note = os.open(f"{self._notes}/{name}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(note, fcntl.LOCK_EX)
             if self._is_current(note, name):
-                _make(note, place)
+                _make(note, place, content)
             fcntl.flock(note, fcntl.LOCK_SH)  # between the two somebody may have removed it
             if self._is_current(note, name) and _number(place):
                 self._held.append((note, name))
@@ -57,10 +59,7 @@ class Holder:
         if self._is_current(note, name):
             number, place = _read(note)
             if number and _number(place) == number:
-                try:
-                    os.rmdir(place)
-                except OSError:  # no longer empty: not ours any more
-                    number = 0
+                _remove(place)
             os.unlink(f"{self._notes}/{name}")
 
     def _is_current(self, note: int, name: str) -> bool:
@@ -75,9 +74,13 @@ def _number(path: str) -> int:
         return 0
 
 
-def _make(note: int, place: str) -> None:
+def _make(note: int, place: str, content: bytes | None) -> None:
     try:
-        os.mkdir(place, 0o755)
+        if content is None:
+            os.mkdir(place, 0o755)
+        else:
+            with open(place, "xb") as file:
+                file.write(content)
     except FileExistsError:
         if os.fstat(note).st_size:
             return
@@ -86,6 +89,16 @@ def _make(note: int, place: str) -> None:
         number = _number(place)
     os.ftruncate(note, 0)
     os.pwrite(note, f"{number}\n{place}".encode(errors="surrogateescape"), 0)
+
+
+def _remove(place: str) -> None:
+    try:
+        if os.path.isdir(place):
+            os.rmdir(place)
+        elif os.path.getsize(place) <= SMALL:
+            os.unlink(place)
+    except OSError:  # no longer empty: not ours any more
+        return
 
 
 def _read(note: int) -> tuple[int, str]:
@@ -98,8 +111,8 @@ def main(words: list[str]) -> None:
     holder = Holder(told["notes"])
     try:
         holder.sweep()
-        for name, place in told["places"]:
-            holder.hold(name, place)
+        for name, place, content in told["places"]:
+            holder.hold(name, place, content)
         adopt_orphans()
         pid = os.posix_spawnp(words[1], words[1:], os.environ, setsigdef=[BROKEN_PIPE])
     except OSError as error:
