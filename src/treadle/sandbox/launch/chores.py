@@ -149,7 +149,7 @@ class Chores:
         ):
             raise OSError(errno.EPERM, "")
         status = os.fstat(fd)
-        if status.st_uid != os.geteuid() or stat.S_ISLNK(status.st_mode):
+        if status.st_uid != os.geteuid():
             raise OSError(errno.EPERM, "")
         return status
 
@@ -183,6 +183,8 @@ def _change(asked: _Asked, path: str, status: os.stat_result) -> None:
 
 
 def _set_mode(path: str, status: os.stat_result, mode: int) -> None:
+    if stat.S_ISLNK(status.st_mode):
+        raise OSError(errno.EOPNOTSUPP, "")
     if mode & (stat.S_ISUID | stat.S_ISGID) and not stat.S_ISDIR(status.st_mode):
         raise OSError(errno.EPERM, "")  # a program that would run with this user's rights, for everyone
     os.chmod(path, mode & 0o7777)

@@ -11,60 +11,63 @@ from treadle.sandbox.launch.ending import BROKEN_PIPE, end_as, end_descendants, 
 from treadle.sandbox.launch.system import adopt_orphans
 
 CANNOT = 125
+PENDING = -1
+"""Instead of a number: whoever wrote it was killed before it could tell what it made, if anything."""
 SMALL = 2
 """Bytes of the largest file that is ever made here; who finds more has somebody else's file."""
 
 
 class Holder:
     """`notes` is a folder with one small file for each held place: its path and the number of what was made there.
-    Whoever holds the place has the file locked."""
+    Whoever holds the place has the file locked, together with others; whoever makes or removes one has the folder
+    locked, alone and for a moment."""
 
     def __init__(self, notes: str) -> None:
         self._notes = notes
-        self._held: list[tuple[int, str]] = []
+        self._held: list[tuple[str, int]] = []
 
     def hold(self, name: str, place: str, content: bytes | None) -> None:
-        while True:
+        folder = self._lock()
+        try:
             note = os.open(f"{self._notes}/{name}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(note, fcntl.LOCK_EX)
-            if self._is_current(note, name):
+            fcntl.flock(note, fcntl.LOCK_SH)
+            self._held.append((name, note))
+            number, _ = _read(note)
+            if number <= 0 or _number(place) != number:
                 _make(note, place, content)
-            fcntl.flock(note, fcntl.LOCK_SH)  # between the two somebody may have removed it
-            if self._is_current(note, name) and _number(place):
-                self._held.append((note, name))
-                return
-            os.close(note)
+        finally:
+            os.close(folder)
 
     def release(self) -> None:
-        for note, name in self._held:
-            self._forget(note, name)
-            os.close(note)
+        folder = self._lock()
+        for name, note in self._held:
+            self._forget(name, note)
         self._held = []
+        os.close(folder)
 
     def sweep(self) -> None:
         """Remove what nobody holds any more."""
+        folder = self._lock()
         for name in os.listdir(self._notes):
-            try:
-                note = os.open(f"{self._notes}/{name}", os.O_RDWR | os.O_CLOEXEC)
-            except OSError:
-                continue
-            self._forget(note, name)
-            os.close(note)
+            self._forget(name, os.open(f"{self._notes}/{name}", os.O_RDWR | os.O_CLOEXEC))
+        os.close(folder)
 
-    def _forget(self, note: int, name: str) -> None:
+    def _lock(self) -> int:
+        folder = os.open(self._notes, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        return folder
+
+    def _forget(self, name: str, note: int) -> None:
         try:
             fcntl.flock(note, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:  # somebody else holds it
+            os.close(note)
             return
-        if self._is_current(note, name):
-            number, place = _read(note)
-            if number and _number(place) == number:
-                _remove(place)
-            os.unlink(f"{self._notes}/{name}")
-
-    def _is_current(self, note: int, name: str) -> bool:
-        """Whether the open note is the one that lies there, and not one that was removed meanwhile."""
-        return _number(f"{self._notes}/{name}") == os.fstat(note).st_ino
+        number, place = _read(note)
+        if number == PENDING or (number and _number(place) == number):
+            _remove(place)
+        os.unlink(f"{self._notes}/{name}")
+        os.close(note)
 
 
 def _number(path: str) -> int:
@@ -75,18 +78,21 @@ def _number(path: str) -> int:
 
 
 def _make(note: int, place: str, content: bytes | None) -> None:
-    try:
-        if content is None:
-            os.mkdir(place, 0o755)
-        else:
-            with open(place, "xb") as file:
-                file.write(content)
-    except FileExistsError:
-        if os.fstat(note).st_size:
-            return
-        number = 0  # somebody else's: held as it is, and never removed
+    """Note that it will be made, make it, note what was made. What somebody else made is held as it is and never
+    removed: its number is 0."""
+    if os.path.lexists(place):
+        _write(note, 0, place)
+        return
+    _write(note, PENDING, place)
+    if content is None:
+        os.mkdir(place, 0o755)
     else:
-        number = _number(place)
+        with open(place, "xb") as file:
+            file.write(content)
+    _write(note, _number(place), place)
+
+
+def _write(note: int, number: int, place: str) -> None:
     os.ftruncate(note, 0)
     os.pwrite(note, f"{number}\n{place}".encode(errors="surrogateescape"), 0)
 
