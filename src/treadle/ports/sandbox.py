@@ -59,5 +59,6 @@ class Sandbox(Protocol):
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, cwd: str) -> list[str]:
         """The command line that runs `argv` in `cwd` so confined. SandboxError if this sandbox cannot do what is asked
-        for: it never does less."""
+        for: it never does less. Whoever runs it passes on no descriptor but the standard ones: what is open is open to
+        the command, too."""
         ...

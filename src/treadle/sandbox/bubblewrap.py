@@ -10,6 +10,7 @@ other way than an empty folder or file, which `launch.hold` makes before the com
 
 import os
 import stat
+import time
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -17,6 +18,7 @@ from pathlib import Path
 from treadle.errors import SandboxError
 from treadle.faultpoint import faultpoint
 from treadle.ports.sandbox import Confinement, Direct, Level, Unwritable, View
+from treadle.sandbox.launch.hold import ALIVE_FD
 from treadle.sandbox.launcher import Launcher
 from treadle.sandbox.places import STAND_INS
 from treadle.sandbox.seccomp import Filter, assemble
@@ -28,16 +30,13 @@ NAMESPACES = ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts
 ALWAYS = [*NAMESPACES, "--cap-drop", "ALL", "--die-with-parent"]
 SOCKET_FOLDERS = ("/run", "/var/run")
 """Docker, Podman, D-Bus and their like listen here, and answer to whoever can reach them."""
-STILL_THERE = (
-    "/run/systemd/resolve",
-    "/run/resolvconf",
-    "/run/NetworkManager/resolv.conf",
-    "/run/current-system",
-    "/run/booted-system",
-    "/run/opengl-driver",
-    "/run/wrappers",
-)
-"""Names of servers, and the programs of distributions that keep them there."""
+PROGRAMS = ("/run/current-system", "/run/booted-system", "/run/opengl-driver", "/run/wrappers")
+"""Of distributions that keep them there."""
+NAME_SERVERS = ("/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager/resolv.conf")
+"""Only with a network: beside the addresses lie sockets that answer questions of names, and ask them outside."""
+SETTLED_S = 3600.0
+"""Sockets elsewhere are covered one by one if they are that old. One that vanishes between now and the start of the
+command would keep it from starting, and those that come and go are not those of daemons."""
 _FILTER_FD = "9"
 _OPEN_FILTER = f'exec "$@" {_FILTER_FD}<"$0"'
 _PIECE = 1 << 16
@@ -84,21 +83,23 @@ class Bubblewrap:
         words += ["--ro-bind", "/", "/"]
         for _, mount in sorted(mounts, key=lambda each: each[0].rstrip("/").count("/")):
             words += mount
+        holding = missing and not isinstance(confinement.mount, View)
+        words += ["--sync-fd", str(ALIVE_FD)] if holding else []
         words += ["--seccomp", _FILTER_FD, "--chdir", cwd, "--", *argv]
         line = ["/bin/sh", "-c", _OPEN_FILTER, self._filter_file(), *words]
-        return line if isinstance(confinement.mount, View) or not missing else self._holding(missing, line)
+        return self._holding(missing, line) if holding else line
 
     def _outside(self, confinement: Confinement) -> Iterable[Mount]:
         yield "/dev", ["--dev", "/dev"]
         yield "/proc", ["--proc", "/proc"]
         yield "/tmp", ["--perms", "1777", "--tmpfs", "/tmp"]
         for folder in SOCKET_FOLDERS:
-            if os.path.isdir(folder) and not os.path.islink(folder) and not _beneath(confinement.root, folder):
+            if _kind(folder) == stat.S_IFDIR:
                 yield folder, ["--tmpfs", folder]
-        for path in STILL_THERE:
+        for path in (*PROGRAMS, *(NAME_SERVERS if confinement.network else ())):
             if os.path.exists(path):
                 yield path, ["--ro-bind", path, path]
-        for path in _sockets():
+        for path in sockets(SETTLED_S):
             if not any(_beneath(path, each) for each in (confinement.root, "/tmp", "/dev", "/proc", *SOCKET_FOLDERS)):
                 yield path, ["--ro-bind", "/dev/null", path]
 
@@ -235,14 +236,22 @@ def _hidden(confinement: Confinement) -> Iterable[Mount]:
                 yield path, ["--ro-bind", "/dev/null", path]
 
 
-def _sockets() -> set[str]:
-    """Sockets with a name in the file system that somebody listens at now."""
+def sockets(older_than_s: float) -> set[str]:
+    """Sockets with a name in the file system at which somebody has listened for that long."""
     try:
         lines = Path("/proc/net/unix").read_bytes().splitlines()[1:]
     except OSError:
         return set()
-    names = {os.fsdecode(line.split(None, 7)[7]) for line in lines if line.count(b" /")}
-    return {name for name in names if name.startswith("/") and _kind(name) == stat.S_IFSOCK}
+    names = {os.fsdecode(line.split(None, 7)[7]) for line in lines if b" /" in line}
+    return {name for name in names if _is_socket(name, time.time() - older_than_s)}
+
+
+def _is_socket(path: str, since: float) -> bool:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISSOCK(status.st_mode) and status.st_mtime <= since
 
 
 def _kind(path: str) -> int:

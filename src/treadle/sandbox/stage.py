@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from treadle.errors import SandboxError
 from treadle.ports.sandbox import Confinement, Sandbox
 from treadle.sandbox.launcher import Launcher
 
@@ -75,7 +76,8 @@ class Stage:
     @property
     def confinement(self) -> Confinement:
         protected = [str(self.root / name / ".git" / part) for name in REPOSITORIES for part in ("hooks", "config")]
-        return Confinement(root=str(self.root), protected=tuple(protected), hidden=(str(self.outside / "hidden"),))
+        hidden = (str(self.outside / "hidden"), *([str(self._socket)] if self._socket.parent == self.outside else []))
+        return Confinement(root=str(self.root), protected=tuple(protected), hidden=hidden)
 
     def _make_files(self) -> None:
         self.outside.mkdir()
@@ -105,8 +107,8 @@ class Stage:
             listener = socket.socket(family, kind)
             self._closing.append(listener.close)
             if address is None:
-                _bind_in(listener, self.outside, "docker.sock")
-                os.chmod(self.outside / "docker.sock", 0o777)
+                self._socket = _bind_like_docker(listener, self.outside)
+                self._closing.append(lambda: self._socket.unlink(missing_ok=True))
             else:
                 listener.bind(address)
             if kind == socket.SOCK_STREAM:
@@ -132,9 +134,9 @@ class Stage:
         return self._victim.wait(RUN_S)
 
     def _open_pipes(self) -> None:
-        self._asked, self._ask = os.pipe()
-        self._told, self._tell = os.pipe()
-        self._master, self._terminal = pty.openpty()
+        self._asked, self._ask = map(_out_of_the_way, os.pipe())
+        self._told, self._tell = map(_out_of_the_way, os.pipe())
+        self._master, self._terminal = map(_out_of_the_way, pty.openpty())
         self._open = {self._asked, self._ask, self._told, self._tell, self._master, self._terminal}
         self._closing.append(lambda: self._shut(*self._open))
 
@@ -149,6 +151,7 @@ class Stage:
         spec = {
             "root": str(self.root),
             "outside": str(self.outside),
+            "socket": str(self._socket),
             "hidden": str(self.outside / "hidden"),
             "marker": self._marker,
             "tcp": self._listeners["connect_tcp"].getsockname()[1],
@@ -209,18 +212,24 @@ class Stage:
             return bool(selector.select(ANSWER_S)) and os.read(self._told, 5) == b"alive"
 
 
-def _bind_in(listener: socket.socket, folder: Path, name: str) -> None:
-    """By a short path: addresses of sockets have little room. The kernel then knows it by that path only, so it is
-    bound by the long one where that fits, as every other socket is."""
-    path = str(folder / name)
-    if len(os.fsencode(path)) < 108:
-        listener.bind(path)
-        return
-    fd = os.open(folder, os.O_PATH)
-    try:
-        listener.bind(f"/proc/self/fd/{fd}/{name}")
-    finally:
-        os.close(fd)
+def _out_of_the_way(descriptor: int) -> int:
+    """Sandboxes use some of the low numbers for themselves."""
+    moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 20)
+    os.close(descriptor)
+    return moved
+
+
+def _bind_like_docker(listener: socket.socket, outside: Path) -> Path:
+    """Where such sockets are, if this user may make one there; else in a folder of one's own, as a hidden file."""
+    for folder in ("/run", os.environ.get("XDG_RUNTIME_DIR", ""), str(outside)):
+        path = Path(folder, f"treadle-{secrets.token_hex(6)}.sock")
+        try:
+            listener.bind(str(path))
+        except OSError:
+            continue
+        path.chmod(0o777)
+        return path
+    raise SandboxError(f"no socket can be made in {outside}; choose a home with a shorter path with TREADLE_HOME")
 
 
 def _was_heard(listener: socket.socket) -> bool:

@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from tests.unit.sandbox.grounds import WAIT_S, Grounds
 from treadle.errors import SandboxError
 from treadle.ports.sandbox import Unwritable, View
 from treadle.sandbox import places
+from treadle.sandbox.bubblewrap import SETTLED_S, sockets
 
 LEVEL = "bubblewrap"
 
@@ -25,6 +27,27 @@ def repository(root: Path) -> None:
     for step in steps:
         subprocess.run(["git", "-C", root, *step.split()], check=True, timeout=WAIT_S)
     subprocess.run(["rm", "-rf", root / ".git" / "hooks"], check=True, timeout=WAIT_S)
+
+
+def settle(monitor: int) -> None:
+    """Wait until bubblewrap's first process inside waits for the command; only then is it bound to the one outside."""
+    until = time.monotonic() + WAIT_S
+    while time.monotonic() < until:
+        inner = child_of(monitor)
+        if inner and Path(f"/proc/{inner}/stat").read_text().rpartition(")")[2].split()[0] == "S":
+            return
+        time.sleep(0.01)
+    raise AssertionError("bubblewrap never settled")
+
+
+def child_of(pid: int) -> int:
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            if int(path.read_text().rpartition(")")[2].split()[1]) == pid:
+                return int(path.parent.name)
+        except OSError:
+            continue
+    return 0
 
 
 def view(place: Grounds) -> View:
@@ -172,6 +195,7 @@ def test_what_a_killed_holder_left_is_removed_by_the_next(bubblewrap: Grounds) -
     with subprocess.Popen(line, cwd=bubblewrap.root, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
+        settle(child_of(process.pid))
         process.kill()
         assert process.stdout.read() == b""  # the command is gone, too
     assert names(bubblewrap.root) == ["config", "hooks"]
@@ -188,15 +212,40 @@ def test_somebody_elses_folder_is_never_removed(bubblewrap: Grounds) -> None:
     assert names(bubblewrap.scratch / "held") == []
 
 
-def test_a_socket_anywhere_outside_is_covered(bubblewrap: Grounds) -> None:
+def test_sockets_of_daemons_elsewhere_are_found(bubblewrap: Grounds) -> None:
+    path = bubblewrap.folder / "some.sock"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen()
+        assert str(path) in sockets(0)
+        assert str(path) not in sockets(SETTLED_S)
+        os.utime(path, (1, 1))
+        assert str(path) in sockets(SETTLED_S)
+        os.utime(path)  # young again, lest other tests cover it while it vanishes
+    path.unlink()
+    assert str(path) not in sockets(0)
+
+
+def test_a_hidden_socket_is_covered(bubblewrap: Grounds) -> None:
     path = bubblewrap.folder / "some.sock"
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
         server.listen()
         script = f"import socket; socket.socket(socket.AF_UNIX).connect({str(path)!r}); print('in')"
-        ended = bubblewrap.run(LEVEL, f'/usr/bin/env python3 -c "{script}"')
-        assert ended.stdout == ""
-        assert "Error" in ended.stderr
+        line = f'/usr/bin/env python3 -c "{script}"'
+        assert bubblewrap.run(LEVEL, line).stdout == "in\n"
+        assert bubblewrap.run(LEVEL, line, bubblewrap.confinement(hidden=(str(path),))).stdout == ""
+
+
+def test_nothing_in_run_is_to_be_seen(bubblewrap: Grounds) -> None:
+    """Not even for a project that lies there itself."""
+    assert bubblewrap.run(LEVEL, "ls -A /run").stdout in ("", "\n")
+    line = bubblewrap.line(LEVEL, "true")
+    below = bubblewrap.confinement(root="/run/user/1000/project")
+    words = bubblewrap.sandbox(LEVEL).wrap(["true"], below, "/run/user/1000/project")
+    for each in (line, words):
+        assert each[each.index("/run") - 1] == "--tmpfs"
+    assert words.index("/run") < words.index("/run/user/1000/project")
 
 
 def test_what_lives_on_holds_nothing_up(bubblewrap: Grounds) -> None:  # S-14
@@ -209,6 +258,7 @@ def test_it_dies_with_whoever_started_it(bubblewrap: Grounds) -> None:
     with subprocess.Popen(line, cwd=bubblewrap.root, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
+        settle(process.pid)
         process.kill()
         assert process.stdout.read() == b""
 

@@ -29,6 +29,7 @@ class Stage:
         self.root: str = told["root"]
         self.outside: str = told["outside"]
         self.hidden: str = told["hidden"]
+        self.socket: str = told["socket"]
         self.marker: bytes = told["marker"]
         self.tcp: int = told["tcp"]
         self.udp: int = told["udp"]
@@ -159,7 +160,7 @@ def send_udp(stage: Stage) -> None:
 
 def connect_unix(stage: Stage) -> None:
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(f"{stage.outside}/docker.sock")
+        connection.connect(stage.socket)
         connection.sendall(b"out")
 
 

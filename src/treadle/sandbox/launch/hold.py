@@ -7,10 +7,11 @@ import marshal
 import os
 import sys
 
-from treadle.sandbox.launch.ending import BROKEN_PIPE, end_as, end_descendants, pass_signals_to
-from treadle.sandbox.launch.system import adopt_orphans
+from treadle.sandbox.launch.ending import BROKEN_PIPE, end_as, pass_signals_to
 
 CANNOT = 125
+ALIVE_FD = 8
+"""Kept open by the sandbox's first process, which is the last to die."""
 PENDING = -1
 """Instead of a number: whoever wrote it was killed before it could tell what it made, if anything."""
 SMALL = 2
@@ -112,21 +113,34 @@ def _read(note: int) -> tuple[int, str]:
     return int(number or 0), place
 
 
+def _last_sign_of_life() -> int:
+    """What can be read at its end when the sandbox's first process has closed the other side."""
+    alive, kept_open = os.pipe()
+    if alive == ALIVE_FD:
+        alive = os.dup(alive)
+    if kept_open != ALIVE_FD:
+        os.dup2(kept_open, ALIVE_FD)
+        os.close(kept_open)
+    os.set_inheritable(ALIVE_FD, True)
+    return alive
+
+
 def main(words: list[str]) -> None:
     told = marshal.loads(bytes.fromhex(words[0]))
     holder = Holder(told["notes"])
+    alive = _last_sign_of_life()
     try:
         holder.sweep()
         for name, place, content in told["places"]:
             holder.hold(name, place, content)
-        adopt_orphans()
         pid = os.posix_spawnp(words[1], words[1:], os.environ, setsigdef=[BROKEN_PIPE])
     except OSError as error:
         print(f"treadle: the command could not be confined and did not run: {error}", file=sys.stderr, flush=True)
         holder.release()
         os._exit(CANNOT)
+    os.close(ALIVE_FD)
     pass_signals_to(pid)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    end_descendants()  # nothing of the command may live when its places become free
+    os.read(alive, 1)  # nothing of the command may live when its places become free
     holder.release()
     end_as(code)
