@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
+from secrets import token_hex
 
 from treadle.errors import SandboxError
 from treadle.faultpoint import faultpoint
@@ -196,10 +197,10 @@ def _make(path: str, name: str) -> None:
 
 
 def _write(path: str, content: bytes) -> None:
-    """Once, and whole: several processes may do so at a time."""
+    """Once, and whole: several threads and processes may do so at a time."""
     if not os.path.exists(path):
         os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-        beside = f"{path}.{os.getpid()}"
+        beside = f"{path}.{token_hex(6)}"
         Path(beside).write_bytes(content)
         faultpoint("sandbox.file_written")
         os.replace(beside, path)

@@ -7,6 +7,7 @@ import platform
 import shutil
 import sys
 from pathlib import Path
+from secrets import token_hex
 
 import msgspec
 
@@ -105,7 +106,7 @@ def examine(home: Path) -> Findings:
     scratch = _scratch(home)
     findings = Findings(machine, tuple(examine_level(level, machine.bubblewrap, scratch) for level in LEVELS))
     file = scratch / REMEMBERED
-    beside = file.with_suffix(f".{os.getpid()}")
+    beside = file.with_suffix(f".{token_hex(6)}")
     beside.write_bytes(msgspec.json.encode(findings))
     faultpoint("sandbox.probed")
     beside.replace(file)

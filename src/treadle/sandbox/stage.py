@@ -164,6 +164,7 @@ class Stage:
             "only": list(only),
         }
         line = sandbox.wrap(self._launcher.line("attempts", spec), self.confinement, str(self.root))
+        line = self._launcher.line("terminal", {"terminal": self._terminal, "take": termios.TIOCSCTTY}, line)
         said = self._folder / "said"
         with said.open("wb") as out:
             process = subprocess.Popen(
@@ -175,7 +176,6 @@ class Stage:
                 env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
                 pass_fds=(self._asked, self._tell, self._terminal),
                 start_new_session=True,
-                preexec_fn=lambda: fcntl.ioctl(self._terminal, termios.TIOCSCTTY, 0),
                 **self._become,
             )
             try:

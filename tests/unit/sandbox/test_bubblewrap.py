@@ -1,8 +1,10 @@
 """Commands in bubblewrap, run for real (S-03, S-14). The ways out are tried in tests/faults/test_escapes.py."""
 
 import os
+import pty
 import socket
 import subprocess
+import termios
 import threading
 import time
 from pathlib import Path
@@ -264,20 +266,19 @@ def test_it_dies_with_whoever_started_it(bubblewrap: Grounds) -> None:
 
 
 def test_a_terminal_of_its_own_is_its_to_control(bubblewrap: Grounds) -> None:
-    import pty
-
     def run(terminal: bool) -> bytes:
         line = bubblewrap.line(LEVEL, "(: < /dev/tty) && echo mine", bubblewrap.confinement(terminal=terminal))
-        pid, master = pty.fork()
-        if pid == 0:
-            os.execv(line[0], line)
-        said = b""
-        try:
-            while piece := os.read(master, 4096):
-                said += piece
-        except OSError:  # the other side is closed
-            os.close(master)
-        os.waitpid(pid, 0)
+        master, slave = pty.openpty()
+        line = bubblewrap.launcher.line("terminal", {"terminal": 0, "take": termios.TIOCSCTTY}, line)
+        with subprocess.Popen(line, stdin=slave, stdout=slave, stderr=slave, start_new_session=True) as process:
+            os.close(slave)
+            said = b""
+            try:
+                while piece := os.read(master, 4096):
+                    said += piece
+            except OSError:  # the other side is closed
+                os.close(master)
+            process.wait(WAIT_S)
         return said
 
     assert b"mine" in run(terminal=True)
