@@ -1,6 +1,12 @@
-"""What holds for all tests. Time is no criterion: a loaded machine is slow, and that is no fault of the code."""
+"""What holds for all tests. Time is no criterion: a loaded machine is slow, and that is no fault of the code. No test
+uses the user's own Treadle; what was found out about sandboxes is shared by all of a run."""
+
+import os
 
 from hypothesis import HealthCheck, settings
 
+from tests.homes import shared_home
+
 settings.register_profile("treadle", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("treadle")
+os.environ["TREADLE_HOME"] = str(shared_home())

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from treadle.errors import ConfigError
+from treadle.ports.sandbox import Demand
 from treadle.protocol.options import Budget, ChatOptions, CompletionStyle, Mode, OnLimit, Rung
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class Settings(msgspec.Struct, frozen=True):
     verify: bool = True
     diagnose: bool = True
     instructions: bool = True
+    sandbox: Demand = "auto"
+    network: bool = False
 
     def chat_options(self, root: str) -> ChatOptions:
         """What a new chat has unless it says otherwise."""
@@ -64,6 +67,8 @@ class Settings(msgspec.Struct, frozen=True):
             summarize=self.summarize,
             completion=self.completion,
             rung=self.rung,
+            sandbox=self.sandbox,
+            network=self.network,
             checks=self.checks,
             verify=self.verify,
             diagnose=self.diagnose,

@@ -10,9 +10,7 @@ A chat lives in the store, not in the object: `agent.chat("c_…")` in any proce
 """
 
 import os
-import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -20,8 +18,10 @@ from typing import Any, Self
 import msgspec
 
 from treadle.chat.fold import change_options
+from treadle.config import home_of
 from treadle.engine.deps import Deps, assemble
 from treadle.engine.worker import Worker
+from treadle.equipment import Equipment
 from treadle.errors import InvalidInput
 from treadle.handle import Chat
 from treadle.instructions import read_instructions
@@ -35,12 +35,9 @@ from treadle.ports.store import RENEW_S, Listed, Store
 from treadle.ports.toolset import Tool
 from treadle.prompt import system_text
 from treadle.protocol.options import ChatOptions
-from treadle.sandbox.supervisor.commands import SupervisedCommands
 from treadle.tools.builtin import builtins
-from treadle.tools.builtin.means import Means
 from treadle.tools.registry import Tools
-from treadle.types import ChatId, Clock, new_chat_id, new_id
-from treadle.workspace.root import Root
+from treadle.types import ChatId, Clock, new_chat_id
 
 
 class OneModel:
@@ -100,9 +97,8 @@ class Agent:
             self.warnings += warnings
             tools = [*tools, *brought]
         kept = _open_store(store)
-        self._commands, self._passing = _commands_of(kept)
-        means = Means(lru_cache(maxsize=64)(Root), kept, self._commands, env=env or os.environ)
-        self._tools = Tools(builtins(means) if builtin else [], tools)
+        self._equipment = Equipment(kept, env or os.environ, home_of(env or os.environ))
+        self._tools = Tools(builtins(self._equipment.means) if builtin else [], tools)
         self.deps: Deps = assemble(
             kept,
             found,
@@ -115,7 +111,7 @@ class Agent:
             renew_s=renew_s,
             hooks=chained(hooks),
             redact=redact,
-            tidy=self._commands.tidy,
+            tidy=self._equipment.commands.tidy,
         )
         self.worker = Worker(self.deps)
 
@@ -148,8 +144,8 @@ class Agent:
         """Stop driving, give leases back, close models and store."""
         await self.worker.close()
         await self.deps.models.close()
-        if self._passing:
-            await self._commands.close()
+        if self._equipment.passing:
+            await self._equipment.commands.close()
         await self.deps.store.close()
 
     async def __aenter__(self) -> Self:
@@ -169,18 +165,7 @@ class Agent:
 
 
 def _registry(env: Mapping[str, str]) -> ModelRegistry:
-    from treadle.config import home_of
-
     return ModelRegistry(env, home=home_of(env))
-
-
-def _commands_of(store: Store) -> tuple[SupervisedCommands, bool]:
-    """Where commands are supervised: beside the database, or, for chats that end with this process, in a folder that
-    does so, too."""
-    path = getattr(store, "path", None)
-    if isinstance(path, Path):
-        return SupervisedCommands(path.parent / "commands"), False
-    return SupervisedCommands(Path(tempfile.gettempdir()) / new_id("treadle")), True
 
 
 def _open_store(store: Store | Path | str | None) -> Store:

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from tests.faults.scenarios import APPEND
+from tests.homes import seed
 from treadle.testing.fake_openai import FakeOpenAI, Reply
 
 SCRIPT = [
@@ -37,7 +38,7 @@ class Shell:
         (self.root / "notes.txt").write_text("one\n")
         self._environment = {
             **os.environ,
-            "TREADLE_HOME": str(folder / "home"),
+            "TREADLE_HOME": str(seed(folder / "home")),
             "OPENAI_BASE_URL": fake.base_url,
             "OPENAI_API_KEY": "none",
         }

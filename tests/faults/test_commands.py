@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.homes import seed
 from treadle.testing.fake_openai import FakeOpenAI, Reply
 
 pytestmark = pytest.mark.timeout(120)
@@ -39,7 +40,7 @@ class Treadle:
         self.root.mkdir()
         self._environment = {
             **os.environ,
-            "TREADLE_HOME": str(folder / "home"),
+            "TREADLE_HOME": str(seed(folder / "home")),
             "OPENAI_BASE_URL": fake.base_url,
             "OPENAI_API_KEY": "none",
         }

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import treadle
+from tests.homes import seed
 
 SOURCES = str(Path(treadle.__file__).parents[1])
 TIMEOUT_S = 60
@@ -39,7 +40,7 @@ class Ended(NamedTuple):
 class CommandLine:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.home = folder / "home"
+        self.home = seed(folder / "home")
         self.project = folder / "project"
         self.project.mkdir()
         (folder / "user").mkdir()

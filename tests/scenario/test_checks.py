@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import running_with, unlike_any_other
 from tests.scenario.kit import Recording, Stage, ended, look, of, play, until
 from treadle import Chat
 from treadle.chat.verification import NOTHING_WRITTEN
@@ -13,6 +14,7 @@ from treadle.models.scripted import Call, Say, ScriptedModel
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
 from treadle.protocol.content import UserEntry
+from treadle.stores.sqlite import SqliteStore
 from treadle.testing.checker import check
 
 WRITE = Call("write_file", path="a.txt", content="a\n")
@@ -185,32 +187,32 @@ def alive(pid: int) -> bool:
 
 
 async def test_an_interrupt_stops_a_check_with_all_it_started(stage: Stage, root: Path) -> None:  # L-07
-    checks = ("echo $$ > pid; echo begun; exec sleep 600",)
+    nap = unlike_any_other()
+    checks = (f"echo begun; exec sleep {nap}",)
     chat = stage.agent([Say("Done."), Say("Fine.")], builtin=True).chat(root=str(root), checks=checks)
     await until(chat.send("Do it"), lambda event: isinstance(event, e.ExecutionOutput))
     await chat.interrupt()
     seen = await play(chat.resume(after=0))
     assert ended(seen) == ["interrupted"]
     assert [done.synthetic for done in of(seen, e.CheckCompleted)] == ["stopped"]
-    assert not alive(int((root / "pid").read_text()))
+    assert running_with(nap) == []
     await chat.command(c.ChangeOptions({"checks": ()}))
     assert (await chat.ask("Again?")).text == "Fine."
 
 
 async def test_a_check_whose_worker_is_lost_is_seen_through_by_the_next(stage: Stage, root: Path) -> None:  # D-02
-    checks = ("echo $$ >> pids; echo begun; test -e go || exec sleep 600",)
+    checks = ("echo ran >> runs; echo begun; until test -e go; do sleep 0.02; done",)
     chat = stage.agent([Say("Done.")], builtin=True).chat(root=str(root), checks=checks)
     await until(chat.send("Do it"), lambda event: isinstance(event, e.ExecutionOutput))
     await stage.kill()
     (root / "go").touch()
-    for pid in (root / "pids").read_text().split():
-        if alive(int(pid)):
-            os.kill(int(pid), 9)  # a supervisor may have kept it; its end is a failure, which goes back
     chat = stage.agent([Say("Done.")] * 2, builtin=True).chat(chat.id)
     seen = await play(chat.resume(after=0))
     assert ended(seen) == ["done"]
     assert of(seen, e.CheckCompleted)[-1].success
     assert await check(stage.store, chat.id) == []
+    if isinstance(stage.store, SqliteStore):  # chats in memory end with their process, and so do their commands
+        assert (root / "runs").read_text() == "ran\n"
 
 
 async def test_checks_of_many_runs_have_keys_of_their_own(stage: Stage, root: Path) -> None:

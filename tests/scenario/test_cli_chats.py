@@ -104,7 +104,7 @@ def test_fsck_finds_and_mends(cli: CommandLine, model: str) -> None:  # D-06
 
 
 def test_config_tells_where_every_value_comes_from(cli: CommandLine) -> None:  # E-06
-    cli.home.mkdir()
+    cli.home.mkdir(exist_ok=True)
     (cli.home / "config.toml").write_text('model = "openai:a"\nmax_turns = 7\nnonsense = 1\n', encoding="utf-8")
     key = "sk-test-very-secret-indeed"
     env = {"TREADLE_MODEL": "openai:b", "OPENAI_API_KEY": key, "OPENAI_BASE_URL": "http://me:hush@localhost:1/v1"}
@@ -126,7 +126,7 @@ def test_config_tells_where_every_value_comes_from(cli: CommandLine) -> None:  #
 
 
 def test_a_wrong_setting_is_named_with_its_file(cli: CommandLine) -> None:
-    cli.home.mkdir()
+    cli.home.mkdir(exist_ok=True)
     (cli.home / "config.toml").write_text('max_turns = "many"\n', encoding="utf-8")
     ended = cli("run", "Hi.", "--model", "scripted:x")
     assert ended.code == 2

@@ -30,7 +30,7 @@ def test_a_completion_that_is_refused_ends_with_1(cli: CommandLine) -> None:
 
 
 def test_checks_can_be_set_in_the_users_file_and_by_a_variable(cli: CommandLine) -> None:
-    cli.home.mkdir()
+    cli.home.mkdir(exist_ok=True)
     (cli.home / "config.toml").write_text('checks = ["echo from the file"]\n')
     model = cli.script(DONE)
     assert [c["command"] for c in cli("run", "Go.", "--model", model, "--json").of("check.started")] == [
@@ -56,7 +56,7 @@ def test_errors_in_changed_files_go_back_to_the_model(cli: CommandLine) -> None:
 
 def test_a_project_instructs_and_a_hook_refuses(cli: CommandLine) -> None:
     (cli.project / "AGENTS.md").write_text("Use tabs.\n")
-    cli.home.mkdir()
+    cli.home.mkdir(exist_ok=True)
     guard = cli.folder / "guard"
     guard.write_text("#!/bin/sh\necho frozen >&2\nexit 2\n")
     guard.chmod(guard.stat().st_mode | stat.S_IXUSR)
@@ -68,7 +68,7 @@ def test_a_project_instructs_and_a_hook_refuses(cli: CommandLine) -> None:
 
 
 def test_a_broken_hook_in_the_file_is_no_start(cli: CommandLine) -> None:
-    cli.home.mkdir()
+    cli.home.mkdir(exist_ok=True)
     (cli.home / "config.toml").write_text('[[hooks]]\nwhen = "sometimes"\ncommand = "x"\n')
     ended = cli("run", "Do it.", "--model", cli.script(DONE))
     assert ended.code == 2

@@ -20,7 +20,7 @@ def test_the_demo_is_killed_resumed_and_checked(cli: CommandLine) -> None:
     assert ended.out.count("  ✓ ") == 4
     assert "--model openai:" in ended.out
     assert list(temporary.iterdir()) == []
-    assert not cli.home.exists()
+    assert not (cli.home / "treadle.db").exists()
     assert [without_chance(line) for line in ended.out.splitlines()] == [
         without_chance(line) for line in TRANSCRIPT.read_text(encoding="utf-8").splitlines()
     ]

@@ -66,7 +66,7 @@ def test_models_on_this_machine_are_there_one_by_one(alone: CommandLine) -> None
 
 
 def test_the_users_own_file(alone: CommandLine) -> None:
-    alone.home.mkdir()
+    alone.home.mkdir(exist_ok=True)
     file = alone.home / "models.toml"
     file.write_text('["vllm:mine"]\nwindow = 65536\nprice_input = 0.5\nprice_output = 1\nnative_tools = false\nx = 1\n')
     ended = alone("models")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import running_with, unlike_any_other
 from tests.scenario.kit import Gate, Stage, change, ended, look, of, play, types, until
 from treadle import tool
 from treadle.errors import Refused
@@ -85,14 +86,14 @@ async def test_the_stop_is_recorded_before_anything_is_torn_down(stage: Stage) -
 
 
 async def test_a_command_is_stopped_with_all_its_descendants(stage: Stage, tmp_path: Path) -> None:
-    command = "sleep 1000 & echo $! > child; echo $$ > parent; echo ready; wait"
+    nap = unlike_any_other()
+    command = f"sleep {nap} & sleep 1{nap} & echo ready; wait"
     chat = stage.agent([Call("run_command", command=command), Say("Fine.")], builtin=True).chat(root=tmp_path)
     await until(chat.send("go"), lambda event: isinstance(event, e.ExecutionOutput))
-    pids = [int((tmp_path / name).read_text()) for name in ("child", "parent")]
-    assert all(alive(pid) for pid in pids)
+    assert len(running_with(nap)) >= 2
     await chat.interrupt()
     await play(chat.resume())
-    assert not any(alive(pid) for pid in pids)
+    assert running_with(nap) == []
     assert await chat.status() == "idle"
 
 

@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "List the models that can be used, or get one that runs on this machine.",
     ),
     "config": ("treadle.cli.commands.config", "Show every setting and where its value comes from."),
+    "doctor": ("treadle.cli.commands.doctor", "See whether all is well here, and try to get out of the sandbox."),
     "demo": ("treadle.cli.commands.demo", "See a run killed in the middle and resumed; needs no key."),
 }
 

@@ -61,6 +61,12 @@ def list_models(*, everything: bool, remote: bool, as_json: bool) -> int:
     return 0
 
 
+def usable_providers(registry: ModelRegistry) -> list[str]:
+    """The providers of which at least one model can be used now, as far as is known without asking them."""
+    offers = [_offer(registry, provider) for provider in registry.providers if provider not in NAMELESS]
+    return [each.provider for each in offers if any(not _usable(registry, each, info) for info in each.models)]
+
+
 def _offer(registry: ModelRegistry, provider: str) -> Offer:
     catalogue = registry.catalogue
     infos = [catalogue.look_up(provider, name) for name in catalogue.names(provider)]

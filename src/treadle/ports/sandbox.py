@@ -5,9 +5,13 @@ from collections.abc import Sequence
 from typing import Literal, Protocol
 
 from treadle.protocol.content import Value
+from treadle.protocol.options import SandboxChoice
 
 Level = Literal["bubblewrap", "landlock", "sandbox-exec", "none"]
 """From the strongest to none. The level stands in every command's result and is never lowered silently."""
+
+Demand = SandboxChoice
+"""What a person may ask for: the strongest that holds, or this one and no other."""
 
 
 class Direct(Value, tag="direct", frozen=True):
@@ -41,6 +45,8 @@ class Confinement(Value, frozen=True):
     """Not readable: Treadle's own data, key files."""
     writable: tuple[str, ...] = ()
     """Writable folders outside the root, beside a private /tmp."""
+    terminal: bool = False
+    """Whether the command has a terminal of its own, which it may then control; it is cut off from any other."""
 
 
 class Sandbox(Protocol):
@@ -54,5 +60,6 @@ class Sandbox(Protocol):
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, cwd: str) -> list[str]:
         """The command line that runs `argv` in `cwd` so confined. SandboxError if this sandbox cannot do what is asked
-        for: it never does less."""
+        for: it never does less. Whoever runs it passes on no descriptor but the standard ones: what is open is open to
+        the command, too."""
         ...

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from bench import sandbox
 from bench.__main__ import TEMPLATE, main
 from bench.adapters import comparisons_table, sdk_versions
 from bench.chart import draw
@@ -32,6 +33,12 @@ def test_one_quick_scenario_of_a_floor_is_measured(tmp_path: Path, capsys: pytes
     assert all(0 < figures[key]["floor_asyncio"] < 100 for key in ("plain_round_ms", "round_ms"))
     assert figures["round_commits"]["floor_asyncio"] == 2
     assert "CPU per round with one tool call" in capsys.readouterr().out
+
+
+def test_what_a_sandbox_costs_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    assert sandbox.main(["--quick"]) == 0
+    ways = [line.split("  ")[0] for line in capsys.readouterr().out.splitlines()[1:]]
+    assert ways[:2] == ["plain bash", "none"]
 
 
 def test_a_paced_figure_is_refused_when_chunks_did_not_come_one_by_one() -> None:

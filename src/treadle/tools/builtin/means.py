@@ -6,7 +6,7 @@ from typing import Protocol
 import msgspec
 
 from treadle.ports.commands import Commands
-from treadle.ports.sandbox import Sandbox
+from treadle.ports.sandbox import Demand, Sandbox
 from treadle.ports.workspace import WorkspaceOf
 
 Outside = Callable[[str, str, str], tuple[str, ...]]
@@ -23,8 +23,15 @@ class Blobs(Protocol):
     async def get_blob(self, digest: str) -> bytes: ...
 
 
-SandboxOf = Callable[[str], Sandbox]
+SandboxOf = Callable[[Demand], Sandbox]
 """The sandbox for a demanded level (`auto`: the strongest that works). SandboxError if it cannot be had."""
+
+
+class Guarded(msgspec.Struct, frozen=True):
+    """Absolute paths without links; see `treadle.ports.sandbox.Confinement`."""
+
+    protected: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
 
 
 class Means(msgspec.Struct, frozen=True):
@@ -33,8 +40,8 @@ class Means(msgspec.Struct, frozen=True):
     commands: Commands | None = None
     """None: this Agent runs no commands."""
     sandbox_of: SandboxOf | None = None
-    home: str = ""
-    """Treadle's own folder: hidden from commands."""
     env: Mapping[str, str] = {}
     """The environment of commands, before secrets are taken out."""
     outside: Outside = lambda _command, _root, _cwd: ()
+    guarded: Callable[[str], Guarded] = lambda _root: Guarded()
+    """By root: what commands may not write, and what they may not read (S-03)."""

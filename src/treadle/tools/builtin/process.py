@@ -25,8 +25,6 @@ DEFAULT_TIMEOUT_S = 120
 MAX_TIMEOUT_S = 600
 BACKGROUND_S = 24 * 3600.0
 """A background process that everybody forgot ends after a day."""
-PROTECTED = (".git/hooks", ".git/config", ".treadle")
-"""Below the root, yet not for commands: what git or Treadle would run or believe later (S-03)."""
 _LIVE_EVERY_S = 0.05
 _LIVE_SELDOM_S = 0.25
 _LIVE_BYTES = 8_000
@@ -129,11 +127,13 @@ def timeout_of(invocation: Invocation) -> float:
 
 def _confinement(means: Means, invocation: Invocation) -> Confinement:
     root = os.path.realpath(invocation.root)
+    guarded = means.guarded(root)
     return Confinement(
         root,
         network=invocation.options.network,
-        protected=tuple(f"{root}/{path}" for path in PROTECTED),
-        hidden=(os.path.realpath(means.home),) if means.home else (),
+        protected=guarded.protected,
+        hidden=guarded.hidden,
+        terminal=bool(invocation.arguments.get("pty")),
     )
 
 

@@ -27,9 +27,9 @@ _BASH = (
     r"""for name in $(compgen -e); do printf '%s=%s\0' "$name" "${!name-}"; done; printf 'end\0'; } >&199 || :; }; """
     r"trap '{ set +eux; __treadle_left; } 2>/dev/null' EXIT; "
 )
-_SH_FD = 9
+_SH_FD = 7
 _SH = (
-    r"""trap '{ set +eux; printf "cwd="; pwd -P; printf "\0"; export -p; printf "\0end\0"; } 2>/dev/null >&9' EXIT; """
+    r"""trap '{ set +eux; printf "cwd="; pwd -P; printf "\0"; export -p; printf "\0end\0"; } 2>/dev/null >&7' EXIT; """
 )
 
 

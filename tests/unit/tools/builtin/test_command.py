@@ -19,7 +19,7 @@ from treadle.sandbox.supervisor import folder as names
 from treadle.sandbox.supervisor.commands import SupervisedCommands
 from treadle.stores.memory import MemoryStore
 from treadle.tools.builtin.command import RunCommand
-from treadle.tools.builtin.means import Means
+from treadle.tools.builtin.means import Guarded, Means
 from treadle.tools.validate import problem
 from treadle.workspace.root import Root
 
@@ -291,7 +291,8 @@ class Box:
 
 
 def boxed(folder: Path, box: Box, **means: Any) -> Bench:
-    return Bench(folder, sandbox_of=lambda _level: box, home=str(folder / "home"), **means)
+    guarded = Guarded((f"{folder}/project/.git/hooks",), (f"{folder}/home",))
+    return Bench(folder, sandbox_of=lambda _level: box, guarded=lambda _root: guarded, **means)
 
 
 async def test_commands_run_confined_and_the_level_is_recorded(tmp_path: Path) -> None:  # S-03
@@ -303,7 +304,7 @@ async def test_commands_run_confined_and_the_level_is_recorded(tmp_path: Path) -
     ((confinement, cwd),) = box.asked
     root = str(bench.project)
     assert (confinement.root, cwd, confinement.network) == (root, root, False)
-    assert {f"{root}/.git/hooks", f"{root}/.git/config"} <= set(confinement.protected)
+    assert confinement.protected == (f"{root}/.git/hooks",)
     assert confinement.hidden == (str(tmp_path / "home"),)
     bench.options = ChatOptions(network=True)
     assert (await bench.run(await prepared(bench, "true"))).sandbox == "bubblewrap, network"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import msgspec
 
 from treadle.errors import SandboxError, ToolError
-from treadle.ports.sandbox import Confinement, Sandbox, Unwritable
+from treadle.ports.sandbox import Confinement, Demand, Sandbox, Unwritable
 from treadle.ports.workspace import Workspace
 from treadle.tools.builtin.base import in_thread
 from treadle.tools.builtin.diagnostics.diagnostic import Diagnostic
@@ -45,7 +45,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     workspace: Workspace
     env: Mapping[str, str]
     sandbox: Sandbox | None = None
-    home: str = ""
+    hidden: tuple[str, ...] = ()
 
     @property
     def confined(self) -> bool:
@@ -58,11 +58,10 @@ class Surroundings(msgspec.Struct, frozen=True):
     def wrap(self, argv: list[str], cwd: str) -> list[str]:
         if self.sandbox is None or not self.confined:
             return argv
-        hidden = (self.home,) if self.home else ()
-        return self.sandbox.wrap(argv, Confinement(self.workspace.path, Unwritable(), hidden=hidden), cwd)
+        return self.sandbox.wrap(argv, Confinement(self.workspace.path, Unwritable(), hidden=self.hidden), cwd)
 
 
-def surroundings(means: Means, workspace: Workspace, level: str) -> Surroundings:
+def surroundings(means: Means, workspace: Workspace, level: Demand) -> Surroundings:
     """The sandbox that this chat's commands have; without one there is none here either."""
     env = without_secrets(means.env or os.environ) | {"LC_ALL": "C.UTF-8", "NO_COLOR": "1"}
     for name in _UNWANTED:
@@ -73,7 +72,7 @@ def surroundings(means: Means, workspace: Workspace, level: str) -> Surroundings
             sandbox = means.sandbox_of(level)
         except SandboxError:
             sandbox = None
-    return Surroundings(workspace, env, sandbox, means.home)
+    return Surroundings(workspace, env, sandbox, means.guarded(workspace.path).hidden)
 
 
 class Asking:

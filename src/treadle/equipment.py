@@ -1,0 +1,64 @@
+"""What the built-in tools of an Agent work with: files by their root, supervised commands, the sandbox that holds here,
+and what commands must not touch. The only place that knows both the tools and the rooms that serve them."""
+
+import os
+import tempfile
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+from treadle.ports.sandbox import Demand, Sandbox
+from treadle.ports.store import Store
+from treadle.sandbox.supervisor.commands import SupervisedCommands
+from treadle.tools.builtin.means import Guarded, Means
+from treadle.types import new_id
+from treadle.workspace.root import Root
+
+
+class Equipment:
+    """`home` is Treadle's own folder, where the strength of sandboxes is remembered."""
+
+    def __init__(self, store: Store, env: Mapping[str, str], home: Path) -> None:
+        self._home = home
+        self._data = getattr(store, "path", None)
+        self.commands, self.passing = self._commands()
+        self.means = Means(
+            lru_cache(maxsize=64)(Root),
+            store,
+            self.commands,
+            lru_cache(maxsize=8)(self._sandbox),
+            env,
+            _outside,
+            self._guarded,
+        )
+
+    def _commands(self) -> tuple[SupervisedCommands, bool]:
+        """Where commands are supervised: beside the database, or, for chats that end with this process, in a folder
+        that does so, too."""
+        if isinstance(self._data, Path):
+            return SupervisedCommands(self._data.parent / "commands"), False
+        return SupervisedCommands(Path(tempfile.gettempdir()) / new_id("treadle")), True
+
+    def _sandbox(self, demand: Demand) -> Sandbox:
+        from treadle.sandbox.choose import choose
+
+        return choose(self._home, demand).sandbox
+
+    def _guarded(self, root: str) -> Guarded:
+        from treadle.sandbox.places import hidden, protected
+
+        own = [str(self._home)] if self._data is None else [str(self._home), str(Path(self._data).parent)]
+        found = [path for home in own for path in hidden(home)]
+        # What holds the project, or lies in it, cannot be hidden from the commands of that project.
+        apart = [path for path in dict.fromkeys(found) if not _within(root, path) and not _within(path, root)]
+        return Guarded(protected(root), tuple(apart))
+
+
+def _outside(command: str, root: str, cwd: str) -> tuple[str, ...]:
+    from treadle.policy.command_severity import outside
+
+    return outside(command, root, cwd)
+
+
+def _within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)

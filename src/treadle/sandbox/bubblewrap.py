@@ -1,0 +1,277 @@
+"""Confinement by bubblewrap: namespaces of its own for a command, and a file system in which all but the project is
+read-only. Owns the command line of `bwrap`; starts nothing.
+
+How a protected path is held in place. One that exists is mounted over itself, read-only, and so is every folder between
+it and the root, writable: a mount point can be neither removed nor renamed, and a folder that could be renamed would
+take its mounts along and leave its name free. One that does not exist needs something to mount on, and what is made
+inside a bind mount is made in the project. On a copy-on-write view that something comes from a layer of stand-ins
+beneath the project, so that neither the project nor the upper layer ever sees it. On the project itself there is no
+other way than an empty folder or file, which `launch.hold` makes before the command and removes after it."""
+
+import os
+import stat
+import time
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from pathlib import Path
+from secrets import token_hex
+
+from treadle.errors import SandboxError
+from treadle.faultpoint import faultpoint
+from treadle.ports.sandbox import Confinement, Direct, Level, Unwritable, View
+from treadle.sandbox.launch.hold import ALIVE_FD
+from treadle.sandbox.launcher import Launcher
+from treadle.sandbox.places import STAND_INS
+from treadle.sandbox.seccomp import Filter, assemble
+
+Mount = tuple[str, list[str]]
+"""Where, and the words for it. Mounts are made from the shallowest to the deepest place."""
+
+NAMESPACES = ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
+ALWAYS = [*NAMESPACES, "--cap-drop", "ALL", "--die-with-parent"]
+SOCKET_FOLDERS = ("/run", "/var/run")
+"""Docker, Podman, D-Bus and their like listen here, and answer to whoever can reach them."""
+PROGRAMS = ("/run/current-system", "/run/booted-system", "/run/opengl-driver", "/run/wrappers")
+"""Of distributions that keep them there."""
+NAME_SERVERS = ("/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager/resolv.conf")
+"""Only with a network: beside the addresses lie sockets that answer questions of names, and ask them outside."""
+SETTLED_S = 3600.0
+"""Sockets elsewhere are covered one by one if they are that old. One that vanishes between now and the start of the
+command would keep it from starting, and those that come and go are not those of daemons."""
+_FILTER_FD = "9"
+_OPEN_FILTER = f'exec "$@" {_FILTER_FD}<"$0"'
+_PIECE = 1 << 16
+
+
+class Bubblewrap:
+    """`binary` is a bwrap that was tried and works. `scratch` is a folder of Treadle's own, outside any project, for
+    the filter and for what is mounted on protected paths that do not exist."""
+
+    def __init__(
+        self,
+        binary: str,
+        scratch: str,
+        *,
+        views: bool = False,
+        nested: bool = False,
+        launcher: Launcher | None = None,
+    ) -> None:
+        self._binary = binary
+        self._scratch = scratch
+        self._views = views
+        self._nested = nested
+        self._launcher = launcher or Launcher()
+        self._filter = ""
+
+    @property
+    def level(self) -> Level:
+        return "bubblewrap"
+
+    @property
+    def views(self) -> bool:
+        return self._views
+
+    def wrap(self, argv: Sequence[str], confinement: Confinement, cwd: str) -> list[str]:
+        _check(confinement)
+        missing: list[str] = []
+        mounts = [*self._outside(confinement), *_writable(confinement), *self._protected(confinement, missing)]
+        mounts.append((confinement.root, self._root(confinement, missing)))
+        mounts += _hidden(confinement)
+        words = [self._binary, *ALWAYS]
+        words += [] if self._nested else ["--disable-userns"]
+        words += [] if confinement.network else ["--unshare-net"]
+        words += [] if confinement.terminal else ["--new-session"]
+        words += ["--ro-bind", "/", "/"]
+        for _, mount in sorted(mounts, key=lambda each: each[0].rstrip("/").count("/")):
+            words += mount
+        holding = missing and not isinstance(confinement.mount, View)
+        words += ["--sync-fd", str(ALIVE_FD)] if holding else []
+        words += ["--seccomp", _FILTER_FD, "--chdir", cwd, "--", *argv]
+        line = ["/bin/sh", "-c", _OPEN_FILTER, self._filter_file(), *words]
+        return self._holding(missing, line) if holding else line
+
+    def _outside(self, confinement: Confinement) -> Iterable[Mount]:
+        yield "/dev", ["--dev", "/dev"]
+        yield "/proc", ["--proc", "/proc"]
+        yield "/tmp", ["--perms", "1777", "--tmpfs", "/tmp"]
+        for folder in SOCKET_FOLDERS:
+            if _kind(folder) == stat.S_IFDIR:
+                yield folder, ["--tmpfs", folder]
+        for path in (*PROGRAMS, *(NAME_SERVERS if confinement.network else ())):
+            if os.path.exists(path):
+                yield path, ["--ro-bind", path, path]
+        for path in sockets(SETTLED_S):
+            if not any(_beneath(path, each) for each in (confinement.root, "/tmp", "/dev", "/proc", *SOCKET_FOLDERS)):
+                yield path, ["--ro-bind", "/dev/null", path]
+
+    def _root(self, confinement: Confinement, missing: Sequence[str]) -> list[str]:
+        root = confinement.root
+        match confinement.mount:
+            case Direct():
+                return ["--bind", root, root]
+            case Unwritable():
+                return ["--ro-bind", root, root]
+            case View(upper=upper, work=work):
+                if not self._views:
+                    raise SandboxError(
+                        "a copy-on-write view of the project does not work with this bubblewrap or kernel"
+                    )
+                beneath = ["--overlay-src", self._skeleton(root, missing)] if missing else []
+                return [*beneath, "--overlay-src", root, "--overlay", upper, work, root]
+
+    def _protected(self, confinement: Confinement, missing: list[str]) -> Iterable[Mount]:
+        """The mounts that hold protected paths; what does not exist is put into `missing`."""
+        if isinstance(confinement.mount, Unwritable):
+            return
+        between: set[str] = set()
+        for wanted in confinement.protected:
+            path = self._held(confinement, wanted)
+            between.update(_folders(confinement.root, path))
+            if _kind(path) and not os.path.exists(self._note(path)):
+                yield path, ["--ro-bind", path, path]
+            elif path not in missing:
+                missing.append(path)
+                yield path, ["--ro-bind", self._stand_in(path), path]
+        if isinstance(confinement.mount, Direct):  # a folder of an overlay's lower layer cannot be renamed anyway
+            for folder in between:
+                yield folder, ["--bind", folder, folder]
+
+    def _held(self, confinement: Confinement, wanted: str) -> str:
+        """What must be held for a path to be protected: itself, or the first thing on its way that is no folder. A link
+        cannot be held; then the folder in which it lies is."""
+        root = confinement.root
+        for step in (*_folders(root, wanted), wanted):
+            kind = _kind(step)
+            if kind == stat.S_IFLNK:
+                folder = os.path.dirname(step)
+                if folder == root:
+                    raise SandboxError(
+                        f"{step} is a link on the way to {wanted}, and a link cannot be protected from being replaced; "
+                        "make it a folder, or let commands run with sandbox = none"
+                    )
+                return folder
+            if kind != stat.S_IFDIR or os.path.exists(self._note(step)):
+                return step
+        return wanted
+
+    def _holding(self, missing: Sequence[str], line: Sequence[str]) -> list[str]:
+        notes = os.path.join(self._scratch, "held")
+        os.makedirs(notes, mode=0o700, exist_ok=True)
+        places = [[_name(path), path, STAND_INS.get(os.path.basename(path))] for path in missing]
+        return self._launcher.line("hold", {"notes": notes, "places": places}, line)
+
+    def _note(self, path: str) -> str:
+        """Where it is noted that a path is held by a command just now, and so exists only seemingly."""
+        return os.path.join(self._scratch, "held", _name(path))
+
+    def _stand_in(self, path: str) -> str:
+        """What is mounted where nothing is."""
+        name = os.path.basename(path)
+        source = os.path.join(self._scratch, "instead", name if name in STAND_INS else "folder")
+        _make(source, name)
+        return source
+
+    def _skeleton(self, root: str, missing: Sequence[str]) -> str:
+        """A folder with something to mount on for each missing path, in the shape of the project."""
+        parts = sorted(os.path.relpath(path, root) for path in missing)
+        folder = os.path.join(self._scratch, "missing", _name("\n".join(parts)))
+        for part in parts:
+            _make(os.path.join(folder, part), os.path.basename(part))
+        return folder
+
+    def _filter_file(self) -> str:
+        if not self._filter:
+            code = assemble(Filter())
+            path = os.path.join(self._scratch, f"filter-{sha256(code).hexdigest()[:16]}")
+            _write(path, code)
+            self._filter = path
+        return self._filter
+
+
+def _make(path: str, name: str) -> None:
+    """An empty folder, or the file that stands in for one of this name."""
+    if name in STAND_INS:
+        _write(path, STAND_INS[name])
+    else:
+        os.makedirs(path, mode=0o755, exist_ok=True)
+
+
+def _write(path: str, content: bytes) -> None:
+    """Once, and whole: several threads and processes may do so at a time."""
+    if not os.path.exists(path):
+        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+        beside = f"{path}.{token_hex(6)}"
+        Path(beside).write_bytes(content)
+        faultpoint("sandbox.file_written")
+        os.replace(beside, path)
+
+
+def _check(confinement: Confinement) -> None:
+    for path in (confinement.root, *confinement.protected, *confinement.hidden, *confinement.writable):
+        if not os.path.isabs(path) or os.path.normpath(path) != path:
+            raise SandboxError(f"{path!r} is no absolute path without detours; a sandbox cannot be made of it")
+    for path in confinement.protected:
+        if not _beneath(path, confinement.root) or path == confinement.root:
+            raise SandboxError(f"{path} is not inside the project {confinement.root}; only what is can be protected")
+
+
+def _writable(confinement: Confinement) -> Iterable[Mount]:
+    for path in confinement.writable:
+        yield path, ["--bind", path, path]
+
+
+def _hidden(confinement: Confinement) -> Iterable[Mount]:
+    """Covered by nothing: an empty folder, or a device that cannot be opened. What lies below a private folder is not
+    to be seen anyway."""
+    for wanted in confinement.hidden:
+        path = os.path.realpath(wanted)
+        shown = any(_beneath(path, each) for each in (confinement.root, *confinement.writable))
+        if _beneath(path, "/tmp") and not shown:
+            continue
+        match _kind(path):
+            case stat.S_IFDIR:
+                yield path, ["--perms", "0500", "--tmpfs", path, "--remount-ro", path]
+            case 0:
+                continue
+            case _:
+                yield path, ["--ro-bind", "/dev/null", path]
+
+
+def sockets(older_than_s: float) -> set[str]:
+    """Sockets with a name in the file system at which somebody has listened for that long."""
+    try:
+        lines = Path("/proc/net/unix").read_bytes().splitlines()[1:]
+    except OSError:
+        return set()
+    names = {os.fsdecode(line.split(None, 7)[7]) for line in lines if b" /" in line}
+    return {name for name in names if _is_socket(name, time.time() - older_than_s)}
+
+
+def _is_socket(path: str, since: float) -> bool:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISSOCK(status.st_mode) and status.st_mtime <= since
+
+
+def _kind(path: str) -> int:
+    """What lies there, links not followed; 0: nothing."""
+    try:
+        return stat.S_IFMT(os.lstat(path).st_mode)
+    except OSError:
+        return 0
+
+
+def _beneath(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def _folders(root: str, path: str) -> list[str]:
+    """The folders below the root that lead to a path, outermost first."""
+    parts = os.path.relpath(path, root).split("/")[:-1]
+    return [os.path.join(root, *parts[: at + 1]) for at in range(len(parts))]
+
+
+def _name(path: str) -> str:
+    return sha256(os.fsencode(path)).hexdigest()[:24]

@@ -1,0 +1,284 @@
+"""Ways out of a sandbox, tried for real from the inside. Each one is tried in a process of its own; what it reached is
+printed as a line, and whoever started this looks at the world outside for what it left there. Outside a sandbox most of
+them succeed, and touch nothing but what was set up for them."""
+
+import ctypes
+import marshal
+import os
+import socket
+import stat
+import sys
+import time
+from _collections_abc import Callable
+from fcntl import ioctl
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_REMOUNT_BIND = 0x1020
+_NEW_USER, _NEW_NET = 0x10000000, 0x40000000
+_TIOCSTI = 0x5412
+_PTRACE_SEIZE = 0x4206
+_IO_URING_SETUP = 425
+_KEYCTL = {"x86_64": 250, "aarch64": 219}
+
+
+class Stage:
+    """What was set up outside: folders, the addresses of listeners, a process to attack, a terminal."""
+
+    def __init__(self, word: str) -> None:
+        told = marshal.loads(bytes.fromhex(word))
+        self.root: str = told["root"]
+        self.outside: str = told["outside"]
+        self.hidden: str = told["hidden"]
+        self.socket: str = told["socket"]
+        self.marker: bytes = told["marker"]
+        self.tcp: int = told["tcp"]
+        self.udp: int = told["udp"]
+        self.abstract: bytes = told["abstract"]
+        self.victim: int = told["victim"]
+        self.terminal: int = told["terminal"]
+        self.asks: int = told["asks"]
+        self.tells: int = told["tells"]
+        self.only: list[str] = told["only"]
+
+    def target(self, name: str) -> str:
+        return f"{self.outside}/{name}"
+
+
+def _checked(result: int) -> int:
+    if result == -1:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return result
+
+
+def _append(path: str) -> None:
+    with open(path, "ab") as file:
+        file.write(b"changed")
+
+
+def write_outside(stage: Stage) -> None:
+    _append(stage.target("write_outside"))
+
+
+def create_outside(stage: Stage) -> None:
+    _append(stage.target("create_outside.new"))
+
+
+def delete_outside(stage: Stage) -> None:
+    os.unlink(stage.target("delete_outside"))
+
+
+def truncate_outside(stage: Stage) -> None:
+    os.truncate(stage.target("truncate_outside"), 0)
+
+
+def chmod_outside(stage: Stage) -> None:
+    """By name and by descriptor: one may be closed and the other open."""
+    path = stage.target("chmod_outside")
+    try:
+        os.chmod(path, 0o777)
+    except OSError:
+        fd = os.open(path, os.O_RDONLY)
+        os.fchmod(fd, 0o777)
+
+
+def touch_outside(stage: Stage) -> None:
+    os.utime(stage.target("touch_outside"), (1, 1))
+
+
+def attribute_outside(stage: Stage) -> None:
+    os.setxattr(stage.target("attribute_outside"), "user.treadle", b"changed")
+
+
+def through_link(stage: Stage) -> None:
+    link = f"{stage.root}/link"
+    os.symlink(stage.target("through_link"), link)
+    _append(link)
+
+
+def through_hard_link(stage: Stage) -> None:
+    link = f"{stage.root}/hard-link"
+    os.link(stage.target("through_hard_link"), link)
+    _append(link)
+
+
+def through_proc(stage: Stage) -> None:
+    """By the root folder of a process outside, or of the first process."""
+    for pid in (stage.victim, 1):
+        try:
+            _append(f"/proc/{pid}/root{stage.target('through_proc')}")
+            return
+        except OSError as error:
+            last = error
+    raise last
+
+
+def read_hidden(stage: Stage) -> None:
+    with open(stage.hidden, "rb") as file:
+        if stage.marker not in file.read():
+            raise OSError(0, "it is empty")
+
+
+def read_environment(stage: Stage) -> None:
+    with open(f"/proc/{stage.victim}/environ", "rb") as file:
+        if stage.marker not in file.read():
+            raise OSError(0, "it is another process")
+
+
+def create_protected(stage: Stage) -> None:
+    hooks = f"{stage.root}/missing/.git/hooks"
+    os.makedirs(hooks, exist_ok=True)
+    _append(f"{hooks}/pre-commit")
+
+
+def change_protected(stage: Stage) -> None:
+    config = f"{stage.root}/existing/.git/config"
+    try:
+        _append(config)
+    except OSError:
+        _append(f"{config}.lock")
+        os.rename(f"{config}.lock", config)
+
+
+def move_protected(stage: Stage) -> None:
+    """Put another folder in the place of the one with the protected path."""
+    git = f"{stage.root}/moved/.git"
+    os.rename(git, f"{git}.away")
+    os.makedirs(f"{git}/hooks")
+    _append(f"{git}/hooks/pre-commit")
+
+
+def connect_tcp(stage: Stage) -> None:
+    with socket.create_connection(("127.0.0.1", stage.tcp), 10) as connection:
+        connection.sendall(b"out")
+
+
+def send_udp(stage: Stage) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.sendto(b"out", ("127.0.0.1", stage.udp))
+
+
+def connect_unix(stage: Stage) -> None:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(stage.socket)
+        connection.sendall(b"out")
+
+
+def connect_abstract(stage: Stage) -> None:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(stage.abstract)
+        connection.sendall(b"out")
+
+
+def remount(stage: Stage) -> None:
+    """Make the read-only world writable; where it is writable already, mount something."""
+    if os.statvfs("/").f_flag & os.ST_RDONLY:
+        _checked(_LIBC.mount(None, b"/", None, ctypes.c_ulong(_REMOUNT_BIND), None))
+        return
+    place = f"{stage.root}/mounted".encode()
+    os.mkdir(place)
+    _checked(_LIBC.mount(b"tmpfs", place, b"tmpfs", ctypes.c_ulong(0), None))
+    _checked(_LIBC.umount2(place, 2))
+
+
+def new_namespace(_stage: Stage) -> None:
+    _checked(_LIBC.unshare(ctypes.c_int(_NEW_USER | _NEW_NET)))
+
+
+def make_device(stage: Stage) -> None:
+    os.mknod(f"{stage.root}/disk", stat.S_IFBLK | 0o600, os.stat(stage.outside).st_dev)
+
+
+def trace_process(stage: Stage) -> None:
+    _checked(_LIBC.ptrace(ctypes.c_long(_PTRACE_SEIZE), ctypes.c_long(stage.victim), None, None))
+
+
+def kill_process(stage: Stage) -> None:
+    if stage.victim in (os.getpid(), os.getppid()):
+        raise OSError(0, "it is not to be seen")
+    os.kill(stage.victim, 15)
+
+
+def type_into_terminal(stage: Stage) -> None:
+    ioctl(stage.terminal, _TIOCSTI, b"x")
+
+
+def use_io_uring(_stage: Stage) -> None:
+    os.close(_checked(_LIBC.syscall(ctypes.c_long(_IO_URING_SETUP), ctypes.c_uint(1), bytes(120))))
+
+
+def read_keyring(_stage: Stage) -> None:
+    session = ctypes.c_long(-3)
+    _checked(_LIBC.syscall(ctypes.c_long(_KEYCTL[os.uname().machine]), ctypes.c_long(0), session, ctypes.c_long(1)))
+
+
+def survive(stage: Stage) -> None:
+    """A daemon that answers when it is asked, long after everything else has ended."""
+    if os.fork():
+        return
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    os.read(stage.asks, 1)
+    time.sleep(2)  # whoever is about to be killed is dead by then
+    os.write(stage.tells, b"alive")
+    os._exit(0)
+
+
+ATTEMPTS: tuple[Callable[[Stage], None], ...] = (
+    write_outside,
+    create_outside,
+    delete_outside,
+    truncate_outside,
+    chmod_outside,
+    touch_outside,
+    attribute_outside,
+    through_link,
+    through_hard_link,
+    through_proc,
+    read_hidden,
+    read_environment,
+    create_protected,
+    change_protected,
+    move_protected,
+    connect_tcp,
+    send_udp,
+    connect_unix,
+    connect_abstract,
+    remount,
+    new_namespace,
+    make_device,
+    trace_process,
+    kill_process,
+    type_into_terminal,
+    use_io_uring,
+    read_keyring,
+    survive,
+)
+
+
+def _tried(attempt: Callable[[Stage], None], stage: Stage) -> str:
+    """In a process of its own, so that no attempt spoils another: `reached`, or why not."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reader)
+        try:
+            attempt(stage)
+            os.write(writer, b"reached")
+        except OSError as error:
+            os.write(writer, (error.strerror or "refused").encode())
+        os._exit(0)
+    os.close(writer)
+    with open(reader, "rb") as pipe:
+        said = pipe.read() if attempt is not survive else pipe.read(7)
+    os.waitpid(pid, 0)
+    return said.decode() or "the process was ended"
+
+
+def main(words: list[str]) -> None:
+    stage = Stage(words[0])
+    for attempt in ATTEMPTS:
+        if not stage.only or attempt.__name__ in stage.only:
+            print(f"{attempt.__name__}\t{_tried(attempt, stage)}", flush=True)
+    sys.exit(0)

@@ -1,0 +1,179 @@
+"""Runs one command under Landlock and a filter of system calls, and stays beside it: answers what the filter asks,
+ends whatever the command leaves behind, and puts protected paths back."""
+
+import _socket  # what `socket` wraps, without what that loads
+import errno
+import marshal
+import os
+import select
+import stat
+import sys
+
+from treadle.sandbox.launch.chores import Chores
+from treadle.sandbox.launch.ending import end_as, end_descendants, heed_broken_pipes, pass_signals_to
+from treadle.sandbox.launch.keep import Keeper, TooMuch
+from treadle.sandbox.launch.system import Ruleset, adopt_orphans, die_with_parent, give_up_privileges, load_filter
+
+CANNOT = 125
+"""The exit code when the command could not be confined and did not run."""
+NOT_FOUND = 127
+
+
+class Spec:
+    """What `treadle.sandbox.landlock` wrote."""
+
+    def __init__(self, word: str) -> None:
+        told = marshal.loads(bytes.fromhex(word))
+        self.root: str = told["root"]
+        self.root_writable: bool = told["root_writable"]
+        self.cwd: str = told["cwd"]
+        self.kept: list[str] = told["kept"]
+        self.aside: str = told["aside"]
+        self.hidden: list[str] = told["hidden"]
+        self.devices: list[str] = told["devices"]
+        self.writable: list[str] = told["writable"]
+        self.terminal: bool = told["terminal"]
+        self.filter: bytes = told["filter"]
+        self.handled: tuple[int, int, int, int] = told["handled"]
+        self.read: int = told["read"]
+        self.write: int = told["write"]
+        self.of_files: int = told["of_files"]
+        self.private: str = f"{told['temporary']}/treadle-{os.getpid()}-{os.urandom(6).hex()}"
+
+
+def main(words: list[str]) -> None:
+    spec, argv = Spec(words[0]), words[1:]
+    try:
+        keeper = Keeper(spec.root, spec.kept)
+        os.mkdir(spec.private, 0o700)
+        adopt_orphans()
+        code = _run(spec, argv)
+    except (OSError, TooMuch) as error:
+        print(f"treadle: the command could not be confined and did not run: {error}", file=sys.stderr, flush=True)
+        os._exit(CANNOT)
+    end_descendants()
+    _restore(keeper, spec)
+    _remove(spec.private)
+    end_as(code)
+
+
+def _restore(keeper: Keeper, spec: Spec) -> None:
+    try:
+        for path in keeper.restore(spec.aside):
+            told = f"treadle: {path} is protected and was put back as it was; what had become of it is in {spec.aside}"
+            print(told, file=sys.stderr, flush=True)
+    except OSError as error:
+        print(f"treadle: a protected path could not be put back: {error}", file=sys.stderr, flush=True)
+        end_as(CANNOT)
+
+
+def _run(spec: Spec, argv: list[str]) -> int:
+    """The command's exit code; -N if signal N ended it."""
+    here, there = _socket.socketpair()
+    parent = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        _become(spec, argv, parent, there)
+    there.close()
+    pass_signals_to(pid)
+    _, extra, _, _ = here.recvmsg(1, _socket.CMSG_LEN(4))
+    here.close()
+    if extra:
+        listener = int.from_bytes(extra[0][2][:4], sys.byteorder)
+        _attend(pid, listener, Chores(listener, [spec.root, spec.private, *spec.writable], spec.kept))
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def _become(spec: Spec, argv: list[str], parent: int, there: _socket.socket) -> None:
+    """In the child: give everything up, then become the command."""
+    try:
+        die_with_parent(parent)
+        if not spec.terminal:
+            os.setsid()
+        ruleset = _ruleset(spec)
+        os.environ["TMPDIR"] = spec.private
+        os.chdir(spec.cwd)
+        give_up_privileges()
+        ruleset.enforce()
+        listener = load_filter(spec.filter)
+        there.sendmsg([b"x"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, listener.to_bytes(4, sys.byteorder))])
+        os.close(listener)
+        heed_broken_pipes()
+        os.execvpe(argv[0], argv, os.environ)
+    except OSError as error:
+        print(f"treadle: {argv[0]} could not be started: {error}", file=sys.stderr, flush=True)
+        os._exit(NOT_FOUND if error.errno == errno.ENOENT else CANNOT)
+
+
+def _ruleset(spec: Spec) -> Ruleset:
+    ruleset = Ruleset(*spec.handled)
+    both = spec.read | spec.write
+    for path in _readable(spec.hidden):
+        _allow(ruleset, spec, path, spec.read)
+    for path in (*spec.devices, *spec.writable, spec.private):
+        _allow(ruleset, spec, path, both)
+    _allow(ruleset, spec, spec.root, both if spec.root_writable else spec.read)
+    return ruleset
+
+
+def _allow(ruleset: Ruleset, spec: Spec, path: str, rights: int) -> None:
+    try:
+        fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return  # gone, or not to be reached by this user anyway
+    try:
+        mode = os.fstat(fd).st_mode
+        if not stat.S_ISLNK(mode):  # what a link leads to has a rule of its own, or none
+            ruleset.allow(fd, rights if stat.S_ISDIR(mode) else rights & spec.of_files)
+    finally:
+        os.close(fd)
+
+
+def _readable(hidden: list[str]) -> list[str]:
+    """All but the hidden paths, in as few rules as can be: the siblings of each hidden path and of its parents."""
+    closed = {path.rstrip("/") for path in hidden}
+    opened: set[str] = set()
+    for path in closed:
+        parts = path.split("/")
+        opened.update("/".join(parts[:at]) for at in range(1, len(parts)))
+    found = []
+    for folder in opened:
+        if not any(folder == each or folder.startswith(each + "/") for each in closed):
+            try:
+                paths = [f"{folder}/{name}" for name in os.listdir(folder or "/")]
+            except OSError:
+                continue
+            found += [path for path in paths if path not in closed and path not in opened]
+    return found
+
+
+def _attend(pid: int, listener: int, chores: Chores) -> None:
+    """Answer questions until the command has ended."""
+    ended = os.pidfd_open(pid)
+    poll = select.poll()
+    poll.register(ended, select.POLLIN)
+    poll.register(listener, select.POLLIN)
+    while True:
+        ready = dict(poll.poll())
+        if ended in ready:
+            break
+        if ready[listener] & select.POLLIN:
+            chores.serve()
+        else:
+            poll.unregister(listener)
+    os.close(ended)
+    os.close(listener)
+
+
+def _remove(folder: str) -> None:
+    """The command's private folder, as far as it lets itself be removed; links in it are not followed."""
+    for _, folders, files, fd in os.fwalk(folder, topdown=False, follow_symlinks=False):
+        for name in (*files, *folders):
+            try:
+                (os.rmdir if stat.S_ISDIR(os.lstat(name, dir_fd=fd).st_mode) else os.unlink)(name, dir_fd=fd)
+            except OSError:
+                continue
+    try:
+        os.rmdir(folder)
+    except OSError:
+        return

@@ -1,0 +1,66 @@
+"""How a process that stands beside a command ends: after all of the command's descendants, and as the command did."""
+
+import _signal  # type: ignore[import-not-found]  # what `signal` wraps; that one would load half of the library
+import os
+import sys
+
+_FORWARDED = (_signal.SIGTERM, _signal.SIGHUP, _signal.SIGUSR1, _signal.SIGUSR2)
+_LEFT_TO_THE_COMMAND = (_signal.SIGINT, _signal.SIGQUIT)
+"""They come from the terminal, which sends them to the command itself."""
+BROKEN_PIPE: int = _signal.SIGPIPE
+"""Python ignores it, and whoever Python starts would do so, too."""
+
+
+def pass_signals_to(pid: int) -> None:
+    def forward(number: int, _frame: object) -> None:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            return
+
+    for number in _FORWARDED:
+        _signal.signal(number, forward)
+    for number in _LEFT_TO_THE_COMMAND:
+        _signal.signal(number, _signal.SIG_IGN)
+
+
+def heed_broken_pipes() -> None:
+    _signal.signal(BROKEN_PIPE, _signal.SIG_DFL)
+
+
+def end_descendants() -> None:
+    """S-14: end whatever the command left running, and what that starts meanwhile. This process adopts orphans, so all
+    of them become its children sooner or later."""
+    while True:
+        try:
+            ended, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if ended == 0:
+            _kill_children()
+
+
+def end_as(code: int) -> None:
+    """With the command's exit code, or by the signal that ended it."""
+    sys.stdout.flush()
+    if code < 0:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if -code not in (_signal.SIGKILL, _signal.SIGSTOP):
+            _signal.signal(-code, _signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code & 0xFF)
+
+
+def _kill_children() -> None:
+    own = str(os.getpid()).encode()
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    parent = file.read().rpartition(b")")[2].split()[1]
+                if parent == own:
+                    os.kill(int(name), _signal.SIGKILL)
+            except OSError:
+                continue

@@ -1,0 +1,141 @@
+"""Protected paths that are put back as they were when a command has ended. For a sandbox that can only allow and not
+take away again: Landlock. What was put back is told, and what had been there meanwhile is set aside, not lost."""
+
+import os
+import stat
+
+LIMIT = 32 << 20
+"""How many bytes of protected files are remembered; more is refused before anything runs."""
+
+
+class TooMuch(Exception):
+    """The protected files are too large to be remembered."""
+
+
+class Kept:
+    """One path with all beneath it, as it is now: nothing, a link, a file or a folder. Links are never followed."""
+
+    def __init__(self, path: str, room: list[int]) -> None:
+        self.path = path
+        self.mode = 0
+        self.data: bytes | str | dict[str, Kept] | None = None
+        try:
+            status = os.lstat(path)
+        except OSError:
+            return
+        self.mode = status.st_mode
+        if stat.S_ISLNK(self.mode):
+            self.data = os.readlink(path)
+        elif stat.S_ISREG(self.mode):
+            room[0] -= status.st_size
+            if room[0] < 0:
+                raise TooMuch(path)
+            self.data = _content(path)
+        elif stat.S_ISDIR(self.mode):
+            room[0] -= 100
+            names = sorted(os.listdir(path))
+            self.data = {name: Kept(f"{path}/{name}", room) for name in names}
+
+    def same(self, other: "Kept") -> bool:
+        if self.mode != other.mode or type(self.data) is not type(other.data):
+            return False
+        if isinstance(self.data, dict) and isinstance(other.data, dict):
+            mine, theirs = self.data, other.data
+            return mine.keys() == theirs.keys() and all(mine[name].same(theirs[name]) for name in mine)
+        return self.data == other.data
+
+    def write(self, path: str) -> None:
+        """Make it anew where nothing is."""
+        if isinstance(self.data, bytes):
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as file:
+                file.write(self.data)
+            os.chmod(path, stat.S_IMODE(self.mode))
+        elif isinstance(self.data, str):
+            os.symlink(self.data, path)
+        elif isinstance(self.data, dict):
+            os.mkdir(path, 0o700)
+            for name, child in self.data.items():
+                child.write(f"{path}/{name}")
+            os.chmod(path, stat.S_IMODE(self.mode))
+
+
+class Keeper:
+    """Remembers the protected paths below a root, and restores them. Where a path does not exist, its first missing
+    folder is what must not exist afterwards: a `.git` that was made meanwhile would be one with hooks of its own."""
+
+    def __init__(self, root: str, paths: list[str]) -> None:
+        self._root = root
+        room = [LIMIT]
+        self._kept = [Kept(path, room) for path in _first_missing(root, paths)]
+
+    def restore(self, aside: str) -> list[str]:
+        """Put back what changed; gives the paths. Only to be called when nothing of the command is left alive."""
+        changed = []
+        for kept in self._kept:
+            if not self._reachable(kept.path) or not kept.same(Kept(kept.path, [1 << 62])):
+                changed.append(kept.path)
+                self._put_back(kept, aside)
+        return changed
+
+    def _reachable(self, path: str) -> bool:
+        """Whether all folders on the way are folders still, and no links."""
+        return all(_is_folder(folder) for folder in _between(self._root, path))
+
+    def _put_back(self, kept: Kept, aside: str) -> None:
+        for folder in _between(self._root, kept.path):
+            if not _is_folder(folder):
+                _set_aside(folder, aside)
+                if kept.data is not None:
+                    os.mkdir(folder, 0o755)
+        _set_aside(kept.path, aside)
+        if kept.data is not None:
+            kept.write(kept.path)
+
+
+def _content(path: str) -> bytes:
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+        return file.read()
+
+
+def _is_folder(path: str) -> bool:
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
+def _between(root: str, path: str) -> list[str]:
+    """The folders below the root that lead to a path, outermost first."""
+    parts = path[len(root.rstrip("/")) + 1 :].split("/")[:-1]
+    return [root.rstrip("/") + "/" + "/".join(parts[: at + 1]) for at in range(len(parts))]
+
+
+def _first_missing(root: str, paths: list[str]) -> list[str]:
+    found = []
+    for path in paths:
+        missing = next((folder for folder in _between(root, path) if not _is_folder(folder)), path)
+        if missing not in found:
+            found.append(missing)
+    return found
+
+
+def _set_aside(path: str, aside: str) -> None:
+    """Out of the way, into a folder where it can be looked at."""
+    if not os.path.lexists(path):
+        return
+    os.makedirs(aside, 0o700, exist_ok=True)
+    target = f"{aside}/{os.urandom(6).hex()}-{os.path.basename(path)}"
+    try:
+        os.rename(path, target)
+    except OSError:  # another file system
+        Kept(path, [1 << 62]).write(target)
+        _remove(path)
+
+
+def _remove(path: str) -> None:
+    if _is_folder(path):
+        for name in os.listdir(path):
+            _remove(f"{path}/{name}")
+        os.rmdir(path)
+    else:
+        os.unlink(path)

@@ -1,0 +1,95 @@
+"""System calls that Python does not have: Landlock, seccomp, capabilities. One function each, OSError on failure."""
+
+import ctypes
+import os
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_SECCOMP = {"x86_64": 317, "aarch64": 277}
+_CAPSET = {"x86_64": 126, "aarch64": 91}
+_LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
+
+_SET_DEATH_SIGNAL, _SET_SUBREAPER, _SET_NO_NEW_PRIVILEGES = 1, 36, 38
+_DROP_FROM_BOUNDING_SET, _AMBIENT, _AMBIENT_CLEAR = 24, 47, 4
+_CAPABILITY_VERSION = 0x20080522
+_LISTENER, _WAIT_KILLABLE = 1 << 3, 1 << 5
+
+
+def call(number: int, *arguments: object) -> int:
+    result: int = _LIBC.syscall(ctypes.c_long(number), *arguments)
+    if result == -1:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return result
+
+
+def control(option: int, value: int = 0) -> None:
+    zero = ctypes.c_ulong(0)
+    if _LIBC.prctl(option, ctypes.c_ulong(value), zero, zero, zero) == -1:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
+def landlock_version() -> int:
+    """What this kernel can do; 0 if nothing."""
+    try:
+        return call(_LANDLOCK_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint(1))
+    except OSError:
+        return 0
+
+
+class Ruleset:
+    """Landlock rules: what is handled is refused unless a rule allows it."""
+
+    def __init__(self, files: int, network: int, scopes: int, size: int) -> None:
+        handled = (ctypes.c_uint64 * 3)(files, network, scopes)
+        self._fd = call(_LANDLOCK_CREATE, ctypes.byref(handled), ctypes.c_size_t(size), ctypes.c_uint(0))
+
+    def allow(self, folder: int, rights: int) -> None:
+        """Everything beneath an open folder, or an open file itself."""
+        rule = rights.to_bytes(8, "little") + folder.to_bytes(4, "little")
+        call(_LANDLOCK_ADD, ctypes.c_int(self._fd), ctypes.c_int(1), rule, ctypes.c_uint(0))
+
+    def enforce(self) -> None:
+        """On this process and all that it will start."""
+        call(_LANDLOCK_RESTRICT, ctypes.c_int(self._fd), ctypes.c_uint(0))
+        os.close(self._fd)
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("code", ctypes.c_char_p))
+
+
+def load_filter(code: bytes) -> int:
+    """Load a filter with verdicts that are made elsewhere; gives the descriptor at which those are asked for. A signal
+    that comes meanwhile does not make the kernel ask twice, where it knows how (5.19)."""
+    program = _Program(len(code) // 8, code)
+    number = _SECCOMP[os.uname().machine]
+    try:
+        return call(number, ctypes.c_uint(1), ctypes.c_uint(_LISTENER | _WAIT_KILLABLE), ctypes.byref(program))
+    except OSError:
+        return call(number, ctypes.c_uint(1), ctypes.c_uint(_LISTENER), ctypes.byref(program))
+
+
+def give_up_privileges() -> None:
+    """No capability now, and none through any program that is started later."""
+    control(_SET_NO_NEW_PRIVILEGES, 1)
+    for capability in range(64):
+        try:
+            control(_DROP_FROM_BOUNDING_SET, capability)
+        except OSError:  # not root, which has none to drop; or the last one was dropped
+            break
+    control(_AMBIENT, _AMBIENT_CLEAR)
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
+    nothing = (ctypes.c_uint32 * 6)()
+    call(_CAPSET[os.uname().machine], ctypes.byref(header), ctypes.byref(nothing))
+
+
+def die_with_parent(parent: int) -> None:
+    control(_SET_DEATH_SIGNAL, 9)
+    if os.getppid() != parent:
+        os._exit(125)
+
+
+def adopt_orphans() -> None:
+    """Descendants whose parents die become children of this process instead of the system's first one."""
+    control(_SET_SUBREAPER, 1)

@@ -1,0 +1,30 @@
+"""The command lines of the programs in `launch`: which Python runs them, and how they are told what to do."""
+
+import marshal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+Spec = Mapping[str, object]
+"""Plain data: text, bytes, numbers, lists. It is sent in Python's own form, since reading JSON would cost a command
+more time than all the rest of its preparation."""
+
+_BOOT = (
+    "import sys;t=type(sys)('treadle');t.__path__=[sys.argv[1]];sys.modules['treadle']=t;"
+    "from treadle.sandbox.launch.{module} import main;main(sys.argv[2:])"
+)
+"""Imports a launcher without running `treadle/__init__`, which loads what no launcher needs."""
+
+
+class Launcher(msgspec.Struct, frozen=True):
+    """A Python and the folder of the package `treadle`, both readable to whoever runs the command."""
+
+    python: str = sys.executable
+    package: str = str(Path(__file__).parents[1])
+
+    def line(self, module: str, spec: Spec, argv: Sequence[str] = ()) -> list[str]:
+        boot = _BOOT.format(module=module)
+        told = marshal.dumps(dict(spec), 2).hex()
+        return [self.python, "-I", "-S", "-c", boot, self.package, told, *argv]

@@ -1,0 +1,66 @@
+"""Confinement by macOS's own `sandbox-exec`: a profile in its little language, made for each command."""
+
+import os
+from collections.abc import Sequence
+
+from treadle.errors import SandboxError
+from treadle.ports.sandbox import Confinement, Direct, Level, View
+
+BINARY = "/usr/bin/sandbox-exec"
+_BASE = """(version 1)
+(allow default)
+(deny file-write*)
+(allow file-write* (literal "/dev/null") (literal "/dev/zero") (literal "/dev/dtracehelper"))
+(allow file-write* (regex #"^/dev/fd/"))
+(deny process-info* (target others))
+(allow process-info* (target same-sandbox))
+(deny signal (target others))
+(allow signal (target same-sandbox))
+(deny mach-priv-task-port)
+(deny file-mknod)
+(deny file-write-setugid)"""
+_NO_NETWORK = "(deny network*)\n(deny system-socket)"
+_NO_SOCKETS = "(deny network-outbound (remote unix-socket))"
+_TERMINAL = '(allow file-write* file-ioctl (literal "/dev/tty") (regex #"^/dev/ttys[0-9]+$") (literal "/dev/ptmx"))'
+
+
+class SandboxExec:
+    @property
+    def level(self) -> Level:
+        return "sandbox-exec"
+
+    @property
+    def views(self) -> bool:
+        return False
+
+    def wrap(self, argv: Sequence[str], confinement: Confinement, cwd: str) -> list[str]:
+        if isinstance(confinement.mount, View):
+            raise SandboxError("sandbox-exec has no copy-on-write view of the project")
+        del cwd  # whoever starts the command starts it there
+        return [BINARY, "-p", profile(confinement, os.environ.get("TMPDIR", "")), *argv]
+
+
+def profile(confinement: Confinement, temporary: str = "") -> str:
+    """The rules in force for one command. Of several that fit, the last one counts, so what is refused stands last."""
+    writable = [*confinement.writable, *([temporary] if temporary else [])]
+    if isinstance(confinement.mount, Direct):
+        writable.insert(0, confinement.root)
+    lines = [_BASE, _NO_SOCKETS if confinement.network else _NO_NETWORK]
+    lines += [f"(allow file-write* (subpath {_quoted(path)}))" for path in writable]
+    lines += [_TERMINAL] if confinement.terminal else []
+    for path in confinement.protected:
+        lines.append(f"(deny file-write* (subpath {_quoted(path)}))")
+        lines += [f"(deny file-write-unlink (literal {_quoted(folder)}))" for folder in _above(confinement.root, path)]
+    lines += [f"(deny file-read* file-write* (subpath {_quoted(path)}))" for path in confinement.hidden]
+    return "\n".join(lines) + "\n"
+
+
+def _above(root: str, path: str) -> list[str]:
+    """The folders between the root and a protected path: who could rename them could put others in their place."""
+    parts = os.path.relpath(path, root).split("/")[:-1]
+    return [os.path.join(root, *parts[: at + 1]) for at in range(len(parts))]
+
+
+def _quoted(path: str) -> str:
+    escaped = path.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -1,0 +1,77 @@
+"""Which places of a project and of a person are guarded unless somebody says otherwise. Owns the lists and what stands
+in for a protected path that does not exist; mounts nothing."""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+IN_A_REPOSITORY = ("hooks", "config", "config.worktree", "commondir")
+"""What git runs, or reads to learn what to run: whoever writes one of them runs code as the user, later and outside."""
+PROTECTED = (".treadle",)
+
+STAND_INS: Mapping[str, bytes] = {"config": b"", "config.worktree": b"", "commondir": b".\n"}
+"""By name, the content of a file that is to git as if it were not there. All others are stood in for by a folder."""
+
+SECRETS = (
+    ".ssh",
+    ".gnupg",
+    ".aws",
+    ".azure",
+    ".config/gcloud",
+    ".config/gh",
+    ".config/git/credentials",
+    ".kube",
+    ".docker/config.json",
+    ".netrc",
+    ".git-credentials",
+    ".pypirc",
+    ".cargo/credentials.toml",
+    ".password-store",
+    ".local/share/keyrings",
+)
+"""Keys and passwords, below the user's home folder."""
+
+
+def protected(root: str) -> tuple[str, ...]:
+    """The paths below a root that commands may not write, whether they exist or not."""
+    git = os.path.join(root, ".git")
+    found = [os.path.join(git, name) for name in IN_A_REPOSITORY]
+    found += (
+        os.path.join(module, name) for module in _modules(os.path.join(git, "modules")) for name in IN_A_REPOSITORY
+    )
+    found += _of_worktrees(os.path.join(git, "worktrees"))
+    return (*found, *(os.path.join(root, name) for name in PROTECTED))
+
+
+def hidden(treadle_home: str, user_home: str | None = None) -> tuple[str, ...]:
+    """The paths that commands may not read: Treadle's own data, and the user's keys."""
+    home = user_home or str(Path.home())
+    paths = [treadle_home, *(os.path.join(home, name) for name in SECRETS)]
+    return tuple(dict.fromkeys(os.path.realpath(path) for path in paths if os.path.lexists(path)))
+
+
+def _modules(folder: str) -> Iterator[str]:
+    """The repositories of submodules; their names may have slashes."""
+    for child in _folders(folder):
+        if os.path.lexists(os.path.join(child, "HEAD")):
+            yield child
+            yield from _modules(os.path.join(child, "modules"))
+        else:
+            yield from _modules(child)
+
+
+def _of_worktrees(folder: str) -> Iterator[str]:
+    """Linked worktrees name their repository in a file."""
+    for child in _folders(folder):
+        for name in ("commondir", "config.worktree"):
+            path = os.path.join(child, name)
+            if os.path.lexists(path):
+                yield path
+
+
+def _folders(folder: str) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
+    except OSError:
+        return []

@@ -1,0 +1,93 @@
+"""Fault 26: every way out of a sandbox is closed, as root and as another user; and each of them is open without one, so
+that a closed one is the sandbox's doing."""
+
+import os
+import sys
+
+import pytest
+
+from tests.unit.sandbox.grounds import NOBODY, grounds, missing
+from treadle.sandbox.launch import attempts
+from treadle.sandbox.probe import has_views, probe
+from treadle.sandbox.report import ATTEMPTS, Report
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap and Landlock are Linux's own")
+
+USERS = [pytest.param(None, id="own-user"), pytest.param(NOBODY, id="nobody")]
+UNDONE = {"create_protected", "change_protected", "move_protected"}
+"""What Landlock cannot refuse: it is put back when the command has ended."""
+NEEDS_ROOT = {"remount", "make_device"}
+KERNEL_MAY_REFUSE = {"type_into_terminal", "use_io_uring", "new_namespace", "read_keyring", "attribute_outside"}
+"""By settings of the machine, or by what its file system can do."""
+
+
+@pytest.fixture(scope="module", params=USERS)
+def user(request: pytest.FixtureRequest) -> int | None:
+    found: int | None = request.param
+    return found
+
+
+def report(level: str, user: int | None) -> Report:
+    if why := missing(level, user):
+        pytest.skip(why)
+    with grounds(user) as place:
+        made = probe(place.sandbox(level), place.folder, place.launcher, user)
+    assert made.failure == ""
+    return made
+
+
+@pytest.fixture(scope="module")
+def bubblewrap(user: int | None) -> Report:
+    return report("bubblewrap", user)
+
+
+@pytest.fixture(scope="module")
+def landlock(user: int | None) -> Report:
+    return report("landlock", user)
+
+
+@pytest.fixture(scope="module")
+def without(user: int | None) -> Report:
+    return report("none", user)
+
+
+NAMES = [each.name for each in ATTEMPTS]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_bubblewrap_refuses(name: str, bubblewrap: Report) -> None:  # S-03, S-14
+    verdicts = {each.name: each for each in bubblewrap.tried}
+    assert verdicts[name].verdict == "refused", verdicts[name]
+    assert bubblewrap.holds
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_landlock_refuses_or_undoes(name: str, landlock: Report) -> None:  # S-03, S-14
+    verdicts = {each.name: each for each in landlock.tried}
+    assert verdicts[name].verdict == ("undone" if name in UNDONE else "refused"), verdicts[name]
+    assert landlock.holds
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_without_a_sandbox_it_succeeds(name: str, without: Report, user: int | None) -> None:
+    verdicts = {each.name: each for each in without.tried}
+    is_root = os.geteuid() == 0 and user is None
+    if name in KERNEL_MAY_REFUSE or (name in NEEDS_ROOT and not is_root):
+        assert verdicts[name].verdict in ("allowed", "refused")
+    else:
+        assert verdicts[name].verdict == "allowed", verdicts[name]
+    assert not without.holds
+    assert "change a file outside the project" in without.open
+
+
+def test_every_attempt_is_described_and_made() -> None:
+    assert [each.__name__ for each in attempts.ATTEMPTS] == NAMES
+
+
+def test_a_view_leaves_the_project_as_it_was(user: int | None) -> None:  # W-08
+    if why := missing("bubblewrap", user):
+        pytest.skip(why)
+    with grounds(user) as place:
+        assert has_views(place.sandbox("bubblewrap"), place.folder, user)
+        assert not has_views(place.sandbox("none"), place.folder, user)
+        assert not has_views(place.sandbox("landlock"), place.folder, user)

@@ -1,0 +1,24 @@
+"""Finding processes from outside. A command in a sandbox has numbers of its own, which mean nothing here; so it is
+known by its words."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from random import SystemRandom
+
+
+def unlike_any_other() -> str:
+    """A number of seconds to sleep that nobody else sleeps."""
+    return f"{SystemRandom().randrange(10**6, 10**7)}.{SystemRandom().randrange(10**6)}1"
+
+
+def running_with(word: str) -> list[int]:
+    """The processes, of any sandbox, whose command line ends with this word or has it as a part of a word."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and entry != str(os.getpid()):
+            with suppress(OSError):
+                words = Path("/proc", entry, "cmdline").read_bytes().split(b"\0")
+                if any(part.endswith(word.encode()) for part in words if len(part) < 60):
+                    found.append(int(entry))
+    return found

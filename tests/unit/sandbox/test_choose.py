@@ -1,0 +1,126 @@
+"""The strongest sandbox that holds is taken, what was tried is remembered, and a demand is met or refused (S-03)."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.unit.sandbox.grounds import Grounds, grounds, missing
+from treadle.errors import SandboxError
+from treadle.sandbox.choose import FOLDER, LEVELS, REMEMBERED, Findings, choose, examine, known
+from treadle.sandbox.report import ATTEMPTS, Report, Tried
+from treadle.sandbox.trial import bubblewrap_version, examine_level
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap and Landlock are Linux's own")
+
+
+@pytest.fixture(scope="module")
+def examined() -> Iterator[tuple[Grounds, Findings]]:
+    """Everything tried once, for all tests here."""
+    with grounds() as place:
+        yield place, examine(place.folder)
+
+
+def remember(place: Grounds, findings: Findings) -> Path:
+    home = place.folder / "another-home"
+    (home / FOLDER).mkdir(parents=True, exist_ok=True)
+    (home / FOLDER / REMEMBERED).write_bytes(msgspec.json.encode(findings))
+    return home
+
+
+def with_reports(findings: Findings, *reports: Report) -> Findings:
+    return msgspec.structs.replace(findings, reports=reports)
+
+
+def test_the_strongest_that_holds_is_taken(examined: tuple[Grounds, Findings]) -> None:
+    place, findings = examined
+    assert tuple(each.level for each in findings.reports) == LEVELS == ("bubblewrap", "landlock")
+    for report in findings.reports:
+        assert report.holds == (not missing(report.level)), report
+    best = next((each.level for each in findings.reports if each.holds), "none")
+    choice = choose(place.folder)
+    assert choice.level == best
+    assert not [path for path in (place.folder / FOLDER).iterdir() if path.name.startswith("trial")]
+
+
+def test_what_was_found_out_is_remembered(examined: tuple[Grounds, Findings]) -> None:
+    place, findings = examined
+    wrong = with_reports(findings, Report("bubblewrap", failure="says who"), Report("landlock", failure="no"))
+    choice = choose(remember(place, wrong))
+    assert choice.level == "none"
+    assert choice.reasons == ("bubblewrap: says who", "landlock: no")
+
+
+@pytest.mark.parametrize("spoilt", ["boot", "kernel", "treadle", "bubblewrap"])
+def test_it_is_tried_again_when_something_changed(examined: tuple[Grounds, Findings], spoilt: str) -> None:
+    place, findings = examined
+    machine = msgspec.structs.replace(findings.machine, **{spoilt: "another"})
+    home = remember(place, Findings(machine, ()))
+    assert known(home).reports != ()
+    assert known(home).machine == findings.machine
+
+
+def test_a_damaged_memory_is_no_memory(examined: tuple[Grounds, Findings]) -> None:
+    place, findings = examined
+    home = remember(place, findings)
+    (home / FOLDER / REMEMBERED).write_text("{")
+    assert known(home).machine == findings.machine
+
+
+def test_an_open_way_out_lowers_the_level_with_a_word(examined: tuple[Grounds, Findings]) -> None:
+    place, findings = examined
+    tried = tuple(Tried(each.name, "allowed" if each.name == "chmod_outside" else "refused") for each in ATTEMPTS)
+    holds = tuple(Tried(each.name, "refused") for each in ATTEMPTS)
+    home = remember(place, with_reports(findings, Report("bubblewrap", tried), Report("landlock", holds)))
+    choice = choose(home)
+    assert choice.level == "landlock"
+    assert choice.reasons == ("bubblewrap: it does not refuse to change the mode of a file outside",)
+    with pytest.raises(SandboxError, match=r"sandbox bubblewrap.*does not hold here.*mode of a file"):
+        choose(home, "bubblewrap")
+    assert choose(home, "landlock").reasons == ()
+
+
+def test_a_demand_that_cannot_be_met(examined: tuple[Grounds, Findings]) -> None:
+    place, _ = examined
+    with pytest.raises(SandboxError, match="not known on Linux"):
+        choose(place.folder, "sandbox-exec")
+    choice = choose(place.folder, "none")
+    assert (choice.level, choice.reasons) == ("none", ("the setting sandbox is none",))
+
+
+def script(path: Path, text: str) -> str:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_a_bubblewrap_that_confines_nothing_is_found_out(place: Grounds) -> None:
+    """Whatever a program says of itself: what counts is what can be done in it."""
+    liar = script(
+        place.folder / "bwrap",
+        'if [ "$1" = --version ]; then echo bubblewrap 0.11.0; exit; fi\n'
+        'while [ "$1" != -- ]; do shift; done; shift; exec "$@"',
+    )
+    report = examine_level("bubblewrap", liar, place.folder)
+    assert not report.failure
+    assert not report.holds
+    assert not report.views
+    assert "read a hidden file" in report.open
+    assert "connect to the network (TCP)" in report.open
+
+
+def test_a_bubblewrap_that_does_not_work_is_found_out(place: Grounds) -> None:
+    says = "echo bubblewrap 0.11.0; echo No permissions to create a new namespace >&2; exit 1"
+    report = examine_level("bubblewrap", script(place.folder / "bwrap", says), place.folder)
+    assert "No permissions to create a new namespace" in report.failure
+    assert not report.holds
+
+
+def test_a_bubblewrap_that_is_too_old_or_absent(place: Grounds) -> None:
+    old = script(place.folder / "bwrap", "echo bubblewrap 0.4.1")
+    assert "version 0.4.1, 0.8 is needed" in examine_level("bubblewrap", old, place.folder).failure
+    assert "there is no bwrap" in examine_level("bubblewrap", "", place.folder).failure
+    assert bubblewrap_version(script(place.folder / "odd", "echo hello")) == (0,)
+    assert bubblewrap_version("/nonexistent") == (0,)

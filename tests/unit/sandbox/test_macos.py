@@ -1,0 +1,41 @@
+"""The profile for sandbox-exec, as text: it can be run on macOS alone."""
+
+from treadle.ports.sandbox import Confinement, Unwritable
+from treadle.sandbox.macos import BINARY, SandboxExec, profile
+
+ROOT = "/Users/me/project"
+WHOLE = Confinement(root=ROOT, protected=(f"{ROOT}/.git/hooks",), hidden=("/Users/me/.ssh",), writable=("/opt/cache",))
+
+
+def test_everything_is_unwritable_but_the_root_and_what_was_named() -> None:
+    lines = profile(WHOLE, "/private/tmp/x").splitlines()
+    assert lines[:3] == ["(version 1)", "(allow default)", "(deny file-write*)"]
+    for path in (ROOT, "/opt/cache", "/private/tmp/x"):
+        assert f'(allow file-write* (subpath "{path}"))' in lines
+    unwritable = profile(Confinement(root=ROOT, mount=Unwritable()))
+    assert f'(subpath "{ROOT}")' not in unwritable
+
+
+def test_refusals_stand_last_because_the_last_rule_counts() -> None:
+    lines = profile(WHOLE).splitlines()
+    protected = lines.index(f'(deny file-write* (subpath "{ROOT}/.git/hooks"))')
+    assert protected > lines.index(f'(allow file-write* (subpath "{ROOT}"))')
+    assert lines[protected + 1] == f'(deny file-write-unlink (literal "{ROOT}/.git"))'
+    assert lines[-1] == '(deny file-read* file-write* (subpath "/Users/me/.ssh"))'
+
+
+def test_the_network_is_closed_unless_it_is_allowed() -> None:
+    assert "(deny network*)" in profile(WHOLE)
+    allowed = profile(Confinement(root=ROOT, network=True))
+    assert "(deny network*)" not in allowed
+    assert "(deny network-outbound (remote unix-socket))" in allowed  # Docker's is no network
+
+
+def test_paths_are_quoted() -> None:
+    assert r'(subpath "/a \"b\" \\c")' in profile(Confinement(root='/a "b" \\c'))
+
+
+def test_the_command_line() -> None:
+    line = SandboxExec().wrap(["/bin/sh", "-c", "true"], Confinement(root=ROOT), ROOT)
+    assert line[:2] == [BINARY, "-p"]
+    assert line[3:] == ["/bin/sh", "-c", "true"]
