@@ -89,7 +89,7 @@ async def visit(wanted: Visit) -> int:
     async with Agent(
         store,
         model=model,
-        tools=[deploy_tool(wanted.path("counter"))],
+        tools=[deploy_tool(wanted.path("root") / "counter")],
         retry_base_s=0.001,
         renew_s=wanted.renew_s,
     ) as agent:

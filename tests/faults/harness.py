@@ -81,7 +81,7 @@ class Case:
 
     @property
     def counter(self) -> Path:
-        return self.folder / "counter"
+        return self.root / "counter"
 
     def errors(self) -> str:
         path = self.folder / "stderr"

@@ -3,7 +3,7 @@ so that a killed and resumed chat gets the right one."""
 
 from treadle.testing.fake_openai import Reply
 
-APPEND = "echo ran >> ../counter"
+APPEND = "echo ran >> counter"
 
 SCENARIOS: dict[str, list[Reply]] = {
     # a read, a write, a command that appends a line to a counter file, a client's tool, an answer
@@ -29,6 +29,6 @@ COMMAND_OUTCOMES = {"work": "3.0", "approval": "1.0"}
 """The call that leaves a line in the counter file. Of the function nobody can tell whether it did when its worker was
 lost; of the command its supervisor can."""
 
-SLOW_COMMAND = f"{APPEND}; while [ ! -e ../go ]; do sleep 0.02; done"
+SLOW_COMMAND = f"{APPEND}; while [ ! -e go ]; do sleep 0.02; done"
 SLOW = [Reply(text="Wait for it.", calls=[("run_command", {"command": SLOW_COMMAND})]), Reply(text="That was it.")]
 """A command that runs until the test says go."""

@@ -79,5 +79,5 @@ def test_killed_it_resumes(point: str, tmp_path: Path) -> None:
         assert types.count("assistant.turn_start") == len(SCRIPT)
         assert types.count("tool.execution_start") == types.count("tool.execution_complete") == 4
         assert (treadle.root / "new.txt").read_text() == "fresh\n"
-        counter = tmp_path / "counter"
+        counter = tmp_path / "root" / "counter"
         assert not counter.exists() or counter.read_text() == "ran\n"

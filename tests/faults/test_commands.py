@@ -18,7 +18,7 @@ from treadle.testing.fake_openai import FakeOpenAI, Reply
 
 pytestmark = pytest.mark.timeout(120)
 
-GATED = "echo ran >> ../counter; echo before; until [ -e ../go ]; do sleep 0.02; done; echo after; exit 3"
+GATED = "echo ran >> counter; echo before; until [ -e go ]; do sleep 0.02; done; echo after; exit 3"
 POINTS = [
     "tool.before:run_command",
     "command.before_claim",
@@ -70,10 +70,10 @@ class Treadle:
 
     @property
     def counter(self) -> Path:
-        return self.folder / "counter"
+        return self.root / "counter"
 
     def go(self) -> None:
-        (self.folder / "go").touch()
+        (self.root / "go").touch()
 
 
 def results(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -167,7 +167,7 @@ def test_a_supervisor_that_is_killed_too_leaves_an_unknown_that_is_not_repeated(
 
 @pytest.mark.parametrize("point", ["tool.command_started", "tool.after:run_command"])
 def test_a_background_process_outlives_its_worker(tmp_path: Path, point: str) -> None:  # T-05
-    server = "echo ran >> ../counter; echo up; until [ -e ../go ]; do sleep 0.02; done; echo bye"
+    server = "echo ran >> counter; echo up; until [ -e go ]; do sleep 0.02; done; echo bye"
     script = [
         Reply(calls=[("run_command", {"command": server, "background": True})]),
         Reply(calls=[("check_command", {"handle": "1.0"})]),

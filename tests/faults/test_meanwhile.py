@@ -21,7 +21,7 @@ from treadle.testing.faults import faults
 
 SCRIPT = [
     [Say("Look."), Call("read_file", path="notes.txt"), Call("list_directory", path=".")],
-    [Call("write_file", path="new.txt", content="fresh\n"), Call("run_command", command="echo ran >> ../counter")],
+    [Call("write_file", path="new.txt", content="fresh\n"), Call("run_command", command="echo ran >> counter")],
     "All done.",
     "More done.",
     "Even more done.",
@@ -89,9 +89,9 @@ async def struck_at(number: int, folder: Path, deed: Callable[[Agent, Chat], Awa
             chat = agent.chat(chat.id)
         await settled(agent, chat)
         problems = await check(agent.deps.store, chat.id)
-        ran = (folder / "counter").exists()
+        ran = (folder / "root" / "counter").exists()
         log = await chat.events()
-        problems += check_effects(folder / "counter")
+        problems += check_effects(folder / "root" / "counter")
         problems += check_seen([event async for event in chat.resume().after(0)], log)
         first = next(event.data for event in log if isinstance(event.data, RunEnd))
         if first.reason == "done" and not ran:

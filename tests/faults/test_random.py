@@ -40,7 +40,7 @@ def script(request: JsonObject) -> Reply:
     done = sum(message["role"] == "assistant" for message in messages)
     steps = [
         Reply(text="Look.", calls=[("read_file", {"path": "notes.txt"}), ("list_directory", {})]),
-        Reply(calls=[("run_command", {"command": f"echo command {number} >> ../counter"})]),
+        Reply(calls=[("run_command", {"command": f"echo command {number} >> counter"})]),
         Reply(calls=[("write_file", {"path": f"out/{number}.txt", "content": f"{number}\n"})]),
         Reply(text="Ship.", calls=[("deploy", {"target": str(number)}), ("lookup", {"what": "it"})], chunk_size=3),
         Reply(calls=[("ask_user", {"question": "Sure?"})]),

@@ -23,7 +23,7 @@ def slow(tmp_path: Path, nursery: Nursery) -> Iterator[Case]:
     with FakeOpenAI(SLOW) as fake:
         case = Case(tmp_path, nursery, fake, **SHORT_LEASE)
         yield case
-        (tmp_path / "go").touch()
+        (tmp_path / "root" / "go").touch()
 
 
 def test_a_worker_stopped_past_its_lease_is_refused_and_its_command_is_taken_over(slow: Case) -> None:
@@ -33,7 +33,7 @@ def test_a_worker_stopped_past_its_lease_is_refused_and_its_command_is_taken_ove
     assert check_processes(f"{MARK}={slow.mark}"), "the command should still run"
 
     successor = slow.start_until("recovery.settled", action="resume")
-    (slow.folder / "go").touch()
+    (slow.root / "go").touch()
     assert slow.end(successor) == IDLE
     taken_over = slow.log()
     (result,) = [event.data for event in taken_over if isinstance(event.data, ExecutionComplete)]
@@ -52,7 +52,7 @@ def test_a_worker_that_lives_keeps_its_lease_for_as_long_as_it_takes(slow: Case)
     first = slow.start_until("tool.command_started")
     other = slow.start(action="resume", seen="other.jsonl")
     time.sleep(0.9)  # the fact to be shown is that nothing happens meanwhile
-    (slow.folder / "go").touch()
+    (slow.root / "go").touch()
     assert (slow.end(first), slow.end(other)) == (IDLE, IDLE)
     slow.check(also=["other.jsonl"])
     log = slow.log()
@@ -85,7 +85,7 @@ def test_a_cancelled_run_is_not_continued_after_a_crash_and_a_crashed_one_is(slo
     stopped = slow.go(action="interrupt", faults="kill@append.after:session.interrupted")
     assert stopped == -signal.SIGKILL
     assert slow.log()[-1].type == "session.interrupted"
-    (slow.folder / "go").touch()
+    (slow.root / "go").touch()
 
     slow.finish()
     slow.check()
@@ -106,7 +106,7 @@ def test_a_crashed_run_is_continued(slow: Case) -> None:
     slow.until(slow.counter.exists)
     os.kill(worker, signal.SIGKILL)
     slow.end(worker)
-    (slow.folder / "go").touch()
+    (slow.root / "go").touch()
     slow.finish()
     slow.check()
     log = slow.log()
@@ -121,7 +121,7 @@ def test_a_stop_that_was_not_recorded_did_not_happen(point: str, slow: Case) -> 
     os.kill(worker, signal.SIGKILL)
     slow.end(worker)
     assert slow.go(action="interrupt", faults=f"kill@{point}") == -signal.SIGKILL
-    (slow.folder / "go").touch()
+    (slow.root / "go").touch()
     slow.finish()
     slow.check()
     assert [event.data.reason for event in slow.log() if isinstance(event.data, RunEnd)] == ["done"]
