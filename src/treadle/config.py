@@ -43,6 +43,10 @@ class Settings(msgspec.Struct, frozen=True):
     summarize: bool = True
     completion: CompletionStyle = "tool"
     rung: Rung | Literal[""] = ""
+    auto_approve_commands: bool = False
+    auto_approve_sensitive_edits: bool = False
+    sensitive: dict[str, bool] = {}
+    consent: tuple[str, ...] = ()
     retry_base_s: _Amount = 2.0
     silence_s: Annotated[float, Meta(gt=0)] = 300.0
     checks: tuple[str, ...] = ()
@@ -72,6 +76,9 @@ class Settings(msgspec.Struct, frozen=True):
             checks=self.checks,
             verify=self.verify,
             diagnose=self.diagnose,
+            auto_approve_commands=self.auto_approve_commands,
+            auto_approve_sensitive_edits=self.auto_approve_sensitive_edits,
+            sensitive=self.sensitive,
         )
 
 
@@ -162,7 +169,17 @@ def _checked(name: str, value: object, where: str, *, strict: bool) -> Any:
     kind = get_type_hints(Settings, include_extras=True)[name]
     if isinstance(value, str) and get_origin(kind) is tuple:
         value = [line for line in value.splitlines() if line.strip()]  # from the environment: one a line
+    elif not strict and isinstance(value, str) and get_origin(kind) is dict:
+        value = _table(value)
     try:
         return msgspec.convert(value, kind, strict=strict)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{where} = {value!r} does not fit: {error}") from error
+
+
+def _table(text: str) -> object:
+    """A table in a variable is JSON."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text

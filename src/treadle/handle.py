@@ -1,6 +1,7 @@
 """A handle to one chat: commands in, events out. Holds nothing that is not in the store; any number of handles, in any
 number of processes, may speak to the same chat."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
 from typing import Any, Literal, Self
 
@@ -10,6 +11,7 @@ from treadle.chat.state import ChatState, open_actions, starts_queued, status
 from treadle.engine.deps import Deps
 from treadle.engine.hub import Subscription
 from treadle.engine.worker import Worker
+from treadle.errors import NotFound
 from treadle.protocol import commands as c
 from treadle.protocol import wire
 from treadle.protocol.content import Image, Usage
@@ -22,6 +24,7 @@ from treadle.protocol.events import (
     Envelope,
     Event,
     ModelCall,
+    ModelNotice,
     OpenAction,
     QueueChanged,
     SessionCreated,
@@ -30,6 +33,8 @@ from treadle.protocol.events import (
     UserMessage,
 )
 from treadle.protocol.options import ChatOptions
+from treadle.protocol.permissions import Rule
+from treadle.protocol.tools import ToolSpec
 from treadle.protocol.views import Status
 from treadle.types import ChatId, new_id
 
@@ -51,30 +56,39 @@ class Following:
 
     def __init__(self, chat: "Chat", command: c.Command | None, after: int | None = None) -> None:
         self.chat = chat
-        self._command = command
+        self.command = command
         self._after = after
 
     def after(self, seq: int) -> "Following":
         """The same, beginning with what is recorded behind `seq`, the last event that you have seen: after a
         reconnection nothing is missed and nothing comes twice (D-04)."""
-        return Following(self.chat, self._command, seq)
+        return Following(self.chat, self.command, seq)
 
     def __await__(self) -> Generator[Any, None, ChatState]:
-        return self.chat.carry_out(self._command).__await__()
+        return self.chat.carry_out(self.command).__await__()
 
     def __aiter__(self) -> AsyncIterator[Envelope]:
-        return self.chat.follow(self._command, self._after)
+        return self.chat.follow(self.command, self._after)
 
 
 class Chat:
     def __init__(
-        self, deps: Deps, worker: Worker, chat: ChatId, create: ChatOptions | None, changes: Mapping[str, Any]
+        self,
+        deps: Deps,
+        worker: Worker,
+        chat: ChatId,
+        create: ChatOptions | None,
+        changes: Mapping[str, Any],
+        remember: Callable[[Rule], Rule] | None = None,
+        notices: Sequence[ModelNotice] = (),
     ) -> None:
         self.id = chat
         self._deps = deps
         self._worker = worker
         self._create = create
         self._changes = dict(changes)
+        self._remember = remember
+        self._notices = tuple(notices)
         self._opened = False
         self.warnings: tuple[str, ...] = ()
         """What is odd about the options of a new chat, such as a client tool whose schema cannot be used (A-01)."""
@@ -87,7 +101,7 @@ class Chat:
         if self._opened:
             return self
         if self._create is not None:
-            await self._deps.log.create(self.id, SessionCreated(self._create))
+            await self._deps.log.create(self.id, SessionCreated(self._create), *self._notices)
         elif self._changes:
             await self._deps.log.execute(self.id, c.ChangeOptions(self._changes))
         else:
@@ -107,11 +121,28 @@ class Chat:
             results = [c.Result(key, output) for key, output in results.items()]
         return Following(self, c.SubmitResults(tuple(results)))
 
-    def approve(self, action: OpenAction, *, arguments: dict[str, Any] | None = None) -> Following:
-        return Following(self, c.Decide(action.action, "allow", action.hash, arguments=arguments))
+    def approve(
+        self, action: OpenAction, *, arguments: dict[str, Any] | None = None, rule: Rule | None = None
+    ) -> Following:
+        """Allow what was shown; with `arguments` something else in its place. `rule` answers for its like from now on:
+        one of `action.offers`, for the scope that you choose."""
+        rule = None if rule is None else self._dated(rule)
+        return Following(self, c.Decide(action.action, "allow", action.hash, arguments=arguments, rule=rule))
 
-    def deny(self, action: OpenAction, feedback: str = "") -> Following:
-        return Following(self, c.Decide(action.action, "deny", action.hash, feedback))
+    def deny(self, action: OpenAction, feedback: str = "", *, rule: Rule | None = None) -> Following:
+        rule = None if rule is None else self._dated(rule)
+        return Following(self, c.Decide(action.action, "deny", action.hash, feedback, rule=rule))
+
+    async def arguments(self, action: OpenAction) -> dict[str, Any]:
+        """The arguments of a call that waits for approval, as its tool would get them: to change some of them."""
+        state = await self.state()
+        tools = self._deps.tools
+        for call in state.calls:
+            found = tools.find(call.request.name, state.options) if call.key == action.call else None
+            if found is not None:
+                read = tools.arguments(found if isinstance(found, ToolSpec) else found.spec, call.request.arguments)
+                return call.arguments or (read if isinstance(read, dict) else {})
+        raise NotFound(f"No call {action.call!r} waits in chat {self.id}; it may have been answered already.")
 
     def answer(self, action: OpenAction | str, text: str) -> Following:
         return Following(self, c.Answer(action if isinstance(action, str) else action.action, text))
@@ -164,10 +195,16 @@ class Chat:
         """Send, wait, and give back what the run came to."""
         return await collect(self.send(content))
 
+    def _dated(self, rule: Rule) -> Rule:
+        return msgspec.structs.replace(rule, id=rule.id or new_id("r"), created_ms=self._deps.clock.now_ms())
+
     # -- the work -----------------------------------------------------------------------------------------------------
 
-    async def carry_out(self, command: c.Command | None, seen: Callable[[ChatState], None] | None = None) -> ChatState:
-        """Write the command down and let a worker go on. `seen` is told the state that the command meets."""
+    async def carry_out(
+        self, command: c.Command | None, seen: Callable[[ChatState], None] | None = None, *, work: bool = True
+    ) -> ChatState:
+        """Write the command down and, unless others are to do so, let a worker go on. `seen` is told the state that the
+        command meets."""
         await self.open()
         log = self._deps.log
         if command is None:
@@ -175,9 +212,19 @@ class Chat:
             if seen is not None:
                 seen(state)
         else:
-            state = await log.execute(self.id, command, seen, self._worker.take(self.id))
-        self._worker.start(self.id)
+            take = self._worker.take(self.id) if work else None
+            state = await log.execute(self.id, command, seen, take)
+            await self._keep_rule(command, state)
+        if work:
+            self._worker.start(self.id)
         return state
+
+    async def _keep_rule(self, command: c.Command, state: ChatState) -> None:
+        """A rule that reaches beyond the chat is kept outside its log, after the answer that made it was recorded."""
+        rule = command.rule if isinstance(command, c.Decide) else None
+        if rule is not None and rule.scope != "chat" and self._remember is not None:
+            kept = msgspec.structs.replace(rule, root=state.options.root if rule.scope == "project" else "")
+            await asyncio.to_thread(self._remember, kept)
 
     async def follow(self, command: c.Command | None, after: int | None = None) -> AsyncIterator[Envelope]:
         """Carry out the command and give every piece of news until the chat is quiet; before it, what is recorded

@@ -10,7 +10,7 @@ A chat lives in the store, not in the object: `agent.chat("c_…")` in any proce
 """
 
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -26,14 +26,19 @@ from treadle.errors import InvalidInput
 from treadle.handle import Chat
 from treadle.instructions import read_instructions
 from treadle.models.ladder import Ladder
+from treadle.models.recipients import recipient
 from treadle.models.registry import ModelRegistry
-from treadle.policy.basic import BasicPolicy
+from treadle.policy.consent import Consent, disclosure
+from treadle.policy.redaction import Redactor
+from treadle.policy.rule_book import RuleBook
+from treadle.policy.standard import StandardPolicy
 from treadle.ports.hooks import Hooks, chained
 from treadle.ports.model import Model, Models
 from treadle.ports.policy import Policy
 from treadle.ports.store import RENEW_S, Listed, Store
 from treadle.ports.toolset import Tool
 from treadle.prompt import system_text
+from treadle.protocol.events import ModelNotice
 from treadle.protocol.options import ChatOptions
 from treadle.tools.builtin import builtins
 from treadle.tools.registry import Tools
@@ -61,6 +66,9 @@ class Agent:
     with `plugins` also those of installed packages (entry point group `treadle.tools`).
     `options`: what chats have unless they say otherwise. `hooks`: what looks at every call before it runs and at every
     result, one or several. `instructions`: whether a new chat is given what the project says to agents (AGENTS.md).
+    `redact` takes secrets out of what is recorded; without it those of `env` and known kinds of keys go (S-11).
+    `home` is where standing rules and consents are kept, by default Treadle's own home; `accepted` are providers of
+    which the user knows that they get to see the project (S-10).
     """
 
     def __init__(
@@ -75,7 +83,9 @@ class Agent:
         policy: Policy | None = None,
         hooks: Hooks | Sequence[Hooks] = (),
         instructions: bool = True,
-        redact: Callable[[str], str] = str,
+        redact: Callable[[str], str] | None = None,
+        home: Path | str | None = None,
+        accepted: Collection[str] = (),
         options: ChatOptions | None = None,
         clock: Clock | None = None,
         env: Mapping[str, str] | None = None,
@@ -86,9 +96,15 @@ class Agent:
         self.options = options or ChatOptions()
         self._instructions = instructions
         self.warnings: list[str] = []
+        self._env = os.environ if env is None else env
+        self._home = Path(home) if home is not None else home_of(self._env)
+        self.rules = RuleBook(self._home, clock)
+        self.consent = Consent(self._home, accepted)
+        self._told: set[str] = set()
+        self._one_model = model is not None
         found: Models | None = OneModel(model) if model is not None else models
         if found is None:
-            found = _registry(env or os.environ)
+            found = ModelRegistry(self._env, home=self._home)
             self.warnings += found.catalogue.warnings
         if plugins:
             from treadle.tools.plugins import load_tools
@@ -97,20 +113,22 @@ class Agent:
             self.warnings += warnings
             tools = [*tools, *brought]
         kept = _open_store(store)
-        self._equipment = Equipment(kept, env or os.environ, home_of(env or os.environ))
+        self._equipment = Equipment(kept, self._env, self._home)
         self._tools = Tools(builtins(self._equipment.means) if builtin else [], tools)
+        secrets = Redactor(self._env) if redact is None else redact
         self.deps: Deps = assemble(
             kept,
             found,
             self._tools,
-            policy or BasicPolicy(),
+            policy or StandardPolicy(self.rules, clock.now_ms if clock is not None else None),
             clock=clock,
             system_text=system_text,
             retry_base_s=retry_base_s,
             silence_s=silence_s,
             renew_s=renew_s,
             hooks=chained(hooks),
-            redact=redact,
+            redact=secrets,
+            redact_live=secrets.live if isinstance(secrets, Redactor) else lambda: secrets,
             tidy=self._equipment.commands.tidy,
         )
         self.worker = Worker(self.deps)
@@ -125,20 +143,32 @@ class Agent:
             changes["root"] = os.path.abspath(changes["root"])
         if id:
             named = msgspec.to_builtins(options) if options is not None else {}
-            return Chat(self.deps, self.worker, ChatId(id), None, {**named, **changes})
+            return Chat(self.deps, self.worker, ChatId(id), None, {**named, **changes}, self.rules.add)
         try:
             chosen = change_options(options or self.options, changes)
         except msgspec.ValidationError as error:
             raise InvalidInput(f"These options do not fit: {error}.") from error
         if self._instructions and not chosen.instructions:
             chosen = msgspec.structs.replace(chosen, instructions=read_instructions(chosen.root))
-        chat = Chat(self.deps, self.worker, new_chat_id(), chosen, {})
+        notices = self._notices(chosen.model)
+        chat = Chat(self.deps, self.worker, new_chat_id(), chosen, {}, self.rules.add, notices)
         chat.warnings = self._tools.warnings(chosen)
         return chat
 
     async def chats(self, *, archived: bool | None = None, limit: int = 0) -> list[Listed]:
         """The chats of the store, newest change first."""
         return await self.deps.store.list(archived=archived, limit=limit)
+
+    def _notices(self, ref: str) -> tuple[ModelNotice, ...]:
+        """What the user has not been told yet about the model: who gets to see the project (S-10)."""
+        whom = "" if self._one_model else recipient(ref, self._env)
+        if not whom or self.consent.given(whom, ref.partition(":")[0]):
+            return ()
+        text = disclosure(whom)
+        if whom not in self._told:
+            self._told.add(whom)
+            self.warnings.append(text)
+        return (ModelNotice("consent", text),)
 
     async def close(self) -> None:
         """Stop driving, give leases back, close models and store."""
@@ -162,10 +192,6 @@ class Agent:
     async def _each(self) -> AsyncIterator[Listed]:
         for listed in await self.chats():
             yield listed
-
-
-def _registry(env: Mapping[str, str]) -> ModelRegistry:
-    return ModelRegistry(env, home=home_of(env))
 
 
 def _open_store(store: Store | Path | str | None) -> Store:

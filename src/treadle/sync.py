@@ -13,7 +13,7 @@ of threads, not from inside a running event loop.
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -32,6 +32,7 @@ from treadle.protocol.commands import Command, Result
 from treadle.protocol.content import Image
 from treadle.protocol.events import Delivery, Envelope, OpenAction
 from treadle.protocol.options import ChatOptions
+from treadle.protocol.permissions import Rule
 from treadle.protocol.views import Status
 from treadle.types import Clock
 
@@ -108,11 +109,16 @@ class Chat:
     def submit(self, results: Mapping[str, Any] | Sequence[Result]) -> Following:
         return self._follow(self._chat.submit(results))
 
-    def approve(self, action: OpenAction, *, arguments: dict[str, Any] | None = None) -> Following:
-        return self._follow(self._chat.approve(action, arguments=arguments))
+    def approve(
+        self, action: OpenAction, *, arguments: dict[str, Any] | None = None, rule: Rule | None = None
+    ) -> Following:
+        return self._follow(self._chat.approve(action, arguments=arguments, rule=rule))
 
-    def deny(self, action: OpenAction, feedback: str = "") -> Following:
-        return self._follow(self._chat.deny(action, feedback))
+    def deny(self, action: OpenAction, feedback: str = "", *, rule: Rule | None = None) -> Following:
+        return self._follow(self._chat.deny(action, feedback, rule=rule))
+
+    def arguments(self, action: OpenAction) -> dict[str, Any]:
+        return self._loop.run(self._chat.arguments(action))
 
     def answer(self, action: OpenAction | str, text: str) -> Following:
         return self._follow(self._chat.answer(action, text))
@@ -169,7 +175,9 @@ class Agent:
         policy: Policy | None = None,
         hooks: Hooks | Sequence[Hooks] = (),
         instructions: bool = True,
-        redact: Callable[[str], str] = str,
+        redact: Callable[[str], str] | None = None,
+        home: Path | str | None = None,
+        accepted: Collection[str] = (),
         options: ChatOptions | None = None,
         clock: Clock | None = None,
         env: Mapping[str, str] | None = None,
@@ -188,6 +196,8 @@ class Agent:
             hooks=hooks,
             instructions=instructions,
             redact=redact,
+            home=home,
+            accepted=accepted,
             options=options,
             clock=clock,
             env=env,

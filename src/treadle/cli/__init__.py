@@ -8,6 +8,11 @@ from treadle._version import __version__
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("treadle.cli.commands.run", "Give a model a task in a project and watch it work."),
     "resume": ("treadle.cli.commands.resume", "Go on with a chat that was cut off or waits for someone."),
+    "pending": ("treadle.cli.commands.pending", "List what chats ask of a person."),
+    "approve": ("treadle.cli.commands.approve", "Allow or refuse what a chat asks for, and go on with it."),
+    "rules": ("treadle.cli.commands.rules", "List, make and take back standing answers."),
+    "trust": ("treadle.cli.commands.trust", "Let Treadle honour a file of a repository, such as its hooks."),
+    "untrust": ("treadle.cli.commands.untrust", "Take back the trust in a file of a repository."),
     "chats": ("treadle.cli.commands.chats", "List the chats, newest first."),
     "show": ("treadle.cli.commands.show", "Show a chat from its log."),
     "replay": ("treadle.cli.commands.replay", "Drive a recorded chat again, offline, and compare."),

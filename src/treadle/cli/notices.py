@@ -81,11 +81,22 @@ def waiting(action: e.OpenAction) -> list[str]:
             body = [f"{name} = {inert_line(str(value), 300)}" for name, value in action.arguments.items()]
         case "permission":
             head = "waits for your approval of"
-            body = inert(action.text).split("\n")
+            body = [*inert(action.text).split("\n"), *why_asked(action)]
         case "user_input":
             head = f"asks: {inert(action.text)}"
             body = [f"- {inert_line(option, 300)}" for option in action.options]
     return [head, *(f"  {line}" for line in body)]
+
+
+def why_asked(action: e.OpenAction) -> list[str]:
+    """Why a person is asked, and what a standing answer would cover and what not (S-07)."""
+    lines = [f"severity: {inert_line(action.severity, 20)}"] if action.severity not in ("", "none") else []
+    if action.reason:
+        lines.append(f"asked because: {inert_line(action.reason, 500)}")
+    for number, offer in enumerate(action.offers, 1):
+        leaves = f"; not: {inert_line(offer.leaves, 300)}" if offer.leaves else ""
+        lines.append(f"rule {number} would allow: {inert_line(offer.covers, 300)}{leaves}")
+    return lines
 
 
 def how_to_answer(chat: ChatId, action: e.OpenAction) -> str:
@@ -93,7 +104,7 @@ def how_to_answer(chat: ChatId, action: e.OpenAction) -> str:
         case "external_tool":
             return f"treadle resume {chat} --results FILE"
         case "permission":
-            return f"treadle resume {chat} --approve (or --deny)"
+            return f"treadle approve {chat} (or with --deny)"
         case "user_input":
             return f"treadle resume {chat} --answer TEXT"
 

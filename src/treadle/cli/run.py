@@ -8,11 +8,14 @@ from typing import Any
 
 import msgspec
 
-from treadle.cli.drive import drive
+from treadle.cli.consent import tell_recipient
+from treadle.cli.dialogue import Dialogue, converse, someone_is_there
+from treadle.cli.drive import EXIT_ERROR, drive
 from treadle.cli.output import JsonLines
 from treadle.cli.project import project_root
 from treadle.cli.screen import Screen
 from treadle.cli.session import configured, find_chat, open_agent, warn
+from treadle.cli.terminal import Terminal
 from treadle.config import Config
 from treadle.errors import ConfigError, InvalidInput
 from treadle.handle import Chat
@@ -34,7 +37,7 @@ class Wanted(msgspec.Struct, frozen=True):
     system: str | None
     """The file with the system prompt."""
     tools: str | None
-    interactive: bool
+    interactive: bool | None
 
 
 def run(wanted: Wanted, flags: Mapping[str, Any], as_json: bool) -> int:
@@ -50,22 +53,28 @@ def _task(prompt: str) -> str:
 
 
 async def _run(config: Config, wanted: Wanted, as_json: bool) -> int:
+    asks = not as_json and wanted.interactive is not False and wanted.prompt != "-" and someone_is_there()
+    if asks and wanted.interactive is None:
+        wanted = msgspec.structs.replace(wanted, interactive=True)
     async with open_agent(config, works=True) as agent:
-        after = 0
+        after, model = 0, config.settings.model
         task = _task(wanted.prompt)
         if wanted.chat is None:
             chat = _new_chat(agent, config, wanted)
         else:
-            chat, after = await _old_chat(agent, config, wanted)
+            chat, after, model = await _old_chat(agent, config, wanted)
+        if not await tell_recipient(agent, model, asks=asks):
+            return EXIT_ERROR
         await chat.open()
         following = chat.send(task)
         if as_json:
             return await drive(chat, following, JsonLines(), after)
-        screen = Screen()
+        terminal = Terminal()
+        screen = Screen(terminal, asks=asks)
         state = await chat.state()
         screen.begin(chat.id, state.options.model, state.options.root)
         screen.knows(state)
-        return await drive(chat, following, screen, after)
+        return await converse(chat, following, screen, after, Dialogue(terminal) if asks else None)
 
 
 def _new_chat(agent: Agent, config: Config, wanted: Wanted) -> Chat:
@@ -81,7 +90,7 @@ def _root(config: Config, wanted: Wanted) -> Path:
     return root
 
 
-async def _old_chat(agent: Agent, config: Config, wanted: Wanted) -> tuple[Chat, int]:
+async def _old_chat(agent: Agent, config: Config, wanted: Wanted) -> tuple[Chat, int, str]:
     """A chat that exists keeps its options, except for those that a flag names."""
     store = agent.deps.store
     found = await find_chat(store, wanted.chat or "")
@@ -96,8 +105,9 @@ async def _old_chat(agent: Agent, config: Config, wanted: Wanted) -> tuple[Chat,
         changes["root"] = str(_root(config, wanted))
     if not options.model:
         changes.setdefault("model", config.settings.model)
-    _require_model(agent, changes.get("model", options.model))
-    return agent.chat(found, **changes), await store.head(found)
+    model = changes.get("model", options.model)
+    _require_model(agent, model)
+    return agent.chat(found, **changes), await store.head(found), model
 
 
 def _said(wanted: Wanted) -> dict[str, Any]:
@@ -106,8 +116,8 @@ def _said(wanted: Wanted) -> dict[str, Any]:
         said["system_prompt"] = _read(wanted.system)
     if wanted.tools is not None:
         said["tools"] = tuple(name.strip() for name in wanted.tools.split(",") if name.strip())
-    if wanted.interactive:
-        said["interactive"] = True
+    if wanted.interactive is not None:
+        said["interactive"] = wanted.interactive
     return said
 
 

@@ -21,9 +21,11 @@ _PLAN_MARKS = {"pending": "·", "in_progress": ">", "done": "✓"}
 class Screen:
     """Shows a run. `echo` shows the user's own messages too, for a log that is read instead of lived."""
 
-    def __init__(self, terminal: Terminal | None = None, *, echo: bool = False) -> None:
+    def __init__(self, terminal: Terminal | None = None, *, echo: bool = False, asks: bool = False) -> None:
         self._terminal = terminal or Terminal()
         self._echo = echo
+        self._asks = asks
+        """Somebody sits here: what the chat waits for is asked for in a dialogue."""
         self._coalescer = Coalescer()
         self._timer: asyncio.TimerHandle | None = None
         self._received = ""
@@ -178,6 +180,8 @@ class Screen:
 
     def _waits(self, chat: ChatId, actions: tuple[e.OpenAction, ...]) -> None:
         self._end_text()
+        if self._asks:
+            return
         self._terminal.note(f"── chat {chat} waits for someone", "yellow")
         for action in actions:
             for line in waiting(action):

@@ -55,6 +55,8 @@ async def open_agent(config: Config, *, works: bool = False) -> AsyncIterator[Ag
         plugins=works,
         hooks=hooks,
         instructions=settings.instructions,
+        home=config.home,
+        accepted=settings.consent,
         retry_base_s=settings.retry_base_s,
         silence_s=settings.silence_s,
     )

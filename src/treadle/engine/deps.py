@@ -39,7 +39,9 @@ class Deps(msgspec.Struct, frozen=True):
     """How often leases are renewed: a third of how long they last in the store."""
     hooks: Hooks = NoHooks()
     redact: Callable[[str], str] = str
-    """Takes secrets out of what is recorded, shown and sent (S-11)."""
+    """Takes secrets out of a text before it is cut (S-11); that none is recorded, the log itself sees to."""
+    redact_live: Callable[[], Callable[[str], str]] = lambda: str
+    """The same for text that is shown as it comes, one stream each."""
     tidy: Tidy | None = None
 
 
@@ -56,11 +58,12 @@ def assemble(
     renew_s: float = RENEW_S,
     hooks: Hooks | None = None,
     redact: Callable[[str], str] = str,
+    redact_live: Callable[[], Callable[[str], str]] = lambda: str,
     tidy: Tidy | None = None,
 ) -> Deps:
     """Put the parts together; the log and its hub are the engine's own."""
     used = clock or SystemClock()
-    log = Log(store, Hub(), used)
+    log = Log(store, Hub(), used, redact)
     return Deps(
         store,
         models,
@@ -74,5 +77,6 @@ def assemble(
         renew_s=renew_s,
         hooks=hooks or NoHooks(),
         redact=redact,
+        redact_live=redact_live,
         tidy=tidy,
     )

@@ -50,6 +50,7 @@ class Settled(msgspec.Struct, frozen=True):
 def invocation_of(tenure: Tenure, call: Call, name: str, arguments: dict[str, object], deps: Deps) -> Invocation:
     """The call as its tool sees it, with what earlier calls left behind."""
     state = tenure.state
+    redact = deps.redact_live()
     return Invocation(
         state.chat,
         call.key,
@@ -61,7 +62,7 @@ def invocation_of(tenure: Tenure, call: Call, name: str, arguments: dict[str, ob
         state.shell,
         state.seen,
         state.outputs,
-        emit=lambda output: tenure.live(ExecutionOutput(call.key, deps.redact(output))),
+        emit=lambda output: tenure.live(ExecutionOutput(call.key, redact(output))),
     )
 
 

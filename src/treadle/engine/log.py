@@ -11,13 +11,14 @@ from treadle.chat.fold import fold_all
 from treadle.chat.state import ChatState, summary
 from treadle.chat.transitions import transition
 from treadle.engine.hub import Hub, Subscription
+from treadle.engine.secrets import Redact, without_secrets
 from treadle.errors import ChatBusy, HeadMoved, TreadleError
 from treadle.faultpoint import faultpoint
 from treadle.ports.model import Memo
 from treadle.ports.store import Lease, Snapshot, Store
 from treadle.protocol import wire
 from treadle.protocol.commands import Command
-from treadle.protocol.events import Envelope, Event, Live, SessionCreated, TurnStart
+from treadle.protocol.events import Envelope, Event, Live, ModelNotice, SessionCreated, TurnStart
 from treadle.types import ChatId, Clock
 
 Ahead = Callable[[ChatState], Sequence[Event]]
@@ -40,8 +41,9 @@ SNAPSHOT_EVERY = 200
 class Log:
     """All chats of a store, as folded states. Keeps the newest states it has seen, so that a command costs its tail."""
 
-    def __init__(self, store: Store, hub: Hub, clock: Clock) -> None:
+    def __init__(self, store: Store, hub: Hub, clock: Clock, redact: Redact = str) -> None:
         self.store = store
+        self._redact = redact
         self.hub = hub
         self.clock = clock
         self._states: OrderedDict[ChatId, ChatState] = OrderedDict()
@@ -50,7 +52,8 @@ class Log:
         self._epochs: dict[ChatId, int] = {}
         """The last lease of each chat that this process knows of; others may have had it since."""
 
-    async def create(self, chat: ChatId, *events: SessionCreated) -> ChatState:
+    async def create(self, chat: ChatId, created: SessionCreated, *notices: ModelNotice) -> ChatState:
+        events = (created, *notices)
         envelopes = self._seal(ChatState(chat=chat), events, 0)
         state = fold_all(ChatState(chat=chat), envelopes)
         await self.store.create(summary(state), [wire.encode(envelope) for envelope in envelopes])
@@ -189,6 +192,7 @@ class Log:
     def _seal(self, state: ChatState, events: Sequence[Event], epoch: int) -> list[Envelope]:
         now = self.clock.now_ms()
         first = state.head + 1
+        events = without_secrets(events, self._redact)
         return [Envelope(first + index, state.chat, now, event, epoch) for index, event in enumerate(events)]
 
     def _publish(self, envelopes: Sequence[Envelope]) -> None:

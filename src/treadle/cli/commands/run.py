@@ -25,7 +25,12 @@ RUNGS = ("native", "text", "plain")
 @click.option("--system", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="The system prompt.")
 @click.option("--completion", type=click.Choice(COMPLETION), help="How the model says that it is done.")
 @click.option("--tool-calls", "rung", type=click.Choice(RUNGS), help="How the model calls tools; else found out.")
-@click.option("--interactive", is_flag=True, help="Let approvals and questions wait for an answer; see resume.")
+@click.option("--auto-approve-commands", is_flag=True, default=None, help="Let commands pass, except critical ones.")
+@click.option(
+    "--interactive/--headless",
+    default=None,
+    help="Let approvals and questions wait for an answer, or refuse them; on a terminal they are asked there.",
+)
 @click.option("--chat", metavar="ID", help="Go on with this chat instead of beginning one.")
 @click.option("--json", "as_json", is_flag=True, help="Print every event as one line of JSON.")
 def command(
@@ -34,7 +39,7 @@ def command(
     force_root: bool,
     tools: str | None,
     system: str | None,
-    interactive: bool,
+    interactive: bool | None,
     chat: str | None,
     as_json: bool,
     checks: tuple[str, ...],

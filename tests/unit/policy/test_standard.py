@@ -1,8 +1,8 @@
 """What each mode lets pass (S-07), and what a person is shown."""
 
 import pytest
-
 from treadle.policy.basic import BasicPolicy, shown
+
 from treadle.ports.policy import Policy
 from treadle.ports.toolset import Invocation
 from treadle.protocol.options import ChatOptions, Mode

@@ -1,0 +1,126 @@
+"""What a chat asks, asked of the person at the terminal: approvals as cards, questions as they are (S-08, U-03). Ctrl-D
+and Ctrl-C leave: the chat goes on waiting, and can be answered from anywhere."""
+
+import asyncio
+import os
+import sys
+
+from treadle.cli.approvals import chosen_rule, edited
+from treadle.cli.drive import Show, drive
+from treadle.cli.inert import inert, inert_line
+from treadle.cli.notices import how_to_answer, waiting
+from treadle.cli.terminal import Terminal
+from treadle.errors import TreadleError
+from treadle.handle import Chat, Following
+from treadle.protocol.events import OpenAction
+from treadle.protocol.permissions import RuleScope
+
+_SCOPES: dict[str, RuleScope] = {"c": "chat", "p": "project", "u": "user"}
+_LONGEST = 65_536
+
+
+def someone_is_there() -> bool:
+    """Whether a person sees what is shown and can answer."""
+    try:
+        return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+    except (AttributeError, ValueError):  # closed
+        return False
+
+
+async def converse(chat: Chat, following: Following, show: Show, after: int, dialogue: "Dialogue | None") -> int:
+    """Drive the chat, and answer what it asks as long as somebody does."""
+    while True:
+        code = await drive(chat, following, show, after)
+        if dialogue is None:
+            return code
+        actions = [action for action in await chat.actions() if action.kind != "external_tool"]
+        if not actions:
+            return code
+        head = (await chat.state()).head
+        answered = await dialogue.answer(chat, actions[0])
+        if answered is None:
+            return code
+        following, after = answered, head
+
+
+class Dialogue:
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+
+    async def answer(self, chat: Chat, action: OpenAction) -> Following | None:
+        """What the person answers; None if they leave."""
+        for line in waiting(action):
+            self._terminal.note(
+                line if line.startswith(" ") else f"── {line}", *(() if line[:1] == " " else ("yellow",))
+            )
+        while True:
+            try:
+                chosen = await (self._permit(chat, action) if action.kind == "permission" else self._tell(chat, action))
+            except TreadleError as error:
+                self._terminal.note(f"   {inert(str(error))}", "yellow")
+                continue
+            break
+        if chosen is None:
+            self._terminal.note(f"── left; answer later with: {how_to_answer(chat.id, action)}", "dim")
+        return chosen
+
+    async def _permit(self, chat: Chat, action: OpenAction) -> Following | None:
+        while True:
+            typed = await self._ask(_choices(action))
+            if typed is None:
+                return None
+            word, number = typed[:1].lower(), typed[1:].strip()
+            if word == "y":
+                return chat.approve(action)
+            if word == "n":
+                why = await self._ask("why not? (told to the model; empty: nothing) ")
+                return chat.deny(action, why or "")
+            if word == "e" and action.name == "run_command":
+                command = await self._ask("run instead: ")
+                if command:
+                    return chat.approve(action, arguments=await edited(chat, action, command))
+            if word in _SCOPES and action.offers:
+                which = int(number) if number.isdecimal() else 1
+                return chat.approve(action, rule=chosen_rule(action, _SCOPES[word], which, deny=False))
+
+    async def _tell(self, chat: Chat, action: OpenAction) -> Following | None:
+        while True:
+            hint = f" ({' / '.join(inert_line(option, 60) for option in action.options)})" if action.options else ""
+            typed = await self._ask(f"your answer{hint}: ")
+            if typed is None:
+                return None
+            if typed:
+                return chat.answer(action, typed)
+
+    async def _ask(self, prompt: str) -> str | None:
+        self._terminal.clear()
+        sys.stdout.flush()
+        sys.stderr.write(f"   {prompt}")
+        sys.stderr.flush()
+        return await read_line()
+
+
+def _choices(action: OpenAction) -> str:
+    words = ["[y]es, once", "[n]o"]
+    if action.name == "run_command":
+        words.append("[e]dit")
+    if action.offers:
+        which = " (with the number of the rule, as in c2)" if len(action.offers) > 1 else ""
+        words.append(f"always in this [c]hat, this [p]roject, for this [u]ser{which}")
+    return " · ".join(words) + ": "
+
+
+async def read_line() -> str | None:
+    """A line that somebody types; None at the end of input. Waits without a thread, so that Ctrl-C ends it at once."""
+    loop = asyncio.get_running_loop()
+    fd = sys.stdin.fileno()
+    ready: asyncio.Future[None] = loop.create_future()
+    loop.add_reader(fd, lambda: None if ready.done() else ready.set_result(None))
+    try:
+        await ready
+        data = os.read(fd, _LONGEST)
+    except OSError:  # the terminal is gone
+        return None
+    finally:
+        loop.remove_reader(fd)
+    return data.decode(errors="replace").strip() if data else None

@@ -1,0 +1,57 @@
+"""Taking secrets out of events before they are recorded (S-11): the one place through which everything goes into the
+log, and so to models, files and screens. Which text of an event may hold one is said here; what a secret is, is not.
+
+The arguments of calls stay as they are: they are what a tool is given, and a model that has never seen a secret cannot
+have put one there.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from treadle.protocol import events as e
+from treadle.protocol.events import Event
+
+Redact = Callable[[str], str]
+
+TEXTS: dict[type[Event], tuple[str, ...]] = {
+    e.UserMessage: ("content",),
+    e.QueueChanged: ("content",),
+    e.AssistantMessage: ("content",),
+    e.TaskComplete: ("summary",),
+    e.SessionError: ("message",),
+    e.TurnRetry: ("message",),
+    e.ModelCall: ("text", "error"),
+    e.CompactionComplete: ("summary", "error"),
+    e.ExecutionComplete: ("result", "error", "result_summary"),
+    e.PermissionRequested: ("shown",),
+    e.PermissionCompleted: ("feedback",),
+    e.UserInputRequested: ("question",),
+    e.UserInputCompleted: ("answer",),
+    e.TitleChanged: ("title",),
+    e.ModelNotice: ("text",),
+}
+
+
+def without_secrets(events: Sequence[Event], redact: Redact) -> Sequence[Event]:
+    """The events as they may be recorded; the same objects where there is nothing to take out."""
+    if redact is str:
+        return events
+    return [_without(event, redact) for event in events]
+
+
+def _without(event: Event, redact: Redact) -> Event:
+    changes: dict[str, Any] = {}
+    for name in TEXTS.get(type(event), ()):
+        text = getattr(event, name)
+        if text and (kept := redact(text)) is not text and kept != text:
+            changes[name] = kept
+    if isinstance(event, e.SessionCreated):
+        options = event.options
+        kept_options = replace(
+            options, system_prompt=redact(options.system_prompt), instructions=redact(options.instructions)
+        )
+        if kept_options != options:
+            changes["options"] = kept_options
+    return replace(event, **changes) if changes else event

@@ -1,0 +1,61 @@
+"""Who gets to see what is sent to a model (S-10): the provider, by name and by address, or nobody outside this machine.
+Asks nothing of any network."""
+
+from collections.abc import Mapping
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from treadle.models.providers import SERVERS, VARIABLES
+
+_HERE = frozenset({"local", "recorded", "scripted"})
+_AT_HOME = frozenset({"ollama"})
+"""Servers that are on this machine unless a variable says otherwise."""
+_NAMES: Mapping[str, str] = {
+    "anthropic": "Anthropic",
+    "copilot": "GitHub Copilot",
+    "deepseek": "DeepSeek",
+    "gemini": "Google (Gemini API)",
+    "gh": "GitHub Models (through the command gh)",
+    "groq": "Groq",
+    "mistral": "Mistral",
+    "openai": "OpenAI",
+    "openai-responses": "OpenAI",
+    "openrouter": "OpenRouter",
+    "together": "Together AI",
+    "vertex": "Google (Vertex AI)",
+    "xai": "xAI",
+}
+
+
+def recipient(ref: str, env: Mapping[str, str]) -> str:
+    """Who the model `provider:name` belongs to; empty if nothing leaves this machine, or if nothing is known of the
+    provider because somebody else brought it."""
+    provider = ref.partition(":")[0]
+    if provider in _HERE or provider not in VARIABLES:
+        return ""
+    if provider == "command":
+        return f"the program behind {ref}"
+    address = next((env[key] for key in reversed(VARIABLES[provider].addresses) if env.get(key, "").strip()), "")
+    if not address and provider in SERVERS:
+        address = SERVERS[provider].base_url
+        if not _is_here(address):
+            return _NAMES[provider]
+    if not address:
+        return "" if provider in _AT_HOME else _NAMES[provider]
+    return "" if _is_here(address) else f"the server {_host(address)}"
+
+
+def _host(address: str) -> str:
+    text = address.strip()
+    return urlsplit(text if "//" in text else f"//{text}").hostname or text
+
+
+def _is_here(address: str) -> bool:
+    host = _host(address)
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        found = ip_address(host)
+    except ValueError:
+        return False
+    return found.is_loopback or found.is_unspecified

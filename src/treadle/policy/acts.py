@@ -1,0 +1,121 @@
+"""What a call would do, as far as permission is concerned: which commands would run, which files would change. Reads
+arguments by the names of the built-in tools; whether any of it is allowed is not judged here."""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from treadle.policy.command_severity import Finding, Part, classify, parts
+from treadle.policy.rules import COMMAND_TOOLS, EDIT_TOOLS, INPUT_TOOLS
+from treadle.policy.sensitive_files import Sensitive, find, names
+from treadle.ports.toolset import Invocation
+from treadle.protocol.tools import ToolSpec
+
+Kind = Literal["read", "edit", "command", "other", "free"]
+"""`free` changes and executes nothing, though it is not a read either."""
+
+FREE_TOOLS = frozenset({"stop_command"})
+UNKNOWN = "…"
+"""How the shell analysis writes what cannot be known."""
+
+_HEADERS = re.compile(
+    r"^[ \t]*(?:\*\*\*[ ]?(?:(?:Add|Create|Update|Modify|Delete|Remove)[ ]File|(?:Move|Rename)[ ]to):"
+    r"|rename[ ](?:from|to)[ ]|---[ ]|\+\+\+[ ])(?P<path>.*)$",
+    re.MULTILINE | re.IGNORECASE,
+)
+_CHANGES_ALL = frozenset({"tee", "touch", "truncate", "mv", "rm", "unlink", "shred", "patch", "sponge"})
+_CHANGES_LAST = frozenset({"cp", "install", "ln", "rsync", "scp"})
+_MEDIUM = "it goes to a program that is running, which may do anything with it"
+
+
+class Act(msgspec.Struct, frozen=True):
+    kind: Kind
+    files: tuple[str, ...] = ()
+    """What it would change, as it is spelled; of a command only what can be seen."""
+    finding: Finding = Finding("none")
+    parts: tuple[Part, ...] = ()
+    hidden_target: bool = False
+    """It writes a file whose name cannot be known beforehand."""
+
+    def sensitive(self, root: str, own: Mapping[str, bool]) -> tuple[Sensitive, ...]:
+        found = (find(root, file, own) for file in self.files)
+        return tuple(each for each in found if each is not None)
+
+    def names(self, root: str) -> Iterator[tuple[str, ...]]:
+        """Of each file every name that it has."""
+        return (names(root, file) for file in self.files)
+
+
+def act_of(spec: ToolSpec, invocation: Invocation) -> Act:
+    arguments = invocation.arguments
+    if invocation.name in COMMAND_TOOLS and isinstance(arguments.get("command"), str):
+        return _command(arguments["command"], _folder(invocation))
+    if invocation.name in INPUT_TOOLS:
+        return _input(arguments)
+    if invocation.name in EDIT_TOOLS:
+        return _edit(arguments)
+    files = tuple(arguments[key] for key in ("path", "file_path") if isinstance(arguments.get(key), str))
+    if spec.read_only:
+        return Act("read", files)
+    return Act("free" if invocation.name in FREE_TOOLS else "other", files)
+
+
+def _command(command: str, folder: str) -> Act:
+    found = parts(command)
+    targets = [target for part in found for target in _targets(part)]
+    known = tuple(os.path.join(folder, target) for target in targets if UNKNOWN not in target)
+    return Act("command", known, classify(command), found, len(known) < len(targets))
+
+
+def _targets(part: Part) -> Iterator[str]:
+    """The files that a simple command writes, as far as it is plain: its redirections, and what well-known programs
+    change by their arguments."""
+    yield from (target for target in part.writes if not target.startswith("/dev/"))
+    name = os.path.basename(part.program)
+    plain = [word for word in part.words[1:] if not word.startswith("-")]
+    if name in _CHANGES_ALL:
+        yield from plain
+    elif name in _CHANGES_LAST and plain:
+        yield plain[-1]
+        yield from (os.path.join(plain[-1], os.path.basename(word)) for word in plain[:-1] if UNKNOWN not in word)
+    elif name == "sed" and any(re.match(r"-[a-zA-Z]*i|--in-place", word) for word in part.words[1:]):
+        yield from plain[1:] or plain
+    elif name == "dd":
+        yield from (word.removeprefix("of=") for word in plain if word.startswith("of="))
+
+
+def _input(arguments: Mapping[str, Any]) -> Act:
+    text = str(arguments.get("text") or "")
+    found = classify(text) if text.strip() else Finding("none")
+    if found.severity in ("none", "medium"):
+        found = Finding("medium", (_MEDIUM, *found.reasons))
+    return Act("command", finding=found)
+
+
+def _edit(arguments: Mapping[str, Any]) -> Act:
+    paths = [arguments[key] for key in ("path", "file_path") if isinstance(arguments.get(key), str)]
+    for text in (arguments.get(key) for key in ("patch", "input")):
+        if isinstance(text, str):
+            paths += [path for match in _HEADERS.finditer(text) for path in _patch_paths(match["path"])]
+    return Act("edit", tuple(dict.fromkeys(paths)), hidden_target=not paths)
+
+
+def _patch_paths(text: str) -> Iterator[str]:
+    """A name in the header of a patch, however it is decorated; git's a/ and b/ may be folders as well."""
+    path = text.partition("\t")[0].strip().strip("\"'`")
+    if not path or path == "/dev/null":
+        return
+    yield path
+    if path.startswith(("a/", "b/")):
+        yield path[2:]
+
+
+def _folder(invocation: Invocation) -> str:
+    """Where a command starts, relative to the root."""
+    named = invocation.arguments.get("cwd")
+    if isinstance(named, str) and named:
+        return named
+    return "." if invocation.arguments.get("fresh") else invocation.shell.cwd

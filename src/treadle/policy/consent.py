@@ -1,0 +1,45 @@
+"""Who was told that a provider gets to see the project (S-10). Kept in Treadle's home, so that it is told once."""
+
+from collections.abc import Collection
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from treadle.policy.home_file import HomeFile
+
+FILE_NAME = "consent.json"
+EVERYONE = "*"
+
+
+class _Book(msgspec.Struct, frozen=True):
+    recipients: tuple[str, ...] = ()
+    version: int = 1
+
+
+class Consent:
+    """`accepted` are the recipients that a setting accepts beforehand; `*` accepts all."""
+
+    def __init__(self, home: Path | str, accepted: Collection[str] = ()) -> None:
+        self._file = HomeFile(Path(home) / FILE_NAME, _Book)
+        self._accepted = frozenset(accepted)
+
+    def given(self, recipient: str, provider: str) -> bool:
+        """`recipient` is where the text goes, `provider` the word before the colon of the model's name."""
+        if self._accepted & {recipient, provider, EVERYONE}:
+            return True
+        return recipient in self._file.read().recipients
+
+    def give(self, recipient: str) -> None:
+        def change(book: _Book) -> _Book:
+            return book if recipient in book.recipients else replace(book, recipients=(*book.recipients, recipient))
+
+        self._file.change(change)
+
+
+def disclosure(recipient: str) -> str:
+    """What the user is told."""
+    return (
+        f"what you write, the files that the model reads and the output of commands are sent to {recipient}; "
+        "known secrets are taken out"
+    )

@@ -1,0 +1,91 @@
+"""A small file in Treadle's home that several processes change: read as a whole, replaced in one step under a lock, for
+its owner alone. Knows nothing of what is in it."""
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import msgspec
+
+from treadle.errors import ConfigError
+from treadle.faultpoint import faultpoint
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+_OTHERS_WRITE = 0o022
+
+
+class HomeFile(Generic[T]):
+    """JSON of one Struct. What is read is kept until the file changes."""
+
+    def __init__(self, path: Path, kind: type[T]) -> None:
+        self.path = path
+        self._kind = kind
+        self._seen: tuple[int, int, int] | None = None
+        self._kept: T = kind()
+
+    def read(self) -> T:
+        """The content; the Struct's defaults if there is no such file. ConfigError if it cannot be used: what it
+        holds gives permissions, so a file that others may write, or that is damaged, counts for nothing."""
+        try:
+            with open(self.path, "rb") as file:
+                found = os.fstat(file.fileno())
+                seen = (found.st_ino, found.st_mtime_ns, found.st_size)
+                if seen == self._seen:
+                    return self._kept
+                if found.st_mode & _OTHERS_WRITE or found.st_uid not in (os.geteuid(), 0):
+                    raise ConfigError(f"{self.path} can be written by others; give it to yourself alone: chmod 600")
+                data = file.read()
+        except FileNotFoundError:
+            return self._kind()
+        except OSError as error:
+            raise ConfigError(f"{self.path} cannot be read: {error.strerror or error}") from error
+        try:
+            self._kept = msgspec.json.decode(data, type=self._kind)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{self.path} is damaged ({error}); mend it, or move it away") from error
+        self._seen = seen
+        return self._kept
+
+    def change(self, change: Callable[[T], T]) -> T:
+        """Replace the content by what `change` makes of it. Of several processes each sees what the last one wrote."""
+        with self._locked():
+            changed = change(self.read())
+            data = msgspec.json.format(msgspec.json.encode(changed), indent=2) + b"\n"
+            temp = self.path.with_name(f"{self.path.name}.new")
+            try:
+                fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+                with open(fd, "wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                faultpoint(f"home.before_replace:{self.path.name}")
+                os.replace(temp, self.path)
+                self._sync_folder()
+            except OSError as error:
+                raise ConfigError(f"{self.path} cannot be written: {error.strerror or error}") from error
+            faultpoint(f"home.after_replace:{self.path.name}")
+            return changed
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = os.open(self.path.with_name(f"{self.path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise ConfigError(f"{self.path} cannot be written: {error.strerror or error}") from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
+    def _sync_folder(self) -> None:
+        folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)

@@ -1,0 +1,53 @@
+"""Secrets in text that comes in pieces: what may be the beginning of one is held back until more has come. Knows the
+shapes only by how they begin; what a secret is, the redactor says."""
+
+import re
+from collections.abc import Callable, Sequence
+
+_LONGEST_HELD = 20_000
+_SHORTEST_START = 4
+_TAIL = 400
+"""How far back the beginning of a token is looked for."""
+_BEGINS = re.compile(
+    r"(?:(?<![A-Za-z0-9_\-])(?:sk-|[sr]k_|whsec_|gh[pousr]_|github_pat_|gl(?:pat|dt|rt)-|AKIA|ASIA|AIza|ya29\.|xox|xapp-"
+    r"|npm_|pypi-|hf_|dckr_pat_|SG\.|eyJ)[A-Za-z0-9_\-.]*"
+    r"|(?i:bearer|basic)[ ]+[^\s]*|[A-Za-z][A-Za-z0-9+.\-]*://[^\s/@]*|[A-Z][A-Z0-9_]*=[^\s]*)$"
+)
+_KEY_BEGINS = "-----BEGIN "
+_KEY_ENDS = re.compile(r"-----END [A-Z0-9 ]*-----")
+
+
+class LiveText:
+    """One stream of text. What is held back when nothing more comes is not shown live; the result has it."""
+
+    def __init__(self, redact: Callable[[str], str], values: Sequence[str]) -> None:
+        self._redact = redact
+        self._values = values
+        self._held = ""
+
+    def __call__(self, piece: str) -> str:
+        text = self._held + piece
+        cut = self._cut(text)
+        self._held = text[cut:]
+        return self._redact(text[:cut])
+
+    def _cut(self, text: str) -> int:
+        """Where what may still be shown ends."""
+        cut = len(text)
+        key = text.rfind(_KEY_BEGINS)
+        if key >= 0 and not _KEY_ENDS.search(text, key):
+            cut = key
+        tail = max(0, len(text) - _TAIL)
+        if (found := _BEGINS.search(text, tail)) is not None:
+            cut = min(cut, found.start())
+        for value in self._values:
+            cut = min(cut, len(text) - _overlap(text, value))
+        return cut if len(text) - cut <= _LONGEST_HELD else len(text)
+
+
+def _overlap(text: str, value: str) -> int:
+    """How many letters at the end of the text are the beginning of the value."""
+    for length in range(min(len(text), len(value) - 1), _SHORTEST_START - 1, -1):
+        if text.endswith(value[:length]):
+            return length
+    return 0

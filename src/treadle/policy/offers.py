@@ -1,0 +1,69 @@
+"""Which rules a person is offered when asked (S-07), each with what it would cover and what not. Never one that would
+let through an interpreter or a wrapper as a whole, nor more than one kind of command."""
+
+import shlex
+from collections.abc import Sequence
+
+from treadle.policy.command_severity import Part
+from treadle.policy.globs import literal
+from treadle.policy.rules import ANY, INTERPRETERS, allows_part, never_allowed
+from treadle.protocol.permissions import Offer, Rule
+
+_FAMILIES = frozenset(
+    {("pytest",), ("mypy",), ("pyright",), ("tsc",), ("eslint",), ("jest",), ("vitest",)}
+    | {("npm", "test"), ("yarn", "test"), ("pnpm", "test"), ("bun", "test")}
+    | {("cargo", word) for word in ("build", "check", "clippy", "fmt", "test")}
+    | {("go", word) for word in ("build", "fmt", "test", "vet")}
+    | {("git", word) for word in ("add", "commit", "fetch", "restore", "stash", "switch")}
+    | {("ruff", word) for word in ("check", "format")}
+    | {("gradle", "test"), ("mvn", "test"), ("dotnet", "build"), ("dotnet", "test"), ("swift", "test")}
+)
+"""Commands that stay what they are with any further words."""
+_INLINE = frozenset({"-c", "-e", "-E", "-p", "--eval", "--command", "-"})
+_LONGEST = 200
+
+LEAVES = "the same with other words, with its output into a file, with variables set for it, or run by another command"
+LEAVES_FAMILY = "other commands of the same program, the same with its output into a file, or run by another command"
+
+
+def for_command(parts: Sequence[Part], tool: str) -> tuple[Offer, ...]:
+    """For the simple commands that need an answer. One rule answers for one of them; for several there is none."""
+    if len({part.words for part in parts}) != 1:
+        return ()
+    part = parts[0]
+    pattern = shlex.join(part.words)
+    if not part.words or len(pattern) > _LONGEST or never_allowed(part.words) or _runs_text(part):
+        return ()
+    exact = Rule("allow", tool, pattern)
+    if ANY in "".join(part.words) or allows_part((exact,), part) is None:
+        return ()
+    offers = [Offer(exact, f"`{pattern}`, word for word", LEAVES)]
+    for family in (part.words[:2], part.words[:1]):
+        if family in _FAMILIES:
+            wide = f"{shlex.join(family)} {ANY}"
+            offers.append(Offer(Rule("allow", tool, wide), f"`{shlex.join(family)}` with any words", LEAVES_FAMILY))
+            break
+    return tuple(offers)
+
+
+def _runs_text(part: Part) -> bool:
+    """An interpreter with a program among its words, or with none and so reading one."""
+    name = part.words[0].rpartition("/")[2]
+    return name in INTERPRETERS and (len(part.words) == 1 or bool(_INLINE & set(part.words)))
+
+
+def for_files(files: Sequence[str], tool: str, *, sensitive: bool) -> tuple[Offer, ...]:
+    """For the files that need an answer, by their names relative to the root."""
+    if len(set(files)) != 1:
+        return ()
+    (file,) = set(files)
+    exact = Offer(Rule("allow", tool, literal(file)), f"every change of {file}", "every other file")
+    folder = file.rpartition("/")[0]
+    if sensitive or not folder:
+        return (exact,)
+    wide = Rule("allow", tool, f"{literal(folder).removeprefix('/')}/**")
+    return (exact, Offer(wide, f"every change below {folder}/", "sensitive files in it, and all others"))
+
+
+def for_tool(tool: str) -> tuple[Offer, ...]:
+    return (Offer(Rule("allow", tool), f"every call of {tool}, whatever its arguments", "every other tool"),)

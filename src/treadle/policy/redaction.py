@@ -1,0 +1,176 @@
+"""Takes secrets out of text (S-11): by value, those of the environment; by shape, the keys and tokens of known makers.
+One object for everything that is recorded, shown or sent. Redacting twice is the same as once.
+
+Fast on ordinary text: a family of patterns is tried only where one of its literals occurs, which costs a search for a
+few bytes. Careful with what only looks like a secret: hashes, UUIDs, packed images and minified code pass.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+from urllib.parse import quote, unquote
+
+from treadle.policy.live_redaction import LiveText
+
+SHORTEST = 8
+"""What is shorter is no secret worth the name, and would be found everywhere."""
+
+_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|COOKIE|PRIVATE|_AUTH$|_PAT$|^PGPASS|DSN$", re.I)
+_SURE_NAME = re.compile(r"API_?KEY|ACCESS_?KEY|TOKEN|SECRET|PASSW|PASSPHRASE|PRIVATE_?KEY", re.I)
+# fmt: off
+_COMMON = frozenset({
+    "changeme", "default", "defaults", "development", "disabled", "enabled", "localhost", "password", "postgres",
+    "production", "required", "staging", "undefined", "unlimited", "username",
+})
+# fmt: on
+
+
+class _Family(NamedTuple):
+    """Secrets of one kind. The group `secret`, if there is one, is what goes; else the whole match."""
+
+    kind: str
+    literals: tuple[str, ...]
+    """Every pattern begins with one of these, or with what they have in common: that is what makes it quick."""
+    pattern: re.Pattern[str]
+    letter: str
+    """One that all literals have, and that is rarer than others."""
+
+
+def _inside(kind: str, literals: str, pattern: str) -> _Family:
+    return _Family(kind, tuple(literals.split()), re.compile(pattern), _rarest(literals.split()))
+
+
+def _token(kind: str, begins: str, rest: str) -> _Family:
+    """A word that begins in one of these ways and goes on like this; not in the middle of a longer one."""
+    literals = begins.split()
+    words = "|".join(f"{re.escape(word)}(?<![A-Za-z0-9_\\-./+]{re.escape(word)})" for word in literals)
+    pattern = re.compile(f"(?:{words}){rest}(?![A-Za-z0-9_\\-])")
+    return _Family(kind, tuple(literals), pattern, _rarest(literals))
+
+
+def _rarest(literals: Sequence[str]) -> str:
+    common = set.intersection(*map(set, literals))
+    return next((letter for letter in "_-.:JzKIAu" if letter in common), min(common, default=""))
+
+
+_LONG_RUN = r"(?=[A-Za-z0-9_\-]*[A-Za-z0-9_]{16})(?=[A-Za-z_\-]*[0-9])"
+"""A digit, and sixteen letters or digits together: what tells a key from the name of a style."""
+_PLAIN = r"(?![$<{(*%\[]|\.\.\.)"
+"""No placeholder."""
+_BEARER = rf"{_PLAIN}(?P<secret>(?=[A-Za-z\-_.+/]*[0-9])[A-Za-z0-9\-_.~+/]{{16,}}=*)"
+_PEM = r"(?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
+
+FAMILIES: tuple[_Family, ...] = (
+    _inside("private key", "-----BEGIN", rf"-----BEGIN {_PEM}(?:(?!-----BEGIN)[\s\S]){{0,20000}}?-----END {_PEM}"),
+    _token("Anthropic key", "sk-ant-", r"[A-Za-z0-9_\-]{20,}"),
+    _token("API key", "sk-", rf"{_LONG_RUN}[A-Za-z0-9_\-]{{20,}}"),
+    _token("Stripe key", "sk_live_ rk_live_ sk_test_ whsec_", r"[A-Za-z0-9]{16,}"),
+    _token("GitHub token", "ghp_ gho_ ghu_ ghs_ ghr_", r"[A-Za-z0-9]{36,}"),
+    _token("GitHub token", "github_pat_", r"[A-Za-z0-9_]{22,}"),
+    _token("GitLab token", "glpat-", r"[A-Za-z0-9_\-]{20,}"),
+    _token("AWS key id", "AKIA ASIA", r"[0-9A-Z]{16}"),
+    _token("Google key", "AIza", r"[0-9A-Za-z_\-]{35}"),
+    _token("Google token", "ya29.", r"[0-9A-Za-z_\-]{20,}"),
+    _token("Slack token", "xoxb- xoxp- xoxa- xoxs- xapp-", r"(?=[A-Za-z\-]*[0-9])[A-Za-z0-9\-]{10,}"),
+    _token("npm token", "npm_", r"[A-Za-z0-9]{36}"),
+    _token("PyPI token", "pypi-", r"[A-Za-z0-9_\-]{50,}"),
+    _token("Hugging Face token", "hf_", r"[A-Za-z0-9]{30,}"),
+    _token("Docker token", "dckr_pat_", r"[A-Za-z0-9_\-]{20,}"),
+    _token("SendGrid key", "SG.", r"[A-Za-z0-9_\-]{16,}\.[A-Za-z0-9_\-]{16,}"),
+    _token("web token", "eyJ", r"[A-Za-z0-9_\-]{8,}\.eyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{8,}"),
+    _inside("authorization", "earer EARER", rf"(?:earer|EARER)[ ]+{_BEARER}"),
+    _inside(
+        "authorization", "uthorization", rf"uthorization[\"']?\s*[:=]\s*[\"']?(?i:bearer|basic|token)[ ]+{_BEARER}"
+    ),
+    _inside("password", "://", rf"://[^\s/:@\"'<>]*:{_PLAIN}(?P<secret>[^\s/@\"'<>]{{3,}})@"),
+)
+
+_VALUE = r"=[\"']?(?P<secret>[^\s\"'#]{8,})"
+_ASSIGNED = tuple((f"{word}=", re.compile(word + _VALUE)) for word in ("KEY", "TOKEN", "SECRET", "PASSWORD"))
+"""As in a file of settings for the environment: NAME=value at the beginning of a line."""
+_LINE_BEFORE = re.compile(r"[ \t0-9│|:]*(?:export[ \t]+)?([A-Z][A-Z0-9_]*)?")
+
+
+class Redactor:
+    """`env` is where secrets are looked for by name; `extra` are others, by what to call them."""
+
+    def __init__(self, env: Mapping[str, str], extra: Mapping[str, str] | None = None) -> None:
+        self._values = _values(env.items(), (extra or {}).items())
+
+    def __call__(self, text: str) -> str:
+        for value, kind in self._values:
+            if value in text:
+                text = text.replace(value, f"[redacted: {kind}]")
+        for family in FAMILIES:
+            if family.letter in text and any(literal in text for literal in family.literals):
+                text = family.pattern.sub(_Replacement(family.kind), text)
+        for literal, pattern in _ASSIGNED:
+            if literal in text:
+                text = pattern.sub(_assigned, text)
+        return text
+
+    def live(self) -> Callable[[str], str]:
+        """The same for text that comes in pieces: a secret that is cut in two is held back until it is whole."""
+        return LiveText(self, [value for value, _ in self._values])
+
+
+def _values(named: Iterable[tuple[str, str]], extra: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """What to look for and what to call it, the longest first: one may be a part of another."""
+    found: dict[str, str] = {value: name for name, value in extra if len(value) >= SHORTEST}
+    for name, value in named:
+        value = value.strip()
+        if _NAME.search(name) and is_secret(name, value):
+            found.setdefault(value, name)
+        elif "://" in value and (match := _URL_PASSWORD.match(value)) and len(match[1]) >= SHORTEST:
+            found.setdefault(match[1], f"password of {name}")
+            found.setdefault(unquote(match[1]), f"password of {name}")
+    for value, name in list(found.items()):
+        found.setdefault(quote(value, safe=""), name)
+    return sorted(found.items(), key=lambda item: -len(item[0]))
+
+
+_URL_PASSWORD = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://[^\s/:@]*:([^\s/@]+)@")
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Whether the value of a variable with a suspicious name is a secret, and no path, switch or plain word."""
+    if len(value) < SHORTEST or value.lower() in _COMMON or value.isdecimal():
+        return False
+    if value.startswith(("/", "~", "./", "$", "<", "{", "file:", "%")) or "[redacted" in value or " " in value:
+        return False
+    if _SURE_NAME.search(name):
+        return True
+    kinds = (str.islower, str.isupper, str.isdigit)
+    return len(value) >= 16 and sum(any(kind(letter) for letter in value) for kind in kinds) >= 2
+
+
+class _Replacement:
+    def __init__(self, kind: str) -> None:
+        self._text = f"[redacted: {kind}]"
+
+    def __call__(self, match: re.Match[str]) -> str:
+        return _without_secret(match, self._text) if "secret" in match.re.groupindex else self._text
+
+
+def _without_secret(match: re.Match[str], instead: str) -> str:
+    start, end = match.span("secret")
+    whole, at = match[0], match.start()
+    return whole[: start - at] + instead + whole[end - at :]
+
+
+def _assigned(match: re.Match[str]) -> str:
+    text, at = match.string, match.start()
+    before = _LINE_BEFORE.fullmatch(text, text.rfind("\n", 0, at) + 1, at)
+    if before is None:
+        return match[0]
+    name = (before[1] or "") + match[0].partition("=")[0]
+    if _SURE_NAME.search(name) and is_secret(name, match["secret"]) and _looks_random(match["secret"]):
+        return _without_secret(match, f"[redacted: {name}]")
+    return match[0]
+
+
+def _looks_random(value: str) -> bool:
+    """Letters and digits together, and no code: an assignment in a file is not known to be real."""
+    if re.search(r"[(){}<>;,]|\$", value):
+        return False
+    return any(letter.isdigit() for letter in value) and any(letter.isalpha() for letter in value)

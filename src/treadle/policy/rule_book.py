@@ -1,0 +1,88 @@
+"""Rules that outlast a chat: a file in Treadle's home. Those of a project are kept under the project's real path, and
+never read from the project itself (S-09)."""
+
+import os
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from treadle.errors import NotFound
+from treadle.policy.home_file import HomeFile
+from treadle.policy.rules import check
+from treadle.protocol.permissions import Rule
+from treadle.types import Clock, SystemClock, new_id
+
+FILE_NAME = "rules.json"
+
+
+class _Book(msgspec.Struct, frozen=True):
+    rules: tuple[Rule, ...] = ()
+    version: int = 1
+
+
+class RuleBook:
+    """Any number of processes may read and write it at once."""
+
+    def __init__(self, home: Path | str, clock: Clock | None = None) -> None:
+        self._home = Path(home)
+        self._file = HomeFile(self._home / FILE_NAME, _Book)
+        self._clock = clock or SystemClock()
+
+    def all(self) -> tuple[Rule, ...]:
+        """Everything that is written there, expired or not."""
+        return self._file.read().rules
+
+    def of(self, root: str) -> tuple[Rule, ...]:
+        """The rules in force in a project. If Treadle's home lies inside the project, whoever works in the project can
+        write it: then nothing in it allows anything."""
+        rules = live(self.all(), self._clock.now_ms())
+        if not rules:
+            return ()
+        real = os.path.realpath(root)
+        found = tuple(rule for rule in rules if rule.scope == "user" or (rule.scope == "project" and rule.root == real))
+        if Path(os.path.realpath(self._home)).is_relative_to(real):
+            return tuple(rule for rule in found if rule.effect != "allow")
+        return found
+
+    def add(self, rule: Rule) -> Rule:
+        """Keep a rule; the same one again only moves its expiry. InvalidInput if it is none."""
+        check(rule)
+        made = stamped(rule, self._clock.now_ms())
+        if made.scope == "project":
+            made = replace(made, root=os.path.realpath(made.root))
+
+        def change(book: _Book) -> _Book:
+            kept = tuple(old for old in book.rules if _same(old) != _same(made))
+            return replace(book, rules=(*kept, made))
+
+        self._file.change(change)
+        return made
+
+    def revoke(self, id: str) -> Rule:
+        """Take a rule away. NotFound if there is none of this id."""
+        revoked: list[Rule] = []
+
+        def change(book: _Book) -> _Book:
+            revoked.extend(rule for rule in book.rules if rule.id == id)
+            return replace(book, rules=tuple(rule for rule in book.rules if rule.id != id))
+
+        if any(rule.id == id for rule in self.all()):
+            self._file.change(change)
+        if not revoked:
+            raise NotFound(f"there is no rule {id!r}; see them with: treadle rules")
+        return revoked[0]
+
+
+def live(rules: tuple[Rule, ...], now_ms: int) -> tuple[Rule, ...]:
+    """Those that have not expired."""
+    return tuple(rule for rule in rules if not rule.expires_ms or rule.expires_ms > now_ms)
+
+
+def stamped(rule: Rule, now_ms: int) -> Rule:
+    """With an id to revoke it by, and the time at which it was made."""
+    return replace(rule, id=rule.id or new_id("r"), created_ms=rule.created_ms or now_ms)
+
+
+def _same(rule: Rule) -> tuple[str, ...]:
+    return (rule.effect, rule.tool, rule.pattern, rule.scope, rule.root)

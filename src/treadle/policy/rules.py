@@ -1,0 +1,184 @@
+"""Standing answers (S-07): what a rule may say, and what it covers. Pure: where rules are kept is the business of
+`rule_book`, who is asked that of `standard`.
+
+An allow rule is read narrowly and a deny or ask rule widely. To be allowed, a simple command must be known for certain,
+word by word, stand alone (no wrapper, no variable set for it, no output into a file) and not be critical. To be denied
+it is enough that it would run at all, however it is wrapped.
+"""
+
+import shlex
+from collections.abc import Iterable, Sequence
+
+from treadle.errors import InvalidInput
+from treadle.policy.command_severity import Part
+from treadle.policy.globs import is_literal, matches
+from treadle.protocol.permissions import Rule, RuleEffect
+
+ANY = "*"
+COMMAND_TOOLS = frozenset({"run_command"})
+INPUT_TOOLS = frozenset({"send_input"})
+EDIT_TOOLS = frozenset({"write_file", "edit_file", "apply_patch"})
+
+# fmt: off
+INTERPRETERS = frozenset({
+    "ash", "awk", "bash", "bun", "busybox", "cmd", "csh", "dash", "deno", "expect", "fish", "gawk", "groovy", "irb",
+    "java", "julia", "ksh", "lua", "mawk", "nawk", "node", "nodejs", "npx", "osascript", "perl", "php", "pnpx",
+    "powershell", "pwsh", "pypy", "python", "python2", "python3", "R", "Rscript", "ruby", "scala", "sed", "sh",
+    "sqlite3", "ssh", "swift", "tclsh", "tcsh", "ts-node", "tsx", "uvx", "pipx", "psql", "mysql", "vim", "vi",
+    "nvim", "ed", "ex", "emacs", "zsh",
+})
+# fmt: on
+"""Programs that run whatever they are given: a rule for all their uses would be one for everything."""
+# fmt: off
+WRAPPERS = frozenset({
+    "builtin", "chroot", "command", "coproc", "doas", "docker", "env", "eval", "exec", "find", "flock", "ionice",
+    "kubectl", "nice", "nohup", "nsenter", "numactl", "parallel", "podman", "script", "setarch", "setpriv",
+    "setsid", "source", "stdbuf", "strace", "su", "sudo", "systemd-run", "taskset", "time", "timeout", "unshare",
+    "watch", "xargs", "xvfb-run", ".",
+})
+# fmt: on
+"""Programs that run others."""
+_QUIET_WRAPPERS = frozenset({"time", "timeout", "nice", "ionice", "stdbuf"})
+"""Those that change nothing about what runs: an allowed command stays allowed behind them."""
+_NOWHERE = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
+
+
+def check(rule: Rule) -> None:
+    """InvalidInput for a rule that says nothing, cannot be read, or would let through everything."""
+    if not rule.tool:
+        raise InvalidInput("a rule needs the name of a tool")
+    if rule.tool in COMMAND_TOOLS and rule.pattern:
+        _check_command(rule.pattern, rule.effect)
+    elif rule.tool in COMMAND_TOOLS | INPUT_TOOLS and rule.effect == "allow":
+        raise InvalidInput(
+            "a rule that allows every command is none; to let commands pass set auto_approve_commands, or name the "
+            "command: --allow 'make test'"
+        )
+    elif rule.tool in EDIT_TOOLS and rule.effect == "allow" and not rule.pattern:
+        raise InvalidInput("name the files that may be changed: --allow 'docs/**' --tool edit_file")
+
+
+def _check_command(pattern: str, effect: RuleEffect) -> None:
+    words = split(pattern)
+    if any(ANY in word for word in words[:-1]) or (ANY in words[-1] and words[-1] != ANY):
+        raise InvalidInput(f"in {pattern!r} a * may stand only as the last word, for any further words")
+    if effect != "allow":
+        return
+    if len(words) == 1 and words[0] == ANY:
+        raise InvalidInput("a rule that allows every command is none; to let commands pass set auto_approve_commands")
+    if refusal := never_allowed(words):
+        raise InvalidInput(f"{pattern!r} cannot be allowed by a rule: {refusal}")
+
+
+def never_allowed(words: Sequence[str]) -> str:
+    """Why no allow rule may have these words (the last may be `*`); empty when it may."""
+    program = _name(words[0])
+    open_ended = words[-1] == ANY
+    before = [word for word in words[1:] if word != ANY]
+    if program in WRAPPERS:
+        return f"{program} runs other commands, and it would cover them all"
+    if program in INTERPRETERS and open_ended and all(word.startswith("-") for word in before):
+        return f"{program} runs whatever it is given, and it would cover it all"
+    if program == "git" and any(word == "-c" or word.startswith(("--config-env", "--exec-path")) for word in before):
+        return "git runs what -c sets"
+    if program == "git" and open_ended and not before:
+        return "git runs its aliases and hooks; name the git command, as in 'git status *'"
+    return ""
+
+
+def split(pattern: str) -> list[str]:
+    """The words of a pattern, quoted as in a shell."""
+    try:
+        words = shlex.split(pattern)
+    except ValueError as error:
+        raise InvalidInput(f"{pattern!r} cannot be read as the words of a command: {error}") from error
+    if not words:
+        raise InvalidInput("the pattern of a command is empty; write its words, as in 'make test'")
+    return words
+
+
+# -- what a rule covers -----------------------------------------------------------------------------------------------
+
+
+def needs_answer(part: Part, always: bool) -> bool:
+    """Whether a rule must cover this part of a command: if it is rated as anything, if it is a group with its output
+    into a file, and with `always` in any case, except for what only passes another part on."""
+    if part.severity != "none" or (not part.words and bool(set(part.writes) - _NOWHERE)):
+        return True
+    return always and _name(part.program) not in _QUIET_WRAPPERS
+
+
+def allows_part(rules: Iterable[Rule], part: Part) -> Rule | None:
+    """The rule that allows this simple command, as it stands."""
+    if not part.certain or part.assigns or set(part.writes) - _NOWHERE or part.severity == "critical":
+        return None
+    if set(part.wrapped_by) - _QUIET_WRAPPERS:
+        return None
+    for rule in rules:
+        if rule.effect == "allow" and rule.tool in COMMAND_TOOLS and rule.pattern and fits(rule.pattern, part.words):
+            return rule
+    return None
+
+
+def stops_command(rules: Iterable[Rule], effect: RuleEffect, tool: str, parts: Iterable[Part]) -> Rule | None:
+    """The rule that denies (or asks for) a command because of one of the commands in it."""
+    chosen = [rule for rule in rules if rule.effect == effect and rule.tool == tool]
+    for part in parts:
+        bare = (_name(part.words[0]), *part.words[1:]) if part.words else ()
+        for rule in chosen:
+            if not rule.pattern or fits(rule.pattern, part.words) or fits(rule.pattern, bare):
+                return rule
+    return None
+
+
+def fits(pattern: str, words: Sequence[str]) -> bool:
+    wanted = split(pattern)
+    if wanted[-1] == ANY:
+        return tuple(wanted[:-1]) == tuple(words[: len(wanted) - 1]) and bool(words)
+    return tuple(wanted) == tuple(words)
+
+
+def about_file(rules: Iterable[Rule], effect: RuleEffect, tool: str, names: Iterable[str]) -> Rule | None:
+    """The rule about a call that touches a file, by any of the file's names. One for a file holds for every tool that
+    changes files; one without a pattern for its own tool."""
+    names = tuple(names)
+    for rule in rules:
+        same = rule.tool == tool or (rule.pattern and rule.tool in EDIT_TOOLS and tool in EDIT_TOOLS)
+        if rule.effect == effect and same and (not rule.pattern or any(matches(rule.pattern, name) for name in names)):
+            return rule
+    return None
+
+
+def allows_file(rules: Iterable[Rule], tool: str, names: Sequence[str], *, sensitive: bool) -> Rule | None:
+    """The rule that allows a change of this file under each of its names. A sensitive one must be named: a pattern that
+    happens to include it does not count."""
+    found: Rule | None = None
+    for name in names:
+        found = next(
+            (
+                rule
+                for rule in rules
+                if rule.pattern
+                and about_file((rule,), "allow", tool, (name,))
+                and (is_literal(rule.pattern) or not sensitive)
+            ),
+            None,
+        )
+        if found is None:
+            return None
+    return found
+
+
+def about_tool(rules: Iterable[Rule], effect: RuleEffect, tool: str) -> Rule | None:
+    """The rule about a tool of which nothing more is known than its name."""
+    return next((rule for rule in rules if rule.effect == effect and rule.tool == tool and not rule.pattern), None)
+
+
+def in_words(rule: Rule) -> str:
+    """A rule as it is named in reasons."""
+    what = f"{rule.tool} {rule.pattern}" if rule.pattern and rule.tool not in COMMAND_TOOLS else rule.pattern
+    return f"the {rule.scope} rule `{rule.effect} {what or rule.tool}`"
+
+
+def _name(word: str) -> str:
+    return word.rpartition("/")[2] or word

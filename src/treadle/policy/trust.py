@@ -1,0 +1,88 @@
+"""Files of a repository that would make Treadle do something (hooks, servers to start) count for nothing until a person
+has trusted exactly their content (S-09). What was trusted is kept in Treadle's home, by real path and SHA-256."""
+
+import hashlib
+import os
+import stat
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from treadle.errors import InvalidInput, NotFound
+from treadle.policy.home_file import HomeFile
+from treadle.types import Clock, SystemClock
+
+FILE_NAME = "trust.json"
+CANDIDATES = (".treadle/hooks.toml", ".treadle/mcp.json", ".mcp.json")
+"""Below a project's root: what Treadle may come to honour."""
+MAX_BYTES = 1 << 20
+
+
+class Trusted(msgspec.Struct, frozen=True):
+    path: str
+    sha256: str
+    since_ms: int = 0
+
+
+class _Book(msgspec.Struct, frozen=True):
+    files: tuple[Trusted, ...] = ()
+    version: int = 1
+
+
+class Trust:
+    def __init__(self, home: Path | str, clock: Clock | None = None) -> None:
+        self._home = Path(home)
+        self._file = HomeFile(self._home / FILE_NAME, _Book)
+        self._clock = clock or SystemClock()
+
+    def trusted(self, path: str, content: bytes) -> bool:
+        """Whether a person trusted this file with this very content. Use the bytes that were asked about, and do not
+        read the file again."""
+        real = os.path.realpath(path)
+        if self._reachable_from(real):
+            return False
+        digest = hashlib.sha256(content).hexdigest()
+        return any(file.path == real and file.sha256 == digest for file in self.all())
+
+    def all(self) -> tuple[Trusted, ...]:
+        return self._file.read().files
+
+    def add(self, path: str, content: bytes) -> Trusted:
+        """Trust the file as long as it has this content."""
+        real = os.path.realpath(path)
+        if self._reachable_from(real):
+            raise InvalidInput(f"Treadle's home {self._home} lies in the same project as {path}; move TREADLE_HOME")
+        made = Trusted(real, hashlib.sha256(content).hexdigest(), self._clock.now_ms())
+        self._file.change(lambda book: replace(book, files=(*(f for f in book.files if f.path != real), made)))
+        return made
+
+    def remove(self, path: str) -> Trusted:
+        """Trust the file no longer. NotFound if it was not trusted."""
+        real = os.path.realpath(path)
+        gone = [file for file in self.all() if file.path == real]
+        if not gone:
+            raise NotFound(f"{path} is not trusted; see what is with: treadle trust")
+        self._file.change(lambda book: replace(book, files=tuple(f for f in book.files if f.path != real)))
+        return gone[0]
+
+    def _reachable_from(self, real: str) -> bool:
+        """Whether our own file lies in the project that the file belongs to: then the project could trust itself."""
+        folder = Path(real).parent
+        project = folder.parent if folder.name == ".treadle" else folder
+        return Path(os.path.realpath(self._home)).is_relative_to(project)
+
+
+def read(path: str) -> bytes:
+    """The content of a file that someone wants to trust. InvalidInput if it is none, or too large to be looked at."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read: {error.strerror or error}") from error
+    with open(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise InvalidInput(f"{path} is no ordinary file; name the file to trust")
+        data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise InvalidInput(f"{path} has more than {MAX_BYTES:,} bytes; nobody reads that before trusting it")
+    return data

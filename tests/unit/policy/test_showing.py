@@ -1,0 +1,26 @@
+"""What a person is shown of a call is whole, inert and bounded (S-08, S-12)."""
+
+from treadle.policy.showing import shown
+from treadle.ports.toolset import Invocation
+from treadle.types import CallKey, ChatId
+
+
+def call(name: str = "t", **arguments: object) -> Invocation:
+    return Invocation(ChatId("c"), CallKey("1.0"), name, arguments, "/nowhere")
+
+
+def test_the_name_and_every_argument() -> None:
+    text = shown(call("write_file", path="a", content="x\n  y\n", n=[1]))
+    assert text == "write_file\n  path: a\n  content:\n    x\n      y\n    \n  n: [1]"
+
+
+def test_it_is_inert_and_bounded() -> None:
+    text = shown(call("run_command", command="ls \x1b[2K\r\u202egnp", long="x" * 30_000))
+    assert "\x1b" not in text
+    assert "\r" not in text
+    assert "\u202e" not in text
+    assert "10,000 more characters" in text
+
+
+def test_what_is_left_out_still_counts() -> None:
+    assert shown(call(long="x" * 30_000)) != shown(call(long="x" * 29_999 + "y"))
