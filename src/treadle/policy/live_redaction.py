@@ -1,11 +1,13 @@
 """Secrets in text that comes in pieces: what may be the beginning of one is held back until more has come. Knows the
 shapes only by how they begin; what a secret is, the redactor says."""
 
+import os
 import re
 from collections.abc import Callable, Sequence
 
 _LONGEST_HELD = 20_000
 _SHORTEST_START = 4
+_KEPT = 64
 _TAIL = 400
 """How far back the beginning of a token is looked for."""
 _BEGINS = re.compile(
@@ -18,18 +20,26 @@ _KEY_ENDS = re.compile(r"-----END [A-Z0-9 ]*-----")
 
 
 class LiveText:
-    """One stream of text. What is held back when nothing more comes is not shown live; the result has it."""
+    """One stream of text. What is held back when nothing more comes is not shown live; the result has it. What was
+    shown last is looked at again with what follows: a secret may begin in its very last letters."""
 
     def __init__(self, redact: Callable[[str], str], values: Sequence[str]) -> None:
         self._redact = redact
         self._values = values
+        self._shown = ""
         self._held = ""
 
     def __call__(self, piece: str) -> str:
-        text = self._held + piece
+        text = self._shown + self._held + piece
         cut = self._cut(text)
+        if cut <= len(self._shown):
+            self._held += piece
+            return ""
+        clean = self._redact(text[:cut])
+        news = clean[len(os.path.commonprefix((self._shown, clean))) :]
         self._held = text[cut:]
-        return self._redact(text[:cut])
+        self._shown = (self._shown + news)[-_KEPT:]
+        return news
 
     def _cut(self, text: str) -> int:
         """Where what may still be shown ends."""

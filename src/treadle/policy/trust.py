@@ -79,10 +79,13 @@ def read(path: str) -> bytes:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise InvalidInput(f"{path} cannot be read: {error.strerror or error}") from error
-    with open(fd, "rb") as file:
+    try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise InvalidInput(f"{path} is no ordinary file; name the file to trust")
-        data = file.read(MAX_BYTES + 1)
+        with open(fd, "rb", closefd=False) as file:
+            data = file.read(MAX_BYTES + 1)
+    finally:
+        os.close(fd)
     if len(data) > MAX_BYTES:
         raise InvalidInput(f"{path} has more than {MAX_BYTES:,} bytes; nobody reads that before trusting it")
     return data

@@ -1,0 +1,92 @@
+"""Names of files by pattern, and which are sensitive (S-06)."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treadle.policy.globs import is_literal, literal, matches
+from treadle.policy.sensitive_files import DEFAULTS, judge
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "wanted"),
+    [
+        (".env", ".env", True),
+        (".env", "a/b/.env", True),
+        (".env", "a.env", False),
+        (".env.*", ".ENV.Local", True),
+        ("*.pem", "a/b.pem", True),
+        ("a/*.pem", "a/b/c.pem", False),
+        ("a/**", "a/b/c", True),
+        ("a/**", "b/a/c", False),
+        ("**/a/**", "b/a/c", True),
+        ("a/", "a/b", True),
+        ("/top", "top", True),
+        ("/top", "sub/top", False),
+        ("a/**/z", "a/z", True),
+        ("a/**/z", "a/b/c/z", True),
+        ("x?", "xy", True),
+        ("x?", "x/", False),
+        ("[ab].txt", "a.txt", True),
+        ("[!ab].txt", "a.txt", False),
+        ("[z-a]", "[z-a]", True),
+        ("*.{yml,yaml}", "x.yaml", True),
+        ("*.{yml", "x.{yml", True),
+        ("foo..bar", "foo..bar", True),
+        ("\u00e9.txt", "e\u0301.txt", True),
+        ("a+b(c)", "a+b(c)", True),
+    ],
+)
+def test_globs(pattern: str, path: str, wanted: bool) -> None:
+    assert matches(pattern, path) is wanted
+
+
+@given(
+    st.text(st.characters(blacklist_characters="/\0", blacklist_categories=["Cs"]), min_size=1).filter(
+        lambda s: s not in (".", "..")
+    )
+)
+def test_a_literal_matches_its_own_path(name: str) -> None:
+    path = f"folder/{name}"
+    assert matches(literal(path), path)
+    assert is_literal(literal(path))
+    assert not matches(literal(path), f"{path}x")
+
+
+@given(st.text(max_size=40), st.text(max_size=40))
+def test_no_pattern_breaks_it(pattern: str, path: str) -> None:
+    assert matches(pattern, path) in (True, False)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [".env", "a/.env.production", "id_rsa", "deploy/id_ed25519.pub", "x/server.key", ".aws/credentials", ".npmrc",
+     "Cargo.lock", "package-lock.json", "a/yarn.lock", "pnpm-lock.yaml", "go.sum", "uv.lock", "bun.lockb",
+     ".github/workflows/ci.yml", "sub/.github/workflows/x.yaml", ".gitlab-ci.yml", "Jenkinsfile", ".circleci/config.yml",
+     ".git/config", ".git/hooks/pre-commit", "vendor/x/.git/HEAD", ".git", ".gitattributes", ".husky/pre-commit",
+     ".pre-commit-config.yaml", ".bashrc", "home/.zshrc", ".vscode/tasks.json", ".envrc", "AGENTS.md", "docs/claude.md",
+     ".treadle/hooks.toml", ".mcp.json", "infra/prod.tfvars", "secrets.yml"],
+)  # fmt: skip
+def test_sensitive_by_default(path: str) -> None:
+    found = judge(path, {})
+    assert found is not None
+    assert found.why
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["src/main.py", "README.md", "package.json", "Makefile", ".env.example", ".gitignore", "environment.py", "keys.py",
+     "docs/lock.md", "src/monkey.ts", "a/locked.txt", ".github/ISSUE_TEMPLATE/bug.md", "config.env.py", "gitx/config"],
+)  # fmt: skip
+def test_not_sensitive_by_default(path: str) -> None:
+    assert judge(path, {}) is None
+
+
+def test_the_last_match_wins_and_true_means_safe() -> None:
+    own = {"*": False, "src/**": True, "src/secret.py": False}
+    assert judge("a.py", own) is not None
+    assert judge("src/a.py", own) is None
+    assert judge("src/secret.py", own) is not None
+    assert judge("src/.env", own) is None  # an own pattern stands behind the built-in ones
+    assert judge(".env", {".env": True}) is None
+    assert set(DEFAULTS.values()) == {True, False}
