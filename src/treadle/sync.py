@@ -206,6 +206,7 @@ class Agent:
             renew_s=renew_s,
         )
         self._loop = _Loop()
+        self.warnings = self._agent.warnings
 
     def chat(self, id: str = "", *, options: ChatOptions | None = None, **changes: Any) -> Chat:
         return Chat(self._loop, self._agent.chat(id, options=options, **changes))

@@ -25,7 +25,7 @@ def test_events_of_three_tool_rounds_come_in_order(cli: CommandLine) -> None:  #
     turn = ["assistant.turn_start", "assistant.message", "assistant.turn_end"]
     call = ["tool.execution_start", "tool.execution_complete"]
     expected = ["session.created", "user.message", *turn, *call, *turn, *call, "workspace.files_changed"]
-    expected += [*turn, *call, *turn, "session.run_end"]
+    expected += [*turn, "permission.completed", *call, *turn, "session.run_end"]
     assert [event["type"] for event in recorded] == expected
     assert len(ended.of("assistant.turn_start")) == 4 == len(fake.requests)
     assert ended.types.count("session.idle") == 1
@@ -44,7 +44,8 @@ def test_the_key_is_nowhere(cli: CommandLine) -> None:  # M-13
     ]
     with FakeOpenAI(replies, in_order=True) as fake:
         env = {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": fake.base_url}
-        events = cli("run", "Print the environment.", "--model", "openai:gpt-4.1", "--json", env=env)
+        run = ["run", "Print the environment.", "--model", "openai:gpt-4.1", "--auto-approve-commands", "--json"]
+        events = cli(*run, env=env)
         shown = [cli("show", "last", env=env), cli("export", "last", env=env), cli("config", env=env)]
     assert events.code == 1
     assert "key=\n" in events.of("tool.execution_complete")[0]["result"]

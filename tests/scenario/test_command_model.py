@@ -32,7 +32,7 @@ def test_an_answer_in_words(cli: CommandLine, tmp_path: Path) -> None:  # M-13: 
     env = {"TREADLE_COMMAND_COUNT": program(tmp_path / "count", code), "OPENAI_API_KEY": KEY}
     ended = cli("run", "Hi.", "--model", "command:count", "--json", env=env)
     assert (ended.code, [data["content"] for data in ended.of("assistant.message")]) == (0, ["1 None"])
-    assert [data["kind"] for data in ended.of("model.notice")] == ["rung"]
+    assert [data["kind"] for data in ended.of("model.notice")] == ["consent", "rung"]
     usage = ended.of("assistant.turn_end")[0]["usage"]
     assert (usage["estimated"], usage["input"] > 0) == (True, True)
 

@@ -67,9 +67,9 @@ class Demo:
     # -- the three acts -----------------------------------------------------------------------------------------------
 
     def _run_and_kill(self) -> None:
-        self._shell(f'treadle run "{TASK}" --model scripted:demo.toml')
+        self._shell(f'treadle run "{TASK}" --model scripted:demo.toml --auto-approve-commands')
         model = f"scripted:{self._script}"
-        arguments = ["run", TASK, "--model", model, "--root", str(self._project)]
+        arguments = ["run", TASK, "--model", model, "--root", str(self._project), "--auto-approve-commands"]
         # The edit is held after it was made, so that the kill strikes between the effect and its record.
         child = self._start(arguments, TREADLE_FAULTS=f"delay@{KILL_AT}={PATIENCE_S:g}")
         deadline = time.monotonic() + PATIENCE_S

@@ -31,6 +31,7 @@ TEXTS: dict[type[Event], tuple[str, ...]] = {
     e.UserInputCompleted: ("answer",),
     e.TitleChanged: ("title",),
     e.ModelNotice: ("text",),
+    e.GuardNotice: ("text",),
 }
 
 

@@ -1,0 +1,179 @@
+"""Approvals as durable actions: asked in one process, answered in another, once, for exactly what was shown (S-07, S-08,
+fault 6)."""
+
+import json
+import signal
+
+from tests.scenario.command_line import CommandLine, end
+from tests.scenario.kit import Stage, change, of, play
+from treadle.models.scripted import Call, Say
+from treadle.protocol import events as e
+
+COUNT = '[[turn]]\ncall = [{ name = "run_command", args = { command = "echo x >> count" } }]\n'
+TEST = '[[turn]]\ncall = [{ name = "run_command", args = { command = "touch built; make test" } }]\n'
+SECRET = '[[turn]]\ncall = [{ name = "write_file", args = { path = ".env", content = "A=2\\n" } }]\n'
+DONE = '[[turn]]\ntext = "All done."\n'
+ASK = ("--mode", "ask", "--interactive", "--json")
+
+
+def ask(cli: CommandLine, script: str, *flags: str) -> str:
+    """Begin a run that stops at a question; the chat's id."""
+    asked = cli("run", "Work.", "--model", cli.script(script), "--interactive", "--json", *flags)
+    assert asked.code == 0, asked.err
+    assert asked.types[-1] == "session.action_required", asked.types
+    return str(asked.events[0]["chat"])
+
+
+def count(cli: CommandLine) -> int:
+    path = cli.project / "count"
+    return path.read_text().count("x") if path.exists() else 0
+
+
+def test_asked_by_a_process_that_was_killed_and_answered_from_another(cli: CommandLine) -> None:  # S-08
+    env = {"TREADLE_FAULTS": "kill@append.after:permission.requested"}
+    killed = end(cli.start("run", "Work.", "--model", cli.script(COUNT + DONE), *ASK, env=env))
+    assert killed.code == -signal.SIGKILL
+    (pending,) = cli("pending", "--json").lines
+    assert (pending["action"], pending["name"], pending["reason"] != "") == ("1.0", "run_command", True)
+    assert "command: echo x >> count" in pending["text"]
+    approved = cli("approve", pending["id"], "--json")
+    assert approved.code == 0
+    assert approved.types[0] == "permission.requested"  # what is approved comes first
+    order = ["permission.requested", "permission.completed", "tool.execution_start", "tool.execution_complete"]
+    assert [kind for kind in approved.types if kind in order] == order
+    assert approved.types[-1] == "session.idle"
+    assert count(cli) == 1
+    assert cli("pending", "--json").out == ""
+
+
+def test_an_answer_counts_once(cli: CommandLine) -> None:  # fault 6
+    chat = ask(cli, COUNT + DONE, "--mode", "ask")
+    assert cli("approve", chat).code == 0
+    again = cli("approve", chat)
+    assert again.code == 1
+    assert "asks for no approval (any more)" in again.err
+    assert cli("approve", f"{chat}:1.0").code == 1
+    assert cli("approve", "1.0").code == 1
+    assert count(cli) == 1
+
+
+def test_of_several_front_ends_one_wins(cli: CommandLine) -> None:  # fault 6
+    chat = ask(cli, COUNT + DONE, "--mode", "ask")
+    answers = [
+        cli.start("approve", chat, "--leave", *(["--deny", "--feedback", "No."] if number % 2 else []))
+        for number in range(4)
+    ]
+    codes = sorted(end(process).code for process in answers)
+    assert codes == [0, 1, 1, 1]
+    resumed = cli("resume", chat, "--json")
+    assert resumed.code == 0
+    exported = cli("export", chat)
+    decisions = [data["decision"] for data in exported.of("permission.completed")]
+    assert len(decisions) == 1
+    assert len(exported.of("tool.execution_complete")) == 1
+    assert count(cli) == (1 if decisions == ["allow"] else 0)
+
+
+def test_a_file_that_changed_behind_the_diff_is_asked_for_again(cli: CommandLine) -> None:  # S-08, fault 6
+    (cli.project / ".env").write_text("A=1\n")
+    read = '[[turn]]\ncall = [{ name = "read_file", args = { path = ".env" } }]\n'
+    chat = ask(cli, read + SECRET + DONE)
+    shown = cli("pending").out
+    assert "-A=1" in shown
+    assert "+A=2" in shown
+    (cli.project / ".env").write_text("A=1\nB=secret\n")
+    again = cli("approve", chat, "--json")
+    assert again.types[-1] != "session.idle" or not again.of("tool.execution_complete")[-1]["success"]
+    assert (cli.project / ".env").read_text() == "A=1\nB=secret\n"
+
+
+def test_a_refusal_with_feedback(cli: CommandLine) -> None:
+    chat = ask(cli, COUNT + DONE, "--mode", "ask")
+    denied = cli("approve", chat, "--deny", "--feedback", "Not here.", "--json")
+    assert denied.code == 0
+    assert "Not here." in denied.of("tool.execution_complete")[0]["error"]
+    assert count(cli) == 0
+
+
+def test_an_edited_command_runs_instead(cli: CommandLine) -> None:  # S-08
+    chat = ask(cli, COUNT + DONE, "--mode", "ask")
+    done = cli("approve", chat, "--edit", "echo xxx >> count", "--json")
+    assert done.code == 0
+    assert done.of("permission.completed")[0]["arguments"] == {"command": "echo xxx >> count"}
+    assert done.of("tool.execution_start")[0]["arguments"]["command"] == "echo xxx >> count"
+    assert count(cli) == 3
+
+
+def test_it_says_what_it_approves_before_it_does(cli: CommandLine) -> None:
+    chat = ask(cli, TEST + DONE)
+    done = cli("approve", chat)
+    assert done.err.index("allowing in chat") < done.err.index("command: touch built; make test")
+    assert "severity: medium" in done.err
+    assert "asked because: rated medium" in done.err
+
+
+def test_what_is_asked_for_holds_no_escapes(cli: CommandLine) -> None:  # S-12
+    script = '[[turn]]\ncall = [{ name = "run_command", args = { command = "make \\u001b[2Jx\\u0007" } }]\n'
+    chat = ask(cli, script + DONE)
+    for shown in (cli("pending"), cli("approve", chat, "--deny"), cli("rules")):
+        assert not set(shown.out + shown.err) & {"\x1b", "\x07"}
+
+
+def test_remembered_in_the_chat_and_in_the_project(cli: CommandLine) -> None:  # S-07
+    (cli.project / "Makefile").write_text("test:\n\t@echo x >> count\n")
+    script = '[[turn]]\ncall = [{ name = "run_command", args = { command = "make test" } }]\n'
+    chat = ask(cli, script + script + DONE)
+    done = cli("approve", chat, "--remember", "chat", "--json")
+    assert (done.code, count(cli)) == (0, 2)  # the second one was not asked for
+    auto = [data for data in done.of("permission.completed") if data["auto_approved"]]
+    assert "allowed by the chat rule `allow make test`" in auto[0]["feedback"]
+    assert json.loads(cli("rules", "--chat", chat, "--json").out)["pattern"] == "make test"
+    assert cli("rules", "--json").out == ""
+    other = ask(cli, script + DONE)
+    assert cli("approve", other, "--remember", "project", "--expires", "7d").code == 0
+    (rule,) = cli("rules", "--json").lines
+    assert (rule["pattern"], rule["scope"], rule["root"]) == ("make test", "project", str(cli.project))
+    assert rule["expires_ms"] > rule["created_ms"]
+    headless = cli("run", "Work.", "--model", cli.script(script + DONE), "--json")
+    assert headless.of("tool.execution_complete")[0]["success"]
+    assert cli("rules", "revoke", rule["id"]).code == 0
+    headless = cli("run", "Work.", "--model", cli.script(script + DONE), "--json")
+    assert not headless.of("tool.execution_complete")[0]["success"]
+    assert "treadle rules add --allow 'make test'" in headless.of("tool.execution_complete")[0]["error"]
+
+
+def test_nothing_to_remember_is_said_before_anything_is_answered(cli: CommandLine) -> None:
+    script = '[[turn]]\ncall = [{ name = "run_command", args = { command = "python3 -c 1" } }]\n'
+    chat = ask(cli, script + DONE)
+    refused = cli("approve", chat, "--remember", "user")
+    assert refused.code == 2
+    assert "no rule is offered" in refused.err
+    assert len(cli("pending", "--json").lines) == 1
+
+
+def test_rules_by_hand(cli: CommandLine) -> None:
+    assert cli("rules", "add", "--allow", "make test").code == 0
+    assert cli("rules", "add", "--deny", "git push *", "--scope", "user", "--expires", "12h").code == 0
+    assert cli("rules", "add", "--allow", "docs/**", "--tool", "edit_file").code == 0
+    listed = cli("rules", "list").out
+    assert "git push *" in listed
+    assert "docs/**" in listed
+    for wrong in (["--allow", "python *"], ["--allow"], ["make"], ["--allow", "x", "--scope", "chat"],
+                  ["--allow", "make", "--expires", "soon"]):  # fmt: skip
+        assert cli("rules", "add", *wrong).code == 2, wrong
+    assert len(cli("rules", "--json").lines) == 3
+    assert cli("rules", "revoke", "r_nothing").code == 1
+
+
+async def test_the_library_makes_rules_too(stage: Stage) -> None:  # S-07
+    chat = stage.agent([[Call("change", n=1), Call("change", n=2)], Say("Done.")], change).chat(
+        mode="ask", interactive=True
+    )
+    await play(chat.send("Work."))
+    (action,) = await chat.actions()
+    assert action.offers[0].covers == "every call of change, whatever its arguments"
+    assert await chat.arguments(action) == {"n": 1}
+    seen = await play(chat.approve(action, rule=action.offers[0].rule))
+    assert len(of(seen, e.ExecutionComplete)) == 2
+    (rule,) = (await chat.state()).options.rules
+    assert rule.id

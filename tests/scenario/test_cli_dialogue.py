@@ -1,0 +1,236 @@
+"""A person at a terminal is asked there: approvals as cards, questions, and who gets to see the project (S-07, S-08,
+S-10). A pseudo-terminal stands in for it."""
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from tests.scenario.command_line import CommandLine
+from treadle.protocol.events import ModelNotice
+from treadle.sync import Agent
+
+MAKE = '[[turn]]\ncall = [{ name = "run_command", args = { command = "make count" } }]\n'
+ASK = '[[turn]]\ncall = [{ name = "ask_user", args = { question = "Which?", options = ["red", "blue"] } }]\n'
+DONE = '[[turn]]\ntext = "All done."\n'
+PATIENCE_S = 60
+
+
+class Person:
+    """Sees the terminal and types."""
+
+    def __init__(self, cli: CommandLine, arguments: tuple[str, ...], env: Mapping[str, str]) -> None:
+        self._fd, follower = pty.openpty()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "treadle", *arguments],
+            cwd=cli.project,
+            env=cli.environment | {"TERM": "dumb"} | dict(env),
+            stdin=follower,
+            stdout=follower,
+            stderr=follower,
+            start_new_session=True,
+        )
+        os.close(follower)
+        self.seen = ""
+
+    def sees(self, text: str) -> None:
+        until = time.monotonic() + PATIENCE_S
+        while text not in self.seen:
+            ready, _, _ = select.select([self._fd], [], [], max(0.0, until - time.monotonic()))
+            assert ready, f"never shown: {text}\n{self.seen}"
+            self.seen += self._read() or f"\n[closed before {text!r} was shown]"
+            assert "[closed before" not in self.seen, self.seen
+
+    def types(self, text: str) -> None:
+        self.seen = ""
+        os.write(self._fd, f"{text}\n".encode())
+
+    def presses(self, key: bytes) -> None:
+        os.write(self._fd, key)
+
+    def leaves(self) -> int:
+        while piece := self._read():
+            self.seen += piece
+        return self.process.wait(PATIENCE_S)
+
+    def _read(self) -> str:
+        try:
+            return os.read(self._fd, 65_536).decode()
+        except OSError:  # how Linux says that the other side is closed
+            return ""
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        os.close(self._fd)
+
+
+@contextmanager
+def person(cli: CommandLine, *arguments: str, env: Mapping[str, str] | None = None) -> Iterator[Person]:
+    made = Person(cli, arguments, env or {})
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def prepared(cli: CommandLine, script: str) -> tuple[str, ...]:
+    (cli.project / "Makefile").write_text(".PHONY: count\ncount:\n\t@echo x >> count\n")
+    return ("run", "Work.", "--model", cli.script(script))
+
+
+def count(cli: CommandLine) -> int:
+    path = cli.project / "count"
+    return path.read_text().count("x") if path.exists() else 0
+
+
+def test_a_card_and_a_yes(cli: CommandLine) -> None:
+    with person(cli, *prepared(cli, MAKE + DONE)) as one:
+        one.sees("[n]o")
+        for words in ("command: make count", "severity: medium", "asked because:", "rule 1 would allow: `make count`"):
+            assert words in one.seen
+        assert count(cli) == 0
+        one.types("what?")
+        one.sees("[y]es")  # asked again
+        one.types("y")
+        one.sees("All done.")
+        assert one.leaves() == 0
+    assert count(cli) == 1
+    assert cli("rules", "--json").out == ""
+
+
+def test_no_with_a_reason(cli: CommandLine) -> None:
+    with person(cli, *prepared(cli, MAKE + DONE)) as one:
+        one.sees("[n]o")
+        one.types("n")
+        one.sees("why not?")
+        one.types("Use tox.")
+        assert one.leaves() == 0
+    assert count(cli) == 0
+    assert "Use tox." in cli("export", "last").of("tool.execution_complete")[0]["error"]
+
+
+def test_another_command_instead(cli: CommandLine) -> None:
+    with person(cli, *prepared(cli, MAKE + DONE)) as one:
+        one.sees("[e]dit")
+        one.types("e")
+        one.sees("run instead:")
+        one.types("echo xx >> count")
+        assert one.leaves() == 0
+    assert count(cli) == 2
+
+
+def test_always_in_this_project(cli: CommandLine) -> None:  # S-07
+    with person(cli, *prepared(cli, MAKE + MAKE + DONE)) as one:
+        one.sees("this [p]roject")
+        one.types("p")
+        one.sees("All done.")
+        assert one.leaves() == 0
+    assert count(cli) == 2
+    assert json.loads(cli("rules", "--json").out)["scope"] == "project"
+
+
+def test_a_question_of_the_model(cli: CommandLine) -> None:
+    with person(cli, *prepared(cli, ASK + DONE)) as one:
+        one.sees("(red / blue)")
+        one.types("blue")
+        assert one.leaves() == 0
+    assert cli("export", "last").of("user_input.completed")[0]["answer"] == "blue"
+
+
+def test_leaving_leaves_the_question_open(cli: CommandLine) -> None:  # S-08
+    for key, code in ((b"\x04", 0), (None, -9)):
+        with person(cli, *prepared(cli, MAKE + DONE)) as one:
+            one.sees("[n]o")
+            if key is None:
+                one.process.kill()
+            else:
+                one.presses(key)
+            assert one.leaves() == code
+        (pending,) = cli("pending", "--json").lines
+        assert cli("approve", pending["id"]).code == 0
+    assert count(cli) == 2
+
+
+def test_answered_elsewhere_meanwhile(cli: CommandLine) -> None:  # fault 6
+    with person(cli, *prepared(cli, MAKE + DONE)) as one:
+        one.sees("[n]o")
+        assert cli("approve", "last", "--deny").code == 0
+        one.types("y")
+        one.sees("may have been answered already")
+        one.leaves()
+    assert count(cli) == 0
+
+
+def test_headless_on_a_terminal_asks_nothing(cli: CommandLine) -> None:
+    with person(cli, *prepared(cli, MAKE + DONE), "--headless") as one:
+        one.sees("All done.")
+        assert one.leaves() == 0
+    assert count(cli) == 0
+
+
+# -- consent (S-10) ---------------------------------------------------------------------------------------------------
+
+
+def program(cli: CommandLine) -> dict[str, str]:
+    """A program as the model: what it does with what it is told, nobody knows."""
+    path = cli.folder / "talker"
+    path.write_text(f"#!{sys.executable}\nopen({str(cli.folder / 'asked')!r}, 'a').write('x')\nprint('Hello.')\n")
+    path.chmod(0o755)
+    return {"TREADLE_COMMAND_TALKER": str(path)}
+
+
+RUN = ("run", "Hi.", "--model", "command:talker")
+
+
+def test_told_once_and_recorded(cli: CommandLine) -> None:
+    first = cli(*RUN, "--json", env=program(cli))
+    second = cli(*RUN, "--json", env=program(cli))
+    assert (first.code, second.code) == (0, 0)
+    assert first.err.count("are sent to the program behind command:talker") == 1
+    assert second.err == ""
+    notices = [[data["kind"] for data in ended.of("model.notice")] for ended in (first, second)]
+    assert notices == [["consent", "rung"], ["rung"]]
+
+
+def test_a_setting_accepts_beforehand(cli: CommandLine) -> None:
+    ended = cli(*RUN, "--json", env=program(cli) | {"TREADLE_CONSENT": "command,xai"})
+    assert (ended.code, ended.err) == (0, "")
+    assert [data["kind"] for data in ended.of("model.notice")] == ["rung"]
+
+
+def test_a_person_is_asked_and_nothing_is_sent_before(cli: CommandLine) -> None:
+    with person(cli, *RUN, env=program(cli)) as one:
+        one.sees("Go on?")
+        one.types("n")
+        assert one.leaves() == 1
+        assert "nothing was sent" in one.seen
+    assert not (cli.folder / "asked").exists()
+    assert cli("chats", "--json").out == ""
+    with person(cli, *RUN, env=program(cli)) as one:
+        one.sees("Go on?")
+        one.types("y")
+        one.sees("Hello.")
+        assert one.leaves() == 0
+    with person(cli, *RUN, env=program(cli)) as one:
+        one.sees("Hello.")
+        assert one.leaves() == 0
+        assert "Go on?" not in one.seen
+
+
+def test_the_library_is_told_by_its_warnings(cli: CommandLine) -> None:
+    with Agent(env=program(cli), home=cli.home) as agent:
+        chat = agent.chat(model="command:talker").open()
+        agent.chat(model="command:talker")
+        assert [warning for warning in agent.warnings if "are sent to" in warning] == agent.warnings
+        assert len(agent.warnings) == 1
+        assert [event.data.kind for event in chat.events() if isinstance(event.data, ModelNotice)] == ["consent"]
+    with Agent(env=program(cli), home=cli.home, accepted=["command"]) as agent:
+        assert agent.chat(model="command:talker").open().events()[-1].type == "session.created"
+        assert agent.warnings == []
