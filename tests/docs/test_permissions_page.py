@@ -1,0 +1,71 @@
+"""The guide to permissions says what is so (S-05 to S-07)."""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.docs.test_examples import blocks, execute
+from tests.unit.policy.kit import Judge, allow
+from treadle import Agent, ScriptedModel
+from treadle.config import load
+from treadle.models.scripted import Call, Say
+from treadle.protocol.options import MODES
+from treadle.runtime import Agent as Runtime
+
+PAGE = Path(__file__).parents[2] / "docs" / "guide" / "permissions.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+WORDS = {"denied": "deny", "asked for": "ask", "pass": "allow"}
+
+
+def test_the_table_of_modes_names_all() -> None:
+    assert re.findall(r"^\| `([a-z-]+)`", TEXT, flags=re.M) == list(MODES)
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_the_table_of_modes_is_true(mode: Any) -> None:
+    row = re.search(rf"^\| `{mode}`[^|]*\| ([^|]+) \| ([^|]+) \|$", TEXT, flags=re.M)
+    assert row is not None
+    judge = Judge(mode=mode)
+    plain, _, sensitive = row[1].partition("; sensitive files are ")
+    assert await judge.edit("a.py") == WORDS[plain]
+    assert await judge.edit(".env") == WORDS[sensitive or plain]
+    harmless, _, others = row[2].partition(", others are ")
+    assert await judge("ls") == WORDS[harmless.removeprefix("harmless ones ")]
+    assert await judge("make test") == WORDS[others or harmless]
+
+
+async def test_what_a_rule_does_not_cover() -> None:
+    judge = Judge(rules=(allow("make test"),))
+    section = TEXT[TEXT.index("It does not cover") : TEXT.index("There is no rule for")]
+    commands = [text for text in re.findall(r"`([^`]+)`", section) if "make" in text]
+    assert len(commands) >= 6
+    for command in commands:
+        assert await judge(command) == "ask", command
+    assert await judge("cd sub && make test | tail") == "allow"
+
+
+async def test_the_table_of_files(tmp_path: Path) -> None:
+    (settings,) = re.findall(r"```toml\n(.*?)```", TEXT, flags=re.S)
+    (tmp_path / "config.toml").write_text(settings)
+    sensitive = load({"TREADLE_HOME": str(tmp_path)}).settings.sensitive
+    assert sensitive == tomllib.loads(settings)["sensitive"]
+    judge = Judge(sensitive=sensitive)
+    paths = ("a.sql", "tests/x/a.sql", "poetry.lock", "uv.lock")
+    assert [await judge.edit(path) for path in paths] == ["ask", "allow", "allow", "ask"]
+    assert await Judge(sensitive={".env": True}).edit(".env") == "allow"
+
+
+async def test_the_example_allows_what_waits(tmp_path: Path) -> None:
+    names = await execute(blocks("docs/guide/permissions.md")["Approvals"], {})
+    steps = [Call("write_file", path=".env", content="A=1\n"), Say("Done.")]
+    async with Agent(model=ScriptedModel(steps)) as agent:
+        assert isinstance(agent, Runtime)
+        chat = agent.chat(root=str(tmp_path), interactive=True)
+        assert (await chat.ask("Go.")).reason == "action_required"
+        await names["allow_everything_once"](agent, chat.id)
+        async for _event in chat.resume():
+            pass
+    assert (tmp_path / ".env").read_text() == "A=1\n"
