@@ -102,7 +102,8 @@ async def visit(wanted: Visit) -> int:
             chat = agent.chat(known[0].summary.chat)
         else:
             lookup = DynamicTool("lookup", "Look something up.", {"type": "object"})
-            chat = agent.chat(root=str(wanted.path("root")), interactive=True, dynamic_tools=(lookup,))
+            options = {"interactive": True, "auto_approve_commands": True, "dynamic_tools": (lookup,)}
+            chat = agent.chat(root=str(wanted.path("root")), **options)
         return await follow(chat, wanted)
 
 

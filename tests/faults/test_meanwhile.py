@@ -50,7 +50,7 @@ def an_agent(folder: Path) -> Agent:
 async def count_points(folder: Path) -> int:
     """How many points an undisturbed run passes once its message is written."""
     async with an_agent(prepared(folder)) as agent:
-        chat = await agent.chat(root=str(folder / "root"), summarize=False)
+        chat = await agent.chat(root=str(folder / "root"), summarize=False, auto_approve_commands=True)
         with faults() as passed:
             assert (await chat.ask("Go.")).text == "All done."
             await asyncio.sleep(0)
@@ -76,7 +76,7 @@ async def struck_at(number: int, folder: Path, deed: Callable[[Agent, Chat], Awa
     prepared(folder)
     agent, other = an_agent(folder), an_agent(folder)
     try:
-        chat = await agent.chat(root=str(folder / "root"), summarize=False)
+        chat = await agent.chat(root=str(folder / "root"), summarize=False, auto_approve_commands=True)
         strike = Strike(number)
         faultpoint.install(strike)
         await chat.send("Go.")

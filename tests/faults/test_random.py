@@ -58,7 +58,7 @@ def strike(dice: random.Random) -> str:
 async def begin(case: Case) -> None:
     """Write the chats down, without driving them."""
     lookup = DynamicTool("lookup", "Look something up.")
-    options = ChatOptions(root=str(case.root), interactive=True, dynamic_tools=(lookup,))
+    options = ChatOptions(root=str(case.root), interactive=True, auto_approve_commands=True, dynamic_tools=(lookup,))
     async with Agent(SqliteStore(case.folder / "chats.db", lease_s=LEASE["lease_s"]), model=ScriptedModel([])) as agent:
         for number in range(CHATS):
             chat = ChatId(f"c_{number}")
