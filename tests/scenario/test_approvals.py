@@ -1,5 +1,5 @@
-"""Approvals as durable actions: asked in one process, answered in another, once, for exactly what was shown (S-07, S-08,
-fault 6)."""
+"""Approvals as durable actions: asked in one process, answered in another, once, for exactly what was shown (S-07,
+S-08, fault 6)."""
 
 import json
 import signal

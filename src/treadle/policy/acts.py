@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from treadle.policy.command_severity import Finding, Part, classify, parts
 from treadle.policy.rules import COMMAND_TOOLS, EDIT_TOOLS, INPUT_TOOLS
 from treadle.policy.sensitive_files import Sensitive, find, names
+from treadle.policy.shell.model import Finding, Part
 from treadle.ports.toolset import Invocation
 from treadle.protocol.tools import ToolSpec
 
@@ -64,6 +64,8 @@ def act_of(spec: ToolSpec, invocation: Invocation) -> Act:
 
 
 def _command(command: str, folder: str) -> Act:
+    from treadle.policy.command_severity import classify, parts  # late: many a chat runs no command
+
     found = parts(command)
     targets = [target for part in found for target in _targets(part)]
     known = tuple(os.path.join(folder, target) for target in targets if UNKNOWN not in target)
@@ -88,6 +90,8 @@ def _targets(part: Part) -> Iterator[str]:
 
 
 def _input(arguments: Mapping[str, Any]) -> Act:
+    from treadle.policy.command_severity import classify
+
     text = str(arguments.get("text") or "")
     found = classify(text) if text.strip() else Finding("none")
     if found.severity in ("none", "medium"):

@@ -1,7 +1,6 @@
 """Secrets in text that comes in pieces: what may be the beginning of one is held back until more has come. Knows the
 shapes only by how they begin; what a secret is, the redactor says."""
 
-import os
 import re
 from collections.abc import Callable, Sequence
 
@@ -36,7 +35,7 @@ class LiveText:
             self._held += piece
             return ""
         clean = self._redact(text[:cut])
-        news = clean[len(os.path.commonprefix((self._shown, clean))) :]
+        news = clean[_alike(self._shown, clean) :]
         self._held = text[cut:]
         self._shown = (self._shown + news)[-_KEPT:]
         return news
@@ -53,6 +52,12 @@ class LiveText:
         for value in self._values:
             cut = min(cut, len(text) - _overlap(text, value))
         return cut if len(text) - cut <= _LONGEST_HELD else len(text)
+
+
+def _alike(one: str, other: str) -> int:
+    """How many letters two texts have in common at their beginning."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((number for number, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def _overlap(text: str, value: str) -> int:

@@ -4,9 +4,9 @@ let through an interpreter or a wrapper as a whole, nor more than one kind of co
 import shlex
 from collections.abc import Sequence
 
-from treadle.policy.command_severity import Part
 from treadle.policy.globs import literal
 from treadle.policy.rules import ANY, INTERPRETERS, allows_part, never_allowed
+from treadle.policy.shell.model import Part
 from treadle.protocol.permissions import Offer, Rule
 
 _FAMILIES = frozenset(

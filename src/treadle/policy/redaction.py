@@ -31,20 +31,21 @@ class _Family(NamedTuple):
     kind: str
     literals: tuple[str, ...]
     """Every pattern begins with one of these, or with what they have in common: that is what makes it quick."""
-    pattern: re.Pattern[str]
+    pattern: str
+    """Compiled when it is first needed, which most never are."""
     letter: str
     """One that all literals have, and that is rarer than others."""
 
 
 def _inside(kind: str, literals: str, pattern: str) -> _Family:
-    return _Family(kind, tuple(literals.split()), re.compile(pattern), _rarest(literals.split()))
+    return _Family(kind, tuple(literals.split()), pattern, _rarest(literals.split()))
 
 
 def _token(kind: str, begins: str, rest: str) -> _Family:
     """A word that begins in one of these ways and goes on like this; not in the middle of a longer one."""
     literals = begins.split()
     words = "|".join(f"{re.escape(word)}(?<![A-Za-z0-9_\\-./+]{re.escape(word)})" for word in literals)
-    pattern = re.compile(f"(?:{words}){rest}(?![A-Za-z0-9_\\-])")
+    pattern = f"(?:{words}){rest}(?![A-Za-z0-9_\\-])"
     return _Family(kind, tuple(literals), pattern, _rarest(literals))
 
 
@@ -103,7 +104,7 @@ class Redactor:
                 text = text.replace(value, f"[redacted: {kind}]")
         for family in FAMILIES:
             if family.letter in text and any(literal in text for literal in family.literals):
-                text = family.pattern.sub(_Replacement(family.kind), text)
+                text = re.sub(family.pattern, _Replacement(family.kind), text)
         for literal, pattern in _ASSIGNED:
             if literal in text:
                 text = pattern.sub(_assigned, text)

@@ -10,8 +10,8 @@ import shlex
 from collections.abc import Iterable, Sequence
 
 from treadle.errors import InvalidInput
-from treadle.policy.command_severity import Part
 from treadle.policy.globs import is_literal, matches
+from treadle.policy.shell.model import Part
 from treadle.protocol.permissions import Rule, RuleEffect
 
 ANY = "*"

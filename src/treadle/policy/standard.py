@@ -14,9 +14,9 @@ import msgspec
 from treadle.errors import ConfigError
 from treadle.policy import offers, rules
 from treadle.policy.acts import Act, act_of
-from treadle.policy.command_severity import Part
 from treadle.policy.rule_book import RuleBook, live
 from treadle.policy.sensitive_files import Sensitive, names
+from treadle.policy.shell.model import Part
 from treadle.policy.showing import inert, shown
 from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Invocation

@@ -19,8 +19,9 @@ from treadle.testing.faults import InjectedFault, faults
 
 @pytest.mark.parametrize(
     "pattern",
-    ["python *", "bash *", "/bin/sh *", "node *", "python -c *", "python -m *", "sudo *", "sudo ls", "env *", "xargs rm",
-     "find . -exec rm {} +", "git -c x=y log", "git *", "*", "ma*e", "make * test", "make te*", "'unended", "  "],
+    ["python *", "bash *", "/bin/sh *", "node *", "python -c *", "python -m *", "sudo *", "sudo ls", "env *",
+     "xargs rm", "find . -exec rm {} +", "git -c x=y log", "git *", "*", "ma*e", "make * test", "make te*",
+     "'unended", "  "],
 )  # fmt: skip
 def test_what_no_allow_rule_may_say(pattern: str) -> None:
     with pytest.raises(InvalidInput):
@@ -104,12 +105,16 @@ def test_a_bad_rule_changes_nothing(home: Path) -> None:
     assert not (home / "rules.json").exists()
 
 
-@pytest.mark.parametrize("content", [b"{", b"[]", b'{"rules": [{"effect": "maybe", "tool": "x"}]}', b"\xff"])
-async def test_a_damaged_book_allows_nothing(home: Path, content: bytes) -> None:
+def _written(home: Path, content: bytes) -> Path:
     home.mkdir()
     (home / "rules.json").write_bytes(content)
     os.chmod(home / "rules.json", 0o600)
-    book = RuleBook(home)
+    return home
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b'{"rules": [{"effect": "maybe", "tool": "x"}]}', b"\xff"])
+async def test_a_damaged_book_allows_nothing(home: Path, content: bytes) -> None:
+    book = RuleBook(_written(home, content))
     with pytest.raises(ConfigError, match="damaged"):
         book.all()
     judge = Judge("/x", StandardPolicy(book), mode="autopilot")
