@@ -168,6 +168,20 @@ def test_answered_elsewhere_meanwhile(cli: CommandLine) -> None:  # fault 6
     assert count(cli) == 0
 
 
+def test_a_resumed_chat_asks_again(cli: CommandLine) -> None:  # S-08
+    with person(cli, *prepared(cli, MAKE + DONE)) as one:
+        one.sees("[n]o")
+        one.process.kill()
+        one.leaves()
+    with person(cli, "resume", "last") as one:
+        one.sees("[n]o")
+        assert "command: make count" in one.seen
+        one.types("y")
+        one.sees("All done.")
+        assert one.leaves() == 0
+    assert count(cli) == 1
+
+
 def test_headless_on_a_terminal_asks_nothing(cli: CommandLine) -> None:
     with person(cli, *prepared(cli, MAKE + DONE), "--headless") as one:
         one.sees("All done.")

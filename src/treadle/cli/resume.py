@@ -6,10 +6,12 @@ from pathlib import Path
 
 import msgspec
 
+from treadle.cli.dialogue import Dialogue, converse, someone_is_there
 from treadle.cli.drive import drive
 from treadle.cli.output import JsonLines
 from treadle.cli.screen import Screen
 from treadle.cli.session import configured, find_chat, open_agent
+from treadle.cli.terminal import Terminal
 from treadle.config import Config
 from treadle.errors import InvalidInput, Refused
 from treadle.handle import Chat, Following
@@ -43,11 +45,13 @@ async def _resume(config: Config, named: str, reply: Reply, as_json: bool) -> in
         head = await store.head(found)
         if as_json:
             return await drive(chat, await _following(chat, reply), JsonLines(), head)
-        screen = Screen()
+        asks = someone_is_there()
+        terminal = Terminal()
+        screen = Screen(terminal, asks=asks)
         state = await chat.state()
         screen.begin(chat.id, state.options.model, state.options.root, resumed=True)
         screen.knows(state)
-        return await drive(chat, await _following(chat, reply), screen, head)
+        return await converse(chat, await _following(chat, reply), screen, head, Dialogue(terminal) if asks else None)
 
 
 async def _following(chat: Chat, reply: Reply) -> Following:

@@ -164,3 +164,29 @@ def test_several_processes_write_at_once(home: Path) -> None:
         worker.join(60)
     assert [worker.exitcode for worker in workers] == [0, 0, 0]
     assert len({rule.pattern for rule in RuleBook(home).all()}) == 60
+
+
+def _as_nobody(home: Path) -> None:
+    os.setgid(65534)
+    os.setuid(65534)
+    made = RuleBook(home / "own").add(allow("make test", scope="user"))
+    assert RuleBook(home / "own").of("/x") == (made,)
+    try:
+        RuleBook(home / "roots").add(allow("make test", scope="user"))
+    except ConfigError:
+        return
+    raise AssertionError("another user's home was written")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become someone else")
+def test_an_ordinary_user_has_a_book_of_their_own(home: Path) -> None:
+    home.mkdir()
+    os.chown(home, 65534, 65534)
+    for folder in home.parents:
+        if folder.stat().st_mode & 0o001 == 0 and folder.name.startswith(("pytest", "test", "popen")):
+            folder.chmod(folder.stat().st_mode | 0o001)
+    (home / "roots").mkdir(mode=0o700)
+    worker = multiprocessing.get_context("fork").Process(target=_as_nobody, args=(home,))
+    worker.start()
+    worker.join(60)
+    assert worker.exitcode == 0
