@@ -60,7 +60,16 @@ class Shell:
 def test_killed_it_resumes(point: str, tmp_path: Path) -> None:
     with FakeOpenAI(SCRIPT) as fake:
         treadle = Shell(tmp_path, fake)
-        run = ("run", "--json", "--model", "openai:fake", "--root", str(treadle.root), "Do it.")
+        run = (
+            "run",
+            "--json",
+            "--auto-approve-commands",
+            "--model",
+            "openai:fake",
+            "--root",
+            str(treadle.root),
+            "Do it.",
+        )
         code, before = treadle(*run, faults=f"kill@{point}")
         assert code == -signal.SIGKILL
         _, (chat,) = treadle("chats", "--json")

@@ -54,7 +54,8 @@ class Treadle:
         )
 
     def run(self, faults: str = "") -> "subprocess.Popen[bytes]":
-        return self.start("run", "--json", "--model", "openai:fake", "--root", str(self.root), "Do it.", faults=faults)
+        flags = ("--json", "--auto-approve-commands", "--model", "openai:fake", "--root", str(self.root))
+        return self.start("run", *flags, "Do it.", faults=faults)
 
     def resume(self, faults: str = "") -> tuple[int, list[dict[str, Any]]]:
         return self.end(self.start("resume", "--json", "last", faults=faults))
