@@ -22,7 +22,7 @@ from treadle.config import home_of
 from treadle.engine.deps import Deps, assemble
 from treadle.engine.worker import Worker
 from treadle.equipment import Equipment
-from treadle.errors import InvalidInput
+from treadle.errors import ConfigError, InvalidInput
 from treadle.handle import Chat
 from treadle.instructions import read_instructions
 from treadle.models.ladder import Ladder
@@ -32,6 +32,7 @@ from treadle.policy.consent import Consent, disclosure
 from treadle.policy.redaction import Redactor
 from treadle.policy.rule_book import RuleBook
 from treadle.policy.standard import StandardPolicy
+from treadle.policy.trust import Trust
 from treadle.ports.hooks import Hooks, chained
 from treadle.ports.model import Model, Models
 from treadle.ports.policy import Policy
@@ -126,7 +127,7 @@ class Agent:
             retry_base_s=retry_base_s,
             silence_s=silence_s,
             renew_s=renew_s,
-            hooks=chained(hooks),
+            hooks=chained([*([hooks] if not isinstance(hooks, Sequence) else hooks), *self._project_hooks()]),
             redact=secrets,
             redact_live=secrets.live if isinstance(secrets, Redactor) else lambda: secrets,
             tidy=self._equipment.commands.tidy,
@@ -158,6 +159,20 @@ class Agent:
     async def chats(self, *, archived: bool | None = None, limit: int = 0) -> list[Listed]:
         """The chats of the store, newest change first."""
         return await self.deps.store.list(archived=archived, limit=limit)
+
+    def _project_hooks(self) -> list[Hooks]:
+        """Hooks that projects bring: looked for only if the user has ever trusted a file of a project (S-09)."""
+        trust = Trust(self._home)
+        try:
+            if not trust.all():
+                return []
+        except ConfigError as error:
+            self.warnings.append(str(error))
+            return []
+        from treadle.tools.hooks import ProjectHooks
+
+        means = self._equipment.means
+        return [ProjectHooks(means.workspace_of, trust.trusted, means.sandbox_of, self._env, [str(self._home)])]
 
     def _notices(self, ref: str) -> tuple[ModelNotice, ...]:
         """What the user has not been told yet about the model: who gets to see the project (S-10)."""

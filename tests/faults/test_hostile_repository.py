@@ -115,6 +115,19 @@ def test_names_of_files_reach_nobody_alive(cli: CommandLine) -> None:  # S-12
         assert not set(shown.out + shown.err) & {"\x1b", "\x07"}
 
 
+def test_a_projects_hooks_hold_once_they_are_trusted_and_not_when_they_change(cli: CommandLine) -> None:
+    hooks = cli.project / ".treadle" / "hooks.toml"
+    block = '[[hooks]]\nwhen = "before"\ntools = ["read_file"]\ncommand = "echo Not this one. >&2; exit 2"\n'
+    hooks.write_text(block)
+    calls = '[[turn]]\ncall = [{ name = "read_file", args = { path = "Makefile" } }]\n'
+    run = ("run", "Look.", "--model", cli.script(calls + DONE), "--json")
+    assert cli(*run).of("tool.execution_complete")[0]["success"]
+    assert cli("trust", ".treadle/hooks.toml").code == 0
+    assert not cli(*run).of("tool.execution_complete")[0]["success"]
+    hooks.write_text(block + "\n")
+    assert cli(*run).of("tool.execution_complete")[0]["success"]
+
+
 def test_hooks_and_servers_are_trusted_by_content(cli: CommandLine) -> None:
     listed = cli("trust")
     assert "not trusted" in listed.out

@@ -214,7 +214,7 @@ def test_told_once_and_recorded(cli: CommandLine) -> None:
 
 
 def test_a_setting_accepts_beforehand(cli: CommandLine) -> None:
-    ended = cli(*RUN, "--json", env=program(cli) | {"TREADLE_CONSENT": "command,xai"})
+    ended = cli(*RUN, "--json", env=program(cli) | {"TREADLE_CONSENT": "command\nxai"})
     assert (ended.code, ended.err) == (0, "")
     assert [data["kind"] for data in ended.of("model.notice")] == ["rung"]
 

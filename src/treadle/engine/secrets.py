@@ -25,6 +25,7 @@ TEXTS: dict[type[Event], tuple[str, ...]] = {
     e.ModelCall: ("text", "error"),
     e.CompactionComplete: ("summary", "error"),
     e.ExecutionComplete: ("result", "error", "result_summary"),
+    e.CheckCompleted: ("result", "result_summary"),
     e.PermissionRequested: ("shown",),
     e.PermissionCompleted: ("feedback",),
     e.UserInputRequested: ("question",),

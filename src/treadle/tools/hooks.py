@@ -19,7 +19,7 @@ import msgspec
 
 from treadle.errors import ConfigError, SandboxError, ToolError
 from treadle.faultpoint import faultpoint
-from treadle.ports.sandbox import Confinement, Sandbox, Unwritable
+from treadle.ports.sandbox import Confinement, Demand, Sandbox, Unwritable
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.ports.workspace import Workspace, WorkspaceOf
 from treadle.protocol.content import Value
@@ -131,7 +131,7 @@ class ProjectHooks:
         self,
         workspace_of: WorkspaceOf,
         trusted: Callable[[str, bytes], bool],
-        sandbox_of: Callable[[str], Sandbox] | None,
+        sandbox_of: Callable[[Demand], Sandbox] | None,
         env: Mapping[str, str],
         hidden: Sequence[str] = (),
     ) -> None:
