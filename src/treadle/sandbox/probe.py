@@ -10,9 +10,9 @@ from treadle.errors import SandboxError
 from treadle.ports.sandbox import Confinement, Sandbox, View
 from treadle.sandbox.launcher import Launcher
 from treadle.sandbox.report import ATTEMPTS, Report, Tried
-from treadle.sandbox.stage import Stage
+from treadle.sandbox.stage import Stage, Stuck
 
-VIEW_S = 30.0
+VIEW_S = 15.0
 _IN_VAIN = {"survive": "it was ended with the command"}
 
 
@@ -23,7 +23,7 @@ def probe(sandbox: Sandbox, scratch: Path, launcher: Launcher | None = None, use
         try:
             said = stage.attempt(sandbox)
         except (SandboxError, OSError) as error:
-            return Report(sandbox.level, failure=str(error))
+            return Report(sandbox.level, failure=str(error), stuck=isinstance(error, Stuck))
         missing = [each.name for each in ATTEMPTS if each.name not in said]
         if missing:
             words = said.get("", "").strip() or f"it ended at {missing[0]}"

@@ -67,6 +67,8 @@ class Report(msgspec.Struct, frozen=True):
     nested: bool = False
     """Whether only the filter keeps commands from making namespaces of their own: bubblewrap could not forbid it."""
     failure: str = ""
+    stuck: bool = False
+    """Whether it failed by not ending: another variant of it is not worth the wait."""
 
     @property
     def holds(self) -> bool:

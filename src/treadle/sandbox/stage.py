@@ -7,9 +7,11 @@ import pty
 import secrets
 import selectors
 import shutil
+import signal
 import socket
 import subprocess
 import termios
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -19,9 +21,11 @@ from treadle.errors import SandboxError
 from treadle.ports.sandbox import Confinement, Sandbox
 from treadle.sandbox.launcher import Launcher
 
+SILENCE_S = 15.0
+"""How long nothing may be heard of the attempts; all together they take a fraction of a second."""
 RUN_S = 60.0
-"""How long all attempts together may take; they take a fraction of a second."""
-ANSWER_S = 10.0
+ANSWER_S = 20.0
+"""Whoever survived answers after two seconds, and whoever did not is known to be dead at once."""
 CONTENT = b"untouched"
 FILES = (
     "write_outside",
@@ -36,6 +40,10 @@ FILES = (
 )
 """One for each attempt, so that it is known which one reached it."""
 REPOSITORIES = ("missing", "existing", "moved")
+
+
+class Stuck(SandboxError):
+    """What was started in the sandbox did not end."""
 
 
 class Stage:
@@ -147,7 +155,8 @@ class Stage:
                 os.close(each)
 
     def attempt(self, sandbox: Sandbox, only: Sequence[str] = ()) -> dict[str, str]:
-        """Make all attempts; what each one said of itself. SandboxError as the sandbox raises it."""
+        """Make all attempts; what each one said of itself. SandboxError as the sandbox raises it, Stuck if it does not
+        end."""
         spec = {
             "root": str(self.root),
             "outside": str(self.outside),
@@ -178,14 +187,28 @@ class Stage:
                 start_new_session=True,
                 **self._become,
             )
-            try:
-                process.wait(RUN_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            self._wait_for(process, said)
         self._shut(self._asked, self._tell)
         lines = [line.partition("\t") for line in said.read_text(errors="replace").splitlines()]
         return {name: told for name, tab, told in lines if tab} or {"": "\n".join(name for name, _, _ in lines)}
+
+    def _wait_for(self, process: "subprocess.Popen[bytes]", said: Path) -> None:
+        """Until it ends. Slow is not stuck: as long as it says something new, it is waited for."""
+        heard, until = 0, time.monotonic() + RUN_S
+        while True:
+            try:
+                process.wait(SILENCE_S)
+                return
+            except subprocess.TimeoutExpired:
+                before, heard = heard, said.stat().st_size
+                if heard > before and time.monotonic() < until:
+                    continue
+            os.killpg(process.pid, signal.SIGKILL)  # it leads a group of its own, and is still there to be waited for
+            process.wait()
+            raise Stuck(
+                f"what runs in it does not end, and was given up after {SILENCE_S:.0f} s of silence; "
+                "`treadle doctor sandbox` tries it again"
+            )
 
     def evidence(self) -> dict[str, bool]:
         """By attempt, whether it left a trace outside. Attempts that leave none are not in it."""

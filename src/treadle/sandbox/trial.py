@@ -18,6 +18,7 @@ from treadle.sandbox.report import Report
 
 OLDEST_BUBBLEWRAP = (0, 8)
 """The first one that can forbid nested namespaces. Views need 0.11."""
+VERSION_S = 15.0
 
 
 def examine_level(level: Level, bubblewrap: str, scratch: Path) -> Report:
@@ -40,7 +41,9 @@ def examine_level(level: Level, bubblewrap: str, scratch: Path) -> Report:
 def bubblewrap_version(binary: str) -> tuple[int, ...]:
     """(0,) if it says none."""
     try:
-        said = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=30, check=False).stdout
+        said = subprocess.run(
+            [binary, "--version"], capture_output=True, text=True, timeout=VERSION_S, check=False
+        ).stdout
         return tuple(int(part) for part in said.split()[-1].split("."))
     except (OSError, ValueError, IndexError, subprocess.TimeoutExpired):
         return (0,)
@@ -60,7 +63,7 @@ def _try_bubblewrap(binary: str, trial: Path) -> Report:
         shown, needed = (".".join(map(str, each)) for each in (version, OLDEST_BUBBLEWRAP))
         return Report("bubblewrap", failure=f"{binary} is version {shown}, {needed} is needed")
     report = probe(Bubblewrap(binary, str(trial)), trial)
-    nested = bool(report.failure)
+    nested = bool(report.failure) and not report.stuck
     if nested:  # in some containers bubblewrap cannot forbid namespaces inside; the filter does so, too
         second = probe(Bubblewrap(binary, str(trial), nested=True), trial)
         if second.failure:

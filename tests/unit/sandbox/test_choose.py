@@ -1,5 +1,6 @@
 """The strongest sandbox that holds is taken, what was tried is remembered, and a demand is met or refused (S-03)."""
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from tests.unit.sandbox.grounds import Grounds, grounds, missing
 from treadle.errors import SandboxError
+from treadle.sandbox import stage
 from treadle.sandbox.choose import FOLDER, LEVELS, REMEMBERED, Findings, choose, examine, known
 from treadle.sandbox.report import ATTEMPTS, Report, Tried
 from treadle.sandbox.trial import bubblewrap_version, examine_level
@@ -96,12 +98,14 @@ def script(path: Path, text: str) -> str:
     return str(path)
 
 
+SAYS_ITS_VERSION = 'if [ "$1" = --version ]; then echo bubblewrap 0.11.0; exit; fi\n'
+
+
 def test_a_bubblewrap_that_confines_nothing_is_found_out(place: Grounds) -> None:
     """Whatever a program says of itself: what counts is what can be done in it."""
     liar = script(
         place.folder / "bwrap",
-        'if [ "$1" = --version ]; then echo bubblewrap 0.11.0; exit; fi\n'
-        'while [ "$1" != -- ]; do shift; done; shift; exec "$@"',
+        f'{SAYS_ITS_VERSION}while [ "$1" != -- ]; do shift; done; shift; exec "$@"',
     )
     report = examine_level("bubblewrap", liar, place.folder)
     assert not report.failure
@@ -109,6 +113,45 @@ def test_a_bubblewrap_that_confines_nothing_is_found_out(place: Grounds) -> None
     assert not report.views
     assert "read a hidden file" in report.open
     assert "connect to the network (TCP)" in report.open
+    assert "live on after the command has ended (setsid)" in report.open
+
+
+@pytest.mark.parametrize(
+    ("left_out", "opened"),
+    [
+        ("--unshare-net", {"connect_tcp", "send_udp", "connect_abstract"}),
+        ("--unshare-pid", {"survive", "kill_process"}),
+    ],
+)
+def test_a_bubblewrap_that_leaves_something_out_is_found_out(
+    bubblewrap: Grounds, left_out: str, opened: set[str]
+) -> None:
+    half = script(
+        bubblewrap.folder / "bwrap",
+        f'for word; do shift; [ "$word" = {left_out} ] || set -- "$@" "$word"; done\nexec {bubblewrap.bubblewrap} "$@"',
+    )
+    report = examine_level("bubblewrap", half, bubblewrap.folder)
+    assert not report.failure
+    assert {each.name for each in report.tried if each.verdict == "allowed"} == opened
+
+
+def test_a_bubblewrap_that_never_ends_is_given_up_once(place: Grounds, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stage, "SILENCE_S", 1.0)  # it is silent for ever, so the time is of no matter
+    tries, lives = place.folder / "tries", place.folder / "lives"
+    tries.touch()
+    os.mkfifo(lives)
+    alive = os.open(lives, os.O_RDONLY | os.O_NONBLOCK)
+    stuck = script(place.folder / "bwrap", f"{SAYS_ITS_VERSION}echo x >> {tries}; exec sleep 1000 > {lives}")
+    try:
+        report = examine_level("bubblewrap", stuck, place.folder)
+        os.set_blocking(alive, True)
+        assert os.read(alive, 1) == b""  # nobody has the other end open
+    finally:
+        os.close(alive)
+    assert "does not end" in report.failure
+    assert not report.holds
+    assert report.stuck
+    assert tries.read_text() in ("x\n", "")  # not even once, if the machine was slower than our patience
 
 
 def test_a_bubblewrap_that_does_not_work_is_found_out(place: Grounds) -> None:

@@ -13,8 +13,8 @@ from _collections_abc import Callable
 from fcntl import ioctl
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
-_REMOUNT_BIND = 0x1020
-_NEW_USER, _NEW_NET = 0x10000000, 0x40000000
+_REMOUNT_BIND, _PRIVATE = 0x1020, 0x44000
+_NEW_USER, _NEW_NET, _NEW_MOUNTS = 0x10000000, 0x40000000, 0x00020000
 _TIOCSTI = 0x5412
 _PTRACE_SEIZE = 0x4206
 _IO_URING_SETUP = 425
@@ -149,7 +149,7 @@ def move_protected(stage: Stage) -> None:
 
 
 def connect_tcp(stage: Stage) -> None:
-    with socket.create_connection(("127.0.0.1", stage.tcp), 10) as connection:
+    with socket.create_connection(("127.0.0.1", stage.tcp), 5) as connection:
         connection.sendall(b"out")
 
 
@@ -171,10 +171,12 @@ def connect_abstract(stage: Stage) -> None:
 
 
 def remount(stage: Stage) -> None:
-    """Make the read-only world writable; where it is writable already, mount something."""
+    """Make the read-only world writable; where it is writable already, mount something, unseen by others if may be."""
     if os.statvfs("/").f_flag & os.ST_RDONLY:
         _checked(_LIBC.mount(None, b"/", None, ctypes.c_ulong(_REMOUNT_BIND), None))
         return
+    if _LIBC.unshare(ctypes.c_int(_NEW_MOUNTS)) == 0:
+        _checked(_LIBC.mount(None, b"/", None, ctypes.c_ulong(_PRIVATE), None))
     place = f"{stage.root}/mounted".encode()
     os.mkdir(place)
     _checked(_LIBC.mount(b"tmpfs", place, b"tmpfs", ctypes.c_ulong(0), None))
@@ -213,16 +215,29 @@ def read_keyring(_stage: Stage) -> None:
 
 
 def survive(stage: Stage) -> None:
-    """A daemon that answers when it is asked, long after everything else has ended."""
+    """A daemon that answers when it is asked, long after everything else has ended. Like any daemon it lets go of
+    everything it inherited: somebody may wait for the end of that before he asks."""
     if os.fork():
         return
-    os.setsid()
-    if os.fork():
+    try:
+        os.setsid()
+        if os.fork() == 0:
+            _close_all_but(stage.asks, stage.tells)
+            os.read(stage.asks, 1)
+            time.sleep(2)  # whoever is about to be killed is dead by then
+            os.write(stage.tells, b"alive")
+    finally:
         os._exit(0)
-    os.read(stage.asks, 1)
-    time.sleep(2)  # whoever is about to be killed is dead by then
-    os.write(stage.tells, b"alive")
-    os._exit(0)
+
+
+def _close_all_but(*kept: int) -> None:
+    try:
+        numbers = [int(name) for name in os.listdir("/proc/self/fd")]
+    except OSError:
+        numbers = list(range(256))
+    for each in numbers:
+        if each not in kept:
+            os.closerange(each, each + 1)  # which does not mind that it is closed
 
 
 ATTEMPTS: tuple[Callable[[Stage], None], ...] = (
@@ -271,7 +286,7 @@ def _tried(attempt: Callable[[Stage], None], stage: Stage) -> str:
         os._exit(0)
     os.close(writer)
     with open(reader, "rb") as pipe:
-        said = pipe.read() if attempt is not survive else pipe.read(7)
+        said = pipe.read()  # up to its end: then a daemon is on its own, too
     os.waitpid(pid, 0)
     return said.decode() or "the process was ended"
 
