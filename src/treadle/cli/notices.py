@@ -57,6 +57,8 @@ def notice(event: e.Event) -> tuple[str, Colour] | None:
             return f"summing up failed: {inert_line(error, 300)}", "yellow"
         case e.OptionsChanged(changes=changes):
             return f"changed: {inert_line(', '.join(sorted(changes)), 200)}", "dim"
+        case e.PermissionCompleted(decision="deny", by="policy"):
+            return None  # the call's own line says so, and why
         case e.PermissionCompleted(decision="deny", feedback=feedback):
             return f"not allowed{': ' + inert_line(feedback, 300) if feedback else ''}", "yellow"
         case _:

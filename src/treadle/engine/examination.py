@@ -110,7 +110,7 @@ async def _permit(ready: Ready, options: ChatOptions, deps: Deps) -> Ready | Set
     verdict = await deps.policy.review(spec, ready.invocation, options)
     if verdict.decision == "deny":
         denied = PermissionCompleted(call.key, "deny", by="policy", feedback=verdict.reason)
-        refused = _refused(call, ready.invocation.arguments, verdict.reason, ready.summary)
+        refused = _refused(call, ready.invocation.arguments, verdict.reason, ready.summary, came="not allowed")
         return Settled((denied, *refused.events))
     if verdict.decision == "ask" and (not answered or call.seal):
         asked = await _question(ready, verdict)
@@ -137,10 +137,17 @@ async def _question(ready: Ready, verdict: Verdict) -> PermissionRequested:
 
 
 def _refused(
-    call: Call, arguments: dict[str, object], text: str, summary: str = "", seen: tuple[Seen, ...] = ()
+    call: Call,
+    arguments: dict[str, object],
+    text: str,
+    summary: str = "",
+    seen: tuple[Seen, ...] = (),
+    came: str = "",
 ) -> Settled:
+    """The intent and its result in one, because nothing runs in between."""
     start = ExecutionStart(call.key, call.request.name, arguments, summary)
-    return Settled((start, ExecutionComplete(call.key, False, error=text, result_summary=first_line(text), seen=seen)))
+    done = ExecutionComplete(call.key, False, error=text, result_summary=came or first_line(text), seen=seen)
+    return Settled((start, done))
 
 
 def seen_of(error: ToolError) -> tuple[Seen, ...]:
