@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -47,7 +48,8 @@ class Grounds(msgspec.Struct, frozen=True):
         made: Sandbox = NoSandbox()
         match level:
             case "bubblewrap":
-                made = Bubblewrap(self.bubblewrap, str(self.scratch), views=True, launcher=self.launcher)
+                nested = only_filtered(self.user)
+                made = Bubblewrap(self.bubblewrap, str(self.scratch), views=True, nested=nested, launcher=self.launcher)
             case "landlock":
                 made = Landlock(str(self.scratch), launcher=self.launcher)
         return made if self.user is None else Given(made, self)
@@ -69,10 +71,8 @@ class Grounds(msgspec.Struct, frozen=True):
             capture_output=True,
             text=True,
             timeout=WAIT_S,
-            user=self.user,
-            group=self.user,
-            extra_groups=None if self.user is None else [],
             check=False,
+            **becoming(self.user),
         )
 
     def give(self) -> None:
@@ -140,7 +140,7 @@ def python_for_everyone() -> str:
     for python in (sys.executable, "/usr/bin/python3"):
         try:
             line = [python, "-I", "-S", "-c", _SAYS_WHETHER_IT_FITS]
-            tried = subprocess.run(line, user=NOBODY, group=NOBODY, extra_groups=[], capture_output=True, check=False)
+            tried = subprocess.run(line, capture_output=True, timeout=WAIT_S, check=False, **becoming(NOBODY))
         except OSError:
             continue
         if tried.returncode == 0:
@@ -148,22 +148,59 @@ def python_for_everyone() -> str:
     return ""
 
 
+_BARE = ("--unshare-user", "--unshare-pid", "--unshare-net", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
+
+
 @cache
 def missing(level: str, user: int | None = None) -> str:
-    """Why a level cannot be tried here, found out without Treadle; empty if it can."""
+    """Why a level, or a `view`, cannot be tried here, found out without Treadle; empty if it can."""
     if user is not None and (os.geteuid() != 0 or not python_for_everyone()):
         return "needs root, and a Python that everyone can run"
     match level:
         case "bubblewrap":
-            bare = ["--unshare-user", "--unshare-pid", "--ro-bind", "/", "/", "--proc", "/proc", "true"]
-            return "" if _runs([find_bubblewrap() or "bwrap", *bare]) else "namespaces cannot be had here"
+            return "" if _runs(user) else "namespaces cannot be had here"
+        case "view":
+            return (
+                "" if _runs(user, "--overlay-src", "root", "--overlay", "upper", "work", "/mnt") else "no overlays here"
+            )
         case "landlock":
             return "" if landlock.version() >= landlock.OLDEST else "the kernel has no Landlock"
     return ""
 
 
-def _runs(line: Sequence[str]) -> bool:
-    try:
-        return subprocess.run(line, capture_output=True, timeout=WAIT_S, check=False).returncode == 0
-    except OSError:
-        return False
+@cache
+def only_filtered(user: int | None = None) -> bool:
+    """Whether bubblewrap cannot forbid namespaces inside, as in some containers."""
+    return not _runs(user, "--disable-userns")
+
+
+def _runs(user: int | None, *more: str) -> bool:
+    with grounds(user) as place:
+        for name in ("upper", "work"):
+            (place.folder / name).mkdir()
+        place.give()
+        line = [place.bubblewrap or "bwrap", *_BARE, *more, "true"]
+        try:
+            ended = subprocess.run(
+                line, cwd=place.folder, capture_output=True, timeout=WAIT_S, check=False, **becoming(user)
+            )
+        except OSError:
+            return False
+        return ended.returncode == 0
+
+
+def becoming(user: int | None) -> dict[str, Any]:
+    """What starts a process as this user."""
+    return {} if user is None else {"user": user, "group": user, "extra_groups": []}
+
+
+@cache
+def may(*line: str) -> bool:
+    """Whether the machine lets this user do something at all; root of a container may do less than root."""
+    with grounds() as place:
+        try:
+            return (
+                subprocess.run(line, cwd=place.root, capture_output=True, timeout=WAIT_S, check=False).returncode == 0
+            )
+        except OSError:
+            return False

@@ -15,8 +15,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.unit.sandbox.grounds import python_for_everyone
 from treadle.errors import ToolError
 from treadle.ports.commands import Command, Ended, Job
+from treadle.sandbox.supervisor import command as supervised
 from treadle.sandbox.supervisor import folder as names
 from treadle.sandbox.supervisor.commands import SupervisedCommands
 from treadle.types import CallKey, ChatId
@@ -200,9 +202,16 @@ async def test_a_daemon_ends_with_its_command_and_it_is_said(commands: Supervise
 
 
 async def test_nothing_left_is_nothing_said(commands: SupervisedCommands) -> None:
-    _, ended = await run(commands, "sleep 0.05 & echo x > >(sleep 0.05; cat)")
-    assert not ended.left_behind
-    assert ended.size == 2
+    """What ends just after its command was not left behind. On a busy machine it may come too late for that, but not
+    every time."""
+    said = []
+    for number in range(10):
+        _, ended = await run(commands, "sleep 0.05 & echo x > >(sleep 0.05; cat)", f"{number}.0")
+        said.append(ended.left_behind)
+        if not ended.left_behind:
+            assert ended.size == 2
+            break
+    assert said[-1] is False, said
 
 
 async def test_a_command_that_kills_its_supervisor_is_lost_and_nothing_is_left(commands: SupervisedCommands) -> None:
@@ -223,14 +232,17 @@ async def test_a_supervisor_that_is_asked_to_end_ends_its_command(commands: Supe
 
 
 async def test_stop_gives_a_moment_to_tidy_up(commands: SupervisedCommands) -> None:
-    command = await commands.start(
-        CHAT, CALL, job("trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.02; done")
-    )
-    await output(command, b"up")
-    ended = await command.stop()
-    assert ended.ending == "stopped"
-    assert command.read(0, 1000).data.endswith(b"bye\n")
-    assert await command.stop() == ended
+    """A moment that a busy machine may use up otherwise, but not every time."""
+    script = "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.02; done"
+    for number in range(5):
+        command = await commands.start(CHAT, CallKey(f"{number}.0"), job(script))
+        await output(command, b"up")
+        ended = await command.stop()
+        assert ended.ending == "stopped"
+        assert await command.stop() == ended
+        if command.read(0, 1000).data.endswith(b"bye\n"):
+            return
+    raise AssertionError("it never came to its last word")
 
 
 async def test_what_was_prevented_never_starts(commands: SupervisedCommands, tmp_path: Path) -> None:  # L-07, fault 4
@@ -301,7 +313,10 @@ async def test_input_comes_in_order_and_once_a_token(commands: SupervisedCommand
         await command.write(b"x", token="d")
 
 
-async def test_input_that_nobody_reads_blocks_neither_the_worker_nor_the_end(commands: SupervisedCommands) -> None:
+async def test_input_that_nobody_reads_blocks_neither_the_worker_nor_the_end(
+    commands: SupervisedCommands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervised, "_INPUT_S", 0.5)  # nobody ever reads it, so the time is of no matter
     command = await commands.start(CHAT, CALL, job("echo up; sleep 1000", input=True))
     await output(command, b"up")
     with pytest.raises(ToolError, match="does not read its input"):
@@ -423,7 +438,7 @@ async def test_names_that_are_no_file_names(commands: SupervisedCommands, tmp_pa
     assert await command.wait(60) is not None
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become someone else")
+@pytest.mark.skipif(not python_for_everyone(), reason="needs root, and a Python that everyone can run")
 def test_as_another_user() -> None:
     """Everything works for an ordinary user, who has an own home."""
     with tempfile.TemporaryDirectory() as place:  # pytest's own folder is closed to others
