@@ -36,10 +36,14 @@ def start(job: Job, umask: int) -> Ends:
         ends.shell, shell = os.pipe()
         os.set_blocking(ends.shell, False)
     report, told = os.pipe()
+    supervisor = os.getpid()
     ends.pid = os.fork()
     if ends.pid == 0:
         try:
-            _become(job, stdin, stdout, shell, umask)
+            os.setsid()
+            tree.die_with_parent()
+            if os.getppid() == supervisor:  # else it was killed before: nobody would know of this command
+                _become(job, stdin, stdout, shell, umask)
         except BaseException as error:
             number = error.errno if isinstance(error, OSError) and error.errno else 5
             os.write(told, str(number).encode())
@@ -80,8 +84,6 @@ def _widen(pipe: int) -> None:
 
 
 def _become(job: Job, stdin: int, stdout: int, shell: int, umask: int) -> None:
-    os.setsid()
-    tree.die_with_parent()
     if job["pty"]:
         fcntl.ioctl(stdout, termios.TIOCSCTTY, 0)
     for number, descriptor in ((0, stdin), (1, stdout), (2, stdout)):

@@ -20,6 +20,7 @@ _LOOK_S = 1.0
 _FRAME = 1_500
 """Bytes of input in one line of the control FIFO: written as hexadecimal, it stays below PIPE_BUF."""
 _INPUT_S = 5.0
+_SWEEPS = 50
 MARK = "TREADLE_CALL"
 """In the environment of every command: finds what a killed supervisor left."""
 _decoder = msgspec.json.Decoder(Ended)
@@ -83,7 +84,8 @@ class SupervisedCommand:
             begin, end = (int(number) for number in numbers)
         start = begin if last == token else end
         size = self.read(0, 0).size
-        names.write_atomic(file, f"{token} {start} {size}".encode())
+        with suppress(FileNotFoundError):  # it is being forgotten
+            names.write_atomic(file, f"{token} {start} {size}".encode())
         return start, size
 
     def shell(self) -> bytes:
@@ -108,13 +110,12 @@ class SupervisedCommand:
                 await asyncio.sleep(0.02)
 
     async def stop(self) -> Ended:
-        names.write_atomic(f"{self.folder}/{names.STOP}", b"")
-        while True:
+        while (ended := await self._ended()) is None:
+            names.ask_to_stop(self.folder)
             with suppress(ToolError):
                 self._send(b"stop s\n")
-            ended = await self.wait(_LOOK_S)
-            if ended is not None:
-                return ended
+            await self.wait(_LOOK_S)
+        return ended
 
     def _send(self, frame: bytes) -> bool:
         """Whether there was room for it."""
@@ -133,7 +134,7 @@ class SupervisedCommand:
     async def _ended(self) -> Ended | None:
         state = names.look(self.folder)
         if state == names.LOST:
-            await asyncio.to_thread(self._sweep)
+            await asyncio.to_thread(self.sweep)
             return Ended("lost")
         if state != names.ENDED:
             return None
@@ -148,15 +149,21 @@ class SupervisedCommand:
             return job
         return {}
 
-    def _sweep(self) -> None:
-        """Nobody is left to end what the command started: find it by its mark."""
+    def sweep(self) -> None:
+        """Nobody is left to end what the command started: find it by its mark, again and again, because what is found
+        may just have forked."""
         mark = self._job().get("env", {}).get(MARK)
         if mark is None or not os.path.exists("/proc/self/environ"):
             return
-        for entry in os.listdir("/proc"):
-            if entry.isdigit() and f"{MARK}={mark}".encode() in _environment(entry):
+        for _ in range(_SWEEPS):
+            found = [
+                pid for pid in os.listdir("/proc") if pid.isdigit() and f"{MARK}={mark}".encode() in _environment(pid)
+            ]
+            if not found:
+                return
+            for pid in found:
                 with suppress(OSError):
-                    os.kill(int(entry), signal.SIGKILL)
+                    os.kill(int(pid), signal.SIGKILL)
 
     def _pieces(self) -> list[tuple[int, int]]:
         """Where each piece of the output begins, and how long it is by now."""

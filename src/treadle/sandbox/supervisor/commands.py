@@ -90,9 +90,12 @@ class SupervisedCommands:
     async def close(self) -> None:
         """End everything and remove the folder: for commands of chats that nobody can come back to."""
         for chat in await asyncio.to_thread(_children, self._folder):
-            for command in await self.known(ChatId(chat)):
-                await self.prevent(ChatId(chat), command.call)
-                await self._let_go(self._path(ChatId(chat), command.call))
+            for call in await asyncio.to_thread(_children, f"{self._folder}/{chat}"):
+                await self.prevent(ChatId(chat), CallKey(call))
+                folder = self._path(ChatId(chat), CallKey(call))
+                with suppress(FileNotFoundError):  # it goes before `stop` does: who comes late starts nothing
+                    os.unlink(f"{folder}/{names.JOB}")
+                await self._let_go(folder)
         await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
 
     async def _let_go(self, folder: str) -> None:
@@ -148,6 +151,9 @@ class SupervisedCommands:
             os.close(told)
         try:
             said = await _all_of(ready)
+        except TimeoutError:  # it may come to life yet
+            said = "it said nothing for a minute"
+            await asyncio.to_thread(_bury_unborn, folder)
         finally:
             os.close(ready)
         if names.look(folder) == names.UNSTARTED:
@@ -175,7 +181,7 @@ class SupervisedCommands:
 
 
 async def _all_of(pipe: int) -> str:
-    """What a supervisor says until it says `started`, or is gone."""
+    """What a supervisor says until it says `started`, or is gone. TimeoutError if it does neither."""
     loop = asyncio.get_running_loop()
     said = bytearray()
     done = loop.create_future()
@@ -193,8 +199,6 @@ async def _all_of(pipe: int) -> str:
     try:
         async with asyncio.timeout(_START_S):
             await done
-    except TimeoutError:
-        said.extend(b"it said nothing for a minute")
     finally:
         loop.remove_reader(pipe)
     return said.decode(errors="replace")
@@ -234,14 +238,17 @@ def _bury_unborn(folder: str) -> None:
     if not os.path.exists(folder):
         made = _make(os.path.dirname(folder))
         Path(f"{made}/{names.EXIT}").write_bytes(msgspec.json.encode(Ended("stopped", -15)))
+        faultpoint("command.before_burial")
         _settle(made, folder)
-    elif names.look(folder) == names.UNSTARTED:
-        Path(f"{folder}/{names.STOP}").touch()
+    if names.look(folder) == names.UNSTARTED:  # claimed before, or just now, by a start that was quicker than this
+        names.ask_to_stop(folder)
 
 
 def _empty(folder: str) -> None:
     if names.look(folder) == names.LOST:
-        names.write_atomic(f"{folder}/{names.EXIT}", msgspec.json.encode(Ended("lost")))
+        SupervisedCommand(folder).sweep()
+        with suppress(FileNotFoundError):  # another one forgets it, too, and has written this
+            names.write_atomic(f"{folder}/{names.EXIT}", msgspec.json.encode(Ended("lost")))
     for name in os.listdir(folder):
         if name != names.EXIT:
             with suppress(FileNotFoundError):

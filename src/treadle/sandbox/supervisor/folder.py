@@ -37,34 +37,47 @@ LOST = "lost"
 
 
 def look(folder: str) -> str:
-    """What became of the command: one of the four words above. The end is looked for before and after the lock,
-    because the lock is given back only after the end was written."""
+    """What became of the command: one of the four words above. The order of the questions is such that a supervisor may
+    take any of its steps between two of them: it has the lock before it writes `owner`, and gives it back only after
+    the end was written. As long as there is no owner, nothing was started: whoever asks for a stop by then is heard,
+    and a supervisor that dies by then has lost nothing."""
     if os.path.exists(f"{folder}/{EXIT}"):
         return ENDED
+    if not os.path.exists(f"{folder}/{OWNER}"):
+        return ENDED if os.path.exists(f"{folder}/{EXIT}") else UNSTARTED  # what is forgotten loses its owner
     if locked(folder):
         return RUNNING
-    if os.path.exists(f"{folder}/{EXIT}"):
-        return ENDED
-    return LOST if os.path.exists(f"{folder}/{OWNER}") else UNSTARTED
+    return ENDED if os.path.exists(f"{folder}/{EXIT}") else LOST
 
 
 def locked(folder: str) -> bool:
-    """Whether a supervisor lives. To find out, the lock is taken for a moment; supervisors know and try again."""
+    """Whether a supervisor lives. To find out, the lock is taken for a moment; supervisors know and try again. Where it
+    cannot be found out (no descriptor is free), that is an error: a running command must not be taken for lost."""
     try:
         lock = os.open(f"{folder}/{LOCK}", os.O_RDWR)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     try:
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         return True
     finally:
         os.close(lock)
     return False
 
 
+def ask_to_stop(folder: str) -> None:
+    os.close(os.open(f"{folder}/{STOP}", os.O_WRONLY | os.O_CREAT, 0o600))
+
+
 def write_atomic(path: str, data: bytes) -> None:
-    """All of it or nothing, as far as other processes can see."""
-    with open(f"{path}.new", "wb") as file:
-        file.write(data)
-    os.replace(f"{path}.new", path)
+    """All of it or nothing, as far as other processes can see, any number of which may write the same file."""
+    new = f"{path}.{os.urandom(6).hex()}"
+    try:
+        with open(new, "wb") as file:
+            file.write(data)
+        os.replace(new, path)
+    except OSError:
+        if os.path.exists(new):
+            os.unlink(new)
+        raise

@@ -58,6 +58,8 @@ def main(folder: str) -> None:
     recorder = Recorder(job["output_cap"])
     if os.path.exists(STOP):
         _write_exit("stopped", -15, False, recorder, "")
+    elif not os.path.exists(JOB):  # the folder is being removed, and a `stop` may have gone with it
+        return
     else:
         ends = child.start(job, umask)
         _report()
@@ -90,7 +92,7 @@ def _claim() -> bool:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             break
         except BlockingIOError:  # another one has it, or somebody is looking
-            if os.path.exists(OWNER):
+            if os.path.exists(OWNER) or os.path.exists(EXIT):
                 return False
             time.sleep(0.002)
     if os.path.exists(OWNER) or os.path.exists(EXIT):
