@@ -332,3 +332,20 @@ async def test_those_who_wait_learn_at_once_that_a_supervisor_was_killed(command
     assert {end.ending for end in ended if end} == {"lost"}
     await asyncio.gather(*(commands.forget(CHAT, CALL) for _ in range(3)))
     assert await command.wait(0) == Ended("lost")
+
+
+def owner_of(folder: str) -> int:
+    return int(Path(folder, names.OWNER).read_text().split()[0])
+
+
+async def test_whoever_waits_for_a_command_whose_folder_is_removed_is_told(tmp_path: Path) -> None:
+    """And does not look for ever."""
+    commands = SupervisedCommands(tmp_path / "commands")
+    command = await commands.start(CHAT, CALL, job("sleep 1000"))
+    owner = owner_of(command.folder)
+    waiting = asyncio.create_task(command.wait())
+    shutil.rmtree(command.folder)
+    os.kill(owner, signal.SIGKILL)
+    ended = await asyncio.wait_for(waiting, 60)
+    assert ended is not None
+    assert ended.ending == "lost"

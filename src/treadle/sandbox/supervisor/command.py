@@ -15,6 +15,7 @@ from treadle.errors import ToolError
 from treadle.ports.commands import Ended, Output
 from treadle.sandbox.supervisor import folder as names
 
+_SETTLE_S = 0.01
 _LOOK_S = 1.0
 """A waiter is woken at the end; that it looks now and then as well is for a supervisor that dies at a bad moment."""
 _FRAME = 1_500
@@ -57,7 +58,7 @@ class SupervisedCommand:
                     async with asyncio.timeout(left):
                         await gone.wait()
                         gone.clear()
-                        await asyncio.sleep(0)
+                        await asyncio.sleep(_SETTLE_S)  # who writes there is gone, and how it ended will be known
             return ended
         finally:
             loop.remove_reader(alive)
@@ -133,6 +134,8 @@ class SupervisedCommand:
 
     async def _ended(self) -> Ended | None:
         state = names.look(self.folder)
+        if state == names.UNSTARTED and names.removed(self.folder):
+            return Ended("lost")  # somebody removed all that was known of it
         if state == names.LOST:
             await asyncio.to_thread(self.sweep)
             return Ended("lost")

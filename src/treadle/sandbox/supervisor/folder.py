@@ -50,6 +50,10 @@ def look(folder: str) -> str:
     return ENDED if os.path.exists(f"{folder}/{EXIT}") else LOST
 
 
+def removed(folder: str) -> bool:
+    return not os.path.isdir(folder)
+
+
 def locked(folder: str) -> bool:
     """Whether a supervisor lives. To find out, the lock is taken for a moment; supervisors know and try again. Where it
     cannot be found out (no descriptor is free), that is an error: a running command must not be taken for lost."""

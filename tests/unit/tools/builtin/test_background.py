@@ -34,7 +34,9 @@ async def check_until(bench: Bench, handle: str, piece: str, text: str = "") -> 
 
 async def test_it_returns_at_once_and_outlives_the_call(bench: Bench) -> None:
     handle = await begin(bench, "echo up; echo $$ > pid; sleep 1000")
-    await check_until(bench, handle, "running]")
+    assert "running]" in (await bench.use("check_command", handle=handle)).text
+    await until((bench.project / "pid").exists)
+    await until(lambda: (bench.project / "pid").read_text().endswith("\n"))
     pid = int((bench.project / "pid").read_text())
     assert alive(pid)
     assert (await bench("echo meanwhile")).success
