@@ -7,12 +7,12 @@ import hashlib
 import os
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
+from bench.clock import least
 from bench.report import Row, align
 from treadle.errors import EditError
 from treadle.ports.toolset import Invocation
@@ -85,16 +85,6 @@ def core_table(text: Text, repeats: int) -> list[Row]:
         took = least(lambda old=old: _core(text.whole, old), max(1, repeats // 3))  # type: ignore[misc]
         rows.append((title, _ms(took), f"{took / base:.1f}"))
     return rows
-
-
-def least(work: Callable[[], object], repeats: int) -> float:
-    """Seconds by the clock, of the quickest run after a first one that fills the caches."""
-    spent = []
-    for _ in range(repeats + 1):
-        began = time.perf_counter()
-        work()
-        spent.append(time.perf_counter() - began)
-    return min(spent[1:])
 
 
 def _plain(text: Text, path: Path, *, sync: bool) -> None:

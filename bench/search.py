@@ -7,12 +7,12 @@ import random
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
+from bench.clock import least
 from bench.report import Row, align
 from treadle.ports.toolset import Invocation
 from treadle.ports.workspace import Query
@@ -82,16 +82,6 @@ def table(root: Path, repeats: int) -> list[Row]:
             (case.title, _ms(plain), _ms(ours), f"{ours / plain:.1f}", _ms(fallback), f"{fallback / plain:.1f}")
         )
     return rows
-
-
-def least(work: Callable[[], None], repeats: int) -> float:
-    """Seconds by the clock, of the quickest run after a first one that fills the caches."""
-    spent = []
-    for _ in range(repeats + 1):
-        began = time.perf_counter()
-        work()
-        spent.append(time.perf_counter() - began)
-    return min(spent[1:])
 
 
 def _plain(program: str, case: Case, root: Path) -> None:

@@ -85,7 +85,21 @@ class CheckCommand(ReadOnly):
         return await _report(command, invocation, ended)
 
 
-class SendInput(Plain):
+class _Handled(Plain):
+    """A tool for one background command; the supervisor takes what comes with the same call once, so after a crash it
+    simply runs again."""
+
+    def __init__(self, means: Means) -> None:
+        self._means = means
+
+    async def prepare(self, invocation: Invocation) -> None:
+        await _find(self._means, invocation)
+
+    async def settle(self, invocation: Invocation) -> Settlement:
+        return "run_again"
+
+
+class SendInput(_Handled):
     spec = ToolSpec(
         name="send_input",
         description=(
@@ -99,18 +113,9 @@ class SendInput(Plain):
             enter={"type": "boolean", "default": True},
             end={"type": "boolean", "default": False},
         ),
-        idempotent=True,  # the supervisor takes what comes with the same call once
+        idempotent=True,
         summary_argument="handle",
     )
-
-    def __init__(self, means: Means) -> None:
-        self._means = means
-
-    async def prepare(self, invocation: Invocation) -> None:
-        await _find(self._means, invocation)
-
-    async def settle(self, invocation: Invocation) -> Settlement:
-        return "run_again"
 
     async def run(self, invocation: Invocation) -> Outcome:
         command = await _find(self._means, invocation)
@@ -125,7 +130,7 @@ class SendInput(Plain):
         return await _report(command, invocation, ended)
 
 
-class StopCommand(Plain):
+class StopCommand(_Handled):
     spec = ToolSpec(
         name="stop_command",
         description="End a background command with everything it started, and see the last of its output.",
@@ -133,15 +138,6 @@ class StopCommand(Plain):
         idempotent=True,
         summary_argument="handle",
     )
-
-    def __init__(self, means: Means) -> None:
-        self._means = means
-
-    async def prepare(self, invocation: Invocation) -> None:
-        await _find(self._means, invocation)
-
-    async def settle(self, invocation: Invocation) -> Settlement:
-        return "run_again"
 
     async def run(self, invocation: Invocation) -> Outcome:
         command = await _find(self._means, invocation)

@@ -2,6 +2,7 @@
 passed over at the speed of memory, and a text that changed beyond recognition is shown as removed and added."""
 
 import difflib
+from collections.abc import Callable
 
 import msgspec
 
@@ -58,29 +59,27 @@ def _line_start_within(text: str, tail: int) -> int:
 
 def _common(one: str, other: str) -> int:
     """How many characters are equal from the beginning."""
-    low, high = 0, min(len(one), len(other))
-    step = 4_096
-    while low < high:
-        size = min(step, high - low)
-        if one[low : low + size] == other[low : low + size]:
-            low += size
-            step *= 2
-        elif size == 1:
-            break
-        else:
-            step = max(1, size // 2)
-            high = low + size
-    return low
+    return _longest(min(len(one), len(other)), lambda at, size: one[at : at + size] == other[at : at + size])
 
 
 def _common_end(one: str, other: str, most: int) -> int:
     """How many characters are equal at the end, of at most so many."""
+
+    def equal(at: int, size: int) -> bool:
+        a, b = len(one) - at, len(other) - at
+        return one[a - size : a] == other[b - size : b]
+
+    return _longest(most, equal)
+
+
+def _longest(most: int, equal: Callable[[int, int], bool]) -> int:
+    """How far two texts are equal, asked piece by piece: in growing ones as long as they are, in shrinking ones around
+    the place where they no longer are."""
     low, high = 0, most
     step = 4_096
     while low < high:
         size = min(step, high - low)
-        a, b = len(one) - low, len(other) - low
-        if one[a - size : a] == other[b - size : b]:
+        if equal(low, size):
             low += size
             step *= 2
         elif size == 1:
