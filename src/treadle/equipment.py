@@ -3,7 +3,7 @@ and what commands must not touch. The only place that knows both the tools and t
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from treadle.workspace.root import Root
 class Equipment:
     """`home` is Treadle's own folder, where the strength of sandboxes is remembered."""
 
-    def __init__(self, store: Store, env: Mapping[str, str], home: Path) -> None:
+    def __init__(self, store: Store, env: Mapping[str, str], home: Path, redact: Callable[[str], str] = str) -> None:
         self._home = home
         self._data = getattr(store, "path", None)
         self.commands, self.passing = self._commands()
@@ -29,6 +29,7 @@ class Equipment:
             lru_cache(maxsize=8)(self._sandbox),
             env,
             _outside,
+            redact,
             self._guarded,
         )
 

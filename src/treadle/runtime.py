@@ -114,9 +114,9 @@ class Agent:
             self.warnings += warnings
             tools = [*tools, *brought]
         kept = _open_store(store)
-        self._equipment = Equipment(kept, self._env, self._home)
-        self._tools = Tools(builtins(self._equipment.means) if builtin else [], tools)
         secrets = Redactor(self._env) if redact is None else redact
+        self._equipment = Equipment(kept, self._env, self._home, secrets)
+        self._tools = Tools(builtins(self._equipment.means) if builtin else [], tools)
         self.deps: Deps = assemble(
             kept,
             found,

@@ -2,6 +2,7 @@
 hooks, cleaned of secrets, and what it leaves behind reaches later calls, in this process or the next."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -217,3 +218,14 @@ async def test_no_secret_gets_into_the_log(stage: Stage, success: bool) -> None:
     (done,) = of(await chat.events(), e.ExecutionComplete)
     assert "hunter2" not in f"{done}"
     assert await results(chat) == ["the key is [redacted]"]
+
+
+async def test_no_secret_gets_into_a_whole_output_that_is_kept(stage: Stage, tmp_path: Path) -> None:  # S-11, T-11
+    command = "seq 1 300; for n in 1 2; do printf '%s%s\\n' ghp_abcdefghijklmnopqrst uvwxyzABCDEFGHIJ; done; seq 1 300"
+    steps = [Call("run_command", command=command), Say("Good.")]
+    chat = stage.agent(steps, builtin=True).chat(root=str(tmp_path), auto_approve_commands=True)
+    await play(chat.send("Go."))
+    (done,) = of(await chat.events(), e.ExecutionComplete)
+    kept = await stage.store.get_blob(done.output)
+    assert kept.count(b"redacted") == 2
+    assert b"uvwxyzABCDEFGHIJ" not in kept

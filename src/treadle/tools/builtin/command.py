@@ -13,7 +13,7 @@ from treadle.tools.builtin import background
 from treadle.tools.builtin.base import in_thread, parameters
 from treadle.tools.builtin.capture import HEAD_LINES, TAIL_LINES
 from treadle.tools.builtin.means import Means
-from treadle.tools.builtin.output import CAP, parts, view
+from treadle.tools.builtin.output import CAP, parts, view, without_secrets
 from treadle.tools.builtin.process import (
     DEFAULT_TIMEOUT_S,
     MAX_TIMEOUT_S,
@@ -105,6 +105,13 @@ class RunCommand:
         ended = await command.wait(0) if command is not None else None
         return "unknown" if ended is not None and ended.ending == "lost" else "run_again"
 
+    async def _store(self, command: Command) -> str:
+        """Keep the whole output; what is kept has no secrets in it."""
+        kept = parts(command)
+        if self._means.redact is not str:
+            kept = without_secrets(kept, self._means.redact)
+        return await self._means.blobs.put_blob_parts(kept)
+
     def _commands(self) -> Commands:
         if self._means.commands is None:
             raise ToolError(_NO_COMMANDS)
@@ -120,7 +127,7 @@ class RunCommand:
         if ended.ending == "failed":
             raise ToolError(f"The command could not be started: {ended.error}.")
         shown = await in_thread(view, command, ended)
-        digest = "" if shown.exact else await self._means.blobs.put_blob_parts(parts(command))
+        digest = "" if shown.exact else await self._store(command)
         faultpoint("command.collected")
         left = await in_thread(self._left, command, invocation, place)
         how, last = _ending(ended, timeout_of(invocation))

@@ -43,5 +43,7 @@ class Means(msgspec.Struct, frozen=True):
     env: Mapping[str, str] = {}
     """The environment of commands, before secrets are taken out."""
     outside: Outside = lambda _command, _root, _cwd: ()
+    redact: Callable[[str], str] = str
+    """Takes secrets out of what is kept of a command's output (S-11)."""
     guarded: Callable[[str], Guarded] = lambda _root: Guarded()
     """By root: what commands may not write, and what they may not read (S-03)."""

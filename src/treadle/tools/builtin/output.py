@@ -1,7 +1,7 @@
 """Whole outputs: kept as blobs when a result shows only a part (T-11), and read_output, with which the model reads the
 rest by range. What a handle means is in the log, so it works after a restart and on another machine."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from treadle.errors import NotFound, ToolError
@@ -16,6 +16,7 @@ from treadle.types import CallKey
 CAP = 64 << 20
 """How many bytes of a command's output are kept: up to that exactly, of more the beginning and the end."""
 _PART = 1 << 20
+_LONGEST_LINE = 1 << 22
 _SHOWN = MAX_BYTES - 2_000
 _LINES = 500
 _STEP = 1 << 16
@@ -30,6 +31,32 @@ def parts(command: Command) -> Iterator[bytes]:
             yield gap if before == b"\n" else b"\n" + gap
         yield output.data
         at, before = output.offset + len(output.data), output.data[-1:]
+
+
+def without_secrets(pieces: Iterable[bytes], redact: Callable[[str], str]) -> Iterator[bytes]:
+    """The same without secrets, whole lines at a time, so that none is cut in two by chance (S-11). Bytes that are no
+    text stay as they are."""
+    held = b""
+    for piece in pieces:
+        held += piece
+        cut = _whole(held)
+        if cut:
+            yield _redacted(held[:cut], redact)
+            held = held[cut:]
+    yield _redacted(held, redact)
+
+
+def _whole(held: bytes) -> int:
+    """Where the last whole line ends, outside of a private key; anywhere, if no line ends for very long."""
+    cut = held.rfind(b"\n") + 1
+    key = held.rfind(b"-----BEGIN ", 0, cut)
+    if key >= 0 and held.find(b"-----END ", key, cut) < 0:
+        cut = key
+    return cut or (len(held) if len(held) > _LONGEST_LINE else 0)
+
+
+def _redacted(data: bytes, redact: Callable[[str], str]) -> bytes:
+    return redact(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
 
 def view(command: Command, ended: Ended) -> View:

@@ -1,10 +1,13 @@
 """read_output: the rest of an output that was cut, by range (T-11)."""
 
+import re
+
 import pytest
 
 from tests.unit.tools.builtin.commanding import CHAT, Bench
 from treadle.errors import ToolError
 from treadle.tools.builtin import output
+from treadle.tools.builtin.output import without_secrets
 from treadle.types import CallKey
 
 pytestmark = pytest.mark.timeout(90)
@@ -98,3 +101,23 @@ async def test_what_was_dropped_is_said_in_its_place(bench: Bench, monkeypatch: 
     assert int(dropped.replace(b",", b"")) + len(head) + len(tail) == 800_000
     assert tail.endswith(b"0100000\n")
     assert output.CAP == 64 << 20
+
+
+KEY = b"-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBg\nkqhkiG9w0BAQEF\n-----END PRIVATE KEY-----\n"
+
+
+@pytest.mark.parametrize("size", [1, 7, 30, 1_000_000])
+def test_what_is_kept_has_no_secrets_however_it_comes(size: int) -> None:  # S-11
+    def redact(text: str) -> str:
+        return re.sub("-----BEGIN.*?END PRIVATE KEY-----", "[key]", text.replace("hunter22", "[secret]"), flags=re.S)
+
+    whole = b"one hunter22 \xff\xfe two\n" + KEY + "drei ü\n".encode() + b"last hunter22"
+    pieces = [whole[at : at + size] for at in range(0, len(whole), size)]
+    kept = b"".join(without_secrets(pieces, redact))
+    assert kept == b"one [secret] \xff\xfe two\n[key]\n" + "drei ü\n".encode() + b"last [secret]"
+
+
+def test_a_key_that_never_ends_costs_bounded_memory() -> None:
+    pieces = [b"-----BEGIN \n", *([b"x" * (1 << 20)] * 12)]
+    longest = max(len(piece) for piece in without_secrets(pieces, lambda text: text.upper()))
+    assert longest < 6 << 20
