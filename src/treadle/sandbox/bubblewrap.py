@@ -10,6 +10,7 @@ other way than an empty folder or file, which `launch.hold` makes before the com
 
 import os
 import stat
+import sys
 import time
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
@@ -97,7 +98,7 @@ class Bubblewrap:
         for folder in SOCKET_FOLDERS:
             if _kind(folder) == stat.S_IFDIR:
                 yield folder, ["--tmpfs", folder]
-        for path in (*PROGRAMS, *(NAME_SERVERS if confinement.network else ())):
+        for path in (*PROGRAMS, *_own_python(), *(NAME_SERVERS if confinement.network else ())):
             if os.path.exists(path):
                 yield path, ["--ro-bind", path, path]
         for path in sockets(SETTLED_S):
@@ -213,6 +214,12 @@ def _check(confinement: Confinement) -> None:
     for path in confinement.protected:
         if not _beneath(path, confinement.root) or path == confinement.root:
             raise SandboxError(f"{path} is not inside the project {confinement.root}; only what is can be protected")
+
+
+def _own_python() -> set[str]:
+    """Where this interpreter and Treadle itself lie, if the private /tmp would cover them."""
+    treadle = str(Path(__file__).resolve().parents[1])
+    return {path for path in (sys.prefix, sys.base_prefix, treadle) if _beneath(path, "/tmp")}
 
 
 def _writable(confinement: Confinement) -> Iterable[Mount]:

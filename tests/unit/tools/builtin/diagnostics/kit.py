@@ -47,7 +47,8 @@ class Bubble:
         bound = [part for path in ("/tmp", "/var/tmp") if os.path.isdir(path) for part in ("--tmpfs", path)]
         keep = ["--ro-bind", confinement.root, confinement.root]
         bin_folder = os.path.dirname(argv[0])
-        keep += ["--ro-bind", bin_folder, bin_folder]
+        for folder in (bin_folder, sys.prefix, sys.base_prefix):  # they may lie in /tmp, too
+            keep += ["--ro-bind", folder, folder]
         rest = ["--dev", "/dev", "--proc", "/proc", "--unshare-net", "--unshare-pid", "--die-with-parent"]
         return [bwrap(), "--ro-bind", "/", "/", *bound, *keep, *rest, "--chdir", cwd, "--", *argv]
 
