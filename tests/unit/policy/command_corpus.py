@@ -46,7 +46,7 @@ rm -rf /home
 rm -rf /home/alice
 rm -rf /var
 rm -rf /boot
-rm -rf /work/project
+rm -rf /data/project
 rm -rf "$UNSET/"
 rm -rf "$UNSET"/*
 rm -rf ${STEAMROOT}/*
@@ -536,7 +536,7 @@ rm -rf `cat list`
 rm *
 rm -rf ~/project
 rm -rf ~/.cache/pip
-rm -rf /work/deep/project/dir
+rm -rf /data/deep/project/dir
 rm -rf /tmp/*
 rm /usr/bin/python
 rm ~/.bashrc
@@ -774,7 +774,7 @@ chmod 644 x
 chmod -R u+w src
 echo x > /tmp/y
 echo x > ../y
-ls > /work/x
+ls > /data/x
 tee /tmp/log
 echo x > $FILE
 kill 1234
