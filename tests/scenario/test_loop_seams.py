@@ -16,7 +16,7 @@ from treadle.protocol import commands as c
 from treadle.protocol import events as e
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import Offer, Rule
-from treadle.protocol.tools import ToolSpec
+from treadle.protocol.tools import ToolSpec, digest
 from treadle.protocol.traces import Seen, Shell
 
 
@@ -229,3 +229,18 @@ async def test_no_secret_gets_into_a_whole_output_that_is_kept(stage: Stage, tmp
     kept = await stage.store.get_blob(done.output)
     assert kept.count(b"redacted") == 2
     assert b"uvwxyzABCDEFGHIJ" not in kept
+
+
+async def test_the_answer_is_bound_to_what_was_shown_and_a_secret_was_not(stage: Stage) -> None:  # S-08, S-11, D-07
+    """Whoever reads the log, where the secret never was, can tell that the hash is that of the question."""
+    odd = Odd()
+    odd.shown = "the key is hunter2"
+    steps = [Call("odd"), Say("Good.")]
+    agent = stage.agent(steps, odd, policy=Asking(), redact=lambda text: text.replace("hunter2", "[redacted]"))
+    chat = agent.chat(interactive=True)
+    await play(chat.send("Go."))
+    action = await asked(chat)
+    assert action.text == "odd\n\nthe key is [redacted]"
+    assert action.hash == digest(["odd", {}, action.text])
+    await play(chat.approve(action))
+    assert len(odd.ran) == 1

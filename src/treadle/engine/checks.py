@@ -11,10 +11,10 @@ from treadle.chat.verification import DIAGNOSTICS
 from treadle.engine.deps import Deps
 from treadle.engine.examination import crashed, first_line
 from treadle.engine.lease import STOPPED, Tenure
-from treadle.engine.tool_calls import attempt, reworded, stop
+from treadle.engine.tool_calls import attempt, reworded, settlement, stop
 from treadle.errors import ToolError
 from treadle.faultpoint import faultpoint
-from treadle.ports.toolset import Invocation, Outcome, Settlement, Tool
+from treadle.ports.toolset import Invocation, Outcome, Tool
 from treadle.protocol.events import CheckCompleted, CheckStarted, Event, ExecutionOutput, FilesChanged
 from treadle.protocol.tools import ToolSpec
 
@@ -52,7 +52,7 @@ async def stop_check(tenure: Tenure, check: OpenCheck, deps: Deps) -> None:
 
 
 async def _carry_out(tenure: Tenure, tool: Tool, invocation: Invocation, begun: bool, deps: Deps) -> None:
-    settled = await _settle(tool, invocation) if begun else "run_again"
+    settled = await settlement(tool, invocation) if begun else "run_again"
     if settled == "unknown":
         return await tenure.record(CheckCompleted(invocation.call, False, synthetic="lost"))
     started = deps.clock.monotonic()
@@ -62,15 +62,6 @@ async def _carry_out(tenure: Tenure, tool: Tool, invocation: Invocation, begun: 
     faultpoint("check.after")
     took = round((deps.clock.monotonic() - started) * 1000)
     await tenure.record(*_events(invocation, outcome, took, deps))
-
-
-async def _settle(tool: Tool, invocation: Invocation) -> Settlement:
-    if tool.spec.read_only:
-        return "run_again"
-    try:
-        return await tool.settle(invocation)
-    except (ToolError, OSError):
-        return "unknown"
 
 
 def _events(invocation: Invocation, outcome: Outcome, took: int, deps: Deps) -> list[Event]:
@@ -112,6 +103,7 @@ def _invocation_of(tenure: Tenure, check: OpenCheck, deps: Deps) -> Invocation:
     if check.command == DIAGNOSTICS:
         arguments = {"paths": list(check.paths), "quick": True, "strict": True}
     begun = state.run.check if state.run is not None else None
+    redact = deps.redact_live()
     return Invocation(
         state.chat,
         check.check,
@@ -120,5 +112,5 @@ def _invocation_of(tenure: Tenure, check: OpenCheck, deps: Deps) -> Invocation:
         state.options.root,
         begun.plan if begun is not None else None,
         state.options,
-        emit=lambda output: tenure.live(ExecutionOutput(check.check, deps.redact(output))),
+        emit=lambda output: tenure.live(ExecutionOutput(check.check, redact(output))),
     )

@@ -113,7 +113,7 @@ async def _permit(ready: Ready, options: ChatOptions, deps: Deps) -> Ready | Set
         refused = _refused(call, ready.invocation.arguments, verdict.reason, ready.summary, came="not allowed")
         return Settled((denied, *refused.events))
     if verdict.decision == "ask" and (not answered or call.seal):
-        asked = await _question(ready, verdict)
+        asked = await _question(ready, verdict, deps)
         if not answered:
             return Settled((asked,), blocks=True)
         if asked.hash != call.seal:
@@ -127,11 +127,12 @@ async def _permit(ready: Ready, options: ChatOptions, deps: Deps) -> Ready | Set
     return msgspec.structs.replace(ready, invocation=invocation, approved=approved)
 
 
-async def _question(ready: Ready, verdict: Verdict) -> PermissionRequested:
+async def _question(ready: Ready, verdict: Verdict, deps: Deps) -> PermissionRequested:
     key, arguments = ready.call.key, ready.invocation.arguments
     shown = verdict.shown or f"{ready.tool.spec.name} {ready.summary}"
     if preview := await ready.tool.preview(ready.invocation):
         shown = f"{shown}\n\n{preview}"
+    shown = deps.redact(shown)  # the hash is of exactly what a person sees
     seal = digest([ready.tool.spec.name, arguments, shown])
     return PermissionRequested(key, key, verdict.severity, verdict.reason, shown, seal, verdict.offers)
 

@@ -114,12 +114,13 @@ class Log:
         records = [wire.encode(envelope) for envelope in envelopes]
         faultpoint(f"append.before:{events[0].TYPE}")
         shown = summary(after)
-        done = lease is not None and not shown.runnable
-        taken = Lease(state.chat, epoch, take.worker, after.head) if take is not None and shown.runnable else None
+        taken = Lease(state.chat, epoch, take.worker, after.head) if take is not None else None
+        done = (lease or taken) is not None and not shown.runnable
         await self.store.append(state.chat, records, shown, lease=lease, durable=durable, release=done, take=taken)
         if take is not None and taken is not None:
             self.hold(taken)
-            take.got(taken)
+            if not done:
+                take.got(taken)
         faultpoint(f"append.after:{events[0].TYPE}")
         self._publish(envelopes)
         return self._keep(after)

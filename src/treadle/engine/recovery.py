@@ -11,10 +11,8 @@ from treadle.engine.checks import stop_check
 from treadle.engine.deps import Deps
 from treadle.engine.examination import invocation_of
 from treadle.engine.lease import STOPPED, Tenure
-from treadle.engine.tool_calls import outcome_events, run_one, stop
-from treadle.errors import ToolError
+from treadle.engine.tool_calls import outcome_events, run_one, settlement, stop
 from treadle.faultpoint import faultpoint
-from treadle.ports.toolset import Invocation, Settlement, Tool
 from treadle.protocol.events import AssistantReset, Event, ExecutionComplete, TurnRetry
 from treadle.protocol.tools import ToolSpec
 from treadle.types import CallKey
@@ -66,7 +64,7 @@ async def _settle(tenure: Tenure, call: Call, deps: Deps) -> None:
     invocation = invocation_of(tenure, call, call.request.name, call.arguments or {}, deps)
     if found is None or isinstance(found, ToolSpec):
         return await tenure.record(_unknown(call))
-    settled = await _ask(found, invocation)
+    settled = await settlement(found, invocation)
     faultpoint("recovery.settled")
     if settled == "run_again":
         durable = not found.spec.read_only
@@ -76,15 +74,6 @@ async def _settle(tenure: Tenure, call: Call, deps: Deps) -> None:
         await tenure.record(_unknown(call))
     else:
         await tenure.record(*outcome_events(invocation, settled, 0, deps))
-
-
-async def _ask(tool: Tool, invocation: Invocation) -> Settlement:
-    if tool.spec.read_only:
-        return "run_again"
-    try:
-        return await tool.settle(invocation)
-    except (ToolError, OSError):
-        return "unknown"
 
 
 def _unknown(call: Call) -> Event:

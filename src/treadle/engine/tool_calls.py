@@ -15,7 +15,7 @@ from treadle.engine.examination import Ready, Settled, crashed, examine, first_l
 from treadle.engine.lease import STOPPED, Stopped, Tenure
 from treadle.errors import LeaseLost, StoreError, ToolError
 from treadle.faultpoint import faultpoint
-from treadle.ports.toolset import Invocation, Outcome, Tool
+from treadle.ports.toolset import Invocation, Outcome, Settlement, Tool
 from treadle.protocol.events import Event, ExecutionComplete, ExecutionStart, FilesChanged
 from treadle.protocol.tools import ToolSpec
 
@@ -113,6 +113,16 @@ async def reworded(spec: ToolSpec, invocation: Invocation, outcome: Outcome, dep
     except Exception as error:
         note = f"[A hook failed after this call: {type(error).__name__}: {error}]"
         return msgspec.structs.replace(outcome, text=f"{outcome.text}\n{note}" if outcome.text else note)
+
+
+async def settlement(tool: Tool, invocation: Invocation) -> Settlement:
+    """What became of a call whose worker was lost."""
+    if tool.spec.read_only:
+        return "run_again"
+    try:
+        return await tool.settle(invocation)
+    except (ToolError, OSError):
+        return "unknown"
 
 
 async def attempt(tool: Tool, invocation: Invocation) -> Outcome:

@@ -11,11 +11,11 @@ from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from treadle.policy.live_redaction import LiveText
+from treadle.protocol.secrets import SECRET_NAME
 
 SHORTEST = 8
 """What is shorter is no secret worth the name, and would be found everywhere."""
 
-_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|COOKIE|PRIVATE|_AUTH$|_PAT$|^PGPASS|DSN$", re.I)
 _SURE_NAME = re.compile(r"API_?KEY|ACCESS_?KEY|TOKEN|SECRET|PASSW|PASSPHRASE|PRIVATE_?KEY", re.I)
 # fmt: off
 _COMMON = frozenset({
@@ -120,7 +120,7 @@ def _values(named: Iterable[tuple[str, str]], extra: Iterable[tuple[str, str]]) 
     found: dict[str, str] = {value: name for name, value in extra if len(value) >= SHORTEST}
     for name, value in named:
         value = value.strip()
-        if _NAME.search(name) and is_secret(name, value):
+        if SECRET_NAME.search(name) and is_secret(name, value):
             found.setdefault(value, name)
         elif "://" in value and (match := _URL_PASSWORD.match(value)) and len(match[1]) >= SHORTEST:
             found.setdefault(match[1], f"password of {name}")

@@ -60,7 +60,8 @@ class Store(Protocol):
         release: bool = False,
         take: Lease | None = None,
     ) -> None:
-        """Add records and replace the summary, or change nothing; with `release` give the lease back as well.
+        """Add records and replace the summary, or change nothing; with `release` give the lease back as well, also one
+        that is taken here: its epoch is then used up.
 
         The first record's seq must be the chat's head + 1, else HeadMoved. With a lease, its epoch must be the
         newest and not released, else LeaseLost (checked first). Without one it is a command: any time, by anyone.

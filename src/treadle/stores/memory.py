@@ -81,7 +81,7 @@ class MemoryStore:
         kept.summary = summary
         if take is not None:
             kept.epoch, kept.worker, kept.lease_until = take.epoch, take.worker, now + self._lease_s
-        if release and lease is not None:
+        if release and (lease or take) is not None:
             kept.worker = ""
         for waiter in kept.waiters:
             if not waiter.done():

@@ -128,9 +128,10 @@ class Writing:
         self._connection.execute(_REPLACE, (*_columns(head + len(packed), summary), number))
         if take is not None:
             self._take(number, take.epoch, take.worker)
-        if release and lease is not None:
-            self.release([lease])
-        return take
+        held = lease or take
+        if release and held is not None:
+            self.release([held])
+        return None if release else take
 
     def claim(self, worker: str, chat: ChatId | None, now_ms: int) -> Lease | None:
         if chat is None:

@@ -252,3 +252,12 @@ class LeaseContract(OpensStore):
         with pytest.raises(HeadMoved):
             await store.append(A, [record(2)], summary(A, 2), lease=None, durable=True, take=Lease(A, 1, "w", 2))
         assert not (await store.get(A)).leased
+
+    async def test_a_command_that_leaves_nothing_to_do_uses_its_epoch_up(self, store: Store) -> None:
+        """What the rules added to it was written under that number; no later tenure may have the same."""
+        await begin(store, A)
+        records = [record(2), record(3, epoch=1)]
+        take = Lease(A, 1, "w1", 3)
+        await store.append(A, records, summary(A, 3), lease=None, durable=True, release=True, take=take)
+        assert not (await store.get(A)).leased
+        assert (await claimed(store, "w2", A)).epoch == 2

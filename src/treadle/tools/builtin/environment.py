@@ -4,7 +4,8 @@ it contains the value of one that does (M-13, T-05)."""
 import re
 from collections.abc import Mapping
 
-_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|COOKIE|PRIVATE|_AUTH$|_PAT$|^PGPASS", re.I)
+from treadle.protocol.secrets import SECRET_NAME
+
 _SECRET_VALUE = re.compile(
     r"^[a-z][a-z0-9+.-]*://[^/@\s]*:[^/@\s]+@"  # a URL with a password in it
     r"|^(sk-|ghp_|gho_|ghs_|github_pat_|glpat-|xox[abprs]-|AKIA|AIza|hf_)[A-Za-z0-9_-]{8}",
@@ -17,13 +18,13 @@ _LEAST = 12
 
 
 def is_secret(name: str, value: str) -> bool:
-    return bool(_SECRET_NAME.search(name) or _SECRET_VALUE.search(value))
+    return bool(SECRET_NAME.search(name) or _SECRET_VALUE.search(value))
 
 
 def secrets_of(environment: Mapping[str, str]) -> tuple[str, ...]:
     """The values that are secret by the name of their variable and long enough to be told from a word."""
     return tuple(
-        value for name, value in environment.items() if _SECRET_NAME.search(name) and len(value.strip()) >= _LEAST
+        value for name, value in environment.items() if SECRET_NAME.search(name) and len(value.strip()) >= _LEAST
     )
 
 
