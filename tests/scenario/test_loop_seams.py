@@ -11,7 +11,7 @@ from tests.scenario.kit import Gate, Stage, of, play, results, until
 from treadle import Chat
 from treadle.models.scripted import Call, Say
 from treadle.ports.policy import Verdict
-from treadle.ports.toolset import Invocation, Outcome, Settlement
+from treadle.ports.toolset import Invocation, Outcome, Rehearsal, Settlement
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
 from treadle.protocol.options import ChatOptions
@@ -43,8 +43,12 @@ class Odd:
             await self.gate.pass_through()
         return self.outcome
 
-    async def stop(self, invocation: Invocation) -> None:
+    async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
+        return None
+
+    async def stop(self, invocation: Invocation) -> Outcome | None:
         self.stopped.append(invocation.call)
+        return None
 
     async def settle(self, invocation: Invocation) -> Settlement:
         return "run_again"

@@ -34,6 +34,7 @@ from treadle.protocol.events import (
     GuardNotice,
     LimitReached,
     LimitWarning,
+    RestoreRequested,
     RunEnd,
     SessionError,
     Trigger,
@@ -75,6 +76,12 @@ class RunCheck(msgspec.Struct, frozen=True):
     check: OpenCheck
 
 
+class Restore(msgspec.Struct, frozen=True):
+    """Undo, redo or keep what was asked for (W-02)."""
+
+    request: RestoreRequested
+
+
 class Record(msgspec.Struct, frozen=True):
     """The rules themselves have something to say."""
 
@@ -89,7 +96,7 @@ class Rest(msgspec.Struct, frozen=True):
     """Nothing to do."""
 
 
-Step = CallModel | RunCalls | Compact | Summarize | RunCheck | Record | Wait | Rest
+Step = CallModel | RunCalls | Compact | Summarize | RunCheck | Restore | Record | Wait | Rest
 
 
 def decide(state: ChatState, limits: Limits) -> Step:
@@ -98,6 +105,8 @@ def decide(state: ChatState, limits: Limits) -> Step:
         return _decide_idle(state)
     if run.interrupting:
         return _end(state, "interrupted")
+    if state.restoring is not None:
+        return Restore(state.restoring)
     if state.compacting and not _failed(run):
         return Compact(state.compacting)
     if state.calls and not _ends_now(run):
@@ -112,6 +121,8 @@ def decide(state: ChatState, limits: Limits) -> Step:
 
 
 def _decide_idle(state: ChatState) -> Step:
+    if state.restoring is not None:
+        return Restore(state.restoring)
     if state.compacting:
         return Compact(state.compacting)
     item = next_queued(state)

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from treadle.chat.fold_calls import CALLS
 from treadle.chat.fold_checks import CHECKS, told
+from treadle.chat.fold_workspace import WORKSPACE
 from treadle.chat.folding import Fold, change_run, say, spend
 from treadle.chat.state import Call, ChatState, Compaction, OpenTurn, QueueItem, Run
 from treadle.chat.transcript import rebuild
@@ -142,8 +143,8 @@ def _task_complete(state: ChatState, event: e.TaskComplete, at: Envelope) -> Cha
 
 
 def _error(state: ChatState, event: e.SessionError, at: Envelope) -> ChatState:
-    if state.run is None:  # a compaction of an idle chat; made again and again it would never end
-        return replace(state, compacting="")
+    if state.run is None:  # a compaction or an undo of an idle chat; made again and again it would never end
+        return replace(state, compacting="", restoring=None)
     failed = not state.run.stop or (state.run.stop == "turn_cap" and state.open_turn is not None)
     return change_run(state, stop="error") if failed else state  # also if it was the last answer at the turn cap
 
@@ -160,6 +161,10 @@ def _run_end(state: ChatState, event: e.RunEnd, at: Envelope) -> ChatState:
     return replace(
         state, run=None, last_end=event.reason, open_turn=None, calls=(), question=None, compacting="", totals=totals
     )
+
+
+def _rewound(state: ChatState, event: e.SessionRewound, at: Envelope) -> ChatState:
+    return _cut(state, event.message)
 
 
 def _compaction_start(state: ChatState, event: e.CompactionStart, at: Envelope) -> ChatState:
@@ -267,6 +272,7 @@ _APPLY: dict[type[Event], Fold] = {
     e.SessionError: _error,
     e.Interrupted: _interrupted,
     e.RunEnd: _run_end,
+    e.SessionRewound: _rewound,
     e.CompactionStart: _compaction_start,
     e.CompactionComplete: _compaction_complete,
     e.ModelCall: _model_call,
@@ -280,6 +286,7 @@ _APPLY: dict[type[Event], Fold] = {
     e.PlanUpdated: _plan_updated,
     **CALLS,
     **CHECKS,
+    **WORKSPACE,
 }
-NO_EFFECT: tuple[type[Event], ...] = (e.ModelNotice, e.RecordLost)
+NO_EFFECT: tuple[type[Event], ...] = (e.ModelNotice, e.RecordLost, e.WorkspaceConflict, e.GitBranchCreated)
 """Recorded events that are facts for readers and change no state; a test holds both lists against the union."""

@@ -51,8 +51,9 @@ def _execution_complete(state: ChatState, event: e.ExecutionComplete, at: Envelo
 
 
 def _happened(event: e.ExecutionComplete) -> bool:
-    """Whether the call did something, as far as that can be told: one that was refused ran in no sandbox."""
-    return event.success or bool(event.sandbox) or event.synthetic == "unknown"
+    """Whether the call did something, as far as that can be told: one that was refused ran in no sandbox. What a
+    command did on a view, or in a tree that was compared, is told by the event behind it."""
+    return not event.effect and (event.success or bool(event.sandbox) or event.synthetic == "unknown")
 
 
 def _left_behind(state: ChatState, event: e.ExecutionComplete) -> ChatState:

@@ -1,4 +1,4 @@
-"""Folding what verification needs to know of a run: what it changed, and what its checks came to (L-16)."""
+"""Folding what verification needs to know of a run: what its checks came to (L-16)."""
 
 from collections.abc import Mapping
 
@@ -12,16 +12,6 @@ from treadle.protocol.events import Envelope, Event
 
 MAX_LOST = 3
 """A check that takes its worker with it this often is not tried again."""
-MAX_CHANGED = 200
-
-
-def _files_changed(state: ChatState, event: e.FilesChanged, at: Envelope) -> ChatState:
-    if state.run is None:
-        return state
-    touched = {file.path: file.action for file in event.files}
-    kept = [path for path in state.run.changed if path not in touched]
-    kept += [path for path, action in touched.items() if action != "deleted"]
-    return change_run(state, wrote=True, changed=tuple(kept[-MAX_CHANGED:]))
 
 
 def _check_started(state: ChatState, event: e.CheckStarted, at: Envelope) -> ChatState:
@@ -53,7 +43,6 @@ def told(state: ChatState) -> ChatState:
 
 
 CHECKS: Mapping[type[Event], Fold] = {
-    e.FilesChanged: _files_changed,
     e.CheckStarted: _check_started,
     e.CheckCompleted: _check_completed,
 }

@@ -7,7 +7,7 @@ import msgspec
 
 from treadle.chat.history import History
 from treadle.protocol.content import Entry, Image, PlanStep, ToolRequest, ToolResult, Usage, Value
-from treadle.protocol.events import Delivery, EndReason, LimitKind, OpenAction, Scope, Trigger
+from treadle.protocol.events import Delivery, EndReason, LimitKind, OpenAction, RestoreRequested, Scope, Trigger
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.traces import Shell
 from treadle.protocol.views import ChatSummary, Status
@@ -104,6 +104,8 @@ class Run(Value, frozen=True):
     """How many signatures there were at the last nudge of the loop guard."""
     first: int = 0
     """The seq of the message that began it."""
+    checkpoint: bool = False
+    """Whether a checkpoint stands before its first change (W-01)."""
     wrote: bool = False
     """Whether something was changed, or may have been."""
     changed: tuple[str, ...] = ()
@@ -173,6 +175,8 @@ class ChatState(Value, frozen=True):
     compaction: Compaction = Compaction()
     compacting: Trigger | Literal[""] = ""
     compaction_failures: int = 0
+    restoring: RestoreRequested | None = None
+    """What someone asked to undo, redo or keep, and nobody has done yet."""
     checks: int = 0
     """How many checks have begun in this chat; the next one's key is made of it."""
     shell: Shell = Shell()
@@ -238,7 +242,7 @@ def status(state: ChatState) -> Status:
     """The status as the log says it; `pending` and `running` both need a worker (A-08)."""
     run = state.run
     if run is None:
-        if state.compacting or starts_queued(state):
+        if state.compacting or state.restoring is not None or starts_queued(state):
             return "pending"
         return "error" if state.last_end == "error" else "idle"
     if run.interrupting:

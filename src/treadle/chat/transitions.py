@@ -36,6 +36,10 @@ def transition(state: ChatState, command: c.Command) -> Events:
             return _interrupt(state, command)
         case c.Edit():
             return _edit(state, command)
+        case c.Rewind():
+            return _rewind(state, command)
+        case c.Restore():
+            return _restore(state, command)
         case c.EditQueued():
             _queued(state, command.id)
             _not_empty(command.content)
@@ -190,11 +194,47 @@ def _edit(state: ChatState, command: c.Edit) -> Events:
     if position_of(state, command.message) is None:
         raise Refused("no_such_message", f"No message of yours at {command.message} in this conversation.")
     edited = e.UserMessage(command.content, edits=command.message)
+    restored = _files_back(state, command.message, command.restore) if command.files else ()
     if state.run is None:
-        return (edited,)
+        return (*restored, edited)
     if status(state) != "requires_action":
         raise _busy(state, "interrupt it before you edit")
-    return (*close_calls(state, "superseded"), e.RunEnd("superseded"), edited)
+    return (*close_calls(state, "superseded"), e.RunEnd("superseded"), *restored, edited)
+
+
+def _files_back(state: ChatState, message: int, name: str, merge: bool = False, by: str = "person") -> Events:
+    if state.restoring is not None:
+        raise _busy(state, "wait until its files are restored")
+    if not name:
+        raise InvalidInput("Restoring files needs a name for it, chosen by the caller (restore).")
+    return (e.RestoreRequested(name, "undo", since=message, merge=merge, by=by),)
+
+
+def _rewind(state: ChatState, command: c.Rewind) -> Events:
+    if state.run is not None:
+        raise _busy(state, "interrupt it before you go back")
+    if position_of(state, command.message) is None and (command.conversation or not 0 < command.message <= state.head):
+        raise Refused("no_such_message", f"No message of yours at {command.message} in this conversation.")
+    if not (command.conversation or command.files):
+        raise InvalidInput("Say what goes back: the conversation, the files, or both.")
+    back: list[Event] = []
+    if command.files:
+        back += _files_back(state, command.message, command.restore, command.merge, command.by)
+    if command.conversation:
+        back.append(e.SessionRewound(command.message, command.by))
+    return tuple(back)
+
+
+def _restore(state: ChatState, command: c.Restore) -> Events:
+    if state.run is not None or state.restoring is not None:
+        raise _busy(state, f"{command.kind} when it is idle")
+    if not command.restore:
+        raise InvalidInput("A request to restore needs a name of its own, chosen by the caller (restore).")
+    if command.kind == "redo" and not command.of:
+        raise InvalidInput("Say which undo is to be redone (of).")
+    if command.since < 0 or command.upto < 0:
+        raise InvalidInput("since and upto are seqs of this chat's log; they cannot be negative.")
+    return (e.RestoreRequested(**msgspec.structs.asdict(command)),)
 
 
 def _promote(state: ChatState, command: c.Promote) -> Events:

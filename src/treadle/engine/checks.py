@@ -8,14 +8,16 @@ from msgspec.structs import replace
 
 from treadle.chat.state import OpenCheck
 from treadle.chat.verification import DIAGNOSTICS
+from treadle.engine.checkpoint import checkpoint
 from treadle.engine.deps import Deps
+from treadle.engine.effects import workspace_events
 from treadle.engine.examination import crashed, first_line
 from treadle.engine.lease import STOPPED, Tenure
 from treadle.engine.tool_calls import attempt, reworded, settlement, stop
 from treadle.errors import ToolError
 from treadle.faultpoint import faultpoint
 from treadle.ports.toolset import Invocation, Outcome, Tool
-from treadle.protocol.events import CheckCompleted, CheckStarted, Event, ExecutionOutput, FilesChanged
+from treadle.protocol.events import CheckCompleted, CheckStarted, Event, ExecutionOutput
 from treadle.protocol.tools import ToolSpec
 
 LONGEST_S = 600
@@ -38,17 +40,18 @@ async def run_check(tenure: Tenure, check: OpenCheck, deps: Deps) -> None:
             return await _skip(tenure, check, deps.redact(str(error)), begun)
         except Exception as error:  # a hook of the library's user
             return await _skip(tenure, check, deps.redact(crashed(tool.spec, error)), begun)
-        await tenure.append(CheckStarted(check.check, check.command, check.attempt, check.paths, plan))
+        before = await checkpoint(tenure, deps) if plan is not None else []
+        await tenure.append(*before, CheckStarted(check.check, check.command, check.attempt, check.paths, plan))
     effect = _carry_out(tenure, tool, _invocation_of(tenure, check, deps), begun, deps)
     if await tenure.unless_stopped(effect) is STOPPED:
-        await stop(tool, invocation)
+        await stop(tenure, tool, invocation, deps)
 
 
 async def stop_check(tenure: Tenure, check: OpenCheck, deps: Deps) -> None:
     """The run was stopped while nobody drove it."""
     tool = _tool_of(tenure, check, deps)
     if tool is not None:
-        await stop(tool, _invocation_of(tenure, check, deps))
+        await stop(tenure, tool, _invocation_of(tenure, check, deps), deps)
 
 
 async def _carry_out(tenure: Tenure, tool: Tool, invocation: Invocation, begun: bool, deps: Deps) -> None:
@@ -61,10 +64,10 @@ async def _carry_out(tenure: Tenure, tool: Tool, invocation: Invocation, begun: 
     outcome = await reworded(tool.spec, invocation, outcome, deps)
     faultpoint("check.after")
     took = round((deps.clock.monotonic() - started) * 1000)
-    await tenure.record(*_events(invocation, outcome, took, deps))
+    await tenure.record(*await _events(invocation, outcome, took, deps))
 
 
-def _events(invocation: Invocation, outcome: Outcome, took: int, deps: Deps) -> list[Event]:
+async def _events(invocation: Invocation, outcome: Outcome, took: int, deps: Deps) -> list[Event]:
     text = deps.redact(outcome.text)
     summary = deps.redact(outcome.summary) or first_line(text)
     done = CheckCompleted(
@@ -76,7 +79,7 @@ def _events(invocation: Invocation, outcome: Outcome, took: int, deps: Deps) -> 
         output=outcome.output,
         duration_ms=took,
     )
-    return [done, FilesChanged(outcome.files, invocation.call)] if outcome.files else [done]
+    return [done, *await workspace_events(invocation.call, outcome, deps)]
 
 
 async def _skip(tenure: Tenure, check: OpenCheck, text: str, begun: bool) -> None:

@@ -1,23 +1,48 @@
 """What the loop is given: ports, and the few settings that are the engine's own."""
 
 import random
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Protocol
 
 import msgspec
 
 from treadle.chat.retry import BASE_S
 from treadle.engine.hub import Hub
 from treadle.engine.log import Log
+from treadle.engine.spill import Spilled, spill
 from treadle.ports.hooks import Hooks, NoHooks
 from treadle.ports.model import Models
 from treadle.ports.policy import Policy
+from treadle.ports.snapshots import Effect, Plan
 from treadle.ports.store import RENEW_S, Store
 from treadle.ports.toolset import Toolset
+from treadle.protocol.events import GitBranchCreated, RestoreRequested
+from treadle.protocol.files import FileChange
 from treadle.protocol.options import ChatOptions
 from treadle.types import CallKey, ChatId, Clock, SystemClock
 
 Tidy = Callable[[ChatId, Collection[CallKey]], Awaitable[None]]
 """Ends what a chat's calls left running on this machine, except for calls that are still open."""
+
+Branch = Callable[[str, ChatId, int], Awaitable[GitBranchCreated | None]]
+"""(root, chat, message) → the git branch that was made for the run which the message began; None: there is no
+repository, or nothing to branch from (W-06)."""
+
+Spill = Callable[[Sequence[FileChange]], Awaitable[Spilled]]
+
+
+class Restorer(Protocol):
+    """Takes changes of files back (W-02). ToolError if that cannot be done at all."""
+
+    async def carry_out(self, chat: ChatId, root: str, request: RestoreRequested) -> Effect:
+        """Once: after a crash it completes what was begun."""
+        ...
+
+    async def preview(self, chat: ChatId, root: str, request: RestoreRequested) -> Plan: ...
+
+    async def release(self, chat: ChatId, root: str, request: RestoreRequested) -> None:
+        """Its outcome is recorded: forget the journal."""
+        ...
 
 
 def no_system_text(_options: ChatOptions) -> str:
@@ -31,6 +56,7 @@ class Deps(msgspec.Struct, frozen=True):
     policy: Policy
     log: Log
     clock: Clock
+    spill: Spill
     system_text: Callable[[ChatOptions], str] = no_system_text
     chance: Callable[[], float] = random.random
     retry_base_s: float = BASE_S
@@ -43,6 +69,8 @@ class Deps(msgspec.Struct, frozen=True):
     redact_live: Callable[[], Callable[[str], str]] = lambda: str
     """The same for text that is shown as it comes, one stream each."""
     tidy: Tidy | None = None
+    restorer: Restorer | None = None
+    branch: Branch | None = None
 
 
 def assemble(
@@ -60,6 +88,9 @@ def assemble(
     redact: Callable[[str], str] = str,
     redact_live: Callable[[], Callable[[str], str]] = lambda: str,
     tidy: Tidy | None = None,
+    restorer: Restorer | None = None,
+    branch: Branch | None = None,
+    spill_files: Spill | None = None,
 ) -> Deps:
     """Put the parts together; the log and its hub are the engine's own."""
     used = clock or SystemClock()
@@ -71,6 +102,7 @@ def assemble(
         policy,
         log,
         used,
+        spill_files or (lambda files: spill(files, store)),
         system_text,
         retry_base_s=retry_base_s,
         silence_s=silence_s,
@@ -79,4 +111,6 @@ def assemble(
         redact=redact,
         redact_live=redact_live,
         tidy=tidy,
+        restorer=restorer,
+        branch=branch,
     )

@@ -6,7 +6,19 @@ Kill it anywhere: the next holder of the lease folds the same log and arrives at
 
 from typing import assert_never
 
-from treadle.chat.decide import CallModel, Compact, Record, Rest, RunCalls, RunCheck, Step, Summarize, Wait, decide
+from treadle.chat.decide import (
+    CallModel,
+    Compact,
+    Record,
+    Rest,
+    Restore,
+    RunCalls,
+    RunCheck,
+    Step,
+    Summarize,
+    Wait,
+    decide,
+)
 from treadle.chat.state import ChatState
 from treadle.chat.transitions import transition
 from treadle.engine.checks import run_check
@@ -16,6 +28,7 @@ from treadle.engine.lease import Tenure
 from treadle.engine.model_call import call_model, open_turn
 from treadle.engine.recovery import recover
 from treadle.engine.request import limits_of
+from treadle.engine.restore import restore
 from treadle.engine.summary import summarize
 from treadle.engine.tool_calls import run_calls
 from treadle.errors import HeadMoved, StoreError
@@ -83,6 +96,8 @@ async def _take(step: Step, tenure: Tenure, deps: Deps) -> None:
             await compact(tenure, trigger, deps)
         case RunCheck(check=check):
             await run_check(tenure, check, deps)
+        case Restore(request=request):
+            await restore(tenure, request, deps)
         case Summarize():
             await summarize(tenure, deps)
         case Record(events=events):

@@ -45,8 +45,10 @@ async def recover(tenure: Tenure, deps: Deps) -> None:
 
 
 def open_keys(state: ChatState) -> list[CallKey]:
-    """What has begun and not ended: calls, and a check."""
-    keys = [call.key for call in state.calls if call.phase == "started"]
+    """What has begun and not ended: calls, and a check. A call that waits for its approval may have been rehearsed."""
+    stopped = state.run is None or state.run.interrupting
+    phases = ("started",) if stopped else ("requested", "asking", "approved", "started")
+    keys = [call.key for call in state.calls if call.phase in phases]
     return [*keys, state.run.check.check] if state.run is not None and state.run.check is not None else keys
 
 
@@ -55,7 +57,8 @@ async def _stop_all(tenure: Tenure, deps: Deps) -> None:
     for call in tenure.state.calls:
         found = deps.tools.find(call.request.name, tenure.state.options)
         if call.phase == "started" and found is not None and not isinstance(found, ToolSpec):
-            await stop(found, invocation_of(tenure, call, call.request.name, call.arguments or {}, deps))
+            invocation = invocation_of(tenure, call, call.request.name, call.arguments or {}, deps)
+            await stop(tenure, found, invocation, deps)
 
 
 async def _settle(tenure: Tenure, call: Call, deps: Deps) -> None:
@@ -69,11 +72,11 @@ async def _settle(tenure: Tenure, call: Call, deps: Deps) -> None:
     if settled == "run_again":
         durable = not found.spec.read_only
         if await tenure.unless_stopped(run_one(tenure, found, invocation, durable, deps)) is STOPPED:
-            await stop(found, invocation)
+            await stop(tenure, found, invocation, deps)
     elif settled == "unknown":
         await tenure.record(_unknown(call))
     else:
-        await tenure.record(*outcome_events(invocation, settled, 0, deps))
+        await tenure.record(*await outcome_events(invocation, settled, 0, deps))
 
 
 def _unknown(call: Call) -> Event:

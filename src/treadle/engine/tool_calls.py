@@ -6,17 +6,19 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from treadle.chat.budget import over_budget
 from treadle.chat.state import Call, runnable_calls
+from treadle.engine.checkpoint import checkpoint
 from treadle.engine.deps import Deps
+from treadle.engine.effects import workspace_events
 from treadle.engine.examination import Ready, Settled, crashed, examine, first_line, seen_of
 from treadle.engine.lease import STOPPED, Stopped, Tenure
 from treadle.errors import LeaseLost, StoreError, ToolError
 from treadle.faultpoint import faultpoint
 from treadle.ports.toolset import Invocation, Outcome, Settlement, Tool
-from treadle.protocol.events import Event, ExecutionComplete, ExecutionStart, FilesChanged
+from treadle.protocol.events import Event, ExecutionComplete, ExecutionStart
 from treadle.protocol.tools import ToolSpec
 
 
@@ -69,20 +71,26 @@ async def _run_batch(tenure: Tenure, batch: Sequence[Ready], deps: Deps) -> Stop
         events.extend(ready.approved)
         started = ready.invocation
         events.append(ExecutionStart(started.call, started.name, started.arguments, ready.summary, started.plan))
+    if any(ready.invocation.plan is not None for ready in batch):
+        events = [*await checkpoint(tenure, deps), *events]
     await tenure.append(*events, durable=durable)
     ended = await tenure.unless_stopped(_run_all(tenure, batch, durable, deps))
     if ended is STOPPED:
         for ready in batch:
-            await stop(ready.tool, ready.invocation)
+            await stop(tenure, ready.tool, ready.invocation, deps)
     return ended
 
 
-async def stop(tool: Tool, invocation: Invocation) -> None:
-    """End what a call started; the run is over for it, whether that works or not."""
+async def stop(tenure: Tenure, tool: Tool, invocation: Invocation, deps: Deps) -> None:
+    """End what a call started; the run is over for it, whether that works or not. What it had done by then is recorded:
+    it can be undone like anything else."""
     try:
-        await asyncio.shield(tool.stop(invocation))
+        outcome = await asyncio.shield(tool.stop(invocation))
     except (ToolError, OSError) as error:
         logging.getLogger("treadle").warning("call %s could not be stopped: %s", invocation.call, error)
+        return
+    if outcome is not None and (events := await workspace_events(invocation.call, outcome, deps)):
+        await tenure.record(*events)
 
 
 async def _run_all(tenure: Tenure, batch: Sequence[Ready], durable: bool, deps: Deps) -> None:
@@ -103,7 +111,7 @@ async def run_one(tenure: Tenure, tool: Tool, invocation: Invocation, durable: b
     outcome = await reworded(tool.spec, invocation, await attempt(tool, invocation), deps)
     faultpoint(f"tool.after:{invocation.name}")
     took = round((deps.clock.monotonic() - began) * 1000)
-    await tenure.record(*outcome_events(invocation, outcome, took, deps), durable=durable)
+    await tenure.record(*await outcome_events(invocation, outcome, took, deps), durable=durable)
 
 
 async def reworded(spec: ToolSpec, invocation: Invocation, outcome: Outcome, deps: Deps) -> Outcome:
@@ -112,7 +120,7 @@ async def reworded(spec: ToolSpec, invocation: Invocation, outcome: Outcome, dep
         return await deps.hooks.after(spec, invocation, outcome)
     except Exception as error:
         note = f"[A hook failed after this call: {type(error).__name__}: {error}]"
-        return msgspec.structs.replace(outcome, text=f"{outcome.text}\n{note}" if outcome.text else note)
+        return replace(outcome, text=f"{outcome.text}\n{note}" if outcome.text else note)
 
 
 async def settlement(tool: Tool, invocation: Invocation) -> Settlement:
@@ -137,14 +145,22 @@ async def attempt(tool: Tool, invocation: Invocation) -> Outcome:
         raise
     except TimeoutError as error:
         if patience.expired():
-            await stop(tool, invocation)
-            return Outcome(f"{tool.spec.name} was stopped after {limit:g} seconds.", success=False)
+            return await _out_of_time(tool, invocation)
         return Outcome(crashed(tool.spec, error), success=False)
     except Exception as error:
         return Outcome(crashed(tool.spec, error), success=False)
 
 
-def outcome_events(invocation: Invocation, outcome: Outcome, duration_ms: int, deps: Deps) -> list[Event]:
+async def _out_of_time(tool: Tool, invocation: Invocation) -> Outcome:
+    text = f"{tool.spec.name} was stopped after {tool.spec.timeout_s:g} seconds."
+    try:
+        done = await asyncio.shield(tool.stop(invocation))
+    except (ToolError, OSError) as error:
+        return Outcome(f"{text} It could not be stopped for sure: {error}", success=False)
+    return replace(done or Outcome(""), text=text, summary="", success=False)
+
+
+async def outcome_events(invocation: Invocation, outcome: Outcome, duration_ms: int, deps: Deps) -> list[Event]:
     """The one result of a call, and what else it brought. No secret gets into the log (S-11)."""
     text = deps.redact(outcome.text)
     complete = ExecutionComplete(
@@ -159,8 +175,6 @@ def outcome_events(invocation: Invocation, outcome: Outcome, duration_ms: int, d
         duration_ms=duration_ms,
         seen=outcome.seen,
         shell=outcome.shell,
+        effect=outcome.effect,
     )
-    events: list[Event] = [complete]
-    if outcome.files:
-        events.append(FilesChanged(outcome.files, invocation.call))
-    return [*events, *outcome.facts]
+    return [complete, *await workspace_events(invocation.call, outcome, deps), *outcome.facts]

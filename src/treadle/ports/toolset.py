@@ -7,7 +7,8 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from treadle.protocol.content import Value
-from treadle.protocol.events import DiffStat, FileChange, PlanUpdated, TaskComplete
+from treadle.protocol.events import PlanUpdated, TaskComplete
+from treadle.protocol.files import DiffStat, FileChange, FileConflict, Source, Uncaptured
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.tools import ToolSpec
 from treadle.protocol.traces import Seen, Shell
@@ -46,6 +47,14 @@ class Outcome(Value, frozen=True):
     success: bool = True
     diff_stat: DiffStat | None = None
     files: tuple[FileChange, ...] = ()
+    source: Source = "tool"
+    """How the changes of files were made, or found."""
+    uncaptured: tuple[Uncaptured, ...] = ()
+    git: str = ""
+    conflicts: tuple[FileConflict, ...] = ()
+    """Files that others changed meanwhile, for which nothing was done."""
+    effect: Literal["", "view", "direct"] = ""
+    """How a command reached the project (W-08, W-10)."""
     facts: tuple[Fact, ...] = ()
     output: str = ""
     """The hash of the full output in the blob store."""
@@ -56,6 +65,15 @@ class Outcome(Value, frozen=True):
 
 Settlement = Outcome | Literal["run_again", "unknown"]
 """What recovery learned of an intent without outcome: it happened (with this outcome), it did not, or who knows."""
+
+
+class Rehearsal(msgspec.Struct, frozen=True):
+    """What a call would do to the project, found out by doing it on a view (W-09)."""
+
+    shown: str
+    """The effect as a diff, for the person who allows it."""
+    empty: bool = False
+    """Whether it would change nothing."""
 
 
 class Tool(Protocol):
@@ -76,9 +94,15 @@ class Tool(Protocol):
         """What a person should see before they allow the call, beyond its arguments: a diff. Empty: nothing."""
         ...
 
-    async def stop(self, invocation: Invocation) -> None:
+    async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
+        """Carry out the call on a copy-on-write view, without network, and leave the project as it is; `run` then makes
+        this very effect the project's own. None: that cannot be had here."""
+        ...
+
+    async def stop(self, invocation: Invocation) -> Outcome | None:
         """End everything that this call started, wherever it runs: the run was interrupted, or the call took too
-        long. Silent when there is nothing."""
+        long. Silent when there is nothing. What it had changed by then and cannot be called off any more is the
+        outcome's `files`; None if nothing is known to have changed."""
         ...
 
     async def settle(self, invocation: Invocation) -> Settlement:

@@ -3,8 +3,10 @@ and nothing else changes a chat from outside."""
 
 from typing import Any, Literal
 
+import msgspec
+
 from treadle.protocol.content import Image, Value
-from treadle.protocol.events import Delivery
+from treadle.protocol.events import Delivery, RestoreKind
 from treadle.protocol.permissions import Rule
 
 
@@ -63,6 +65,39 @@ class Edit(Value, tag="edit", frozen=True):
     message: int
     """The seq of the message."""
     content: str
+    files: bool = False
+    """Whether the files go back to that point first."""
+    restore: str = ""
+    """A name for that, chosen by the caller."""
+
+
+class Rewind(Value, tag="rewind", frozen=True):
+    """Go back to before an earlier message, without another one in its place: the conversation, the files, or both
+    (W-03)."""
+
+    message: int
+    conversation: bool = True
+    files: bool = True
+    restore: str = ""
+    merge: bool = False
+    by: str = "person"
+
+
+class Restore(Value, tag="restore", frozen=True):
+    """Undo, redo or keep changes of files; see `treadle.protocol.workspace_events.RestoreRequested`."""
+
+    restore: str
+    """Its name, chosen by the caller."""
+    kind: RestoreKind = "undo"
+    since: int = 0
+    upto: int = 0
+    paths: tuple[str, ...] = ()
+    hunks: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
+    merge: bool = False
+    even_kept: bool = False
+    of: str = ""
+    """For a redo: the undo that it takes back."""
+    by: str = "person"
 
 
 class EditQueued(Value, tag="edit_queued", frozen=True):
@@ -112,6 +147,8 @@ Command = (
     | Answer
     | Interrupt
     | Edit
+    | Rewind
+    | Restore
     | EditQueued
     | DeleteQueued
     | Promote

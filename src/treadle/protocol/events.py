@@ -5,30 +5,47 @@ change of shape is a new VERSION of the type with an upcaster in `upcast`; golde
 Knows nothing of state: what an event means is the business of `treadle.chat.fold`.
 """
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import msgspec
 
-from treadle.protocol.content import Image, PlanStep, Thinking, ToolRequest, Usage, Value
+from treadle.protocol.content import Image, PlanStep, Thinking, ToolRequest, Usage
+from treadle.protocol.event import EndReason as EndReason
+from treadle.protocol.event import Envelope as Envelope
+from treadle.protocol.event import Event as Event
+from treadle.protocol.event import Live as Live
+from treadle.protocol.files import DiffStat as DiffStat
+from treadle.protocol.files import FileChange as FileChange
+from treadle.protocol.live_events import ActionRequired as ActionRequired
+from treadle.protocol.live_events import AssistantReset as AssistantReset
+from treadle.protocol.live_events import ExecutionOutput as ExecutionOutput
+from treadle.protocol.live_events import MessageDelta as MessageDelta
+from treadle.protocol.live_events import OpenAction as OpenAction
+from treadle.protocol.live_events import ReasoningDelta as ReasoningDelta
+from treadle.protocol.live_events import SessionIdle as SessionIdle
+from treadle.protocol.live_events import ToolCallDelta as ToolCallDelta
+from treadle.protocol.live_events import UsageInfo as UsageInfo
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import Offer, Rule
 from treadle.protocol.traces import Seen, Shell
-from treadle.types import CallKey, ChatId
+from treadle.protocol.workspace_events import CheckpointCreated as CheckpointCreated
+from treadle.protocol.workspace_events import FilesChanged as FilesChanged
+from treadle.protocol.workspace_events import GitBranchCreated as GitBranchCreated
+from treadle.protocol.workspace_events import Kept as Kept
+from treadle.protocol.workspace_events import Redone as Redone
+from treadle.protocol.workspace_events import Restored as Restored
+from treadle.protocol.workspace_events import RestoreKind as RestoreKind
+from treadle.protocol.workspace_events import RestoreRequested as RestoreRequested
+from treadle.protocol.workspace_events import Undone as Undone
+from treadle.protocol.workspace_events import WorkspaceConflict as WorkspaceConflict
+from treadle.types import CallKey
 
 Delivery = Literal["idle", "queued", "steering"]
 Source = Literal["person", "autopilot", "check", "guard"]
-EndReason = Literal["done", "task_complete", "interrupted", "error", "turn_cap", "budget", "guard", "superseded"]
 LimitKind = Literal["turns", "tokens", "usd", "wall_s", "tool_calls"]
 Scope = Literal["run", "chat"]
 Trigger = Literal["threshold", "context_limit", "manual"]
 Purpose = Literal["compaction", "title", "summary"]
-
-
-class Event(Value, frozen=True):
-    """The base of everything recorded."""
-
-    TYPE: ClassVar[str] = ""
-    VERSION: ClassVar[int] = 1
 
 
 # -- the conversation (V-01) ------------------------------------------------------------------------------------
@@ -133,6 +150,14 @@ class RunEnd(Event, frozen=True):
     reason: EndReason
 
 
+class SessionRewound(Event, frozen=True):
+    """The conversation goes back to before a message, and the chat waits for another one (W-03)."""
+
+    TYPE = "session.rewound"
+    message: int
+    by: str = "person"
+
+
 class CompactionStart(Event, frozen=True):
     """Older history is about to be replaced by a summary in requests; the log stays as it is (L-19)."""
 
@@ -175,11 +200,6 @@ class ModelCall(Event, frozen=True):
 # -- the tools (V-02) -------------------------------------------------------------------------------------------
 
 
-class DiffStat(Value, frozen=True):
-    added: int = 0
-    removed: int = 0
-
-
 class ExecutionStart(Event, frozen=True):
     """The intent: recorded before the effect. `plan` is what recovery needs to tell whether it happened."""
 
@@ -210,6 +230,8 @@ class ExecutionComplete(Event, frozen=True):
     """Files as the model knows them from now on (T-13)."""
     shell: Shell | None = None
     """Where the chat's shell is from now on (T-14)."""
+    effect: Literal["", "view", "direct"] = ""
+    """How a command reached the project: on a copy-on-write view that was committed, or directly (W-08, W-10)."""
 
 
 class PermissionRequested(Event, frozen=True):
@@ -284,24 +306,6 @@ class UserInputCompleted(Event, frozen=True):
     answer: str = ""
     by: str = "person"
     synthetic: str = ""
-
-
-# -- the workspace (V-03) ---------------------------------------------------------------------------------------
-
-
-class FileChange(Value, frozen=True):
-    path: str
-    action: Literal["created", "modified", "deleted"]
-    added: int = 0
-    removed: int = 0
-
-
-class FilesChanged(Event, frozen=True):
-    """A call changed files of the project."""
-
-    TYPE = "workspace.files_changed"
-    files: tuple[FileChange, ...]
-    call: CallKey = CallKey("")
 
 
 # -- the rest (V-04) --------------------------------------------------------------------------------------------
@@ -427,125 +431,15 @@ class RecordLost(Event, frozen=True):
     reason: str
 
 
-# -- live only (V-05) -------------------------------------------------------------------------------------------
-
-
-class Live(Event, frozen=True):
-    """The base of what is shown and never recorded."""
-
-
-class SessionIdle(Live, frozen=True):
-    """The run is over; exactly once behind every `session.run_end` (L-12)."""
-
-    TYPE = "session.idle"
-    reason: EndReason
-
-
-class MessageDelta(Live, frozen=True):
-    """A piece of the answer."""
-
-    TYPE = "assistant.message_delta"
-    turn: int
-    text: str
-
-
-class ReasoningDelta(Live, frozen=True):
-    """A piece of the model's thinking."""
-
-    TYPE = "assistant.reasoning_delta"
-    turn: int
-    text: str
-
-
-class ToolCallDelta(Live, frozen=True):
-    """A piece of a call in the making."""
-
-    TYPE = "assistant.tool_call_delta"
-    turn: int
-    position: int
-    name: str = ""
-    arguments: str = ""
-
-
-class AssistantReset(Live, frozen=True):
-    """Drop the partial text of this turn: the call is made again."""
-
-    TYPE = "assistant.reset"
-    turn: int
-
-
-class ExecutionOutput(Live, frozen=True):
-    """A piece of a running tool's output."""
-
-    TYPE = "tool.execution_output"
-    call: CallKey
-    text: str
-
-
-class UsageInfo(Live, frozen=True):
-    """How full the context is, and what the chat has cost."""
-
-    TYPE = "session.usage_info"
-    tokens: int
-    window: int
-    cost: float
-
-
-class OpenAction(Value, frozen=True):
-    """One thing the chat waits for."""
-
-    action: str
-    kind: Literal["permission", "external_tool", "user_input"]
-    call: CallKey = CallKey("")
-    name: str = ""
-    arguments: dict[str, Any] = msgspec.field(default_factory=dict)
-    text: str = ""
-    options: tuple[str, ...] = ()
-    hash: str = ""
-    tool_call_id: str = ""
-    severity: str = ""
-    deadline_ms: int = 0
-    reason: str = ""
-    offers: tuple[Offer, ...] = ()
-
-
-class ActionRequired(Live, frozen=True):
-    """The loop has left and waits for these; published after the commit (A-02)."""
-
-    TYPE = "session.action_required"
-    actions: tuple[OpenAction, ...]
-
-
-class Envelope(msgspec.Struct, frozen=True):
-    """An event with its place in a chat's log. A live one has no place: its seq is 0."""
-
-    seq: int
-    chat: ChatId
-    time_ms: int
-    data: Event
-    epoch: int = 0
-    """The lease under which a worker wrote it; 0 for what a command wrote."""
-
-    @property
-    def type(self) -> str:
-        return self.data.TYPE
-
-    @property
-    def ephemeral(self) -> bool:
-        return self.seq == 0
-
-    @property
-    def id(self) -> str:
-        return f"{self.chat}:{self.seq}"
-
-
-def _closed(base: type[Event], live: bool) -> dict[str, type[Event]]:
+def _closed(base: type[Event]) -> dict[str, type[Event]]:
+    """Every type below a base; what is live is no part of what is recorded."""
     found: dict[str, type[Event]] = {}
     for kind in base.__subclasses__():
-        if kind.TYPE and issubclass(kind, Live) == live:
-            found[kind.TYPE] = kind
+        if kind is not Live:
+            found |= {kind.TYPE: kind} if kind.TYPE else {}
+            found |= _closed(kind)
     return found
 
 
-RECORDED: dict[str, type[Event]] = _closed(Event, live=False)
-LIVE: dict[str, type[Event]] = _closed(Live, live=True)
+RECORDED: dict[str, type[Event]] = _closed(Event)
+LIVE: dict[str, type[Event]] = _closed(Live)

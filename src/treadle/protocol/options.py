@@ -77,6 +77,11 @@ class ChatOptions(Value, frozen=True):
     """Whether commands may use the network."""
     strict_paths: bool = False
     """Refuse commands that name paths outside the root even where a sandbox works; without one that is always so."""
+    command_view: bool = True
+    """Whether foreground commands run on a copy-on-write view where one works, and are committed like a transaction
+    (W-08); else they write through, with the tree compared before and after."""
+    git_branch: bool = False
+    """Whether each run that changes something works on a git branch of its own (W-06)."""
     checks: tuple[str, ...] = ()
     """Commands that must succeed before a completion is accepted (L-16)."""
     verify: bool = True

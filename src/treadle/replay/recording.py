@@ -26,6 +26,7 @@ from treadle.protocol.events import (
     SessionCreated,
     TaskComplete,
     UserInputRequested,
+    WorkspaceConflict,
 )
 from treadle.protocol.tools import ToolKind
 from treadle.types import CallKey
@@ -52,6 +53,7 @@ class CallRecord(msgspec.Struct):
     edited: PermissionCompleted | None = None
     """A person's approval, which may have changed the arguments."""
     files: FilesChanged | None = None
+    conflict: WorkspaceConflict | None = None
     facts: tuple[Fact, ...] = ()
 
     @property
@@ -167,6 +169,8 @@ class Recording:
             match self.events[seq - 1].data:
                 case FilesChanged(call=key) as files if key == call.request.call:
                     call.files = files
+                case WorkspaceConflict(call=key) as conflict if key == call.request.call:
+                    call.conflict = conflict
                 case PlanUpdated() | TaskComplete() as fact:
                     facts.append(fact)
                 case _:

@@ -9,7 +9,7 @@ import msgspec
 from treadle.engine.examination import summarize
 from treadle.errors import Conflict, ToolError
 from treadle.ports.policy import Verdict
-from treadle.ports.toolset import Invocation, Outcome, Settlement, Tool
+from treadle.ports.toolset import Invocation, Outcome, Rehearsal, Settlement, Tool
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.tools import ToolKind, ToolSpec
 from treadle.replay.recording import CallRecord
@@ -80,19 +80,23 @@ class RecordedTool:
             complete.result_summary,
             complete.success,
             complete.diff_stat,
-            call.files.files if call.files is not None else (),
-            call.facts,
-            complete.output,
-            complete.sandbox,
-            complete.seen,
-            complete.shell,
+            facts=call.facts,
+            output=complete.output,
+            sandbox=complete.sandbox,
+            seen=complete.seen,
+            shell=complete.shell,
+            effect=complete.effect,
+            **_changes(call),
         )
 
     async def preview(self, invocation: Invocation) -> str:
         return ""
 
-    async def stop(self, invocation: Invocation) -> None:
-        pass
+    async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
+        return None
+
+    async def stop(self, invocation: Invocation) -> Outcome | None:
+        return None
 
     async def settle(self, invocation: Invocation) -> Settlement:
         """An intent that was found out to be done left the same events as one that was run again."""
@@ -135,6 +139,15 @@ def _spec(name: str, calls: Sequence[CallRecord]) -> ToolSpec:
         timeout_s=0.0,
         summary_argument=next(fitting, probes[0]).summary_argument,
     )
+
+
+def _changes(call: CallRecord) -> dict[str, Any]:
+    """What the call did to files, or what kept it from that."""
+    found: dict[str, Any] = {}
+    if call.files is not None:
+        files = call.files
+        found = {"files": files.files, "source": files.source, "uncaptured": files.uncaptured, "git": files.git}
+    return found | ({"conflicts": call.conflict.conflicts} if call.conflict is not None else {})
 
 
 def _first_arguments(call: CallRecord, text: str) -> dict[str, Any] | str:

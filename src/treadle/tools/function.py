@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints, overloa
 import msgspec
 
 from treadle.errors import InvalidInput, ToolError
-from treadle.ports.toolset import Invocation, Outcome, Settlement
+from treadle.ports.toolset import Invocation, Outcome, Rehearsal, Settlement
 from treadle.protocol.content import JsonSchema
 from treadle.protocol.tools import ToolSpec
 from treadle.tools.client import require_name
@@ -84,8 +84,11 @@ class FunctionTool:
     async def preview(self, invocation: Invocation) -> str:
         return ""
 
-    async def stop(self, invocation: Invocation) -> None:
-        pass
+    async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
+        return None
+
+    async def stop(self, invocation: Invocation) -> Outcome | None:
+        return None
 
     async def settle(self, invocation: Invocation) -> Settlement:
         return "run_again" if self._base.read_only or self._base.idempotent else "unknown"

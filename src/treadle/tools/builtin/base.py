@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from treadle.ports.toolset import Invocation, Settlement
+from treadle.ports.toolset import Invocation, Outcome, Rehearsal, Settlement
 from treadle.protocol.content import JsonSchema
 
 MAX_LINES = 2_000
@@ -39,8 +39,11 @@ class Plain:
     async def preview(self, invocation: Invocation) -> str:
         return ""
 
-    async def stop(self, invocation: Invocation) -> None:
-        pass
+    async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
+        return None
+
+    async def stop(self, invocation: Invocation) -> Outcome | None:
+        return None
 
 
 class ReadOnly(Plain):

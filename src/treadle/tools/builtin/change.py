@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from treadle.errors import ToolError
+from treadle.lines.diff import Diff, diff
 from treadle.ports.workspace import Workspace, inert
 from treadle.protocol.events import DiffStat, FileChange
-from treadle.tools.builtin.diff import Diff, diff
 from treadle.tools.builtin.text import MAX_FILE, decode, visible
 
 

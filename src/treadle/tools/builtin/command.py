@@ -7,7 +7,7 @@ from typing import Any
 from treadle.errors import ToolError
 from treadle.faultpoint import faultpoint
 from treadle.ports.commands import Command, Commands, Ended
-from treadle.ports.toolset import Invocation, Outcome, Settlement
+from treadle.ports.toolset import Invocation, Outcome, Rehearsal, Settlement
 from treadle.protocol.tools import ToolSpec
 from treadle.tools.builtin import background
 from treadle.tools.builtin.base import in_thread, parameters
@@ -91,9 +91,13 @@ class RunCommand:
     async def preview(self, invocation: Invocation) -> str:
         return ""
 
-    async def stop(self, invocation: Invocation) -> None:
+    async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
+        return None
+
+    async def stop(self, invocation: Invocation) -> Outcome | None:
         if self._means.commands is not None:
             await self._means.commands.prevent(invocation.chat, invocation.call)
+        return None
 
     async def settle(self, invocation: Invocation) -> Settlement:
         """What was started here and is not lost is taken up; what was not started here may be started. What was

@@ -3,10 +3,10 @@ shows the difference; having been shown, it counts as seen. What the model saw i
 they were not too many, in the blob store."""
 
 from treadle.errors import Conflict, NotFound, StoreError, ToolError
+from treadle.lines.diff import bounded, diff
 from treadle.ports.toolset import Invocation
 from treadle.ports.workspace import Workspace, inert
 from treadle.tools.builtin.change import Change, look
-from treadle.tools.builtin.diff import bounded, diff
 from treadle.tools.builtin.means import Blobs
 from treadle.tools.builtin.text import decode, visible
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from treadle.errors import Conflict, NotFound, StoreError, ToolError
 from treadle.faultpoint import faultpoint
+from treadle.lines.diff import bounded
 from treadle.ports.toolset import Invocation, Outcome, Settlement
 from treadle.ports.workspace import Workspace, inert
 from treadle.protocol.events import DiffStat, FileChange
@@ -15,7 +16,6 @@ from treadle.protocol.traces import Seen
 from treadle.tools.builtin import knowledge
 from treadle.tools.builtin.base import Plain, in_thread
 from treadle.tools.builtin.change import Change, Step, from_plan, headline, to_plan
-from treadle.tools.builtin.diff import bounded
 from treadle.tools.builtin.means import Means
 
 AGAIN = "(Found done after a restart.)"

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from treadle.errors import EditError
-from treadle.tools.builtin.diff import diff
+from treadle.lines.diff import diff
 from treadle.tools.builtin.patch import plan
 
 APP = """import os

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from treadle.lines.diff import diff
 from treadle.protocol.events import DiffStat
-from treadle.tools.builtin.diff import diff
 
 texts = st.lists(st.sampled_from(["a", "b", "c", ""]), max_size=30).map("\n".join)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from treadle.protocol.events import DiffStat
+from treadle.protocol.files import DiffStat
 
 _MAX_SHOWN_LINES = 200
 _MAX_SHOWN_CHARS = 12_000

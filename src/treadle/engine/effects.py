@@ -1,0 +1,76 @@
+"""What a call did to the files of the project, as events; and the way back to them. Of very many changes only the first
+stand in the log, and all of them in a blob (D-06)."""
+
+import msgspec
+
+from treadle.chat.ledger import Entry
+from treadle.engine.deps import Deps
+from treadle.ports.store import Store
+from treadle.ports.toolset import Outcome
+from treadle.protocol import wire
+from treadle.protocol.events import (
+    Event,
+    FilesChanged,
+    Kept,
+    Redone,
+    RestoreRequested,
+    Undone,
+    WorkspaceConflict,
+)
+from treadle.protocol.files import FileChange
+from treadle.types import CallKey, ChatId
+
+_PAGE = 5_000
+_LEDGER = {kind.TYPE for kind in (FilesChanged, Undone, Redone, Kept, RestoreRequested)}
+_manifests = msgspec.json.Decoder(tuple[FileChange, ...])
+
+
+async def workspace_events(call: CallKey, outcome: Outcome, deps: Deps) -> list[Event]:
+    """What stands behind a call's result: what it changed, or what kept it from changing anything."""
+    events: list[Event] = []
+    if outcome.files or outcome.uncaptured:
+        all_of = await deps.spill(outcome.files)
+        events.append(
+            FilesChanged(
+                all_of.files,
+                call,
+                outcome.source,
+                all_of.manifest,
+                all_of.total,
+                outcome.uncaptured,
+                outcome.git,
+            )
+        )
+    if outcome.conflicts:
+        events.append(WorkspaceConflict(outcome.conflicts, call))
+    return events
+
+
+class Ledger(msgspec.Struct, frozen=True):
+    """The history of the project's files, out of the log."""
+
+    entries: tuple[Entry, ...] = ()
+    requests: tuple[RestoreRequested, ...] = ()
+
+
+async def read_ledger(store: Store, chat: ChatId, since: int = 0) -> Ledger:
+    """What was recorded about files after `since`. Reads the log in pages and decodes only what it is about."""
+    entries: list[Entry] = []
+    requests: list[RestoreRequested] = []
+    while records := await store.read(chat, after=since, limit=_PAGE):
+        since = records[-1].seq
+        for record in records:
+            if record.type not in _LEDGER:
+                continue
+            event = wire.decode(chat, record).data
+            if isinstance(event, RestoreRequested):
+                requests.append(event)
+            elif isinstance(event, FilesChanged | Undone | Redone | Kept):
+                entries.append(Entry(record.seq, event, await _all_files(event, store)))
+    return Ledger(tuple(entries), tuple(requests))
+
+
+async def _all_files(event: FilesChanged | Undone | Redone | Kept, store: Store) -> tuple[FileChange, ...]:
+    if not event.manifest:
+        return event.files
+    return _manifests.decode(await store.get_blob(event.manifest))

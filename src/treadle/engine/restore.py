@@ -1,0 +1,115 @@
+"""Undoing, redoing and keeping what a chat did to its project (W-02, W-03). What is to become of which file is worked
+out from the log and from the disk; making it is the business of the snapshots. A worker that dies meanwhile leaves a
+journal, and the next one completes it: the request stays open until what came of it is recorded."""
+
+import asyncio
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from treadle.chat.ledger import Entry, fingerprint, redone, trails
+from treadle.engine.deps import Deps
+from treadle.engine.effects import read_ledger
+from treadle.engine.lease import Tenure
+from treadle.errors import NotFound, StoreError, ToolError
+from treadle.faultpoint import faultpoint
+from treadle.ports.snapshots import Effect, Plan, Snapshots, SnapshotsOf, Wanted
+from treadle.ports.store import Store
+from treadle.protocol.events import FilesChanged, Kept, Redone, RestoreRequested, Undone
+from treadle.protocol.files import DiffStat, FileChange, FileConflict, Trail, change_of
+from treadle.types import ChatId
+
+NO_SNAPSHOTS = "This Treadle keeps no snapshots of files, so nothing can be taken back."
+NO_ROOT = "This chat has no project root, so there are no files to take back."
+OBSERVED = "it was found changed while a background process ran, and it may have been somebody else: name it to undo it"
+_KINDS = {"undo": Undone, "redo": Redone, "keep": Kept}
+
+
+async def restore(tenure: Tenure, request: RestoreRequested, deps: Deps) -> None:
+    """Carry out a request; whatever comes of it is recorded."""
+    chat, root = tenure.state.chat, tenure.state.options.root
+    error, effect = "", Effect(())
+    try:
+        if deps.restorer is None:
+            raise ToolError(NO_SNAPSHOTS)
+        effect = await deps.restorer.carry_out(chat, root, request)
+    except (ToolError, OSError, NotFound, StoreError) as failed:
+        error = deps.redact(str(failed))
+    faultpoint("restore.after")
+    all_of = await deps.spill(effect.files)
+    done = _KINDS[request.kind](
+        request.restore, all_of.files, all_of.manifest, all_of.total, effect.conflicts, error, effect.git
+    )
+    await tenure.record(done)
+    if deps.restorer is not None:
+        await deps.restorer.release(chat, root, request)
+
+
+class SnapshotRestorer:
+    """Implements `treadle.engine.deps.Restorer` with the log of a chat and the snapshots of its root."""
+
+    def __init__(self, store: Store, snapshots_of: SnapshotsOf) -> None:
+        self._store = store
+        self._of = snapshots_of
+
+    async def carry_out(self, chat: ChatId, root: str, request: RestoreRequested) -> Effect:
+        snapshots = self._snapshots(root)
+        entries = await self._entries(chat, request)
+        wanted = _wanted(entries, request)
+        if request.kind == "keep":
+            return await asyncio.to_thread(_kept, snapshots, wanted.trails, request)
+        effect = await asyncio.to_thread(snapshots.apply, _name(chat, request), wanted)
+        return replace(effect, conflicts=(*effect.conflicts, *_unnamed(entries, request)))
+
+    async def preview(self, chat: ChatId, root: str, request: RestoreRequested) -> Plan:
+        snapshots = self._snapshots(root)
+        entries = await self._entries(chat, request)
+        plan = await asyncio.to_thread(snapshots.plan, _wanted(entries, request))
+        return replace(plan, conflicts=(*plan.conflicts, *_unnamed(entries, request)))
+
+    async def release(self, chat: ChatId, root: str, request: RestoreRequested) -> None:
+        if request.kind != "keep" and root:
+            await asyncio.to_thread(self._of(root).release, _name(chat, request))
+
+    async def _entries(self, chat: ChatId, request: RestoreRequested) -> tuple[Entry, ...]:
+        since = 0 if request.kind == "redo" else request.since
+        return (await read_ledger(self._store, chat, since)).entries
+
+    def _snapshots(self, root: str) -> Snapshots:
+        if not root:
+            raise ToolError(NO_ROOT)
+        return self._of(root)
+
+
+def _name(chat: ChatId, request: RestoreRequested) -> str:
+    return f"{chat}/{request.restore}"
+
+
+def _wanted(entries: Sequence[Entry], request: RestoreRequested) -> Wanted:
+    found = redone(entries, request.of) if request.kind == "redo" else trails(entries, request)
+    if request.kind == "redo" and not found:
+        raise ToolError(f"There is no undo {request.of!r} in this chat that changed something.")
+    return Wanted(found, request.hunks, request.merge, fingerprint(entries))
+
+
+def _unnamed(entries: Sequence[Entry], request: RestoreRequested) -> Sequence[FileConflict]:
+    """What was only seen to change, and is therefore left alone."""
+    if request.kind != "undo" or request.paths:
+        return ()
+    seen = {
+        file.path
+        for entry in entries
+        for file in entry.files
+        if isinstance(entry.change, FilesChanged) and entry.change.source == "observed"
+    }
+    return [FileConflict(path, OBSERVED) for path in sorted(seen)]
+
+
+def _kept(snapshots: Snapshots, found: Sequence[Trail], request: RestoreRequested) -> Effect:
+    moved: list[FileChange] = []
+    for trail in found:
+        if hunks := request.hunks.get(trail.path):
+            moved.append(snapshots.keep_hunks(trail, hunks))
+        elif not request.hunks:
+            moved.append(change_of(trail.path, trail.links[0].before, trail.links[-1].after, DiffStat()))
+    return Effect(tuple(moved))

@@ -1,0 +1,125 @@
+"""A project's files as something that can be taken back (W-01 to W-10): what was there before a change is kept outside
+the project, by its hash; a set of changes is made all or none, by a journal that survives a crash; what a command did
+is read off its copy-on-write view, or by comparing the tree before and after.
+
+Whoever implements it stays inside the root (S-01) and never touches the project's `.git` but as files of the project.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from treadle.protocol.files import FileChange, FileConflict, FileState, Trail, Uncaptured
+
+
+class Effect(msgspec.Struct, frozen=True):
+    """What a command did to the project, or would: exact, by path."""
+
+    files: tuple[FileChange, ...]
+    conflicts: tuple[FileConflict, ...] = ()
+    """What somebody else changed since the command began. If there is one, nothing is committed (W-08)."""
+    uncaptured: tuple[Uncaptured, ...] = ()
+    git: str = ""
+    """The fingerprint of `.git` afterwards, if the effect reaches into it; empty before it is committed."""
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What shall become of trails: their oldest states again."""
+
+    trails: tuple[Trail, ...]
+    hunks: Mapping[str, tuple[int, ...]] = {}
+    """By path: only these hunks of the difference from its oldest state to its newest, counted from 1."""
+    merge: bool = False
+    git: str = ""
+    """The last known fingerprint of `.git`: if it is another by now, nothing there is touched."""
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """Changes that would be made now, from what is on disk. Making them is `apply`."""
+
+    files: tuple[FileChange, ...]
+    conflicts: tuple[FileConflict, ...] = ()
+
+
+class Snapshots(Protocol):
+    """The snapshots of one root. All methods block; call them from a thread. Failures are ToolErrors. Paths in results
+    have the form of `protocol.files.encode_path`; paths given may be any that the workspace takes."""
+
+    # -- single files, for the file tools -------------------------------------------------------------------------
+
+    def state(self, path: str) -> FileState | None:
+        """What lies at a path itself, a link not followed."""
+        ...
+
+    def keep(self, paths: Sequence[str]) -> dict[str, FileState | None]:
+        """Keep what lies at these paths, durably, and say what it is. ToolError if it cannot be kept: then the change
+        must not be made (W-01)."""
+        ...
+
+    def content(self, digest: str, limit: int = 0) -> bytes:
+        """The kept bytes of this hash. NotFound if they are not kept (any more); ToolError if there are more than
+        `limit` (0: any size)."""
+        ...
+
+    # -- commands on a view (W-08) --------------------------------------------------------------------------------
+
+    def effect(self, view: str) -> Effect:
+        """What the command did in the view folder (`upper` and `work` lie in it), against the project as it is now.
+        Reads only."""
+        ...
+
+    def diff(self, view: str, effect: Effect) -> str:
+        """The effect in words and as a diff, bounded, inert, the same for the same effect: what an approval shows."""
+        ...
+
+    def commit(self, name: str, view: str) -> Effect:
+        """Make the effect of a view the project's own: pre-images kept, journal, all or none, whatever dies meanwhile.
+        `name` is the call's: it is decided once whether its effect is committed or discarded, and by which view; after
+        that this completes what was decided and gives back the same. With conflicts nothing is committed, and that is
+        decided, too."""
+        ...
+
+    def discard(self, name: str) -> Effect | None:
+        """See to it that the effect of this call is never committed, by nobody. If it was decided otherwise before, it
+        is completed and given back."""
+        ...
+
+    def decided(self, name: str) -> bool:
+        """Whether it is decided what becomes of the effect of this call."""
+        ...
+
+    # -- commands that write through (W-10) -----------------------------------------------------------------------
+
+    def capture(self, name: str) -> tuple[Uncaptured, ...]:
+        """Keep what the project is now, under this name; what is left out is listed. Costs what changed since the last
+        time, and a look at every file. Harmless when it exists."""
+        ...
+
+    def compare(self, name: str) -> Effect:
+        """What changed since then. The capture stays until `release`."""
+        ...
+
+    def release(self, name: str) -> None:
+        """Forget a capture, or what is left of a commit or an undo whose outcome is recorded."""
+        ...
+
+    # -- going back (W-02, W-03) ----------------------------------------------------------------------------------
+
+    def plan(self, wanted: Wanted) -> Plan:
+        """What must be changed now, and what must be left alone and why. Reads only."""
+        ...
+
+    def keep_hunks(self, trail: Trail, hunks: Sequence[int]) -> FileChange:
+        """From the oldest state of a trail to the same with these hunks: a baseline that moves. ToolError if the file
+        is no text, or somebody else changed it in between."""
+        ...
+
+    def apply(self, name: str, wanted: Wanted) -> Effect:
+        """Plan and make it, all or none, with what is there now kept. Called again with the same name after a crash it
+        completes what was begun and gives back the same."""
+        ...
+
+
+SnapshotsOf = Callable[[str], Snapshots]
+"""The snapshots of a root."""

@@ -1,0 +1,117 @@
+"""What happened to the files of the project, and what was taken back (V-03)."""
+
+from typing import Literal
+
+import msgspec
+
+from treadle.protocol.event import Event
+from treadle.protocol.files import FileChange, FileConflict, Source, Uncaptured
+from treadle.types import CallKey
+
+RestoreKind = Literal["undo", "redo", "keep"]
+
+
+class CheckpointCreated(Event, frozen=True):
+    """The files as they are now can be had back: recorded before the first change of a run (W-01)."""
+
+    TYPE = "checkpoint.created"
+    message: int
+    """The seq of the message that began the run: the name of the checkpoint."""
+
+
+class FilesChanged(Event, frozen=True):
+    """A call changed files of the project. Of very many changes the first are here and all of them in a blob."""
+
+    TYPE = "workspace.files_changed"
+    files: tuple[FileChange, ...]
+    call: CallKey = CallKey("")
+    source: Source = "tool"
+    manifest: str = ""
+    """The hash of the blob with all changes, where `files` holds only the first; empty: `files` is all."""
+    total: int = 0
+    """How many there are, where `files` holds only the first."""
+    uncaptured: tuple[Uncaptured, ...] = ()
+    """What could not be captured, so that it cannot be undone (W-05)."""
+    git: str = ""
+    """A fingerprint of `.git` behind a change of it: what a command did there is undone as one, or not at all."""
+
+
+class RestoreRequested(Event, frozen=True):
+    """Someone asked for changes to be undone, redone or kept. The intent: carried out by the next worker, and what came
+    of it is the event behind it (W-02, W-03)."""
+
+    TYPE = "workspace.restore_requested"
+    restore: str
+    """Its name; an undo's is what a redo refers to."""
+    kind: RestoreKind
+    since: int = 0
+    """Changes recorded after this seq …"""
+    upto: int = 0
+    """… and not after this one; 0: until now."""
+    paths: tuple[str, ...] = ()
+    """Only these files, and what lies below these folders; empty: all."""
+    hunks: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
+    """By path: only these hunks of its diff, counted from 1."""
+    merge: bool = False
+    """Whether a file that somebody changed since is merged (three-way) instead of left alone."""
+    even_kept: bool = False
+    of: str = ""
+    """The undo that a redo takes back."""
+    by: str = "person"
+
+
+class Restored(Event, frozen=True):
+    """The base of what a request came to."""
+
+    restore: str
+    files: tuple[FileChange, ...] = ()
+    manifest: str = ""
+    total: int = 0
+    conflicts: tuple[FileConflict, ...] = ()
+    """What was left alone, and why."""
+    error: str = ""
+    """Why nothing was done at all."""
+    git: str = ""
+
+
+class Undone(Restored, frozen=True):
+    """Changes were taken back; what was there is kept, so that this can be taken back, too."""
+
+    TYPE = "workspace.undone"
+
+
+class Redone(Restored, frozen=True):
+    """An undo was taken back."""
+
+    TYPE = "workspace.redone"
+
+
+class Kept(Restored, frozen=True):
+    """Changes were accepted: an undo leaves them alone from here on. Nothing on disk changes; `files` says from what to
+    what the baseline moved."""
+
+    TYPE = "workspace.kept"
+
+
+class WorkspaceConflict(Event, frozen=True):
+    """What a call would have done to the project was not done, because somebody changed the same files meanwhile
+    (W-07, W-08)."""
+
+    TYPE = "workspace.conflict"
+    conflicts: tuple[FileConflict, ...]
+    call: CallKey = CallKey("")
+
+
+class GitBranchCreated(Event, frozen=True):
+    """The run works on a branch of its own (W-06)."""
+
+    TYPE = "git.branch_created"
+    branch: str
+    base: str = ""
+    """The commit from which it starts; empty in a repository without one."""
+    previous: str = ""
+    """The branch that was checked out before."""
+
+
+Workspace = FilesChanged | Undone | Redone | Kept
+"""What the history of the project's files is made of."""
