@@ -17,7 +17,7 @@ import msgspec
 
 from scripts.golden import FOLDER, parts, type_text
 from treadle import errors
-from treadle.protocol import content, events, options, tools
+from treadle.protocol import content, events, files, live_events, options, tools, workspace_events
 from treadle.protocol.events import LIVE, RECORDED, Event
 
 DOCS = Path(__file__).parents[1] / "docs" / "reference"
@@ -65,7 +65,8 @@ def field_docs(module: ModuleType) -> dict[tuple[str, str], str]:
     return found
 
 
-DOCUMENTED = {key: text for module in (content, events, options, tools) for key, text in field_docs(module).items()}
+MODULES = (content, events, workspace_events, live_events, files, options, tools)
+DOCUMENTED = {key: text for module in MODULES for key, text in field_docs(module).items()}
 
 
 def doc(kind: type) -> str:
@@ -81,7 +82,14 @@ def field_table(kind: type[msgspec.Struct]) -> list[str]:
     hints = get_type_hints(kind)
     rows = ["| field | type | default | what |", "|---|---|---|---|"]
     for field in msgspec.structs.fields(kind):
-        about = DOCUMENTED.get((kind.__name__, field.name), "")
+        about = next(
+            (
+                DOCUMENTED[base.__name__, field.name]
+                for base in kind.__mro__
+                if (base.__name__, field.name) in DOCUMENTED
+            ),
+            "",
+        )
         shown = cell(type_text(hints[field.name]))
         rows.append(f"| `{field.encode_name}` | {shown} | {cell(_default(field))} | {cell(about)} |")
     return rows
@@ -109,16 +117,19 @@ def event_lines(kind: type[Event]) -> list[str]:
     return [*lines, "```json", data, "```", ""]
 
 
+ELSEWHERE = {workspace_events.__name__: "the workspace (V-03)", live_events.__name__: "live only (V-05)"}
+
+
 def sections() -> list[tuple[str, list[type[Event]]]]:
-    """The events under the headings of the source, in its order."""
+    """The events under the headings of the source, in its order; those with a module of their own by their number."""
     source = inspect.getsource(events)
     heads = [(source[: match.start()].count("\n"), match[1]) for match in SECTION.finditer(source)]
-    found: dict[str, list[type[Event]]] = {title: [] for _, title in heads}
+    found: dict[str, list[type[Event]]] = {title: [] for title in (*(title for _, title in heads), *ELSEWHERE.values())}
     for kind in sorted((RECORDED | LIVE).values(), key=lambda kind: inspect.getsourcelines(kind)[1]):
         line = inspect.getsourcelines(kind)[1]
-        title = [title for at, title in heads if at < line][-1]
+        title = ELSEWHERE.get(kind.__module__) or [title for at, title in heads if at < line][-1]
         found[title].append(kind)
-    return list(found.items())
+    return sorted(found.items(), key=lambda item: item[0].rpartition("V-")[2])
 
 
 def events_page() -> str:

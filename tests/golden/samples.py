@@ -3,6 +3,7 @@ from these, and the reference shows them as examples."""
 
 from treadle.protocol import events as e
 from treadle.protocol.content import Image, PlanStep, Thinking, ToolRequest, Usage
+from treadle.protocol.files import FileChange, FileConflict, FileState, Uncaptured
 from treadle.protocol.options import Budget, ChatOptions
 from treadle.protocol.permissions import Offer, Rule
 from treadle.protocol.tools import DynamicTool
@@ -17,6 +18,16 @@ RULE = Rule(
     "allow", "run_command", "make test", "project", "/home/ada/engine", 1_800_000_000_000, "r_1", 1_700_000_000_000
 )
 OFFER = Offer(RULE, "make test, in this project", "make with other targets")
+
+CHANGE = FileChange(
+    "engine.py",
+    "modified",
+    1,
+    1,
+    FileState("file", 0o644, "1f2e", 120),
+    FileState("file", 0o755, "3d4c", 121),
+)
+CONFLICT = FileConflict("engine.py", "somebody changed it", "--- engine.py\n+++ engine.py\n@@ -1 +1 @@\n-a\n+b")
 
 OPTIONS = ChatOptions(
     model="openai:gpt-4.1",
@@ -50,6 +61,8 @@ OPTIONS = ChatOptions(
     sandbox="landlock",
     network=True,
     strict_paths=True,
+    command_view=False,
+    git_branch=True,
     checks=("make test",),
     verify=False,
     diagnose=False,
@@ -76,6 +89,7 @@ _ALL: tuple[e.Event, ...] = (
     e.SessionError("auth", "The key was refused. Set OPENAI_API_KEY."),
     e.Interrupted("ada"),
     e.RunEnd("task_complete"),
+    e.SessionRewound(7, "ada"),
     e.CompactionStart("threshold", 110_000),
     e.CompactionComplete(
         "context_limit", False, 110_000, 30_000, USAGE, "So far: …", 40, (2, 31), 44, "no summary", 100_000
@@ -97,6 +111,7 @@ _ALL: tuple[e.Event, ...] = (
         35,
         (Seen("engine.py", "c0ffee"),),
         Shell("src", {"CI": "1"}, ("DEBUG",)),
+        "view",
     ),
     e.PermissionRequested(
         "3.1", KEY, "high", "it executes something", "run_command\n  command: make test", "5e88", (OFFER,)
@@ -106,10 +121,22 @@ _ALL: tuple[e.Event, ...] = (
     e.ExternalToolCompleted(KEY, True, "browser", "deadline"),
     e.UserInputRequested("3.1", "Which branch?", ("main", "next"), "guard", KEY),
     e.UserInputCompleted("3.1", "main", "ada", "interrupted"),
+    e.CheckpointCreated(7),
     e.FilesChanged(
-        (e.FileChange("engine.py", "modified", 1, 1), e.FileChange("old.py", "deleted", 0, 12)),
+        (CHANGE, FileChange("old.py", "deleted", 0, 12, FileState("link", target="engine.py"), None, True)),
         KEY,
+        "view",
+        "ab12",
+        1_200,
+        (Uncaptured("node_modules", "a generated folder", 52_000_000),),
+        "f00d",
     ),
+    e.RestoreRequested("u_1", "redo", 7, 40, ("engine.py",), {"engine.py": (1, 3)}, True, True, "u_0", "ada"),
+    e.Undone("u_1", (CHANGE,), "ab12", 1_200, (CONFLICT,), "the disk is full", "f00d"),
+    e.Redone("u_1", (CHANGE,), "ab12", 1_200, (CONFLICT,), "the disk is full", "f00d"),
+    e.Kept("u_1", (CHANGE,), "ab12", 1_200, (CONFLICT,), "the disk is full", "f00d"),
+    e.WorkspaceConflict((CONFLICT,), KEY),
+    e.GitBranchCreated("treadle/c_0123456789abcdef-7", "1f2e3d", "main"),
     e.QueueChanged("added", "q_1", "And then the docs.", "steering", (IMAGE,)),
     e.OptionsChanged({"max_turns": 40, "labels": ["spring"]}, "ada"),
     e.TitleChanged("The failing test", "ada"),

@@ -87,6 +87,8 @@ def whole(value: object) -> Any:
     if isinstance(value, msgspec.Struct):
         names = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
         return {shown: whole(getattr(value, name)) for shown, name in names}
+    if isinstance(value, dict):
+        return {key: whole(item) for key, item in value.items()}
     return [whole(item) for item in value] if isinstance(value, tuple | list) else value
 
 

@@ -23,6 +23,7 @@ from treadle.replay.recording import Recording
 from treadle.replay.sight import DecidedTime, WatchedLog, filler
 from treadle.replay.stage import Stage
 from treadle.replay.tools import RecordedPolicy, RecordedTools
+from treadle.replay.workspace import RecordedRestorer, recorded_branch, recorded_spill
 from treadle.types import ChatId
 
 __all__ = ["Divergence", "ReplayResult", "replay"]
@@ -67,7 +68,10 @@ def _surroundings(log: WatchedLog) -> Deps:
         RecordedPolicy(stage),
         log,
         DecidedTime(log),
+        lambda files: recorded_spill(stage, files),
         lambda options: filler(log, options),
+        restorer=RecordedRestorer(stage),
+        branch=lambda _root, _chat, _message: recorded_branch(stage),
     )
 
 

@@ -82,7 +82,7 @@ class Stage(MemoryStore):
 
     async def _compared(self, written: Sequence[Envelope]) -> list[Record]:
         """What of this may be written: all of it, or less where the record is a copy that was cut here."""
-        due = self._due()
+        due = self.due()
         if due is None:
             await self._died(written[0])
         if due.seq > self.now + 1:
@@ -101,7 +101,7 @@ class Stage(MemoryStore):
 
     async def _torn(self) -> None:
         """The record is a copy that was cut here: whatever was under way then ends here."""
-        if self._due() is None:
+        if self.due() is None:
             await self.leave(None)
 
     async def _died(self, written: Envelope) -> NoReturn:
@@ -114,7 +114,7 @@ class Stage(MemoryStore):
 
     async def turn(self) -> Envelope:
         """What the worker wrote next; if it wrote no more, it died in this effect."""
-        due = self._due()
+        due = self.due()
         if due is None:
             await self.leave(None)
         self._fail()
@@ -123,25 +123,25 @@ class Stage(MemoryStore):
     def _fail(self) -> None:
         """Where the record has a fault of Treadle itself next, it happens now: it is in the log by its name and its
         text only, and where exactly it struck makes no difference."""
-        due = self._due()
+        due = self.due()
         if due is not None and isinstance(due.data, SessionError) and due.data.error_class == "internal":
             name, _, text = due.data.message.partition(": ")
             raise type(name, (Exception,), {})(text)
 
-    def _due(self) -> Envelope | None:
+    def due(self) -> Envelope | None:
         """What this worker wrote next, if it wrote any more."""
         due = self.recording.due(self.now)
         return due if due is not None and due.epoch == self.epoch else None
 
     async def turn_of(self, outcome: Envelope) -> None:
         """Wait until everything before this outcome was written: calls end in the order in which they ended then."""
-        while (due := self._due()) is not None and due.seq < outcome.seq:
+        while (due := self.due()) is not None and due.seq < outcome.seq:
             await self.wait(self.chat, self.now, PATIENCE_S)
 
     async def perish(self) -> NoReturn:
         """A call that came to nothing: an interrupt ended it, or the worker died in it. Others beside it may have come
         to something before that."""
-        while self._due() is not None:
+        while self.due() is not None:
             self._fail()
             if any(isinstance(envelope.data, Interrupted) for envelope in self.recording.inputs(self.now)):
                 await self.stopped()

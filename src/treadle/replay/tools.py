@@ -15,6 +15,7 @@ from treadle.protocol.tools import ToolKind, ToolSpec
 from treadle.replay.recording import CallRecord
 from treadle.replay.sight import WatchedLog
 from treadle.replay.stage import Stage
+from treadle.replay.workspace import left_behind
 from treadle.types import CallKey
 
 NEVER_BEGUN = "The record ends before this call begins."
@@ -96,7 +97,7 @@ class RecordedTool:
         return None
 
     async def stop(self, invocation: Invocation) -> Outcome | None:
-        return None
+        return left_behind(self._stage, invocation.call)
 
     async def settle(self, invocation: Invocation) -> Settlement:
         """An intent that was found out to be done left the same events as one that was run again."""

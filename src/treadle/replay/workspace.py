@@ -1,0 +1,58 @@
+"""What happened to files, from the record: the disk of a replay is the log itself."""
+
+from collections.abc import Sequence
+
+from treadle.engine.spill import Spilled
+from treadle.errors import ToolError
+from treadle.ports.snapshots import Effect, Plan
+from treadle.ports.toolset import Outcome
+from treadle.protocol.events import FilesChanged, GitBranchCreated, Restored, RestoreRequested, WorkspaceConflict
+from treadle.protocol.files import FileChange
+from treadle.replay.stage import Stage
+from treadle.types import CallKey, ChatId
+
+
+class RecordedRestorer:
+    """Implements `treadle.engine.deps.Restorer`."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+
+    async def carry_out(self, chat: ChatId, root: str, request: RestoreRequested) -> Effect:
+        due = (await self._stage.turn()).data
+        if not isinstance(due, Restored):
+            return Effect(())
+        if due.error:
+            raise ToolError(due.error)
+        return Effect(due.files, due.conflicts, git=due.git)
+
+    async def preview(self, chat: ChatId, root: str, request: RestoreRequested) -> Plan:
+        return Plan(())
+
+    async def release(self, chat: ChatId, root: str, request: RestoreRequested) -> None:
+        pass
+
+
+async def recorded_branch(stage: Stage) -> GitBranchCreated | None:
+    due = (await stage.turn()).data
+    return due if isinstance(due, GitBranchCreated) else None
+
+
+async def recorded_spill(stage: Stage, files: Sequence[FileChange]) -> Spilled:
+    """Where the log has only the first of many changes, so has the replay."""
+    for envelope in stage.recording.events[stage.now :]:
+        event = envelope.data
+        if isinstance(event, FilesChanged | Restored) and event.files == tuple(files):
+            return Spilled(event.files, event.manifest, event.total)
+    return Spilled(tuple(files))
+
+
+def left_behind(stage: Stage, call: CallKey) -> Outcome | None:
+    """What a call that was stopped had done by then."""
+    due = stage.due()
+    if due is not None and isinstance(due.data, FilesChanged) and due.data.call == call:
+        done = due.data
+        return Outcome("", files=done.files, source=done.source, uncaptured=done.uncaptured, git=done.git)
+    if due is not None and isinstance(due.data, WorkspaceConflict) and due.data.call == call:
+        return Outcome("", conflicts=due.data.conflicts)
+    return None
