@@ -36,6 +36,8 @@ SHORT = {
     "session.options_changed": "options",
     "session.title_changed": "title",
     "session.compaction_start": "compact",
+    "workspace.restore_requested": "restore",
+    "session.rewound": "rewind",
 }
 """The events of the table in one word each; the legend under it is made from this."""
 
@@ -85,6 +87,9 @@ def commands(state: ChatState) -> dict[str, c.Command]:
         "Answer": c.Answer(action, "this"),
         "Interrupt": c.Interrupt(),
         "Edit": c.Edit(2, "better"),
+        "Edit, files too": c.Edit(2, "better", True, "u1"),
+        "Rewind": c.Rewind(2, restore="u1"),
+        "Restore": c.Restore("u1"),
         "EditQueued": c.EditQueued("q1", "better"),
         "DeleteQueued": c.DeleteQueued("q1"),
         "Promote": c.Promote("q1"),

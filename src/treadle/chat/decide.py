@@ -105,7 +105,7 @@ def decide(state: ChatState, limits: Limits) -> Step:
         return _decide_idle(state)
     if run.interrupting:
         return _end(state, "interrupted")
-    if state.restoring is not None:
+    if state.restoring is not None and not run.stop:
         return Restore(state.restoring)
     if state.compacting and not _failed(run):
         return Compact(state.compacting)

@@ -269,7 +269,7 @@ def _change(state: ChatState, command: c.ChangeOptions) -> Events:
         raise InvalidInput(f"These options do not fit: {error}.") from error
     if options == state.options:
         return ()
-    if (state.run is not None or state.compacting) and (options.root, options.archived) != (
+    if (state.run is not None or state.compacting or state.restoring is not None) and (options.root, options.archived) != (
         state.options.root,
         state.options.archived,
     ):

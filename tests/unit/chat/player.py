@@ -12,6 +12,7 @@ from treadle.chat.decide import (
     Limits,
     Record,
     Rest,
+    Restore,
     RunCalls,
     RunCheck,
     Step,
@@ -118,6 +119,8 @@ class Player:
                 self._run_calls(step, choose)
             case Compact(trigger=trigger):
                 self._compact(trigger, choose)
+            case Restore(request=request):
+                self._restore(request, choose)
             case RunCheck(check=check):
                 self._check_work(check, choose)
             case Summarize():
@@ -241,6 +244,16 @@ class Player:
         made = e.CompactionComplete(trigger, True, 100, 50, COST, "so far", upto, (2,), upto)
         self._worker(e.ModelCall("compaction", COST), made)
 
+    def _restore(self, request: e.RestoreRequested, choose: Choose) -> None:
+        match choose(["done", "refused", "fault", "die"]):
+            case "die":
+                self.crash()
+            case "fault":
+                self._worker(e.SessionError("internal", "x"))
+            case how:
+                kind = {"undo": e.Undone, "redo": e.Redone, "keep": e.Kept}[request.kind]
+                self._worker(kind(request.restore, error="" if how == "done" else "no space"))
+
     # -- checking -----------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
@@ -301,7 +314,7 @@ class Player:
                 case e.UserMessage():
                     inside = True
                 case e.SessionError():
-                    failed = True
+                    failed = inside
                 case e.RunEnd():
                     assert inside, "an end without a run"
                     inside = failed = False

@@ -10,7 +10,7 @@ from treadle.chat.transitions import transition
 from treadle.errors import InvalidInput, Refused
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
-from treadle.protocol.content import Image, ResultsEntry
+from treadle.protocol.content import Image, ResultsEntry, UserEntry
 from treadle.protocol.options import ChatOptions
 from treadle.types import call_key
 
@@ -65,6 +65,26 @@ TABLE = {
         "approval": "permission result end message → pending",
         "client tool": "client result end message → pending",
         "question": "answer result end message → pending",
+        "archived": "*archived*",
+    },
+    "Edit, files too": {
+        "idle, error": "restore message → pending",
+        "pending, running, interrupting": "*busy*",
+        "approval": "permission result end restore message → pending",
+        "client tool": "client result end restore message → pending",
+        "question": "answer result end restore message → pending",
+        "archived": "*archived*",
+    },
+    "Rewind": {
+        "idle, error": "restore rewind → pending",
+        "pending, running, interrupting": "*busy*",
+        "approval, client tool, question": "*awaiting_action*",
+        "archived": "*archived*",
+    },
+    "Restore": {
+        "idle, error": "restore → pending",
+        "pending, running, interrupting": "*busy*",
+        "approval, client tool, question": "*awaiting_action*",
         "archived": "*archived*",
     },
     "EditQueued": {
@@ -296,3 +316,51 @@ def test_small_refusals() -> None:
     assert refusal(chat(), c.DeleteQueued("q")) == "no_such_queued"
     with pytest.raises(InvalidInput):
         transition(chat(said()), c.ExtendTurns(0))
+
+
+# -- going back (W-03, L-09) ------------------------------------------------------------------------------------------
+
+IDLE = (said(), *answer(1, text="hi"), e.RunEnd("done"))
+
+
+def test_files_are_restored_one_request_at_a_time() -> None:
+    asked = chat(*IDLE, e.RestoreRequested("u1", "undo"))
+    assert status(asked) == "pending"
+    assert refusal(asked, c.Restore("u2")) == "busy"
+    assert refusal(asked, c.Rewind(2, restore="u2")) == "busy"
+    assert refusal(asked, c.Edit(2, "better", True, "u2")) == "busy"
+    assert refusal(asked, c.ChangeOptions({"archived": True})) == "busy"
+    done = chat(e.Undone("u1"), state=asked)
+    assert status(done) == "idle"
+    assert transition(done, c.Restore("u2"))
+
+
+def test_only_the_answer_to_a_request_ends_it() -> None:
+    asked = chat(*IDLE, e.RestoreRequested("u1", "undo"))
+    assert chat(e.Undone("u0"), state=asked).restoring is not None
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        c.Restore(""),
+        c.Restore("u1", "redo"),
+        c.Restore("u1", since=-1),
+        c.Rewind(2),
+        c.Rewind(2, False, False, "u1"),
+        c.Edit(2, "better", True),
+    ],
+)
+def test_a_request_that_says_too_little_is_refused(command: c.Command) -> None:
+    with pytest.raises(InvalidInput):
+        transition(chat(*IDLE), command)
+
+
+def test_going_back_cuts_the_conversation_and_starts_nothing() -> None:
+    state = chat(*IDLE, said("and more"), *answer(2, text="more"), e.RunEnd("done"))
+    second = [entry.seq for entry in state.history if isinstance(entry, UserEntry)][1]
+    back = chat(*transition(state, c.Rewind(second, files=False)), state=state)
+    assert status(back) == "idle"
+    assert [entry.text for entry in back.history if isinstance(entry, UserEntry)] == ["do it"]
+    assert refusal(back, c.Rewind(second, files=False)) == "no_such_message"
+    assert types(transition(back, c.Rewind(second, conversation=False, restore="u1"))) == ["restore"]

@@ -42,6 +42,8 @@ def walk(seed: int) -> Player:
             player.command(command(player.state, chance, number))
         if status(player.state) == "requires_action" and chance.random() < 0.6:
             player.command(answer(player.state, chance))
+        if status(player.state) in ("idle", "error") and chance.random() < 0.2:
+            player.command(back(player.state, chance, number))
         if status(player.state) in ("idle", "error") and chance.random() < 0.7:
             player.command(c.Send(chance.choice([f"go on {number}", "Fix it.", "Why?"]), queue_id=f"s{number}"))
         player.time_ms += chance.choice([1, 1_000, 200_000])
@@ -60,6 +62,8 @@ def command(state: ChatState, chance: random.Random, number: int) -> c.Command:
             c.Send(f"more {number}", "steering", queue_id=f"q{number}"),
             c.Interrupt(),
             c.Edit(chance.choice(said), "better"),
+            c.Edit(chance.choice(said), "better", True, f"u{number}"),
+            back(state, chance, number),
             c.Promote(chance.choice(queued)),
             c.DeleteQueued(chance.choice(queued)),
             c.EditQueued(chance.choice(queued), "changed"),
@@ -67,6 +71,16 @@ def command(state: ChatState, chance: random.Random, number: int) -> c.Command:
             c.Compact(),
             c.Expire(10**15),
             c.ChangeOptions({"max_turns": chance.choice([2, 30]), "model": chance.choice(["a:b", "c:d"])}),
+        ]
+    )
+
+
+def back(state: ChatState, chance: random.Random, number: int) -> c.Command:
+    said = [entry.seq for entry in state.history if isinstance(entry, UserEntry)] or [1]
+    return chance.choice(
+        [
+            c.Rewind(chance.choice(said), chance.random() < 0.5, chance.random() < 0.5, f"u{number}"),
+            c.Restore(f"u{number}", chance.choice(["undo", "redo", "keep"]), of="u0"),
         ]
     )
 
@@ -121,5 +135,6 @@ def test_lost_and_shuffled_records_are_not_fatal(seed: int) -> None:
 def test_the_walks_visit_every_recorded_event() -> None:
     """A walk that never asks, never fails or never compacts would prove nothing about it."""
     seen = {envelope.type for seed in range(25) for envelope in walk(seed).log}
-    unreachable = {"workspace.files_changed", "plan.updated", "model.notice", "session.record_lost"}
+    unreachable = {"plan.updated", "model.notice", "session.record_lost"}
+    unreachable |= {"workspace.files_changed", "workspace.conflict", "checkpoint.created", "git.branch_created"}
     assert set(e.RECORDED) - seen <= unreachable | {"session.title_changed"}
