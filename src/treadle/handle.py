@@ -12,6 +12,7 @@ from treadle.engine.deps import Deps
 from treadle.engine.hub import Subscription
 from treadle.engine.worker import Worker
 from treadle.errors import NotFound
+from treadle.files import ChatFiles
 from treadle.protocol import commands as c
 from treadle.protocol import wire
 from treadle.protocol.content import Image, Usage
@@ -147,9 +148,10 @@ class Chat:
     def answer(self, action: OpenAction | str, text: str) -> Following:
         return Following(self, c.Answer(action if isinstance(action, str) else action.action, text))
 
-    def edit(self, message: int, content: str) -> Following:
-        """Replace your message at this seq and run again from there (L-09)."""
-        return Following(self, c.Edit(message, content))
+    def edit(self, message: int, content: str, *, files: bool = False) -> Following:
+        """Replace your message at this seq and run again from there; with `files` those go back to that point first
+        (L-09)."""
+        return Following(self, c.Edit(message, content, files, new_id("u") if files else ""))
 
     def compact(self) -> Following:
         return Following(self, c.Compact())
@@ -170,6 +172,11 @@ class Chat:
         return await self.carry_out(command)
 
     # -- reading ------------------------------------------------------------------------------------------------------
+
+    @property
+    def files(self) -> ChatFiles:
+        """What the chat did to the files of its project, and the way back: undo, redo, keep (W-02, W-03)."""
+        return ChatFiles(self, self._deps)
 
     async def state(self) -> ChatState:
         await self.open()
@@ -237,7 +244,8 @@ class Chat:
             if after is not None and after < reader.began:
                 for record in await self._deps.store.read(self.id, after, reader.began - after):
                     yield wire.decode(self.id, record)
-            if state.run is None and not state.compacting and not starts_queued(state) and reader.untouched:
+            quiet = status(state) in ("idle", "error")
+            if quiet and reader.untouched:
                 yield Envelope(0, self.id, self._deps.clock.now_ms(), SessionIdle(state.last_end or "done"))
                 return
             queued = _queued_id(command, state)
@@ -259,7 +267,7 @@ class Chat:
         """Whether the log ends here and no run is under way or about to begin: a compaction of an idle chat ends
         without one, but one that fails inside a run has the end of that run behind it."""
         state = self._deps.log.peek(self.id)
-        return state is not None and state.head == seq and state.run is None and not starts_queued(state)
+        return state is not None and state.head == seq and status(state) in ("idle", "error")
 
     def _over(self, idle: SessionIdle, queued: str) -> bool:
         """Whether the end of a run is the end for the reader. Not if an edit began the next run at once, and not for

@@ -18,6 +18,7 @@ from treadle.runtime import Agent as Runtime
 PAGE = Path(__file__).parents[2] / "docs" / "guide" / "permissions.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 WORDS = {"denied": "deny", "asked for": "ask", "pass": "allow"}
+WORDS["run on a view first; their effect is asked for"] = "review"
 
 
 def test_the_table_of_modes_names_all() -> None:

@@ -269,10 +269,8 @@ def _change(state: ChatState, command: c.ChangeOptions) -> Events:
         raise InvalidInput(f"These options do not fit: {error}.") from error
     if options == state.options:
         return ()
-    if (state.run is not None or state.compacting or state.restoring is not None) and (options.root, options.archived) != (
-        state.options.root,
-        state.options.archived,
-    ):
+    at_work = state.run is not None or state.compacting or state.restoring is not None
+    if at_work and (options.root, options.archived) != (state.options.root, state.options.archived):
         raise _busy(state, "root and archived change only when it is idle")
     return (e.OptionsChanged(command.changes, command.by),)
 

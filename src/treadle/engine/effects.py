@@ -9,6 +9,7 @@ from treadle.ports.store import Store
 from treadle.ports.toolset import Outcome
 from treadle.protocol import wire
 from treadle.protocol.events import (
+    CheckpointCreated,
     Event,
     FilesChanged,
     Kept,
@@ -21,7 +22,7 @@ from treadle.protocol.files import FileChange
 from treadle.types import CallKey, ChatId
 
 _PAGE = 5_000
-_LEDGER = {kind.TYPE for kind in (FilesChanged, Undone, Redone, Kept, RestoreRequested)}
+_LEDGER = {kind.TYPE for kind in (FilesChanged, Undone, Redone, Kept, RestoreRequested, CheckpointCreated)}
 _manifests = msgspec.json.Decoder(tuple[FileChange, ...])
 
 
@@ -51,12 +52,15 @@ class Ledger(msgspec.Struct, frozen=True):
 
     entries: tuple[Entry, ...] = ()
     requests: tuple[RestoreRequested, ...] = ()
+    checkpoints: tuple[int, ...] = ()
+    """The messages that began runs which changed something, or might have."""
 
 
 async def read_ledger(store: Store, chat: ChatId, since: int = 0) -> Ledger:
     """What was recorded about files after `since`. Reads the log in pages and decodes only what it is about."""
     entries: list[Entry] = []
     requests: list[RestoreRequested] = []
+    checkpoints: list[int] = []
     while records := await store.read(chat, after=since, limit=_PAGE):
         since = records[-1].seq
         for record in records:
@@ -65,9 +69,11 @@ async def read_ledger(store: Store, chat: ChatId, since: int = 0) -> Ledger:
             event = wire.decode(chat, record).data
             if isinstance(event, RestoreRequested):
                 requests.append(event)
+            elif isinstance(event, CheckpointCreated):
+                checkpoints.append(event.message)
             elif isinstance(event, FilesChanged | Undone | Redone | Kept):
                 entries.append(Entry(record.seq, event, await _all_files(event, store)))
-    return Ledger(tuple(entries), tuple(requests))
+    return Ledger(tuple(entries), tuple(requests), tuple(checkpoints))
 
 
 async def _all_files(event: FilesChanged | Undone | Redone | Kept, store: Store) -> tuple[FileChange, ...]:

@@ -5,7 +5,8 @@ import msgspec
 
 from treadle.chat.state import Call
 from treadle.engine.deps import Deps
-from treadle.engine.lease import Tenure
+from treadle.engine.lease import Stopped, Tenure
+from treadle.engine.rehearsal import rehearsed
 from treadle.errors import Conflict, ToolError
 from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Invocation, Tool
@@ -90,14 +91,14 @@ async def examine(tenure: Tenure, call: Call, deps: Deps) -> Ready | Settled:
     invocation = invocation_of(tenure, call, spec.name, arguments, deps)
     ready = Ready(call, found, invocation, start.args_summary)
     try:
-        return await _permit(ready, options, deps)
+        return await _permit(tenure, ready, options, deps)
     except ToolError as error:
         return _refused(call, arguments, str(error), ready.summary, seen_of(error))
     except Exception as error:
         return _refused(call, arguments, crashed(spec, error), ready.summary)
 
 
-async def _permit(ready: Ready, options: ChatOptions, deps: Deps) -> Ready | Settled:
+async def _permit(tenure: Tenure, ready: Ready, options: ChatOptions, deps: Deps) -> Ready | Settled:
     """Ask the hooks, the policy and, if it says so, a person; then let the tool look. An answer holds for exactly what
     was shown: if the same call would do something else by now, it is asked for again (S-08)."""
     call, spec = ready.call, ready.tool.spec
@@ -108,6 +109,11 @@ async def _permit(ready: Ready, options: ChatOptions, deps: Deps) -> Ready | Set
     if answered:
         options = msgspec.structs.replace(options, interactive=True)  # whoever answered is a person
     verdict = await deps.policy.review(spec, ready.invocation, options)
+    if verdict.decision == "review":
+        reviewed = await rehearsed(tenure, ready.tool, ready.invocation, verdict)
+        if isinstance(reviewed, Stopped):
+            return Settled(())
+        verdict = reviewed
     if verdict.decision == "deny":
         denied = PermissionCompleted(call.key, "deny", by="policy", feedback=verdict.reason)
         refused = _refused(call, ready.invocation.arguments, verdict.reason, ready.summary, came="not allowed")

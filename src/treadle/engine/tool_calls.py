@@ -3,13 +3,13 @@ call order (L-06). The intent is recorded before the effect and the outcome afte
 ends the loop: its error is its result (L-05)."""
 
 import asyncio
-import logging
 from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from treadle.chat.budget import over_budget
 from treadle.chat.state import Call, runnable_calls
+from treadle.engine import stopping
 from treadle.engine.checkpoint import checkpoint
 from treadle.engine.deps import Deps
 from treadle.engine.effects import workspace_events
@@ -84,11 +84,7 @@ async def _run_batch(tenure: Tenure, batch: Sequence[Ready], deps: Deps) -> Stop
 async def stop(tenure: Tenure, tool: Tool, invocation: Invocation, deps: Deps) -> None:
     """End what a call started; the run is over for it, whether that works or not. What it had done by then is recorded:
     it can be undone like anything else."""
-    try:
-        outcome = await asyncio.shield(tool.stop(invocation))
-    except (ToolError, OSError) as error:
-        logging.getLogger("treadle").warning("call %s could not be stopped: %s", invocation.call, error)
-        return
+    outcome = await stopping.stop(tool, invocation)
     if outcome is not None and (events := await workspace_events(invocation.call, outcome, deps)):
         await tenure.record(*events)
 

@@ -82,7 +82,10 @@ def _judge(spec: ToolSpec, invocation: Invocation, options: ChatOptions, found: 
             need, passed = _edit(act, invocation, options, found, sensitive)
         case "read" | "other" | "free":
             need, passed = _other(spec, act, options, found)
-    return Verdict("allow", passed) if need is None else _ask(act, invocation, options, need)
+    if need is None:
+        return Verdict("allow", passed)
+    verdict = _ask(act, invocation, options, need)
+    return _review(act, invocation, need, verdict) if act.kind == "command" and options.mode == "review" else verdict
 
 
 _REVOKE = "A person can take the rule away (treadle rules)."
@@ -222,6 +225,12 @@ def _ask(act: Act, invocation: Invocation, options: ChatOptions, need: Need) -> 
             act.finding.severity,
         )
     return Verdict("ask", need.reason, act.finding.severity, shown(invocation), need.offers)
+
+
+def _review(act: Act, invocation: Invocation, need: Need, asked: Verdict) -> Verdict:
+    """In mode review the effect is asked for, not the words: nothing is asked for where nothing would change (W-09)."""
+    refusal = asked.reason if asked.decision == "deny" else ""
+    return Verdict("review", need.reason, act.finding.severity, shown(invocation), need.offers, refusal)
 
 
 def _rated(act: Act) -> str:

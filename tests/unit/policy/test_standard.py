@@ -20,7 +20,7 @@ HARMLESS, MEDIUM, HIGH, CRITICAL = "ls -l", "make test", "sudo make install", "r
     [
         ("read-only", "deny", "deny", "deny", "deny", "deny", "deny"),
         ("ask", "ask", "ask", "ask", "ask", "ask", "ask"),
-        ("review", "allow", "ask", "ask", "ask", "ask", "allow"),
+        ("review", "allow", "ask", "review", "review", "review", "allow"),
         ("auto-edit", "allow", "ask", "allow", "ask", "ask", "allow"),
         ("autopilot", "allow", "ask", "allow", "allow", "allow", "allow"),
     ],

@@ -1,0 +1,164 @@
+"""What a chat did to the files of its project, and the way back: `chat.files`. Asks the log and the snapshots; whatever
+changes something is a command of the chat, carried out by whoever drives it (W-02, W-03)."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Protocol, TypedDict, TypeVar, Unpack
+
+import msgspec
+
+from treadle.chat.ledger import last_undo, trails
+from treadle.chat.state import ChatState
+from treadle.engine.deps import Deps, Restorer
+from treadle.engine.effects import Ledger, read_ledger
+from treadle.engine.restore import NO_SNAPSHOTS
+from treadle.errors import InvalidInput, ToolError, TreadleError
+from treadle.ports.snapshots import Plan
+from treadle.protocol import commands as c
+from treadle.protocol.events import Envelope, Kept, Redone, Restored, RestoreRequested, Undone
+from treadle.protocol.files import DiffStat, FileChange, change_of
+from treadle.types import ChatId, new_id
+
+R = TypeVar("R", bound=Restored)
+
+
+class Chat(Protocol):
+    """What is needed of a chat's handle."""
+
+    id: ChatId
+
+    async def state(self) -> ChatState: ...
+
+    async def carry_out(self, command: c.Command) -> ChatState: ...
+
+    def follow(self, command: c.Command) -> AsyncIterator[Envelope]: ...
+
+
+class Choice(TypedDict, total=False):
+    """What an undo may be told beside which changes it is about."""
+
+    hunks: Mapping[str, Sequence[int]]
+    merge: bool
+    even_kept: bool
+
+
+class Span(msgspec.Struct, frozen=True):
+    """A stretch of the log: after `since` and not after `upto` (0: until now)."""
+
+    since: int = 0
+    upto: int = 0
+
+
+class ChatFiles:
+    """The files of one chat's project."""
+
+    def __init__(self, chat: Chat, deps: Deps) -> None:
+        self._chat = chat
+        self._deps = deps
+
+    # -- looking ------------------------------------------------------------------------------------------------------
+
+    async def runs(self) -> list[Span]:
+        """The runs that changed something, or might have, oldest first: each from its message to the next one's."""
+        starts = (await self._ledger()).checkpoints
+        ends = [start - 1 for start in starts[1:]] + [0] * bool(starts)
+        return [Span(start, end) for start, end in zip(starts, ends, strict=True)]
+
+    async def last_run(self) -> Span:
+        """The newest run of which something is left that was neither undone nor kept; of none, an empty span."""
+        ledger = await self._ledger()
+        for span in reversed(await self.runs()):
+            if trails(ledger.entries, RestoreRequested("", "undo", span.since, span.upto)):
+                return span
+        head = (await self._chat.state()).head
+        return Span(head, head)
+
+    async def changes(
+        self, span: Span | None = None, paths: Sequence[str] = (), *, even_kept: bool = False
+    ) -> tuple[FileChange, ...]:
+        """What is left of the chat's changes in a span (the whole log if none is given), by path: from what it was at
+        first to what the chat left. Whether it still is so, `preview` tells."""
+        span = span or Span()
+        wanted = RestoreRequested("", "undo", span.since, span.upto, tuple(paths), even_kept=even_kept)
+        found = trails((await self._ledger(span.since)).entries, wanted)
+        return tuple(change_of(each.path, each.links[0].before, each.links[-1].after, DiffStat()) for each in found)
+
+    async def preview(self, span: Span | None = None, paths: Sequence[str] = (), **choice: Unpack[Choice]) -> Plan:
+        """What an undo of the same would do now. Changes nothing."""
+        return await self._restorer().preview(
+            self._chat.id, await self._root(), _asked(await self._undo(span, paths, choice))
+        )
+
+    # -- going back and forth -----------------------------------------------------------------------------------------
+
+    async def undo(self, span: Span | None = None, paths: Sequence[str] = (), **choice: Unpack[Choice]) -> Undone:
+        """Take changes back: of the last run, or of a span; only these files or what is below these folders; with
+        `hunks={path: (1, 3)}` only parts of files. What somebody changed since is left alone, or merged (`merge=True`).
+        What was kept stays unless `even_kept=True`."""
+        return await self._carry_out(await self._undo(span, paths, choice), Undone)
+
+    async def redo(self, undo: str = "", *, merge: bool = False) -> Redone:
+        """Take an undo back: the last one, or the one of this name."""
+        if not undo:
+            ledger = await self._ledger()
+            undo = last_undo(ledger.entries, ledger.requests)
+        if not undo:
+            raise InvalidInput("There is no undo in this chat that could be redone.")
+        return await self._carry_out(c.Restore(new_id("u"), "redo", of=undo, merge=merge), Redone)
+
+    async def keep(
+        self, span: Span | None = None, paths: Sequence[str] = (), hunks: Mapping[str, Sequence[int]] | None = None
+    ) -> Kept:
+        """Accept changes: an undo leaves them alone from now on."""
+        span = span or Span()
+        chosen = {path: tuple(numbers) for path, numbers in (hunks or {}).items()}
+        named = tuple(paths) or tuple(chosen)
+        return await self._carry_out(c.Restore(new_id("u"), "keep", span.since, span.upto, named, chosen), Kept)
+
+    async def back_to(
+        self, message: int, *, conversation: bool = True, files: bool = True, merge: bool = False
+    ) -> Undone | None:
+        """Go back to before an earlier message of yours: the conversation, the files, or both. What came of the files,
+        if they were to go back."""
+        command = c.Rewind(message, conversation, files, new_id("u"), merge)
+        if not files:
+            await self._chat.carry_out(command)
+            return None
+        return await self._carry_out(command, Undone)
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    async def _undo(self, span: Span | None, paths: Sequence[str], choice: Choice) -> c.Restore:
+        span = span or await self.last_run()
+        hunks = {path: tuple(numbers) for path, numbers in choice.get("hunks", {}).items()}
+        return c.Restore(
+            new_id("u"),
+            "undo",
+            span.since,
+            span.upto,
+            tuple(paths) or tuple(hunks),
+            hunks,
+            choice.get("merge", False),
+            choice.get("even_kept", False),
+        )
+
+    async def _carry_out(self, command: c.Restore | c.Rewind, kind: type[R]) -> R:
+        async for envelope in self._chat.follow(command):
+            if isinstance(envelope.data, kind) and envelope.data.restore == command.restore:
+                return envelope.data
+        raise TreadleError("The request was taken, and its outcome was not seen; look at the chat's log.")
+
+    async def _ledger(self, since: int = 0) -> Ledger:
+        await self._chat.state()
+        return await read_ledger(self._deps.store, self._chat.id, since)
+
+    def _restorer(self) -> Restorer:
+        if self._deps.restorer is None:
+            raise ToolError(NO_SNAPSHOTS)
+        return self._deps.restorer
+
+    async def _root(self) -> str:
+        return (await self._chat.state()).options.root
+
+
+def _asked(command: c.Restore) -> RestoreRequested:
+    return RestoreRequested(**msgspec.structs.asdict(command))
