@@ -24,7 +24,8 @@ def test_events_of_three_tool_rounds_come_in_order(cli: CommandLine) -> None:  #
     assert [event["seq"] for event in recorded] == list(range(1, len(recorded) + 1))
     turn = ["assistant.turn_start", "assistant.message", "assistant.turn_end"]
     call = ["tool.execution_start", "tool.execution_complete"]
-    expected = ["session.created", "user.message", *turn, *call, *turn, *call, "workspace.files_changed"]
+    expected = ["session.created", "user.message", *turn, *call, *turn, "checkpoint.created", *call]
+    expected += ["workspace.files_changed"]
     expected += [*turn, "permission.completed", *call, *turn, "session.run_end"]
     assert [event["type"] for event in recorded] == expected
     assert len(ended.of("assistant.turn_start")) == 4 == len(fake.requests)

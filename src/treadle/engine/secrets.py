@@ -33,6 +33,9 @@ TEXTS: dict[type[Event], tuple[str, ...]] = {
     e.TitleChanged: ("title",),
     e.ModelNotice: ("text",),
     e.GuardNotice: ("text",),
+    e.Undone: ("error",),
+    e.Redone: ("error",),
+    e.Kept: ("error",),
 }
 
 
@@ -49,6 +52,10 @@ def _without(event: Event, redact: Redact) -> Event:
         text = getattr(event, name)
         if text and (kept := redact(text)) is not text and kept != text:
             changes[name] = kept
+    if isinstance(event, e.Restored | e.WorkspaceConflict) and event.conflicts:
+        changes["conflicts"] = tuple(
+            replace(each, reason=redact(each.reason), diff=redact(each.diff)) for each in event.conflicts
+        )
     if isinstance(event, e.SessionCreated):
         options = event.options
         kept_options = replace(

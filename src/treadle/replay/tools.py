@@ -15,7 +15,7 @@ from treadle.protocol.tools import ToolKind, ToolSpec
 from treadle.replay.recording import CallRecord
 from treadle.replay.sight import WatchedLog
 from treadle.replay.stage import Stage
-from treadle.replay.workspace import left_behind
+from treadle.replay.workspace import before_a_change, left_behind
 from treadle.types import CallKey
 
 NEVER_BEGUN = "The record ends before this call begins."
@@ -38,6 +38,8 @@ class RecordedTools:
 
     def arguments(self, spec: ToolSpec, text: str) -> dict[str, Any] | str:
         for call in self._calls():
+            if call.start is None and text == call.request.arguments and before_a_change(self._log.stage):
+                return _read(text)
             named = spec.name in (call.request.name, call.start.name if call.start is not None else "")
             if named and text == call.request.arguments:
                 return _first_arguments(call, text)
@@ -57,6 +59,9 @@ class RecordedTool:
         self._stage = stage
 
     async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:
+        known = self._stage.recording.calls.get(invocation.call)
+        if (known is None or known.start is None) and before_a_change(self._stage):
+            return {}  # a copy was cut between the checkpoint and the call that it stands before
         call = self._call(invocation)
         skipped = call.complete is not None and call.complete.synthetic == "skipped"  # a check that could not be run
         if (call.refused or skipped) and call.complete is not None:

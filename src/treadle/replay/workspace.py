@@ -6,7 +6,14 @@ from treadle.engine.spill import Spilled
 from treadle.errors import ToolError
 from treadle.ports.snapshots import Effect, Plan
 from treadle.ports.toolset import Outcome
-from treadle.protocol.events import FilesChanged, GitBranchCreated, Restored, RestoreRequested, WorkspaceConflict
+from treadle.protocol.events import (
+    CheckpointCreated,
+    FilesChanged,
+    GitBranchCreated,
+    Restored,
+    RestoreRequested,
+    WorkspaceConflict,
+)
 from treadle.protocol.files import FileChange
 from treadle.replay.stage import Stage
 from treadle.types import CallKey, ChatId
@@ -45,6 +52,12 @@ async def recorded_spill(stage: Stage, files: Sequence[FileChange]) -> Spilled:
         if isinstance(event, FilesChanged | Restored) and event.files == tuple(files):
             return Spilled(event.files, event.manifest, event.total)
     return Spilled(tuple(files))
+
+
+def before_a_change(stage: Stage) -> bool:
+    """Whether what stands next in the record is what stands before a run's first change."""
+    due = stage.due()
+    return due is not None and isinstance(due.data, CheckpointCreated | GitBranchCreated)
 
 
 def left_behind(stage: Stage, call: CallKey) -> Outcome | None:
