@@ -16,20 +16,21 @@ from treadle.ports.store import LEASE_S, Cursor, Delta, Lease, Listed, Reach, Re
 from treadle.protocol.views import ChatSummary, Status
 from treadle.protocol.wire import Record
 from treadle.stores.listing import Wanted
+from treadle.stores.packing import Packed
 from treadle.stores.sqlite import schema
 from treadle.stores.sqlite.blobs import Blobs
 from treadle.stores.sqlite.lane import Job, Lane
 from treadle.stores.sqlite.leases import Leases
-from treadle.stores.sqlite.packing import Packed, pack
+from treadle.stores.sqlite.packing import pack
 from treadle.stores.sqlite.tables import Reading, Writing
 from treadle.stores.sqlite.threads import Database, Files, Reader, Writer
-from treadle.stores.sqlite.watch import ANY, Heads, Watch
+from treadle.stores.watch import ANY, Heads, Watch
 from treadle.types import ChatId, Clock
 
 if TYPE_CHECKING:
     import asyncio
 
-    from treadle.stores.sqlite.check import Problem
+    from treadle.stores.problem import Problem
 
 BUSY_S = 10.0
 T = TypeVar("T")

@@ -14,12 +14,13 @@ from treadle.ports.store import Lease, Remembered, Snapshot
 from treadle.protocol.views import ChatSummary
 from treadle.protocol.wire import Record
 from treadle.stores.listing import folded
+from treadle.stores.packing import Packed
 from treadle.stores.sqlite.blobs import Blobs
 from treadle.stores.sqlite.leases import Leases
 from treadle.stores.sqlite.lists import Lists
-from treadle.stores.sqlite.packing import Packed, unpack
+from treadle.stores.sqlite.packing import unpack
 from treadle.stores.sqlite.sides import Answers, Deltas
-from treadle.stores.sqlite.watch import ANY
+from treadle.stores.watch import ANY
 from treadle.types import ChatId
 
 PLACES = 1 << 32
