@@ -10,6 +10,7 @@ TreadleError
 │   ├── HeadMoved           head_moved         somebody appended meanwhile; fold the news and try again
 │   ├── ChatBusy            chat_busy          another live worker holds the chat's lease
 │   ├── ChatExists          chat_exists        the id is taken
+│   ├── AlreadyAnswered     already_answered   the request was answered before; this is the answer it got
 │   ├── NewerSchema         newer_schema       the file was written by a newer Treadle
 │   └── Damaged             damaged            a record cannot be read
 ├── ModelError              model              the provider failed; `kind` says how
@@ -128,6 +129,18 @@ class ChatBusy(StoreError):
 
 class ChatExists(StoreError):
     code = "chat_exists"
+
+
+class AlreadyAnswered(StoreError):
+    """`status` and `body` are the first answer, `request` the fingerprint of what it answered (A-04)."""
+
+    code = "already_answered"
+
+    def __init__(self, message: str, *, request: str, status: int, body: bytes) -> None:
+        super().__init__(message)
+        self.request = request
+        self.status = status
+        self.body = body
 
 
 class NewerSchema(StoreError):

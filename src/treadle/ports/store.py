@@ -1,20 +1,23 @@
 """Where logs live. The only coordination between processes: appends are fenced, leases are numbered, commits are
 atomic. The memory store is the executable specification; the contract suite in `treadle.testing` is the judge.
 
-A store never folds and never decides: it keeps records, a summary per chat, leases, blobs and snapshots.
+A store never folds and never decides: it keeps records, a summary per chat, leases, blobs and snapshots; beside them
+the answers to requests that may be repeated, and live text for readers in other processes.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
 
-from treadle.protocol.views import ChatSummary
+from treadle.protocol.views import ChatSummary, Status
 from treadle.protocol.wire import Record
 from treadle.types import ChatId
 
 LEASE_S = 30.0
 RENEW_S = 10.0
+ANSWER_MS = 24 * 3600 * 1000
+"""How long the answer to a request with an Idempotency-Key is kept."""
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -39,14 +42,48 @@ class Listed(msgspec.Struct, frozen=True):
 
     summary: ChatSummary
     leased: bool
+    changed: int = 0
+    """The number of its last change, higher than that of every change in the store before it."""
+
+
+Cursor = tuple[int, ChatId]
+"""A place in a list: `updated_ms` and id of the chat that stands there."""
+
+
+class Remembered(msgspec.Struct, frozen=True):
+    """The answer that an owner's request got, for the case that it is sent again under the same key (A-04)."""
+
+    owner: str
+    key: str
+    request: str
+    """A fingerprint of the request: the same key with another request is a mistake of the caller."""
+    status: int
+    body: bytes
+    time_ms: int
+
+
+Reach = tuple[int, int, int]
+"""How far a reader of live text is: epoch, turn and number of the last delta it has."""
+
+
+class Delta(msgspec.Struct, frozen=True):
+    """A piece of live text, for readers in other processes. Its `number` grows within a turn."""
+
+    chat: ChatId
+    epoch: int
+    turn: int
+    number: int
+    payload: bytes
 
 
 class Store(Protocol):
     """Every method is atomic. `chat` unknown: NotFound. Any number of tasks and processes may call at once."""
 
-    async def create(self, summary: ChatSummary, records: Sequence[Record]) -> None:
+    async def create(
+        self, summary: ChatSummary, records: Sequence[Record], *, answer: Remembered | None = None
+    ) -> None:
         """Begin a chat with its first records (seq from 1, gapless). ChatExists if the id is taken. A chat that
-        comes from elsewhere brings epochs along: those of its leases here are higher."""
+        comes from elsewhere brings epochs along: those of its leases here are higher. `answer`: as with `append`."""
         ...
 
     async def append(
@@ -59,6 +96,8 @@ class Store(Protocol):
         durable: bool,
         release: bool = False,
         take: Lease | None = None,
+        answer: Remembered | None = None,
+        drop_deltas: bool = False,
     ) -> None:
         """Add records and replace the summary, or change nothing; with `release` give the lease back as well, also one
         that is taken here: its epoch is then used up.
@@ -68,6 +107,8 @@ class Store(Protocol):
         With `take` (and no lease) the chat is claimed in the same commit, under exactly this lease: its epoch must be
         the next one and nobody may hold the chat, else ChatBusy.
         `durable` asks for the commit to survive a power cut, not only the death of the process.
+        `answer` is remembered in the same commit. If its owner's key is remembered already, AlreadyAnswered (checked
+        before all else). `drop_deltas`: the chat's live text is in the log now, or void; what is kept of it goes.
         """
         ...
 
@@ -84,15 +125,41 @@ class Store(Protocol):
 
     async def get(self, chat: ChatId) -> Listed: ...
 
-    async def list(self, *, owner: str | None = None, archived: bool | None = None, limit: int = 0) -> list[Listed]:
-        """Chats, newest change first."""
+    async def list(
+        self,
+        *,
+        owner: str | None = None,
+        archived: bool | None = None,
+        status: Status | None = None,
+        label: str | None = None,
+        query: str = "",
+        limit: int = 0,
+        before: Cursor | None = None,
+    ) -> list[Listed]:
+        """Chats, newest change (`updated_ms`) first, then by id. `query` is a part of the title, in whatever case, or
+        the beginning of the id, with or without its `c_`. `before` is the place of the last chat of the page
+        before: a chat that does not change is on exactly one page."""
+        ...
+
+    async def changes(self, *, owner: str | None = None, after: int = 0, limit: int = 0) -> Sequence[Listed]:
+        """Chats that were created or appended to since change number `after`, in the order of their last change. Who
+        goes on from the last number that it got misses no chat, whoever changes them at the same time; of several
+        changes of one chat only the last is seen."""
+        ...
+
+    async def wait_any(self, after: int, timeout_s: float) -> int:
+        """Return the number of the store's last change as soon as it is > `after`, or what it is when the time is up.
+        Sees other processes' changes too (within a quarter of a second)."""
         ...
 
     async def claim(self, worker: str, chat: ChatId | None = None, *, now_ms: int = 0) -> Lease | None:
         """Take the lease of `chat`, or of any chat that is runnable (or whose wake time is <= now_ms), is not
         archived, and is not held by a live worker: released, expired, or its worker is known to be dead. The
         epoch grows by one. For a named chat: NotFound, or ChatBusy while a live worker holds it (whether or not
-        it is runnable); None only when no chat is to be had."""
+        it is runnable); None only when no chat is to be had.
+
+        Of those that are to be had, one of the owner with the fewest live leases; of these the one that waits the
+        longest: since its last change, or since its wake time."""
         ...
 
     async def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
@@ -121,6 +188,25 @@ class Store(Protocol):
         ...
 
     async def load_snapshot(self, chat: ChatId) -> Snapshot | None: ...
+
+    async def recall(self, owner: str, key: str) -> Remembered | None:
+        """The answer that is remembered under an owner's key."""
+        ...
+
+    async def remember(self, answer: Remembered) -> None:
+        """Keep an answer that goes with no append; AlreadyAnswered if there is one under its key. Answers are kept for
+        ANSWER_MS, measured by the times of those that come after them; then the store drops them by itself."""
+        ...
+
+    async def put_deltas(self, deltas: Sequence[Delta]) -> None:
+        """Show live text, of any number of chats at once, to readers in other processes. Silent for a chat whose
+        newest epoch is another or was released. Not durable, and gone with the next `drop_deltas` of the chat."""
+        ...
+
+    async def read_deltas(self, reached: Mapping[ChatId, Reach]) -> Sequence[Delta]:
+        """The live text of these chats under their newest epoch, behind what was reached; by chat, in order. Nothing
+        for a chat that there is not."""
+        ...
 
     async def close(self) -> None:
         """Finish what is under way, release this process's leases, and free everything. Idempotent."""

@@ -15,7 +15,7 @@ from treadle.chat.fold import fold_all
 from treadle.chat.state import ChatState
 from treadle.chat.state import summary as summary_of
 from treadle.errors import HeadMoved
-from treadle.ports.store import Lease
+from treadle.ports.store import Lease, Remembered
 from treadle.protocol import wire
 from treadle.protocol.events import Envelope, Interrupted, RecordLost, SessionError
 from treadle.protocol.views import ChatSummary
@@ -64,6 +64,8 @@ class Stage(MemoryStore):
         durable: bool,
         release: bool = False,
         take: Lease | None = None,
+        answer: Remembered | None = None,
+        drop_deltas: bool = False,
     ) -> None:
         if lease is not None and records[0].seq == self.now + 1:
             records = await self._compared([wire.decode(chat, record) for record in records])

@@ -3,12 +3,15 @@ loop. Nothing survives it. No method awaits between a check and a change, which 
 
 import asyncio
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 from treadle.errors import ChatBusy, ChatExists, HeadMoved, InvalidInput, LeaseLost, NotFound, StoreError
-from treadle.ports.store import LEASE_S, Lease, Listed, Snapshot
-from treadle.protocol.views import ChatSummary
+from treadle.ports.store import LEASE_S, Cursor, Delta, Lease, Listed, Reach, Remembered, Snapshot
+from treadle.protocol.views import ChatSummary, Status
 from treadle.protocol.wire import Record
+from treadle.stores.answers import already_answered, too_old
+from treadle.stores.listing import Wanted, place
 from treadle.types import ChatId, Clock, SystemClock
 
 
@@ -22,7 +25,9 @@ class _Chat:
         self.epoch = max((record.epoch for record in records), default=0)
         self.worker = ""
         self.lease_until = 0.0
+        self.changed = 0
         self.snapshot: Snapshot | None = None
+        self.deltas: list[Delta] = []
         self.waiters: set[asyncio.Future[None]] = set()
 
     @property
@@ -39,6 +44,9 @@ class _Chat:
         due = self.summary.runnable or 0 < self.summary.wake_ms <= now_ms
         return due and not self.summary.archived and not self.held(now)
 
+    def waits_since(self) -> int:
+        return self.summary.updated_ms if self.summary.runnable else self.summary.wake_ms
+
 
 class MemoryStore:
     """A `Store` that lives and dies with the process."""
@@ -48,14 +56,22 @@ class MemoryStore:
         self._lease_s = lease_s
         self._chats: dict[ChatId, _Chat] = {}
         self._blobs: dict[str, bytes] = {}
+        self._answers: dict[tuple[str, str], Remembered] = {}
+        self._changed = 0
+        self._waiters: set[asyncio.Future[None]] = set()
         self._closed = False
 
-    async def create(self, summary: ChatSummary, records: Sequence[Record]) -> None:
+    async def create(
+        self, summary: ChatSummary, records: Sequence[Record], *, answer: Remembered | None = None
+    ) -> None:
         self._check_open()
+        self._check_new(answer)
         if summary.chat in self._chats:
             raise ChatExists(f"chat {summary.chat} exists already; choose another id")
         _check_gapless(records, 1)
+        self._keep_answer(answer)
         self._chats[summary.chat] = _Chat(len(self._chats), summary, records)
+        self._count_change(self._chats[summary.chat])
 
     async def append(
         self,
@@ -67,7 +83,10 @@ class MemoryStore:
         durable: bool,
         release: bool = False,
         take: Lease | None = None,
+        answer: Remembered | None = None,
+        drop_deltas: bool = False,
     ) -> None:
+        self._check_new(answer)
         kept = self._find(chat)
         now = self._clock.monotonic()
         if take is not None and (kept.held(now) or take.epoch != kept.epoch + 1):
@@ -77,15 +96,16 @@ class MemoryStore:
         if records and records[0].seq != kept.head + 1:
             raise HeadMoved(f"chat {chat} is at {kept.head}, not at {records[0].seq - 1}; read on and try again")
         _check_gapless(records, kept.head + 1)
+        self._keep_answer(answer)
         kept.records.extend(records)
         kept.summary = summary
+        if drop_deltas:
+            kept.deltas.clear()
         if take is not None:
             kept.epoch, kept.worker, kept.lease_until = take.epoch, take.worker, now + self._lease_s
         if release and (lease or take) is not None:
             kept.worker = ""
-        for waiter in kept.waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        self._count_change(kept)
 
     async def read(self, chat: ChatId, after: int = 0, limit: int = 0) -> list[Record]:
         records = self._find(chat).records
@@ -99,26 +119,50 @@ class MemoryStore:
         try:
             async with asyncio.timeout(timeout_s):
                 while kept.head <= after:
-                    await self._news(kept)
+                    await _news(kept.waiters)
         except TimeoutError:
             pass
         return kept.head
 
     async def get(self, chat: ChatId) -> Listed:
-        kept = self._find(chat)
-        return Listed(kept.summary, kept.held(self._clock.monotonic()))
+        return self._listed(self._find(chat))
 
-    async def list(self, *, owner: str | None = None, archived: bool | None = None, limit: int = 0) -> list[Listed]:
+    async def list(
+        self,
+        *,
+        owner: str | None = None,
+        archived: bool | None = None,
+        status: Status | None = None,
+        label: str | None = None,
+        query: str = "",
+        limit: int = 0,
+        before: Cursor | None = None,
+    ) -> list[Listed]:
         self._check_open()
-        now = self._clock.monotonic()
-        found = [
+        wanted = Wanted(owner, archived, status, label, query, before)
+        found = [kept for kept in self._chats.values() if wanted.fits(kept.summary)]
+        found.sort(key=lambda kept: place(kept.summary), reverse=True)
+        return [self._listed(kept) for kept in (found[:limit] if limit else found)]
+
+    async def changes(self, *, owner: str | None = None, after: int = 0, limit: int = 0) -> Sequence[Listed]:
+        self._check_open()
+        changed = [
             kept
             for kept in self._chats.values()
-            if (owner is None or kept.summary.owner == owner)
-            and (archived is None or kept.summary.archived == archived)
+            if kept.changed > after and (owner is None or kept.summary.owner == owner)
         ]
-        found.sort(key=lambda kept: (kept.summary.updated_ms, kept.order), reverse=True)
-        return [Listed(kept.summary, kept.held(now)) for kept in (found[:limit] if limit else found)]
+        changed.sort(key=lambda kept: kept.changed)
+        return [self._listed(kept) for kept in (changed[:limit] if limit else changed)]
+
+    async def wait_any(self, after: int, timeout_s: float) -> int:
+        self._check_open()
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self._changed <= after:
+                    await _news(self._waiters)
+        except TimeoutError:
+            pass
+        return self._changed
 
     async def claim(self, worker: str, chat: ChatId | None = None, *, now_ms: int = 0) -> Lease | None:
         self._check_open()
@@ -133,7 +177,8 @@ class MemoryStore:
             ready = [kept for kept in self._chats.values() if kept.claimable(now, now_ms)]
             if not ready:
                 return None
-            kept = min(ready, key=lambda kept: (kept.summary.updated_ms, kept.order))
+            busy = Counter(kept.summary.owner for kept in self._chats.values() if kept.held(now))
+            kept = min(ready, key=lambda kept: (busy[kept.summary.owner], kept.waits_since(), kept.order))
         kept.epoch += 1
         kept.worker, kept.lease_until = worker, now + self._lease_s
         return Lease(kept.summary.chat, kept.epoch, worker, kept.head)
@@ -172,13 +217,39 @@ class MemoryStore:
     async def load_snapshot(self, chat: ChatId) -> Snapshot | None:
         return self._find(chat).snapshot
 
+    async def recall(self, owner: str, key: str) -> Remembered | None:
+        self._check_open()
+        return self._answers.get((owner, key))
+
+    async def remember(self, answer: Remembered) -> None:
+        self._check_open()
+        self._check_new(answer)
+        self._keep_answer(answer)
+
+    async def put_deltas(self, deltas: Sequence[Delta]) -> None:
+        self._check_open()
+        for delta in deltas:
+            kept = self._chats.get(delta.chat)
+            if kept is not None and kept.worker and kept.epoch == delta.epoch:
+                kept.deltas.append(delta)
+
+    async def read_deltas(self, reached: Mapping[ChatId, Reach]) -> Sequence[Delta]:
+        self._check_open()
+        found: list[Delta] = []
+        for chat, reach in reached.items():
+            kept = self._chats.get(chat)
+            current = [delta for delta in kept.deltas if delta.epoch == kept.epoch] if kept is not None else []
+            found += sorted((delta for delta in current if _reach(delta) > reach), key=_reach)
+        return found
+
     async def close(self) -> None:
         self._closed = True
+        waiting = [self._waiters]
         for kept in self._chats.values():
             kept.worker = ""
-            for waiter in kept.waiters:
-                if not waiter.done():
-                    waiter.set_exception(StoreError("the store was closed while somebody waited for it"))
+            waiting.append(kept.waiters)
+        for waiter in (waiter for waiters in waiting for waiter in waiters if not waiter.done()):
+            waiter.set_exception(StoreError("the store was closed while somebody waited for it"))
 
     def _find(self, chat: ChatId) -> _Chat:
         self._check_open()
@@ -191,14 +262,40 @@ class MemoryStore:
         if self._closed:
             raise StoreError("the store is closed; open a new one")
 
-    @staticmethod
-    async def _news(kept: _Chat) -> None:
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        kept.waiters.add(waiter)
-        try:
-            await waiter
-        finally:
-            kept.waiters.discard(waiter)
+    def _listed(self, kept: _Chat) -> Listed:
+        return Listed(kept.summary, kept.held(self._clock.monotonic()), kept.changed)
+
+    def _check_new(self, answer: Remembered | None) -> None:
+        if answer is not None:
+            first = self._answers.get((answer.owner, answer.key))
+            if first is not None and first.time_ms >= too_old(answer):
+                raise already_answered(first)
+
+    def _keep_answer(self, answer: Remembered | None) -> None:
+        if answer is not None:
+            oldest = too_old(answer)
+            self._answers = {name: kept for name, kept in self._answers.items() if kept.time_ms >= oldest}
+            self._answers[answer.owner, answer.key] = answer
+
+    def _count_change(self, kept: _Chat) -> None:
+        self._changed += 1
+        kept.changed = self._changed
+        for waiter in (*kept.waiters, *self._waiters):
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+async def _news(waiters: set[asyncio.Future[None]]) -> None:
+    waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    waiters.add(waiter)
+    try:
+        await waiter
+    finally:
+        waiters.discard(waiter)
+
+
+def _reach(delta: Delta) -> Reach:
+    return delta.epoch, delta.turn, delta.number
 
 
 def _check_gapless(records: Sequence[Record], first: int) -> None:

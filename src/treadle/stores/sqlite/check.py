@@ -10,31 +10,22 @@ from collections.abc import Iterator
 from contextlib import closing
 from hashlib import file_digest
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
 from treadle.errors import Damaged
 from treadle.protocol import wire
-from treadle.protocol.events import Envelope, Event, ExecutionComplete, QueueChanged, RecordLost, UserMessage
+from treadle.protocol.events import Envelope, Event, RecordLost
 from treadle.protocol.views import STATUSES, ChatSummary
+from treadle.stores.packing import Packed
+from treadle.stores.problem import Problem, named_blobs
 from treadle.stores.sqlite.blobs import Blobs
-from treadle.stores.sqlite.packing import Packed, pack, restore
+from treadle.stores.sqlite.packing import pack, restore
 from treadle.stores.sqlite.schema import connect
 from treadle.stores.sqlite.tables import COLUMNS, PLACES, Types, encode_summary
 from treadle.types import ChatId
 
 _COLUMNS = "place, time_ms, type, version, epoch, packing, crc, body"
-
-
-class Problem(msgspec.Struct, frozen=True):
-    """One thing that is wrong, and whether it was mended."""
-
-    kind: Literal["database", "record", "gap", "head", "summary", "orphan", "blob"]
-    text: str
-    chat: str = ""
-    seq: int = 0
-    repaired: bool = False
 
 
 def check(path: Path, *, repair: bool, busy_s: float = 10.0) -> list[Problem]:
@@ -109,14 +100,7 @@ class _Inspection:
 
     def _lost_blobs(self, event: Event, chat: str, seq: int) -> Iterator[Problem]:
         """Blobs that an event names and that are not there. The event itself is sound and stays."""
-        match event:
-            case ExecutionComplete(output=output) if output:
-                named = [output]
-            case UserMessage(images=images) | QueueChanged(images=images):
-                named = [image.blob for image in images]
-            case _:
-                named = []
-        for digest in named:
+        for digest in named_blobs(event):
             if not self._blobs.path(digest).is_file():
                 yield Problem("blob", f"blob {digest} is missing", chat, seq)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from treadle.errors import NewerSchema, StoreError
 from treadle.faultpoint import faultpoint
+from treadle.stores.listing import folded
 from treadle.stores.sqlite.failures import primary_code
 
 MIGRATIONS = Path(__file__).with_name("migrations")
@@ -70,6 +71,7 @@ def _up_to_date(connection: sqlite3.Connection, path: Path, steps: dict[int, Pat
 
 
 def _migrate(connection: sqlite3.Connection, path: Path, steps: dict[int, Path]) -> None:
+    connection.create_function("folded", 1, folded, deterministic=True)
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("BEGIN IMMEDIATE")
     try:

@@ -7,28 +7,30 @@ This is the face of it: what the port promises, given to the writer's or the rea
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from treadle.errors import InvalidInput, StoreError
-from treadle.ports.store import LEASE_S, Lease, Listed, Snapshot
-from treadle.protocol.views import ChatSummary
+from treadle.ports.store import LEASE_S, Cursor, Delta, Lease, Listed, Reach, Remembered, Snapshot
+from treadle.protocol.views import ChatSummary, Status
 from treadle.protocol.wire import Record
+from treadle.stores.listing import Wanted
+from treadle.stores.packing import Packed
 from treadle.stores.sqlite import schema
 from treadle.stores.sqlite.blobs import Blobs
 from treadle.stores.sqlite.lane import Job, Lane
 from treadle.stores.sqlite.leases import Leases
-from treadle.stores.sqlite.packing import Packed, pack
+from treadle.stores.sqlite.packing import pack
 from treadle.stores.sqlite.tables import Reading, Writing
 from treadle.stores.sqlite.threads import Database, Files, Reader, Writer
-from treadle.stores.sqlite.watch import Heads, Watch
+from treadle.stores.watch import ANY, Heads, Watch
 from treadle.types import ChatId, Clock
 
 if TYPE_CHECKING:
     import asyncio
 
-    from treadle.stores.sqlite.check import Problem
+    from treadle.stores.problem import Problem
 
 BUSY_S = 10.0
 T = TypeVar("T")
@@ -61,13 +63,16 @@ class SqliteStore:
         self._granted: set[Lease] = set()
         self._closed = False
 
-    async def create(self, summary: ChatSummary, records: Sequence[Record]) -> None:
+    async def create(
+        self, summary: ChatSummary, records: Sequence[Record], *, answer: Remembered | None = None
+    ) -> None:
         packed: list[Packed] = []
         await self._write(
-            lambda tables: tables.create(summary, packed),
+            lambda tables: tables.create(summary, packed, answer),
             prepare=lambda: packed.extend([pack(record, self._blobs) for record in records]),
             durable=True,
         )
+        self._watch.look()
 
     async def append(
         self,
@@ -79,6 +84,8 @@ class SqliteStore:
         durable: bool,
         release: bool = False,
         take: Lease | None = None,
+        answer: Remembered | None = None,
+        drop_deltas: bool = False,
     ) -> None:
         packed: list[Packed] = []
 
@@ -89,7 +96,7 @@ class SqliteStore:
 
         future: asyncio.Future[Lease | None] = self._future()
         job = Job[Writing, Lease | None](
-            lambda tables: tables.append(chat, packed, summary, lease, release, take),
+            lambda tables: tables.append(chat, packed, summary, lease, release, take, answer, drop_deltas),
             future,
             prepare=prepare,
             durable=durable,
@@ -100,6 +107,7 @@ class SqliteStore:
             self._granted.discard(lease)
         if records:
             self._watch.tell(chat, records[-1].seq)
+        self._watch.look()
 
     async def read(self, chat: ChatId, after: int = 0, limit: int = 0) -> list[Record]:
         return await self._read(lambda tables: tables.read(chat, after, limit))
@@ -108,27 +116,47 @@ class SqliteStore:
         return await self._read(lambda tables: tables.head(chat))
 
     async def wait(self, chat: ChatId, after: int, timeout_s: float) -> int:
+        return await self._await_news(chat, after, timeout_s, lambda tables: tables.head(chat))
+
+    async def wait_any(self, after: int, timeout_s: float) -> int:
+        return await self._await_news(ANY, after, timeout_s, lambda tables: tables.lists.last_change())
+
+    async def _await_news(self, chat: ChatId, after: int, timeout_s: float, now: Callable[[Reading], int]) -> int:
         import asyncio
 
         waiter: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._watch.add(chat, after, waiter)  # before looking, so that nothing is missed in between
         try:
-            head = await self.head(chat)
+            head = await self._read(now)
             if head > after:
                 return head
             try:
                 async with asyncio.timeout(timeout_s):
                     return await waiter
             except TimeoutError:
-                return await self.head(chat)
+                return await self._read(now)
         finally:
             self._watch.remove(chat, waiter)
 
     async def get(self, chat: ChatId) -> Listed:
-        return await self._read(lambda tables: tables.get(chat))
+        return await self._read(lambda tables: tables.lists.get(chat))
 
-    async def list(self, *, owner: str | None = None, archived: bool | None = None, limit: int = 0) -> list[Listed]:
-        return await self._read(lambda tables: tables.list(owner, archived, limit))
+    async def list(
+        self,
+        *,
+        owner: str | None = None,
+        archived: bool | None = None,
+        status: Status | None = None,
+        label: str | None = None,
+        query: str = "",
+        limit: int = 0,
+        before: Cursor | None = None,
+    ) -> list[Listed]:
+        wanted = Wanted(owner, archived, status, label, query, before)
+        return [*await self._read(lambda tables: tables.lists.list(wanted, limit))]
+
+    async def changes(self, *, owner: str | None = None, after: int = 0, limit: int = 0) -> Sequence[Listed]:
+        return await self._read(lambda tables: tables.lists.changes(owner, after, limit))
 
     async def claim(self, worker: str, chat: ChatId | None = None, *, now_ms: int = 0) -> Lease | None:
         if not worker:
@@ -169,6 +197,22 @@ class SqliteStore:
 
     async def load_snapshot(self, chat: ChatId) -> Snapshot | None:
         return await self._read(lambda tables: tables.load_snapshot(chat))
+
+    async def recall(self, owner: str, key: str) -> Remembered | None:
+        return await self._read(lambda tables: tables.answers.recall(owner, key))
+
+    async def remember(self, answer: Remembered) -> None:
+        def keep(tables: Writing) -> None:
+            tables.answers.check(answer)
+            tables.answers.keep(answer)
+
+        await self._write(keep, durable=True)
+
+    async def put_deltas(self, deltas: Sequence[Delta]) -> None:
+        await self._write(lambda tables: tables.deltas.put(deltas))
+
+    async def read_deltas(self, reached: Mapping[ChatId, Reach]) -> Sequence[Delta]:
+        return await self._read(lambda tables: tables.deltas.read(reached))
 
     async def check(self, *, repair: bool = False) -> Sequence[Problem]:
         """Look for damage, and with `repair` mend what can be mended: `treadle fsck` (D-06)."""

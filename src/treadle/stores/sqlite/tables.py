@@ -10,46 +10,49 @@ from typing import Any
 import msgspec
 
 from treadle.errors import ChatBusy, ChatExists, HeadMoved, InvalidInput, LeaseLost, NotFound
-from treadle.ports.store import Lease, Listed, Snapshot
+from treadle.ports.store import Lease, Remembered, Snapshot
 from treadle.protocol.views import ChatSummary
 from treadle.protocol.wire import Record
+from treadle.stores.listing import folded
+from treadle.stores.packing import Packed
 from treadle.stores.sqlite.blobs import Blobs
 from treadle.stores.sqlite.leases import Leases
-from treadle.stores.sqlite.packing import Packed, unpack
+from treadle.stores.sqlite.lists import Lists
+from treadle.stores.sqlite.packing import unpack
+from treadle.stores.sqlite.sides import Answers, Deltas
+from treadle.stores.watch import ANY
 from treadle.types import ChatId
 
 PLACES = 1 << 32
 """How many places in `events` each chat has; place = chat number * PLACES + seq."""
 
 _encode = msgspec.json.Encoder().encode
-_summary_decoder = msgspec.json.Decoder(ChatSummary)
 
 _FENCE = "SELECT no, head, epoch, worker, lease_until, boot FROM chats WHERE id = ?"
 _INSERT = (
     "INSERT INTO events (place, time_ms, type, version, epoch, packing, crc, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _CREATE = (
-    "INSERT INTO chats (head, status, runnable, wake_ms, archived, owner, updated_ms, summary, id, epoch) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO chats (head, status, runnable, wake_ms, archived, owner, updated_ms, summary, title, labels, id, "
+    "epoch, changed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, (SELECT coalesce(max(changed), 0) + 1 FROM chats))"
 )
 _REPLACE = (
     "UPDATE chats SET head = ?, status = ?, runnable = ?, wake_ms = ?, archived = ?, owner = ?, updated_ms = ?, "
-    "summary = ? WHERE no = ?"
+    "summary = ?, title = ?, labels = ?, changed = (SELECT coalesce(max(changed), 0) + 1 FROM chats) WHERE no = ?"
 )
-# The first condition is, word for word, that of the index chats_ready.
+# The conditions without the alias are, word for word, those of the indexes chats_held and chats_ready.
 CANDIDATE = (
-    "SELECT no, id, epoch, head FROM chats WHERE archived = 0 AND (runnable = 1 OR wake_ms > 0) "
+    "WITH busy AS (SELECT owner, count(*) AS chats FROM chats WHERE worker <> '' "
+    "AND lease_live(worker, lease_until, boot) GROUP BY owner) "
+    "SELECT no, id, epoch, head FROM chats LEFT JOIN busy USING (owner) "
+    "WHERE archived = 0 AND (runnable = 1 OR wake_ms > 0) "
     "AND (runnable = 1 OR wake_ms <= ?) AND NOT lease_live(worker, lease_until, boot) "
-    "ORDER BY updated_ms, no LIMIT 1"
+    "ORDER BY coalesce(busy.chats, 0), CASE WHEN runnable = 1 THEN updated_ms ELSE wake_ms END, no LIMIT 1"
 )
 _CLAIM = "UPDATE chats SET epoch = ?, worker = ?, lease_until = ?, boot = ? WHERE no = ?"
 # Damage may have made text of the bytes; the cast costs nothing and lets SQLite hand out whatever is there.
 COLUMNS = "place, time_ms, type, version, epoch, packing, crc, CAST(body AS BLOB)"
 _READ = f"SELECT {COLUMNS} FROM events WHERE place > ? AND place < ? ORDER BY place LIMIT ?"
-_LIST = (
-    "SELECT id, summary, worker, lease_until, boot FROM chats WHERE (?1 IS NULL OR owner = ?1) "
-    "AND (?2 IS NULL OR archived = ?2) ORDER BY updated_ms DESC, no DESC LIMIT ?3"
-)
 
 
 class Types:
@@ -91,9 +94,12 @@ class Writing:
         self.types = Types(connection)
         self._connection = connection
         self._leases = leases
+        self.answers = Answers(connection)
+        self.deltas = Deltas(connection)
         connection.create_function("lease_live", 3, leases.live)
 
-    def create(self, summary: ChatSummary, packed: Sequence[Packed]) -> None:
+    def create(self, summary: ChatSummary, packed: Sequence[Packed], answer: Remembered | None = None) -> None:
+        self.answers.check(answer)
         if self._connection.execute(_FENCE, (summary.chat,)).fetchone():
             raise ChatExists(f"chat {summary.chat} exists already; choose another id")
         _check_gapless(packed, 1)
@@ -102,6 +108,7 @@ class Writing:
         number = self._connection.execute(_CREATE, values).lastrowid
         assert number is not None
         self._insert(number, packed)
+        self.answers.keep(answer)
 
     def append(
         self,
@@ -111,8 +118,11 @@ class Writing:
         lease: Lease | None,
         release: bool,
         take: Lease | None,
+        answer: Remembered | None = None,
+        drop_deltas: bool = False,
     ) -> Lease | None:
         """The lease that was taken, if one was."""
+        self.answers.check(answer)
         row = self._connection.execute(_FENCE, (chat,)).fetchone()
         if row is None:
             raise NotFound(f"there is no chat {chat}")
@@ -126,6 +136,9 @@ class Writing:
         _check_gapless(packed, head + 1)
         self._insert(number, packed)
         self._connection.execute(_REPLACE, (*_columns(head + len(packed), summary), number))
+        self.answers.keep(answer)
+        if drop_deltas:
+            self.deltas.drop(number)
         if take is not None:
             self._take(number, take.epoch, take.worker)
         held = lease or take
@@ -197,6 +210,9 @@ class Reading:
         self._leases = leases
         self._blobs = blobs
         self._seen_version = -1
+        self.lists = Lists(connection, leases)
+        self.answers = Answers(connection)
+        self.deltas = Deltas(connection)
 
     def read(self, chat: ChatId, after: int, limit: int) -> list[Record]:
         base = self._one("SELECT no FROM chats WHERE id = ?", chat)[0] * PLACES
@@ -215,17 +231,12 @@ class Reading:
         self._seen_version = version
         places = ", ".join("?" * len(chats))
         rows = self._connection.execute(f"SELECT id, head FROM chats WHERE id IN ({places})", chats)
-        return dict(rows.fetchall())
+        found = dict(rows.fetchall())
+        return found | {ANY: self.lists.last_change()} if ANY in chats else found
 
     def data_version(self) -> int:
         """Changes when any other connection, of this process or another, has committed."""
         return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
-
-    def get(self, chat: ChatId) -> Listed:
-        return self._listed(self._one("SELECT id, summary, worker, lease_until, boot FROM chats WHERE id = ?", chat))
-
-    def list(self, owner: str | None, archived: bool | None, limit: int) -> list[Listed]:
-        return [self._listed(row) for row in self._connection.execute(_LIST, (owner, archived, limit or -1))]
 
     def load_snapshot(self, chat: ChatId) -> Snapshot | None:
         number = self._one("SELECT no FROM chats WHERE id = ?", chat)[0]
@@ -241,26 +252,16 @@ class Reading:
             raise NotFound(f"there is no chat {chat}")
         return row
 
-    def _listed(self, row: tuple[Any, ...]) -> Listed:
-        chat, summary, worker, until_ms, boot = row
-        return Listed(decode_summary(chat, summary), self._leases.live(worker, until_ms, boot))
-
 
 def encode_summary(summary: ChatSummary) -> bytes:
     return _encode(summary)
 
 
-def decode_summary(chat: str, body: bytes) -> ChatSummary:
-    """One that cannot be read must not hide the chat, nor the others in a list; `treadle fsck` mends it."""
-    try:
-        return _summary_decoder.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, TypeError):
-        return ChatSummary(ChatId(chat), status="error", title="(the summary is damaged: run treadle fsck)")
-
-
-def _columns(head: int, summary: ChatSummary) -> tuple[int, str, bool, int, bool, str, int, bytes]:
+def _columns(head: int, summary: ChatSummary) -> tuple[int, str, bool, int, bool, str, int, bytes, str, str]:
     s = summary
-    return head, s.status, s.runnable, s.wake_ms, s.archived, s.owner, s.updated_ms, _encode(summary)
+    labels = _encode(s.labels).decode() if s.labels else ""
+    basics = (head, s.status, s.runnable, s.wake_ms, s.archived, s.owner, s.updated_ms)
+    return *basics, _encode(summary), folded(s.title), labels
 
 
 def _check_gapless(packed: Sequence[Packed], first: int) -> None:

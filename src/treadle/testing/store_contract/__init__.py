@@ -21,7 +21,9 @@ from treadle.testing.store_contract.helpers import (
     summary,
 )
 from treadle.testing.store_contract.leases import LeaseContract
+from treadle.testing.store_contract.lists import ListContract
 from treadle.testing.store_contract.log import LogContract
+from treadle.testing.store_contract.sides import SideContract
 
 __all__ = [
     "NOBODY",
@@ -39,5 +41,5 @@ __all__ = [
 ]
 
 
-class StoreContract(LogContract, LeaseContract):
-    """D-03, D-04, D-05, D-06 as far as they can be seen through the port."""
+class StoreContract(LogContract, LeaseContract, ListContract, SideContract):
+    """D-03, D-04, D-05, D-06, A-04, A-06, A-07 as far as they can be seen through the port."""

@@ -140,6 +140,35 @@ class LeaseContract(OpensStore):
         await begin(store, C, runnable=True, updated_ms=20)
         assert [(await claimed(store, f"w{n}")).chat for n in range(3)] == [B, C, A]
 
+    async def test_claims_are_fair_between_owners(self, store: Store) -> None:
+        """Who has many chats does not keep others from being served."""
+        for number in range(4):
+            await begin(store, ChatId(f"c_ann{number}"), owner="ann", runnable=True, updated_ms=number)
+        for number in range(2):
+            await begin(store, ChatId(f"c_bob{number}"), owner="bob", runnable=True, updated_ms=10 + number)
+        await begin(store, ChatId("c_eve"), owner="eve", wake_ms=5, updated_ms=20)
+        leases = [await claimed(store, "w", now_ms=100) for _ in range(5)]
+        assert [lease.chat for lease in leases] == ["c_ann0", "c_eve", "c_bob0", "c_ann1", "c_bob1"]
+        await store.release(leases[0])
+        await store.release(leases[3])
+        assert (await claimed(store, "w", now_ms=100)).chat == "c_ann0"
+
+    async def test_leases_that_are_over_do_not_count_against_their_owner(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        await begin(store, A, owner="ann", runnable=True, updated_ms=1)
+        await begin(store, B, owner="ann", runnable=True, updated_ms=2)
+        await begin(store, C, owner="bob", runnable=True, updated_ms=3)
+        assert (await claimed(store, "w1")).chat == A
+        clock.advance(LEASE_S + 1)
+        assert [(await claimed(store, "w2")).chat for _ in range(3)] == [A, C, B]
+
+    async def test_who_waits_for_its_wake_time_waits_since_then(self, store: Store) -> None:
+        await begin(store, A, runnable=True, updated_ms=50)
+        await begin(store, B, wake_ms=40, updated_ms=1)
+        await begin(store, C, wake_ms=60, updated_ms=1)
+        assert [(await claimed(store, "w", now_ms=99)).chat for _ in range(3)] == [B, A, C]
+
     async def test_many_workers_share_without_overlap(self, store: Store) -> None:
         chats = [ChatId(f"c_{n}") for n in range(20)]
         for chat in chats:

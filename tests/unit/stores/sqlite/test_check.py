@@ -11,8 +11,8 @@ from treadle.errors import Damaged
 from treadle.ports.store import Snapshot
 from treadle.protocol import wire
 from treadle.protocol.events import ExecutionComplete, RecordLost, TurnStart
+from treadle.stores.problem import Problem
 from treadle.stores.sqlite import SqliteStore
-from treadle.stores.sqlite.check import Problem
 from treadle.testing.store_contract import A, B, add, record, records, seqs, summary
 from treadle.types import CallKey
 

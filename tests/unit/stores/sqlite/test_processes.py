@@ -114,6 +114,26 @@ async def test_a_wait_sees_the_appends_of_others(store: SqliteStore, spawn: Spaw
     assert await waiting == 2
 
 
+async def test_whoever_follows_all_chats_sees_those_of_others(store: SqliteStore, spawn: Spawn) -> None:
+    """A-07, and live text of a chat that another process runs (D-04)."""
+    await begin(store, A)
+    process = spawn("""
+        hear()
+        lease = await claimed(store, "w", A)
+        from treadle.ports.store import Delta
+        await store.put_deltas([Delta(A, lease.epoch, 1, 1, b"so far")])
+        await add(store, A, 2, lease)
+        hear()
+        """)
+    before = await store.wait_any(0, 0)
+    process.say()
+    changed = await store.wait_any(before, 60)
+    assert [(one.summary.head, one.changed) for one in await store.changes(after=before)] == [(2, changed)]
+    assert [delta.payload for delta in await store.read_deltas({A: (0, 0, 0)})] == [b"so far"]
+    process.say()
+    assert process.finish() == 0
+
+
 async def test_what_was_acknowledged_survives_kill_9(store: SqliteStore, spawn: Spawn) -> None:
     """Fault 1"""
     await begin(store, A)

@@ -64,6 +64,32 @@ async def test_a_migration_keeps_a_copy_of_what_was(path: Path, newer: Path) -> 
     await again.close()
 
 
+async def test_lists_find_the_chats_of_an_older_file(path: Path, tmp_path: Path) -> None:
+    """A-06, A-07: what lists ask for is made from the summaries, damaged ones left aside."""
+    first = tmp_path / "first"
+    first.mkdir()
+    shutil.copy(schema.MIGRATIONS / "0001_begin.sql", first)
+    schema.prepare(path, busy_s=1, migrations=first)
+    rows = [
+        (1, "c_a", 20, '{"chat":"c_a","head":0,"title":"Ä title","labels":["x","y"],"updated_ms":20}'.encode()),
+        (2, "c_b", 10, b'{"chat":"c_b","head":0,"updated_ms":10}'),
+        (3, "c_c", 30, b"{broken"),
+    ]
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executemany(
+            "INSERT INTO chats (no, id, head, status, runnable, wake_ms, archived, owner, updated_ms, summary) "
+            "VALUES (?, ?, 0, 'idle', 0, 0, 0, '', ?, ?)",
+            rows,
+        )
+        connection.commit()
+    store = SqliteStore(path)
+    assert [one.summary.chat for one in await store.list(query="ä TITLE", label="y")] == ["c_a"]
+    assert [one.summary.chat for one in await store.list(label="")] == []
+    assert [(one.summary.chat, one.changed) for one in await store.changes()] == [("c_b", 1), ("c_a", 2), ("c_c", 3)]
+    await store.close()
+    assert query(schema.backup_path(path, 1), "SELECT count(*) FROM chats") == [(3,)]
+
+
 async def test_of_many_starters_one_migrates(path: Path, newer: Path) -> None:
     old = SqliteStore(path)
     await begin(old, A)

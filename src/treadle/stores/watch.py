@@ -1,5 +1,6 @@
-"""Who waits for which chat. Appends of this store are told at once; those of others are found by one poll for all
-waiters, which runs only while somebody waits. Wake-ups are hints: a waiter that is told too early looks again."""
+"""Who waits for which chat, or for any. Appends of this store are told at once; those of others are found by
+one poll for all waiters, which runs only while somebody waits. Wake-ups are hints: a waiter that is told too early
+looks again."""
 
 from __future__ import annotations
 
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
 
 POLL_S = 0.1
 
+ANY = ChatId("")
+"""Stands for all chats: its head is the number of the last change of any."""
+
 Heads = dict[ChatId, int]
 
 
@@ -25,6 +29,7 @@ class Watch:
         self._waiters: dict[ChatId, dict[asyncio.Future[int], int]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._asking = False
 
     def add(self, chat: ChatId, after: int, waiter: asyncio.Future[int]) -> None:
         self._waiters.setdefault(chat, {})[waiter] = after
@@ -47,6 +52,12 @@ class Watch:
             if head > after and not waiter.done():
                 waiter.set_result(head)
 
+    def look(self) -> None:
+        """Something has changed here: let those who wait for any chat know soon."""
+        if ANY in self._waiters and self._timer is not None and self._loop is not None and not self._asking:
+            self._timer.cancel()
+            self._poll()
+
     def close(self, error: Exception) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -57,9 +68,11 @@ class Watch:
                     waiter.set_exception(error)
 
     def _poll(self) -> None:
+        self._asking = True
         self._ask(tuple(self._waiters)).add_done_callback(self._answered)
 
     def _answered(self, answer: asyncio.Future[Heads]) -> None:
+        self._asking = False
         # A poll that failed is no news; whoever reads next hears of the cause.
         if not answer.cancelled() and answer.exception() is None:
             for chat, head in answer.result().items():

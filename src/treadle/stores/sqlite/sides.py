@@ -1,0 +1,63 @@
+"""What lies beside the logs: answers to requests that may be repeated, and live text for other processes. On one
+connection, inside a transaction that somebody else began. Knows no threads."""
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+
+from treadle.ports.store import Delta, Reach, Remembered
+from treadle.stores.answers import SWEPT_AT_ONCE, already_answered, too_old
+from treadle.types import ChatId
+
+_RECALL = "SELECT owner, key, request, status, body, time_ms FROM answers WHERE owner = ? AND key = ?"
+_REMEMBER = "INSERT OR REPLACE INTO answers (owner, key, request, status, body, time_ms) VALUES (?, ?, ?, ?, ?, ?)"
+_SWEEP = "DELETE FROM answers WHERE no IN (SELECT no FROM answers WHERE time_ms < ? ORDER BY time_ms LIMIT ?)"
+_PUT = (
+    "INSERT OR REPLACE INTO deltas (chat_no, epoch, turn, number, payload) "
+    "SELECT no, ?2, ?3, ?4, ?5 FROM chats WHERE id = ?1 AND epoch = ?2 AND worker <> ''"
+)
+_READ = (
+    "SELECT d.epoch, d.turn, d.number, d.payload FROM chats AS c JOIN deltas AS d "
+    "ON d.chat_no = c.no AND d.epoch = c.epoch WHERE c.id = ? AND (d.epoch, d.turn, d.number) > (?, ?, ?) "
+    "ORDER BY d.turn, d.number"
+)
+
+
+class Answers:
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def recall(self, owner: str, key: str) -> Remembered | None:
+        row = self._connection.execute(_RECALL, (owner, key)).fetchone()
+        return Remembered(*row) if row else None
+
+    def check(self, answer: Remembered | None) -> None:
+        """AlreadyAnswered, if it is."""
+        if answer is not None:
+            first = self.recall(answer.owner, answer.key)
+            if first is not None and first.time_ms >= too_old(answer):
+                raise already_answered(first)
+
+    def keep(self, answer: Remembered | None) -> None:
+        """After `check`. What is too old goes, a little at a time."""
+        if answer is not None:
+            a = answer
+            self._connection.execute(_SWEEP, (too_old(a), SWEPT_AT_ONCE))
+            self._connection.execute(_REMEMBER, (a.owner, a.key, a.request, a.status, a.body, a.time_ms))
+
+
+class Deltas:
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def put(self, deltas: Sequence[Delta]) -> None:
+        self._connection.executemany(_PUT, [(d.chat, d.epoch, d.turn, d.number, d.payload) for d in deltas])
+
+    def read(self, reached: Mapping[ChatId, Reach]) -> list[Delta]:
+        return [
+            Delta(chat, *row)
+            for chat, reach in reached.items()
+            for row in self._connection.execute(_READ, (chat, *reach))
+        ]
+
+    def drop(self, chat_no: int) -> None:
+        self._connection.execute("DELETE FROM deltas WHERE chat_no = ?", (chat_no,))

@@ -1,0 +1,176 @@
+"""Finding chats among many, and following all of them (A-06, A-07)."""
+
+import asyncio
+
+import pytest
+
+from treadle.errors import StoreError
+from treadle.ports.store import Listed, Store
+from treadle.protocol.views import Status
+from treadle.testing.store_contract.base import OpensStore
+from treadle.testing.store_contract.helpers import A, B, C, add, begin, claimed
+from treadle.types import ChatId
+
+
+def chats(found: list[Listed]) -> list[ChatId]:
+    return [one.summary.chat for one in found]
+
+
+class ListContract(OpensStore):
+    """Every filter narrows, every page follows the one before, no change is missed."""
+
+    @pytest.mark.parametrize(
+        ("status", "found"), [("idle", [B]), ("requires_action", [C, A]), ("error", []), (None, [C, B, A])]
+    )
+    async def test_filtering_by_status(self, store: Store, status: Status | None, found: list[ChatId]) -> None:
+        await begin(store, A, status="requires_action", updated_ms=1)
+        await begin(store, B, status="idle", updated_ms=2)
+        await begin(store, C, status="requires_action", updated_ms=3)
+        assert chats(await store.list(status=status)) == found
+
+    @pytest.mark.parametrize(
+        ("label", "found"), [("a", [B, A]), ("b", [B]), ('a"b\\c', [C]), ("ü", [C]), ("A", []), ("", []), ('"', [])]
+    )
+    async def test_filtering_by_label(self, store: Store, label: str, found: list[ChatId]) -> None:
+        await begin(store, A, labels=("a",), updated_ms=1)
+        await begin(store, B, labels=("b", "a", "ab"), updated_ms=2)
+        await begin(store, C, labels=('a"b\\c', "ü"), updated_ms=3)
+        assert chats(await store.list(label=label)) == found
+        await add(store, B, 2, labels=(), updated_ms=2)
+        assert chats(await store.list(label=label)) == [chat for chat in found if chat != B]
+
+    @pytest.mark.parametrize(
+        ("query", "found"),
+        [
+            ("parser", [B, A]),
+            ("PARSER", [B, A]),
+            ("strasse", [A]),
+            ("ÜBER", [C]),
+            ("100%", [B]),
+            ("1_0", []),
+            ("%", [B]),
+            ("c_a", [A]),
+            ("a", [B, A]),
+            ("_a", []),
+            ("nothing", []),
+            ("\0", [C, B, A]),
+        ],
+    )
+    async def test_searching_titles_and_ids(self, store: Store, query: str, found: list[ChatId]) -> None:
+        await begin(store, A, title="The Parser in der Straße", updated_ms=1)
+        await begin(store, B, title="parsers, 100% done", updated_ms=2)
+        await begin(store, C, title="über x", updated_ms=3)
+        assert chats(await store.list(query=query)) == found
+
+    async def test_a_title_is_found_as_it_is_now(self, store: Store) -> None:
+        await begin(store, A, title="old")
+        await add(store, A, 2, title="new")
+        assert chats(await store.list(query="old")) == []
+        assert chats(await store.list(query="new")) == [A]
+
+    async def test_filters_narrow_together(self, store: Store) -> None:
+        await begin(store, A, owner="ann", labels=("x",), title="one", updated_ms=1)
+        await begin(store, B, owner="ann", labels=("x",), title="two", updated_ms=2)
+        await begin(store, C, owner="bob", labels=("x",), title="one", updated_ms=3)
+        assert chats(await store.list(owner="ann", label="x", query="one", status="idle", archived=False)) == [A]
+
+    async def test_pages_follow_each_other(self, store: Store) -> None:
+        """Chats of the same moment too; each is on exactly one page."""
+        for number in range(25):
+            await begin(store, ChatId(f"c_{number:02d}"), updated_ms=number // 4, owner="ann" if number % 5 else "bob")
+        whole = chats(await store.list())
+        assert whole == sorted(whole, key=lambda chat: (int(chat[2:]) // 4, chat), reverse=True)
+        for owner in (None, "ann"):
+            paged: list[ChatId] = []
+            before = None
+            while page := await store.list(owner=owner, limit=4, before=before):
+                paged += chats(page)
+                before = (page[-1].summary.updated_ms, page[-1].summary.chat)
+            assert paged == chats(await store.list(owner=owner))
+
+    async def test_a_page_keeps_its_place_while_chats_change(self, store: Store) -> None:
+        for number, chat in enumerate((A, B, C)):
+            await begin(store, chat, updated_ms=number)
+        first = (await store.list(limit=1))[0]
+        await add(store, A, 2, updated_ms=9)
+        await begin(store, ChatId("c_new"), updated_ms=8)
+        assert chats(await store.list(before=(first.summary.updated_ms, first.summary.chat))) == [B]
+
+    # -- following ----------------------------------------------------------------------------------------------
+
+    async def test_every_change_has_a_higher_number(self, store: Store) -> None:
+        await begin(store, A)
+        numbers = [(await store.get(A)).changed]
+        for step in (begin(store, B), add(store, A, 2), add(store, B, 2), begin(store, C)):
+            await step
+            numbers.append(max(one.changed for one in await store.list()))
+        assert numbers == sorted(set(numbers))
+        assert numbers[0] > 0
+        assert await store.wait_any(0, 0) == numbers[-1]
+
+    async def test_changes_in_their_order(self, store: Store) -> None:
+        for chat, owner in ((A, "ann"), (B, "bob"), (C, "ann")):
+            await begin(store, chat, owner=owner)
+        seen = [*await store.changes()]
+        assert chats(seen) == [A, B, C]
+        assert chats([*await store.changes(owner="ann")]) == [A, C]
+        assert chats([*await store.changes(limit=2)]) == [A, B]
+        assert chats([*await store.changes(after=seen[1].changed)]) == [C]
+        await add(store, A, 2, owner="ann", title="new")
+        after = seen[-1].changed
+        news = await store.changes(owner="ann", after=after)
+        assert [(one.summary.chat, one.summary.title) for one in news] == [(A, "new")]
+        assert [*await store.changes(owner="bob", after=after)] == []
+        assert chats([*await store.changes()]) == [B, C, A]
+
+    async def test_a_claim_is_no_change(self, store: Store) -> None:
+        await begin(store, A)
+        before = await store.wait_any(0, 0)
+        await store.release(await claimed(store, "w", A))
+        assert await store.wait_any(before, 0) == before
+
+    async def test_waiting_for_any_chat(self, store: Store) -> None:
+        await begin(store, A)
+        last = await store.wait_any(0, 60)
+        waiting = [asyncio.create_task(store.wait_any(last, 60)) for _ in range(3)]
+        await asyncio.sleep(0)
+        await add(store, A, 2)
+        numbers = await asyncio.gather(*waiting)
+        assert set(numbers) == {(await store.get(A)).changed}
+        assert await store.wait_any(numbers[0], 0.01) == numbers[0]
+        created = asyncio.create_task(store.wait_any(numbers[0], 60))
+        await asyncio.sleep(0)
+        await begin(store, B)
+        assert await created == (await store.get(B)).changed
+
+    async def test_whoever_follows_misses_nothing(self, store: Store) -> None:
+        """A-07: writers that race, and a follower that goes on from the last number it got."""
+        many = [ChatId(f"c_{number}") for number in range(8)]
+        for chat in many:
+            await begin(store, chat)
+        seen: dict[ChatId, int] = {}
+
+        async def follow() -> None:
+            after = 0
+            async with asyncio.timeout(60):
+                while set(seen.values()) != {12} or len(seen) < len(many):
+                    await store.wait_any(after, 20)
+                    for one in await store.changes(after=after, limit=3):
+                        assert one.changed > after
+                        after = one.changed
+                        seen[one.summary.chat] = one.summary.head
+
+        async def write(chat: ChatId) -> None:
+            for seq in range(2, 13):
+                await add(store, chat, seq)
+
+        await asyncio.gather(follow(), *(write(chat) for chat in many))
+
+    async def test_closing_ends_the_following(self, store: Store) -> None:
+        await begin(store, A)
+        waiting = asyncio.create_task(store.wait_any(await store.wait_any(0, 0), 60))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        await store.close()
+        with pytest.raises(StoreError):
+            await waiting
