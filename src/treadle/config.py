@@ -55,6 +55,9 @@ class Settings(msgspec.Struct, frozen=True):
     instructions: bool = True
     sandbox: Demand = "auto"
     network: bool = False
+    strict_paths: bool = False
+    command_view: bool = True
+    git_branch: bool = False
 
     def chat_options(self, root: str) -> ChatOptions:
         """What a new chat has unless it says otherwise."""
@@ -73,6 +76,9 @@ class Settings(msgspec.Struct, frozen=True):
             rung=self.rung,
             sandbox=self.sandbox,
             network=self.network,
+            strict_paths=self.strict_paths,
+            command_view=self.command_view,
+            git_branch=self.git_branch,
             checks=self.checks,
             verify=self.verify,
             diagnose=self.diagnose,
