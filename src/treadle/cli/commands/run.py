@@ -1,5 +1,6 @@
 """What can be typed after `treadle run`."""
 
+import os
 from typing import Any
 
 import click
@@ -49,6 +50,9 @@ def command(
 
     PROMPT is the task; with - it is read from standard input. ID is a chat's id, the beginning of it, or last.
     """
+    from treadle.models.wire.ahead import load_ahead
+
+    load_ahead(flags["model"] or os.environ.get("TREADLE_MODEL", ""))  # before the next line, which takes long, too
     from treadle.cli.run import Wanted, run
 
     wanted = Wanted(prompt, chat, root, force_root, system, tools, interactive)
