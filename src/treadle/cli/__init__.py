@@ -1,6 +1,7 @@
 """The command line. This file is all that `--version` and `--help` load: the names of the commands, their lines of
 help, and where each one lives. Parsing is the business of `group`, the work that of each command's module."""
 
+import gc
 import sys
 
 from treadle._version import __version__
@@ -29,6 +30,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("treadle.cli.commands.doctor", "See whether all is well here, and try to get out of the sandbox."),
     "demo": ("treadle.cli.commands.demo", "See a run killed in the middle and resumed; needs no key."),
 }
+
+YOUNG_OBJECTS = 50_000
+"""How many more objects than before there must be for the garbage collector to look at them; Python's own 700 are
+reached a hundred times before a command begins."""
 
 
 def version_text() -> str:
@@ -64,6 +69,10 @@ def main() -> int:
             print(help_text())
             return 0
         case arguments:
+            # What is loaded stays: looking through it for garbage, time and again while it grows, finds none.
+            gc.set_threshold(YOUNG_OBJECTS)
             from treadle.cli.group import invoke
 
-            return invoke(arguments)
+            code = invoke(arguments)
+            gc.freeze()  # nor is there any use in looking through it once more at the end of the process
+            return code
