@@ -17,8 +17,9 @@ from bench.report import Row, align
 from treadle.errors import EditError
 from treadle.ports.toolset import Invocation
 from treadle.stores.memory import MemoryStore
-from treadle.tools.builtin.edit import EditFile, replace
+from treadle.tools.builtin.edit import EditFile
 from treadle.tools.builtin.means import Means
+from treadle.tools.builtin.replacement import replace
 from treadle.types import CallKey, ChatId
 from treadle.workspace.root import Root
 

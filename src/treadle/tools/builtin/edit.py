@@ -1,4 +1,7 @@
-"""edit_file: one piece of a file replaced by another (T-03). The matching itself is in `replacement`."""
+"""edit_file: one piece of a file replaced by another (T-03). The matching itself is in `replacement`, which is loaded
+with the first edit."""
+
+from typing import TYPE_CHECKING
 
 from treadle.errors import EditError, ToolError
 from treadle.ports.toolset import Invocation
@@ -7,13 +10,12 @@ from treadle.protocol.tools import ToolSpec
 from treadle.tools.builtin.base import PATH, parameters
 from treadle.tools.builtin.change import Change, change, sha256
 from treadle.tools.builtin.knowledge import Stale
-from treadle.tools.builtin.mismatch import ASIDE
-from treadle.tools.builtin.replacement import Replacement, replace
 from treadle.tools.builtin.text import MAX_FILE, decode, encode, visible
 from treadle.tools.builtin.write import whole_file
 from treadle.tools.builtin.writing import Writing
 
-__all__ = ["EditError", "EditFile", "Replacement", "replace"]
+if TYPE_CHECKING:
+    from treadle.tools.builtin.replacement import Replacement
 
 
 class EditFile(Writing):
@@ -51,6 +53,8 @@ class EditFile(Writing):
 
 
 def _edit(workspace: Workspace, path: str, invocation: Invocation) -> Change:
+    from treadle.tools.builtin.replacement import replace
+
     arguments, shown = invocation.arguments, inert(path)
     if workspace.stat(path) is None:
         if invocation.seen.get(path):
@@ -70,7 +74,9 @@ def _edit(workspace: Workspace, path: str, invocation: Invocation) -> Change:
     return change(path, old, text.encode(made.text), pre=pre, note=_note(made))
 
 
-def _note(made: Replacement) -> str:
+def _note(made: "Replacement") -> str:
+    from treadle.tools.builtin.mismatch import ASIDE
+
     notes = []
     if made.count > 1:
         notes.append(f"{made.count:,} occurrences were replaced.")

@@ -1,5 +1,5 @@
 """apply_patch: several files changed by one patch, all of them or none (T-08). Reading and locating it are in
-`patch_text` and `patching`."""
+`patch_text` and `patching`, which are loaded with the first patch."""
 
 from treadle.errors import EditError, ToolError
 from treadle.ports.toolset import Invocation
@@ -8,12 +8,8 @@ from treadle.protocol.tools import ToolSpec
 from treadle.tools.builtin.base import parameters
 from treadle.tools.builtin.change import Change, change, sha256
 from treadle.tools.builtin.knowledge import Stale
-from treadle.tools.builtin.patch_text import Update, parse
-from treadle.tools.builtin.patching import plan
 from treadle.tools.builtin.text import MAX_FILE, Text, decode, encode, visible
 from treadle.tools.builtin.writing import Writing
-
-__all__ = ["ApplyPatch", "EditError", "plan"]
 
 
 class ApplyPatch(Writing):
@@ -36,6 +32,9 @@ class ApplyPatch(Writing):
     )
 
     def changes(self, workspace: Workspace, invocation: Invocation) -> list[Change]:
+        from treadle.tools.builtin.patch_text import Update, parse
+        from treadle.tools.builtin.patching import plan
+
         files = _Files(workspace)
         encode(
             invocation.arguments["patch"]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from treadle.errors import EditError
 from treadle.lines.diff import diff
-from treadle.tools.builtin.patch import plan
+from treadle.tools.builtin.patching import plan
 
 APP = """import os
 
