@@ -1,18 +1,42 @@
-"""`--version` and `--help` are there at once: they load next to nothing (U-06)."""
+"""`--version` and `--help` are there at once: they load next to nothing (U-06). A run loads what it uses, and no more:
+what is counted here is what makes it slow, on any machine."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import get_args
 
 import click
+import msgspec
 import pytest
 
 from treadle.cli import COMMANDS, help_text
 from treadle.cli.commands import run
 from treadle.cli.group import cli
 from treadle.protocol.options import MODES, CompletionStyle, OnLimit, Rung
+from treadle.testing.fake_openai import FakeOpenAI, Reply
 
 HEAVY = {"asyncio", "aiohttp", "msgspec", "rich", "sqlite3", "treadle.runtime"}
+WORK_OF_TOOLS = {
+    "fractions",
+    "html",
+    "jsonschema_rs",
+    "tree_sitter",
+    "treadle.policy.command_severity",
+    "treadle.sandbox.bubblewrap",
+    "treadle.sandbox.choose",
+    "treadle.sandbox.stage",
+    "treadle.tools.builtin.diagnostics.examination",
+    "treadle.tools.builtin.diagnostics.linters",
+    "treadle.tools.builtin.mismatch",
+    "treadle.tools.builtin.patching",
+    "treadle.tools.builtin.replacement",
+    "treadle.tools.hooks",
+    "treadle.workspace.search",
+}
+"""What calls need that a run without any does not make."""
+OTHER_WORK = {"rich", "textual", "tomllib", "treadle.models.text_calls", "treadle.replay", "treadle.transfer"}
 
 
 def loaded(*arguments: str) -> set[str]:
@@ -56,3 +80,76 @@ def test_choices_are_those_of_the_protocol() -> None:
     assert get_args(OnLimit) == run.ON_LIMIT
     assert get_args(CompletionStyle) == run.COMPLETION
     assert get_args(Rung) == run.RUNGS
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What a run did to be slow: by the names of modules, of audited calls, and of threads when aiohttp was loaded."""
+
+    modules: set[str]
+    processes: list[str]
+    commits: int
+    loaders: list[str]
+
+
+WATCHED_RUN = """
+import json, sys, threading
+from treadle import faultpoint
+
+seen = {"processes": [], "commits": 0, "loaders": []}
+
+def audit(event, arguments):
+    if event in ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec"):
+        seen["processes"].append(event)
+    if event == "import" and arguments[0] == "aiohttp.connector":
+        seen["loaders"].append(threading.current_thread().name)
+
+def point(name):
+    seen["commits"] += name == "store.after_commit"
+
+sys.addaudithook(audit)
+faultpoint.install(point)
+from treadle.cli import main
+code = main()
+with open("../seen.json", "w") as file:
+    json.dump({"modules": [name for name in sys.modules if name != "json"], **seen}, file)
+sys.exit(code)
+"""
+
+
+def watch(folder: Path, *arguments: str, **environment: str) -> Seen:
+    project, home = folder / "project", folder / "home"
+    project.mkdir(exist_ok=True)
+    env = {**os.environ, "TREADLE_HOME": str(home), "TREADLE_MODEL": "", **environment}
+    command = [sys.executable, "-c", WATCHED_RUN, "run", *arguments, "Say hello."]
+    done = subprocess.run(command, cwd=project, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Hello." in done.stdout
+    return msgspec.json.decode((folder / "seen.json").read_bytes(), type=Seen)
+
+
+def test_a_run_without_a_tool_loads_no_work_of_tools_and_starts_no_process(tmp_path: Path) -> None:
+    with FakeOpenAI([Reply(text="Hello.")]) as fake:
+        server = {"OPENAI_BASE_URL": fake.base_url, "OPENAI_API_KEY": "none"}
+        first = watch(tmp_path, "--model", "openai:gpt-4.1", **server)
+        second = watch(tmp_path, "--model", "openai:gpt-4.1", **server)
+    for seen in (first, second):
+        assert not seen.modules & (WORK_OF_TOOLS | OTHER_WORK)
+        assert seen.processes == []  # the sandbox is tried with the first command, not before (S-03)
+        # A chat, its message with the beginning of the turn, the answer with the end of the lease; and whoever leaves
+        # at once gives the lease back once more, which waits for no disk.
+        assert seen.commits in (3, 4)
+
+
+def test_a_run_loads_the_http_library_beside_the_rest(tmp_path: Path) -> None:
+    with FakeOpenAI([Reply(text="Hello.")]) as fake:
+        server = {"OPENAI_BASE_URL": fake.base_url, "OPENAI_API_KEY": "none"}
+        named = watch(tmp_path, "--model", "openai:gpt-4.1", **server)
+        by_variable = watch(tmp_path, **server, TREADLE_MODEL="openai:gpt-4.1")
+    assert named.loaders == by_variable.loaders == ["treadle-ahead"]
+
+
+def test_a_run_without_a_server_loads_no_http(tmp_path: Path) -> None:
+    script = tmp_path / "script.toml"
+    script.write_text('[[turn]]\ntext = "Hello."\n')
+    assert "aiohttp" not in watch(tmp_path, "--model", f"scripted:{script}").modules
+    assert "aiohttp" not in watch(tmp_path, TREADLE_MODEL=f"scripted:{script}").modules

@@ -1,0 +1,39 @@
+"""The HTTP library is loaded ahead for the providers that need it, and for those only."""
+
+import subprocess
+import sys
+
+import pytest
+
+from treadle.models.registry import PROVIDERS
+from treadle.models.wire.ahead import WITHOUT_HTTP
+
+
+def modules_after(program: str) -> set[str]:
+    """What is loaded at the end of the program, its threads included."""
+    end = "import sys, threading\nfor thread in threading.enumerate()[1:]: thread.join()\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", f"{program}\n{end}"], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_who_goes_without_http_is_known(provider: str) -> None:
+    modules = modules_after(f"import {PROVIDERS[provider]}")
+    assert ("treadle.models.wire.http_model" in modules) == (provider not in WITHOUT_HTTP)
+
+
+@pytest.mark.parametrize("model", ["openai:gpt-4.1", "acme:model", ""])
+def test_it_is_loaded_in_a_thread_unless_it_is_known_to_be_of_no_use(model: str) -> None:
+    assert "aiohttp" in modules_after(f"from treadle.models.wire.ahead import load_ahead\nload_ahead({model!r})")
+
+
+def test_it_is_not_loaded_for_models_that_are_no_servers() -> None:
+    program = "from treadle.models.wire.ahead import load_ahead\n"
+    modules = modules_after(program + "\n".join(f"load_ahead('{name}:x')" for name in sorted(WITHOUT_HTTP)))
+    assert not modules & {"aiohttp", "asyncio", "msgspec"}
+
+
+def test_a_library_that_cannot_be_loaded_is_left_to_whoever_needs_it() -> None:
+    program = "import sys\nsys.modules['aiohttp'] = None\nfrom treadle.models.wire.ahead import load_ahead\n"
+    modules_after(program + "load_ahead('openai:x')")
