@@ -19,6 +19,7 @@ from treadle.testing.fake_openai import FakeOpenAI, Reply
 
 HEAVY = {"asyncio", "aiohttp", "msgspec", "rich", "sqlite3", "treadle.runtime"}
 WORK_OF_TOOLS = {
+    "concurrent.futures.thread",
     "fractions",
     "html",
     "jsonschema_rs",

@@ -71,6 +71,8 @@ class SupervisedCommands:
     async def known(self, chat: ChatId) -> Sequence[Known]:
         self._reap()
         folder = os.path.dirname(self._path(chat, CallKey("0.0")))
+        if not _begun(folder):
+            return ()
         return await asyncio.to_thread(_known, folder)
 
     async def running(self, chat: ChatId) -> Sequence[CallKey]:
@@ -259,6 +261,11 @@ def _children(parent: str) -> list[str]:
     with suppress(FileNotFoundError, NotADirectoryError):
         return [name for name in os.listdir(parent) if not name.startswith(".")]
     return []
+
+
+def _begun(folder: str) -> bool:
+    """Whether a chat has ever run a command. Asked at each of its messages, so one look without a thread."""
+    return os.path.exists(folder)
 
 
 def _known(parent: str) -> list[Known]:
