@@ -9,8 +9,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
+from treadle.errors import ToolError
 from treadle.faultpoint import faultpoint
-from treadle.protocol.files import FileChange, FileConflict, FileState
+from treadle.ports.workspace import inert
+from treadle.protocol.files import FileChange, FileConflict, FileState, decode_path
 from treadle.workspace import entries
 from treadle.workspace.durable import FEW, sync_all, write_at
 from treadle.workspace.source import Source
@@ -25,15 +27,17 @@ _WRITE = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 class Making:
     """The making of changes that were surveyed. `prepare` may fail and leaves the project as it is; `make` gives back
-    what was in its way and left alone."""
+    what was in its way and left alone. `numbers` are the names on the stage, by path."""
 
-    def __init__(self, folders: Folders, found: Sequence[Found], source: Source, stage: Stage) -> None:
+    def __init__(
+        self, folders: Folders, found: Sequence[Found], source: Source, stage: Stage, numbers: Mapping[str, str]
+    ) -> None:
         self._folders = folders
         self._open = [each for each in found if each.standing in ("before", "half")]
         self._found = found
         self._source = source
         self._stage = stage
-        self._numbers = {each.change.path: str(number) for number, each in enumerate(self._open)}
+        self._numbers = numbers
         self._first: dict[tuple[int, int], Found] = {}
         """Of a file with several names that is written in place, the one under which that is done."""
         for each in self._open:
@@ -45,27 +49,27 @@ class Making:
     # -- before it is decided -----------------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Make every new file ready: from here on no space is needed any more."""
-        self._stage.open()
+        """Make every new file ready that is not: from here on no space is needed any more."""
         for each in self._open:
-            after = each.change.after
-            if after is None or _mode_only(each):
+            after, name = each.change.after, self._numbers[each.change.path]
+            if after is None or after.kind == "directory" or _mode_only(each) or self._stage.has(name):
                 continue
-            name = self._numbers[each.change.path]
             if after.kind == "file":
                 self._ready(each, after, name)
             elif after.kind == "link":
                 self._stage.link(name, after)
             elif after.kind == "fifo":
                 self._stage.fifo(name, after)
+            else:
+                raise ToolError(f"{inert(decode_path(each.change.path))} is a socket or device, which cannot be made.")
         self._stage.sync()
         faultpoint("transaction.ready")
 
     def _ready(self, each: Found, after: FileState, name: str) -> None:
-        if each.together:
-            return
         path, before = each.change.path, each.change.before
         old = each.stat if each.stat is not None and st.S_ISREG(each.stat.st_mode) else None
+        if each.together:  # it is read again when its turn comes, so its mode must allow that
+            after = FileState("file", 0o600, after.digest, after.size)
         if before is not None and before.digest == after.digest:  # another mode, and other names that keep theirs
             with reading(*self._folders.of(path)) as source:
                 self._stage.file(name, source, after, self._source.mtime_ns(path), old)
@@ -161,7 +165,7 @@ class Making:
             entries.chmod(folder, name, st.S_IMODE(each.stat.st_mode) | st.S_IWUSR)
         goal = os.open(name, _WRITE, dir_fd=folder)
         try:
-            source = self._source.open(each.change.path, each.change.after)
+            source = self._stage.read(self._numbers[each.change.path])
             try:
                 offset = 0
                 while block := os.pread(source, 1 << 20, offset):
@@ -213,17 +217,17 @@ class Making:
         self._folders.forget()
 
     def _set_time(self, folder: int, name: str, path: str) -> None:
-        if time := self._source.mtime_ns(path):
-            with suppress(OSError):
+        with suppress(OSError, ToolError):
+            if time := self._source.mtime_ns(path):
                 os.utime(name, ns=(time, time), dir_fd=folder, follow_symlinks=False)
 
     def _touch(self) -> None:
         """Files that stay as they are but for their time: `make` goes by that."""
-        for path, time in self._source.touched():
-            with suppress(OSError):
-                folder, name = self._folders.of(path)
-                found = lstat(folder, name)
+        with suppress(OSError, ToolError):
+            for path, time in self._source.touched():
+                found = self._folders.lstat(path)
                 if found is not None and st.S_ISREG(found.st_mode):
+                    folder, name = self._folders.of(path)
                     os.utime(name, ns=(time, time), dir_fd=folder, follow_symlinks=False)
 
     def _sync(self) -> None:

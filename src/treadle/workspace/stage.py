@@ -5,6 +5,8 @@ import errno
 import os
 import stat as st
 from contextlib import suppress
+from types import TracebackType
+from typing import Self
 
 from treadle.protocol.files import FileState, decode_path
 from treadle.workspace.atomic import temp_name
@@ -16,39 +18,46 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Stage:
-    """The stage of one set of changes, by its name: what an earlier process left of it is removed. `root` is a
-    descriptor of the project, `home` a folder outside."""
+    """The stage of one set of changes, by its name. It outlives the process, and is found again by the next. `root` is
+    a descriptor of the project, `home` a folder outside."""
 
     def __init__(self, root: int, home: str, key: str) -> None:
-        self._root, self._home, self._key = root, home, key
-        self._where: int | None = None
-        self.fd = -1
+        self._root, self._home = root, home
+        self._key = key
+        self._name = temp_name("stage", key)
+        self._fd = -1
 
     def open(self) -> None:
-        self.remove()
-        os.makedirs(self._home, 0o700, exist_ok=True)
-        home = os.open(self._home, _FOLDER)
-        if _mount(home) is not None and _mount(home) == _mount(self._root):
-            self._where = home
-        else:
-            os.close(home)
-            self._where = os.dup(self._root)
-        os.mkdir(self._name, 0o700, dir_fd=self._where)
-        self.fd = os.open(self._name, _FOLDER, dir_fd=self._where)
-        self._sync = Syncing(self.fd)
+        """As an earlier process left it, or empty."""
+        if self._fd < 0:
+            os.makedirs(self._home, 0o700, exist_ok=True)
+            home = os.open(self._home, _FOLDER)
+            try:
+                near = _mount(home) is not None and _mount(home) == _mount(self._root)
+                where = home if near else self._root
+                with suppress(FileExistsError):
+                    os.mkdir(self._name, 0o700, dir_fd=where)
+                self._fd = os.open(self._name, _FOLDER, dir_fd=where)
+            finally:
+                os.close(home)
+        self._sync = Syncing(self._fd)
 
-    @property
-    def _name(self) -> str:
-        return temp_name("stage", self._key)
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
 
     def remove(self) -> None:
         """With all that is in it, wherever it lies."""
-        if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
-        if self._where is not None:
-            os.close(self._where)
-            self._where = None
+        self.close()
         _remove(self._root, self._name)
         with suppress(FileNotFoundError):
             home = os.open(self._home, _FOLDER)
@@ -57,11 +66,25 @@ class Stage:
             finally:
                 os.close(home)
 
+    def has(self, name: str) -> bool:
+        try:
+            os.stat(name, dir_fd=self._fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def read(self, name: str) -> int:
+        """A file that is ready, open for reading."""
+        return os.open(name, _READ, dir_fd=self._fd)
+
     # -- making things ready ------------------------------------------------------------------------------------
 
     def file(self, name: str, source: int, state: FileState, mtime_ns: int, old: os.stat_result | None) -> None:
-        """A file with the bytes of `source`, of the owner of what it will replace."""
-        fd = os.open(name, _NEW, 0o600, dir_fd=self.fd)
+        """A file with the bytes of `source`, of the owner of what it will replace. It has its name when it is whole."""
+        half = f"{name}.half"
+        with suppress(FileNotFoundError):
+            os.unlink(half, dir_fd=self._fd)
+        fd = os.open(half, _NEW, 0o600, dir_fd=self._fd)
         try:
             copy(source, fd)
             if old is not None and (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
@@ -71,26 +94,30 @@ class Stage:
             if mtime_ns:
                 os.utime(fd, ns=(mtime_ns, mtime_ns))
             self._sync.file(fd)
+            os.rename(half, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
         finally:
             os.close(fd)
 
     def link(self, name: str, state: FileState) -> None:
-        os.symlink(decode_path(state.target), name, dir_fd=self.fd)
+        os.symlink(decode_path(state.target), name, dir_fd=self._fd)
 
     def fifo(self, name: str, state: FileState) -> None:
-        os.mkfifo(name, 0o600, dir_fd=self.fd)
-        os.chmod(name, state.mode, dir_fd=self.fd)
+        half = f"{name}.half"
+        os.mkfifo(half, 0o600, dir_fd=self._fd)
+        os.chmod(half, state.mode, dir_fd=self._fd)
+        os.rename(half, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
 
     def sync(self) -> None:
         self._sync.data()
+        os.fsync(self._fd)
 
     # -- putting them into their places -------------------------------------------------------------------------
 
     def put(self, name: str, folder: int, goal: str, *, new: bool) -> None:
         """Give what is ready its name. FileExistsError if it is `new` and something has that name."""
-        _inherit_group(self.fd, name, folder)
+        _inherit_group(self._fd, name, folder)
         try:
-            _put(self.fd, name, folder, goal, new=new)
+            _put(self._fd, name, folder, goal, new=new)
         except OSError as error:
             if error.errno != errno.EXDEV:
                 raise
@@ -102,15 +129,15 @@ class Stage:
             _put(folder, temp, folder, goal, new=new)
 
     def _copy(self, name: str, folder: int, goal: str) -> None:
-        found = os.stat(name, dir_fd=self.fd, follow_symlinks=False)
+        found = os.stat(name, dir_fd=self._fd, follow_symlinks=False)
         if st.S_ISLNK(found.st_mode):
-            os.symlink(os.readlink(name, dir_fd=self.fd), goal, dir_fd=folder)
+            os.symlink(os.readlink(name, dir_fd=self._fd), goal, dir_fd=folder)
         elif st.S_ISFIFO(found.st_mode):
             os.mkfifo(goal, 0o600, dir_fd=folder)
             os.chmod(goal, st.S_IMODE(found.st_mode), dir_fd=folder)
         else:
-            os.chmod(name, 0o600, dir_fd=self.fd)
-            source = os.open(name, _READ, dir_fd=self.fd)
+            os.chmod(name, 0o600, dir_fd=self._fd)
+            source = os.open(name, _READ, dir_fd=self._fd)
             try:
                 fd = os.open(goal, _NEW, 0o600, dir_fd=folder)
                 try:

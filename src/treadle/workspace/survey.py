@@ -7,7 +7,7 @@ stay one file: each block of such a file is the old one or the new one.
 
 import os
 import stat as st
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Literal
 
@@ -17,7 +17,6 @@ from treadle.errors import NotFound, ToolError
 from treadle.ports.workspace import inert
 from treadle.protocol.files import FileChange, FileState, decode_path, encode_path
 from treadle.workspace.images import Batch, Images
-from treadle.workspace.source import Source
 from treadle.workspace.states import Folders, parts_of, reading
 
 Standing = Literal["before", "after", "half", "other"]
@@ -43,13 +42,17 @@ class Found(msgspec.Struct, frozen=True):
         return self.stat is None or _is_folder(self.stat) or self.stat.st_nlink == 1
 
 
-class Surveyor:
-    """With a batch, what will be lost is kept. Without it changes may have been begun, and `source` has their bytes."""
+Ready = Callable[[FileChange], int]
 
-    def __init__(self, folders: Folders, images: Images, source: Source, batch: Batch | None = None) -> None:
+
+class Surveyor:
+    """With a batch, what will be lost is kept. Without it changes may have been begun: what was there before is among
+    the images then, and `ready` opens what comes."""
+
+    def __init__(self, folders: Folders, images: Images, ready: Ready, batch: Batch | None = None) -> None:
         self._folders = folders
         self._images = images
-        self._source = source
+        self._ready = ready
         self._batch = batch
 
     def survey(self, changes: Iterable[FileChange]) -> list[Found]:
@@ -88,7 +91,7 @@ class Surveyor:
         with suppress(OSError, ToolError, NotFound), reading(*self._folders.of(change.path)) as now:
             old = self._images.open(change.before.digest)
             try:
-                new = self._source.open(change.path, change.after)
+                new = self._ready(change)
                 try:
                     return _blocks_of(now, old, new)
                 finally:

@@ -21,7 +21,7 @@ import msgspec
 from treadle.errors import NotFound, ToolError
 from treadle.faultpoint import faultpoint
 from treadle.ports.snapshots import Effect, Plan
-from treadle.protocol.files import FileConflict
+from treadle.protocol.files import FileChange, FileConflict
 from treadle.workspace.images import Images
 from treadle.workspace.journal import Ending, Journal, Journals
 from treadle.workspace.making import Making, backwards
@@ -46,72 +46,86 @@ class Transactions:
         self._fingerprint = fingerprint
 
     def commit(self, name: str, view: str, read: Callable[[], Effect], source_of: SourceOf) -> Effect:
-        with self._alone(name) as (folders, stage):
+        with self._alone() as folders:
             journal = self._journals.read(name)
-            if journal is None:
-                effect = read()
-                begun = Journal(name, self._root.path, "commit", view, effect.files, (), effect.uncaptured)
-                if effect.conflicts:
-                    journal = self._refuse(begun, effect.conflicts)
-                else:
-                    return self._first(begun, source_of(view), folders, stage)
-            return self._complete(journal, source_of, folders, stage)
+            if journal is not None:
+                return self._complete(journal, source_of, folders)
+            effect = read()
+            begun = Journal(name, self._root.path, "commit", view, effect.files, (), effect.uncaptured)
+            if effect.conflicts:
+                return self._settled(self._refuse(begun, effect.conflicts))
+            return self._first(begun, source_of(view), folders)
 
     def restore(self, name: str, plan: Callable[[], Plan]) -> Effect:
-        with self._alone(name) as (folders, stage):
+        with self._alone() as folders:
             journal = self._journals.read(name)
-            if journal is None:
-                planned = plan()
-                begun = Journal(name, self._root.path, "restore", "", planned.files, planned.conflicts)
-                return self._first(begun, Kept(self._images), folders, stage)
-            return self._complete(journal, self._no_view, folders, stage)
+            if journal is not None:
+                return self._complete(journal, self._kept, folders)
+            planned = plan()
+            begun = Journal(name, self._root.path, "restore", "", planned.files, planned.conflicts)
+            return self._first(begun, self._kept(), folders)
 
     def discard(self, name: str, source_of: SourceOf) -> Effect | None:
         stands = self._journals.read(name) or self._journals.decide(Journal(name, self._root.path, "discard"))
-        if stands.verdict in ("discard", "refuse", "released"):
-            with self._alone(name):  # which removes what was made ready
-                return None
-        with self._alone(name) as (folders, stage):
-            return self._complete(stands, source_of, folders, stage)
+        with self._alone() as folders:
+            if stands.verdict in ("commit", "restore"):
+                if not self._journals.turned_back(name):
+                    return self._complete(stands, source_of, folders)
+                self._take_back(stands, folders)
+                self._journals.decide(Journal(name, self._root.path, "discard"))
+            self._stage(folders, name).remove()
+            return None
 
     # -- the first time -----------------------------------------------------------------------------------------
 
-    def _first(self, begun: Journal, source: Source, folders: Folders, stage: Stage) -> Effect:
-        with self._images.batch() as batch:
-            found = Surveyor(folders, self._images, source, batch).survey(begun.files)
-        taken = _taken(found)
-        if taken and begun.verdict == "commit":
-            return _result(self._refuse(begun, taken), Ending())
-        making = Making(folders, found, source, stage)
-        making.prepare()
-        closed = closed_folders(folders, [each.change for each in found if each.standing == "before"])
-        folders.forget()
-        journal = self._journals.decide(msgspec.structs.replace(begun, closed=closed))
-        if journal.verdict not in ("commit", "restore"):
-            return self._settled(journal)
-        return self._carry_out(journal, making, taken, folders, stage)
+    def _first(self, begun: Journal, source: Source, folders: Folders) -> Effect:
+        with self._stage(folders, begun.name) as stage:
+            stage.remove()  # what is ready of an earlier try may be of another effect
+            try:
+                with self._images.batch() as batch:
+                    found = Surveyor(folders, self._images, _nothing_ready, batch).survey(begun.files)
+                taken = _taken(found)
+                if taken and begun.verdict == "commit":
+                    return self._settled(self._refuse(begun, taken))
+                stage.open()
+                making = Making(folders, found, source, stage, _numbers(begun.files))
+                making.prepare()
+                closed = closed_folders(folders, [each.change for each in found if each.standing == "before"])
+                folders.forget()
+                journal = self._journals.decide(msgspec.structs.replace(begun, closed=closed))
+            except BaseException:
+                stage.remove()
+                raise
+            if journal.verdict not in ("commit", "restore"):
+                stage.remove()
+                return self._settled(journal)
+            return self._carry_out(journal, making, taken, folders, stage)
 
     def _refuse(self, begun: Journal, conflicts: Sequence[FileConflict]) -> Journal:
         return self._journals.decide(msgspec.structs.replace(begun, verdict="refuse", conflicts=tuple(conflicts)))
 
     # -- again --------------------------------------------------------------------------------------------------
 
-    def _complete(self, journal: Journal, source_of: SourceOf, folders: Folders, stage: Stage) -> Effect:
+    def _complete(self, journal: Journal, source_of: SourceOf, folders: Folders) -> Effect:
         if journal.verdict not in ("commit", "restore"):
             return self._settled(journal)
-        if (ending := self._journals.ending(journal.name)) is not None:
-            return _result(journal, ending)
-        if self._journals.turned_back(journal.name):
-            self._take_back(journal, folders, stage)
-            raise ToolError("These changes could not be made and were taken back. Nothing was changed; try again.")
-        source = source_of(journal.view) if journal.verdict == "commit" else Kept(self._images)
-        found = Surveyor(folders, self._images, source).survey(journal.files)
-        taken = _taken(found)
-        if taken and journal.verdict == "commit":
-            return self._call_off(journal, taken, folders, stage)
-        making = Making(folders, found, source, stage)
-        making.prepare()
-        return self._carry_out(journal, making, taken, folders, stage)
+        with self._stage(folders, journal.name) as stage:
+            if (ending := self._journals.ending(journal.name)) is not None:
+                stage.remove()
+                return _result(journal, ending)
+            if self._journals.turned_back(journal.name):
+                self._take_back(journal, folders)
+                raise ToolError("These changes could not be made and were taken back. Nothing was changed; try again.")
+            numbers = _numbers(journal.files)
+            stage.open()
+            surveyor = Surveyor(folders, self._images, lambda change: stage.read(numbers[change.path]))
+            found = surveyor.survey(journal.files)
+            taken = _taken(found)
+            if taken and journal.verdict == "commit":
+                return self._call_off(journal, taken, folders)
+            making = Making(folders, found, source_of(journal.view), stage, numbers)
+            making.prepare()
+            return self._carry_out(journal, making, taken, folders, stage)
 
     def _settled(self, journal: Journal) -> Effect:
         if journal.verdict == "refuse":
@@ -127,50 +141,73 @@ class Transactions:
         try:
             taken = taken + making.make(journal.closed)
         except (OSError, ToolError) as error:
-            self._take_back(journal, folders, stage)
+            try:
+                self._take_back(journal, folders)
+            except (OSError, ToolError, NotFound) as second:
+                raise ToolError(
+                    f"The changes could not be made ({_words(error)}), and those that were could not be taken back "
+                    f"({_words(second)}). That is done at the next try."
+                ) from error
             raise ToolError(f"The changes could not be made ({_words(error)}), so none of them was.") from error
         if taken and journal.verdict == "commit":
-            return self._call_off(journal, taken, folders, stage)
+            return self._call_off(journal, taken, folders)
         git = self._fingerprint() if any(_in_git(change.path) for change in journal.files) else ""
         ending = Ending(tuple(taken), git)
         self._journals.end(journal.name, ending)
+        stage.remove()
         return _result(journal, ending)
 
-    def _call_off(self, journal: Journal, taken: list[FileConflict], folders: Folders, stage: Stage) -> Effect:
+    def _call_off(self, journal: Journal, taken: list[FileConflict], folders: Folders) -> Effect:
         """Somebody else was faster with one of the files: nothing of the command's effect stays."""
-        self._take_back(journal, folders, stage)
-        return _result(self._refuse(journal, taken), Ending())
+        self._take_back(journal, folders)
+        return self._settled(self._refuse(journal, taken))
 
-    def _take_back(self, journal: Journal, folders: Folders, stage: Stage) -> None:
+    def _take_back(self, journal: Journal, folders: Folders) -> None:
         self._journals.turn_back(journal.name)
         faultpoint("transaction.turned_back")
-        kept = Kept(self._images)
+        self._stage(folders, journal.name).remove()  # its space may be what is missing
         folders.forget()
-        found = Surveyor(folders, self._images, kept).survey(backwards(journal.files))
-        making = Making(folders, found, kept, stage)
-        making.prepare()
-        making.make(journal.closed)
-        self._journals.withdraw(journal.name)
+        changes, kept = backwards(journal.files), self._kept()
+        found = Surveyor(folders, self._images, lambda change: self._images.open(_digest(change))).survey(changes)
+        with self._stage(folders, journal.name, "back") as stage:
+            stage.open()
+            making = Making(folders, found, kept, stage, _numbers(changes))
+            making.prepare()
+            making.make(journal.closed)
+            self._journals.withdraw(journal.name)
+            stage.remove()
+
+    # -- means --------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _alone(self, name: str) -> Iterator[tuple[Folders, Stage]]:
-        """With the root to ourselves, as far as Treadle goes, and a stage that is empty before and gone afterwards."""
+    def _alone(self) -> Iterator[Folders]:
+        """With the root to ourselves, as far as Treadle goes."""
         try:
             with self._journals.lock(self._root.path), Folders(self._root.path) as folders:
-                stage = Stage(folders.at([]), os.path.join(self._images.folder, "stage"), f"{self._root.path}/{name}")
-                stage.remove()
-                try:
-                    yield folders, stage
-                finally:
-                    folders.forget()
-                    stage.remove()
+                yield folders
         except OSError as error:
-            raise ToolError(f"Nothing was changed: {_words(error)}.") from error
+            raise ToolError(f"The changes are not made: {_words(error)}. Try again when that is mended.") from error
         except NotFound as error:
-            raise ToolError(f"Nothing was changed. {error}") from error
+            raise ToolError(f"The changes are not made. {error}") from error
 
-    def _no_view(self, view: str) -> Source:
+    def _stage(self, folders: Folders, name: str, way: str = "") -> Stage:
+        home = os.path.join(self._images.folder, "stage")
+        return Stage(folders.at([]), home, f"{self._root.path}/{name}/{way}")
+
+    def _kept(self, _view: str = "") -> Source:
         return Kept(self._images)
+
+
+def _nothing_ready(_change: FileChange) -> int:
+    raise ToolError("Nothing is ready yet.")
+
+
+def _digest(change: FileChange) -> str:
+    return "" if change.after is None else change.after.digest
+
+
+def _numbers(changes: Sequence[FileChange]) -> dict[str, str]:
+    return {change.path: str(number) for number, change in enumerate(changes)}
 
 
 def _taken(found: Sequence[Found]) -> list[FileConflict]:
