@@ -69,7 +69,7 @@ class Root:
             return [entries.child(each, fd) for each in found]
 
     def read_link(self, path: str) -> str:
-        with self._named(path) as place:
+        with self.named(path) as place:
             if not st.S_ISLNK(_found(place, path).st_mode):
                 raise ToolError(f"{inert(path)} is not a symbolic link.")
             return os.readlink(place.name, dir_fd=place.fd)
@@ -121,7 +121,7 @@ class Root:
             os.unlink(temp_name(place.name, token), dir_fd=place.fd)
 
     def remove(self, path: str, *, expected: str | None = ANY) -> None:
-        with self._named(path) as place:
+        with self.named(path) as place:
             if st.S_ISDIR(_found(place, path).st_mode):
                 raise ToolError(f"{inert(path)} is a directory, not a file; it is not removed.")
             require(place.fd, place.name, expected)
@@ -130,9 +130,9 @@ class Root:
             entries.sync(place.fd)
 
     def rename(self, old: str, new: str) -> None:
-        with self._named(old) as source:
+        with self.named(old) as source:
             _found(source, old)
-            with self._named(new, make_parents=True) as goal:
+            with self.named(new, make_parents=True) as goal:
                 os.rename(source.name, goal.name, src_dir_fd=source.fd, dst_dir_fd=goal.fd)
                 faultpoint("workspace.moved")
                 entries.sync(goal.fd)
@@ -151,7 +151,7 @@ class Root:
             return True
 
     def remove_directory(self, path: str) -> None:
-        with self._named(path) as place:
+        with self.named(path) as place:
             if not st.S_ISDIR(_found(place, path).st_mode):
                 raise ToolError(f"{inert(path)} is not a directory.")
             os.rmdir(place.name, dir_fd=place.fd)
@@ -161,13 +161,13 @@ class Root:
     def make_link(self, path: str, target: str) -> None:
         if not target or "\0" in target:
             raise ToolError(f"{inert(path)} cannot be a link to {inert(target)}.")
-        with self._named(path, make_parents=True) as place:
+        with self.named(path, make_parents=True) as place:
             os.symlink(target, place.name, dir_fd=place.fd)
             faultpoint("workspace.linked")
             entries.sync(place.fd)
 
     def chmod(self, path: str, mode: int) -> None:
-        with self._named(path) as place:
+        with self.named(path) as place:
             if st.S_ISLNK(_found(place, path).st_mode):
                 raise ToolError(f"{inert(path)} is a symbolic link, which has no permissions of its own.")
             entries.chmod(place.fd, place.name, mode)
@@ -219,7 +219,7 @@ class Root:
                 os.close(fd)
 
     @contextmanager
-    def _named(self, path: str, *, make_parents: bool = False) -> Iterator[Place]:
+    def named(self, path: str, *, make_parents: bool = False) -> Iterator[Place]:
         """The place of a name itself, which cannot be the root's own."""
         with self._paths.at(path, follow=False, make_parents=make_parents) as place:
             if not place.name:

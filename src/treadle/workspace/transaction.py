@@ -1,0 +1,228 @@
+"""The one way in which a set of changes gets into a project (W-02, W-08): all of them or none, whatever dies meanwhile.
+
+1. Every path must be as before (or already as after); what will be lost is kept, durably.
+2. All new files are made ready on the project's own file system. A full disk shows here, and nothing has happened yet.
+3. The journal is written: that is the decision, one for each name.
+4. The changes are made: nothing but removing, renaming, and setting modes.
+5. It is noted that they are.
+
+Whoever comes after a crash finds either no decision, and the project as it was, or one, and completes it: a path that
+is as after is done, one that is as before is made, anything else is somebody else's. The effect of a command is then
+taken back as a whole and refused; of an undo, that path is left and said. What cannot be made for another reason is
+taken back, too, with the images that were kept in step 1, and the decision is withdrawn.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import msgspec
+
+from treadle.errors import NotFound, ToolError
+from treadle.faultpoint import faultpoint
+from treadle.ports.snapshots import Effect, Plan
+from treadle.protocol.files import FileChange, FileConflict
+from treadle.workspace.images import Images
+from treadle.workspace.journal import Ending, Journal, Journals
+from treadle.workspace.making import Making, backwards
+from treadle.workspace.root import Root
+from treadle.workspace.source import Kept, Source
+from treadle.workspace.stage import Stage
+from treadle.workspace.states import Folders
+from treadle.workspace.survey import Found, Surveyor, closed_folders
+
+SourceOf = Callable[[str], Source]
+"""The bytes of the files in a view folder."""
+Fingerprint = Callable[[], str]
+
+
+class Transactions:
+    """The changes to one root. `fingerprint` tells what `.git` is like, where changes reach into it."""
+
+    def __init__(self, root: Root, images: Images, journals: Journals, fingerprint: Fingerprint) -> None:
+        self._root = root
+        self._images = images
+        self._journals = journals
+        self._fingerprint = fingerprint
+
+    def commit(self, name: str, view: str, read: Callable[[], Effect], source_of: SourceOf) -> Effect:
+        with self._alone() as folders:
+            journal = self._journals.read(name)
+            if journal is not None:
+                return self._complete(journal, source_of, folders)
+            effect = read()
+            begun = Journal(name, self._root.path, "commit", view, effect.files, (), effect.uncaptured)
+            if effect.conflicts:
+                return self._settled(self._refuse(begun, effect.conflicts))
+            return self._first(begun, source_of(view), folders)
+
+    def restore(self, name: str, plan: Callable[[], Plan]) -> Effect:
+        with self._alone() as folders:
+            journal = self._journals.read(name)
+            if journal is not None:
+                return self._complete(journal, self._kept, folders)
+            planned = plan()
+            begun = Journal(name, self._root.path, "restore", "", planned.files, planned.conflicts)
+            return self._first(begun, self._kept(), folders)
+
+    def discard(self, name: str, source_of: SourceOf) -> Effect | None:
+        stands = self._journals.read(name) or self._journals.decide(Journal(name, self._root.path, "discard"))
+        with self._alone() as folders:
+            if stands.verdict in ("commit", "restore"):
+                if not self._journals.turned_back(name):
+                    return self._complete(stands, source_of, folders)
+                self._take_back(stands, folders)
+                self._journals.decide(Journal(name, self._root.path, "discard"))
+            self._stage(folders, name).remove()
+            return None
+
+    # -- the first time -----------------------------------------------------------------------------------------
+
+    def _first(self, begun: Journal, source: Source, folders: Folders) -> Effect:
+        with self._stage(folders, begun.name) as stage:
+            stage.remove()  # what is ready of an earlier try may be of another effect
+            try:
+                with self._images.batch() as batch:
+                    found = Surveyor(folders, self._images, _nothing_ready, batch).survey(begun.files)
+                taken = _taken(found)
+                if taken and begun.verdict == "commit":
+                    return self._settled(self._refuse(begun, taken))
+                stage.open()
+                making = Making(folders, found, source, stage, _numbers(begun.files))
+                making.prepare()
+                closed = closed_folders(folders, [each.change for each in found if each.standing == "before"])
+                folders.forget()
+                journal = self._journals.decide(msgspec.structs.replace(begun, closed=closed))
+            except BaseException:
+                stage.remove()
+                raise
+            if journal.verdict not in ("commit", "restore"):
+                stage.remove()
+                return self._settled(journal)
+            return self._carry_out(journal, making, taken, folders, stage)
+
+    def _refuse(self, begun: Journal, conflicts: Sequence[FileConflict]) -> Journal:
+        return self._journals.decide(msgspec.structs.replace(begun, verdict="refuse", conflicts=tuple(conflicts)))
+
+    # -- again --------------------------------------------------------------------------------------------------
+
+    def _complete(self, journal: Journal, source_of: SourceOf, folders: Folders) -> Effect:
+        if journal.verdict not in ("commit", "restore"):
+            return self._settled(journal)
+        with self._stage(folders, journal.name) as stage:
+            if (ending := self._journals.ending(journal.name)) is not None:
+                stage.remove()
+                return _result(journal, ending)
+            if self._journals.turned_back(journal.name):
+                self._take_back(journal, folders)
+                raise ToolError("These changes could not be made and were taken back. Nothing was changed; try again.")
+            numbers = _numbers(journal.files)
+            stage.open()
+            surveyor = Surveyor(folders, self._images, lambda change: stage.read(numbers[change.path]))
+            found = surveyor.survey(journal.files)
+            taken = _taken(found)
+            if taken and journal.verdict == "commit":
+                return self._call_off(journal, taken, folders)
+            making = Making(folders, found, source_of(journal.view), stage, numbers)
+            making.prepare()
+            return self._carry_out(journal, making, taken, folders, stage)
+
+    def _settled(self, journal: Journal) -> Effect:
+        if journal.verdict == "refuse":
+            return _result(journal, Ending())
+        done = "was discarded" if journal.verdict == "discard" else "was settled before"
+        raise ToolError(f"The effect of this call {done}; nothing was changed now.")
+
+    # -- making it ----------------------------------------------------------------------------------------------
+
+    def _carry_out(
+        self, journal: Journal, making: Making, taken: list[FileConflict], folders: Folders, stage: Stage
+    ) -> Effect:
+        try:
+            taken = taken + making.make(journal.closed)
+        except (OSError, ToolError) as error:
+            try:
+                self._take_back(journal, folders)
+            except (OSError, ToolError, NotFound) as second:
+                raise ToolError(
+                    f"The changes could not be made ({_words(error)}), and those that were could not be taken back "
+                    f"({_words(second)}). That is done at the next try."
+                ) from error
+            raise ToolError(f"The changes could not be made ({_words(error)}), so none of them was.") from error
+        if taken and journal.verdict == "commit":
+            return self._call_off(journal, taken, folders)
+        git = self._fingerprint() if any(_in_git(change.path) for change in journal.files) else ""
+        ending = Ending(tuple(taken), git)
+        self._journals.end(journal.name, ending)
+        stage.remove()
+        return _result(journal, ending)
+
+    def _call_off(self, journal: Journal, taken: list[FileConflict], folders: Folders) -> Effect:
+        """Somebody else was faster with one of the files: nothing of the command's effect stays."""
+        self._take_back(journal, folders)
+        return self._settled(self._refuse(journal, taken))
+
+    def _take_back(self, journal: Journal, folders: Folders) -> None:
+        self._journals.turn_back(journal.name)
+        faultpoint("transaction.turned_back")
+        self._stage(folders, journal.name).remove()  # its space may be what is missing
+        folders.forget()
+        changes, kept = backwards(journal.files), self._kept()
+        found = Surveyor(folders, self._images, lambda change: self._images.open(_digest(change))).survey(changes)
+        with self._stage(folders, journal.name, "back") as stage:
+            stage.open()
+            making = Making(folders, found, kept, stage, _numbers(changes))
+            making.prepare()
+            making.make(journal.closed)
+            self._journals.withdraw(journal.name)
+            stage.remove()
+
+    # -- means --------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _alone(self) -> Iterator[Folders]:
+        """With the root to ourselves, as far as Treadle goes."""
+        try:
+            with self._journals.lock(self._root.path), Folders(self._root.path) as folders:
+                yield folders
+        except OSError as error:
+            raise ToolError(f"The changes are not made: {_words(error)}. Try again when that is mended.") from error
+        except NotFound as error:
+            raise ToolError(f"The changes are not made. {error}") from error
+
+    def _stage(self, folders: Folders, name: str, way: str = "") -> Stage:
+        home = os.path.join(self._images.folder, "stage")
+        return Stage(folders.at([]), home, f"{self._root.path}/{name}/{way}")
+
+    def _kept(self, _view: str = "") -> Source:
+        return Kept(self._images)
+
+
+def _nothing_ready(_change: FileChange) -> int:
+    raise ToolError("Nothing is ready yet.")
+
+
+def _digest(change: FileChange) -> str:
+    return "" if change.after is None else change.after.digest
+
+
+def _numbers(changes: Sequence[FileChange]) -> dict[str, str]:
+    return {change.path: str(number) for number, change in enumerate(changes)}
+
+
+def _taken(found: Sequence[Found]) -> list[FileConflict]:
+    return [FileConflict(each.change.path, each.reason) for each in found if each.standing == "other"]
+
+
+def _result(journal: Journal, ending: Ending) -> Effect:
+    left = {conflict.path for conflict in ending.conflicts}
+    files = tuple(change for change in journal.files if change.path not in left)
+    return Effect(files, (*journal.conflicts, *ending.conflicts), journal.uncaptured, ending.git)
+
+
+def _in_git(path: str) -> bool:
+    return path == ".git" or path.startswith(".git/")
+
+
+def _words(error: Exception) -> str:
+    return os.strerror(error.errno or 0) if isinstance(error, OSError) else str(error)
