@@ -143,6 +143,12 @@ def _syncfs() -> _Sync | None:
     return lambda fd: int(call(fd))
 
 
+def private_folder(path: str) -> None:
+    """A folder that nobody else may look into, and the one it lies in."""
+    for each in (os.path.dirname(path), path):
+        os.makedirs(each, 0o700, exist_ok=True)
+
+
 def unlink_all(paths: Iterable[str]) -> None:
     for path in paths:
         with suppress(OSError):

@@ -18,7 +18,7 @@ import msgspec
 
 from treadle.errors import NotFound, ToolError
 from treadle.faultpoint import faultpoint
-from treadle.workspace.durable import CHUNK, Syncing, copy, digest_of, unlink_all, write_at
+from treadle.workspace.durable import CHUNK, Syncing, copy, digest_of, private_folder, unlink_all, write_at
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -136,7 +136,7 @@ class Images:
 
     def half_done(self) -> list[str]:
         """What writers left half-written, or write at this moment."""
-        return [os.path.join(self._incoming, name) for name in _names(self._incoming)]
+        return [os.path.join(self._incoming, name) for name in _names(self._incoming) if name != ".lock"]
 
     def sweep(self, keep: set[str], older_than_s: float, *, dry: bool = False) -> Swept:
         """Remove what is not to be kept and was not used for so long; and what was left half-written long ago."""
@@ -169,12 +169,12 @@ class Images:
             os.close(fd)
 
     def _lock_file(self) -> int:
-        path = os.path.join(self.folder, "lock")
+        path = os.path.join(self._incoming, ".lock")
         try:
             return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except FileNotFoundError:
-            for folder in (str(self.folder), self._objects, self._incoming):
-                os.makedirs(folder, 0o700, exist_ok=True)
+            for folder in (self._objects, self._incoming):
+                private_folder(folder)
             return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 

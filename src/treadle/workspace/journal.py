@@ -20,7 +20,7 @@ from treadle.errors import ToolError
 from treadle.faultpoint import faultpoint
 from treadle.protocol.content import Value
 from treadle.protocol.files import FileChange, FileConflict, Uncaptured
-from treadle.workspace.durable import sync_folder
+from treadle.workspace.durable import private_folder, sync_folder
 
 Verdict = Literal["commit", "restore", "refuse", "discard", "released"]
 """commit: the effect of a view is made, all of it or nothing · restore: states are brought back, what others changed
@@ -73,6 +73,10 @@ class Journals:
         """As if nothing had been decided: all that was made has been taken back."""
         self._remove(name, "json")
         faultpoint("transaction.withdrawn")
+        self.begin(name)
+
+    def begin(self, name: str) -> None:
+        """Nothing is decided: whatever else there is under this name is of an earlier try."""
         self._remove(name, "back")
 
     # -- carrying out -------------------------------------------------------------------------------------------
@@ -138,7 +142,7 @@ class Journals:
     @contextmanager
     def lock(self, root: str) -> Iterator[None]:
         """Only one process at a time makes changes to a root. A dead one holds no lock."""
-        os.makedirs(self._folder, 0o700, exist_ok=True)
+        private_folder(self._folder)
         fd = os.open(self._file(root, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             end = time.monotonic() + _PATIENCE_S
@@ -181,7 +185,7 @@ class Journals:
 
     def _write(self, file: str, content: Value, *, exclusive: bool = False, durable: bool = True) -> bool:
         """In one step; False if it had to be new and is not. Its bytes are whole in any case; `durable` is its name."""
-        os.makedirs(self._folder, 0o700, exist_ok=True)
+        private_folder(self._folder)
         temp = os.path.join(self._folder, secrets.token_hex(16) + ".tmp")
         try:
             fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -17,7 +17,7 @@ from treadle.workspace import entries
 from treadle.workspace.durable import FEW, sync_all, write_at
 from treadle.workspace.source import Source
 from treadle.workspace.stage import Stage
-from treadle.workspace.states import Folders, chmod_held, lstat, parts_of, reading, signature
+from treadle.workspace.states import Folders, lstat, parts_of, reading, signature
 from treadle.workspace.survey import CHANGED, Found
 
 _IN_THE_WAY = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EEXIST, errno.ENOTEMPTY, errno.EISDIR)
@@ -188,8 +188,8 @@ class Making:
         modes = dict(closed)
         for path in sorted(closed, key=lambda path: [] if path == "." else parts_of(path)):
             with suppress(OSError):  # it was removed before the crash
-                fd = self._folders.at([] if path == "." else parts_of(path))
-                chmod_held(fd, st.S_IMODE(os.fstat(fd).st_mode) | st.S_IRWXU)
+                parts = [] if path == "." else parts_of(path)
+                self._folders.set_mode(parts, self._folders.mode(parts) | st.S_IRWXU)
                 faultpoint("transaction.opened")
         for each in self._found:
             if each.standing == "other":
@@ -206,14 +206,14 @@ class Making:
         paths = {path: ([] if path == "." else parts_of(path)) for path in modes if path not in left}
         for path in sorted(paths, key=lambda path: paths[path], reverse=True):
             try:
-                fd = self._folders.at(paths[path])
+                if self._folders.mode(paths[path]) == modes[path]:
+                    continue
             except OSError as error:
                 if error.errno not in _IN_THE_WAY:
                     raise
                 continue
-            if st.S_IMODE(os.fstat(fd).st_mode) != modes[path]:
-                chmod_held(fd, modes[path])
-                faultpoint("transaction.mode_set")
+            self._folders.set_mode(paths[path], modes[path])
+            faultpoint("transaction.mode_set")
         self._folders.forget()
 
     def _set_time(self, folder: int, name: str, path: str) -> None:

@@ -10,7 +10,7 @@ from typing import Self
 
 from treadle.protocol.files import FileState, decode_path
 from treadle.workspace.atomic import temp_name
-from treadle.workspace.durable import Syncing, copy
+from treadle.workspace.durable import Syncing, copy, private_folder
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -30,7 +30,7 @@ class Stage:
     def open(self) -> None:
         """As an earlier process left it, or empty."""
         if self._fd < 0:
-            os.makedirs(self._home, 0o700, exist_ok=True)
+            private_folder(self._home)
             home = os.open(self._home, _FOLDER)
             try:
                 near = _mount(home) is not None and _mount(home) == _mount(self._root)
@@ -65,6 +65,11 @@ class Stage:
                 _remove(home, self._name)
             finally:
                 os.close(home)
+
+    def thin_out(self, keep: set[str]) -> None:
+        """Remove what is not needed any more, for its space."""
+        for name in set(os.listdir(self._fd)) - keep:
+            os.unlink(name, dir_fd=self._fd)
 
     def has(self, name: str) -> bool:
         try:

@@ -148,6 +148,16 @@ class Folders:
             self._modes.append(_let_in(self._held[-1]))
         return self._held[-1]
 
+    def mode(self, parts: Sequence[str]) -> int:
+        """The mode of a folder, as it is when nobody holds it."""
+        fd = self.at(parts)
+        kept = self._modes[-1]
+        return st.S_IMODE(os.fstat(fd).st_mode) if kept is None else kept
+
+    def set_mode(self, parts: Sequence[str], mode: int) -> None:
+        _chmod(self.at(parts), mode)
+        self._modes[-1] = None
+
     def forget(self) -> None:
         """Folders may have been replaced: look again from the root on."""
         self._shorten(0)
@@ -161,7 +171,7 @@ class Folders:
         fd, mode = self._held.pop(), self._modes.pop()
         if mode is not None:
             with suppress(OSError):  # it is gone
-                chmod_held(fd, mode)
+                _chmod(fd, mode)
         os.close(fd)
 
     def __enter__(self) -> Self:
@@ -176,19 +186,24 @@ class Folders:
     # -- looking, where a missing folder means that nothing is there ---------------------------------------------
 
     def lstat(self, path: str) -> os.stat_result | None:
-        with _absent():
-            return lstat(*self.of(path))
-        return None
+        place = self._place(path)
+        return None if place is None else lstat(*place)
 
     def look(self, path: str, batch: Batch | None = None) -> FileState | None:
-        with _absent():
-            return look(*self.of(path), batch)
-        return None
+        place = self._place(path)
+        return None if place is None else look(*place, batch)
 
     def matches(self, path: str, expected: FileState | None) -> bool:
-        with _absent():
-            return matches(*self.of(path), expected)
-        return expected is None
+        place = self._place(path)
+        return expected is None if place is None else matches(*place, expected)
+
+    def _place(self, path: str) -> tuple[int, str] | None:
+        try:
+            return self.of(path)
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+                raise
+            return None
 
 
 def _let_in(fd: int) -> int | None:
@@ -199,22 +214,13 @@ def _let_in(fd: int) -> int | None:
     need = st.S_IRUSR | st.S_IXUSR
     if found.st_uid != os.geteuid() or found.st_mode & need == need:
         return None
-    chmod_held(fd, st.S_IMODE(found.st_mode) | need)
+    _chmod(fd, st.S_IMODE(found.st_mode) | need)
     return st.S_IMODE(found.st_mode)
 
 
-def chmod_held(fd: int, mode: int) -> None:
+def _chmod(fd: int, mode: int) -> None:
     """The mode of a folder that is held, by the descriptor's own name: it leads nowhere else."""
     os.chmod(f"/proc/self/fd/{fd}", mode)
-
-
-@contextmanager
-def _absent() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
-            raise
 
 
 def parts_of(path: str) -> list[str]:

@@ -42,12 +42,12 @@ class Found(msgspec.Struct, frozen=True):
         return self.stat is None or _is_folder(self.stat) or self.stat.st_nlink == 1
 
 
-Ready = Callable[[FileChange], int]
+Ready = Callable[[str], int]
 
 
 class Surveyor:
-    """With a batch, what will be lost is kept. Without it changes may have been begun: what was there before is among
-    the images then, and `ready` opens what comes."""
+    """With a batch, what will be lost is kept. Without it changes may have been begun: then the bytes of a file are
+    among the images, or `ready` opens them."""
 
     def __init__(self, folders: Folders, images: Images, ready: Ready, batch: Batch | None = None) -> None:
         self._folders = folders
@@ -89,9 +89,9 @@ class Surveyor:
         if change.before is None or change.after is None:
             return False
         with suppress(OSError, ToolError, NotFound), reading(*self._folders.of(change.path)) as now:
-            old = self._images.open(change.before.digest)
+            old = self._bytes(change.path, change.before)
             try:
-                new = self._ready(change)
+                new = self._bytes(change.path, change.after)
                 try:
                     return _blocks_of(now, old, new)
                 finally:
@@ -99,6 +99,12 @@ class Surveyor:
             finally:
                 os.close(old)
         return False
+
+    def _bytes(self, path: str, state: FileState) -> int:
+        try:
+            return self._images.open(state.digest)
+        except NotFound:
+            return self._ready(path)
 
 
 def _kept(folders: Folders, change: FileChange, batch: Batch) -> Standing:
@@ -170,7 +176,9 @@ def _blocks_of(now: int, old: int, new: int) -> bool:
     for offset in range(0, size, _BLOCK):
         here = os.pread(now, _BLOCK, offset)
         one, other = os.pread(old, _BLOCK, offset), os.pread(new, _BLOCK, offset)
-        if here != one[: len(here)] and here != other[: len(here)]:
+        # The last block may have been written and not yet cut.
+        ways = (one, other, one + other[len(one) :], other + one[len(other) :])
+        if all(here != way[: len(here)] for way in ways):
             return False
     return True
 
@@ -184,9 +192,9 @@ def closed_folders(folders: Folders, changes: Iterable[FileChange]) -> dict[str,
     closed: dict[str, int] = {}
     for parts in sorted(above):
         try:
-            found = os.fstat(folders.at(parts))
+            owner, mode = os.fstat(folders.at(parts)).st_uid, folders.mode(parts)
         except OSError:
             continue
-        if found.st_uid == os.geteuid() and found.st_mode & _OPEN != _OPEN:
-            closed[encode_path("/".join(parts)) or "."] = st.S_IMODE(found.st_mode)
+        if owner == os.geteuid() and mode & _OPEN != _OPEN:
+            closed[encode_path("/".join(parts)) or "."] = mode
     return closed

@@ -79,6 +79,8 @@ class Transactions:
     # -- the first time -----------------------------------------------------------------------------------------
 
     def _first(self, begun: Journal, source: Source, folders: Folders) -> Effect:
+        self._journals.begin(begun.name)
+        self._stage(folders, begun.name, "back").remove()
         with self._stage(folders, begun.name) as stage:
             stage.remove()  # what is ready of an earlier try may be of another effect
             try:
@@ -118,7 +120,7 @@ class Transactions:
                 raise ToolError("These changes could not be made and were taken back. Nothing was changed; try again.")
             numbers = _numbers(journal.files)
             stage.open()
-            surveyor = Surveyor(folders, self._images, lambda change: stage.read(numbers[change.path]))
+            surveyor = Surveyor(folders, self._images, lambda path: stage.read(numbers[path]))
             found = surveyor.survey(journal.files)
             taken = _taken(found)
             if taken and journal.verdict == "commit":
@@ -165,17 +167,21 @@ class Transactions:
     def _take_back(self, journal: Journal, folders: Folders) -> None:
         self._journals.turn_back(journal.name)
         faultpoint("transaction.turned_back")
-        self._stage(folders, journal.name).remove()  # its space may be what is missing
         folders.forget()
-        changes, kept = backwards(journal.files), self._kept()
-        found = Surveyor(folders, self._images, lambda change: self._images.open(_digest(change))).survey(changes)
-        with self._stage(folders, journal.name, "back") as stage:
-            stage.open()
-            making = Making(folders, found, kept, stage, _numbers(changes))
-            making.prepare()
-            making.make(journal.closed)
-            self._journals.withdraw(journal.name)
-            stage.remove()
+        changes, numbers = backwards(journal.files), _numbers(journal.files)
+        with self._stage(folders, journal.name) as forward:
+            forward.open()
+            found = Surveyor(folders, self._images, lambda path: forward.read(numbers[path])).survey(changes)
+            # Its space may be what is missing; but by what is half written in place another would know that again.
+            forward.thin_out({numbers[each.change.path] for each in found if each.together})
+            with self._stage(folders, journal.name, "back") as stage:
+                stage.open()
+                making = Making(folders, found, self._kept(), stage, numbers)
+                making.prepare()
+                making.make({**closed_folders(folders, changes), **journal.closed})
+                self._journals.withdraw(journal.name)
+                stage.remove()
+            forward.remove()
 
     # -- means --------------------------------------------------------------------------------------------------
 
@@ -198,12 +204,8 @@ class Transactions:
         return Kept(self._images)
 
 
-def _nothing_ready(_change: FileChange) -> int:
+def _nothing_ready(_path: str) -> int:
     raise ToolError("Nothing is ready yet.")
-
-
-def _digest(change: FileChange) -> str:
-    return "" if change.after is None else change.after.digest
 
 
 def _numbers(changes: Sequence[FileChange]) -> dict[str, str]:

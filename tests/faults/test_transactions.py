@@ -1,0 +1,31 @@
+"""Killed at every point of a set of changes (W-02, W-08; faults 3, 31): the project is exactly before or exactly after,
+whoever completes it; a user's edit in between stays."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.unit.workspace.trees import fast_folder
+
+NOBODY = "65534"
+
+
+@pytest.mark.parametrize("uid", ["", NOBODY])
+@pytest.mark.parametrize("case", ["commit", "meanwhile", "discard", "restore", "failing"])
+def test_killed_at_every_point(case: str, uid: str) -> None:
+    if uid and os.geteuid() != 0:
+        pytest.skip("this is an ordinary user already")
+    with fast_folder() as folder:
+        ran = subprocess.run(
+            [sys.executable, "-m", "tests.faults.transaction_driver", str(folder), case, uid][: 5 + bool(uid)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    told = json.loads(ran.stdout)
+    assert told["wrong"] == {}, ran.stderr[-3000:]
+    assert told["points"] > 20
