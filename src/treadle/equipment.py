@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from treadle.ports.sandbox import Demand, Sandbox
+from treadle.ports.snapshots import Snapshots, SnapshotsOf
 from treadle.ports.store import Store
 from treadle.sandbox.supervisor.commands import SupervisedCommands
 from treadle.tools.builtin.means import Guarded, Means
@@ -21,9 +22,12 @@ class Equipment:
     def __init__(self, store: Store, env: Mapping[str, str], home: Path, redact: Callable[[str], str] = str) -> None:
         self._home = home
         self._data = getattr(store, "path", None)
+        self._roots = lru_cache(maxsize=64)(Root)
         self.commands, self.passing = self._commands()
+        self._kept_in = self._own_folder()
+        self.snapshots_of: SnapshotsOf = lru_cache(maxsize=64)(self._snapshots)
         self.means = Means(
-            lru_cache(maxsize=64)(Root),
+            self._roots,
             store,
             self.commands,
             lru_cache(maxsize=8)(self._sandbox),
@@ -31,6 +35,7 @@ class Equipment:
             _outside,
             redact,
             self._guarded,
+            self.snapshots_of,
         )
 
     def _commands(self) -> tuple[SupervisedCommands, bool]:
@@ -40,6 +45,26 @@ class Equipment:
             return SupervisedCommands(self._data.parent / "commands"), False
         return SupervisedCommands(Path(tempfile.gettempdir()) / new_id("treadle")), True
 
+    def _own_folder(self) -> Path:
+        if isinstance(self._data, Path):
+            return Path(os.path.abspath(self._data.parent))
+        return Path(tempfile.gettempdir()) / new_id("treadle")
+
+    def _snapshots(self, root: str) -> Snapshots:
+        """What files were is kept beside the database; or, for chats that end with this process, as long as they do."""
+        from treadle.workspace.snapshots import ProjectSnapshots
+
+        return ProjectSnapshots(self._roots(root), self._kept_in)
+
+    async def close(self) -> None:
+        """Remove what nobody can come back to."""
+        if self.passing:
+            await self.commands.close()
+            if self._kept_in.exists():
+                import shutil
+
+                shutil.rmtree(self._kept_in, ignore_errors=True)
+
     def _sandbox(self, demand: Demand) -> Sandbox:
         from treadle.sandbox.choose import choose
 
@@ -48,7 +73,7 @@ class Equipment:
     def _guarded(self, root: str) -> Guarded:
         from treadle.sandbox.places import hidden, protected
 
-        own = [str(self._home)] if self._data is None else [str(self._home), str(Path(self._data).parent)]
+        own = [str(self._home), str(self._kept_in)]
         found = [path for home in own for path in hidden(home)]
         # What holds the project, or lies in it, cannot be hidden from the commands of that project.
         apart = [path for path in dict.fromkeys(found) if not _within(root, path) and not _within(path, root)]

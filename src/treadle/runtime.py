@@ -20,6 +20,7 @@ import msgspec
 from treadle.chat.fold import change_options
 from treadle.config import home_of
 from treadle.engine.deps import Deps, assemble
+from treadle.engine.restore import SnapshotRestorer
 from treadle.engine.worker import Worker
 from treadle.equipment import Equipment
 from treadle.errors import ConfigError, InvalidInput
@@ -131,6 +132,7 @@ class Agent:
             redact=secrets,
             redact_live=secrets.live if isinstance(secrets, Redactor) else lambda: secrets,
             tidy=self._equipment.commands.tidy,
+            restorer=SnapshotRestorer(kept, self._equipment.snapshots_of),
         )
         self.worker = Worker(self.deps)
 
@@ -189,8 +191,7 @@ class Agent:
         """Stop driving, give leases back, close models and store."""
         await self.worker.close()
         await self.deps.models.close()
-        if self._equipment.passing:
-            await self._equipment.commands.close()
+        await self._equipment.close()
         await self.deps.store.close()
 
     async def __aenter__(self) -> Self:

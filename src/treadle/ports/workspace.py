@@ -97,6 +97,14 @@ class Paths(msgspec.Struct, frozen=True):
     complete: bool = True
 
 
+class Location(msgspec.Struct, frozen=True):
+    """Where a path leads. Both from the root and free of links."""
+
+    path: str
+    missing: tuple[str, ...] = ()
+    """The directories on the way that do not exist, outermost first."""
+
+
 class Workspace(Protocol):
     """Paths are relative to the root, or absolute inside it. All methods block; call them from a thread."""
 
@@ -179,6 +187,10 @@ class Workspace(Protocol):
 
     def directory(self, path: str) -> str:
         """The absolute path of a directory inside the root, links resolved: for a command to run in."""
+        ...
+
+    def locate(self, path: str) -> Location:
+        """Where a path leads through links that stay inside, whether or not something lies there."""
         ...
 
     def find(

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 
 from treadle.errors import ToolError
 from treadle.faultpoint import faultpoint
-from treadle.ports.workspace import ANY, Child, Entry, FileStat, Matches, Paths, Query, inert
+from treadle.ports.workspace import ANY, Child, Entry, FileStat, Location, Matches, Paths, Query, inert
 from treadle.workspace import entries
 from treadle.workspace.atomic import replace_file, require, temp_name
 from treadle.workspace.failures import Missing, missing, require_file
@@ -63,6 +63,15 @@ class Root:
         with self._paths.at(path, exact=True) as place:
             _require_directory(place, path)
             return os.path.join(self.path, *place.parts)
+
+    def locate(self, path: str) -> Location:
+        parts = self.relative(path).split("/")
+        for length in range(len(parts), -1, -1):
+            with suppress(Missing), self._paths.at("/".join(parts[:length]), exact=True) as place:
+                real = (*place.parts, *parts[length:])
+                there = len(place.parts) - (place.found is None)
+                return Location("/".join(real), tuple("/".join(real[:end]) for end in range(there + 1, len(real))))
+        raise missing(path)
 
     def listdir(self, path: str) -> list[Child]:
         with self.hold(path) as (fd, _), os.scandir(fd) as found:

@@ -10,7 +10,7 @@ import msgspec
 from treadle.errors import ToolError
 from treadle.lines.diff import Diff, diff
 from treadle.ports.workspace import Workspace, inert
-from treadle.protocol.events import DiffStat, FileChange
+from treadle.protocol.files import DiffStat, FileChange, FileState
 from treadle.tools.builtin.text import MAX_FILE, decode, visible
 
 
@@ -66,6 +66,16 @@ def look(workspace: Workspace, path: str) -> tuple[bytes | None, str | None]:
 # -- what the intent records --------------------------------------------------------------------------------------
 
 
+class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a change leaves in the history of the project, as far as it is known beforehand."""
+
+    place: str
+    """The file itself, links resolved, in the form of `encode_path`."""
+    before: FileState | None = None
+    folders: tuple[str, ...] = ()
+    """Folders that come into being with it, outermost first."""
+
+
 class Step(msgspec.Struct, frozen=True):
     """A change as the intent records it: everything but the bytes."""
 
@@ -75,6 +85,8 @@ class Step(msgspec.Struct, frozen=True):
     added: int = 0
     removed: int = 0
     mode: int | None = None
+    mark: Mark | None = None
+    """None: this Treadle keeps nothing of what was there before."""
 
     @property
     def made(self) -> FileChange:
@@ -83,13 +95,17 @@ class Step(msgspec.Struct, frozen=True):
         return FileChange(self.path, "created" if self.pre is None else "modified", self.added, self.removed)
 
 
-def to_plan(changes: Sequence[Change], *, several: bool) -> dict[str, Any]:
-    steps = []
-    for each in changes:
-        stat = each.diff().stat
-        step = Step(each.path, each.pre, each.post, stat.added, stat.removed, each.mode)
-        steps.append({key: value for key, value in msgspec.to_builtins(step).items() if key != "mode" or value})
-    return {"files": steps} if several else steps[0]
+def step_of(change: Change, mark: Mark | None) -> Step:
+    stat = change.diff().stat
+    return Step(change.path, change.pre, change.post, stat.added, stat.removed, change.mode, mark)
+
+
+def to_plan(steps: Sequence[Step], *, several: bool) -> dict[str, Any]:
+    told = [
+        {key: value for key, value in msgspec.to_builtins(step).items() if value or key not in ("mode", "mark")}
+        for step in steps
+    ]
+    return {"files": told} if several else told[0]
 
 
 def from_plan(plan: dict[str, Any]) -> tuple[Step, ...]:

@@ -7,6 +7,7 @@ import msgspec
 
 from treadle.ports.commands import Commands
 from treadle.ports.sandbox import Demand, Sandbox
+from treadle.ports.snapshots import SnapshotsOf
 from treadle.ports.workspace import WorkspaceOf
 
 Outside = Callable[[str, str, str], tuple[str, ...]]
@@ -47,3 +48,5 @@ class Means(msgspec.Struct, frozen=True):
     """Takes secrets out of what is kept of a command's output (S-11)."""
     guarded: Callable[[str], Guarded] = lambda _root: Guarded()
     """By root: what commands may not write, and what they may not read (S-03)."""
+    snapshots_of: SnapshotsOf | None = None
+    """None: nothing is kept of what files were, so nothing can be taken back."""

@@ -4,6 +4,7 @@ what happened. A tool says which changes its arguments mean; everything else is 
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from treadle.errors import Conflict, NotFound, StoreError, ToolError
@@ -11,14 +12,13 @@ from treadle.faultpoint import faultpoint
 from treadle.lines.diff import bounded
 from treadle.ports.toolset import Invocation, Outcome, Settlement
 from treadle.ports.workspace import Workspace, inert
-from treadle.protocol.events import DiffStat, FileChange
-from treadle.protocol.traces import Seen
+from treadle.protocol.files import decode_path
 from treadle.tools.builtin import knowledge
 from treadle.tools.builtin.base import Plain, in_thread
-from treadle.tools.builtin.change import Change, Step, from_plan, headline, to_plan
+from treadle.tools.builtin.change import Change, Step, from_plan, to_plan
+from treadle.tools.builtin.footprints import Footprints
 from treadle.tools.builtin.means import Means
-
-AGAIN = "(Found done after a restart.)"
+from treadle.tools.builtin.settling import AGAIN, found_done, listed, made_so_far, settled, states_of, told
 
 
 class Writing(Plain, ABC):
@@ -37,7 +37,8 @@ class Writing(Plain, ABC):
 
     async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:
         changes = await self._considered(invocation)
-        return await in_thread(to_plan, changes, several=self.several)
+        steps = self._footprints(invocation).steps
+        return await in_thread(lambda: to_plan(steps(changes), several=self.several))
 
     async def preview(self, invocation: Invocation) -> str:
         changes = [each for each in await self._considered(invocation) if each.pre != each.post]
@@ -47,7 +48,7 @@ class Writing(Plain, ABC):
         workspace = self._workspace(invocation)
         steps = () if invocation.plan is None else from_plan(invocation.plan)
         if len(steps) > 1:
-            states = await in_thread(_states, workspace, steps)
+            states = await in_thread(states_of, workspace, steps)
             if "other" in states:
                 raise await self._conflict(workspace, invocation, steps, states)
             if "post" in states:
@@ -57,20 +58,36 @@ class Writing(Plain, ABC):
         for each in changes:
             if each.new is not None and (len(changes) > 1 or len(each.new) <= knowledge.MAX_KEPT):
                 await self._means.blobs.put_blob(each.new)
-        await in_thread(_make, workspace, changes, _token(invocation), self.word)
-        return await in_thread(_outcome, changes)
+        footprints = self._footprints(invocation)
+
+        def work() -> Outcome:
+            kept = footprints.keep(footprints.again(changes, steps))
+            _make(workspace, changes, kept, _token(invocation), self.word)
+            return told(changes, footprints.made(kept))
+
+        return await in_thread(work)
 
     async def settle(self, invocation: Invocation) -> Settlement:
         if invocation.plan is None:
             return "unknown"
         workspace = self._workspace(invocation)
         steps = from_plan(invocation.plan)
-        return await in_thread(_settle, workspace, steps, _token(invocation))
+        return await in_thread(settled, workspace, self._footprints(invocation), steps, _token(invocation))
+
+    async def stop(self, invocation: Invocation) -> Outcome | None:
+        if invocation.plan is None:
+            return None
+        steps = from_plan(invocation.plan)
+        return await in_thread(made_so_far, self._workspace(invocation), self._footprints(invocation), steps)
 
     # -- inside -----------------------------------------------------------------------------------------------------
 
     def _workspace(self, invocation: Invocation) -> Workspace:
         return self._means.workspace_of(invocation.root)
+
+    def _footprints(self, invocation: Invocation) -> Footprints:
+        of = self._means.snapshots_of
+        return Footprints(self._workspace(invocation), of(invocation.root) if of is not None else None)
 
     async def _considered(self, invocation: Invocation) -> list[Change]:
         """The changes, if the model knows the files they are for (T-13)."""
@@ -96,7 +113,7 @@ class Writing(Plain, ABC):
         except Conflict:
             raise
         except ToolError:  # on other bytes the reason would only be that something is not found
-            states = await in_thread(_states, workspace, steps)
+            states = await in_thread(states_of, workspace, steps)
             if "other" in states:
                 raise await self._conflict(workspace, invocation, steps, states) from None
             raise
@@ -122,28 +139,38 @@ class Writing(Plain, ABC):
                     new = None if step.post is None else await self._means.blobs.get_blob(step.post)
                 except (NotFound, StoreError):
                     raise Conflict(
-                        _listed(steps, states, "The rest cannot be finished; send what is left again.")
+                        listed(steps, states, "The rest cannot be finished; send what is left again.")
                     ) from None
                 left.append(Change(step.path, None, new, step.pre, step.post, step.mode))
-        await in_thread(_make, workspace, left, _token(invocation), self.word)
-        return _found_done(steps, AGAIN if not left else "(Finished after a restart.)")
+        footprints = self._footprints(invocation)
+
+        def work() -> Outcome:
+            todo = {change.path for change in left}
+            kept = {step.path: step for step in footprints.keep([step for step in steps if step.path in todo])}
+            _make(workspace, left, list(kept.values()), _token(invocation), self.word)
+            files = footprints.made([kept.get(step.path, step) for step in steps])
+            return found_done(steps, files, AGAIN if not left else "(Finished after a restart.)")
+
+        return await in_thread(work)
 
 
 # -- making ---------------------------------------------------------------------------------------------------------
 
 
-def _make(workspace: Workspace, changes: Sequence[Change], token: str, word: str) -> None:
+def _make(workspace: Workspace, changes: Sequence[Change], steps: Sequence[Step], token: str, word: str) -> None:
     """All of them or none: first the files that are written, then those that are deleted. What fails half-way is taken
     back, as far as nobody else has changed it meanwhile."""
+    places = {step.path: decode_path(step.mark.place) if step.mark is not None else step.path for step in steps}
     todo = sorted((each for each in changes if each.pre != each.post), key=lambda each: each.new is None)
     done: list[Change] = []
     try:
         for each in todo:
             faultpoint(f"tool.{word}_between" if done else f"tool.{word}_before")
-            _apply(workspace, each, token)
+            _apply(workspace, places.get(each.path, each.path), each, token)
             done.append(each)
     except Exception as error:
         left = _take_back(workspace, done, token)
+        _remove_folders(workspace, steps)
         if left:
             names = ", ".join(inert(path) for path in left)
             raise ToolError(
@@ -154,11 +181,20 @@ def _make(workspace: Workspace, changes: Sequence[Change], token: str, word: str
         faultpoint(f"tool.{word}_after")
 
 
-def _apply(workspace: Workspace, change: Change, token: str) -> None:
+def _apply(workspace: Workspace, path: str, change: Change, token: str) -> None:
+    """`path` is the very file that was kept, whatever link led to it."""
     if change.new is not None:
-        workspace.write_atomic(change.path, change.new, change.mode, token=token, expected=change.pre)
+        workspace.write_atomic(path, change.new, change.mode, token=token, expected=change.pre)
     else:
-        workspace.remove(change.path, expected=change.pre)
+        workspace.remove(path, expected=change.pre)
+
+
+def _remove_folders(workspace: Workspace, steps: Sequence[Step]) -> None:
+    """Those that were made for files which are not there now."""
+    for step in steps:
+        for folder in reversed(step.mark.folders if step.mark is not None else ()):
+            with suppress(ToolError):  # it was never made, or there is something in it
+                workspace.remove_directory(decode_path(folder))
 
 
 def _take_back(workspace: Workspace, done: Sequence[Change], token: str) -> list[str]:
@@ -175,77 +211,6 @@ def _take_back(workspace: Workspace, done: Sequence[Change], token: str) -> list
         except (ToolError, OSError):
             left.append(each.path)
     return left
-
-
-# -- telling --------------------------------------------------------------------------------------------------------
-
-
-def _outcome(changes: Sequence[Change]) -> Outcome:
-    seen = tuple(Seen(each.path, each.post or "") for each in changes)
-    made = [(each, each.diff()) for each in changes if each.pre != each.post]
-    if not made:
-        names = ", ".join(inert(each.path) for each in changes)
-        has = "has" if len(changes) == 1 else "have"
-        return Outcome(
-            f"{names} already {has} exactly this content; nothing was changed.", summary="no change", seen=seen
-        )
-    files = tuple(Step(e.path, e.pre, e.post, d.stat.added, d.stat.removed).made for e, d in made)
-    stat = _total(files)
-    notes = [each.note for each in changes if each.note]
-    text = "\n".join([headline(files), *notes, bounded("\n".join(diff.text for _, diff in made))])
-    return Outcome(text, f"+{stat.added} -{stat.removed}", diff_stat=stat, files=files, seen=seen)
-
-
-def _total(files: Sequence[FileChange]) -> DiffStat:
-    return DiffStat(sum(each.added for each in files), sum(each.removed for each in files))
-
-
-# -- settling -------------------------------------------------------------------------------------------------------
-
-
-def _states(workspace: Workspace, steps: Sequence[Step]) -> list[str]:
-    """For each file whether it is as before, as after, or neither."""
-    states = []
-    for step in steps:
-        try:
-            now = workspace.digest(step.path)
-        except ToolError:  # no file any more, but something else
-            states.append("other")
-            continue
-        states.append("pre" if now == step.pre else "post" if now == step.post else "other")
-    return states
-
-
-def _settle(workspace: Workspace, steps: Sequence[Step], token: str) -> Settlement:
-    """Whether changes happened whose worker died: by the hashes on disk, and nothing else. If a part of them did, the
-    rest can still be made; `run` does that."""
-    for step in steps:
-        workspace.sweep(step.path, token)
-    states = _states(workspace, steps)
-    if "other" in states:
-        if len(steps) == 1:
-            return "unknown"
-        made = tuple(step.made for step, state in zip(steps, states, strict=True) if state == "post")
-        return Outcome(_listed(steps, states, "Look at them before you go on."), success=False, files=made)
-    open_steps = [step for step, state in zip(steps, states, strict=True) if state == "pre" and step.pre != step.post]
-    if open_steps or all(step.pre == step.post for step in steps):  # writing the same bytes again changes nothing
-        return "run_again"
-    return _found_done(steps, AGAIN)
-
-
-def _found_done(steps: Sequence[Step], note: str) -> Outcome:
-    files = tuple(step.made for step in steps if step.pre != step.post)
-    stat = _total(files)
-    seen = tuple(Seen(step.path, step.post or "") for step in steps)
-    return Outcome(
-        f"{headline(files)} {note}", f"+{stat.added} -{stat.removed}", diff_stat=stat, files=files, seen=seen
-    )
-
-
-def _listed(steps: Sequence[Step], states: Sequence[str], advice: str) -> str:
-    words = {"pre": "not changed", "post": "changed as asked", "other": "changed by someone else"}
-    lines = [f"{inert(step.path)}: {words[state]}" for step, state in zip(steps, states, strict=True)]
-    return "\n".join([f"The worker was lost while the files were written. {advice}", *lines])
 
 
 def _token(invocation: Invocation) -> str:
