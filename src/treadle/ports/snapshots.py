@@ -12,6 +12,12 @@ import msgspec
 
 from treadle.protocol.files import FileChange, FileConflict, FileState, Trail, Uncaptured
 
+UNCLEAR = (
+    "what this run did to it cannot be told apart from what other runs did: hunks were undone or kept across them, or "
+    "an older Treadle recorded it; name a range that holds all of them"
+)
+"""Why a trail without links is left alone."""
+
 
 class Effect(msgspec.Struct, frozen=True):
     """What a command did to the project, or would: exact, by path."""

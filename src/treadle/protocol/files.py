@@ -44,6 +44,8 @@ class FileChange(Value, frozen=True):
     after: FileState | None = None
     ignored: bool = False
     """Whether .gitignore names it: build output, caches."""
+    merged: FileState | None = None
+    """For an undo that left somebody else's changes in the file: what it would have brought back without them."""
 
 
 class Uncaptured(Value, frozen=True):
@@ -73,7 +75,7 @@ class Link(Value, frozen=True):
 
 class Trail(Value, frozen=True):
     """What a chat did to one path: links, oldest first. Between two links somebody else changed it, else they would be
-    one."""
+    one. None at all: what was done in the wanted range cannot be told apart from the rest any more."""
 
     path: str
     links: tuple[Link, ...]
