@@ -6,13 +6,13 @@ next begins, they are one; where they do not, somebody else changed the file in 
 and going back must not lose that.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
 from treadle.protocol.events import FilesChanged, Kept, Redone, RestoreRequested, Undone
-from treadle.protocol.files import FileChange, FileState, Link, Trail
+from treadle.protocol.files import FileChange, FileState, Link, Trail, decode_path, encode_path, git_unit
 
 Change = FilesChanged | Undone | Redone | Kept
 
@@ -75,10 +75,7 @@ def trails(entries: Iterable[Entry], wanted: RestoreRequested) -> tuple[Trail, .
         if covers(wanted.paths, path) and (not trail.observed or path in wanted.paths)
     }
     if wanted.kind == "undo" and wanted.paths:
-        for path in list(chosen):  # a file comes back into the folder that was removed with it
-            for above in _above(path):
-                if above in found and _removes_folder(found[above]):
-                    chosen[above] = found[above]
+        chosen |= _belonging(found, chosen)
     return tuple(chosen.values())
 
 
@@ -121,7 +118,11 @@ def fingerprint(entries: Iterable[Entry]) -> str:
 
 def covers(paths: Sequence[str], path: str) -> bool:
     """Whether a path is one of these or lies below one; no paths cover everything, and so does the root itself."""
-    return not paths or any(each == "." or path == each or path.startswith(each.rstrip("/") + "/") for each in paths)
+    if not paths:
+        return True
+    path = decode_path(path)
+    above = [decode_path(each).rstrip("/") for each in paths]
+    return any(each == "." or path == each or path.startswith(f"{each}/") for each in above)
 
 
 # -- the rows -------------------------------------------------------------------------------------------------------
@@ -216,13 +217,22 @@ def _instead(row: _Row, gone: Sequence[_Step], new: Iterable[_Step]) -> _Row:
     return (*row[:at], *(step for step in new if step.known), *left)
 
 
-# -- folders --------------------------------------------------------------------------------------------------------
+# -- what belongs together ---------------------------------------------------------------------------------------------
+
+
+def _belonging(found: Mapping[str, Trail], chosen: Iterable[str]) -> dict[str, Trail]:
+    """What must come along: the removed folders into which files come back, and all of `.git`, or nothing of it."""
+    more = {above for path in chosen for above in _above(path) if above in found and _removes_folder(found[above])}
+    units = {git_unit(path) for path in (*chosen, *more)} - {""}
+    more |= {path for path in found if units and git_unit(path) in units}
+    return {path: found[path] for path in found if path in more}
 
 
 def _above(path: str) -> Iterator[str]:
+    path = decode_path(path)
     while "/" in path:
         path = path.rpartition("/")[0]
-        yield path
+        yield encode_path(path)
 
 
 def _removes_folder(trail: Trail) -> bool:

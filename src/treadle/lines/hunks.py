@@ -1,5 +1,5 @@
-"""The hunks of two texts, numbered from 1 as a diff shows them, and texts with only some of them (W-03). Texts are bytes
-here: whatever they hold, line ends and a missing last one included, comes out as it went in."""
+"""The hunks of two texts, numbered from 1 as a diff shows them, and texts with only some of them (W-03). Texts are
+bytes here: whatever they hold, line ends and a missing last one included, comes out as it went in."""
 
 from collections.abc import Collection
 

@@ -94,4 +94,6 @@ def test_long_texts_without_any_line_of_their_own_are_compared_in_bounded_time()
 
 
 def test_binary_is_no_text() -> None:
-    assert is_text(b"\xff\n") and is_text(b"") and not is_text(b"a\0b")
+    assert is_text(b"\xff\n")
+    assert is_text(b"")
+    assert not is_text(b"a\0b")
