@@ -68,6 +68,12 @@ class Snapshots(Protocol):
         `limit` (0: any size)."""
         ...
 
+    def remember(self, files: Sequence[FileChange]) -> None:
+        """Remember the texts that these changes left, as far as they are small: the ground on which somebody's later
+        edits can be merged with an undo. Never fails; without it there is no merging. `commit` and `compare` do it by
+        themselves."""
+        ...
+
     # -- commands on a view (W-08) --------------------------------------------------------------------------------
 
     def effect(self, view: str) -> Effect:

@@ -96,7 +96,9 @@ class _Planning:
             self._remove_only_empty_folders()
             self._put_only_into_folders()
             self._repositories_whole()
-        used = {change.after.digest for change in self._changes.values() if change.after is not None}
+        # A later undo goes on from what a merged one aimed at.
+        ends = [state for change in self._changes.values() for state in (change.after, change.merged)]
+        used = {state.digest for state in ends if state is not None}
         self.made = {digest: data for digest, data in self.made.items() if digest in used}
         return Plan(_sorted(self._changes), _sorted(self._conflicts))
 

@@ -15,6 +15,7 @@ from treadle.lines.merge import merge
 from treadle.ports.workspace import inert
 from treadle.protocol.files import DiffStat, FileConflict, FileState, Link, decode_path
 from treadle.workspace.images import Images
+from treadle.workspace.leavings import Leavings
 
 State = FileState | None
 _COUNTED = 1 << 20
@@ -57,6 +58,7 @@ class WayBack:
         self._path = path
         self._now = now
         self._images = images
+        self._leavings = Leavings(images.folder / "left")
         self._on_disk = on_disk
         self.made: dict[str, bytes] = {}
         """Texts that are nowhere kept yet, by their hash."""
@@ -148,7 +150,12 @@ class WayBack:
             data = self._on_disk(self._path)
             if hashlib.sha256(data).hexdigest() == state.digest:
                 return data
-        return self._images.read(state.digest, parts.MAX_TEXT)
+        try:
+            return self._images.read(state.digest, parts.MAX_TEXT)
+        except NotFound:
+            if (left := self._leavings.read(state.digest)) is not None:
+                return left
+            raise
 
     def _make(self, data: bytes, mode: int) -> FileState:
         digest = hashlib.sha256(data).hexdigest()
