@@ -79,8 +79,10 @@ class ChatFiles:
         first to what the chat left. Whether it still is so, `preview` tells."""
         span = span or Span()
         wanted = RestoreRequested("", "undo", span.since, span.upto, tuple(paths), even_kept=even_kept)
-        found = trails((await self._ledger(span.since)).entries, wanted)
-        return tuple(change_of(each.path, each.links[0].before, each.links[-1].after, DiffStat()) for each in found)
+        found = trails((await self._ledger()).entries, wanted)
+        return tuple(
+            change_of(each.path, each.links[0].before, each.links[-1].after, DiffStat()) for each in found if each.links
+        )
 
     async def preview(self, span: Span | None = None, paths: Sequence[str] = (), **choice: Unpack[Choice]) -> Plan:
         """What an undo of the same would do now. Changes nothing."""
@@ -147,9 +149,9 @@ class ChatFiles:
                 return envelope.data
         raise TreadleError("The request was taken, and its outcome was not seen; look at the chat's log.")
 
-    async def _ledger(self, since: int = 0) -> Ledger:
+    async def _ledger(self) -> Ledger:
         await self._chat.state()
-        return await read_ledger(self._deps.store, self._chat.id, since)
+        return await read_ledger(self._deps.store, self._chat.id)
 
     def _restorer(self) -> Restorer:
         if self._deps.restorer is None:

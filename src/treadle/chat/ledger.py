@@ -1,16 +1,18 @@
 """What a chat has done to the files of its project, out of the log: by path, from which state to which (W-02). Pure.
 
-A path's history is a chain of links. Where one link ends as the next begins, they are one; where they do not, somebody
-else changed the file in between, and going back must not lose that. An undo is a link like any other: behind it the
-chain is as if nothing had happened. What was kept moves the beginning of a chain.
+A path's history is a row of steps. An undo takes the steps away that it covers, a redo puts them back, a keep marks
+them, and one of single hunks divides them. What is left in the range of a request are links: where one step ends as the
+next begins, they are one; where they do not, somebody else changed the file in between (or those changes were kept),
+and going back must not lose that.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from treadle.protocol.events import FilesChanged, Kept, Redone, RestoreRequested, Undone
-from treadle.protocol.files import FileChange, Link, Trail
+from treadle.protocol.files import FileChange, FileState, Link, Trail, decode_path, encode_path, git_unit
 
 Change = FilesChanged | Undone | Redone | Kept
 
@@ -21,27 +23,68 @@ class Entry(msgspec.Struct, frozen=True):
     seq: int
     change: Change
     files: tuple[FileChange, ...]
+    request: RestoreRequested | None = None
+    """What asked for it; None for a change by the chat itself."""
 
 
-def trails(entries: Sequence[Entry], wanted: RestoreRequested) -> tuple[Trail, ...]:
-    """What the request is about, by path, oldest first. What is only known from watching comes only if it is named."""
-    chains: dict[str, list[Link]] = {}
-    observed: set[str] = set()
-    for entry in entries:
-        if entry.seq <= wanted.since or (wanted.upto and entry.seq > wanted.upto):
-            continue
-        for file in entry.files:
-            if isinstance(entry.change, Kept):
-                if not wanted.even_kept:
-                    _keep(chains, file)
-                continue
-            if isinstance(entry.change, FilesChanged) and entry.change.source == "observed":
-                observed.add(file.path)
-            _add(chains.setdefault(file.path, []), file)
+class _Step(msgspec.Struct, frozen=True):
+    """A change that stands. `first` and `last` are where it was made in the log: more than one place only if undoing or
+    keeping single hunks melted several into one."""
+
+    first: int
+    last: int
+    before: FileState | None
+    after: FileState | None
+    observed: bool = False
+    kept: bool = False
+
+    def within(self, wanted: RestoreRequested) -> bool:
+        return self.first > wanted.since and not 0 < wanted.upto < self.last and (wanted.even_kept or not self.kept)
+
+    def cut(self, wanted: RestoreRequested) -> bool:
+        """Whether only a part of it lies in the range, and nobody can tell which."""
+        if self.kept and not wanted.even_kept:
+            return False
+        begins = self.first <= wanted.since < self.last
+        return begins or wanted.since < self.first <= wanted.upto < self.last
+
+    @property
+    def known(self) -> bool:
+        """Changes that old logs tell of have no states."""
+        return self.before != self.after
+
+
+_Row = tuple[_Step, ...]
+
+
+class _Past(msgspec.Struct, frozen=True):
+    """What an undo did to the row of a path, for a redo."""
+
+    file: FileChange
+    before: _Row
+    after: _Row
+
+
+def trails(entries: Iterable[Entry], wanted: RestoreRequested) -> tuple[Trail, ...]:
+    """What the request is about, by path, oldest first. What is only known from watching comes only if it is named.
+    `entries` are all there are, whatever the range of the request."""
+    found = _found(entries, wanted)
+    chosen = {
+        path: trail
+        for path, trail in found.items()
+        if covers(wanted.paths, path) and (not trail.observed or path in wanted.paths)
+    }
+    if wanted.kind == "undo" and wanted.paths:
+        chosen |= _belonging(found, chosen)
+    return tuple(chosen.values())
+
+
+def unnamed(entries: Iterable[Entry], wanted: RestoreRequested) -> tuple[str, ...]:
+    """What would be covered if it were not only known from watching."""
     return tuple(
-        Trail(path, tuple(links), path in observed)
-        for path, links in chains.items()
-        if links and covers(wanted.paths, path) and (path not in observed or path in wanted.paths)
+        path
+        for path, trail in _found(entries, wanted).items()
+        if trail.observed and covers(wanted.paths, path) and path not in wanted.paths
     )
 
 
@@ -56,7 +99,9 @@ def redone(entries: Iterable[Entry], undo: str) -> tuple[Trail, ...]:
 def last_undo(entries: Sequence[Entry], requests: Iterable[RestoreRequested]) -> str:
     """The newest undo that was not redone; empty if there is none."""
     redos = {request.restore: request.of for request in requests if request.kind == "redo"}
-    done = {redos.get(entry.change.restore, "") for entry in entries if isinstance(entry.change, Redone)}
+    done = {
+        redos.get(entry.change.restore, "") for entry in entries if isinstance(entry.change, Redone) and entry.files
+    }
     for entry in reversed(entries):
         if isinstance(entry.change, Undone) and entry.files and entry.change.restore not in done:
             return entry.change.restore
@@ -72,23 +117,126 @@ def fingerprint(entries: Iterable[Entry]) -> str:
 
 
 def covers(paths: Sequence[str], path: str) -> bool:
-    """Whether a path is one of these or lies below one; no paths cover everything."""
-    return not paths or any(path == each or path.startswith(each.rstrip("/") + "/") for each in paths)
+    """Whether a path is one of these or lies below one; no paths cover everything, and so does the root itself."""
+    if not paths:
+        return True
+    path = decode_path(path)
+    above = [decode_path(each).rstrip("/") for each in paths]
+    return any(each == "." or path == each or path.startswith(f"{each}/") for each in above)
 
 
-def _add(chain: list[Link], file: FileChange) -> None:
-    if chain and chain[-1].after == file.before:
-        chain[-1] = Link(chain[-1].before, file.after)
-    else:
-        chain.append(Link(file.before, file.after))
-    if chain[-1].before == chain[-1].after:
-        chain.pop()
+# -- the rows -------------------------------------------------------------------------------------------------------
 
 
-def _keep(chains: dict[str, list[Link]], file: FileChange) -> None:
-    """Move the beginning of a chain: behind all of it, or, where only some hunks were kept, to a state in between."""
-    chain = chains.get(file.path)
-    if chain is None:
-        return
-    whole = file.after == chain[-1].after
-    chains[file.path] = [] if whole else [Link(file.after, chain[-1].after)]
+def _found(entries: Iterable[Entry], wanted: RestoreRequested) -> dict[str, Trail]:
+    found: dict[str, Trail] = {}
+    for path, row in _rows(entries).items():
+        chosen = [step for step in row if step.within(wanted)]
+        observed = any(step.observed for step in chosen)
+        if any(step.cut(wanted) for step in row) or not all(step.known for step in chosen):
+            found[path] = Trail(path, (), observed)
+        elif links := tuple(_links(chosen)):
+            found[path] = Trail(path, links, observed)
+    return found
+
+
+def _links(steps: Iterable[_Step]) -> list[Link]:
+    links: list[Link] = []
+    for step in steps:
+        if links and links[-1].after == step.before:
+            links[-1] = Link(links[-1].before, step.after)
+        else:
+            links.append(Link(step.before, step.after))
+        if links[-1].before == links[-1].after:
+            links.pop()
+    return links
+
+
+def _rows(entries: Iterable[Entry]) -> dict[str, _Row]:
+    """The steps that stand, by path, in the order in which they were made."""
+    rows: dict[str, _Row] = {}
+    undone: dict[tuple[str, str], _Past] = {}
+    for entry in entries:
+        asked = entry.request or RestoreRequested("", "undo")
+        for file in entry.files:
+            row = rows.get(file.path, ())
+            match entry.change:
+                case FilesChanged(source=source):
+                    step = _Step(entry.seq, entry.seq, file.before, file.after, source == "observed")
+                    rows[file.path] = (*row, step)
+                case Kept():
+                    rows[file.path] = _keep(row, file, asked)
+                case Undone(restore=restore):
+                    left = _undo(row, file, asked)
+                    undone[restore, file.path] = _Past(file, row, left)
+                    rows[file.path] = left
+                case Redone():
+                    rows[file.path] = _redo(row, file, undone.get((asked.of, file.path)), entry.seq)
+    return rows
+
+
+def _undo(row: _Row, file: FileChange, asked: RestoreRequested) -> _Row:
+    gone = [step for step in row if step.within(asked)]
+    aim = file.merged or file.after
+    if not gone or file.path not in asked.hunks or aim == gone[0].before:
+        return tuple(step for step in row if step not in gone)
+    return _instead(row, gone, [replace(_melted(gone), after=aim)])
+
+
+def _redo(row: _Row, file: FileChange, past: _Past | None, seq: int) -> _Row:
+    """The steps of the undo stand again, if all is as it was; else the redo is a change like another."""
+    if past is None:
+        return (*row, _Step(seq, seq, file.before, file.after))
+    back = (past.file.after, past.file.before) == (file.before, file.after)
+    if back and past.file.merged is None and row == past.after:
+        return past.before
+    again = [step for step in past.before if step not in past.after]
+    if not again:
+        return row
+    return (*row, replace(_melted(again), before=file.before, after=file.after))
+
+
+def _keep(row: _Row, file: FileChange, asked: RestoreRequested) -> _Row:
+    chosen = [step for step in row if step.within(asked)]
+    if not chosen:
+        return row
+    if file.path not in asked.hunks or file.after == chosen[-1].after:
+        return tuple(replace(step, kept=True) if step in chosen else step for step in row)
+    whole = _melted(chosen)
+    return _instead(row, chosen, [replace(whole, after=file.after, kept=True), replace(whole, before=file.after)])
+
+
+def _melted(steps: Sequence[_Step]) -> _Step:
+    first, last = min(step.first for step in steps), max(step.last for step in steps)
+    return _Step(first, last, steps[0].before, steps[-1].after, any(step.observed for step in steps))
+
+
+def _instead(row: _Row, gone: Sequence[_Step], new: Iterable[_Step]) -> _Row:
+    at = row.index(gone[0])
+    left = [step for step in row[at:] if step not in gone]
+    return (*row[:at], *(step for step in new if step.known), *left)
+
+
+# -- what belongs together ---------------------------------------------------------------------------------------------
+
+
+def _belonging(found: Mapping[str, Trail], chosen: Iterable[str]) -> dict[str, Trail]:
+    """What must come along: the removed folders into which files come back, and all of `.git`, or nothing of it."""
+    more = {above for path in chosen for above in _above(path) if above in found and _removes_folder(found[above])}
+    units = {git_unit(path) for path in (*chosen, *more)} - {""}
+    more |= {path for path in found if units and git_unit(path) in units}
+    return {path: found[path] for path in found if path in more}
+
+
+def _above(path: str) -> Iterator[str]:
+    path = decode_path(path)
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield encode_path(path)
+
+
+def _removes_folder(trail: Trail) -> bool:
+    if not trail.links:
+        return False
+    before, after = trail.links[0].before, trail.links[-1].after
+    return before is not None and before.kind == "directory" and (after is None or after.kind != "directory")

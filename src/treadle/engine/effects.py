@@ -56,11 +56,12 @@ class Ledger(msgspec.Struct, frozen=True):
     """The messages that began runs which changed something, or might have."""
 
 
-async def read_ledger(store: Store, chat: ChatId, since: int = 0) -> Ledger:
-    """What was recorded about files after `since`. Reads the log in pages and decodes only what it is about."""
+async def read_ledger(store: Store, chat: ChatId) -> Ledger:
+    """What was recorded about files. Reads the log in pages and decodes only what it is about."""
     entries: list[Entry] = []
     requests: list[RestoreRequested] = []
     checkpoints: list[int] = []
+    since = 0
     while records := await store.read(chat, after=since, limit=_PAGE):
         since = records[-1].seq
         for record in records:
@@ -72,8 +73,14 @@ async def read_ledger(store: Store, chat: ChatId, since: int = 0) -> Ledger:
             elif isinstance(event, CheckpointCreated):
                 checkpoints.append(event.message)
             elif isinstance(event, FilesChanged | Undone | Redone | Kept):
-                entries.append(Entry(record.seq, event, await _all_files(event, store)))
+                entries.append(Entry(record.seq, event, await _all_files(event, store), _asked(event, requests)))
     return Ledger(tuple(entries), tuple(requests), tuple(checkpoints))
+
+
+def _asked(event: FilesChanged | Undone | Redone | Kept, requests: list[RestoreRequested]) -> RestoreRequested | None:
+    if isinstance(event, FilesChanged):
+        return None
+    return next((request for request in reversed(requests) if request.restore == event.restore), None)
 
 
 async def _all_files(event: FilesChanged | Undone | Redone | Kept, store: Store) -> tuple[FileChange, ...]:

@@ -7,15 +7,16 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from treadle.chat.ledger import Entry, fingerprint, redone, trails
+from treadle.chat.ledger import Entry, fingerprint, redone, trails, unnamed
 from treadle.engine.deps import Deps
 from treadle.engine.effects import read_ledger
 from treadle.engine.lease import Tenure
 from treadle.errors import NotFound, StoreError, ToolError
 from treadle.faultpoint import faultpoint
-from treadle.ports.snapshots import Effect, Plan, Snapshots, SnapshotsOf, Wanted
+from treadle.ports.snapshots import UNCLEAR, Effect, Plan, Snapshots, SnapshotsOf, Wanted
 from treadle.ports.store import Store
-from treadle.protocol.events import FilesChanged, Kept, Redone, RestoreRequested, Undone
+from treadle.ports.workspace import inert
+from treadle.protocol.events import Kept, Redone, RestoreRequested, Undone
 from treadle.protocol.files import DiffStat, FileChange, FileConflict, Trail, change_of
 from treadle.types import ChatId
 
@@ -54,7 +55,7 @@ class SnapshotRestorer:
 
     async def carry_out(self, chat: ChatId, root: str, request: RestoreRequested) -> Effect:
         snapshots = self._snapshots(root)
-        entries = await self._entries(chat, request)
+        entries = (await read_ledger(self._store, chat)).entries
         wanted = _wanted(entries, request)
         if request.kind == "keep":
             return await asyncio.to_thread(_kept, snapshots, wanted.trails, request)
@@ -63,17 +64,13 @@ class SnapshotRestorer:
 
     async def preview(self, chat: ChatId, root: str, request: RestoreRequested) -> Plan:
         snapshots = self._snapshots(root)
-        entries = await self._entries(chat, request)
+        entries = (await read_ledger(self._store, chat)).entries
         plan = await asyncio.to_thread(snapshots.plan, _wanted(entries, request))
         return replace(plan, conflicts=(*plan.conflicts, *_unnamed(entries, request)))
 
     async def release(self, chat: ChatId, root: str, request: RestoreRequested) -> None:
         if request.kind != "keep" and root:
             await asyncio.to_thread(self._of(root).release, _name(chat, request))
-
-    async def _entries(self, chat: ChatId, request: RestoreRequested) -> tuple[Entry, ...]:
-        since = 0 if request.kind == "redo" else request.since
-        return (await read_ledger(self._store, chat, since)).entries
 
     def _snapshots(self, root: str) -> Snapshots:
         if not root:
@@ -89,27 +86,27 @@ def _wanted(entries: Sequence[Entry], request: RestoreRequested) -> Wanted:
     found = redone(entries, request.of) if request.kind == "redo" else trails(entries, request)
     if request.kind == "redo" and not found:
         raise ToolError(f"There is no undo {request.of!r} in this chat that changed something.")
+    for path in request.hunks:
+        if all(trail.path != path for trail in found):
+            raise ToolError(f"Nothing of this chat is left to {request.kind} in {inert(path)}, so it has no hunks.")
     return Wanted(found, request.hunks, request.merge, fingerprint(entries))
 
 
 def _unnamed(entries: Sequence[Entry], request: RestoreRequested) -> Sequence[FileConflict]:
     """What was only seen to change, and is therefore left alone."""
-    if request.kind != "undo" or request.paths:
+    if request.kind != "undo" or request.paths or request.hunks:
         return ()
-    seen = {
-        file.path
-        for entry in entries
-        for file in entry.files
-        if isinstance(entry.change, FilesChanged) and entry.change.source == "observed"
-    }
-    return [FileConflict(path, OBSERVED) for path in sorted(seen)]
+    return [FileConflict(path, OBSERVED) for path in sorted(unnamed(entries, request))]
 
 
 def _kept(snapshots: Snapshots, found: Sequence[Trail], request: RestoreRequested) -> Effect:
     moved: list[FileChange] = []
+    unclear: list[FileConflict] = []
     for trail in found:
-        if hunks := request.hunks.get(trail.path):
+        if not trail.links:
+            unclear.append(FileConflict(trail.path, UNCLEAR))
+        elif hunks := request.hunks.get(trail.path):
             moved.append(snapshots.keep_hunks(trail, hunks))
         elif not request.hunks:
             moved.append(change_of(trail.path, trail.links[0].before, trail.links[-1].after, DiffStat()))
-    return Effect(tuple(moved))
+    return Effect(tuple(moved), tuple(unclear))

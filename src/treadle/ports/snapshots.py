@@ -12,6 +12,12 @@ import msgspec
 
 from treadle.protocol.files import FileChange, FileConflict, FileState, Trail, Uncaptured
 
+UNCLEAR = (
+    "what this run did to it cannot be told apart from what other runs did: hunks were undone or kept across them, or "
+    "an older Treadle recorded it; name a range that holds all of them"
+)
+"""Why a trail without links is left alone."""
+
 
 class Effect(msgspec.Struct, frozen=True):
     """What a command did to the project, or would: exact, by path."""
@@ -60,6 +66,12 @@ class Snapshots(Protocol):
     def content(self, digest: str, limit: int = 0) -> bytes:
         """The kept bytes of this hash. NotFound if they are not kept (any more); ToolError if there are more than
         `limit` (0: any size)."""
+        ...
+
+    def remember(self, files: Sequence[FileChange]) -> None:
+        """Remember the texts that these changes left, as far as they are small: the ground on which somebody's later
+        edits can be merged with an undo. Never fails; without it there is no merging. `commit` and `compare` do it by
+        themselves."""
         ...
 
     # -- commands on a view (W-08) --------------------------------------------------------------------------------

@@ -44,6 +44,8 @@ class FileChange(Value, frozen=True):
     after: FileState | None = None
     ignored: bool = False
     """Whether .gitignore names it: build output, caches."""
+    merged: FileState | None = None
+    """For an undo that left somebody else's changes in the file: what it would have brought back without them."""
 
 
 class Uncaptured(Value, frozen=True):
@@ -73,7 +75,7 @@ class Link(Value, frozen=True):
 
 class Trail(Value, frozen=True):
     """What a chat did to one path: links, oldest first. Between two links somebody else changed it, else they would be
-    one."""
+    one. None at all: what was done in the wanted range cannot be told apart from the rest any more."""
 
     path: str
     links: tuple[Link, ...]
@@ -81,11 +83,19 @@ class Trail(Value, frozen=True):
     """Whether some of it is only known from watching while a background process ran."""
 
 
-def change_of(path: str, before: FileState | None, after: FileState | None, stat: DiffStat, **more: bool) -> FileChange:
+def change_of(
+    path: str,
+    before: FileState | None,
+    after: FileState | None,
+    stat: DiffStat,
+    *,
+    ignored: bool = False,
+    merged: FileState | None = None,
+) -> FileChange:
     action: Literal["created", "modified", "deleted"] = "modified"
     if before is None or after is None:
         action = "created" if before is None else "deleted"
-    return FileChange(path, action, stat.added, stat.removed, before, after, **more)
+    return FileChange(path, action, stat.added, stat.removed, before, after, ignored, merged)
 
 
 _BYTES = "//bytes/"
@@ -106,3 +116,10 @@ def decode_path(text: str) -> str:
     if text.startswith(_BYTES):
         return bytes.fromhex(text[len(_BYTES) :]).decode("utf-8", "surrogateescape")
     return text
+
+
+def git_unit(path: str) -> str:
+    """The repository to whose insides a recorded path belongs, as in `.git` or `sub/.git`; empty: to none. What lies
+    there is one: a part of it alone, brought back, would be a damaged repository."""
+    parts = decode_path(path).split("/")
+    return encode_path("/".join(parts[: parts.index(".git") + 1])) if ".git" in parts else ""

@@ -9,6 +9,7 @@ from treadle.ports.snapshots import Effect, Plan, Wanted
 from treadle.protocol.files import FileChange, FileState, Trail, Uncaptured
 from treadle.workspace.images import Images
 from treadle.workspace.journal import Journals
+from treadle.workspace.leavings import Leavings
 from treadle.workspace.root import Root
 from treadle.workspace.states import keep_all, state_of
 from treadle.workspace.transaction import Transactions
@@ -25,6 +26,7 @@ class ProjectSnapshots:
         self._root = root
         self._folder = folder
         self.images = Images(folder)
+        self._leavings = Leavings(folder / "left")
         self.journals = Journals(folder / "journals")
         self._transactions = Transactions(root, self.images, self.journals, self._fingerprint)
 
@@ -38,6 +40,9 @@ class ProjectSnapshots:
 
     def content(self, digest: str, limit: int = 0) -> bytes:
         return self.images.read(digest, limit)
+
+    def remember(self, files: Sequence[FileChange]) -> None:
+        self._leavings.remember(self._root.path, files)
 
     # -- commands on a view -------------------------------------------------------------------------------------
 
@@ -54,7 +59,9 @@ class ProjectSnapshots:
     def commit(self, name: str, view: str) -> Effect:
         from treadle.workspace import effects
 
-        return self._transactions.commit(name, view, lambda: effects.read(self._root, view), effects.source)
+        effect = self._transactions.commit(name, view, lambda: effects.read(self._root, view), effects.source)
+        self.remember(effect.files)
+        return effect
 
     def discard(self, name: str) -> Effect | None:
         from treadle.workspace import effects
@@ -70,7 +77,9 @@ class ProjectSnapshots:
         return self._captures().capture(name)
 
     def compare(self, name: str) -> Effect:
-        return self._captures().compare(name)
+        effect = self._captures().compare(name)
+        self.remember(effect.files)
+        return effect
 
     def release(self, name: str) -> None:
         self._captures().release(name)
@@ -94,7 +103,9 @@ class ProjectSnapshots:
         return undoing.keep_hunks(self._root, self.images, trail, hunks)
 
     def apply(self, name: str, wanted: Wanted) -> Effect:
-        return self._transactions.restore(name, lambda: self.plan(wanted))
+        from treadle.workspace import undoing
+
+        return self._transactions.restore(name, lambda: undoing.prepared(self._root, self.images, wanted))
 
     def _fingerprint(self) -> str:
         from treadle.workspace.git_unit import git_fingerprint

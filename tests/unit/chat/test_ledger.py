@@ -1,0 +1,406 @@
+"""The ledger against a model of the disk: whatever a chat, a person, undos, redos and keeps did in whatever order, an
+undo brings back exactly what the rules say, and a person's edit always survives (W-02, W-03, fault 20)."""
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from treadle.chat.ledger import Entry, covers, fingerprint, last_undo, redone, trails, unnamed
+from treadle.protocol.events import FilesChanged, Kept, Redone, RestoreRequested, Undone
+from treadle.protocol.files import DiffStat, FileChange, FileState, Link, Trail, change_of, encode_path
+from treadle.workspace.way_back import walk
+
+PATHS = ("a", "b", "c")
+
+
+def text(number: int) -> FileState:
+    return FileState("file", 0o644, f"{number:064x}", number)
+
+
+def folder() -> FileState:
+    return FileState("directory", 0o755)
+
+
+class Write(msgspec.Struct):
+    """What really happened to a path: the truth against which the ledger is held."""
+
+    seq: int
+    path: str
+    before: FileState | None
+    after: FileState | None
+    agent: bool = True
+    alive: bool = True
+    kept: bool = False
+
+
+class World:
+    """A disk, a log, and the way in which the engine and the snapshots treat requests."""
+
+    def __init__(self) -> None:
+        self.disk: dict[str, FileState | None] = dict.fromkeys(PATHS)
+        self.entries: list[Entry] = []
+        self.requests: list[RestoreRequested] = []
+        self.writes: list[Write] = []
+        self.killed: dict[str, list[Write]] = {}
+        self.runs = [0]
+        self.seq = 0
+        self.fresh = 0
+
+    def tick(self) -> int:
+        self.seq += 1
+        return self.seq
+
+    def content(self) -> FileState:
+        self.fresh += 1
+        return text(self.fresh)
+
+    def begin_run(self) -> None:
+        self.runs.append(self.tick())
+
+    def write(self, path: str, state: FileState | None, *, agent: bool) -> None:
+        before = self.disk[path]
+        if state == before:
+            return
+        self.disk[path] = state
+        self.writes.append(Write(self.tick(), path, before, state, agent))
+        if agent:
+            file = change_of(path, before, state, DiffStat())
+            self.entries.append(Entry(self.seq, FilesChanged((file,)), (file,)))
+
+    def request(self, kind: str, **more: object) -> RestoreRequested:
+        self.tick()
+        request = RestoreRequested(f"u{self.seq}", kind, **more)  # type: ignore[arg-type]
+        self.requests.append(request)
+        return request
+
+    def carry_out(self, found: tuple[Trail, ...], request: RestoreRequested) -> list[FileChange]:
+        made = []
+        for trail in found:
+            state, left = walk(trail.links, self.disk[trail.path])
+            if not left and state != self.disk[trail.path]:
+                made.append(change_of(trail.path, self.disk[trail.path], state, DiffStat()))
+                self.disk[trail.path] = state
+        kind = Undone if request.kind == "undo" else Redone
+        self.entries.append(Entry(self.tick(), kind(request.restore, tuple(made)), tuple(made), request))
+        return made
+
+    def undo(self, since: int, upto: int = 0) -> list[FileChange]:
+        request = self.request("undo", since=since, upto=upto)
+        made = self.carry_out(trails(self.entries, request), request)
+        changed = {file.path for file in made}
+        self.killed[request.restore] = [w for w in self.scope(since, upto) if w.path in changed]
+        for write in self.killed[request.restore]:
+            write.alive = False
+        return made
+
+    def redo(self) -> tuple[str, list[FileChange]]:
+        undo = last_undo(self.entries, self.requests)
+        if not undo:
+            return "", []
+        request = self.request("redo", of=undo)
+        made = self.carry_out(redone(self.entries, undo), request)
+        for write in self.killed[undo]:
+            if write.path in {file.path for file in made}:
+                write.alive = True
+        return undo, made
+
+    def keep(self, path: str) -> None:
+        request = self.request("keep", paths=(path,))
+        files = tuple(
+            change_of(trail.path, trail.links[0].before, trail.links[-1].after, DiffStat())
+            for trail in trails(self.entries, request)
+        )
+        self.entries.append(Entry(self.tick(), Kept(request.restore, files), files, request))
+        for write in self.scope(0, 0):
+            if write.path in {file.path for file in files}:
+                write.kept = True
+
+    def scope(self, since: int, upto: int) -> list[Write]:
+        return [
+            w
+            for w in self.writes
+            if w.agent and w.alive and not w.kept and w.seq > since and (not upto or w.seq <= upto)
+        ]
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("write"), st.sampled_from(PATHS), st.integers(0, 3)),
+        st.tuples(st.just("run"), st.none(), st.none()),
+        st.tuples(st.just("undo"), st.integers(0, 5), st.none()),
+        st.tuples(st.just("redo"), st.none(), st.none()),
+    ),
+    max_size=25,
+)
+
+
+@given(steps)
+@settings(max_examples=300)
+def test_alone_the_disk_is_always_what_the_standing_changes_make_of_it(moves: list[tuple[str, object, object]]) -> None:
+    """Contents come back again and again here, and files go and come: chains that cancel themselves out."""
+    world = World()
+    for move, what, number in moves:
+        match move:
+            case "write":
+                world.write(str(what), text(int(str(number))) if number else None, agent=True)
+            case "run":
+                world.begin_run()
+            case "undo":
+                world.undo(world.runs[int(str(what)) % len(world.runs)])
+                assert world.disk == _replayed(world)
+            case _:
+                undo, made = world.redo()
+                if undo and all(world.disk[file.path] == file.after for file in made):
+                    _no_change_was_lost(world, undo, made)
+    world.undo(0)
+    assert world.disk == dict.fromkeys(PATHS)
+
+
+def _replayed(world: World) -> dict[str, FileState | None]:
+    disk: dict[str, FileState | None] = dict.fromkeys(PATHS)
+    for write in world.writes:
+        if write.alive:
+            disk[write.path] = write.after
+    return disk
+
+
+def _no_change_was_lost(world: World, undo: str, made: list[FileChange]) -> None:
+    before = next(e for e in world.entries if isinstance(e.change, Undone) and e.change.restore == undo)
+    states = {file.path: file.before for file in before.files}
+    for file in made:
+        assert file.after == states[file.path]
+
+
+lives = st.lists(
+    st.one_of(
+        st.tuples(st.just("agent"), st.sampled_from(PATHS)),
+        st.tuples(st.just("person"), st.sampled_from(PATHS)),
+        st.tuples(st.just("run"), st.none()),
+        st.tuples(st.just("undo"), st.integers(0, 5)),
+        st.tuples(st.just("undo one"), st.integers(0, 5)),
+        st.tuples(st.just("redo"), st.none()),
+        st.tuples(st.just("keep"), st.sampled_from(PATHS)),
+    ),
+    max_size=30,
+)
+
+
+@given(lives)
+@settings(max_examples=400)
+def test_a_persons_edit_always_survives(moves: list[tuple[str, object]]) -> None:
+    """Every content is new here, so that it is known whose it is."""
+    world = World()
+    for move, what in moves:
+        match move:
+            case "agent" | "person":
+                world.write(str(what), world.content(), agent=move == "agent")
+            case "run":
+                world.begin_run()
+            case "undo" | "undo one":
+                _undo_and_check(world, int(str(what)) % len(world.runs), one=move == "undo one")
+            case "redo":
+                _redo_and_check(world)
+            case _:
+                world.keep(str(what))
+
+
+def _undo_and_check(world: World, run: int, *, one: bool) -> None:
+    since = world.runs[run]
+    upto = world.runs[run + 1] if one and run + 1 < len(world.runs) else 0
+    scope, before = world.scope(since, upto), dict(world.disk)
+    made = {file.path: file for file in world.undo(since, upto)}
+    for path in PATHS:
+        mine = [write for write in scope if write.path == path]
+        if not mine:
+            assert path not in made
+            continue
+        # Whatever else stands behind the first of them: a person's edit, a kept change, a change of another run.
+        foreign = [
+            write
+            for write in world.writes
+            if write.path == path and write.seq > mine[0].seq and write not in mine and (write.alive or not write.agent)
+        ]
+        if foreign or before[path] != mine[-1].after:
+            assert world.disk[path] == before[path]
+        else:
+            assert world.disk[path] == mine[0].before
+
+
+def _redo_and_check(world: World) -> None:
+    before = dict(world.disk)
+    undo, made = world.redo()
+    if not undo:
+        return
+    undone = next(e for e in world.entries if isinstance(e.change, Undone) and e.change.restore == undo)
+    for file in undone.files:
+        if before[file.path] == file.after:
+            assert world.disk[file.path] == file.before
+        else:
+            assert world.disk[file.path] == before[file.path]
+    assert {file.path for file in made} <= {file.path for file in undone.files}
+
+
+@given(lives)
+@settings(max_examples=150)
+def test_what_was_undone_and_redone_can_be_undone_again(moves: list[tuple[str, object]]) -> None:
+    world = World()
+    for move, what in moves:
+        if move in ("agent", "person"):
+            world.write(str(what), world.content(), agent=move == "agent")
+        elif move == "run":
+            world.begin_run()
+    for since in reversed(world.runs):
+        there = dict(world.disk)
+        made = world.undo(since)
+        back = dict(world.disk)
+        if made:
+            world.redo()
+            assert world.disk == there
+            world.undo(since)
+            assert world.disk == back
+
+
+# -- hunks, merges, names: the cases one by one ---------------------------------------------------------------------
+
+
+def entry(seq: int, path: str, before: FileState | None, after: FileState | None, **more: object) -> Entry:
+    file = change_of(path, before, after, DiffStat())
+    return Entry(seq, FilesChanged((file,), **more), (file,))  # type: ignore[arg-type]
+
+
+def restored(seq: int, request: RestoreRequested, *files: FileChange) -> Entry:
+    kind = {"undo": Undone, "redo": Redone, "keep": Kept}[request.kind]
+    return Entry(seq, kind(request.restore, files), files, request)
+
+
+A, B, C, D, E = (text(number) for number in range(1, 6))
+TWO_RUNS = [entry(2, "f", A, B), entry(12, "f", B, C)]
+ALL = RestoreRequested("u", "undo")
+LAST = RestoreRequested("u", "undo", since=10)
+FIRST = RestoreRequested("u", "undo", upto=10)
+
+
+def links(entries: list[Entry], wanted: RestoreRequested) -> list[tuple[Link, ...]]:
+    return [trail.links for trail in trails(entries, wanted)]
+
+
+def test_hunks_undone_of_the_last_run_leave_the_first_as_it_is() -> None:
+    asked = RestoreRequested("u1", "undo", since=10, hunks={"f": (1,)})
+    entries = [*TWO_RUNS, restored(20, asked, change_of("f", C, D, DiffStat()))]
+    assert links(entries, LAST) == [(Link(B, D),)]
+    assert links(entries, FIRST) == [(Link(A, B),)]
+    assert links(entries, ALL) == [(Link(A, D),)]
+
+
+def test_hunks_undone_across_runs_cannot_be_told_apart_any_more() -> None:
+    asked = RestoreRequested("u1", "undo", hunks={"f": (1,)})
+    entries = [*TWO_RUNS, restored(20, asked, change_of("f", C, D, DiffStat()))]
+    assert links(entries, ALL) == [(Link(A, D),)]
+    assert links(entries, LAST) == [()]  # said, not guessed
+    assert links(entries, FIRST) == [()]
+
+
+def test_all_hunks_undone_are_the_whole_file() -> None:
+    asked = RestoreRequested("u1", "undo", since=10, hunks={"f": (1, 2)})
+    entries = [*TWO_RUNS, restored(20, asked, change_of("f", C, B, DiffStat()))]
+    assert links(entries, LAST) == []
+    assert links(entries, ALL) == [(Link(A, B),)]
+
+
+def test_hunks_kept_of_the_last_run_stay_when_all_is_undone() -> None:
+    asked = RestoreRequested("k1", "keep", since=10, hunks={"f": (1,)})
+    entries = [*TWO_RUNS, restored(20, asked, change_of("f", B, D, DiffStat()))]
+    assert links(entries, LAST) == [(Link(D, C),)]
+    # What was kept stands between: going further back must not lose it, so that is a matter of merging.
+    assert links(entries, ALL) == [(Link(A, B), Link(D, C))]
+    assert links(entries, msgspec.structs.replace(ALL, even_kept=True)) == [(Link(A, C),)]
+
+
+def test_what_was_kept_is_undone_only_if_that_is_said() -> None:
+    asked = RestoreRequested("k1", "keep")
+    entries = [*TWO_RUNS, restored(20, asked, change_of("f", A, C, DiffStat())), entry(30, "f", C, D)]
+    assert links(entries, ALL) == [(Link(C, D),)]
+    assert links(entries, msgspec.structs.replace(ALL, even_kept=True)) == [(Link(A, D),)]
+
+
+def test_an_undo_of_what_was_not_kept_leaves_the_kept_part_to_be_undone() -> None:
+    kept = RestoreRequested("k1", "keep", hunks={"f": (1,)})
+    undo = RestoreRequested("u1", "undo")
+    entries = [
+        entry(2, "f", A, C),
+        restored(20, kept, change_of("f", A, B, DiffStat())),
+        restored(30, undo, change_of("f", C, B, DiffStat())),
+    ]
+    assert links(entries, ALL) == []
+    assert links(entries, msgspec.structs.replace(ALL, even_kept=True)) == [(Link(A, B),)]
+
+
+def test_a_merged_undo_is_done_with_and_its_redo_can_be_undone() -> None:
+    asked = RestoreRequested("u1", "undo", merge=True)
+    merged = change_of("f", D, E, DiffStat(), merged=A)  # the person had made D of C; E is A with their change
+    entries = [*TWO_RUNS, restored(20, asked, merged)]
+    assert links(entries, ALL) == []
+    redo = RestoreRequested("r1", "redo", of="u1")
+    assert redone(entries, "u1") == (Trail("f", (Link(D, E),)),)
+    entries.append(restored(30, redo, change_of("f", E, D, DiffStat())))
+    assert links(entries, ALL) == [(Link(E, D),)]
+
+
+def test_an_undo_of_an_earlier_run_is_no_change_of_a_later_one() -> None:
+    asked = RestoreRequested("u1", "undo", paths=("f",))
+    entries = [
+        entry(2, "f", A, B),
+        entry(12, "g", A, B),
+        restored(20, asked, change_of("f", B, A, DiffStat())),
+    ]
+    assert [trail.path for trail in trails(entries, LAST)] == ["g"]
+
+
+def test_what_was_only_seen_comes_only_by_its_name() -> None:
+    entries = [entry(2, "d/f", A, B, source="observed"), entry(3, "d/g", A, B)]
+    assert [trail.path for trail in trails(entries, ALL)] == ["d/g"]
+    assert unnamed(entries, ALL) == ("d/f",)
+    named = RestoreRequested("u", "undo", paths=("d/f",))
+    assert [(trail.path, trail.observed) for trail in trails(entries, named)] == [("d/f", True)]
+    assert unnamed(entries, named) == ()
+    assert unnamed(entries, RestoreRequested("u", "undo", paths=("d",))) == ("d/f",)
+    entries.append(restored(9, named, change_of("d/f", B, A, DiffStat())))
+    assert unnamed(entries, ALL) == ()  # it has been undone
+
+
+def test_changes_of_old_logs_without_states_are_said_to_be_unclear() -> None:
+    file = FileChange("f", "modified", 3, 1)
+    assert links([Entry(2, FilesChanged((file,)), (file,))], ALL) == [()]
+
+
+def test_a_file_by_name_brings_its_removed_folder_along() -> None:
+    entries = [entry(2, "d/e/f", A, None), entry(3, "d/e", folder(), None), entry(4, "d/g", A, None)]
+    named = RestoreRequested("u", "undo", paths=("d/e/f",))
+    assert {trail.path for trail in trails(entries, named)} == {"d/e/f", "d/e"}
+
+
+def test_a_part_of_git_brings_all_of_it_along() -> None:
+    entries = [entry(2, ".git/HEAD", A, B), entry(2, ".git/index", A, B), entry(2, "f", A, B)]
+    named = RestoreRequested("u", "undo", paths=(".git/HEAD",))
+    assert {trail.path for trail in trails(entries, named)} == {".git/HEAD", ".git/index"}
+
+
+def test_the_newest_fingerprint_is_that_of_the_last_change_or_undo_which_has_one() -> None:
+    undo = Entry(9, Undone("u1", git="two"), ())
+    assert fingerprint([entry(2, ".git/HEAD", A, B, git="one"), undo, entry(10, "f", A, B)]) == "two"
+
+
+def test_a_redo_that_did_nothing_does_not_use_the_undo_up() -> None:
+    undo, redo = RestoreRequested("u1", "undo"), RestoreRequested("r1", "redo", of="u1")
+    entries = [entry(2, "f", A, B), restored(5, undo, change_of("f", B, A, DiffStat())), restored(9, redo)]
+    assert last_undo(entries, [undo, redo]) == "u1"
+
+
+def test_paths_cover_what_lies_below_them() -> None:
+    assert covers((), "any")
+    assert covers((".",), "any")
+    assert covers(("d",), "d/e")
+    assert covers(("d/",), "d/e")
+    assert not covers(("d",), "de")
+    assert covers(("d",), encode_path("d/\udcff"))
+    assert covers((encode_path("\udcff"),), encode_path("\udcff/f"))

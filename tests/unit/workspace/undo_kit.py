@@ -1,0 +1,100 @@
+"""A project whose changes are recorded as a chat would: what a function does to real files, by looking before and
+after, and the way back over the ledger and the snapshots."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from treadle.chat.ledger import Entry, last_undo, redone, trails
+from treadle.ports.snapshots import Effect, Plan, Wanted
+from treadle.protocol.events import FilesChanged, Redone, RestoreRequested, Undone
+from treadle.protocol.files import DiffStat, FileChange, FileState, Trail, change_of, encode_path
+from treadle.workspace.git_unit import git_fingerprint
+from treadle.workspace.root import Root
+from treadle.workspace.snapshots import ProjectSnapshots
+
+Tree = dict[str, FileState]
+
+
+class Project:
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "project"
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.root = Root(str(self.path))
+        self.snapshots = ProjectSnapshots(self.root, folder / "home")
+        self.entries: list[Entry] = []
+        self.requests: list[RestoreRequested] = []
+        self._seq = 0
+
+    def write(self, path: str, data: bytes | str, mode: int = 0o644) -> None:
+        file = self.path / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data.encode() if isinstance(data, str) else data)
+        file.chmod(mode)
+
+    def read(self, path: str) -> bytes:
+        return (self.path / path).read_bytes()
+
+    def tree(self) -> Tree:
+        """Everything there is, exactly."""
+        return {path: state for path in self._paths() if (state := self.snapshots.state(path)) is not None}
+
+    def _paths(self) -> list[str]:
+        found = []
+        for above, folders, files in os.walk(self.path):
+            for name in [*folders, *files]:
+                found.append(os.path.relpath(os.path.join(above, name), self.path))
+        return found
+
+    # -- what the chat does -------------------------------------------------------------------------------------------
+
+    def change(self, act: Callable[[], object], *, git: bool = False) -> tuple[FileChange, ...]:
+        """What the chat does; everything is kept before, and what changed is recorded."""
+        paths = self._paths()
+        self.snapshots.keep(paths)
+        before = self.tree()
+        act()
+        after = self.tree()
+        files = tuple(
+            change_of(encode_path(path), before.get(path), after.get(path), DiffStat())
+            for path in sorted({*before, *after})
+            if before.get(path) != after.get(path)
+        )
+        self.snapshots.remember(files)
+        change = FilesChanged(files, git=git_fingerprint(self.root) if git else "")
+        self.entries.append(Entry(self.tick(), change, files))
+        return files
+
+    def tick(self) -> int:
+        self._seq += 1
+        return self._seq
+
+    # -- and back -----------------------------------------------------------------------------------------------------
+
+    def wanted(self, request: RestoreRequested) -> Wanted:
+        found: tuple[Trail, ...]
+        found = redone(self.entries, request.of) if request.kind == "redo" else trails(self.entries, request)
+        git = next((e.change.git for e in reversed(self.entries) if getattr(e.change, "git", "")), "")
+        return Wanted(found, request.hunks, request.merge, git)
+
+    def plan(self, **asked: Any) -> Plan:
+        return self.snapshots.plan(self.wanted(RestoreRequested("p", "undo", **asked)))
+
+    def undo(self, **asked: Any) -> Effect:
+        return self._carry_out(RestoreRequested(f"u{self.tick()}", "undo", **asked), Undone)
+
+    def redo(self, **asked: Any) -> Effect:
+        undo = last_undo(self.entries, self.requests)
+        return self._carry_out(RestoreRequested(f"u{self.tick()}", "redo", of=undo, **asked), Redone)
+
+    def _carry_out(self, request: RestoreRequested, kind: type[Undone] | type[Redone]) -> Effect:
+        self.requests.append(request)
+        wanted = self.wanted(request)
+        planned = self.snapshots.plan(wanted)
+        done = self.snapshots.apply(request.restore, wanted)
+        assert planned.files == done.files  # a preview shows what is done
+        assert planned.conflicts == done.conflicts
+        change = kind(request.restore, done.files, git=done.git)
+        self.entries.append(Entry(self.tick(), change, done.files, request))
+        return done
