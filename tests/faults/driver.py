@@ -24,7 +24,8 @@ from treadle.models.openai_chat import OpenAIChat
 from treadle.ports.model import ModelInfo
 from treadle.ports.store import LEASE_S, RENEW_S
 from treadle.protocol import wire
-from treadle.protocol.events import ActionRequired, SessionIdle, UserMessage
+from treadle.protocol.commands import Restore
+from treadle.protocol.events import ActionRequired, RestoreRequested, SessionIdle, Undone, UserMessage
 from treadle.stores.sqlite import SqliteStore
 from treadle.testing.faults import install_from_environment
 
@@ -47,6 +48,8 @@ class Visit(msgspec.Struct, frozen=True):
     interrupt: record a stop, and follow"""
     seen: str = "seen.jsonl"
     prompt: str = PROMPT
+    undo: bool = False
+    """Whether what was changed is undone when the run is over."""
     crowd: bool = False
     """See all chats of the store through at once, instead of one."""
 
@@ -122,7 +125,7 @@ async def follow(chat: Chat, wanted: Visit) -> int:
                 code = IDLE
             if isinstance(envelope.data, ActionRequired):
                 code = WAITING
-        return code
+        return WAITING if code == IDLE and wanted.undo and not undone(await chat.events()) else code
 
 
 async def see_through(chat: Chat, wanted: Visit) -> int:
@@ -155,7 +158,14 @@ async def due(chat: Chat, wanted: Visit) -> Following:
             return chat.send(wanted.prompt).after(last_seen)
         if open_actions := await chat.actions():
             return answer(chat, open_actions).after(last_seen)
+        if wanted.undo and await chat.status() in ("idle", "error") and not undone(events):
+            asked = sum(isinstance(envelope.data, RestoreRequested) for envelope in events)
+            return Following(chat, Restore(f"u{asked}")).after(last_seen)
     return chat.resume().after(last_seen)
+
+
+def undone(events: list[Envelope]) -> bool:
+    return any(isinstance(envelope.data, Undone) and not envelope.data.error for envelope in events)
 
 
 def answer(chat: Chat, actions: tuple[OpenAction, ...]) -> Following:

@@ -22,10 +22,16 @@ SCENARIOS: dict[str, list[Reply]] = {
         Reply(calls=[("ask_user", {"question": "Which colour?"}), ("list_directory", {"path": "."})]),
         Reply(text="Blue it is."),
     ],
+    # files are made by a tool and by a command, and all of that is undone
+    "undo": [
+        Reply(calls=[("write_file", {"path": "made/new.txt", "content": "fresh\n"})]),
+        Reply(calls=[("run_command", {"command": f"{APPEND}; mv notes.txt made/moved; chmod 750 made; ln -s x l"})]),
+        Reply(text="Changed."),
+    ],
 }
 
 LAST_WORDS = {name: script[-1].text for name, script in SCENARIOS.items()}
-COMMAND_OUTCOMES = {"work": "3.0", "approval": "1.0"}
+COMMAND_OUTCOMES = {"work": "3.0", "approval": "1.0", "undo": "2.0"}
 """The call that leaves a line in the counter file. Of the function nobody can tell whether it did when its worker was
 lost; of the command its supervisor can."""
 

@@ -11,6 +11,7 @@ import pytest
 from tests.faults.driver import FAILED, IDLE, WAITING
 from tests.faults.harness import Case, Nursery
 from tests.faults.scenarios import COMMAND_OUTCOMES, LAST_WORDS, SCENARIOS
+from tests.trees import tree
 from treadle.protocol.events import AssistantMessage, ExecutionComplete, RunEnd
 from treadle.testing.fake_openai import FakeOpenAI
 
@@ -59,13 +60,14 @@ def cases(
 ) -> Iterator[tuple[Case, Point, FakeOpenAI]]:
     """The cases of one shard, each at the visit in which its point is passed."""
     with FakeOpenAI(SCENARIOS[scenario]) as fake:
-        first = new_case(tmp_path / "listed", nursery, fake)
+        undo = scenario == "undo"
+        first = new_case(tmp_path / "listed", nursery, fake, undo=undo)
         points = listed(first)
         first.check()
         assert {name for _, name, _ in points} >= EXPECTED
     for index, point in list(enumerate(p for p in points if wanted(p, points)))[shard::SHARDS]:
         with FakeOpenAI(SCENARIOS[scenario]) as fake:
-            case = new_case(tmp_path / str(index), nursery, fake, **settings)
+            case = new_case(tmp_path / str(index), nursery, fake, undo=undo, **settings)
             for _ in range(point[0]):
                 assert case.go() == WAITING, case.errors()
             yield case, point, fake
@@ -88,11 +90,13 @@ def check_outcome(case: Case, scenario: str, point: Point) -> None:
         if scenario == "work":
             assert (case.root / "made/new.txt").read_text() == "fresh\n"
             assert done["2.0"].success
+        if scenario == "undo":
+            assert tree(case.root) == {"notes.txt": ("file", 0o644, b"one\ntwo\n")}
         if call := COMMAND_OUTCOMES.get(scenario):
             known = done[call].success and not done[call].synthetic
             assert known or scenario == "approval", "a command's end is always known (D-02)"
             assert known or done[call].synthetic == "unknown"
-            assert case.counter.exists() or not known, "it has a result and never ran"
+            assert scenario == "undo" or case.counter.exists() or not known, "it has a result and never ran"
     except AssertionError as error:
         raise AssertionError(f"{scenario}, struck at {point}: {error}\n{case.story()}\n{case.errors()}") from error
 
@@ -113,9 +117,12 @@ def once(point: Point, points: list[Point]) -> bool:
     return points.index(point) > begun and next(p for p in points[begun:] if p[1] == point[1]) == point
 
 
+OWN = ("permission", "user_input", "deploy", "transaction", "restore", "snapshot", "workspace.")
+
+
 def once_and_own(point: Point, points: list[Point]) -> bool:
     """What only this scenario passes: the rest is struck in "work"."""
-    return once(point, points) and any(word in point[1] for word in ("permission", "user_input", "deploy"))
+    return once(point, points) and any(word in point[1] for word in OWN)
 
 
 @each
@@ -164,4 +171,6 @@ def test_a_worker_delayed_past_its_lease_is_refused_and_its_successor_finishes(
         codes = (case.end(delayed), case.end(successor))
         assert set(codes) <= {IDLE, WAITING}, (point, codes, case.errors(), case.story())
         case.finish()
+        if scenario == "undo":
+            assert list(tree(case.root)) == ["notes.txt"], (point, case.story())
         case.check(also=("zombie.jsonl", "successor.jsonl"))

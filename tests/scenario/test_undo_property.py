@@ -1,0 +1,125 @@
+"""Undo is exact, whatever was done: random trees, random edits, patches and real shell commands, then back, and forth
+again; and what a person changed in between survives (W-01, W-02, W-08, fault 20)."""
+
+import random
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.scenario.kit import Stage, of, play
+from tests.trees import differences, grow, tree
+from treadle.models.script import Step
+from treadle.models.scripted import Call, Say
+from treadle.protocol import events as e
+
+GIT = (
+    "git -c init.defaultBranch=main -c user.name=Ada -c user.email=ada@example.org"
+    " -c commit.gpgsign=false -c core.autocrlf=false"
+)
+
+
+def repository(root: Path) -> None:
+    subprocess.run(f"{GIT} init -q && {GIT} add -A && {GIT} commit -q -m first", shell=True, cwd=root, check=True)
+
+
+def call(root: Path, chance: random.Random, number: int) -> Call:
+    """Something that changes files, made of what is there."""
+    files = [
+        p.relative_to(root) for p in root.rglob("*") if p.is_file() and not p.is_symlink() and ".git" not in p.parts
+    ]
+    folders = [
+        p.relative_to(root) for p in root.rglob("*") if p.is_dir() and not p.is_symlink() and ".git" not in p.parts
+    ]
+    file = shlex.quote(str(chance.choice(files))) if files else "missing"
+    folder = shlex.quote(str(chance.choice(folders))) if folders else "missing"
+    name = f"n{number}"
+    if chance.random() < 0.25:
+        return Call("write_file", path=f"{name}/deep/written.txt", content=f"written {number}\n")
+    if chance.random() < 0.1:
+        patch = f"*** Begin Patch\n*** Add File: {name}.patched\n+one\n+two\n*** End Patch"
+        return Call("apply_patch", patch=patch)
+    command = chance.choice(
+        [
+            f"rm -rf -- {folder}",
+            f"rm -f -- {file}",
+            f"mv -- {file} {name}.moved",
+            f"mv -- {folder} {name}.dir",
+            f"cp -a -- {folder} {name}.copy",
+            f"sed -i 's/line/LINE/' -- {file}",
+            f"printf more >> {file}",
+            f": > {file}",
+            f"chmod 600 -- {file}",
+            f"chmod 711 -- {folder}",
+            f"ln -s target {name}.link",
+            f"ln -sfn elsewhere -- {file}",
+            f"ln -- {file} {name}.hard",
+            f"mkfifo {name}.fifo",
+            f"mkdir -p {name}/empty/deeper",
+            f"touch -- {file} {name}.touched",
+            f"rm -rf -- {file} && mkdir -- {file} && echo x > {file}/inside",
+            f"rm -rf -- {folder} && echo instead > {folder}",
+            f"tar cf {name}.tar -- {folder} && rm -rf -- {folder} && tar xf {name}.tar",
+            f"printf 'bytes\\377\\n' > $'bad\\377{name}'",
+            f"for i in $(seq 1 30); do echo $i > {name}.$i; done; rm -f {name}.1?",
+            "git checkout -q -- . && git clean -fdxq",
+            f"echo {number} > {name}.committed && {GIT} add -A && {GIT} commit -q -m more",
+            f"{GIT} stash -q -u || true",
+            f"{GIT} checkout -q -b {name} && {GIT} reset -q --hard",
+        ]
+    )
+    return Call("run_command", command=command)
+
+
+def script(root: Path, chance: random.Random, calls: int) -> list[Step]:
+    """Calls are drawn before the run: later ones may find that what they name is gone, as with real models."""
+    return [*(call(root, chance, number) for number in range(calls)), Say("Done.")]
+
+
+async def scene(stage: Stage, root: Path, seed: int, *, git: bool) -> None:
+    chance = random.Random(seed)
+    grow(root, chance)
+    if git:
+        repository(root)
+    before = tree(root)
+    agent = stage.agent(script(root, chance, chance.choice([1, 3, 6])), builtin=True)
+    chat = agent.chat(root=str(root), mode="autopilot", auto_approve_commands=True, auto_approve_sensitive_edits=True)
+    seen = await play(chat.send("Do something."))
+    after = tree(root)
+    ran = [done.result_summary or done.error for done in of(seen, e.ExecutionComplete)]
+    told = f"seed {seed}: {ran}"
+    undone = await chat.files.undo()
+    assert (undone.error, undone.conflicts) == ("", ()), told
+    assert differences(before, tree(root)) == [], told
+    if undone.files:
+        redone = await chat.files.redo()
+        assert (redone.error, redone.conflicts) == ("", ()), told
+        assert differences(after, tree(root)) == [], told
+        again = await chat.files.undo()
+        assert (again.error, again.conflicts) == ("", ()), told
+        assert differences(before, tree(root)) == [], told
+    nothing = await chat.files.undo()
+    assert nothing.files == ()
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_back_and_forth_on_a_plain_folder(stage: Stage, tmp_path: Path, seed: int) -> None:
+    root = tmp_path / "project"
+    root.mkdir()
+    await scene(stage, root, seed, git=False)
+
+
+@pytest.mark.parametrize("seed", range(100, 110))
+async def test_back_and_forth_in_a_repository(stage: Stage, tmp_path: Path, seed: int) -> None:
+    root = tmp_path / "project"
+    root.mkdir()
+    await scene(stage, root, seed, git=True)
+
+
+async def test_another_one_every_time(stage: Stage, tmp_path: Path) -> None:
+    seed = random.SystemRandom().randrange(10**9)
+    print(f"seed {seed}")
+    root = tmp_path / "project"
+    root.mkdir()
+    await scene(stage, root, seed, git=seed % 2 == 0)
