@@ -3,8 +3,9 @@ folder beside the project, from descriptor to descriptor, never through a link. 
 
 How a stranger's change is told. The view shows the project live: what somebody else wrote before the command first
 wrote to a file, the command saw. So a path is in conflict if the command left something else there than what is there
-now, and that was changed (by its ctime, which nobody can set) after the command began, or is gone though the command
-had brought it up. What the command removed must be as old as the command, with all that lies below.
+now, and that was changed (by its ctime, which nobody can set) after the command began. What the command removed must
+be as old as the command, with all that lies below. That somebody removed a file which the command changed is seen where
+it can be told from a file that the command moved: nothing is lost either way.
 
 Hard links. A view breaks them: the command wrote to one name and saw the others stay as they were. That is its effect,
 and so it is committed: the name gets bytes of its own. Names outside the root are never reached.
@@ -45,6 +46,7 @@ def read(root: Root, view: str) -> Effect:
         if st.S_IMODE(os.fstat(up).st_mode) != st.S_IMODE(os.fstat(low).st_mode):
             walk.uncaptured.append(Uncaptured(".", _OWN_MODE))
         walk.merge(up, low, "", Ignoring(), opaque=False)
+    walk.find_missing()
     upper.note_touched(walk.touched)
     return Effect(tuple(walk.files), tuple(walk.conflicts), tuple(walk.uncaptured))
 
@@ -67,6 +69,8 @@ class _Here(msgspec.Struct, frozen=True):
     up: int
     low: int | None
     ignored: bool
+    shaken: bool = False
+    """Whether somebody changed what lies in the folder meanwhile; of one that is gone: in the one above."""
 
 
 class _Walk:
@@ -75,23 +79,33 @@ class _Walk:
         self.conflicts: list[FileConflict] = []
         self.uncaptured: list[Uncaptured] = []
         self.touched: dict[str, int] = {}
+        self._missing: list[FileConflict] = []
         self._upper = upper
         self._began = upper.began_ns
         self._counting = Counting()
 
-    def merge(self, up: int, low: int | None, prefix: str, rules: Ignoring, *, opaque: bool) -> None:
+    def find_missing(self) -> None:
+        """Files that were brought up, and nothing lies beneath: moved here by the command, if it moved anything, else
+        removed by somebody."""
+        if not any(file.action == "deleted" for file in self.files):
+            self.conflicts += self._missing
+
+    def merge(
+        self, up: int, low: int | None, prefix: str, rules: Ignoring, *, opaque: bool, shaken: bool = False
+    ) -> None:
         """Two folders of the same path. `opaque`: what lies only in the lower one was removed."""
         if prefix.count("/") > _DEEPEST:
             raise ToolError(f"More than {_DEEPEST} folders lie in each other at {prefix[:80]}…: nothing is committed.")
         rules = rules.within(prefix, up, None if opaque else low)
         names = sorted(os.listdir(up))
+        shaken = shaken if low is None else not self._old(os.fstat(low))
         for name in names:
             path = prefix + name
             with _explained(path):
                 found = os.stat(name, dir_fd=up, follow_symlinks=False)
                 beneath = _look(low, name)
                 ignored = rules.covers(path, directory=st.S_ISDIR((beneath or found).st_mode))
-                here = _Here(path, name, up, low, ignored)
+                here = _Here(path, name, up, low, ignored, shaken)
                 if is_deleted(found):
                     if beneath is not None:
                         self._removed(here, beneath, rules)
@@ -115,7 +129,7 @@ class _Walk:
         inner = rules.under(here.ignored)
         with self._upper.folder(here.up, here.name, here.path) as up:
             if beneath is None or not st.S_ISDIR(beneath.st_mode):
-                return self.merge(up, None, here.path + "/", inner, opaque=False)
+                return self.merge(up, None, here.path + "/", inner, opaque=False, shaken=here.shaken)
             with _opened(here) as low:
                 self.merge(up, low, here.path + "/", inner, opaque=is_opaque(up))
 
@@ -131,8 +145,8 @@ class _Walk:
             return
         if beneath is not None and not self._old(beneath):
             self._clash(here, CHANGED, after, before)
-        elif beneath is None and brought_up:
-            self._clash(here, GONE, after, None)
+        elif beneath is None and brought_up and here.shaken and found.st_nlink == 1:
+            self._missing.append(FileConflict(encode_path(here.path), GONE))
         self._change(here, before, after)
 
     def _left(self, here: _Here, found: os.stat_result) -> tuple[Content, bool]:
