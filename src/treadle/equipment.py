@@ -36,6 +36,7 @@ class Equipment:
             redact,
             self._guarded,
             self.snapshots_of,
+            views=lru_cache(maxsize=64)(self._views),
         )
 
     def _commands(self) -> tuple[SupervisedCommands, bool]:
@@ -69,6 +70,11 @@ class Equipment:
         from treadle.sandbox.choose import choose
 
         return choose(self._home, demand).sandbox
+
+    def _views(self, sandbox: Sandbox, root: str) -> bool:
+        from treadle.sandbox.view_trial import view_works
+
+        return view_works(sandbox, root, self.commands.folder)
 
     def _guarded(self, root: str) -> Guarded:
         from treadle.sandbox.places import hidden, protected

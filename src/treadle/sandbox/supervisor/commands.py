@@ -42,6 +42,10 @@ class SupervisedCommands:
         self._children: set[int] = set()
 
     @property
+    def folder(self) -> str:
+        return self._folder
+
+    @property
     def place(self) -> str:
         return f"{names.boot()}:{self._identity()}"
 
