@@ -1,12 +1,14 @@
 """Changes of files in words: a line for each, with what came and went (W-04). How a path is shown is the caller's
 business; here it is only placed."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 
 from treadle.protocol.files import DiffStat, FileChange, FileState
 
 _SIGNS = {"created": "A", "modified": "M", "deleted": "D"}
 _GIT = ".git"
+_MANY = 5
+"""A folder that was removed with more files than this in it is told of in one line."""
 
 
 def total(files: Iterable[FileChange]) -> DiffStat:
@@ -17,11 +19,13 @@ def total(files: Iterable[FileChange]) -> DiffStat:
 
 def change_lines(files: Sequence[FileChange], shown: Callable[[str], str], most: int = 30) -> list[str]:
     """One line a file, at most so many; what .gitignore names and what lies in `.git` is only counted. Folders are told
-    of where they are all there is to tell: of one with files in it, the files tell."""
+    of where they are all there is to tell: of one with files in it, the files tell, unless all of it is gone."""
     plain = [file for file in files if not file.ignored and not in_git(file.path)]
     parents = {file.path.rpartition("/")[0] for file in plain}
-    told = [file for file in plain if not (_is_folder(file) and file.path in parents)]
-    lines = [change_line(file, shown) for file in told[:most]]
+    gone = _gone_folders(plain)
+    told = [file for file in plain if file.path in gone or not (_is_folder(file) and file.path in parents)]
+    told = [file for file in told if file.path in gone or not _below(file.path, gone)]
+    lines = [change_line(file, shown) + gone.get(file.path, "") for file in told[:most]]
     if len(told) > most:
         rest = told[most:]
         lines.append(f"[{count(len(rest), 'more file')}{_numbers(total(rest))}]")
@@ -30,6 +34,32 @@ def change_lines(files: Sequence[FileChange], shown: Callable[[str], str], most:
     if ignored := sum(file.ignored and not _is_folder(file) for file in files):
         lines.append(f"[{count(ignored, 'ignored file')}]")
     return lines
+
+
+def _gone_folders(files: Sequence[FileChange]) -> dict[str, str]:
+    """Folders that were removed with many files in them: told of in one line, of which this is the end."""
+    deleted = [file for file in files if file.action == "deleted"]
+    folders = {file.path for file in deleted if _is_folder(file)}
+    inside: dict[str, list[FileChange]] = {}
+    for file in deleted:
+        if not _is_folder(file) and (top := _below(file.path, folders)):
+            inside.setdefault(top, []).append(file)
+    kept = {_below(file.path, folders) for file in files if file.action != "deleted"}
+    return {
+        top: f" ({count(len(all_of), 'file')}){_numbers(total(all_of))}"
+        for top, all_of in inside.items()
+        if len(all_of) > _MANY and top not in kept
+    }
+
+
+def _below(path: str, folders: Container[str]) -> str:
+    """The outermost of these folders in which a path lies; empty if there is none."""
+    at = path.find("/")
+    while at >= 0:
+        if path[:at] in folders:
+            return path[:at]
+        at = path.find("/", at + 1)
+    return ""
 
 
 def change_line(file: FileChange, shown: Callable[[str], str]) -> str:

@@ -49,6 +49,7 @@ def _diffs(root: Root, upper: Upper, effect: Effect) -> list[str]:
     lines: list[str] = []
     size = 0
     texts = [file for file in effect.files if not file.ignored and not in_git(file.path) and _may_be_text(file)]
+    texts.sort(key=lambda file: file.action == "deleted")  # what is gone tells least
     for number, file in enumerate(texts):
         if len(lines) >= _MOST_LINES or size >= _MOST_CHARS:
             left = len(texts) - number

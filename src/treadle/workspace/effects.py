@@ -21,12 +21,13 @@ import msgspec
 from treadle.errors import ToolError
 from treadle.lines.diff import diff
 from treadle.ports.snapshots import Effect
-from treadle.protocol.files import FileChange, FileConflict, Uncaptured, change_of, encode_path
+from treadle.protocol.files import FileChange, FileConflict, FileState, Uncaptured, change_of, encode_path
 from treadle.workspace import describing
 from treadle.workspace.contents import Content, Counting, content_of
 from treadle.workspace.failures import explain
 from treadle.workspace.ignoring import Ignoring
 from treadle.workspace.root import Root
+from treadle.workspace.states import reading
 from treadle.workspace.upper import Upper, is_copy, is_deleted, is_opaque
 
 CHANGED = "somebody changed or made it while the command ran"
@@ -35,13 +36,14 @@ _SPECIAL = "a socket or a device cannot be committed"
 _OWN_MODE = "the permissions of the project root itself are left as they are"
 _DEEPEST = 250
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def read(root: Root, view: str) -> Effect:
-    """The effect by path, in the order of the walk: folders before what lies in them."""
+def read(root: Root, view: str, *, opening: bool = False) -> Effect:
+    """The effect by path, in the order of the walk: folders before what lies in them. A file of the project that its
+    owner has closed to himself is opened for a moment only if it is said so, as for a commit, which keeps its bytes;
+    else its hash is not known."""
     upper = Upper(view)
-    walk = _Walk(upper)
+    walk = _Walk(upper, opening)
     with upper.top() as up, root.hold(".") as (low, _):
         if st.S_IMODE(os.fstat(up).st_mode) != st.S_IMODE(os.fstat(low).st_mode):
             walk.uncaptured.append(Uncaptured(".", _OWN_MODE))
@@ -74,13 +76,14 @@ class _Here(msgspec.Struct, frozen=True):
 
 
 class _Walk:
-    def __init__(self, upper: Upper) -> None:
+    def __init__(self, upper: Upper, opening: bool) -> None:
         self.files: list[FileChange] = []
         self.conflicts: list[FileConflict] = []
         self.uncaptured: list[Uncaptured] = []
         self.touched: dict[str, int] = {}
         self._missing: list[FileConflict] = []
         self._upper = upper
+        self._opening = opening
         self._began = upper.began_ns
         self._counting = Counting()
 
@@ -138,7 +141,7 @@ class _Walk:
         if after.state.kind == "other":
             self.uncaptured.append(Uncaptured(encode_path(here.path), _SPECIAL))
             return
-        before = None if beneath is None else _present(here, beneath)
+        before = None if beneath is None else self._present(here, beneath)
         if before is not None and before.state == after.state:
             if brought_up and beneath is not None and found.st_mtime_ns != beneath.st_mtime_ns and self._old(beneath):
                 self.touched[encode_path(here.path)] = found.st_mtime_ns
@@ -164,7 +167,7 @@ class _Walk:
 
     def _removed(self, here: _Here, beneath: os.stat_result, rules: Ignoring) -> None:
         """Nothing lies there in the view any more. A folder stands before what lies in it, as everywhere."""
-        before = _present(here, beneath)
+        before = self._present(here, beneath)
         if not self._old(beneath):
             self._clash(here, CHANGED, None, before)
         self._change(here, before, None)
@@ -196,25 +199,22 @@ class _Walk:
             shown = diff(here.path, after.text, before.text).text
         self.conflicts.append(FileConflict(encode_path(here.path), reason, shown))
 
+    def _present(self, here: _Here, beneath: os.stat_result) -> Content:
+        """What lies in the project now."""
+        low, mode = here.low, st.S_IMODE(beneath.st_mode)
+        assert low is not None
+
+        def opened() -> int:
+            with reading(low, here.name) as fd:
+                return os.dup(fd)
+
+        if st.S_ISREG(beneath.st_mode) and not self._opening and not beneath.st_mode & st.S_IRUSR and os.geteuid():
+            return Content(FileState("file", mode, size=beneath.st_size))
+        return content_of(low, here.name, beneath, mode, opened)
+
     def _old(self, beneath: os.stat_result) -> bool:
         """Whether it is as the command found it."""
         return beneath.st_ctime_ns <= self._began
-
-
-def _present(here: _Here, beneath: os.stat_result) -> Content:
-    """What lies in the project now."""
-    low = here.low
-    assert low is not None
-    mode = st.S_IMODE(beneath.st_mode)
-    return content_of(low, here.name, beneath, mode, lambda: _regular(here.name, low))
-
-
-def _regular(name: str, folder: int) -> int:
-    fd = os.open(name, _READ, dir_fd=folder)
-    if not st.S_ISREG(os.fstat(fd).st_mode):  # by now
-        os.close(fd)
-        raise ToolError(f"{name!r} was replaced while it was read: nothing is committed.")
-    return fd
 
 
 @contextmanager

@@ -54,7 +54,9 @@ class ProjectSnapshots:
     def commit(self, name: str, view: str) -> Effect:
         from treadle.workspace import effects
 
-        return self._transactions.commit(name, view, lambda: effects.read(self._root, view), effects.source)
+        return self._transactions.commit(
+            name, view, lambda: effects.read(self._root, view, opening=True), effects.source
+        )
 
     def discard(self, name: str) -> Effect | None:
         from treadle.workspace import effects

@@ -34,6 +34,7 @@ from treadle.tools.builtin.transaction import (
     ATTEMPTS,
     Attempt,
     Reached,
+    Tried,
     Way,
     commit,
     compare,
@@ -119,25 +120,33 @@ class RunCommand:
         return ""
 
     async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
-        """The command as it will be committed if it is allowed. Its key depends on its words: if whoever allows it
-        changes them, it is another command, and runs when its turn comes."""
+        tried = await self.tried(invocation)
+        if tried is None:
+            return None
+        last = ending(tried.ended, invocation, Way(view=True))[1]
+        body = [*tried.notes, *(last_lines(tried.output) if tried.ended.size else []), last]
+        return Rehearsal("\n".join([*body, "", tried.shown]), tried.empty)
+
+    async def tried(self, invocation: Invocation, *, network: bool = False) -> Tried | None:
+        """The command carried out on a view, as it will be committed if it is allowed; None where no view works. Its
+        key depends on its words: if whoever allows it changes them, it is another command, and runs when its turn
+        comes."""
         commands, snapshots = self._commands(), self._snapshots(invocation)
         if snapshots is None or not await self._on_view(invocation):
             return None
-        way = Way(view=True, key=rehearsal_key(invocation))
+        way = Way(view=True, network=network, key=rehearsal_key(invocation))
         place = await place_of(self._means, invocation)
         attempt = await current(commands, invocation, way)
         command = attempt.command or await self._start(commands, invocation, place, way, attempt.key)
         ended = await follow(command, invocation.emit)
         faultpoint("tool.command_rehearsed")
-        output = await in_thread(view, command, ended)
-        how, last = ending(ended, invocation, way)
         if ended.ending not in ("exited", "timed_out"):
-            raise ToolError(f"The command could not be tried on a copy of the project: {ended.error or how}.")
-        effect = await in_thread(snapshots.effect, commands.view(invocation.chat, attempt.key))
-        told = await in_thread(snapshots.diff, commands.view(invocation.chat, attempt.key), effect)
-        body = [*place.notes, *(last_lines(output.text) if ended.size else []), last]
-        return Rehearsal("\n".join([*body, "", told]), not effect.files and not effect.uncaptured)
+            why = ended.error or ending(ended, invocation, way)[0]
+            raise ToolError(f"The command could not be tried on a copy of the project: {why}.")
+        output = await in_thread(view, command, ended)
+        folder = commands.view(invocation.chat, attempt.key)
+        effect = await in_thread(snapshots.effect, folder)
+        return Tried(ended, output.text, effect, await in_thread(snapshots.diff, folder, effect), place.notes)
 
     async def stop(self, invocation: Invocation) -> Outcome | None:
         if self._means.commands is None:

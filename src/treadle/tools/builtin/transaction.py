@@ -12,7 +12,7 @@ import msgspec
 
 from treadle.errors import StoreError, ToolError
 from treadle.lines.changes import change_lines, total
-from treadle.ports.commands import Command, Commands
+from treadle.ports.commands import Command, Commands, Ended
 from treadle.ports.snapshots import Effect, Snapshots
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.ports.workspace import inert
@@ -52,6 +52,21 @@ class Reached(msgspec.Struct, frozen=True):
     @property
     def stat(self) -> DiffStat | None:
         return total(self.files) if self.files else None
+
+
+class Tried(msgspec.Struct, frozen=True):
+    """What a command did on a view, of which nothing is committed yet."""
+
+    ended: Ended
+    output: str
+    effect: Effect
+    shown: str
+    """The effect for people."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        return not self.effect.files and not self.effect.uncaptured
 
 
 def way_of(invocation: Invocation) -> Way:
