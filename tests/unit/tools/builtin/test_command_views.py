@@ -268,7 +268,7 @@ async def test_views_go_with_their_commands(bench: ViewBench) -> None:
     view = Path(bench.commands.view(call.chat, call.call))
     assert (view / "upper").is_dir()
     await bench("true")
-    assert not os.path.exists(view)
+    assert not await asyncio.to_thread(view.exists)
 
 
 # -- rehearsal (W-09) ---------------------------------------------------------------------------------------------
