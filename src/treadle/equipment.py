@@ -26,6 +26,7 @@ class Equipment:
         self.commands, self.passing = self._commands()
         self._kept_in = self._own_folder()
         self.snapshots_of: SnapshotsOf = lru_cache(maxsize=64)(self._snapshots)
+        self._viewed: dict[tuple[str, str], bool] = {}
         self.means = Means(
             self._roots,
             store,
@@ -36,7 +37,7 @@ class Equipment:
             redact,
             self._guarded,
             self.snapshots_of,
-            views=lru_cache(maxsize=64)(self._views),
+            views=self._views,
         )
 
     def _commands(self) -> tuple[SupervisedCommands, bool]:
@@ -72,9 +73,13 @@ class Equipment:
         return choose(self._home, demand).sandbox
 
     def _views(self, sandbox: Sandbox, root: str) -> bool:
+        """Tried once for each project."""
         from treadle.sandbox.view_trial import view_works
 
-        return view_works(sandbox, root, self.commands.folder)
+        key = (sandbox.level, root)
+        if key not in self._viewed:
+            self._viewed[key] = view_works(sandbox, root, self.commands.folder)
+        return self._viewed[key]
 
     def _guarded(self, root: str) -> Guarded:
         from treadle.sandbox.places import hidden, protected

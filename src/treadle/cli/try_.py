@@ -82,8 +82,7 @@ async def _tried(config: Config, wanted: Wanted, root: str, folder: str, termina
         tried = await RunCommand(means).tried(_call(config, wanted, root, terminal), network=wanted.network)
     finally:
         await commands.close()
-        if equipment.passing:
-            await equipment.commands.close()
+        await equipment.close()
     if tried is None:
         raise SandboxError(
             f"no copy-on-write view of {root} works here, so a command cannot be tried without really running it; "
