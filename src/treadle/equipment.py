@@ -26,6 +26,7 @@ class Equipment:
         self.commands, self.passing = self._commands()
         self._kept_in = self._own_folder()
         self.snapshots_of: SnapshotsOf = lru_cache(maxsize=64)(self._snapshots)
+        self._viewed: dict[tuple[str, str], bool] = {}
         self.means = Means(
             self._roots,
             store,
@@ -36,6 +37,7 @@ class Equipment:
             redact,
             self._guarded,
             self.snapshots_of,
+            views=self._views,
         )
 
     def _commands(self) -> tuple[SupervisedCommands, bool]:
@@ -69,6 +71,15 @@ class Equipment:
         from treadle.sandbox.choose import choose
 
         return choose(self._home, demand).sandbox
+
+    def _views(self, sandbox: Sandbox, root: str) -> bool:
+        """Tried once for each project."""
+        from treadle.sandbox.view_trial import view_works
+
+        key = (sandbox.level, root)
+        if key not in self._viewed:
+            self._viewed[key] = view_works(sandbox, root, self.commands.folder)
+        return self._viewed[key]
 
     def _guarded(self, root: str) -> Guarded:
         from treadle.sandbox.places import hidden, protected

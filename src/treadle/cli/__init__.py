@@ -9,6 +9,7 @@ from treadle._version import __version__
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("treadle.cli.commands.run", "Give a model a task in a project and watch it work."),
     "resume": ("treadle.cli.commands.resume", "Go on with a chat that was cut off or waits for someone."),
+    "try": ("treadle.cli.commands.try_", "See what a command would do to the project, and change nothing."),
     "pending": ("treadle.cli.commands.pending", "List what chats ask of a person."),
     "approve": ("treadle.cli.commands.approve", "Allow or refuse what a chat asks for, and go on with it."),
     "rules": ("treadle.cli.commands.rules", "List, make and take back standing answers."),

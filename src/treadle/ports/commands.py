@@ -31,6 +31,8 @@ class Job(Value, frozen=True):
     only if the command came to its own end."""
     title: str = ""
     """The command in one line, for lists."""
+    view: str = ""
+    """The root that it sees as a copy-on-write view, whose folder (`Commands.view`) is made with it; empty: none."""
 
 
 class Ended(Value, frozen=True):
@@ -72,6 +74,11 @@ class Command(Protocol):
     def folder(self) -> str: ...
 
     @property
+    def present(self) -> bool:
+        """Whether it was started since this machine was switched on: else what it wrote may be there in part."""
+        ...
+
+    @property
     def durable(self) -> bool:
         """Whether its end and its output are such that a power cut could not take them."""
         ...
@@ -90,6 +97,11 @@ class Command(Protocol):
         one, it begins where it began. Blocks for a moment."""
         ...
 
+    def first(self, token: str) -> bool:
+        """True for the first token with which this is asked, then and ever after: for what is to be told once. Blocks
+        for a moment."""
+        ...
+
     def shell(self) -> bytes:
         """What came through `state_fd`; nothing if the command did not come to its own end."""
         ...
@@ -105,11 +117,18 @@ class Command(Protocol):
 
 
 class Commands(Protocol):
-    """All supervised commands of this machine and this Treadle home."""
+    """All supervised commands of this machine and this Treadle home. A call may have several, one after the other:
+    attempts have the call's key with a tilde and more behind it."""
 
     @property
     def place(self) -> str:
-        """This machine since it was switched on, and this home: a command started here is found here or is lost."""
+        """This machine since it was switched on, a colon, and this home: a command started here is found here or is
+        lost."""
+        ...
+
+    def view(self, chat: ChatId, call: CallKey) -> str:
+        """The folder of the view that the command of this call has, or would have: with `upper` and `work` in it, and
+        `began`, written when the command starts. It goes with the command."""
         ...
 
     async def start(self, chat: ChatId, call: CallKey, job: Job) -> Command:

@@ -39,6 +39,7 @@ FILES = (
     "through_proc",
 )
 """One for each attempt, so that it is known which one reached it."""
+ROOMY = "/var/tmp"
 REPOSITORIES = ("missing", "existing", "moved")
 
 
@@ -84,7 +85,10 @@ class Stage:
     @property
     def confinement(self) -> Confinement:
         protected = [str(self.root / name / ".git" / part) for name in REPOSITORIES for part in ("hooks", "config")]
-        hidden = (str(self.outside / "hidden"), *([str(self._socket)] if self._socket.parent == self.outside else []))
+        hidden = (
+            str(self.outside / "hidden"),
+            *([str(self._socket)] if self._socket.parent in (self.outside, Path(ROOMY)) else []),
+        )
         return Confinement(root=str(self.root), protected=tuple(protected), hidden=hidden)
 
     def _make_files(self) -> None:
@@ -243,8 +247,9 @@ def _out_of_the_way(descriptor: int) -> int:
 
 
 def _bind_like_docker(listener: socket.socket, outside: Path) -> Path:
-    """Where such sockets are, if this user may make one there; else in a folder of one's own, as a hidden file."""
-    for folder in ("/run", os.environ.get("XDG_RUNTIME_DIR", ""), str(outside)):
+    """Where such sockets are, if this user may make one there; else in a folder of one's own, as a hidden file; else,
+    because the name of a socket must be short, where everybody may."""
+    for folder in ("/run", os.environ.get("XDG_RUNTIME_DIR") or "/run", str(outside), ROOMY):
         path = Path(folder, f"treadle-{secrets.token_hex(6)}.sock")
         try:
             listener.bind(str(path))

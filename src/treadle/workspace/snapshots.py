@@ -59,7 +59,9 @@ class ProjectSnapshots:
     def commit(self, name: str, view: str) -> Effect:
         from treadle.workspace import effects
 
-        effect = self._transactions.commit(name, view, lambda: effects.read(self._root, view), effects.source)
+        effect = self._transactions.commit(
+            name, view, lambda: effects.read(self._root, view, opening=True), effects.source
+        )
         self.remember(effect.files)
         return effect
 

@@ -54,7 +54,10 @@ class Transactions:
             begun = Journal(name, self._root.path, "commit", view, effect.files, (), effect.uncaptured)
             if effect.conflicts:
                 return self._settled(self._refuse(begun, effect.conflicts))
-            return self._first(begun, source_of(view), folders)
+            source = source_of(view)
+            if not effect.files and not any(True for _ in source.touched()):
+                return effect  # most commands only look: there is nothing to decide, and nothing to wait for
+            return self._first(begun, source, folders)
 
     def restore(self, name: str, plan: Callable[[], Plan]) -> Effect:
         with self._alone() as folders:

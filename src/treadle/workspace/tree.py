@@ -56,12 +56,12 @@ def leaves(top: int, inherited: Rules | None = None) -> Iterator[Leaf]:
 
 def read_leaf(leaf: Leaf, most: int) -> bytes | None:
     """The bytes of a file; None if it is none any more, cannot be read, or has more than `most`."""
-    return _bytes(leaf.directory, leaf.name, most)
+    return bytes_at(leaf.directory, leaf.name, most)
 
 
 def _read(fd: int, prefix: str, above: list[_Level], inherited: Rules | None) -> _Level:
     level = _Level(fd, prefix, [], [], None)
-    data = _bytes(fd, NAME, MAX_BYTES)
+    data = bytes_at(fd, NAME, MAX_BYTES)
     if data is not None:
         level.rules = Rules(lines_of(data))
     sources = [(each.rules, len(each.prefix)) for each in (level, *reversed(above)) if each.rules is not None]
@@ -89,7 +89,8 @@ def _ignored(sources: list[tuple[Rules, int]], path: str, directory: bool) -> bo
     return False
 
 
-def _bytes(directory: int, name: str, most: int) -> bytes | None:
+def bytes_at(directory: int, name: str, most: int) -> bytes | None:
+    """The bytes of a file in an open directory, under the same conditions."""
     try:
         fd = os.open(name, _READ, dir_fd=directory)
     except OSError:

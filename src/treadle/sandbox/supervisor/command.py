@@ -34,6 +34,10 @@ class SupervisedCommand:
         self.folder = folder
 
     @property
+    def present(self) -> bool:
+        return self._job().get("boot") == names.boot()
+
+    @property
     def durable(self) -> bool:
         return os.path.exists(f"{self.folder}/{names.SYNCED}")
 
@@ -88,6 +92,18 @@ class SupervisedCommand:
         with suppress(FileNotFoundError):  # it is being forgotten
             names.write_atomic(file, f"{token} {start} {size}".encode())
         return start, size
+
+    def first(self, token: str) -> bool:
+        file = f"{self.folder}/{names.FIRST}"
+        made = f"{file}.{os.urandom(6).hex()}"
+        try:
+            Path(made).write_text(token)
+            with suppress(FileExistsError):
+                os.link(made, file)
+            os.unlink(made)
+            return Path(file).read_text() == token
+        except FileNotFoundError:  # it is being forgotten
+            return False
 
     def shell(self) -> bytes:
         with suppress(FileNotFoundError):

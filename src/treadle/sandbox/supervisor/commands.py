@@ -12,11 +12,10 @@ import hashlib
 import marshal
 import os
 import re
-import shutil
+import stat
 import sys
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -26,11 +25,12 @@ from treadle.faultpoint import faultpoint
 from treadle.ports.commands import Ended, Job, Known
 from treadle.sandbox.supervisor import folder as names
 from treadle.sandbox.supervisor.command import MARK, SupervisedCommand
+from treadle.sandbox.supervisor.removal import remove_tree
 from treadle.types import CallKey, ChatId, new_id
 
 START = Path(__file__).with_name("start.py")
 _START_S = 60.0
-_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.~-]{0,99}")
 
 
 class SupervisedCommands:
@@ -42,8 +42,15 @@ class SupervisedCommands:
         self._children: set[int] = set()
 
     @property
+    def folder(self) -> str:
+        return self._folder
+
+    @property
     def place(self) -> str:
-        return f"{_boot()}:{self._identity()}"
+        return f"{names.boot()}:{self._identity()}"
+
+    def view(self, chat: ChatId, call: CallKey) -> str:
+        return f"{self._path(chat, call)}/{names.VIEW}"
 
     async def start(self, chat: ChatId, call: CallKey, job: Job) -> SupervisedCommand:
         folder = self._path(chat, call)
@@ -86,7 +93,8 @@ class SupervisedCommands:
     async def tidy(self, chat: ChatId, open_calls: Collection[CallKey]) -> None:
         """End what the calls of a chat left running, except background processes and calls that are still open."""
         for command in await self.known(chat):
-            if command.running and not command.background and command.call not in open_calls:
+            call = command.call.partition("~")[0]  # what is behind it tells the attempts of a call from each other
+            if command.running and not command.background and call not in open_calls:
                 await self.prevent(chat, command.call)
 
     async def close(self) -> None:
@@ -98,7 +106,7 @@ class SupervisedCommands:
                 with suppress(FileNotFoundError):  # it goes before `stop` does: who comes late starts nothing
                     os.unlink(f"{folder}/{names.JOB}")
                 await self._let_go(folder)
-        await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+        await asyncio.to_thread(remove_tree, self._folder)
 
     async def _let_go(self, folder: str) -> None:
         """Wait for a moment until the supervisor has written all it will ever write."""
@@ -130,8 +138,10 @@ class SupervisedCommands:
         try:
             fields = msgspec.structs.asdict(job)
             env = {**job.env, MARK: new_id("k")}
-            data = marshal.dumps({**fields, "argv": list(job.argv), "env": env}, 2)
+            data = marshal.dumps({**fields, "argv": list(job.argv), "env": env, "boot": names.boot()}, 2)
             Path(f"{made}/{names.JOB}").write_bytes(data)
+            if job.view:
+                _make_view(made, job.view)
             for fifo in (names.ALIVE, names.CONTROL):
                 os.mkfifo(f"{made}/{fifo}", 0o600)
             if job.background:
@@ -139,7 +149,7 @@ class SupervisedCommands:
             faultpoint("command.before_claim")
             _settle(made, folder)
         except BaseException:
-            shutil.rmtree(made, ignore_errors=True)
+            remove_tree(made)
             raise
 
     async def _launch(self, folder: str) -> None:
@@ -206,13 +216,6 @@ async def _all_of(pipe: int) -> str:
     return said.decode(errors="replace")
 
 
-@cache
-def _boot() -> str:
-    with suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return "unknown"
-
-
 def _safe(name: str) -> str:
     return name if _PLAIN.fullmatch(name) else hashlib.sha256(name.encode()).hexdigest()
 
@@ -232,7 +235,15 @@ def _settle(made: str, folder: str) -> None:
     except OSError as error:
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
-        shutil.rmtree(made, ignore_errors=True)
+        remove_tree(made)
+
+
+def _make_view(made: str, root: str) -> None:
+    """What the kernel needs for a view. Its top has the permissions of the root, because the command sees them."""
+    view = f"{made}/{names.VIEW}"
+    for folder in (view, f"{view}/upper", f"{view}/work"):
+        os.mkdir(folder, 0o700)
+    os.chmod(f"{view}/upper", stat.S_IMODE(os.stat(root).st_mode))
 
 
 def _bury_unborn(folder: str) -> None:
@@ -252,7 +263,9 @@ def _empty(folder: str) -> None:
         with suppress(FileNotFoundError):  # another one forgets it, too, and has written this
             names.write_atomic(f"{folder}/{names.EXIT}", msgspec.json.encode(Ended("lost")))
     for name in os.listdir(folder):
-        if name != names.EXIT:
+        if name == names.VIEW:
+            remove_tree(f"{folder}/{name}")
+        elif name != names.EXIT:
             with suppress(FileNotFoundError):
                 os.unlink(f"{folder}/{name}")
 

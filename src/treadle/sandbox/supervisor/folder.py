@@ -12,6 +12,9 @@ shell     where the shell ended and what it exported
 exit      how it ended (JSON)
 synced    the output and the end would survive a power cut
 background, cursor  marks a background process; how far its output was looked at, by whom
+first     who was the first to ask
+view/     of a command on a copy-on-write view: `upper` and `work` for the kernel, and `began`: the time of day and the
+          time since the machine was switched on, written when the command starts
 """
 
 import fcntl
@@ -29,11 +32,29 @@ EXIT = "exit"
 SYNCED = "synced"
 BACKGROUND = "background"
 CURSOR = "cursor"
+FIRST = "first"
+VIEW = "view"
+BEGAN = "view/began"
 
 UNSTARTED = "unstarted"
 RUNNING = "running"
 ENDED = "ended"
 LOST = "lost"
+
+
+_boot = ""
+
+
+def boot() -> str:
+    """A name for the time since this machine was switched on."""
+    global _boot
+    if not _boot:
+        try:
+            with open("/proc/sys/kernel/random/boot_id") as file:
+                _boot = file.read().strip()
+        except OSError:
+            _boot = "unknown"
+    return _boot
 
 
 def look(folder: str) -> str:

@@ -15,6 +15,7 @@ import time
 from treadle.sandbox.supervisor import child, tree
 from treadle.sandbox.supervisor.folder import (
     ALIVE,
+    BEGAN,
     CONTROL,
     EXIT,
     JOB,
@@ -61,10 +62,11 @@ def main(folder: str) -> None:
     elif not os.path.exists(JOB):  # the folder is being removed, and a `stop` may have gone with it
         return
     else:
-        ends = child.start(job, umask)
+        error = _stamp() if job["view"] else ""
+        ends = child.Ends() if error else child.start(job, umask)
         _report()
-        if ends.error:
-            _write_exit("failed", 127, False, recorder, ends.error)
+        if error or ends.error:
+            _write_exit("failed", 127, False, recorder, error or ends.error)
         else:
             Session(job, ends, (woken, control), recorder).see_through()
     os.close(alive)
@@ -119,6 +121,17 @@ def _report() -> None:
     for number in (0, 1, 2):
         os.dup2(null, number)
     os.close(null)
+
+
+def _stamp() -> str:
+    """Note when a command on a view begins: what changes in the project from now on, somebody else changed. Why that
+    cannot be, if it cannot."""
+    try:
+        with open(BEGAN, "wb") as file:
+            file.write(b"%d %d" % (time.time_ns(), time.clock_gettime_ns(time.CLOCK_BOOTTIME)))
+    except OSError as error:
+        return error.strerror or "its beginning cannot be noted"
+    return ""
 
 
 def _reserve_exit() -> None:

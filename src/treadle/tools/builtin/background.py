@@ -3,15 +3,18 @@ are supervised commands like others; what is special is only that nobody waits f
 once."""
 
 import asyncio
+from contextlib import suppress
 
 from treadle.errors import ToolError
 from treadle.ports.commands import Command, Commands, Ended, Known
+from treadle.ports.snapshots import Effect, Snapshots
 from treadle.ports.toolset import Invocation, Outcome, Settlement
 from treadle.ports.workspace import inert
 from treadle.protocol.tools import ToolSpec
 from treadle.tools.builtin.base import Plain, ReadOnly, in_thread, parameters
 from treadle.tools.builtin.capture import HEAD_READ, TAIL_READ, view_ends, view_whole
 from treadle.tools.builtin.means import Means
+from treadle.tools.builtin.transaction import Reached, compare, name_of, reached
 from treadle.types import CallKey, SystemClock
 
 MAX_RUNNING = 8
@@ -26,7 +29,7 @@ _PART = 1 << 20
 HANDLE = {"type": "string", "minLength": 1, "description": "The handle that run_command gave."}
 
 
-async def make_room(commands: Commands, invocation: Invocation) -> None:
+async def make_room(commands: Commands, invocation: Invocation, snapshots: Snapshots | None = None) -> None:
     """Let go of what is no longer needed before a new command starts, and refuse one background process too many. The
     results of earlier commands are recorded by now: calls that execute run one after the other."""
     known = await commands.known(invocation.chat)
@@ -40,7 +43,13 @@ async def make_room(commands: Commands, invocation: Invocation) -> None:
     ended = sorted((one for one in known if one.background and not one.running), key=lambda one: -one.ended_ms)
     old = [one for number, one in enumerate(ended) if number >= KEPT or now - one.ended_ms > KEPT_MS]
     for one in [*old, *(one for one in known if not one.background and not one.running)]:
+        call = one.call.partition("~")[0]
+        if call == invocation.call:  # an attempt of this very call
+            continue
         await commands.forget(invocation.chat, one.call)
+        if snapshots is not None:  # last: who comes late finds no view to commit
+            with suppress(ToolError):
+                await in_thread(snapshots.release, name_of(invocation, call))
 
 
 async def begun(command: Command, invocation: Invocation, notes: tuple[str, ...], sandbox: str) -> Outcome:
@@ -53,7 +62,8 @@ async def begun(command: Command, invocation: Invocation, notes: tuple[str, ...]
     state = _state(ended)
     how = f'[handle "{handle}", {state}: check_command shows what it writes, stop_command ends it]'
     body = "\n".join((*notes, *([text] if text else []), how))
-    return Outcome(body, f"in the background as {handle}, {state}", success=not _failed(ended), sandbox=sandbox)
+    how = f"in the background as {handle}, {state}"
+    return Outcome(body, how, success=not _failed(ended), sandbox=sandbox, effect="direct")
 
 
 class CheckCommand(ReadOnly):
@@ -82,7 +92,7 @@ class CheckCommand(ReadOnly):
         command = await _find(self._means, invocation)
         begin, _ = await in_thread(command.since, invocation.call)
         ended = await _settle_down(command, begin, float(invocation.arguments.get("wait_s") or 0), until_news=True)
-        return await _report(command, invocation, ended)
+        return await _report(command, invocation, ended, self._means)
 
 
 class _Handled(Plain):
@@ -127,7 +137,7 @@ class SendInput(_Handled):
         begin, _ = await in_thread(command.since, invocation.call)
         await command.write(text.encode(errors="surrogateescape"), token=invocation.call, end=end)
         ended = await _settle_down(command, begin, _LOOK_S, until_news=True)
-        return await _report(command, invocation, ended)
+        return await _report(command, invocation, ended, self._means)
 
 
 class StopCommand(_Handled):
@@ -141,7 +151,7 @@ class StopCommand(_Handled):
 
     async def run(self, invocation: Invocation) -> Outcome:
         command = await _find(self._means, invocation)
-        return await _report(command, invocation, await command.stop())
+        return await _report(command, invocation, await command.stop(), self._means)
 
 
 async def _known(means: Means, invocation: Invocation) -> list[Known]:
@@ -150,7 +160,7 @@ async def _known(means: Means, invocation: Invocation) -> list[Known]:
 
 
 async def _find(means: Means, invocation: Invocation) -> Command:
-    handle = str(invocation.arguments.get("handle", "")).strip().strip("\"'")
+    handle = _handle(invocation)
     known = await _known(means, invocation)
     if means.commands is not None and any(one.call == handle for one in known):
         command = await means.commands.find(invocation.chat, CallKey(handle))
@@ -158,6 +168,10 @@ async def _find(means: Means, invocation: Invocation) -> Command:
             return command
     there = "\n".join(_line(one) for one in known) or "There are none."
     raise ToolError(f"There is no background command with the handle {handle!r}. Background commands:\n{there}")
+
+
+def _handle(invocation: Invocation) -> str:
+    return str(invocation.arguments.get("handle", "")).strip().strip("\"'")
 
 
 async def _settle_down(command: Command, begin: int, wait_s: float, *, until_news: bool = False) -> Ended | None:
@@ -175,11 +189,36 @@ async def _settle_down(command: Command, begin: int, wait_s: float, *, until_new
     return ended
 
 
-async def _report(command: Command, invocation: Invocation, ended: Ended | None) -> Outcome:
+async def _report(command: Command, invocation: Invocation, ended: Ended | None, means: Means) -> Outcome:
     text, size = await in_thread(_news, command, invocation.call)
     state = _state(ended)
-    body = f"{text or '(nothing new)'}\n[{state}]"
-    return Outcome(body, f"{state}, {size:,} new bytes", success=not _failed(ended))
+    seen = Reached() if ended is None else await _observed(command, invocation, means)
+    body = "\n".join((text or "(nothing new)", *seen.lines, f"[{state}]"))
+    return Outcome(
+        body,
+        f"{state}, {size:,} new bytes",
+        success=not _failed(ended),
+        files=seen.files,
+        source="observed",
+        uncaptured=seen.uncaptured,
+        git=seen.git,
+        diff_stat=seen.stat,
+    )
+
+
+async def _observed(command: Command, invocation: Invocation, means: Means) -> Reached:
+    """What changed in the project while a background process ran, told by the first call that finds it ended (W-10).
+    What the model knows to be so it has written or read meanwhile."""
+    if means.snapshots_of is None or not invocation.root or not await in_thread(command.first, invocation.call):
+        return Reached()
+    snapshots = means.snapshots_of(invocation.root)
+    seen = await compare(snapshots, invocation, "observed", _handle(invocation))
+    known = [file for file in seen.files if file.after and invocation.seen.get(file.path) == file.after.digest != ""]
+    if not known:
+        return seen
+    return reached(
+        Effect(tuple(file for file in seen.files if file not in known), (), seen.uncaptured, seen.git), "observed"
+    )
 
 
 def _news(command: Command, token: str) -> tuple[str, int]:

@@ -4,16 +4,20 @@ twice (D-02)."""
 
 from typing import Any
 
+import msgspec
+
 from treadle.errors import ToolError
 from treadle.faultpoint import faultpoint
 from treadle.ports.commands import Command, Commands, Ended
+from treadle.ports.snapshots import Snapshots
 from treadle.ports.toolset import Invocation, Outcome, Rehearsal, Settlement
+from treadle.protocol.files import Source
 from treadle.protocol.tools import ToolSpec
 from treadle.tools.builtin import background
 from treadle.tools.builtin.base import in_thread, parameters
 from treadle.tools.builtin.capture import HEAD_LINES, TAIL_LINES
 from treadle.tools.builtin.means import Means
-from treadle.tools.builtin.output import CAP, parts, view, without_secrets
+from treadle.tools.builtin.output import view
 from treadle.tools.builtin.process import (
     DEFAULT_TIMEOUT_S,
     MAX_TIMEOUT_S,
@@ -24,12 +28,30 @@ from treadle.tools.builtin.process import (
     place_of,
     refuse_outside,
     sandbox_of,
-    timeout_of,
 )
-from treadle.tools.builtin.shell_state import Left, read_left
+from treadle.tools.builtin.result import collect, ending, sandbox_in
+from treadle.tools.builtin.transaction import (
+    ATTEMPTS,
+    Attempt,
+    Reached,
+    Tried,
+    Way,
+    commit,
+    compare,
+    current,
+    discard,
+    is_lost,
+    last_lines,
+    name_of,
+    newest,
+    outcome_of,
+    prevent,
+    rehearsal_key,
+    way_of,
+)
+from treadle.types import CallKey
 
 _NO_COMMANDS = "This Treadle runs no commands."
-_LOST = "[the command's supervisor was killed; what the command did before and after that is not known]"
 
 
 class RunCommand:
@@ -73,113 +95,166 @@ class RunCommand:
         place = await place_of(self._means, invocation)
         sandbox = await sandbox_of(self._means, invocation)
         refuse_outside(self._means, invocation, sandbox, place)
-        return {"place": await in_thread(lambda: commands.place), "sandbox": level(sandbox, invocation)}
+        way = await self._way(invocation)
+        here = {"place": await in_thread(lambda: commands.place), "sandbox": level(sandbox, way.network)}
+        return here | msgspec.structs.asdict(way)
 
     async def run(self, invocation: Invocation) -> Outcome:
         commands = self._commands()
+        way = await self._way(invocation) if invocation.plan is None else way_of(invocation)
         place = await place_of(self._means, invocation)
-        command = await commands.find(invocation.chat, invocation.call)
-        if command is None:
-            command = await self._start(commands, invocation, place)
+        attempt = await self._attempt(invocation, way)
+        if attempt.command is None and await self._decided(invocation, way):
+            return await self._completed(invocation)
+        command = attempt.command or await self._start(commands, invocation, place, way, attempt.key)
         faultpoint("tool.command_started")
         if invocation.arguments.get("background"):
-            return await background.begun(command, invocation, place.notes, _sandbox(invocation))
+            return await background.begun(command, invocation, place.notes, sandbox_in(invocation))
         ended = await follow(command, invocation.emit)
         faultpoint("tool.command_ended")
-        return await self._collect(command, ended, invocation, place)
+        reached = await self._reach(command, ended, invocation, way)
+        faultpoint("tool.command_reached")
+        return await collect(self._means, command, ended, invocation, place, way, reached)
 
     async def preview(self, invocation: Invocation) -> str:
         return ""
 
     async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
-        return None
+        tried = await self.tried(invocation)
+        if tried is None:
+            return None
+        last = ending(tried.ended, invocation, Way(view=True))[1]
+        body = [*tried.notes, *(last_lines(tried.output) if tried.ended.size else []), last]
+        return Rehearsal("\n".join([*body, "", tried.shown]), tried.empty)
+
+    async def tried(self, invocation: Invocation, *, network: bool = False) -> Tried | None:
+        """The command carried out on a view, as it will be committed if it is allowed; None where no view works. Its
+        key depends on its words: if whoever allows it changes them, it is another command, and runs when its turn
+        comes."""
+        commands, snapshots = self._commands(), self._snapshots(invocation)
+        if snapshots is None or not await self._on_view(invocation):
+            return None
+        way = Way(view=True, network=network, key=rehearsal_key(invocation))
+        place = await place_of(self._means, invocation)
+        attempt = await current(commands, invocation, way)
+        command = attempt.command or await self._start(commands, invocation, place, way, attempt.key)
+        ended = await follow(command, invocation.emit)
+        faultpoint("tool.command_rehearsed")
+        if ended.ending not in ("exited", "timed_out"):
+            why = ended.error or ending(ended, invocation, way)[0]
+            raise ToolError(f"The command could not be tried on a copy of the project: {why}.")
+        output = await in_thread(view, command, ended)
+        folder = commands.view(invocation.chat, attempt.key)
+        effect = await in_thread(snapshots.effect, folder)
+        return Tried(ended, output.text, effect, await in_thread(snapshots.diff, folder, effect), place.notes)
 
     async def stop(self, invocation: Invocation) -> Outcome | None:
-        if self._means.commands is not None:
-            await self._means.commands.prevent(invocation.chat, invocation.call)
-        return None
+        if self._means.commands is None:
+            return None
+        way = way_of(invocation)
+        await prevent(self._means.commands, invocation, way)
+        snapshots = self._snapshots(invocation)
+        if snapshots is None or not (way.view or way.captured):
+            return None
+        faultpoint("tool.command_stopped")
+        if way.view:
+            return outcome_of(await discard(snapshots, invocation))
+        source: Source = "observed" if invocation.arguments.get("background") else "direct"
+        return outcome_of(await compare(snapshots, invocation, source))
 
     async def settle(self, invocation: Invocation) -> Settlement:
         """What was started here and is not lost is taken up; what was not started here may be started. What was
-        started on another machine, or before a power cut, is taken up only if its end is safe on this disk."""
-        commands = self._commands()
+        started on another machine, or before a power cut, is taken up only if its end is safe on this disk. What ran on
+        a view without network has done nothing before it is decided that it is committed, so it may run again."""
+        commands, way = self._commands(), way_of(invocation)
+        if way.view:
+            return await self._settle_view(commands, invocation, way)
         command = await commands.find(invocation.chat, invocation.call)
         if (invocation.plan or {}).get("place") != await in_thread(lambda: commands.place):
             return "run_again" if command is not None and command.durable else "unknown"
         ended = await command.wait(0) if command is not None else None
         return "unknown" if ended is not None and ended.ending == "lost" else "run_again"
 
-    async def _store(self, command: Command) -> str:
-        """Keep the whole output; what is kept has no secrets in it."""
-        kept = parts(command)
-        if self._means.redact is not str:
-            kept = without_secrets(kept, self._means.redact)
-        return await self._means.blobs.put_blob_parts(kept)
+    async def _settle_view(self, commands: Commands, invocation: Invocation, way: Way) -> Settlement:
+        snapshots = self._snapshots(invocation)
+        then, here = str((invocation.plan or {}).get("place", "")), await in_thread(lambda: commands.place)
+        if snapshots is None or then.rpartition(":")[2] != here.rpartition(":")[2]:
+            return "unknown"
+        if await in_thread(snapshots.decided, name_of(invocation)):
+            return "run_again"
+        found = await newest(commands, invocation, way)
+        if found.command is None:  # after a power cut, that it was started may have been forgotten
+            return "run_again" if then == here or not way.network else "unknown"
+        if not await is_lost(found.command):
+            return "run_again"
+        return "unknown" if way.network or found.number == ATTEMPTS else "run_again"
+
+    # -- the way to the project ---------------------------------------------------------------------------------
+
+    def _snapshots(self, invocation: Invocation) -> Snapshots | None:
+        return self._means.snapshots_of(invocation.root) if self._means.snapshots_of and invocation.root else None
+
+    async def _on_view(self, invocation: Invocation) -> bool:
+        arguments, options = invocation.arguments, invocation.options
+        if arguments.get("background") or arguments.get("pty") or not options.command_view:
+            return False
+        sandbox = await sandbox_of(self._means, invocation)
+        if sandbox is None or self._means.snapshots_of is None or not sandbox.views:
+            return False
+        return await in_thread(self._means.views, sandbox, invocation.root)
+
+    async def _way(self, invocation: Invocation) -> Way:
+        network, key = invocation.options.network, str(invocation.call)
+        on_view = await self._on_view(invocation)
+        if on_view:
+            tried = (await newest(self._commands(), invocation, Way(key=rehearsal_key(invocation)))).command
+            if tried is not None and not await is_lost(tried):
+                network, key = False, rehearsal_key(invocation)
+        return Way(on_view, network, key, captured=not on_view and self._snapshots(invocation) is not None)
+
+    async def _attempt(self, invocation: Invocation, way: Way) -> Attempt:
+        """What to follow. What is decided is completed, and its command is not run again."""
+        find = newest if await self._decided(invocation, way) else current
+        return await find(self._commands(), invocation, way)
+
+    async def _decided(self, invocation: Invocation, way: Way) -> bool:
+        snapshots = self._snapshots(invocation)
+        return way.view and snapshots is not None and await in_thread(snapshots.decided, name_of(invocation))
+
+    async def _completed(self, invocation: Invocation) -> Outcome:
+        """It was decided what becomes of the project, and all else that was known of the command is gone."""
+        snapshots = self._snapshots(invocation)
+        assert snapshots is not None
+        done = await discard(snapshots, invocation)
+        text = "\n".join(("(its output is gone)", *done.lines))
+        return outcome_of(done, text, success=False) or Outcome(text, success=False, effect="view")
+
+    async def _start(self, commands: Commands, invocation: Invocation, place: Place, way: Way, key: CallKey) -> Command:
+        snapshots = self._snapshots(invocation)
+        await background.make_room(commands, invocation, snapshots)
+        sandbox = await sandbox_of(self._means, invocation)
+        if way.captured and snapshots is not None:
+            await in_thread(snapshots.capture, name_of(invocation))
+            faultpoint("tool.command_captured")
+        folder = commands.view(invocation.chat, key) if way.view else ""
+        job = job_of(self._means, invocation, sandbox, place, way.network, folder)
+        return await commands.start(invocation.chat, key, job)
+
+    async def _reach(self, command: Command, ended: Ended, invocation: Invocation, way: Way) -> Reached:
+        """What becomes of the project. A command that failed or took too long has done what it has done; one that
+        somebody stopped, or whose end nobody knows, has done nothing."""
+        snapshots = self._snapshots(invocation)
+        if snapshots is None or ended.ending == "failed" or not (way.view or way.captured):
+            return Reached()
+        if not way.view:
+            return await compare(snapshots, invocation)
+        if ended.ending in ("exited", "timed_out"):
+            return await commit(snapshots, invocation, f"{command.folder}/view")
+        if ended.ending == "lost":  # and it is not begun anew behind our back
+            await prevent(self._commands(), invocation, way)
+        return await discard(snapshots, invocation)
 
     def _commands(self) -> Commands:
         if self._means.commands is None:
             raise ToolError(_NO_COMMANDS)
         return self._means.commands
-
-    async def _start(self, commands: Commands, invocation: Invocation, place: Place) -> Command:
-        await background.make_room(commands, invocation)
-        sandbox = await sandbox_of(self._means, invocation)
-        job = job_of(self._means, invocation, sandbox, place)
-        return await commands.start(invocation.chat, invocation.call, job)
-
-    async def _collect(self, command: Command, ended: Ended, invocation: Invocation, place: Place) -> Outcome:
-        if ended.ending == "failed":
-            raise ToolError(f"The command could not be started: {ended.error}.")
-        shown = await in_thread(view, command, ended)
-        digest = "" if shown.exact else await self._store(command)
-        faultpoint("command.collected")
-        left = await in_thread(self._left, command, invocation, place)
-        how, last = _ending(ended, timeout_of(invocation))
-        lines = f"{ended.lines:,} {'line' if ended.lines == 1 else 'lines'}"
-        text = "\n".join(
-            (
-                *place.notes,
-                shown.text if ended.size else "(no output)",
-                *(["[processes that it left running in the background were stopped]"] if ended.left_behind else []),
-                *([f"[some output could not be kept: {ended.error}]"] if ended.error else []),
-                *left.notes,
-                *([_handle(ended, invocation)] if shown.cut else []),
-                last,
-            )
-        )
-        return Outcome(
-            text,
-            summary=f"{how}, {lines}",
-            success=ended.ending == "exited" and ended.code == 0,
-            output=digest,
-            sandbox=_sandbox(invocation),
-            shell=left.shell,
-        )
-
-    def _left(self, command: Command, invocation: Invocation, place: Place) -> Left:
-        workspace = self._means.workspace_of(invocation.root)
-        return read_left(command.shell(), invocation.shell, place.base, workspace, self._means.env)
-
-
-def _sandbox(invocation: Invocation) -> str:
-    return str((invocation.plan or {}).get("sandbox", ""))
-
-
-def _handle(ended: Ended, invocation: Invocation) -> str:
-    kept = f"; of {ended.size:,} bytes the beginning and the end were kept" if ended.size > CAP else ""
-    return f'[the whole output: read_output handle="{invocation.call}"{kept}]'
-
-
-def _ending(ended: Ended, timeout_s: float) -> tuple[str, str]:
-    """In a few words for people, and as the last line for the model."""
-    match ended.ending:
-        case "timed_out":
-            how = f"timed out after {timeout_s:g} s"
-            return how, f"[{how}; the command and everything it started were stopped]"
-        case "stopped":
-            return "stopped", "[the command was stopped, with everything it had started]"
-        case "lost":
-            return "lost", _LOST
-        case _:
-            how = f"exit {ended.code}" if ended.code >= 0 else f"killed by signal {-ended.code}"
-            return how, f"[{how}]"

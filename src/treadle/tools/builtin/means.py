@@ -50,3 +50,5 @@ class Means(msgspec.Struct, frozen=True):
     """By root: what commands may not write, and what they may not read (S-03)."""
     snapshots_of: SnapshotsOf | None = None
     """None: nothing is kept of what files were, so nothing can be taken back."""
+    views: Callable[[Sandbox, str], bool] = lambda sandbox, _root: sandbox.views
+    """Whether commands of this root can run on a copy-on-write view in this sandbox (W-08)."""

@@ -10,7 +10,7 @@ import msgspec
 
 from treadle.errors import OutsideRoot, ToolError
 from treadle.ports.commands import Command, Ended, Job
-from treadle.ports.sandbox import Confinement, Sandbox
+from treadle.ports.sandbox import Confinement, Direct, Sandbox, View
 from treadle.ports.toolset import Invocation
 from treadle.ports.workspace import Workspace, inert
 from treadle.protocol.traces import Shell
@@ -76,11 +76,11 @@ async def sandbox_of(means: Means, invocation: Invocation) -> Sandbox | None:
     return await in_thread(means.sandbox_of, invocation.options.sandbox)
 
 
-def level(sandbox: Sandbox | None, invocation: Invocation) -> str:
+def level(sandbox: Sandbox | None, network: bool) -> str:
     """The confinement in words, as it is recorded with each command (S-03)."""
     if sandbox is None or sandbox.level == "none":
         return "none"
-    return f"{sandbox.level}, {'network' if invocation.options.network else 'no network'}"
+    return f"{sandbox.level}, {'network' if network else 'no network'}"
 
 
 def refuse_outside(means: Means, invocation: Invocation, sandbox: Sandbox | None, place: Place) -> None:
@@ -98,7 +98,10 @@ def refuse_outside(means: Means, invocation: Invocation, sandbox: Sandbox | None
         )
 
 
-def job_of(means: Means, invocation: Invocation, sandbox: Sandbox | None, place: Place) -> Job:
+def job_of(
+    means: Means, invocation: Invocation, sandbox: Sandbox | None, place: Place, network: bool, view: str = ""
+) -> Job:
+    """`view` is the folder of the copy-on-write view that it runs on; empty: on the project itself."""
     arguments = invocation.arguments
     command = str(arguments["command"])
     background, pty = bool(arguments.get("background")), bool(arguments.get("pty"))
@@ -106,7 +109,7 @@ def job_of(means: Means, invocation: Invocation, sandbox: Sandbox | None, place:
     if background or arguments.get("fresh"):
         state_fd = 0
     if sandbox is not None:
-        argv = tuple(sandbox.wrap(argv, _confinement(means, invocation), place.cwd))
+        argv = tuple(sandbox.wrap(argv, _confinement(means, invocation, network, view), place.cwd))
     return Job(
         argv,
         place.cwd,
@@ -118,6 +121,7 @@ def job_of(means: Means, invocation: Invocation, sandbox: Sandbox | None, place:
         output_cap=CAP,
         state_fd=state_fd,
         title=command.strip().partition("\n")[0][:200],
+        view=os.path.realpath(invocation.root) if view else "",
     )
 
 
@@ -125,12 +129,13 @@ def timeout_of(invocation: Invocation) -> float:
     return min(float(invocation.arguments.get("timeout_s") or DEFAULT_TIMEOUT_S), MAX_TIMEOUT_S)
 
 
-def _confinement(means: Means, invocation: Invocation) -> Confinement:
+def _confinement(means: Means, invocation: Invocation, network: bool, view: str) -> Confinement:
     root = os.path.realpath(invocation.root)
     guarded = means.guarded(root)
     return Confinement(
         root,
-        network=invocation.options.network,
+        View(f"{view}/upper", f"{view}/work") if view else Direct(),
+        network=network,
         protected=guarded.protected,
         hidden=guarded.hidden,
         terminal=bool(invocation.arguments.get("pty")),

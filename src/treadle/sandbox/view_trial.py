@@ -1,0 +1,39 @@
+"""Whether a copy-on-write view of this very project works here. That views work at all was tried with one made for it;
+the file system on which a real one lies may not have what it takes."""
+
+import os
+import subprocess
+import tempfile
+
+from treadle.errors import SandboxError
+from treadle.ports.sandbox import Confinement, Sandbox, View
+from treadle.sandbox.supervisor.removal import remove_tree
+
+_LONGEST_S = 15.0
+
+
+def view_works(sandbox: Sandbox, root: str, folder: str) -> bool:
+    """Tried with a command that does nothing. `folder` is where the views of commands will lie."""
+    if not sandbox.views:
+        return False
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    trial = tempfile.mkdtemp(prefix=".view-", dir=folder)
+    root = os.path.realpath(root)
+    try:
+        upper, work = os.path.join(trial, "upper"), os.path.join(trial, "work")
+        for each in (upper, work):
+            os.mkdir(each, 0o700)
+        line = sandbox.wrap(["/bin/sh", "-c", ":"], Confinement(root, View(upper, work)), root)
+        return not subprocess.run(
+            line,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=root,
+            timeout=_LONGEST_S,
+            check=False,
+        ).returncode
+    except (OSError, SandboxError, subprocess.TimeoutExpired):
+        return False
+    finally:
+        remove_tree(trial)
