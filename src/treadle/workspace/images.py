@@ -213,7 +213,8 @@ class Batch:
         try:
             copy(fd, goal)
             digest = digest_of(goal)
-            self._written(temp, goal, digest)
+            if not self._known(digest):
+                self._written(temp, goal, digest)
         finally:
             os.close(goal)
         return digest
