@@ -12,6 +12,7 @@ from treadle.engine.deps import Deps, Restorer
 from treadle.engine.effects import Ledger, read_ledger
 from treadle.engine.restore import NO_SNAPSHOTS
 from treadle.errors import InvalidInput, ToolError, TreadleError
+from treadle.lines.look import Shown, shown
 from treadle.ports.snapshots import Plan
 from treadle.protocol import commands as c
 from treadle.protocol.events import Envelope, Kept, Redone, Restored, RestoreRequested, Undone
@@ -83,6 +84,14 @@ class ChatFiles:
         return tuple(
             change_of(each.path, each.links[0].before, each.links[-1].after, DiffStat()) for each in found if each.links
         )
+
+    async def diff(
+        self, span: Span | None = None, paths: Sequence[str] = (), *, even_kept: bool = False
+    ) -> list[Shown]:
+        """The same with what changed in each: hunks, numbered as `undo` and `keep` take them."""
+        changes = await self.changes(span, paths, even_kept=even_kept)
+        texts = await self._restorer().texts(await self._root(), changes)
+        return [shown(change, both) for change, both in zip(changes, texts, strict=True)]
 
     async def preview(self, span: Span | None = None, paths: Sequence[str] = (), **choice: Unpack[Choice]) -> Plan:
         """What an undo of the same would do now. Changes nothing."""
