@@ -64,11 +64,11 @@ class ChatFiles:
         ends = [start - 1 for start in starts[1:]] + [0] * bool(starts)
         return [Span(start, end) for start, end in zip(starts, ends, strict=True)]
 
-    async def last_run(self) -> Span:
+    async def last_run(self, *, even_kept: bool = False) -> Span:
         """The newest run of which something is left that was neither undone nor kept; of none, an empty span."""
         ledger = await self._ledger()
         for span in reversed(await self.runs()):
-            if trails(ledger.entries, RestoreRequested("", "undo", span.since, span.upto)):
+            if trails(ledger.entries, RestoreRequested("", "undo", span.since, span.upto, even_kept=even_kept)):
                 return span
         head = (await self._chat.state()).head
         return Span(head, head)
@@ -139,7 +139,7 @@ class ChatFiles:
     # -- inside -------------------------------------------------------------------------------------------------------
 
     async def _undo(self, span: Span | None, paths: Sequence[str], choice: Choice) -> c.Restore:
-        span = span or await self.last_run()
+        span = span or await self.last_run(even_kept=choice.get("even_kept", False))
         hunks = {path: tuple(numbers) for path, numbers in choice.get("hunks", {}).items()}
         return c.Restore(
             new_id("u"),

@@ -33,6 +33,7 @@ class Named(msgspec.Struct, frozen=True):
     hunks: tuple[str, ...] = ()
     run: int | None = None
     everything: bool = False
+    even_kept: bool = False
 
 
 def named(words: Sequence[str], **more: object) -> Named:
@@ -49,6 +50,7 @@ class Choice(msgspec.Struct, frozen=True):
     span: Span
     paths: tuple[str, ...]
     hunks: Mapping[str, tuple[int, ...]]
+    even_kept: bool = False
 
 
 async def choose(agent: Agent, wanted: Named) -> Choice:
@@ -60,7 +62,7 @@ async def choose(agent: Agent, wanted: Named) -> Choice:
     hunks = _hunks(root, wanted.hunks)
     if paths and hunks:
         raise InvalidInput("name either files or hunks; a hunk names its file itself")
-    return Choice(chat, chat.files, await _span(chat.files, wanted), paths, hunks)
+    return Choice(chat, chat.files, await _span(chat.files, wanted), paths, hunks, wanted.even_kept)
 
 
 async def _chat(agent: Agent, name: str) -> Chat:
@@ -84,7 +86,7 @@ async def _span(files: ChatFiles, wanted: Named) -> Span:
     if wanted.everything:
         return Span()
     if wanted.run is None:
-        return await files.last_run()
+        return await files.last_run(even_kept=wanted.even_kept)
     runs = await files.runs()
     if not 1 <= wanted.run <= len(runs):
         raise InvalidInput(

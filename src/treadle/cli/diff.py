@@ -12,18 +12,18 @@ from treadle.protocol import wire
 from treadle.protocol.events import UserMessage
 
 
-def diff(wanted: Named, *, stat: bool, runs: bool, even_kept: bool, as_json: bool) -> int:
-    return asyncio.run(_diff(configured(), wanted, stat, runs, even_kept, as_json))
+def diff(wanted: Named, *, stat: bool, runs: bool, as_json: bool) -> int:
+    return asyncio.run(_diff(configured(), wanted, stat, runs, as_json))
 
 
-async def _diff(config: Config, wanted: Named, stat: bool, runs: bool, even_kept: bool, as_json: bool) -> int:
+async def _diff(config: Config, wanted: Named, stat: bool, runs: bool, as_json: bool) -> int:
     terminal = Terminal()
     async with open_agent(config) as agent:
         choice = await choose(agent, wanted)
         if runs:
             await _list_runs(terminal, choice, as_json)
             return 0
-        found = await choice.files.diff(choice.span, choice.paths, even_kept=even_kept)
+        found = await choice.files.diff(choice.span, choice.paths, even_kept=choice.even_kept)
     if as_json:
         for each in found:
             write_json(as_dict(each))

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 
 import click
+from msgspec.structs import replace
 
 from treadle.cli.changes import Choice, Named, choose, print_diff, shown_path, summary
 from treadle.cli.inert import inert, inert_line
@@ -28,7 +29,7 @@ async def _review(config: Config, wanted: Named) -> int:
     async with open_agent(config) as agent:
         choice = await choose(agent, wanted)
         if wanted.run is None and not wanted.everything and (runs := await choice.files.runs()):
-            choice = Choice(choice.chat, choice.files, runs[-1], choice.paths, {})  # also if all of it was undone
+            choice = replace(choice, span=runs[-1])  # also if all of it was undone
         found = await choice.files.diff(choice.span, choice.paths, even_kept=True)
         events = [each for each in await choice.chat.events() if _within(each, choice.span)]
     _page(lambda terminal: _print(terminal, choice, found, events))

@@ -24,7 +24,6 @@ class How(msgspec.Struct, frozen=True):
     conversation: bool = True
     files: bool = True
     merge: bool = False
-    even_kept: bool = False
     preview: bool = False
     yes: bool = False
 
@@ -64,7 +63,7 @@ async def _undo(config: Config, wanted: Named, how: How, as_json: bool) -> int:
 
 async def _preview(choice: Choice, how: How) -> Plan:
     return await choice.files.preview(
-        choice.span, choice.paths, hunks=choice.hunks, merge=how.merge, even_kept=how.even_kept
+        choice.span, choice.paths, hunks=choice.hunks, merge=how.merge, even_kept=choice.even_kept
     )
 
 
@@ -72,7 +71,7 @@ async def _do(choice: Choice, how: How) -> Undone | None:
     if how.to is not None:
         return await choice.files.back_to(how.to, conversation=how.conversation, files=how.files, merge=how.merge)
     return await choice.files.undo(
-        choice.span, choice.paths, hunks=choice.hunks, merge=how.merge, even_kept=how.even_kept
+        choice.span, choice.paths, hunks=choice.hunks, merge=how.merge, even_kept=choice.even_kept
     )
 
 

@@ -28,5 +28,5 @@ def command(
     from treadle.cli.changes import named
     from treadle.cli.diff import diff
 
-    wanted = named(words, run=run, everything=everything)
-    return diff(wanted, stat=stat, runs=runs, even_kept=even_kept, as_json=as_json)
+    wanted = named(words, run=run, everything=everything, even_kept=even_kept)
+    return diff(wanted, stat=stat, runs=runs, as_json=as_json)

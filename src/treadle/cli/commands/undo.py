@@ -38,7 +38,7 @@ def command(
     from treadle.cli.changes import named
     from treadle.cli.undo import How, undo
 
-    wanted = named(words, hunks=hunks, run=run, everything=everything)
+    wanted = named(words, hunks=hunks, run=run, everything=everything, even_kept=even_kept)
     both = conversation == files
-    how = How(to, conversation or both, files or both, merge, even_kept, preview, yes)
+    how = How(to, conversation or both, files or both, merge, preview, yes)
     return undo(wanted, how, as_json)
