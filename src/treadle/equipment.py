@@ -10,9 +10,10 @@ from pathlib import Path
 from treadle.ports.sandbox import Demand, Sandbox
 from treadle.ports.snapshots import Snapshots, SnapshotsOf
 from treadle.ports.store import Store
+from treadle.protocol.events import GitBranchCreated
 from treadle.sandbox.supervisor.commands import SupervisedCommands
 from treadle.tools.builtin.means import Guarded, Means
-from treadle.types import new_id
+from treadle.types import ChatId, new_id
 from treadle.workspace.root import Root
 
 
@@ -89,6 +90,15 @@ class Equipment:
         # What holds the project, or lies in it, cannot be hidden from the commands of that project.
         apart = [path for path in dict.fromkeys(found) if not _within(root, path) and not _within(path, root)]
         return Guarded(protected(root), tuple(apart))
+
+
+async def branch_for_run(root: str, chat: ChatId, message: int) -> GitBranchCreated | None:
+    """The git branch of a run (W-06), made by git in a thread."""
+    import asyncio
+
+    from treadle.workspace.branch import make_branch
+
+    return await asyncio.to_thread(make_branch, root, chat, message)
 
 
 def _outside(command: str, root: str, cwd: str) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from treadle.engine.deps import Deps, Restorer
 from treadle.engine.effects import Ledger, read_ledger
 from treadle.engine.restore import NO_SNAPSHOTS
 from treadle.errors import InvalidInput, ToolError, TreadleError
+from treadle.lines.look import Shown, shown
 from treadle.ports.snapshots import Plan
 from treadle.protocol import commands as c
 from treadle.protocol.events import Envelope, Kept, Redone, Restored, RestoreRequested, Undone
@@ -63,11 +64,11 @@ class ChatFiles:
         ends = [start - 1 for start in starts[1:]] + [0] * bool(starts)
         return [Span(start, end) for start, end in zip(starts, ends, strict=True)]
 
-    async def last_run(self) -> Span:
+    async def last_run(self, *, even_kept: bool = False) -> Span:
         """The newest run of which something is left that was neither undone nor kept; of none, an empty span."""
         ledger = await self._ledger()
         for span in reversed(await self.runs()):
-            if trails(ledger.entries, RestoreRequested("", "undo", span.since, span.upto)):
+            if trails(ledger.entries, RestoreRequested("", "undo", span.since, span.upto, even_kept=even_kept)):
                 return span
         head = (await self._chat.state()).head
         return Span(head, head)
@@ -83,6 +84,14 @@ class ChatFiles:
         return tuple(
             change_of(each.path, each.links[0].before, each.links[-1].after, DiffStat()) for each in found if each.links
         )
+
+    async def diff(
+        self, span: Span | None = None, paths: Sequence[str] = (), *, even_kept: bool = False
+    ) -> list[Shown]:
+        """The same with what changed in each: hunks, numbered as `undo` and `keep` take them."""
+        changes = await self.changes(span, paths, even_kept=even_kept)
+        texts = await self._restorer().texts(await self._root(), changes)
+        return [shown(change, both) for change, both in zip(changes, texts, strict=True)]
 
     async def preview(self, span: Span | None = None, paths: Sequence[str] = (), **choice: Unpack[Choice]) -> Plan:
         """What an undo of the same would do now. Changes nothing."""
@@ -130,7 +139,7 @@ class ChatFiles:
     # -- inside -------------------------------------------------------------------------------------------------------
 
     async def _undo(self, span: Span | None, paths: Sequence[str], choice: Choice) -> c.Restore:
-        span = span or await self.last_run()
+        span = span or await self.last_run(even_kept=choice.get("even_kept", False))
         hunks = {path: tuple(numbers) for path, numbers in choice.get("hunks", {}).items()}
         return c.Restore(
             new_id("u"),

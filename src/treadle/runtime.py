@@ -22,7 +22,7 @@ from treadle.config import home_of
 from treadle.engine.deps import Deps, assemble
 from treadle.engine.restore import SnapshotRestorer
 from treadle.engine.worker import Worker
-from treadle.equipment import Equipment
+from treadle.equipment import Equipment, branch_for_run
 from treadle.errors import ConfigError, InvalidInput
 from treadle.handle import Chat
 from treadle.instructions import read_instructions
@@ -133,6 +133,7 @@ class Agent:
             redact_live=secrets.live if isinstance(secrets, Redactor) else lambda: secrets,
             tidy=self._equipment.commands.tidy,
             restorer=SnapshotRestorer(kept, self._equipment.snapshots_of),
+            branch=branch_for_run,
         )
         self.worker = Worker(self.deps)
 

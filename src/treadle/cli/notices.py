@@ -1,11 +1,18 @@
 """What a run tells beside its work, each as one line of text: retries, limits, notices, questions, the end."""
 
+from collections.abc import Sequence
+
+from treadle.cli.call_line import MINUS
 from treadle.cli.inert import inert, inert_line
 from treadle.cli.terminal import Colour
+from treadle.lines.changes import change_lines, count, total
 from treadle.protocol import events as e
 from treadle.protocol.content import Usage
+from treadle.protocol.files import decode_path
 from treadle.types import ChatId
 
+MOST_CHANGED = 12
+"""So many files are named at the end of a run."""
 _ENDS: dict[e.EndReason, str] = {
     "done": "done",
     "task_complete": "task complete",
@@ -57,12 +64,39 @@ def notice(event: e.Event) -> tuple[str, Colour] | None:
             return f"summing up failed: {inert_line(error, 300)}", "yellow"
         case e.OptionsChanged(changes=changes):
             return f"changed: {inert_line(', '.join(sorted(changes)), 200)}", "dim"
+        case e.Undone() | e.Redone() | e.Kept():
+            return _restored(event)
+        case e.SessionRewound(message=message, by=by):
+            return f"the conversation went back to before message {message} (by {inert_line(by, 40)})", "dim"
+        case e.WorkspaceConflict(conflicts=conflicts):
+            names = ", ".join(inert_line(decode_path(each.path), 80) for each in conflicts[:5])
+            return f"nothing of it was done, because somebody changed the same meanwhile: {names}", "yellow"
+        case e.GitBranchCreated(branch=branch, previous=previous):
+            before = f", before that {inert_line(previous, 80)}" if previous else ""
+            return f"on the git branch {inert_line(branch, 120)}{before}", "dim"
         case e.PermissionCompleted(decision="deny", by="policy"):
             return None  # the call's own line says so, and why
         case e.PermissionCompleted(decision="deny", feedback=feedback):
             return f"not allowed{': ' + inert_line(feedback, 300) if feedback else ''}", "yellow"
         case _:
             return None
+
+
+def _restored(event: e.Undone | e.Redone | e.Kept) -> tuple[str, Colour]:
+    word = {e.Undone: "undone", e.Redone: "redone", e.Kept: "kept"}[type(event)]
+    if event.error:
+        return f"not {word}: {inert_line(event.error, 300)}", "yellow"
+    left = f"; left as it is: {len(event.conflicts)}" if event.conflicts else ""
+    return f"{word}: {count(event.total or len(event.files), 'change')}{left}", "yellow" if left else "dim"
+
+
+def changed(chat: ChatId, files: Sequence[e.FileChange]) -> list[str]:
+    """What a run changed, one line a file, and the way back (W-04)."""
+    lines = change_lines(files, lambda path: inert_line(decode_path(path), 200), MOST_CHANGED)
+    if not lines:
+        return []
+    stat = total(files)
+    return [*lines, f"changed in all: +{stat.added:,} {MINUS}{stat.removed:,} · undo: treadle undo {chat}"]
 
 
 def _limit(event: e.LimitWarning | e.LimitReached) -> str:

@@ -8,8 +8,9 @@ from contextlib import suppress
 from treadle.chat.state import ChatState
 from treadle.cli.call_line import QUIET, show_call, show_check
 from treadle.cli.inert import inert, inert_line
-from treadle.cli.notices import cost, end, how_to_answer, how_to_go_on, notice, waiting
+from treadle.cli.notices import changed, cost, end, how_to_answer, how_to_go_on, notice, waiting
 from treadle.cli.terminal import Terminal
+from treadle.lines.changes import merged
 from treadle.protocol import events as e
 from treadle.protocol.content import PlanStep, Usage
 from treadle.protocol.views import Coalescer
@@ -35,6 +36,8 @@ class Screen:
         self._usage = Usage()
         self._turns = 0
         self._done = 0
+        self._changed: dict[str, e.FileChange] = {}
+        """What the run did to each file, from its beginning on."""
 
     def begin(self, chat: ChatId, model: str, root: str, *, resumed: bool = False) -> None:
         head = f"{'resuming' if resumed else 'chat'} {chat} · "
@@ -84,6 +87,8 @@ class Screen:
                 self._terminal.line(f"{self._terminal.paint('✓', 'green')} {inert(summary)}")
             case e.ModelCall():
                 self._side_call(event)
+            case e.FilesChanged(files=files):
+                self._changed = merged(self._changed, files)
             case e.SessionIdle(reason=reason):
                 self._idle(envelope.chat, reason)
             case e.ActionRequired(actions=actions):
@@ -165,6 +170,8 @@ class Screen:
     def _notice(self, event: e.Event) -> None:
         if isinstance(event, e.TurnRetry | e.CompactionComplete):
             self._usage += event.usage
+        if isinstance(event, e.Undone | e.Redone):
+            self._changed = merged(self._changed, event.files)
         if told := notice(event):
             text, colour = told
             self._terminal.note(text, colour)
@@ -174,6 +181,9 @@ class Screen:
         if self._turns or self._done:
             spent = cost(self._usage, self._turns, self._done, 0 if self._echo else time.monotonic() - self._began)
             self._terminal.note(f"── {end(reason)} · {spent}", "dim")
+            for line in changed(chat, list(self._changed.values())):
+                self._terminal.note(f"   {line}", "dim")
+            self._changed.clear()
         else:
             self._terminal.note(f"── nothing to do: the chat is idle ({end(reason)})", "dim")
         self._terminal.note(f"   {how_to_go_on(chat, reason)}", "dim")

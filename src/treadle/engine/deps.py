@@ -40,6 +40,10 @@ class Restorer(Protocol):
 
     async def preview(self, chat: ChatId, root: str, request: RestoreRequested) -> Plan: ...
 
+    async def texts(self, root: str, changes: Sequence[FileChange]) -> list[tuple[bytes | None, bytes | None]]:
+        """The texts at both ends of changes, as far as they can be had; see `Snapshots.texts`."""
+        ...
+
     async def release(self, chat: ChatId, root: str, request: RestoreRequested) -> None:
         """Its outcome is recorded: forget the journal."""
         ...

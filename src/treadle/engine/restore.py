@@ -68,6 +68,10 @@ class SnapshotRestorer:
         plan = await asyncio.to_thread(snapshots.plan, _wanted(entries, request))
         return replace(plan, conflicts=(*plan.conflicts, *_unnamed(entries, request)))
 
+    async def texts(self, root: str, changes: Sequence[FileChange]) -> list[tuple[bytes | None, bytes | None]]:
+        snapshots = self._snapshots(root)
+        return await asyncio.to_thread(lambda: [snapshots.texts(change) for change in changes])
+
     async def release(self, chat: ChatId, root: str, request: RestoreRequested) -> None:
         if request.kind != "keep" and root:
             await asyncio.to_thread(self._of(root).release, _name(chat, request))

@@ -1,9 +1,11 @@
 """Changes of files in words: a line for each, with what came and went (W-04). How a path is shown is the caller's
 business; here it is only placed."""
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
-from treadle.protocol.files import DiffStat, FileChange, FileState
+from msgspec.structs import replace
+
+from treadle.protocol.files import DiffStat, FileChange, FileState, change_of
 
 _SIGNS = {"created": "A", "modified": "M", "deleted": "D"}
 _GIT = ".git"
@@ -15,6 +17,22 @@ def total(files: Iterable[FileChange]) -> DiffStat:
     """What came and went in all, without what .gitignore names."""
     counted = [file for file in files if not file.ignored and not in_git(file.path)]
     return DiffStat(sum(file.added for file in counted), sum(file.removed for file in counted))
+
+
+def merged(known: Mapping[str, FileChange], files: Iterable[FileChange]) -> dict[str, FileChange]:
+    """Changes by path, with later ones added to earlier ones; what cancels itself out is gone."""
+    found = dict(known)
+    for file in files:
+        first = found.pop(file.path, None)
+        if first is None:
+            found[file.path] = file
+            continue
+        both = DiffStat(first.added + file.added, first.removed + file.removed)
+        if first.before is None and first.after is None:  # an old log, which knows no states
+            found[file.path] = replace(file, added=both.added, removed=both.removed)
+        elif first.before != file.after:
+            found[file.path] = change_of(file.path, first.before, file.after, both, ignored=file.ignored)
+    return found
 
 
 def change_lines(files: Sequence[FileChange], shown: Callable[[str], str], most: int = 30) -> list[str]:

@@ -122,6 +122,11 @@ class Snapshots(Protocol):
         """What must be changed now, and what must be left alone and why. Reads only."""
         ...
 
+    def texts(self, change: FileChange) -> tuple[bytes | None, bytes | None]:
+        """The texts at both ends of a change, as far as they can be had: kept, remembered, or still on disk. Empty for
+        nothing; None for what is no text, too large, or gone."""
+        ...
+
     def keep_hunks(self, trail: Trail, hunks: Sequence[int]) -> FileChange:
         """From the oldest state of a trail to the same with these hunks: a baseline that moves. ToolError if the file
         is no text, or somebody else changed it in between."""

@@ -36,6 +36,9 @@ class RecordedRestorer:
     async def preview(self, chat: ChatId, root: str, request: RestoreRequested) -> Plan:
         return Plan(())
 
+    async def texts(self, root: str, changes: Sequence[FileChange]) -> list[tuple[bytes | None, bytes | None]]:
+        return [(None, None) for _ in changes]
+
     async def release(self, chat: ChatId, root: str, request: RestoreRequested) -> None:
         pass
 

@@ -99,6 +99,11 @@ class ProjectSnapshots:
 
         return undoing.plan(self._root, self.images, wanted)
 
+    def texts(self, change: FileChange) -> tuple[bytes | None, bytes | None]:
+        from treadle.workspace import undoing
+
+        return undoing.texts(self._root, self.images, change)
+
     def keep_hunks(self, trail: Trail, hunks: Sequence[int]) -> FileChange:
         from treadle.workspace import undoing
 

@@ -55,6 +55,16 @@ def prepared(root: Root, images: Images, wanted: Wanted) -> Plan:
     return found
 
 
+def texts(root: Root, images: Images, change: FileChange) -> tuple[bytes | None, bytes | None]:
+    with Folders(root.path) as folders:
+        try:
+            now = folders.look(change.path)
+        except OSError:
+            now = None
+        way = WayBack(change.path, now, images, lambda path: _read(folders, path))
+        return way.text(change.before), way.text(change.after)
+
+
 def keep_hunks(root: Root, images: Images, trail: Trail, hunks: Sequence[int]) -> FileChange:
     with Folders(root.path) as folders:
         way = WayBack(trail.path, folders.look(trail.path), images, lambda path: _read(folders, path))

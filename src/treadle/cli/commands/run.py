@@ -26,6 +26,7 @@ RUNGS = ("native", "text", "plain")
 @click.option("--system", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="The system prompt.")
 @click.option("--completion", type=click.Choice(COMPLETION), help="How the model says that it is done.")
 @click.option("--tool-calls", "rung", type=click.Choice(RUNGS), help="How the model calls tools; else found out.")
+@click.option("--git-branch", is_flag=True, default=None, help="Work on a git branch of its own.")
 @click.option("--auto-approve-commands", is_flag=True, default=None, help="Let commands pass, except critical ones.")
 @click.option(
     "--interactive/--headless",

@@ -55,7 +55,10 @@ class Footprints:
         taken = [step for step in steps if step.pre != step.post]
         folders = {path: None for step in (*taken, *begun) if step.mark is not None for path in step.mark.folders}
         found = [self._folder(path) for path in folders]
-        return (*(each for each in found if each is not None), *(self._file(step) for step in taken))
+        made = (*(each for each in found if each is not None), *(self._file(step) for step in taken))
+        if self._snapshots is not None:
+            self._snapshots.remember(made)
+        return made
 
     def _mark(self, path: str) -> Mark | None:
         if self._snapshots is None:

@@ -1,0 +1,191 @@
+"""What the commands about changed files share: which chat is meant, which of its runs, which paths and hunks; and how
+changes look (W-03, W-04). Names and texts from the project are made inert here."""
+
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from treadle.cli.call_line import MINUS
+from treadle.cli.inert import inert, inert_line
+from treadle.cli.project import project_root
+from treadle.cli.session import LAST, find_chat
+from treadle.cli.terminal import Colour, Terminal
+from treadle.errors import InvalidInput, NotFound
+from treadle.files import ChatFiles, Span
+from treadle.handle import Chat
+from treadle.lines.changes import change_lines, count, in_git, total
+from treadle.lines.look import Shown
+from treadle.protocol.files import FileChange, FileConflict, decode_path, encode_path
+from treadle.runtime import Agent
+
+MOST = 500
+"""So many files are listed line by line."""
+_COLOURS: dict[str, Colour] = {"A": "green", "D": "red", "+": "green", "-": "red", "@": "cyan", "[": "dim"}
+
+
+class Named(msgspec.Struct, frozen=True):
+    """What was typed: at most a chat, and paths."""
+
+    chat: str = ""
+    paths: tuple[str, ...] = ()
+    hunks: tuple[str, ...] = ()
+    run: int | None = None
+    everything: bool = False
+    even_kept: bool = False
+
+
+def named(words: Sequence[str], **more: object) -> Named:
+    """The first word may be a chat: `last`, or what begins with c_. A file of such a name is written ./c_…"""
+    chat = words[0] if words and (words[0] == LAST or words[0].startswith("c_")) else ""
+    return msgspec.convert({"chat": chat, "paths": tuple(words[1:] if chat else words), **more}, Named)
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """What that comes to in a chat."""
+
+    chat: Chat
+    files: ChatFiles
+    span: Span
+    paths: tuple[str, ...]
+    hunks: Mapping[str, tuple[int, ...]]
+    even_kept: bool = False
+
+
+async def choose(agent: Agent, wanted: Named) -> Choice:
+    chat = await _chat(agent, wanted.chat)
+    root = (await chat.state()).options.root
+    if not root:
+        raise InvalidInput(f"the chat {chat.id} has no project root, so it has changed no files")
+    paths = tuple(_recorded(root, path) for path in wanted.paths)
+    hunks = _hunks(root, wanted.hunks)
+    if paths and hunks:
+        raise InvalidInput("name either files or hunks; a hunk names its file itself")
+    return Choice(chat, chat.files, await _span(chat.files, wanted), paths, hunks, wanted.even_kept)
+
+
+async def _chat(agent: Agent, name: str) -> Chat:
+    """The one that was named, or the newest that works where we are."""
+    if name:
+        return agent.chat(await find_chat(agent.deps.store, name))
+    here = str(project_root(None, force=True))
+    for listed in await agent.chats():
+        root = listed.summary.root
+        if root and _holds(root, here):
+            return agent.chat(listed.summary.chat)
+    raise NotFound(f"no chat has worked in {here}; name one (treadle chats lists them), or go to its project")
+
+
+def _holds(root: str, folder: str) -> bool:
+    real = os.path.realpath(root)
+    return folder == real or folder.startswith(real.rstrip("/") + "/")
+
+
+async def _span(files: ChatFiles, wanted: Named) -> Span:
+    if wanted.everything:
+        return Span()
+    if wanted.run is None:
+        return await files.last_run(even_kept=wanted.even_kept)
+    runs = await files.runs()
+    if not 1 <= wanted.run <= len(runs):
+        raise InvalidInput(
+            f"there is no run {wanted.run}: {count(len(runs), 'run')} of this chat may have changed files"
+        )
+    return runs[wanted.run - 1]
+
+
+def _recorded(root: str, typed: str) -> str:
+    """A path as the log has it. The last name is taken as it is, be it a link."""
+    folder, name = os.path.split(os.path.abspath(typed))
+    path = os.path.join(os.path.realpath(folder), name)
+    top = os.path.realpath(root)
+    if not _holds(root, path):
+        raise InvalidInput(f"{inert_line(typed)} is outside the project {top}")
+    return encode_path(os.path.relpath(path, top))
+
+
+def _hunks(root: str, typed: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    found: dict[str, tuple[int, ...]] = {}
+    for each in typed:
+        path, colon, numbers = each.rpartition(":")
+        parts = numbers.split(",")
+        if not colon or not path or not all(part.isdecimal() for part in parts):
+            raise InvalidInput(
+                f"{inert_line(each)} names no hunk; write PATH:N, or PATH:N,M, as treadle diff counts them"
+            )
+        key = _recorded(root, path)
+        found[key] = (*found.get(key, ()), *map(int, parts))
+    return found
+
+
+# -- showing ----------------------------------------------------------------------------------------------------------
+
+
+def shown_path(path: str) -> str:
+    return inert_line(decode_path(path))
+
+
+def print_changes(terminal: Terminal, files: Sequence[FileChange]) -> None:
+    for line in change_lines(files, shown_path, MOST):
+        colour = _COLOURS.get(line[:1])
+        terminal.line(terminal.paint(line, colour) if colour else line)
+
+
+def print_conflicts(terminal: Terminal, conflicts: Iterable[FileConflict]) -> None:
+    for conflict in conflicts:
+        mark = terminal.paint("✗", "red")
+        terminal.line(f"{mark} {shown_path(conflict.path)} is left as it is: {inert_line(conflict.reason)}")
+        for line in inert(conflict.diff).split("\n")[2:] if conflict.diff else ():
+            terminal.line(_painted(terminal, f"    {line}", line[:1]))
+
+
+def print_diff(terminal: Terminal, found: Iterable[Shown]) -> None:
+    """The changes of files in full; what .gitignore names and what lies in `.git` is only counted."""
+    ordered = sorted(found, key=lambda each: decode_path(each.change.path).split("/"))
+    parents = {each.change.path.rpartition("/")[0] for each in ordered}
+    counted: list[FileChange] = []
+    for each in ordered:
+        file = each.change
+        if file.ignored or in_git(file.path):
+            counted.append(file)
+        elif not _is_folder(file):
+            _print_file(terminal, each)
+        elif file.path not in parents:
+            print_changes(terminal, [file])
+    print_changes(terminal, counted)
+
+
+def _print_file(terminal: Terminal, each: Shown) -> None:
+    file, path = each.change, shown_path(each.change.path)
+    print_changes(terminal, [file])
+    for note in each.notes:
+        terminal.line(terminal.paint(f"  {inert_line(note)}", "dim"))
+    if each.hunks:
+        terminal.line(f"--- {'/dev/null' if file.before is None else path}")
+        terminal.line(f"+++ {'/dev/null' if file.after is None else path}")
+    for hunk in each.hunks:
+        terminal.line(terminal.paint(f"{hunk.header} hunk {hunk.number}", "cyan"))
+        for line in hunk.lines:
+            terminal.line(_painted(terminal, inert(line), line[:1]))
+
+
+def _painted(terminal: Terminal, text: str, mark: str) -> str:
+    colour = _COLOURS.get(mark) if mark in "+-@" else None
+    return terminal.paint(text, colour) if colour and mark else text
+
+
+def summary(files: Sequence[FileChange]) -> str:
+    """How many files, and how many lines came and went."""
+    real = [file for file in files if not _is_folder(file)]
+    stat = total(real)
+    return f"{count(len(real), 'file')}, +{stat.added:,} {MINUS}{stat.removed:,}"
+
+
+def _is_folder(file: FileChange) -> bool:
+    state = file.after or file.before
+    return state is not None and state.kind == "directory"
+
+
+def write_json(value: object) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")

@@ -1,0 +1,94 @@
+"""`treadle review`: a run's work in one piece, for somebody who was not there (W-04)."""
+
+import asyncio
+import io
+import shutil
+import sys
+from collections.abc import Sequence
+
+import click
+from msgspec.structs import replace
+
+from treadle.cli.changes import Choice, Named, choose, print_diff, shown_path, summary
+from treadle.cli.inert import inert, inert_line
+from treadle.cli.session import configured, open_agent
+from treadle.cli.terminal import Terminal
+from treadle.config import Config
+from treadle.files import Span
+from treadle.lines.look import Shown
+from treadle.protocol import events as e
+
+_WAYS = {"view": "on a copy, then committed", "direct": "written through", "": ""}
+
+
+def review(wanted: Named) -> int:
+    return asyncio.run(_review(configured(), wanted))
+
+
+async def _review(config: Config, wanted: Named) -> int:
+    async with open_agent(config) as agent:
+        choice = await choose(agent, wanted)
+        if wanted.run is None and not wanted.everything and (runs := await choice.files.runs()):
+            choice = replace(choice, span=runs[-1])  # also if all of it was undone
+        found = await choice.files.diff(choice.span, choice.paths, even_kept=True)
+        events = [each for each in await choice.chat.events() if _within(each, choice.span)]
+    _page(lambda terminal: _print(terminal, choice, found, events))
+    return 0
+
+
+def _within(envelope: e.Envelope, span: Span) -> bool:
+    return envelope.seq >= span.since and (not span.upto or envelope.seq <= span.upto)
+
+
+def _print(terminal: Terminal, choice: Choice, found: Sequence[Shown], events: Sequence[e.Envelope]) -> None:
+    terminal.line(terminal.paint(f"chat {choice.chat.id}", "bold"))
+    for envelope in events:
+        if isinstance(envelope.data, e.UserMessage) and envelope.data.source == "person":
+            terminal.line(terminal.paint(f"> {inert(envelope.data.content)}", "cyan"))
+    for line in [*_commands(events), *_uncaptured(events), *_restored(events)]:
+        terminal.line(line)
+    files = [each.change for each in found]
+    terminal.line(terminal.paint(f"changed: {summary(files)}" if files else "changed: nothing that is left", "bold"))
+    print_diff(terminal, found)
+
+
+def _commands(events: Sequence[e.Envelope]) -> list[str]:
+    begun = {each.data.call: each.data for each in events if isinstance(each.data, e.ExecutionStart)}
+    lines = []
+    for envelope in events:
+        done = envelope.data
+        if not isinstance(done, e.ExecutionComplete) or not done.effect:
+            continue
+        start = begun.get(done.call)
+        command = str(start.arguments.get("command", start.args_summary)) if start is not None else ""
+        ended = inert_line(done.result_summary or ("done" if done.success else "failed"), 60)
+        lines.append(f"$ {inert_line(command, 200)}  ({ended}; {_WAYS[done.effect]})")
+    return lines
+
+
+def _uncaptured(events: Sequence[e.Envelope]) -> list[str]:
+    left = {each.path: each for one in events if isinstance(one.data, e.FilesChanged) for each in one.data.uncaptured}
+    return [f"! {shown_path(path)} was not captured: {inert_line(each.reason)}" for path, each in left.items()]
+
+
+def _restored(events: Sequence[e.Envelope]) -> list[str]:
+    words = {e.Undone: "undone since", e.Redone: "redone since", e.Kept: "kept since"}
+    return [
+        f"! {words[type(each.data)]}: {summary(each.data.files)}"
+        for each in events
+        if isinstance(each.data, e.Undone | e.Redone | e.Kept) and each.data.files
+    ]
+
+
+def _page(write: "object") -> None:
+    assert callable(write)
+    if not sys.stdout.isatty():
+        write(Terminal())
+        return
+    text = io.StringIO()
+    text.isatty = sys.stdout.isatty  # type: ignore[method-assign]
+    write(Terminal(text))
+    if text.getvalue().count("\n") < shutil.get_terminal_size().lines:
+        sys.stdout.write(text.getvalue())
+    else:
+        click.echo_via_pager(text.getvalue())

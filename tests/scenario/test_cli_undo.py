@@ -1,0 +1,250 @@
+"""Undo from the command line: what a run did is shown, taken back, brought again and kept (W-02, W-03, W-04, W-06)."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.scenario.command_line import CommandLine, Ended
+from tests.scenario.test_cli_dialogue import person
+from treadle.cli.call_line import MINUS
+from treadle.cli.group import invoke
+
+LINES = [f"line {number}\n" for number in range(1, 21)]
+WORK = """
+[[turn]]
+call = [{ name = "write_file", args = { path = "made/new.txt", content = "agent\\n" } }]
+[[turn]]
+call = [
+    { name = "edit_file", args = { path = "a.txt", old_str = "line 2\\n", new_str = "two\\n" } },
+    { name = "edit_file", args = { path = "a.txt", old_str = "line 18\\n", new_str = "eighteen\\n" } },
+]
+[[turn]]
+text = "Done."
+"""
+MORE = '[[turn]]\ncall = [{ name = "write_file", args = { path = "b.txt", content = "more\\n" } }]\n'
+DONE = '[[turn]]\ntext = "Done."\n'
+
+
+def text(*edits: tuple[int, str]) -> str:
+    lines = list(LINES)
+    for number, line in edits:
+        lines[number - 1] = line
+    return "".join(lines)
+
+
+AGENT = text((2, "two\n"), (18, "eighteen\n"))
+
+
+class Here(CommandLine):
+    """The same command line in this process: most of what is seen here needs no other."""
+
+    monkeypatch: pytest.MonkeyPatch
+    captured: pytest.CaptureFixture[str]
+
+    def __call__(self, *arguments: str, env: Mapping[str, str] | None = None, input: str = "") -> Ended:
+        with self.monkeypatch.context() as patch:
+            for name, value in (self.environment | dict(env or {})).items():
+                patch.setenv(name, value)
+            patch.chdir(self.project)
+            self.captured.readouterr()
+            code = invoke(list(arguments))
+        told = self.captured.readouterr()
+        return Ended(code, told.out, told.err)
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Here:
+    made = Here(tmp_path)
+    made.monkeypatch, made.captured = monkeypatch, capfd
+    return made
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> CommandLine:
+    """In processes of its own."""
+    return CommandLine(tmp_path)
+
+
+@pytest.fixture
+def chat(cli: CommandLine) -> str:
+    """A run has been; two hunks in one file, and a new file in a new folder."""
+    (cli.project / "a.txt").write_text(text())
+    ended = cli("run", "Do the work.", "--model", cli.script(WORK), "--json")
+    assert ended.code == 0
+    assert (cli.project / "a.txt").read_text() == AGENT
+    return str(ended.events[0]["chat"])
+
+
+def files(cli: CommandLine) -> dict[str, str]:
+    return {str(path.relative_to(cli.project)): path.read_text() for path in cli.project.rglob("*") if path.is_file()}
+
+
+def test_a_run_ends_with_what_it_changed_and_the_way_back(cli: CommandLine) -> None:  # W-04
+    (cli.project / "a.txt").write_text(text())
+    ended = cli("run", "Do the work.", "--model", cli.script(WORK))
+    told = ended.err.splitlines()
+    assert "   A made/new.txt +1" in told
+    assert "   M a.txt +2 -2" in told
+    assert any(f"changed in all: +3 {MINUS}2 · undo: treadle undo c_" in line for line in told)
+
+
+def test_undo_and_redo_bring_everything_back_and_again(cli: CommandLine, chat: str) -> None:
+    shown = cli("undo", "--preview")
+    assert (shown.code, shown.out) == (0, "M a.txt +2 -2\nD made/new.txt -1\n")
+    assert f"would undo: 2 files, +2 {MINUS}3; nothing was changed" in shown.err
+    assert (cli.project / "a.txt").read_text() == AGENT
+    undone = cli("undo")
+    assert (undone.code, undone.out) == (0, shown.out)
+    assert files(cli) == {"a.txt": text()}
+    assert not (cli.project / "made").exists()  # the folder, too
+    again = cli("undo")
+    assert (again.code, again.out) == (0, "")
+    assert "nothing to undo" in again.err
+    redone = json.loads(cli("redo", "--json").out)
+    assert [file["path"] for file in redone["files"]] == ["a.txt", "made", "made/new.txt"]
+    assert files(cli) == {"a.txt": AGENT, "made/new.txt": "agent\n"}
+    nothing = cli("redo")
+    assert nothing.code == 2
+    assert "no undo in this chat that could be redone" in nothing.err
+
+
+def test_a_diff_has_numbers_and_they_are_those_of_undo_and_keep(cli: CommandLine, chat: str) -> None:
+    shown = cli("diff", "a.txt")
+    assert "@@ -1,5 +1,5 @@ hunk 1\n" in shown.out
+    assert "@@ -15,6 +15,6 @@ hunk 2\n" in shown.out
+    whole = cli("diff", chat, "--json").lines
+    assert [(file["path"], file["added"], file["removed"]) for file in whole] == [
+        ("made", 0, 0),
+        ("made/new.txt", 1, 0),
+        ("a.txt", 2, 2),
+    ]
+    assert [hunk["number"] for hunk in whole[2]["hunks"]] == [1, 2]
+    assert cli("keep", "--hunk", "a.txt:2").code == 0
+    assert cli("diff", "a.txt", "--stat").out == "M a.txt +1 -1\n"
+    assert cli("undo").code == 0
+    assert files(cli) == {"a.txt": text((18, "eighteen\n"))}
+    assert cli("undo", "--even-kept", "--hunk", "a.txt:1").code == 0
+    assert files(cli) == {"a.txt": text()}
+
+
+def test_an_edit_by_somebody_else_is_left_alone_or_merged(cli: CommandLine, chat: str) -> None:
+    mine = AGENT.replace("line 10\n", "mine\n")
+    (cli.project / "a.txt").write_text(mine)
+    refused = cli("undo", "a.txt")
+    assert refused.code == 1
+    assert refused.out.startswith("✗ a.txt is left as it is: somebody has changed it since\n")
+    assert "    +mine\n" in refused.out
+    assert "--merge" in refused.err
+    assert (cli.project / "a.txt").read_text() == mine
+    merged = cli("undo", "--merge")
+    assert merged.code == 0
+    assert files(cli) == {"a.txt": text((10, "mine\n"))}
+
+
+def test_runs_are_undone_by_their_numbers_and_back_to_a_message(cli: CommandLine, chat: str) -> None:
+    model = cli.script(WORK + MORE + DONE, "more.toml")
+    assert cli("run", "And more.", "--chat", chat, "--model", model).code == 0
+    runs = cli("diff", "--runs", "--json").lines
+    assert [(run["run"], run["task"]) for run in runs] == [(1, "Do the work."), (2, "And more.")]
+    assert cli("diff", "--stat").out == "A b.txt +1\n"
+    assert cli("diff", "--all", "--stat").out == "A made/new.txt +1\nM a.txt +2 -2\nA b.txt +1\n"
+    assert cli("undo", "--run", "1", "made").code == 0
+    assert set(files(cli)) == {"a.txt", "b.txt"}
+    wrong = cli("undo", "--to", "3")
+    assert wrong.code == 1
+    assert f"they are: {runs[0]['message']} 'Do the work.'; {runs[1]['message']} 'And more.'" in wrong.err
+    assert cli("undo", "--to", str(runs[1]["message"]), "--files").code == 0
+    assert files(cli) == {"a.txt": AGENT}
+    assert len(json.loads(cli("show", chat, "--json").out)["messages"]) > 5
+    assert cli("undo", "--to", str(runs[0]["message"])).code == 0
+    assert files(cli) == {"a.txt": text()}
+    assert json.loads(cli("show", chat, "--json").out)["messages"] == []
+
+
+def test_a_review_tells_a_run_in_one_piece(cli: CommandLine) -> None:
+    look = '[[turn]]\ncall = [{ name = "run_command", args = { command = "printf x > seen; touch y" } }]\n'
+    ended = cli("run", "Do \x1b[31mthis.", "--model", cli.script(look + WORK.split("[[turn]]")[0] + DONE), "--json")
+    assert ended.code == 0
+    way = ended.of("tool.execution_complete")[0]["effect"]
+    shown = cli("review", "last").out.splitlines()
+    assert shown[1] == "> Do \\x1b[31mthis."
+    assert shown[2].startswith("$ printf x > seen; touch y  (exit 0")
+    assert shown[2].endswith({"view": "on a copy, then committed)", "direct": "written through)"}[way])
+    assert f"changed: 2 files, +1 {MINUS}0" in shown
+    assert "+x" in shown
+
+
+def test_names_and_texts_are_inert(cli: CommandLine) -> None:  # S-12
+    (cli.project / "a.txt").write_text(text())
+    script = """
+    [[turn]]
+    call = [{ name = "write_file", args = { path = "e\\u001b[31m.txt", content = "\\u001b]0;x\\u0007\\n" } }]
+    """
+    cli("run", "Do it.", "--model", cli.script(script + DONE))
+    for words in (("diff",), ("review",), ("undo", "-n"), ("undo",), ("redo",), ("keep",)):
+        ended = cli(*words)
+        assert "\x1b" not in ended.out + ended.err
+        assert "e\\x1b[31m.txt" in ended.out
+
+
+def test_what_cannot_be_done_is_said(cli: CommandLine, chat: str) -> None:
+    for words, code, sentence in [
+        (("undo", "c_nowhere"), 1, "there is no chat 'c_nowhere'"),
+        (("undo", "/etc/passwd"), 2, "is outside the project"),
+        (("undo", "--hunk", "a.txt"), 2, "write PATH:N"),
+        (("undo", "--hunk", "a.txt:7"), 1, "There is no hunk 7: the difference has 2"),
+        (("undo", "--hunk", "b.txt:1"), 1, "Nothing of this chat is left to undo in b.txt"),
+        (("undo", "a.txt", "--hunk", "a.txt:1"), 2, "either files or hunks"),
+        (("undo", "--run", "9"), 2, "there is no run 9"),
+        (("undo", "--files"), 2, "belong to --to"),
+    ]:
+        ended = cli(*words)
+        assert (ended.code, ended.out) == (code, "")
+        assert sentence in ended.err
+    assert (cli.project / "a.txt").read_text() == AGENT
+    elsewhere = cli("undo", env={"TREADLE_HOME": str(cli.folder / "other")})
+    assert elsewhere.code == 1
+    assert "no chat has worked in" in elsewhere.err
+
+
+def test_a_chat_that_is_at_work_is_not_undone(elsewhere: CommandLine) -> None:
+    cut = {"TREADLE_FAULTS": "kill@model.before_call#2"}
+    elsewhere("run", "Write.", "--model", elsewhere.script(MORE + DONE), env=cut)
+    assert (elsewhere.project / "b.txt").exists()
+    refused = elsewhere("undo")
+    assert refused.code == 1
+    assert "undo when it is idle" in refused.err
+    assert elsewhere("resume", "last").code == 0
+    assert elsewhere("undo").code == 0
+    assert not (elsewhere.project / "b.txt").exists()
+
+
+def test_on_a_terminal_somebody_is_asked(cli: CommandLine, chat: str) -> None:
+    with person(cli, "undo") as someone:
+        someone.sees(f"undo 2 files, +2 {MINUS}3? [y/N]")
+        someone.types("n")
+        assert someone.leaves() == 1
+    assert (cli.project / "a.txt").read_text() == AGENT
+    with person(cli, "undo") as someone:
+        someone.sees("[y/N]")
+        someone.types("y")
+        assert someone.leaves() == 0
+    assert files(cli) == {"a.txt": text()}
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+def test_a_run_may_have_a_branch_of_its_own(cli: CommandLine) -> None:  # W-06
+    subprocess.run(["git", "init", "-q", "-b", "main"], cwd=cli.project, check=True)
+    ended = cli("run", "Write.", "--model", cli.script(MORE + DONE), "--git-branch", "--json")
+    made = ended.of("git.branch_created")
+    assert [(each["branch"], each["previous"]) for each in made] == [
+        (f"treadle/{ended.events[0]['chat']}-{ended.of('checkpoint.created')[0]['message']}", "main")
+    ]
+    head = (cli.project / ".git/HEAD").read_text()
+    assert head == f"ref: refs/heads/{made[0]['branch']}\n"
+    looked = cli("run", "Look.", "--model", cli.script(DONE, "look.toml"), "--git-branch", "--json")
+    assert looked.of("git.branch_created") == []  # nothing was to be changed

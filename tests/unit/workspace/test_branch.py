@@ -1,0 +1,176 @@
+"""A branch for a run (W-06): real repositories, whose work tree and index stay exactly as they are."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from treadle.errors import ToolError
+from treadle.faultpoint import install
+from treadle.protocol.events import GitBranchCreated
+from treadle.workspace.branch import make_branch
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+NAME = "treadle/c_1-7"
+
+
+def git(folder: Path, *words: str) -> str:
+    who = ["-c", "user.name=n", "-c", "user.email=e", "-c", "protocol.file.allow=always"]
+    env = {"PATH": os.environ["PATH"], "HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1"}
+    done = subprocess.run(["git", *who, *words], cwd=folder, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    git(folder, "init", "-q", "-b", "main")
+    (folder / "f").write_text("one\n")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "first")
+    (folder / "f").write_text("not committed\n")
+    (folder / "staged").write_text("staged\n")
+    git(folder, "add", "staged")
+    return folder
+
+
+def make(folder: Path) -> GitBranchCreated | None:
+    return make_branch(str(folder), "c_1", 7)
+
+
+def test_a_branch_is_made_and_checked_out_and_nothing_else_changes(repository: Path) -> None:
+    head, index = git(repository, "rev-parse", "HEAD"), (repository / ".git/index").read_bytes()
+    status = git(repository, "status", "--porcelain")
+    index = (repository / ".git/index").read_bytes()
+    assert make(repository) == GitBranchCreated(NAME, head, "main")
+    assert git(repository, "symbolic-ref", "--short", "HEAD") == NAME
+    assert (repository / ".git/index").read_bytes() == index
+    assert git(repository, "status", "--porcelain") == status
+    git(repository, "checkout", "-q", "-")  # git knows where it came from
+    assert git(repository, "symbolic-ref", "--short", "HEAD") == "main"
+
+
+@pytest.mark.parametrize("point", ["branch.made", "branch.checked_out"])
+def test_again_after_a_crash_it_is_the_same(repository: Path, point: str) -> None:
+    class Crash(BaseException):
+        pass
+
+    def strike(name: str) -> None:
+        if name == point:
+            raise Crash
+
+    head = git(repository, "rev-parse", "HEAD")
+    install(strike)
+    try:
+        with pytest.raises(Crash):
+            make(repository)
+    finally:
+        install(None)
+    for _ in range(2):
+        assert make(repository) == GitBranchCreated(NAME, head, "main")
+
+
+def test_a_repository_without_a_commit(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "-b", "main")
+    assert make(tmp_path) == GitBranchCreated(NAME, "", "main")
+    assert git(tmp_path, "symbolic-ref", "--short", "HEAD") == NAME
+    made = make(tmp_path)
+    assert made is not None
+    assert made.branch == NAME
+
+
+def test_a_detached_head_has_no_branch_before(repository: Path) -> None:
+    head = git(repository, "rev-parse", "HEAD")
+    git(repository, "checkout", "-q", "--detach")
+    assert make(repository) == GitBranchCreated(NAME, head, "")
+
+
+def test_a_worktree_gets_its_own(repository: Path, tmp_path: Path) -> None:
+    git(repository, "worktree", "add", "-q", str(tmp_path / "tree"))
+    made = make(tmp_path / "tree")
+    assert made is not None
+    assert made.previous == "tree"
+    assert git(tmp_path / "tree", "symbolic-ref", "--short", "HEAD") == NAME
+    assert git(repository, "symbolic-ref", "--short", "HEAD") == "main"
+
+
+def test_a_submodule_gets_its_own(repository: Path, tmp_path: Path) -> None:
+    above = tmp_path / "above"
+    above.mkdir()
+    git(above, "init", "-q", "-b", "main")
+    git(above, "submodule", "--quiet", "add", str(repository), "sub")
+    assert make(above / "sub") is not None
+    assert git(above / "sub", "symbolic-ref", "--short", "HEAD") == NAME
+    assert git(above, "symbolic-ref", "--short", "HEAD") == "main"
+
+
+def test_a_file_that_names_somebody_elses_repository_does_not_lead_there(repository: Path, tmp_path: Path) -> None:
+    hostile = tmp_path / "hostile"
+    hostile.mkdir()
+    (hostile / ".git").write_text(f"gitdir: {repository}/.git\n")
+    assert make(hostile) is None
+    (hostile / ".git").unlink()
+    (hostile / ".git").symlink_to(repository / ".git")
+    assert make(hostile) is None
+    assert git(repository, "symbolic-ref", "--short", "HEAD") == "main"
+
+
+def test_nothing_without_a_repository_of_its_own(repository: Path, tmp_path: Path) -> None:
+    (tmp_path / "plain").mkdir()
+    assert make(tmp_path / "plain") is None
+    (repository / "below").mkdir()
+    assert make(repository / "below") is None
+    (tmp_path / "plain/.git").mkdir()  # empty: no repository
+    assert make(tmp_path / "plain") is None
+    git(repository, "clone", "-q", "--bare", ".", str(tmp_path / "bare"))
+    assert make(tmp_path / "bare") is None
+
+
+def test_nothing_without_git(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(repository))
+    assert make(repository) is None
+
+
+def test_nothing_in_the_middle_of_a_rebase(repository: Path) -> None:
+    (repository / ".git/rebase-merge").mkdir()
+    assert make(repository) is None
+
+
+def test_no_hook_and_no_program_of_the_repository_runs(repository: Path) -> None:
+    """Fault 28."""
+    ran = repository / "ran"
+    for name in ("reference-transaction", "post-checkout"):
+        hook = repository / ".git/hooks" / name
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text(f"#!/bin/sh\ntouch {ran}\n")
+        hook.chmod(0o755)
+    for key in ("core.pager", "core.fsmonitor", "core.editor", "core.sshCommand"):
+        git(repository, "config", key, f"touch {ran}")
+    git(repository, "config", "core.hooksPath", str(repository / ".git/hooks"))
+    assert make(repository) is not None
+    assert not ran.exists()
+
+
+def test_a_branch_in_the_way_changes_the_name(repository: Path) -> None:
+    git(repository, "branch", "treadle")
+    made = make(repository)
+    assert made is not None
+    assert made.branch == "treadle-c_1-7"
+
+
+def test_a_branch_with_commits_of_its_own_is_left_alone(repository: Path) -> None:
+    git(repository, "checkout", "-q", "-b", NAME)
+    git(repository, "commit", "-qm", "theirs")
+    git(repository, "checkout", "-q", "main")
+    assert make(repository) is None
+    assert git(repository, "symbolic-ref", "--short", "HEAD") == "main"
+
+
+def test_what_git_refuses_is_said(repository: Path) -> None:
+    (repository / ".git/HEAD.lock").write_text("")
+    with pytest.raises(ToolError, match=r"could not be made.*HEAD\.lock.*git_branch off"):
+        make(repository)
