@@ -22,11 +22,12 @@ from treadle.protocol.files import FileState, Uncaptured, decode_path
 from treadle.types import new_id
 from treadle.workspace.difference import changes, left_in
 from treadle.workspace.durable import digest_of, sync_folder
-from treadle.workspace.git_unit import GIT, git_fingerprint
+from treadle.workspace.git_unit import git_fingerprint
 from treadle.workspace.images import Images
+from treadle.workspace.levels import GIT
 from treadle.workspace.root import Root
-from treadle.workspace.walk import Survey
 from treadle.workspace.trees import Tree, read_tree, write_tree
+from treadle.workspace.walk import Walk
 
 TREES = "trees"
 CAPTURES = "captures"
@@ -63,10 +64,10 @@ class Captures:
             with suppress(OSError):  # a sweep leaves alone what was used lately
                 os.utime(self._last)
             known = read_tree(self._last)
-            survey = Survey(known[0] if known else None, batch.put_file, keep=True, own=self._own)
-            tree = survey.walk(self._root.path)
+            walk = Walk(known[0] if known else None, batch.put_file, keep=True, own=self._own)
+            tree = walk.over(self._root.path)
         try:
-            file = self._place(tree, known[1] if known and not survey.changed else 0)
+            file = self._place(tree, known[1] if known and not walk.changed else 0)
             capture = Capture(name, self._root.path, file.name, time.time_ns() // 1_000_000, left_in(tree))
             return self._announce(capture, file)
         except OSError as error:
@@ -83,15 +84,15 @@ class Captures:
             raise ToolError("The snapshot from before the command is gone, so what the command changed is not known.")
         last = read_tree(self._last)
         known = before[0] if last is not None and last[1] == before[1] else (last or before)[0]
-        survey = Survey(known, digest_of, keep=False, captured=before[0], own=self._own)
+        walk = Walk(known, digest_of, keep=False, captured=before[0], own=self._own)
         try:
-            after = survey.walk(self._root.path)
+            after = walk.over(self._root.path)
             files, uncaptured = changes(before[0], after, self._bytes)
             git = any(file.path.startswith(f"{GIT}/") for file in files)
             fingerprint = git_fingerprint(self._root) if git else ""
         except OSError as error:
             raise ToolError(f"The project could not be looked through: {error.strerror or error}.") from error
-        if survey.changed:
+        if walk.changed:
             with suppress(OSError):  # a cache
                 write_tree(self._last.parent, after, durable=False).replace(self._last)
         return Effect(files, (), uncaptured, fingerprint)

@@ -1,13 +1,22 @@
 """A folder on the way down through a project, held open, and what the .gitignore files from the root to here say of
 what lies in it. They are read only if somebody asks; whether they have changed is told by a key, without reading."""
 
+import errno
 import hashlib
 import os
 import stat as st
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from treadle.workspace.ignore import MAX_BYTES, NAME, Rules, lines_of
+from treadle.workspace.states import chmod_held
 
 GIT = ".git"
+GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
+"""What the system says of something that has gone, or is something else by now."""
+_CLOSED = (errno.EACCES, errno.EPERM)
+_FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_HELD = getattr(os, "O_PATH", os.O_RDONLY) | _FOLDER
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 Listing = list[tuple[str, os.stat_result]]
@@ -71,6 +80,51 @@ def listing_of(fd: int) -> Listing:
             except FileNotFoundError:
                 continue
         return listing
+
+
+class NotEntered(Exception):
+    """A folder that is gone by now, or closed to us."""
+
+    def __init__(self, closed: bool) -> None:
+        super().__init__()
+        self.closed = closed
+
+
+@contextmanager
+def entered(above: int, name: str) -> Iterator[tuple[int, Listing]]:
+    """A folder held open, and what lies in it. One that its owner has closed to himself is open while it is held."""
+    held, mode, fd = -1, -1, -1
+    try:
+        try:
+            try:
+                fd = os.open(name, os.O_RDONLY | _FOLDER, dir_fd=above)
+                listing = listing_of(fd)
+            except PermissionError:
+                held = os.open(name, _HELD, dir_fd=above)
+                mode = _let_in(held)
+                fd = fd if fd >= 0 else os.open(".", os.O_RDONLY | _FOLDER, dir_fd=held)
+                listing = listing_of(fd)
+        except OSError as error:
+            if error.errno not in (*GONE, *_CLOSED):
+                raise
+            raise NotEntered(error.errno in _CLOSED) from error
+        yield fd, listing
+    finally:
+        if mode >= 0:
+            chmod_held(held, mode)
+        for each in (fd, held):
+            if each >= 0:
+                os.close(each)
+
+
+def _let_in(folder: int) -> int:
+    """Open a folder of our own to ourselves; the mode that it had. PermissionError if it is not ours."""
+    found = os.fstat(folder)
+    need = st.S_IRUSR | st.S_IXUSR
+    if found.st_uid != os.geteuid() or found.st_mode & need == need:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    chmod_held(folder, st.S_IMODE(found.st_mode) | need)
+    return st.S_IMODE(found.st_mode)
 
 
 def _lines(directory: int) -> list[str]:

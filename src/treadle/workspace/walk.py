@@ -6,7 +6,6 @@ The look at every file is most of what a snapshot costs as long as little change
 but compare numbers.
 """
 
-import errno
 import os
 import stat as st
 import time
@@ -16,7 +15,7 @@ from treadle.errors import ToolError
 from treadle.ports.workspace import inert
 from treadle.protocol.files import encode_path
 from treadle.workspace import left_out
-from treadle.workspace.levels import GIT, Level, Listing, listing_of
+from treadle.workspace.levels import GIT, GONE, Level, Listing, NotEntered, entered, listing_of
 from treadle.workspace.states import reading
 from treadle.workspace.trees import Folder, Node, Tree
 
@@ -24,8 +23,6 @@ RACY_NS = 2_000_000_000
 """What changed so shortly before it was looked at may change again within one tick of the file system's clock (FAT: two
 seconds), unseen."""
 _STEP = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
-_CLOSED = (errno.EACCES, errno.EPERM)
 _EVER = 1 << 62
 _NONE: dict[str, Node] = {}
 
@@ -33,7 +30,7 @@ Take = Callable[[int], str]
 """What is done with an open file: its SHA-256 (hex) comes back."""
 
 
-class Survey:
+class Walk:
     """`take` gets every file whose bytes are not known; with `keep` also those that are known but not kept. What was
     captured in `captured` is looked at again whatever its size. `own` is a folder that belongs to Treadle."""
 
@@ -50,7 +47,7 @@ class Survey:
         self.changed = False
         """Whether what was found differs from what was known."""
 
-    def walk(self, root: str) -> Tree:
+    def over(self, root: str) -> Tree:
         try:
             top = os.open(root, _STEP)
         except OSError as error:
@@ -79,7 +76,7 @@ class Survey:
             folder = self._changed_folder(level, path, nodes, fresh)
         self._folders[path] = folder
         for name, found in level.listing:
-            if st.S_ISDIR(found.st_mode) and not folder.nodes[_key(name)].left:
+            if st.S_ISDIR(found.st_mode) and (node := folder.nodes.get(_key(name))) is not None and not node.left:
                 self._descend(level, name, path)
 
     def _same(self, listing: Listing, known: dict[str, Node]) -> tuple[dict[str, Node], Listing]:
@@ -112,31 +109,23 @@ class Survey:
             self._count(same)
         files: Listing = []
         for name, found in fresh:
+            if name.startswith(".treadle-") and name.endswith(".tmp"):  # another chat is writing
+                continue
             if st.S_ISREG(found.st_mode):
-                if not (name.startswith(".treadle-") and name.endswith(".tmp")):  # being written by another chat
-                    files.append((name, found))
+                files.append((name, found))
             elif (node := self._other(level, name, found)) is not None:
                 nodes[_key(name)] = node
         self._read_all(level, path, files, nodes)
         return Folder(nodes, level.key, self._large - large, self._ignored - ignored)
 
     def _descend(self, level: Level, name: str, above: str) -> None:
-        fd = -1
         try:
-            try:
-                fd = os.open(name, _STEP, dir_fd=level.fd)
-                listing = listing_of(fd)
-            except OSError as error:
-                if error.errno not in (*_GONE, *_CLOSED):
-                    raise
-                self._not_entered(above, _key(name), closed=error.errno in _CLOSED)
-                return
-            below = Level(fd, listing, f"{level.path}{name}/", level)
-            below.ignored = self._folders[above].nodes[_key(name)].ignored and not below.git
-            self._visit(below)
-        finally:
-            if fd >= 0:
-                os.close(fd)
+            with entered(level.fd, name) as (fd, listing):
+                below = Level(fd, listing, f"{level.path}{name}/", level)
+                below.ignored = self._folders[above].nodes[_key(name)].ignored and not below.git
+                self._visit(below)
+        except NotEntered as error:
+            self._not_entered(above, _key(name), closed=error.closed)
 
     def _not_entered(self, above: str, key: str, *, closed: bool) -> None:
         """A folder that is gone by now, or closed to us."""
@@ -202,7 +191,7 @@ class Survey:
         except ToolError:
             return None
         except OSError as error:
-            if error.errno in _GONE:
+            if error.errno in GONE:
                 return None
             raise
         if _times(after) != _times(found):
