@@ -4,7 +4,7 @@ is read (W-05).
 
 `trees/<root>` is the last tree of a root, replaced as a whole, shared by all processes. `captures/<name>` says that a
 capture exists; its tree is a file beside it, most often a second name of the last tree. What is in a tree was kept
-before the tree was written, and a sweep of the images takes the trees into account (`Trees`).
+before the tree was written, and whoever sweeps the images takes the trees into account (`upkeep`).
 """
 
 import hashlib
@@ -145,12 +145,13 @@ class Captures:
         return capture.uncaptured
 
     def _read(self, name: str) -> Capture | None:
-        try:
-            return _decoder.decode(self._head(name).read_bytes())
-        except FileNotFoundError:
+        file = self._head(name)
+        if not file.exists():
             return None
-        except (OSError, msgspec.DecodeError) as error:
-            raise ToolError(f"The snapshot from before the command cannot be read: {error}.") from error
+        found = read_capture(file)
+        if found is None:
+            raise ToolError("The snapshot from before the command is damaged. See `treadle fsck`.")
+        return found
 
     def _head(self, name: str) -> Path:
         return self._folder / f"{_hash(name)}.json"
@@ -160,6 +161,13 @@ class Captures:
             return self._root.read_bytes(decode_path(path), state.size) if after else self._images.read(state.digest)
         except (ToolError, NotFound):  # it is only for counting lines
             return None
+
+
+def read_capture(file: Path) -> Capture | None:
+    try:
+        return _decoder.decode(file.read_bytes())
+    except (OSError, msgspec.DecodeError):
+        return None
 
 
 def _hash(name: str) -> str:
