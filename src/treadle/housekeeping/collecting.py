@@ -8,7 +8,6 @@ was used within a day stays in any case: a process may be about to refer to it.
 import asyncio
 import time
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -54,22 +53,11 @@ async def collect(
 
 
 async def now_and_then(store: Store, home: Path, retention: Retention) -> None:
-    """At the end of a run: once a day, if it can be done in about a second. Never an error: `treadle gc` tells more."""
-    folder = folder_of(home)
-    stamp = stamp_of(home)
+    """If it can be done in about a second; else it is left to `treadle gc`, which also tells what goes wrong."""
     try:
-        if not folder.is_dir():
-            return
-        last = stamp.stat().st_mtime if stamp.exists() else 0.0
-        if time.time() - last < DAY_S:
-            return
-        if not last:  # nothing can be old enough yet
-            write_stamp(stamp, Collected())
-            return
-        stamp.touch()
-        with suppress(TooMuch):
-            await collect(store, home, retention, seconds=_CHEAP_S)
-    except (OSError, TreadleError):
+        stamp_of(home).touch()  # whatever comes of it, it is not tried again today
+        await collect(store, home, retention, seconds=_CHEAP_S)
+    except (TooMuch, OSError, TreadleError):
         return
 
 

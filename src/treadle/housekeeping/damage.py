@@ -23,7 +23,7 @@ async def inspect(store: Store, home: Path, retention: Retention, *, repair: boo
     if not folder_of(home).is_dir():
         return []
     chats = await store.list()
-    at_work = {listed.summary.chat for listed in chats if listed.leased}
+    at_work = {str(listed.summary.chat) for listed in chats if listed.leased}
     problems = await asyncio.to_thread(lambda: list(_damage(home, at_work, repair)))
     line = max(last_line(home), time.time() - retention.days * DAY_S)
     images = Images(folder_of(home))

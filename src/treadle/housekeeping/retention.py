@@ -1,10 +1,12 @@
 """How long things are kept, and what a chat is worth to what it refers to."""
 
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
 
+from treadle.config import Settings
 from treadle.ports.store import Listed
 from treadle.protocol.files import FileChange
 
@@ -36,6 +38,10 @@ class Collected(msgspec.Struct, frozen=True):
     """What chats refer to that have not changed since (seconds since 1970) is not kept any more."""
 
 
+def retention_of(settings: Settings, days: float | None = None) -> Retention:
+    return Retention(settings.snapshot_days if days is None else days, int(settings.snapshot_cap_gb * 10**9))
+
+
 def folder_of(home: Path) -> Path:
     return home / "snapshots"
 
@@ -57,6 +63,18 @@ def worth_of(listed: Listed) -> float:
 def stamp_of(home: Path) -> Path:
     """The file that says when this was last done, and what came of it."""
     return folder_of(home) / _STAMP
+
+
+def is_due(home: Path) -> bool:
+    """Whether a day has passed since this was last done. The first time only the clock is set: nothing can be old
+    enough yet."""
+    stamp = stamp_of(home)
+    try:
+        return time.time() - stamp.stat().st_mtime > DAY_S
+    except FileNotFoundError:
+        if stamp.parent.is_dir():
+            write_stamp(stamp, Collected())
+        return False
 
 
 def write_stamp(stamp: Path, found: Collected) -> None:

@@ -59,6 +59,8 @@ class Upkeep:
         """Forget the trees that were not used since. Nobody begins to rely on one meanwhile; afterwards what is kept
         for them alone may go."""
         count = 0
+        if not self.trees():
+            return count
         with self._images.alone():
             for tree in self.trees():
                 if tree.used <= used_until:

@@ -103,7 +103,7 @@ def test_an_ordinary_user_captures_what_is_his_own(tmp_path: Path) -> None:
         project.sh("echo 1 > mine; chmod 0 mine; mkdir -p d/e; echo 2 > d/e/f; chmod 0 d/e; chmod 600 d")
         left = {each.path: each.reason for each in project.captures.capture("c/1.0")}
         assert left.keys() == {"roots", "closed"}, left
-        assert {"mine": 0, "d": 0o600} == {name: (project.top / name).stat().st_mode & 0o777 for name in ("mine", "d")}
+        assert {name: (project.top / name).stat().st_mode & 0o777 for name in ("mine", "d")} == {"mine": 0, "d": 0o600}
         project.sh("rm -f mine; chmod -R u+rwx d; rm -r d")
         effect = project.captures.compare("c/1.0")
         assert [file.path for file in effect.files] == ["d", "d/e", "d/e/f", "mine"], effect
