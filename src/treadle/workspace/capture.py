@@ -82,8 +82,7 @@ class Captures:
         before = read_tree(self._folder / capture.tree) if capture is not None else None
         if before is None:
             raise ToolError("The snapshot from before the command is gone, so what the command changed is not known.")
-        last = read_tree(self._last)
-        known = before[0] if last is not None and last[1] == before[1] else (last or before)[0]
+        known = (read_tree(self._last, unless=before[1]) or before)[0]
         walk = Walk(known, digest_of, keep=False, captured=before[0], own=self._own)
         try:
             after = walk.over(self._root.path)

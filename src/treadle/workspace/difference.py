@@ -5,7 +5,7 @@ import stat as st
 from collections.abc import Callable, Iterator
 
 from treadle.lines.diff import diff
-from treadle.protocol.files import DiffStat, FileChange, FileState, Uncaptured, change_of, decode_path
+from treadle.protocol.files import DiffStat, FileChange, FileState, Uncaptured, change_of, decode_path, encode_path
 from treadle.workspace.left_out import OWN, listed
 from treadle.workspace.trees import Folder, Node, Tree, path_in, state_of
 
@@ -46,6 +46,7 @@ def left_in(tree: Tree) -> tuple[Uncaptured, ...]:
     return listed(
         (path_in(folder, name), node.left, node.size)
         for folder, found in tree.folders.items()
+        if found.lacks
         for name, node in found.nodes.items()
         if node.left
     )
@@ -53,15 +54,12 @@ def left_in(tree: Tree) -> tuple[Uncaptured, ...]:
 
 def _pairs(before: Tree, after: Tree) -> Iterator[tuple[str, Node | None, Node | None]]:
     """Every entry that is not exactly the same in both, and what was left out of both."""
-    closed = _closed(before) | _closed(after)
     for folder in before.folders.keys() | after.folders.keys():
-        if closed and _below(folder, closed):  # seen in one of them only, which tells nothing
-            continue
-        old, new = before.folders.get(folder, _EMPTY), after.folders.get(folder, _EMPTY)
-        if old is new:
-            for name, node in new.nodes.items():
-                if node.left:
-                    yield path_in(folder, name), node, node
+        old, new = before.folders.get(folder), after.folders.get(folder)
+        if (old is None and _hidden(folder, before)) or (new is None and _hidden(folder, after)):
+            continue  # seen in one of them only, which tells nothing
+        old, new = old or _EMPTY, new or _EMPTY
+        if old is new and not new.lacks:
             continue
         for name in old.nodes.keys() | new.nodes.keys():
             one, other = old.nodes.get(name), new.nodes.get(name)
@@ -69,20 +67,16 @@ def _pairs(before: Tree, after: Tree) -> Iterator[tuple[str, Node | None, Node |
                 yield path_in(folder, name), one, other
 
 
-def _closed(tree: Tree) -> set[str]:
-    """The folders that nobody looked into, as the system names them, with a slash."""
-    return {
-        decode_path(at) + decode_path(name) + "/"
-        for at, found in tree.folders.items()
-        for name, node in found.nodes.items()
-        if _unseen(node)
-    }
-
-
-def _below(folder: str, closed: set[str]) -> bool:
-    """Whether a folder is one of these, or lies below one."""
-    path = decode_path(folder)
-    return any(path[: at + 1] in closed for at, letter in enumerate(path) if letter == "/")
+def _hidden(folder: str, tree: Tree) -> bool:
+    """Whether a folder that is not in a tree lies where nobody looked."""
+    path = decode_path(folder)[:-1]
+    while path:
+        above, slash, name = path.rpartition("/")
+        found = tree.folders.get(encode_path(above + slash))
+        if found is not None:
+            return _unseen(found.nodes.get(encode_path(name)))
+        path = above
+    return False
 
 
 def _became(old: Node | None, new: Node | None) -> str:

@@ -44,8 +44,11 @@ class Folder(msgspec.Struct, frozen=True, array_like=True):
     rules: bytes = b""
     """Stands for all the .gitignore files that speak of this folder."""
     large: int = 0
-    """How many bytes of kept files count for the caps: of large ones, and of ignored ones."""
+    """How many bytes of its files count for the cap of large ones …"""
     ignored: int = 0
+    """… and for the cap of ignored ones."""
+    lacks: bool = False
+    """Whether some of it was left out."""
 
 
 class Tree(msgspec.Struct, frozen=True, array_like=True):
@@ -76,12 +79,13 @@ def path_in(folder: str, name: str) -> str:
     return encode_path(decode_path(folder) + decode_path(name))
 
 
-def read_tree(file: Path) -> tuple[Tree, int] | None:
-    """The tree in a file, and the file's inode; None if there is none, or none that can be trusted."""
+def read_tree(file: Path, unless: int = 0) -> tuple[Tree, int] | None:
+    """The tree in a file, and the file's inode; None if there is none, or none that can be trusted, or if the file is
+    the one with the inode `unless`."""
     try:
         with file.open("rb") as opened:
-            data = opened.read()
             inode = os.fstat(opened.fileno()).st_ino
+            data = b"" if inode == unless else opened.read()
     except OSError:
         return None
     body = memoryview(data)[_HASH:]

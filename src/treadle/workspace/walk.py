@@ -116,7 +116,8 @@ class Walk:
             elif (node := self._other(level, name, found)) is not None:
                 nodes[_key(name)] = node
         self._read_all(level, path, files, nodes)
-        return Folder(nodes, level.key, self._large - large, self._ignored - ignored)
+        lacks = any(node.left for node in nodes.values())
+        return Folder(nodes, level.key, self._large - large, self._ignored - ignored, lacks)
 
     def _descend(self, level: Level, name: str, above: str) -> None:
         try:
@@ -131,12 +132,11 @@ class Walk:
         """A folder that is gone by now, or closed to us."""
         self.changed = True
         folder = self._folders[above]
-        if folder is self._known.get(above):  # which must stay as it is
-            folder = Folder(dict(folder.nodes), folder.rules, folder.large, folder.ignored)
-            self._folders[above] = folder
-        node = folder.nodes.pop(key)
+        nodes = dict(folder.nodes)  # what is known must stay as it is
+        node = nodes.pop(key)
         if closed:
-            folder.nodes[key] = Node(node.mode, left=left_out.UNREADABLE, ignored=node.ignored)
+            nodes[key] = Node(node.mode, left=left_out.UNREADABLE, ignored=node.ignored)
+        self._folders[above] = Folder(nodes, folder.rules, folder.large, folder.ignored, folder.lacks or closed)
 
     # -- single entries -------------------------------------------------------------------------------------------
 
