@@ -27,6 +27,8 @@ from treadle.housekeeping.retention import (
 )
 from treadle.ports.store import Listed, Store
 from treadle.sandbox.supervisor.commands import SupervisedCommands
+from treadle.types import ChatId
+from treadle.workspace.capture import Capture
 from treadle.workspace.images import Image, Images
 from treadle.workspace.journal import Journals
 from treadle.workspace.upkeep import Upkeep
@@ -78,6 +80,7 @@ class _Keeper:
         self._line = now - retention.days * DAY_S
         self._worth: dict[str, float] = {}
         self._open: set[str] = set()
+        self._running: set[str] = set()
         self._chats: list[Listed] = []
 
     async def look(self) -> None:
@@ -92,6 +95,9 @@ class _Keeper:
             ledger = await read_ledger(self._store, listed.summary.chat)
             for entry in ledger.entries:
                 self._refer(digests(entry.files), worth)
+        for chat in {_chat(capture) for _, capture in self._upkeep.captures() if capture is not None}:
+            for call in await self._commands.running(chat):
+                self._running.add(f"{chat}/{call.partition('~')[0]}")
         await asyncio.to_thread(self._look_at_files)
 
     def remove(self, dry: bool) -> Collected:
@@ -101,7 +107,7 @@ class _Keeper:
         trees = [tree for tree in self._upkeep.trees() if tree.used <= self._tree_line(line)]
         gone = 0
         for file, capture in self._upkeep.captures():
-            if capture is not None and self._is_stale(capture.name, capture.made_ms / 1000):
+            if capture is not None and self._capture_worth(capture) <= line:
                 gone += 1
                 if not dry:
                     self._upkeep.drop_capture(file, capture)
@@ -147,8 +153,8 @@ class _Keeper:
             self._refer(digests(journal.files), EVER)
         for _, capture in self._upkeep.captures():
             self._in_time()
-            if capture is not None and not self._is_stale(capture.name, capture.made_ms / 1000):
-                self._refer(self._upkeep.relied_on(self._upkeep.tree_of(capture)) or (), EVER)
+            if capture is not None and (worth := self._capture_worth(capture)) > self._line:
+                self._refer(self._upkeep.relied_on(self._upkeep.tree_of(capture)) or (), worth)
         for tree in self._upkeep.trees():
             self._in_time()
             if tree.used > self._tree_line(self._line):
@@ -162,9 +168,13 @@ class _Keeper:
         if time.monotonic() > self._until:
             raise TooMuch
 
-    def _is_stale(self, name: str, made: float) -> bool:
-        """Whether nobody will compare with this capture: old, and no chat at work has it."""
-        return made < self._now - max(DAY_S, self._retention.days * DAY_S) and name.split("/")[0] not in self._open
+    def _capture_worth(self, capture: Capture) -> float:
+        """Without bound as long as somebody may still compare with it: a chat at work, a process in the background."""
+        chat, made = _chat(capture), capture.made_ms / 1000
+        if chat in self._open or capture.name in self._running or made > self._now - DAY_S:
+            return EVER
+        updated = [listed.summary.updated_ms / 1000 for listed in self._chats if listed.summary.chat == chat]
+        return max([made, *updated])
 
     def _tree_line(self, line: float) -> float:
         return max(line, self._now - TREE_DAYS * DAY_S)
@@ -183,3 +193,7 @@ class _Keeper:
             line = worth
             total -= size
         return line
+
+
+def _chat(capture: Capture) -> ChatId:
+    return ChatId(capture.name.split("/")[0])

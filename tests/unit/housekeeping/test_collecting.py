@@ -1,6 +1,7 @@
 """What is kept for undoing, and what goes, in which order; nothing that somebody relies on."""
 
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -111,6 +112,23 @@ async def test_captures_that_nobody_came_back_to_go(home: Home, monkeypatch: pyt
     assert found.captures == 1
     assert len(list((home.folder / "captures").glob("*.json"))) == 1
     assert home.captures.compare("c_open/1.0").files == ()
+
+
+async def test_a_capture_of_a_chat_that_rests_is_worth_no_more_than_the_chat(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await home.chat("c_idle", days=3)
+    (home.top / "a").write_bytes(b"captured")
+    then = time.time_ns() - int(4 * DAY_S * 1e9)
+    with monkeypatch.context() as patched:
+        patched.setattr(time, "time_ns", lambda: then)
+        home.captures.capture("c_idle/1.0")
+    home.age_all()
+    shutil.rmtree(home.folder / "trees")
+    assert (await collect(home.store, home.path, Retention())).captures == 0
+    assert home.kept() == {b"captured"}
+    assert (await collect(home.store, home.path, Retention(cap=0))).captures == 1
+    assert home.kept() == set()
 
 
 async def test_what_an_unfinished_undo_needs_stays(home: Home) -> None:

@@ -136,7 +136,7 @@ try:
 except ToolError as error:
     print(error)
 left = sum(len(files) for folder, _, files in os.walk(home / "objects"))
-print(left, len(os.listdir(home / "incoming")))
+print(left, len(Images(home).half_done()))
 filler.unlink()
 captures.capture("c/1.0")
 (Path(sys.argv[2]) / "large").write_bytes(b"")
