@@ -58,6 +58,8 @@ class Settings(msgspec.Struct, frozen=True):
     strict_paths: bool = False
     command_view: bool = True
     git_branch: bool = False
+    snapshot_days: _Amount = 30.0
+    snapshot_cap_gb: _Amount = 5.0
 
     def chat_options(self, root: str) -> ChatOptions:
         """What a new chat has unless it says otherwise."""

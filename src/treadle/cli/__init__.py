@@ -27,7 +27,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "diff-runs": ("treadle.cli.commands.diff_runs", "Find the first difference between two chats."),
     "export": ("treadle.cli.commands.export", "Write a chat to standard output as JSON lines."),
     "import": ("treadle.cli.commands.import_", "Read a chat from JSON lines."),
-    "fsck": ("treadle.cli.commands.fsck", "Look for damage in the database, and mend it."),
+    "fsck": ("treadle.cli.commands.fsck", "Look for damage in what is stored, and mend it."),
+    "gc": ("treadle.cli.commands.gc", "Remove what is kept for undoing changes and needed no more."),
     "models": (
         "treadle.cli.commands.models",
         "List the models that can be used, or get one that runs on this machine.",

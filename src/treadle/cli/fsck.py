@@ -7,6 +7,8 @@ from treadle.cli.inert import inert_line
 from treadle.cli.session import configured
 from treadle.cli.terminal import Terminal
 from treadle.config import Config
+from treadle.housekeeping.damage import inspect
+from treadle.housekeeping.retention import retention_of
 from treadle.stores.sqlite import SqliteStore
 
 
@@ -21,7 +23,8 @@ async def _fsck(config: Config, repair: bool) -> int:
         return EXIT_OK
     store = SqliteStore(config.database)
     try:
-        problems = await store.check(repair=repair)
+        problems = list(await store.check(repair=repair))
+        problems += await inspect(store, config.home, retention_of(config.settings), repair=repair)
     finally:
         await store.close()
     for problem in problems:

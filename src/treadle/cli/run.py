@@ -19,6 +19,7 @@ from treadle.cli.terminal import Terminal
 from treadle.config import Config
 from treadle.errors import ConfigError, InvalidInput
 from treadle.handle import Chat
+from treadle.housekeeping.retention import is_due, retention_of
 from treadle.runtime import Agent
 
 NO_MODEL = (
@@ -53,28 +54,37 @@ def _task(prompt: str) -> str:
 
 
 async def _run(config: Config, wanted: Wanted, as_json: bool) -> int:
+    async with open_agent(config, works=True) as agent:
+        code = await _work(agent, config, wanted, as_json)
+        if code < 128 and is_due(config.home):  # nobody who stopped it waits for that
+            from treadle.housekeeping.collecting import now_and_then
+
+            await now_and_then(agent.deps.store, config.home, retention_of(config.settings))
+        return code
+
+
+async def _work(agent: Agent, config: Config, wanted: Wanted, as_json: bool) -> int:
     asks = not as_json and wanted.interactive is not False and wanted.prompt != "-" and someone_is_there()
     if asks and wanted.interactive is None:
         wanted = msgspec.structs.replace(wanted, interactive=True)
-    async with open_agent(config, works=True) as agent:
-        after, model = 0, config.settings.model
-        task = _task(wanted.prompt)
-        if wanted.chat is None:
-            chat = _new_chat(agent, config, wanted)
-        else:
-            chat, after, model = await _old_chat(agent, config, wanted)
-        if not await tell_recipient(agent, model, asks=asks):
-            return EXIT_ERROR
-        await chat.open()
-        following = chat.send(task)
-        if as_json:
-            return await drive(chat, following, JsonLines(), after)
-        terminal = Terminal()
-        screen = Screen(terminal, asks=asks)
-        state = await chat.state()
-        screen.begin(chat.id, state.options.model, state.options.root)
-        screen.knows(state)
-        return await converse(chat, following, screen, after, Dialogue(terminal) if asks else None)
+    after, model = 0, config.settings.model
+    task = _task(wanted.prompt)
+    if wanted.chat is None:
+        chat = _new_chat(agent, config, wanted)
+    else:
+        chat, after, model = await _old_chat(agent, config, wanted)
+    if not await tell_recipient(agent, model, asks=asks):
+        return EXIT_ERROR
+    await chat.open()
+    following = chat.send(task)
+    if as_json:
+        return await drive(chat, following, JsonLines(), after)
+    terminal = Terminal()
+    screen = Screen(terminal, asks=asks)
+    state = await chat.state()
+    screen.begin(chat.id, state.options.model, state.options.root)
+    screen.knows(state)
+    return await converse(chat, following, screen, after, Dialogue(terminal) if asks else None)
 
 
 def _new_chat(agent: Agent, config: Config, wanted: Wanted) -> Chat:

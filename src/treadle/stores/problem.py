@@ -11,7 +11,7 @@ from treadle.protocol.events import Event, ExecutionComplete, QueueChanged, User
 class Problem(msgspec.Struct, frozen=True):
     """One thing that is wrong, and whether it was mended."""
 
-    kind: Literal["database", "record", "gap", "head", "summary", "orphan", "blob"]
+    kind: Literal["database", "record", "gap", "head", "summary", "orphan", "blob", "image", "changes", "snapshot"]
     text: str
     chat: str = ""
     seq: int = 0

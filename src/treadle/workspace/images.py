@@ -160,6 +160,13 @@ class Images:
         return Swept(count, size)
 
     @contextmanager
+    def alone(self) -> Iterator[None]:
+        """While the block lasts, nobody keeps anything or begins to rely on what is kept. Not for a sweep, which sees
+        to that itself."""
+        with self._lock(fcntl.LOCK_EX):
+            yield
+
+    @contextmanager
     def _lock(self, how: int) -> Iterator[None]:
         fd = self._lock_file()
         try:

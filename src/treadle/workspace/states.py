@@ -155,7 +155,7 @@ class Folders:
         return st.S_IMODE(os.fstat(fd).st_mode) if kept is None else kept
 
     def set_mode(self, parts: Sequence[str], mode: int) -> None:
-        _chmod(self.at(parts), mode)
+        chmod_held(self.at(parts), mode)
         self._modes[-1] = None
 
     def forget(self) -> None:
@@ -171,7 +171,7 @@ class Folders:
         fd, mode = self._held.pop(), self._modes.pop()
         if mode is not None:
             with suppress(OSError):  # it is gone
-                _chmod(fd, mode)
+                chmod_held(fd, mode)
         os.close(fd)
 
     def __enter__(self) -> Self:
@@ -214,11 +214,11 @@ def _let_in(fd: int) -> int | None:
     need = st.S_IRUSR | st.S_IXUSR
     if found.st_uid != os.geteuid() or found.st_mode & need == need:
         return None
-    _chmod(fd, st.S_IMODE(found.st_mode) | need)
+    chmod_held(fd, st.S_IMODE(found.st_mode) | need)
     return st.S_IMODE(found.st_mode)
 
 
-def _chmod(fd: int, mode: int) -> None:
+def chmod_held(fd: int, mode: int) -> None:
     """The mode of a folder that is held, by the descriptor's own name: it leads nowhere else."""
     os.chmod(f"/proc/self/fd/{fd}", mode)
 

@@ -1,0 +1,113 @@
+"""Looking for damage in what is kept so that changes can be undone, and mending what can be mended (`treadle fsck`)."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from treadle.engine.effects import read_ledger
+from treadle.errors import NotFound, ToolError
+from treadle.housekeeping.retention import DAY_S, EVER, Retention, folder_of, last_line, worth_of
+from treadle.ports.snapshots import Wanted
+from treadle.ports.store import Listed, Store
+from treadle.stores.problem import Problem
+from treadle.workspace.images import Images
+from treadle.workspace.journal import Journal, Journals
+from treadle.workspace.root import Root
+from treadle.workspace.snapshots import ProjectSnapshots
+from treadle.workspace.upkeep import Upkeep
+
+
+async def inspect(store: Store, home: Path, retention: Retention, *, repair: bool) -> list[Problem]:
+    """Everything that is wrong with the snapshots beside a database."""
+    if not folder_of(home).is_dir():
+        return []
+    chats = await store.list()
+    at_work = {str(listed.summary.chat) for listed in chats if listed.leased}
+    problems = await asyncio.to_thread(lambda: list(_damage(home, at_work, repair)))
+    line = max(last_line(home), time.time() - retention.days * DAY_S)
+    images = Images(folder_of(home))
+    for listed in chats:
+        if worth_of(listed) > line:
+            problems += await _missing(store, listed, images)
+    return problems
+
+
+def _damage(home: Path, at_work: set[str], repair: bool) -> Iterator[Problem]:
+    folder = folder_of(home)
+    images, upkeep = Images(folder), Upkeep(folder)
+    damaged = list(images.verify())
+    for digest in damaged:
+        if repair:
+            images.drop(digest)
+        yield Problem("image", f"the kept file {digest[:16]}… is not what it was", repaired=repair)
+    for tree in upkeep.trees():
+        if (relied := upkeep.relied_on(tree.file)) is None or not all(images.has(digest) for digest in relied):
+            yield Problem("snapshot", f"the tree {tree.file.name[:16]}… cannot be relied on", repaired=repair)
+    if repair:
+        upkeep.drop_trees(EVER)  # caches, and what they say is kept may just have been dropped
+    for file, capture in upkeep.captures():
+        if capture is None or upkeep.relied_on(upkeep.tree_of(capture)) is None:
+            if repair:
+                upkeep.drop_capture(file, capture)
+            what = f"the snapshot {capture.name}" if capture else f"the snapshot {file.name}"
+            yield Problem("snapshot", f"{what} cannot be read", _chat(capture.name if capture else ""), repaired=repair)
+    yield from _left_over(images, repair)
+    yield from _unfinished(home, at_work, repair)
+
+
+def _left_over(images: Images, repair: bool) -> Iterator[Problem]:
+    old = [path for path in map(Path, images.half_done()) if _age(path) > DAY_S]
+    for path in old:
+        if repair:
+            path.unlink(missing_ok=True)
+    if old:
+        yield Problem("snapshot", f"{len(old)} half-written files of processes that died", repaired=repair)
+
+
+def _unfinished(home: Path, at_work: set[str], repair: bool) -> Iterator[Problem]:
+    for journal in Journals(folder_of(home) / "journals").unfinished():
+        if _chat(journal.name) in at_work:
+            continue
+        text = f"changes of {len(journal.files):,} files in {journal.root} were begun and not completed"
+        if not repair:
+            yield Problem("changes", f"{text}; the chat completes them when it goes on", _chat(journal.name))
+            continue
+        error = _complete(journal, home)
+        yield Problem("changes", f"{text}{error and f': {error}'}", _chat(journal.name), repaired=not error)
+
+
+def _complete(journal: Journal, home: Path) -> str:
+    try:
+        snapshots = ProjectSnapshots(Root(journal.root), home)
+        if journal.verdict == "commit":
+            snapshots.commit(journal.name, journal.view)
+        else:
+            snapshots.apply(journal.name, Wanted(()))
+    except (ToolError, NotFound, OSError) as error:
+        return str(error)
+    return ""
+
+
+async def _missing(store: Store, listed: Listed, images: Images) -> list[Problem]:
+    """Changes that cannot be undone although they should be."""
+    ledger = await read_ledger(store, listed.summary.chat)
+    befores = {file.path: file.before for entry in ledger.entries for file in entry.files if file.before}
+    wanted = {path: state.digest for path, state in befores.items() if state.digest}
+    gone = [path for path, digest in wanted.items() if not await asyncio.to_thread(images.has, digest)]
+    if not gone:
+        return []
+    text = f"what was there before a change of {gone[0]} is not kept any more"
+    more = f", and of {len(gone) - 1:,} more files" if len(gone) > 1 else ""
+    return [Problem("image", text + more, listed.summary.chat)]
+
+
+def _chat(name: str) -> str:
+    return name.split("/")[0]
+
+
+def _age(path: Path) -> float:
+    try:
+        return time.time() - path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0

@@ -1,0 +1,91 @@
+"""How long things are kept, and what a chat is worth to what it refers to."""
+
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from treadle.config import Settings
+from treadle.ports.store import Listed
+from treadle.protocol.files import FileChange
+
+DAY_S = 86_400.0
+EVER = float("inf")
+_STAMP = "collected"
+
+
+class Retention(msgspec.Struct, frozen=True):
+    days: float = 30.0
+    cap: int = 5 << 30
+    """How many bytes of images are kept at most."""
+
+
+class Collected(msgspec.Struct, frozen=True):
+    """What was removed (or would be), and what is left."""
+
+    images: int = 0
+    bytes: int = 0
+    kept_images: int = 0
+    kept_bytes: int = 0
+    trees: int = 0
+    captures: int = 0
+    decisions: int = 0
+    """Journals of what was settled long ago."""
+    commands: int = 0
+    """Folders of commands that ended long ago; that they ran stays known."""
+    line: float = 0.0
+    """What chats refer to that have not changed since (seconds since 1970) is not kept any more."""
+
+
+def retention_of(settings: Settings, days: float | None = None) -> Retention:
+    return Retention(settings.snapshot_days if days is None else days, int(settings.snapshot_cap_gb * 10**9))
+
+
+def folder_of(home: Path) -> Path:
+    return home / "snapshots"
+
+
+def digests(files: Iterable[FileChange]) -> Iterator[str]:
+    """The images by which changes can be undone and redone."""
+    for file in files:
+        for state in (file.before, file.after):
+            if state is not None and state.digest:
+                yield state.digest
+
+
+def worth_of(listed: Listed) -> float:
+    summary = listed.summary
+    at_work = listed.leased or summary.runnable or summary.status not in ("idle", "error")
+    return EVER if at_work else summary.updated_ms / 1000
+
+
+def stamp_of(home: Path) -> Path:
+    """The file that says when this was last done, and what came of it."""
+    return folder_of(home) / _STAMP
+
+
+def is_due(home: Path) -> bool:
+    """Whether a day has passed since this was last done. The first time only the clock is set: nothing can be old
+    enough yet."""
+    stamp = stamp_of(home)
+    try:
+        return time.time() - stamp.stat().st_mtime > DAY_S
+    except FileNotFoundError:
+        if stamp.parent.is_dir():
+            write_stamp(stamp, Collected())
+        return False
+
+
+def write_stamp(stamp: Path, found: Collected) -> None:
+    new = stamp.with_name(f".{_STAMP}")
+    new.write_bytes(msgspec.json.encode(found))
+    new.replace(stamp)
+
+
+def last_line(home: Path) -> float:
+    """Up to which time chats may refer to what was collected."""
+    try:
+        return msgspec.json.decode(stamp_of(home).read_bytes(), type=Collected).line
+    except (OSError, msgspec.DecodeError):
+        return 0.0

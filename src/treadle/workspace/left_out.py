@@ -1,0 +1,128 @@
+"""What a snapshot of the tree leaves out, and why; never silently (W-05). Pure rules: sizes, names, words.
+
+A folder is left out by its name alone only where the name says that a tool made everything in it and can make it again.
+Names that are also given to folders of sources (build, target …) count only where .gitignore names the folder, too.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from treadle.protocol.files import Uncaptured
+
+FILE_CAP = 64 << 20
+IGNORED_FILE_CAP = 1 << 20
+SMALL = 1 << 20
+"""Files up to this size are kept in any number; larger ones up to TOTAL_CAP together, so that a folder of data cannot
+crowd out the sources."""
+TOTAL_CAP = 4 << 30
+IGNORED_TOTAL_CAP = 256 << 20
+DEPTH_CAP = 250
+
+GENERATED = frozenset(
+    (
+        "node_modules",
+        "bower_components",
+        "jspm_packages",
+        ".pnpm-store",
+        ".next",
+        ".nuxt",
+        ".svelte-kit",
+        ".angular",
+        ".parcel-cache",
+        ".turbo",
+        ".venv",
+        "__pycache__",
+        ".tox",
+        ".nox",
+        ".eggs",
+        ".mypy_cache",
+        ".pytest_cache",
+        ".ruff_cache",
+        ".hypothesis",
+        ".ipynb_checkpoints",
+        ".gradle",
+        ".terraform",
+        ".dart_tool",
+        ".stack-work",
+        ".ccls-cache",
+        ".direnv",
+    )
+)
+"""By name alone."""
+GENERATED_IF_IGNORED = frozenset(
+    (
+        "venv",
+        "env",
+        "virtualenv",
+        "build",
+        "dist",
+        "out",
+        "target",
+        "vendor",
+        "Pods",
+        "Carthage",
+        "_build",
+        ".build",
+        "cmake-build-debug",
+        "cmake-build-release",
+        ".cache",
+        ".output",
+        ".yarn",
+        ".bundle",
+        "DerivedData",
+        "bazel-out",
+        "zig-cache",
+        ".zig-cache",
+    )
+)
+
+CAPTURED = 0
+TOO_LARGE, IGNORED_LARGE, TOTAL_FULL, IGNORED_FULL, UNREADABLE, GENERATED_FOLDER, TOO_DEEP, SPECIAL, OWN = range(1, 10)
+REASONS = {
+    TOO_LARGE: f"larger than {FILE_CAP >> 20} MiB",
+    IGNORED_LARGE: f"named by .gitignore and larger than {IGNORED_FILE_CAP >> 20} MiB",
+    TOTAL_FULL: f"the large files of this project have more than {TOTAL_CAP >> 30} GiB together",
+    IGNORED_FULL: f"the files named by .gitignore have more than {IGNORED_TOTAL_CAP >> 20} MiB together",
+    UNREADABLE: "cannot be read by the user who runs Treadle",
+    GENERATED_FOLDER: "a folder of generated files",
+    TOO_DEEP: f"lies more than {DEPTH_CAP} folders deep",
+    SPECIAL: "a socket or a device",
+    OWN: "Treadle's own data",
+}
+_MOST_LISTED = 40
+
+
+def generated(name: str, ignored: bool) -> bool:
+    return name in GENERATED or (ignored and name in GENERATED_IF_IGNORED)
+
+
+def listed(left: Iterable[tuple[str, int, int]], said: Mapping[str, str] | None = None) -> tuple[Uncaptured, ...]:
+    """Paths with why they were left out and their size, as they are told: folders of one name in one line, and of very
+    many files the largest. `said` is what became of some of them meanwhile."""
+    said = said or {}
+    folders: dict[str, list[str]] = {}
+    found: list[Uncaptured] = []
+    for path, why, size in left:
+        if why == OWN:
+            continue
+        if why == GENERATED_FOLDER and path not in said:
+            folders.setdefault(path.rpartition("/")[2], []).append(path)
+        else:
+            found.append(Uncaptured(path, _reason(why, said.get(path, "")), size))
+    for name, paths in folders.items():
+        alone = len(paths) == 1
+        what = REASONS[GENERATED_FOLDER] if alone else f"{len(paths):,} folders of generated files"
+        found.append(Uncaptured(paths[0] if alone else f"**/{name}", what))
+    return _bounded(found)
+
+
+def _reason(why: int, said: str) -> str:
+    return f"{said}; {REASONS[why]}" if said else REASONS[why]
+
+
+def _bounded(found: list[Uncaptured]) -> tuple[Uncaptured, ...]:
+    if len(found) > _MOST_LISTED:
+        found.sort(key=lambda each: -each.size)
+        rest = found[_MOST_LISTED:]
+        del found[_MOST_LISTED:]
+        found.append(Uncaptured("**", f"{len(rest):,} more that were left out", sum(each.size for each in rest)))
+    return tuple(sorted(found, key=lambda each: each.path))

@@ -1,0 +1,64 @@
+"""Collecting what is kept for undoing, from the command line."""
+
+import os
+import time
+
+from tests.scenario.command_line import CommandLine
+from treadle.workspace.images import Images
+
+WRITE = '[[turn]]\ncall = [{ name = "write_file", args = { path = "a", content = "new" } }]\n[[turn]]\ntext = "Done."\n'
+
+
+def old(images: Images, data: bytes) -> None:
+    digest = images.put(data)
+    file = images.folder / "objects" / digest[:2] / digest
+    os.utime(file, (time.time() - 2 * 86_400,) * 2)
+
+
+def test_what_nobody_needs_is_told_and_removed(cli: CommandLine) -> None:
+    assert cli("gc", "--json").lines == [
+        {
+            "images": 0,
+            "bytes": 0,
+            "kept_images": 0,
+            "kept_bytes": 0,
+            "trees": 0,
+            "captures": 0,
+            "decisions": 0,
+            "commands": 0,
+            "dry_run": False,
+        }
+    ]
+    cli("run", "Write.", "--model", cli.script(WRITE))
+    images = Images(cli.home / "snapshots")
+    old(images, b"nobody's " * 1000)
+    told = cli("gc", "--dry-run")
+    assert told.out == "would be removed: 1 kept file (9.0 kB)\n"
+    assert cli("gc").out == "removed: 1 kept file (9.0 kB)\n"
+    assert cli("gc").out == "removed: 0 kept files (0 bytes)\n"
+    assert cli("gc", "--older-than", "-1").code == 2
+    assert cli("fsck").code == 0
+
+
+def test_a_run_collects_once_a_day(cli: CommandLine) -> None:
+    images = Images(cli.home / "snapshots")
+    old(images, b"nobody's")
+    cli("run", "Write.", "--model", cli.script(WRITE))
+    assert len(list(images.all())) >= 1  # the clock was set
+    stamp = cli.home / "snapshots" / "collected"
+    os.utime(stamp, (time.time() - 2 * 86_400,) * 2)
+    assert cli("run", "Hello.", "--model", cli.script('[[turn]]\ntext = "Hello."\n')).code == 0
+    assert b"nobody's" not in {images.read(image.digest) for image in images.all()}
+
+
+def test_fsck_looks_at_what_is_kept(cli: CommandLine) -> None:
+    cli("run", "Write.", "--model", cli.script(WRITE))
+    images = Images(cli.home / "snapshots")
+    digest = images.put(b"whole")
+    file = images.folder / "objects" / digest[:2] / digest
+    file.chmod(0o600)
+    file.write_bytes(b"broken")
+    found = cli("fsck")
+    assert (found.code, "found: image: the kept file" in found.out) == (1, True)
+    assert cli("fsck", "--repair").code == 0
+    assert cli("fsck").code == 0

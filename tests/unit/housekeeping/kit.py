@@ -1,0 +1,61 @@
+"""A home with chats that changed files, at any time in the past."""
+
+import os
+import time
+from pathlib import Path
+
+import msgspec
+
+from treadle.housekeeping.retention import DAY_S
+from treadle.protocol import wire
+from treadle.protocol.events import Envelope, FilesChanged
+from treadle.protocol.files import DiffStat, FileState, change_of
+from treadle.protocol.views import ChatSummary
+from treadle.stores.memory import MemoryStore
+from treadle.types import ChatId
+from treadle.workspace.capture import Captures
+from treadle.workspace.images import Images
+from treadle.workspace.journal import Journals
+from treadle.workspace.root import Root
+
+
+class Home:
+    def __init__(self, place: Path) -> None:
+        self.path = place / "home"
+        self.path.mkdir()
+        self.top = place / "project"
+        self.top.mkdir()
+        self.folder = self.path / "snapshots"
+        self.images = Images(self.folder)
+        self.journals = Journals(self.folder / "journals")
+        self.captures = Captures(Root(str(self.top)), self.images, self.folder)
+        self.store = MemoryStore()
+
+    def image(self, data: bytes, days: float = 2.0) -> str:
+        digest = self.images.put(data)
+        self.age(digest, days)
+        return digest
+
+    def age(self, digest: str, days: float) -> None:
+        then = time.time() - days * DAY_S
+        os.utime(self.folder / "objects" / digest[:2] / digest, (then, then))
+
+    def age_all(self, days: float = 2.0) -> None:
+        for image in self.images.all():
+            self.age(image.digest, days)
+
+    async def chat(self, name: str, *before: bytes, days: float = 0.0, **more: object) -> ChatId:
+        """A chat that overwrote files with these bytes, so many days ago."""
+        chat = ChatId(name)
+        then = int((time.time() - days * DAY_S) * 1000)
+        files = tuple(
+            change_of(f"f{number}", FileState("file", 0o644, self.image(data), len(data)), None, DiffStat())
+            for number, data in enumerate(before)
+        )
+        record = wire.encode(Envelope(1, chat, then, FilesChanged(files)))
+        summary = msgspec.structs.replace(ChatSummary(chat, head=1, created_ms=then, updated_ms=then), **more)
+        await self.store.create(summary, [record])
+        return chat
+
+    def kept(self) -> set[bytes]:
+        return {self.images.read(image.digest) for image in self.images.all()}

@@ -1,0 +1,186 @@
+"""What is kept for undoing, and what goes, in which order; nothing that somebody relies on."""
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from tests.unit.housekeeping.kit import Home
+from treadle.housekeeping.collecting import TooMuch, collect, now_and_then
+from treadle.housekeeping.retention import DAY_S, Retention, is_due, last_line, stamp_of
+from treadle.ports.commands import Job
+from treadle.protocol.files import DiffStat, FileState, change_of
+from treadle.sandbox.supervisor.commands import SupervisedCommands
+from treadle.types import CallKey
+from treadle.workspace.journal import Ending, Journal
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
+
+
+async def test_what_recent_chats_refer_to_stays(home: Home) -> None:
+    await home.chat("c_new", b"new", b"both", days=29)
+    await home.chat("c_old", b"old", b"both", days=31)
+    home.image(b"nobody's")
+    home.image(b"nobody's, young", days=0.5)
+    found = await collect(home.store, home.path, Retention(), dry=True)
+    assert (found.images, found.bytes, found.kept_images) == (2, 11, 3)
+    assert len(home.kept()) == 5
+    done = await collect(home.store, home.path, Retention())
+    assert replace(done, line=found.line) == found
+    assert home.kept() == {b"new", b"both", b"nobody's, young"}
+
+
+async def test_what_a_chat_at_work_refers_to_stays_however_old(home: Home) -> None:
+    await home.chat("c_waits", b"waits", days=99, status="requires_action")
+    await home.chat("c_runs", b"runs", days=99, runnable=True)
+    await home.chat("c_idle", b"idle", days=99)
+    await collect(home.store, home.path, Retention(days=0, cap=0))
+    assert home.kept() == {b"waits", b"runs"}
+
+
+async def test_beyond_the_cap_the_oldest_go_first(home: Home) -> None:
+    for days in range(1, 6):
+        await home.chat(f"c_{days}", bytes([days]) * 100, b"shared by all", days=days)
+    found = await collect(home.store, home.path, Retention(cap=320))
+    assert home.kept() == {b"\1" * 100, b"\2" * 100, b"\3" * 100, b"shared by all"}
+    assert found.kept_bytes == 313
+    assert time.time() - 4 * DAY_S == pytest.approx(last_line(home.path), abs=60)
+
+
+async def test_the_cap_takes_nothing_that_was_used_within_a_day(home: Home) -> None:
+    await home.chat("c_1", b"one", days=3)
+    home.age_all(0.5)
+    await collect(home.store, home.path, Retention(cap=0))
+    assert home.kept() == {b"one"}
+
+
+async def test_what_a_tree_relies_on_stays_as_long_as_the_tree(home: Home) -> None:
+    """Else the next command would start without what was there before (W-01)."""
+    (home.top / "a").write_bytes(b"in the tree")
+    home.captures.capture("c/1.0")
+    home.captures.release("c/1.0")
+    home.age_all()
+    assert (await collect(home.store, home.path, Retention())).images == 0
+    assert home.kept() == {b"in the tree"}
+    for tree in (home.folder / "trees").iterdir():
+        os.utime(tree, (time.time() - 8 * DAY_S,) * 2)
+    found = await collect(home.store, home.path, Retention())
+    assert (found.images, found.trees) == (1, 1)
+    home.captures.capture("c/2.0")
+    assert home.kept() == {b"in the tree"}
+
+
+async def test_the_cap_takes_the_trees_along(home: Home) -> None:
+    (home.top / "a").write_bytes(b"in the tree")
+    home.captures.capture("c/1.0")
+    home.captures.release("c/1.0")
+    home.age_all()
+    for tree in (home.folder / "trees").iterdir():
+        os.utime(tree, (time.time() - 2 * DAY_S,) * 2)
+    found = await collect(home.store, home.path, Retention(cap=0))
+    assert (found.images, found.trees) == (1, 1)
+    home.captures.capture("c/2.0")
+    assert home.kept() == {b"in the tree"}
+
+
+async def test_a_capture_holds_what_it_needs_until_it_is_forgotten(home: Home) -> None:
+    (home.top / "a").write_bytes(b"captured")
+    home.captures.capture("c_1/1.0")
+    home.age_all()
+    for tree in (home.folder / "trees").iterdir():
+        os.utime(tree, (time.time() - 8 * DAY_S,) * 2)
+    await collect(home.store, home.path, Retention(cap=0))
+    (home.top / "a").unlink()
+    assert [file.path for file in home.captures.compare("c_1/1.0").files] == ["a"]
+    assert home.kept() == {b"captured"}
+
+
+async def test_captures_that_nobody_came_back_to_go(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    await home.chat("c_open", days=99, status="requires_action")
+    then = time.time_ns() - int(31 * DAY_S * 1e9)
+    with monkeypatch.context() as patched:
+        patched.setattr(time, "time_ns", lambda: then)
+        home.captures.capture("c_gone/1.0")
+        home.captures.capture("c_open/1.0")
+    found = await collect(home.store, home.path, Retention())
+    assert found.captures == 1
+    assert len(list((home.folder / "captures").glob("*.json"))) == 1
+    assert home.captures.compare("c_open/1.0").files == ()
+
+
+async def test_a_capture_of_a_chat_that_rests_is_worth_no_more_than_the_chat(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await home.chat("c_idle", days=3)
+    (home.top / "a").write_bytes(b"captured")
+    then = time.time_ns() - int(4 * DAY_S * 1e9)
+    with monkeypatch.context() as patched:
+        patched.setattr(time, "time_ns", lambda: then)
+        home.captures.capture("c_idle/1.0")
+    home.age_all()
+    shutil.rmtree(home.folder / "trees")
+    assert (await collect(home.store, home.path, Retention())).captures == 0
+    assert home.kept() == {b"captured"}
+    assert (await collect(home.store, home.path, Retention(cap=0))).captures == 1
+    assert home.kept() == set()
+
+
+async def test_what_an_unfinished_undo_needs_stays(home: Home) -> None:
+    state = FileState("file", 0o644, home.image(b"goal"), 4)
+    journal = Journal("c/undo", str(home.top), "restore", "", (change_of("a", None, state, DiffStat()),))
+    home.journals.decide(journal)
+    await collect(home.store, home.path, Retention(days=0, cap=0))
+    assert home.kept() == {b"goal"}
+    home.journals.end("c/undo", Ending())
+    await collect(home.store, home.path, Retention(days=0, cap=0))
+    assert home.kept() == set()
+
+
+async def test_nothing_is_removed_when_there_is_no_time(home: Home) -> None:
+    await home.chat("c_1", b"one", days=3)
+    home.image(b"nobody's")
+    with pytest.raises(TooMuch):
+        await collect(home.store, home.path, Retention(), seconds=-1)
+    await now_and_then(home.store, home.path, Retention())
+    assert home.kept() == {b"one"}
+
+
+async def test_by_itself_once_a_day(home: Home) -> None:
+    assert not is_due(home.path)
+    assert not home.folder.exists()
+    home.image(b"nobody's")
+    assert not is_due(home.path)  # the clock is set
+    yesterday = time.time() - 1.1 * DAY_S
+    os.utime(stamp_of(home.path), (yesterday, yesterday))
+    assert is_due(home.path)
+    await now_and_then(home.store, home.path, Retention())
+    assert home.kept() == set()
+    assert not is_due(home.path)
+
+
+async def test_without_snapshots_there_is_nothing_to_do(home: Home) -> None:
+    await home.chat("c_1", days=3)
+    found = await collect(home.store, home.path, Retention())
+    assert (found.images, found.kept_images) == (0, 0)
+    assert not home.folder.exists()
+
+
+async def test_outputs_of_commands_that_ended_long_ago_go(home: Home) -> None:
+    commands = SupervisedCommands(home.path / "commands")
+    for name, status in (("c_idle", "idle"), ("c_open", "requires_action")):
+        chat = await home.chat(name, days=99, status=status)
+        command = await commands.start(chat, CallKey("1.0"), Job(("echo", "hello"), str(home.top), dict(os.environ)))
+        await command.wait()
+        ended = Path(command.folder) / "exit"
+        os.utime(ended, (time.time() - 31 * DAY_S,) * 2)
+    found = await collect(home.store, home.path, Retention())
+    assert found.commands == 1
+    assert os.listdir(home.path / "commands" / "c_idle" / "1.0") == ["exit"]
+    assert (home.path / "commands" / "c_open" / "1.0" / "output.0").exists()
+    assert (await collect(home.store, home.path, Retention())).commands == 0
