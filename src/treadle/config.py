@@ -31,6 +31,7 @@ class Settings(msgspec.Struct, frozen=True):
     """Everything that can be set outside a chat. A field is the key of the config file; its variable is
     TREADLE_ and the name in capitals."""
 
+    store: str = ""
     model: str = ""
     mode: Mode = "auto-edit"
     max_turns: Annotated[int, Meta(ge=1)] = 20
@@ -102,6 +103,11 @@ class Config(msgspec.Struct, frozen=True):
     @property
     def database(self) -> Path:
         return self.home / DATABASE_NAME
+
+    @property
+    def store(self) -> str | Path:
+        """Where chats are kept: what is set, or an SQLite file in Treadle's home."""
+        return self.settings.store or self.database
 
 
 def variable(name: str) -> str:

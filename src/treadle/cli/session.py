@@ -50,7 +50,7 @@ async def open_agent(config: Config, *, works: bool = False) -> AsyncIterator[Ag
 
         hooks = [CommandHooks(config.hooks, os.environ)]
     agent = Agent(
-        config.database,
+        config.store,
         models=models,
         plugins=works,
         hooks=hooks,

@@ -12,7 +12,8 @@ from typing import Any, Protocol, TypeVar
 import asyncpg  # type: ignore[import-untyped]
 
 from treadle.errors import StoreError, TreadleError
-from treadle.stores.postgres.failures import explained, passing, shown
+from treadle.stores.address import shown
+from treadle.stores.postgres.failures import explained, passing
 
 CONNECTIONS = 10
 PATIENCE_S = 20.0

@@ -2,7 +2,6 @@
 nothing of what was attempted. No sentence contains a password."""
 
 import ssl
-from urllib.parse import urlsplit
 
 import asyncpg  # type: ignore[import-untyped]
 
@@ -25,17 +24,6 @@ _SENTENCES = {
 }
 
 
-def shown(url: str) -> str:
-    """The address of a database as it may be shown: no password, no options."""
-    try:
-        parts = urlsplit(url)
-        user, _, place = parts.netloc.rpartition("@")
-    except ValueError:
-        return "(not a URL)"
-    name = user.partition(":")[0]
-    return parts._replace(netloc=f"{name}@{place}" if name else place, query="", fragment="").geturl()
-
-
 def state(error: BaseException) -> str:
     """The SQLSTATE, if PostgreSQL said anything."""
     return getattr(error, "sqlstate", None) or ""
@@ -48,8 +36,10 @@ def passing(error: BaseException) -> bool:
     code = state(error)
     if code:
         return code in _PASSING or code.startswith(_PASSING_CLASSES)
-    # What the driver says itself of a connection that is gone has no SQLSTATE; a ValueError is a wrong address.
-    return isinstance(error, OSError | EOFError | asyncpg.InterfaceError) and not isinstance(error, ValueError)
+    # What the driver says itself of a connection that is gone has no SQLSTATE, also that it got out of step when the
+    # server's last words came. A ValueError is a wrong address.
+    broken = OSError | EOFError | asyncpg.InterfaceError | asyncpg.InternalClientError
+    return isinstance(error, broken) and not isinstance(error, ValueError)
 
 
 def refused(error: BaseException) -> bool:

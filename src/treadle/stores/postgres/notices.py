@@ -6,10 +6,10 @@ A hint that is lost costs nothing but time: whoever waits also polls.
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Iterator
 
 from treadle.stores.postgres.connections import Connection, Connections
-from treadle.stores.postgres.failures import explained, passing
 from treadle.stores.watch import Heads
 from treadle.types import ChatId
 
@@ -56,9 +56,8 @@ class Notices:
             try:
                 connection = await self._connections.open()
                 await self._serve(connection)
-            except Exception as error:
-                if not passing(error):
-                    raise explained(error, self._connections.where) from error
+            except Exception as error:  # whatever it is: without hints everything works, only later
+                logging.getLogger("treadle").debug("hints to other processes stopped: %s", error)
             finally:
                 if connection is not None:
                     connection.terminate()
