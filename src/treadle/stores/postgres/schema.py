@@ -12,6 +12,8 @@ from treadle.stores.postgres.connections import Connection
 MIGRATIONS = Path(__file__).with_name("migrations")
 
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('treadle ' || current_schema(), 0))"
+# A real look at the catalogue: `to_regclass` remembers, while one waits for the lock, that there was no such table.
+_EXISTS = "SELECT EXISTS (SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'treadle_meta')"
 # A database that was dumped and loaded elsewhere has changes of numbers that this server's transactions are yet to get.
 _RENUMBER = """
 UPDATE treadle_meta SET change_base = newest + 1 FROM (SELECT coalesce(max(changed), 0) AS newest FROM chats) AS numbers
@@ -44,7 +46,7 @@ async def _migrate(connection: Connection, where: str, steps: dict[int, Path]) -
 
 
 async def _version(connection: Connection, where: str, steps: dict[int, Path]) -> int:
-    if await connection.fetchval("SELECT to_regclass('treadle_meta')") is None:
+    if not await connection.fetchval(_EXISTS):
         return 0
     version = int(await connection.fetchval("SELECT version FROM treadle_meta"))
     if version > len(steps):

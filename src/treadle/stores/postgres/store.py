@@ -127,7 +127,8 @@ class PostgresStore:
         return await self._await_news(chat, after, timeout_s, lambda: self.head(chat))
 
     async def wait_any(self, after: int, timeout_s: float) -> int:
-        return await self._await_news(ANY, after, timeout_s, self._last_change)
+        # What was the last change may have been changed again by a transaction that is not to be seen yet.
+        return max(after, await self._await_news(ANY, after, timeout_s, self._last_change))
 
     async def _await_news(
         self, chat: ChatId, after: int, timeout_s: float, now: Callable[[], Coroutine[Any, Any, int]]
