@@ -7,9 +7,9 @@ import os
 from hypothesis import HealthCheck, settings
 
 from tests.homes import shared_home
-from tests.postgres import own_postgres, postgres, postgres_server
+from tests.postgres import own_postgres, postgres, postgres_database, postgres_server
 
-__all__ = ["own_postgres", "postgres", "postgres_server"]
+__all__ = ["own_postgres", "postgres", "postgres_database", "postgres_server"]
 
 settings.register_profile("treadle", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("treadle")

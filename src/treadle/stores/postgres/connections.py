@@ -17,7 +17,7 @@ from treadle.stores.postgres.failures import explained, passing
 
 CONNECTIONS = 10
 PATIENCE_S = 20.0
-FIRST_PATIENCE_S = 5.0
+FIRST_PATIENCE_S = 3.0
 CONNECT_S = 10.0
 STATEMENT_S = 60.0
 """A server that has not answered by then is taken for gone: a network that is cut says nothing."""

@@ -33,6 +33,7 @@ class Line:
 
     def __init__(self, url: str) -> None:
         self._url = url
+        self._search_path = parse_qs(urlsplit(url).query).get("search_path", ["public"])[0]
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -46,7 +47,7 @@ class Line:
         port = self._server.sockets[0].getsockname()[1]
         parts = urlsplit(self._url)
         user = parts.netloc.rpartition("@")[0] or "postgres"
-        return f"postgresql://{user}@127.0.0.1:{port}{parts.path}?sslmode=disable"
+        return f"postgresql://{user}@127.0.0.1:{port}{parts.path}?sslmode=disable&search_path={self._search_path}"
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.deaf:

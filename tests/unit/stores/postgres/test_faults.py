@@ -126,7 +126,8 @@ async def test_an_answer_whose_answer_never_came(cut_store: PostgresStore, store
         await store.remember(answer)
 
 
-async def test_sessions_that_the_server_ends(store: PostgresStore, behind: asyncpg.Connection) -> None:
+async def test_sessions_that_the_server_ends(postgres_database: str) -> None:
+    store, behind = PostgresStore(postgres_database), await asyncpg.connect(postgres_database)
     await begin(store, A)
     lease = await claimed(store, "w", A)
     head = 1
@@ -150,10 +151,13 @@ async def test_sessions_that_the_server_ends(store: PostgresStore, behind: async
     await writing
     assert killed > 5
     assert seqs(await store.read(A)) == list(range(1, 60))
+    await behind.close()
+    await store.close()
 
 
-async def test_a_session_ended_in_the_middle_of_an_append(store: PostgresStore, behind: asyncpg.Connection) -> None:
+async def test_a_session_ended_in_the_middle_of_an_append(postgres_database: str) -> None:
     """The append waits for a lock when its session is ended; it is done once when the lock is gone."""
+    store, behind = PostgresStore(postgres_database), await asyncpg.connect(postgres_database)
     await begin(store, A)
     async with behind.transaction():
         await behind.execute("SELECT 1 FROM chats WHERE id = $1 FOR UPDATE", A)
@@ -169,6 +173,8 @@ async def test_a_session_ended_in_the_middle_of_an_append(store: PostgresStore, 
         assert not waiting.done()
     await waiting
     assert seqs(await store.read(A)) == [1, 2]
+    await behind.close()
+    await store.close()
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import asyncio
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import asyncpg  # type: ignore[import-untyped]
 import pytest
@@ -94,7 +95,7 @@ async def test_somebody_elses_tables_are_left_alone(postgres: str, behind: async
 
 
 async def test_a_database_that_does_not_exist(postgres: str) -> None:
-    store = PostgresStore(postgres.replace("/treadle_test_", "/nobody_", 1))
+    store = PostgresStore(urlsplit(postgres)._replace(path="/nobody").geturl())
     with pytest.raises(StoreError, match="there is no database"):
         await store.list()
     await store.close()
