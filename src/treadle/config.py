@@ -31,7 +31,6 @@ class Settings(msgspec.Struct, frozen=True):
     """Everything that can be set outside a chat. A field is the key of the config file; its variable is
     TREADLE_ and the name in capitals."""
 
-    store: str = ""
     model: str = ""
     mode: Mode = "auto-edit"
     max_turns: Annotated[int, Meta(ge=1)] = 20
@@ -59,6 +58,7 @@ class Settings(msgspec.Struct, frozen=True):
     strict_paths: bool = False
     command_view: bool = True
     git_branch: bool = False
+    store: str = ""
 
     def chat_options(self, root: str) -> ChatOptions:
         """What a new chat has unless it says otherwise."""
