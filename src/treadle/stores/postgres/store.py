@@ -29,6 +29,7 @@ from treadle.types import ChatId, Clock
 POLL_S = 0.2
 HEAVY = 64 * 1024
 """So many bytes are packed in a thread, lest the event loop waits for them."""
+MOST = 2**31 - 1
 _READ = (
     f"SELECT {rows.RECORD} FROM events WHERE chat_no = (SELECT no FROM chats WHERE id = $1) AND seq > $2 "
     "ORDER BY seq LIMIT $3"
@@ -113,7 +114,7 @@ class PostgresStore:
 
     async def read(self, chat: ChatId, after: int = 0, limit: int = 0) -> list[Record]:
         async def work(connection: Connection, _: bool) -> list[Record]:
-            found = await connection.fetch(_READ, chat, after, limit or None)
+            found = await connection.fetch(_READ, chat, min(max(0, after), MOST), limit or None)
             if not found:
                 await _head(connection, chat)
             return [rows.unpack(row) for row in found]
