@@ -11,16 +11,17 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from treadle.errors import InvalidInput, NotFound, StoreError
+from treadle.errors import InvalidInput, StoreError
 from treadle.ports.store import LEASE_S, Cursor, Delta, Lease, Listed, Reach, Remembered, Snapshot
 from treadle.protocol.views import ChatSummary, Status
 from treadle.protocol.wire import Record
 from treadle.stores.listing import Wanted
 from treadle.stores.packing import Packed
-from treadle.stores.postgres import lists, rows, schema
+from treadle.stores.postgres import rows, schema
 from treadle.stores.postgres.blobs import Blobs
-from treadle.stores.postgres.connections import CONNECTIONS, PATIENCE_S, Connection, Connections, closed
+from treadle.stores.postgres.connections import CONNECTIONS, PATIENCE_S, Connections, closed
 from treadle.stores.postgres.notices import Notices
+from treadle.stores.postgres.reading import Reading
 from treadle.stores.postgres.writing import Writing
 from treadle.stores.problem import Problem
 from treadle.stores.watch import ANY, Heads, Watch
@@ -29,17 +30,6 @@ from treadle.types import ChatId, Clock
 POLL_S = 0.2
 HEAVY = 64 * 1024
 """So many bytes are packed in a thread, lest the event loop waits for them."""
-MOST = 2**31 - 1
-_READ = (
-    f"SELECT {rows.RECORD} FROM events WHERE chat_no = (SELECT no FROM chats WHERE id = $1) AND seq > $2 "
-    "ORDER BY seq LIMIT $3"
-)
-_READ_DELTAS = (
-    "SELECT c.id, d.epoch, d.turn, d.number, d.payload "
-    "FROM unnest($1::text[], $2::int[], $3::int[], $4::int[]) WITH ORDINALITY AS r (chat, epoch, turn, number, place) "
-    "JOIN chats AS c ON c.id = r.chat JOIN deltas AS d ON d.chat_no = c.no AND d.epoch = c.epoch "
-    "WHERE (d.epoch, d.turn, d.number) > (r.epoch, r.turn, r.number) ORDER BY r.place, d.turn, d.number"
-)
 T = TypeVar("T")
 
 
@@ -65,6 +55,7 @@ class PostgresStore:
         )
         self.where = self._connections.where
         self._writing = Writing(self._connections, clock, lease_s)
+        self._reading = Reading(self._connections, self._writing.now)
         self._blobs = Blobs(self._connections)
         self._watch = Watch(self._news, POLL_S)
         self._notices = Notices(self._connections, self._heard)
@@ -113,23 +104,17 @@ class PostgresStore:
         self._watch.look()
 
     async def read(self, chat: ChatId, after: int = 0, limit: int = 0) -> list[Record]:
-        async def work(connection: Connection, _: bool) -> list[Record]:
-            found = await connection.fetch(_READ, chat, min(max(0, after), MOST), limit or None)
-            if not found:
-                await _head(connection, chat)
-            return [rows.unpack(row) for row in found]
-
-        return await self._run(work)
+        return await self._finish(self._reading.read(chat, after, limit))
 
     async def head(self, chat: ChatId) -> int:
-        return await self._run(lambda connection, _: _head(connection, chat))
+        return await self._finish(self._reading.head(chat))
 
     async def wait(self, chat: ChatId, after: int, timeout_s: float) -> int:
-        return await self._await_news(chat, after, timeout_s, lambda: self.head(chat))
+        return await self._await_news(chat, after, timeout_s, lambda: self._reading.head(chat))
 
     async def wait_any(self, after: int, timeout_s: float) -> int:
         # What was the last change may have been changed again by a transaction that is not to be seen yet.
-        return max(after, await self._await_news(ANY, after, timeout_s, self._last_change))
+        return max(after, await self._await_news(ANY, after, timeout_s, self._reading.last_change))
 
     async def _await_news(
         self, chat: ChatId, after: int, timeout_s: float, now: Callable[[], Coroutine[Any, Any, int]]
@@ -137,7 +122,7 @@ class PostgresStore:
         waiter: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._watch.add(chat, after, waiter)  # before looking, so that nothing is missed in between
         try:
-            head = await now()
+            head = await self._finish(now())
             if head > after:
                 return head
             self._notices.listen()
@@ -145,17 +130,14 @@ class PostgresStore:
                 async with asyncio.timeout(timeout_s):
                     return await waiter
             except TimeoutError:
-                return await now()
+                return await self._finish(now())
         finally:
             self._watch.remove(chat, waiter)
 
     # -- lists --------------------------------------------------------------------------------------------------
 
     async def get(self, chat: ChatId) -> Listed:
-        row = await self._run(lambda connection, _: connection.fetchrow(lists.GET, self._writing.now(), chat))
-        if row is None:
-            raise NotFound(f"there is no chat {chat}")
-        return rows.listed(row)
+        return await self._finish(self._reading.get(chat))
 
     async def list(
         self,
@@ -168,17 +150,11 @@ class PostgresStore:
         limit: int = 0,
         before: Cursor | None = None,
     ) -> list[Listed]:
-        sql, values = lists.listing(Wanted(owner, archived, status, label, query, before), limit)
-        found = await self._run(lambda connection, _: connection.fetch(sql, self._writing.now(), *values))
-        return [rows.listed(row) for row in found]
+        wanted = Wanted(owner, archived, status, label, query, before)
+        return await self._finish(self._reading.list(wanted, limit))
 
     async def changes(self, *, owner: str | None = None, after: int = 0, limit: int = 0) -> Sequence[Listed]:
-        values = (self._writing.now(), after, owner, limit or None)
-        found = await self._run(lambda connection, _: connection.fetch(lists.CHANGES, *values))
-        return [rows.listed(row) for row in found]
-
-    async def _last_change(self) -> int:
-        return int(await self._run(lambda connection, _: connection.fetchval(lists.LAST_CHANGE)))
+        return await self._finish(self._reading.changes(owner, after, limit))
 
     # -- leases -------------------------------------------------------------------------------------------------
 
@@ -210,18 +186,7 @@ class PostgresStore:
         await self._finish(self._writing.save_snapshot(chat, snapshot, body))
 
     async def load_snapshot(self, chat: ChatId) -> Snapshot | None:
-        async def work(connection: Connection, _: bool) -> Snapshot | None:
-            query = "SELECT seq, body FROM snapshots WHERE chat_no = (SELECT no FROM chats WHERE id = $1)"
-            row = await connection.fetchrow(query, chat)
-            if row is None:
-                await _head(connection, chat)
-                return None
-            return Snapshot(row[0], zlib.decompress(row[1]))
-
-        try:
-            return await self._run(work)
-        except zlib.error:
-            return None  # a cache: what cannot be read is made again
+        return await self._finish(self._reading.load_snapshot(chat))
 
     async def recall(self, owner: str, key: str) -> Remembered | None:
         return await self._finish(self._writing.recall(owner, key))
@@ -233,9 +198,7 @@ class PostgresStore:
         await self._finish(self._writing.put_deltas(deltas))
 
     async def read_deltas(self, reached: Mapping[ChatId, Reach]) -> Sequence[Delta]:
-        places = [[place[part] for place in reached.values()] for part in range(3)]
-        found = await self._run(lambda connection, _: connection.fetch(_READ_DELTAS, [*reached], *places))
-        return [Delta(*row) for row in found]
+        return await self._finish(self._reading.read_deltas(reached))
 
     async def check(self, *, repair: bool = False) -> Sequence[Problem]:
         """Look for damage, and with `repair` mend what can be mended: `treadle fsck` (D-06)."""
@@ -260,9 +223,6 @@ class PostgresStore:
             await self._connections.close()
 
     # -- to the database ----------------------------------------------------------------------------------------
-
-    async def _run(self, work: Callable[[Connection, bool], Coroutine[Any, Any, T]]) -> T:
-        return await self._finish(self._connections.run(work))
 
     async def _finish(self, work: Coroutine[Any, Any, T]) -> T:
         """Wait for something that goes on to its end, whatever happens to the waiter."""
@@ -297,28 +257,12 @@ class PostgresStore:
                 self._begin(self._writing.release([lease]))
 
     def _news(self, chats: Sequence[ChatId]) -> asyncio.Future[Heads]:
-        async def look(connection: Connection, _: bool) -> Heads:
-            found: Heads = {}
-            named = [chat for chat in chats if chat != ANY]
-            if named:
-                found |= {ChatId(chat): head for chat, head in await connection.fetch(lists.HEADS, named)}
-            if ANY in chats:
-                found[ANY] = await connection.fetchval(lists.LAST_CHANGE)
-            return found
-
-        return self._begin(self._connections.run(look))
+        return self._begin(self._reading.news(chats))
 
     def _heard(self, heads: Heads) -> None:
         for chat, head in heads.items():
             self._watch.tell(chat, head)
         self._watch.look()
-
-
-async def _head(connection: Connection, chat: ChatId) -> int:
-    head: int | None = await connection.fetchval("SELECT head FROM chats WHERE id = $1", chat)
-    if head is None:
-        raise NotFound(f"there is no chat {chat}")
-    return head
 
 
 async def _packed(records: Sequence[Record]) -> Sequence[Packed]:

@@ -12,6 +12,7 @@ import pytest
 from treadle.errors import ChatBusy
 from treadle.stores.postgres import PostgresStore, rows
 from treadle.stores.postgres import store as module
+from treadle.stores.postgres.reading import READ
 from treadle.testing.store_contract import A, B, add, begin, claimed, record, records, seqs, summary
 from treadle.types import ChatId
 
@@ -148,7 +149,7 @@ async def test_a_chat_of_100k_events(store: PostgresStore, behind: asyncpg.Conne
     cost = {
         chat: (
             await pages(behind, APPEND, chat, head + 1, [rows.pack(record(head + 1))], rows.line(summary(chat))),
-            await pages(behind, module._READ, chat, head - 10, None),
+            await pages(behind, READ, chat, head - 10, None),
         )
         for chat, head in ((A, LONG + 1), (B, 21))
     }
