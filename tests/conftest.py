@@ -1,11 +1,15 @@
 """What holds for all tests. Time is no criterion: a loaded machine is slow, and that is no fault of the code. No test
-uses the user's own Treadle; what was found out about sandboxes is shared by all of a run."""
+uses the user's own Treadle; what was found out about sandboxes is shared by all of a run. A PostgreSQL is started for
+those who ask for it."""
 
 import os
 
 from hypothesis import HealthCheck, settings
 
 from tests.homes import shared_home
+from tests.postgres import own_postgres, postgres, postgres_database, postgres_server
+
+__all__ = ["own_postgres", "postgres", "postgres_database", "postgres_server"]
 
 settings.register_profile("treadle", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("treadle")

@@ -60,6 +60,7 @@ class Settings(msgspec.Struct, frozen=True):
     git_branch: bool = False
     snapshot_days: _Amount = 30.0
     snapshot_cap_gb: _Amount = 5.0
+    store: str = ""
 
     def chat_options(self, root: str) -> ChatOptions:
         """What a new chat has unless it says otherwise."""
@@ -104,6 +105,11 @@ class Config(msgspec.Struct, frozen=True):
     @property
     def database(self) -> Path:
         return self.home / DATABASE_NAME
+
+    @property
+    def store(self) -> str | Path:
+        """Where chats are kept: what is set, or an SQLite file in Treadle's home."""
+        return self.settings.store or self.database
 
 
 def variable(name: str) -> str:

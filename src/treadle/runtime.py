@@ -42,6 +42,7 @@ from treadle.ports.toolset import Tool
 from treadle.prompt import system_text
 from treadle.protocol.events import ModelNotice
 from treadle.protocol.options import ChatOptions
+from treadle.stores.address import open_store
 from treadle.tools.builtin import builtins
 from treadle.tools.registry import Tools
 from treadle.types import ChatId, Clock, new_chat_id
@@ -63,9 +64,9 @@ class OneModel:
 class Agent:
     """Puts a store, models, tools and a policy together and drives chats with them.
 
-    `store`: a Store, a path of an SQLite file, or None for memory. `model`: one model for all chats, instead of
-    `models`, which finds them by `provider:name`. `tools`: functions made with `@tool`, beside the built-in ones;
-    with `plugins` also those of installed packages (entry point group `treadle.tools`).
+    `store`: a Store, the path of an SQLite file, `postgresql://…`, or None for memory. `model`: one model for all
+    chats, instead of `models`, which finds them by `provider:name`. `tools`: functions made with `@tool`, beside the
+    built-in ones; with `plugins` also those of installed packages (entry point group `treadle.tools`).
     `options`: what chats have unless they say otherwise. `hooks`: what looks at every call before it runs and at every
     result, one or several. `instructions`: whether a new chat is given what the project says to agents (AGENTS.md).
     `redact` takes secrets out of what is recorded; without it those of `env` and known kinds of keys go (S-11).
@@ -216,8 +217,4 @@ def _open_store(store: Store | Path | str | None) -> Store:
         from treadle.stores.memory import MemoryStore
 
         return MemoryStore()
-    if isinstance(store, str | Path):
-        from treadle.stores.sqlite import SqliteStore
-
-        return SqliteStore(Path(store))
-    return store
+    return open_store(store) if isinstance(store, str | Path) else store

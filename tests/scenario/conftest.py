@@ -7,6 +7,7 @@ from tests.scenario.command_line import CommandLine
 from tests.scenario.kit import Stage
 from tests.scenario.scenes import World
 from treadle.ports.store import Store
+from treadle.stores.address import open_store
 from treadle.stores.memory import MemoryStore
 from treadle.stores.sqlite import SqliteStore
 
@@ -16,10 +17,18 @@ def cli(tmp_path: Path) -> CommandLine:
     return CommandLine(tmp_path)
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Stage]:
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def every_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    if request.param == "memory":
+        return MemoryStore()
+    address = request.getfixturevalue("postgres") if request.param == "postgres" else tmp_path / "treadle.db"
+    return open_store(address)
+
+
+@pytest.fixture
+async def stage(every_store: Store) -> AsyncIterator[Stage]:
     """The same scenario on every store (D-05)."""
-    made = Stage(MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "treadle.db"))
+    made = Stage(every_store)
     yield made
     await made.close()
 

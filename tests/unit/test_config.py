@@ -28,7 +28,8 @@ def test_flags_over_environment_over_file_over_defaults(env: dict[str, str]) -> 
     assert config.sources["mode"] == "environment TREADLE_MODE"
     assert config.sources["max_turns"] == f"file {config.home / 'config.toml'}"
     assert config.sources["silence_s"] == "default"
-    assert config.database == config.home / "treadle.db"
+    assert config.store == config.database == config.home / "treadle.db"
+    assert load(env | {"TREADLE_STORE": "postgresql://there/chats"}).store == "postgresql://there/chats"
 
 
 def test_an_unknown_key_is_a_warning(env: dict[str, str]) -> None:

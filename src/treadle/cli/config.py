@@ -11,6 +11,7 @@ from treadle.cli.session import configured
 from treadle.cli.terminal import Terminal
 from treadle.config import FILE_NAME, HOME_VARIABLE, Config
 from treadle.models.providers import ADDRESSES, KEYS
+from treadle.stores.address import shown as shown_address
 
 
 def show_config(as_json: bool) -> int:
@@ -23,7 +24,7 @@ def show_config(as_json: bool) -> int:
 
 
 def _object(config: Config) -> dict[str, object]:
-    values = msgspec.to_builtins(config.settings)
+    values = msgspec.to_builtins(config.settings) | {"store": shown_address(config.settings.store)}
     return {
         "home": str(config.home),
         "home_source": _home_source(),
@@ -38,7 +39,7 @@ def _print(config: Config) -> None:
     terminal = Terminal()
     rows = [("home", str(config.home), _home_source())]
     for name, source in config.sources.items():
-        value = getattr(config.settings, name)
+        value = shown_address(config.settings.store) if name == "store" else getattr(config.settings, name)
         rows.append((name, "(none)" if value in ("", None, ()) else str(value), source))
     for name in ADDRESSES:
         address = _address(name)

@@ -9,6 +9,7 @@ from treadle.cli.terminal import Terminal
 from treadle.config import Config
 from treadle.housekeeping.damage import inspect
 from treadle.housekeeping.retention import retention_of
+from treadle.stores.address import open_store, shown
 from treadle.stores.sqlite import SqliteStore
 
 
@@ -18,10 +19,11 @@ def fsck(repair: bool) -> int:
 
 async def _fsck(config: Config, repair: bool) -> int:
     terminal = Terminal()
-    if not config.database.exists():
-        terminal.note(f"there is no database at {config.database}; nothing to check", "dim")
+    where = shown(config.store)
+    store = open_store(config.store)
+    if isinstance(store, SqliteStore) and not store.path.exists():
+        terminal.note(f"there is no database at {where}; nothing to check", "dim")
         return EXIT_OK
-    store = SqliteStore(config.database)
     try:
         problems = list(await store.check(repair=repair))
         problems += await inspect(store, config.home, retention_of(config.settings), repair=repair)
@@ -33,7 +35,7 @@ async def _fsck(config: Config, repair: bool) -> int:
         terminal.line(inert_line(f"{mended}: {problem.kind}: {problem.text}" + (f" ({place})" if place else "")))
     left = [problem for problem in problems if not problem.repaired]
     if not problems:
-        terminal.note(f"{config.database} is sound", "green")
+        terminal.note(f"{where} is sound", "green")
     elif left and not repair:
         terminal.note(f"{len(left)} problems; mend them with: treadle fsck --repair", "yellow")
     return EXIT_ERROR if left else EXIT_OK

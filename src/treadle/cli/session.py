@@ -50,7 +50,7 @@ async def open_agent(config: Config, *, works: bool = False) -> AsyncIterator[Ag
 
         hooks = [CommandHooks(config.hooks, os.environ)]
     agent = Agent(
-        config.database,
+        config.store,
         models=models,
         plugins=works,
         hooks=hooks,
@@ -74,7 +74,7 @@ async def find_chat(store: Store, named: str) -> ChatId:
         if not newest:
             raise NotFound("there is no chat yet; begin one with: treadle run PROMPT")
         return newest[0].summary.chat
-    ids = [listed.summary.chat for listed in await store.list()]
+    ids = [listed.summary.chat for listed in await store.list(query=named)]
     if named in ids:
         return ChatId(named)
     found = [chat for chat in ids if chat.startswith(named) or chat.startswith(f"c_{named}")]

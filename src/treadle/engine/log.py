@@ -12,7 +12,7 @@ from treadle.chat.state import ChatState, summary
 from treadle.chat.transitions import transition
 from treadle.engine.hub import Hub, Subscription
 from treadle.engine.secrets import Redact, without_secrets
-from treadle.errors import ChatBusy, HeadMoved, TreadleError
+from treadle.errors import ChatBusy, HeadMoved, LeaseLost, TreadleError
 from treadle.faultpoint import faultpoint
 from treadle.ports.model import Memo
 from treadle.ports.store import Lease, Snapshot, Store
@@ -116,7 +116,11 @@ class Log:
         shown = summary(after)
         taken = Lease(state.chat, epoch, take.worker, after.head) if take is not None else None
         done = (lease or taken) is not None and not shown.runnable
-        await self.store.append(state.chat, records, shown, lease=lease, durable=durable, release=done, take=taken)
+        try:
+            await self.store.append(state.chat, records, shown, lease=lease, durable=durable, release=done, take=taken)
+        except HeadMoved:
+            await self._check_shortened(state, lease)
+            raise
         if take is not None and taken is not None:
             self.hold(taken)
             if not done:
@@ -129,6 +133,22 @@ class Log:
         """The bytes of the chat's conversation for this model, kept from run to run as long as its state is. Another
         model may see other parts of it (M-10)."""
         return self._memos.setdefault(chat, {}).setdefault(model, Memo())
+
+    async def _check_shortened(self, state: ChatState, lease: Lease | None) -> None:
+        """A log that ends before what is known of it was put back: a database that failed over, or a backup. What is
+        known is void then, and the worker that wrote the rest writes nothing more."""
+        head = await self.store.head(state.chat)
+        if head < state.head:
+            self.forget(state.chat)
+            if lease is not None:
+                raise LeaseLost(f"the log of chat {state.chat} was put back to {head}; what came after it is lost")
+
+    def forget(self, chat: ChatId) -> None:
+        """Let the next look at the chat begin with the store."""
+        self._states.pop(chat, None)
+        self._memos.pop(chat, None)
+        self._snapshots.pop(chat, None)
+        self._epochs.pop(chat, None)
 
     def peek(self, chat: ChatId) -> ChatState | None:
         """The newest state that this process has seen; others may have gone further."""

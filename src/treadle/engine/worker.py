@@ -166,6 +166,8 @@ class Worker:
     async def _state(self, lease: Lease) -> ChatState:
         """The state to begin from: what is known, if it is the whole log as of the lease."""
         known = self._deps.log.peek(lease.chat)
+        if known is not None and known.head > lease.head:
+            self._deps.log.forget(lease.chat)  # the log was put back
         return known if known is not None and known.head == lease.head else await self._deps.log.load(lease.chat)
 
     async def _snapshot(self, state: ChatState) -> None:

@@ -144,7 +144,8 @@ class Store(Protocol):
     async def changes(self, *, owner: str | None = None, after: int = 0, limit: int = 0) -> Sequence[Listed]:
         """Chats that were created or appended to since change number `after`, in the order of their last change. Who
         goes on from the last number that it got misses no chat, whoever changes them at the same time; of several
-        changes of one chat only the last is seen."""
+        changes of one chat only the last is seen. A change may be seen a moment after its commit, when all that come
+        before it are over."""
         ...
 
     async def wait_any(self, after: int, timeout_s: float) -> int:

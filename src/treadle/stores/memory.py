@@ -108,7 +108,7 @@ class MemoryStore:
         self._count_change(kept)
 
     async def read(self, chat: ChatId, after: int = 0, limit: int = 0) -> list[Record]:
-        records = self._find(chat).records
+        records, after = self._find(chat).records, max(0, after)
         return records[after : after + limit] if limit else records[after:]
 
     async def head(self, chat: ChatId) -> int:

@@ -24,8 +24,9 @@ class Watch:
     """The waiters of one event loop. `ask` looks for news of these chats and answers with their heads, or with
     nothing when no other connection has committed since it was last asked."""
 
-    def __init__(self, ask: Callable[[Sequence[ChatId]], asyncio.Future[Heads]]) -> None:
+    def __init__(self, ask: Callable[[Sequence[ChatId]], asyncio.Future[Heads]], poll_s: float = POLL_S) -> None:
         self._ask = ask
+        self._poll_s = poll_s
         self._waiters: dict[ChatId, dict[asyncio.Future[int], int]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -36,7 +37,7 @@ class Watch:
         if self._loop is not waiter.get_loop():
             self._loop, self._timer = waiter.get_loop(), None
         if self._timer is None:
-            self._timer = self._loop.call_later(POLL_S, self._poll)
+            self._timer = self._loop.call_later(self._poll_s, self._poll)
 
     def remove(self, chat: ChatId, waiter: asyncio.Future[int]) -> None:
         waiting = self._waiters.get(chat, {})
@@ -78,4 +79,4 @@ class Watch:
             for chat, head in answer.result().items():
                 self.tell(chat, head)
         if self._timer is not None and self._loop is not None:
-            self._timer = self._loop.call_later(POLL_S, self._poll)
+            self._timer = self._loop.call_later(self._poll_s, self._poll)

@@ -4,7 +4,7 @@ import errno
 import sqlite3
 from pathlib import Path
 
-from treadle.errors import Damaged, StoreError
+from treadle.errors import Damaged, InvalidInput, StoreError
 
 _SENTENCES = {
     sqlite3.SQLITE_BUSY: "the database {path} stayed locked by another process for too long; nothing was changed, "
@@ -38,6 +38,8 @@ def explained(error: BaseException, path: Path) -> BaseException:
         said: BaseException = StoreError(
             f"{what}: {error.filename or path}; nothing was changed, mend it and try again"
         )
+    elif isinstance(error, OverflowError | UnicodeEncodeError):
+        said = InvalidInput(f"the database cannot keep this value: {error}; nothing was changed")
     elif not isinstance(error, sqlite3.Error):
         return error
     elif (code := primary_code(error)) in _BROKEN:

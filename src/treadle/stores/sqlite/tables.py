@@ -216,7 +216,8 @@ class Reading:
 
     def read(self, chat: ChatId, after: int, limit: int) -> list[Record]:
         base = self._one("SELECT no FROM chats WHERE id = ?", chat)[0] * PLACES
-        rows = self._connection.execute(_READ, (base + after, base + PLACES, limit or -1)).fetchall()
+        start = base + min(max(0, after), PLACES)
+        rows = self._connection.execute(_READ, (start, base + PLACES, limit or -1)).fetchall()
         name, blobs = self._types.name, self._blobs
         return [unpack(Packed(r[0] - base, r[1], name(r[2]), *r[3:]), blobs) for r in rows]
 

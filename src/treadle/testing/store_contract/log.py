@@ -121,7 +121,9 @@ class LogContract(OpensStore):
         assert seqs(await store.read(A, limit=3)) == [1, 2, 3]
         assert seqs(await store.read(A, after=9, limit=3)) == [10]
         assert await store.read(A, after=10) == []
-        assert await store.read(A, after=99) == []
+        for after in (99, 2**31, 2**32, 2**70):  # what clients say they have seen
+            assert await store.read(A, after=after) == []
+        assert seqs(await store.read(A, after=-1, limit=1)) == [1]
 
     async def test_unknown_chats(self, store: Store) -> None:
         lease = Lease(NOBODY, 1, "w")

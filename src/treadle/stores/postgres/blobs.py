@@ -1,0 +1,103 @@
+"""Large payloads by their SHA-256, in parts of a megabyte: neither side ever holds more than one of them. A blob is
+there when all its parts are; parts of an upload that never ended are seen by nobody. Knows nothing of records."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from hashlib import sha256
+
+from treadle.errors import Damaged, NotFound
+from treadle.faultpoint import faultpoint
+from treadle.stores.postgres.connections import Connection, Connections
+
+PART = 1 << 20
+
+_FIRST = (
+    "SELECT b.upload, b.size, p.data FROM blobs AS b LEFT JOIN blob_parts AS p ON p.upload = b.upload AND p.part = 0 "
+    "WHERE b.digest = $1"
+)
+
+
+class Blobs:
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    async def put(self, data: bytes) -> str:
+        if len(data) > PART:
+            view = memoryview(data)
+            return await self.put_parts(bytes(view[at : at + PART]) for at in range(0, len(data), PART))
+        digest = sha256(data).digest()
+        if not await self._exists(digest):
+            faultpoint("store.before_commit")
+            await self._execute("SELECT treadle_put_small($1, $2)", digest, data)
+            faultpoint("store.blob_written")
+        return digest.hex()
+
+    async def put_parts(self, parts: Iterable[bytes]) -> str:
+        upload = await self._connections.run(lambda c, _: c.fetchval("SELECT nextval('blob_uploads')"))
+        hashed, size = sha256(), 0
+        coming = _in_parts(parts)
+        number = 0
+        while (part := await asyncio.to_thread(_next, coming, hashed.update)) is not None:
+            await self._execute("SELECT treadle_put_part($1, $2, $3)", upload, number, part)
+            size += len(part)
+            number += 1
+        faultpoint("store.before_commit")
+        await self._execute("SELECT treadle_put_blob($1, $2, $3)", hashed.digest(), upload, size)
+        faultpoint("store.blob_written")
+        return hashed.hexdigest()
+
+    async def get(self, digest: str) -> bytes:
+        try:
+            key = bytes.fromhex(digest)
+        except ValueError:
+            key = b""
+        row = await self._connections.run(lambda c, _: c.fetchrow(_FIRST, key)) if len(key) == 32 else None
+        if row is None:
+            raise NotFound(f"there is no blob {digest!r}")
+        upload, size, data = row
+        parts = [data or b""]
+        missing = size - len(parts[0])
+        while missing > 0:
+            part = await self._part(upload, len(parts))
+            if not part:
+                break
+            parts.append(part)
+            missing -= len(part)
+        whole = b"".join(parts)
+        if (await asyncio.to_thread(sha256, whole)).digest() != key:
+            raise Damaged(f"blob {digest} is damaged: its bytes have another hash")
+        return whole
+
+    async def _exists(self, digest: bytes) -> bool:
+        query = "SELECT EXISTS (SELECT 1 FROM blobs WHERE digest = $1)"
+        return bool(await self._connections.run(lambda c, _: c.fetchval(query, digest)))
+
+    async def _part(self, upload: int, number: int) -> bytes | None:
+        query = "SELECT data FROM blob_parts WHERE upload = $1 AND part = $2"
+        found: bytes | None = await self._connections.run(lambda c, _: c.fetchval(query, upload, number))
+        return found
+
+    async def _execute(self, query: str, *values: object) -> None:
+        async def work(connection: Connection, again: bool) -> None:
+            await connection.execute(query, *values)
+
+        await self._connections.run(work)
+
+
+def _in_parts(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The same bytes, in parts of one size, the last one smaller."""
+    held = bytearray()
+    for piece in pieces:
+        held += piece
+        while len(held) >= PART:
+            yield bytes(held[:PART])
+            del held[:PART]
+    if held:
+        yield bytes(held)
+
+
+def _next(parts: Iterator[bytes], seen: Callable[[bytes], None]) -> bytes | None:
+    part = next(parts, None)
+    if part is not None:
+        seen(part)
+    return part

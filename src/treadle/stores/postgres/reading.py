@@ -1,0 +1,105 @@
+"""What only looks: records, heads, lists, snapshots, live text. Each one or two statements on a borrowed connection."""
+
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+
+from treadle.errors import NotFound
+from treadle.ports.store import Delta, Listed, Reach, Snapshot
+from treadle.protocol.wire import Record
+from treadle.stores.listing import Wanted
+from treadle.stores.postgres import lists, rows
+from treadle.stores.postgres.connections import Connection, Connections
+from treadle.stores.watch import ANY, Heads
+from treadle.types import ChatId
+
+MOST = 2**31 - 1
+"""No log is longer. What clients say they have seen may be any number."""
+READ = (
+    f"SELECT {rows.RECORD} FROM events WHERE chat_no = (SELECT no FROM chats WHERE id = $1) AND seq > $2 "
+    "ORDER BY seq LIMIT $3"
+)
+_SNAPSHOT = "SELECT seq, body FROM snapshots WHERE chat_no = (SELECT no FROM chats WHERE id = $1)"
+_DELTAS = (
+    "SELECT c.id, d.epoch, d.turn, d.number, d.payload "
+    "FROM unnest($1::text[], $2::int[], $3::int[], $4::int[]) WITH ORDINALITY AS r (chat, epoch, turn, number, place) "
+    "JOIN chats AS c ON c.id = r.chat JOIN deltas AS d ON d.chat_no = c.no AND d.epoch = c.epoch "
+    "WHERE (d.epoch, d.turn, d.number) > (r.epoch, r.turn, r.number) ORDER BY r.place, d.turn, d.number"
+)
+
+
+class Reading:
+    """`now` is the time that leases are judged by; None is the database's own."""
+
+    def __init__(self, connections: Connections, now: Callable[[], int | None]) -> None:
+        self._run = connections.run
+        self._now = now
+
+    async def read(self, chat: ChatId, after: int, limit: int) -> list[Record]:
+        async def work(connection: Connection, _: bool) -> list[Record]:
+            found = await connection.fetch(READ, chat, min(max(0, after), MOST), limit or None)
+            if not found:
+                await _head(connection, chat)
+            return [rows.unpack(row) for row in found]
+
+        return await self._run(work)
+
+    async def head(self, chat: ChatId) -> int:
+        return await self._run(lambda connection, _: _head(connection, chat))
+
+    async def news(self, chats: Sequence[ChatId]) -> Heads:
+        """The heads of these chats, and the number of the last change if ANY is among them."""
+
+        async def work(connection: Connection, _: bool) -> Heads:
+            found: Heads = {}
+            named = [chat for chat in chats if chat != ANY]
+            if named:
+                found |= {ChatId(chat): head for chat, head in await connection.fetch(lists.HEADS, named)}
+            if ANY in chats:
+                found[ANY] = await connection.fetchval(lists.LAST_CHANGE)
+            return found
+
+        return await self._run(work)
+
+    async def last_change(self) -> int:
+        return (await self.news([ANY]))[ANY]
+
+    async def get(self, chat: ChatId) -> Listed:
+        row = await self._run(lambda connection, _: connection.fetchrow(lists.GET, self._now(), chat))
+        if row is None:
+            raise NotFound(f"there is no chat {chat}")
+        return rows.listed(row)
+
+    async def list(self, wanted: Wanted, limit: int) -> list[Listed]:
+        query, values = lists.listing(wanted, limit)
+        found = await self._run(lambda connection, _: connection.fetch(query, self._now(), *values))
+        return [rows.listed(row) for row in found]
+
+    async def changes(self, owner: str | None, after: int, limit: int) -> Sequence[Listed]:
+        values = (self._now(), after, owner, limit or None)
+        found = await self._run(lambda connection, _: connection.fetch(lists.CHANGES, *values))
+        return [rows.listed(row) for row in found]
+
+    async def load_snapshot(self, chat: ChatId) -> Snapshot | None:
+        async def work(connection: Connection, _: bool) -> Snapshot | None:
+            row = await connection.fetchrow(_SNAPSHOT, chat)
+            if row is None:
+                await _head(connection, chat)
+                return None
+            try:
+                return Snapshot(row[0], zlib.decompress(row[1]))
+            except zlib.error:
+                return None  # a cache: what cannot be read is made again
+
+        return await self._run(work)
+
+    async def read_deltas(self, reached: Mapping[ChatId, Reach]) -> Sequence[Delta]:
+        places = [[place[part] for place in reached.values()] for part in range(3)]
+        found = await self._run(lambda connection, _: connection.fetch(_DELTAS, [*reached], *places))
+        return [Delta(*row) for row in found]
+
+
+async def _head(connection: Connection, chat: ChatId) -> int:
+    head: int | None = await connection.fetchval("SELECT head FROM chats WHERE id = $1", chat)
+    if head is None:
+        raise NotFound(f"there is no chat {chat}")
+    return head

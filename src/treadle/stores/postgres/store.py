@@ -1,0 +1,271 @@
+"""The store for many workers on many machines: one PostgreSQL database, and nothing else that they share. Opening costs
+nothing until the first call; one event loop at a time.
+
+This is the face of it. A statement that was sent is waited for even if whoever asked has gone: a lease that nobody
+would take is given back, and no connection is thrown away.
+"""
+
+import asyncio
+import zlib
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from treadle.errors import InvalidInput, StoreError
+from treadle.ports.store import LEASE_S, Cursor, Delta, Lease, Listed, Reach, Remembered, Snapshot
+from treadle.protocol.views import ChatSummary, Status
+from treadle.protocol.wire import Record
+from treadle.stores.listing import Wanted
+from treadle.stores.packing import Packed
+from treadle.stores.postgres import rows, schema
+from treadle.stores.postgres.blobs import Blobs
+from treadle.stores.postgres.connections import CONNECTIONS, PATIENCE_S, Connections, closed
+from treadle.stores.postgres.notices import Notices
+from treadle.stores.postgres.reading import Reading
+from treadle.stores.postgres.writing import Writing
+from treadle.stores.problem import Problem
+from treadle.stores.watch import ANY, Heads, Watch
+from treadle.types import ChatId, Clock
+
+POLL_S = 0.2
+HEAVY = 64 * 1024
+"""So many bytes are packed in a thread, lest the event loop waits for them."""
+T = TypeVar("T")
+
+
+class PostgresStore:
+    """A `Store` in the database at `url` (`postgresql://…`). Leases are timed by the database's clock and last
+    `lease_s` for all who use it; `clock` is for tests. `patience_s` is how long a server that is away is waited for."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock: Clock | None = None,
+        lease_s: float = LEASE_S,
+        patience_s: float = PATIENCE_S,
+        connections: int = CONNECTIONS,
+        migrations: Path = schema.MIGRATIONS,
+    ) -> None:
+        self._connections = Connections(
+            url,
+            lambda connection: schema.prepare(connection, self.where, migrations),
+            most=connections,
+            patience_s=patience_s,
+        )
+        self.where = self._connections.where
+        self._writing = Writing(self._connections, clock, lease_s)
+        self._reading = Reading(self._connections, self._writing.now)
+        self._blobs = Blobs(self._connections)
+        self._watch = Watch(self._news, POLL_S)
+        self._notices = Notices(self._connections, self._heard)
+        self._granted: set[Lease] = set()
+        self._under_way: set[asyncio.Task[Any]] = set()
+        self._closed = False
+
+    # -- the log ------------------------------------------------------------------------------------------------
+
+    async def create(
+        self, summary: ChatSummary, records: Sequence[Record], *, answer: Remembered | None = None
+    ) -> None:
+        async def create() -> None:
+            await self._writing.create(summary, await _packed(records), answer)
+            self._notices.tell(summary.chat, len(records))
+
+        await self._finish(create())
+        self._watch.look()
+
+    async def append(
+        self,
+        chat: ChatId,
+        records: Sequence[Record],
+        summary: ChatSummary,
+        *,
+        lease: Lease | None,
+        durable: bool,
+        release: bool = False,
+        take: Lease | None = None,
+        answer: Remembered | None = None,
+        drop_deltas: bool = False,
+    ) -> None:
+        async def append() -> Lease | None:
+            await self._writing.append(
+                chat, await _packed(records), summary, lease=lease, durable=durable, release=release, take=take,
+                answer=answer, drop_deltas=drop_deltas,
+            )  # fmt: skip
+            self._notices.tell(chat, records[-1].seq if records else 0)
+            return None if release else take
+
+        await self._granting(append())
+        if release and lease is not None:
+            self._granted.discard(lease)
+        if records:
+            self._watch.tell(chat, records[-1].seq)
+        self._watch.look()
+
+    async def read(self, chat: ChatId, after: int = 0, limit: int = 0) -> list[Record]:
+        return await self._finish(self._reading.read(chat, after, limit))
+
+    async def head(self, chat: ChatId) -> int:
+        return await self._finish(self._reading.head(chat))
+
+    async def wait(self, chat: ChatId, after: int, timeout_s: float) -> int:
+        return await self._await_news(chat, after, timeout_s, lambda: self._reading.head(chat))
+
+    async def wait_any(self, after: int, timeout_s: float) -> int:
+        # What was the last change may have been changed again by a transaction that is not to be seen yet.
+        return max(after, await self._await_news(ANY, after, timeout_s, self._reading.last_change))
+
+    async def _await_news(
+        self, chat: ChatId, after: int, timeout_s: float, now: Callable[[], Coroutine[Any, Any, int]]
+    ) -> int:
+        waiter: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._watch.add(chat, after, waiter)  # before looking, so that nothing is missed in between
+        try:
+            head = await self._finish(now())
+            if head > after:
+                return head
+            self._notices.listen()
+            try:
+                async with asyncio.timeout(timeout_s):
+                    return await waiter
+            except TimeoutError:
+                return await self._finish(now())
+        finally:
+            self._watch.remove(chat, waiter)
+
+    # -- lists --------------------------------------------------------------------------------------------------
+
+    async def get(self, chat: ChatId) -> Listed:
+        return await self._finish(self._reading.get(chat))
+
+    async def list(
+        self,
+        *,
+        owner: str | None = None,
+        archived: bool | None = None,
+        status: Status | None = None,
+        label: str | None = None,
+        query: str = "",
+        limit: int = 0,
+        before: Cursor | None = None,
+    ) -> list[Listed]:
+        wanted = Wanted(owner, archived, status, label, query, before)
+        return await self._finish(self._reading.list(wanted, limit))
+
+    async def changes(self, *, owner: str | None = None, after: int = 0, limit: int = 0) -> Sequence[Listed]:
+        return await self._finish(self._reading.changes(owner, after, limit))
+
+    # -- leases -------------------------------------------------------------------------------------------------
+
+    async def claim(self, worker: str, chat: ChatId | None = None, *, now_ms: int = 0) -> Lease | None:
+        if not worker:
+            raise InvalidInput("a worker needs a name to claim a chat")
+        return await self._granting(self._writing.claim(worker, chat, now_ms))
+
+    async def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
+        return await self._finish(self._writing.renew(leases))
+
+    async def release(self, lease: Lease) -> None:
+        self._granted.discard(lease)
+        await self._finish(self._writing.release([lease]))
+
+    # -- blobs, snapshots, answers, live text -------------------------------------------------------------------
+
+    async def put_blob(self, data: bytes) -> str:
+        return await self._finish(self._blobs.put(data))
+
+    async def put_blob_parts(self, parts: Iterable[bytes]) -> str:
+        return await self._finish(self._blobs.put_parts(parts))
+
+    async def get_blob(self, digest: str) -> bytes:
+        return await self._finish(self._blobs.get(digest))
+
+    async def save_snapshot(self, chat: ChatId, snapshot: Snapshot) -> None:
+        body = await asyncio.to_thread(zlib.compress, snapshot.body, 1)
+        await self._finish(self._writing.save_snapshot(chat, snapshot, body))
+
+    async def load_snapshot(self, chat: ChatId) -> Snapshot | None:
+        return await self._finish(self._reading.load_snapshot(chat))
+
+    async def recall(self, owner: str, key: str) -> Remembered | None:
+        return await self._finish(self._writing.recall(owner, key))
+
+    async def remember(self, answer: Remembered) -> None:
+        await self._finish(self._writing.remember(answer))
+
+    async def put_deltas(self, deltas: Sequence[Delta]) -> None:
+        await self._finish(self._writing.put_deltas(deltas))
+
+    async def read_deltas(self, reached: Mapping[ChatId, Reach]) -> Sequence[Delta]:
+        return await self._finish(self._reading.read_deltas(reached))
+
+    async def check(self, *, repair: bool = False) -> Sequence[Problem]:
+        """Look for damage, and with `repair` mend what can be mended: `treadle fsck` (D-06)."""
+        from treadle.stores.postgres.check import check
+
+        return await self._finish(
+            self._connections.run(lambda connection, _: check(connection, repair=repair), timeout_s=24 * 3600)
+        )
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._watch.close(StoreError("the store was closed while somebody waited for it"))
+        try:
+            while self._under_way:
+                await asyncio.gather(*self._under_way, return_exceptions=True)
+            if self._granted:
+                await self._writing.release([*self._granted])
+        finally:
+            await self._notices.close()
+            await self._connections.close()
+
+    # -- to the database ----------------------------------------------------------------------------------------
+
+    async def _finish(self, work: Coroutine[Any, Any, T]) -> T:
+        """Wait for something that goes on to its end, whatever happens to the waiter."""
+        return await asyncio.shield(self._begin(work))
+
+    def _begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        if self._closed:
+            work.close()
+            raise closed()
+        task = asyncio.get_running_loop().create_task(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return task
+
+    async def _granting(self, work: Coroutine[Any, Any, Lease | None]) -> Lease | None:
+        """A write that may bring a lease, which is given back if nobody is there any more to take it."""
+        task = self._begin(work)
+        try:
+            lease = await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(self._give_back)
+            raise
+        if lease is not None:
+            self._granted.add(lease)
+        return lease
+
+    def _give_back(self, task: asyncio.Task[Lease | None]) -> None:
+        if not task.cancelled() and task.exception() is None and (lease := task.result()) is not None:
+            if self._closed:
+                self._granted.add(lease)  # closing waits for what is under way, and then releases
+            else:
+                self._begin(self._writing.release([lease]))
+
+    def _news(self, chats: Sequence[ChatId]) -> asyncio.Future[Heads]:
+        return self._begin(self._reading.news(chats))
+
+    def _heard(self, heads: Heads) -> None:
+        for chat, head in heads.items():
+            self._watch.tell(chat, head)
+        self._watch.look()
+
+
+async def _packed(records: Sequence[Record]) -> Sequence[Packed]:
+    if sum(len(record.body) for record in records) > HEAVY:
+        return await asyncio.to_thread(lambda: [rows.pack(record) for record in records])
+    return [rows.pack(record) for record in records]

@@ -1,0 +1,19 @@
+"""The PostgreSQL store keeps the contract."""
+
+from pathlib import Path
+
+import pytest
+
+from treadle.ports.store import Store
+from treadle.stores.postgres import PostgresStore
+from treadle.testing.clock import ManualClock
+from treadle.testing.store_contract import StoreContract
+
+
+class TestPostgresStore(StoreContract):
+    @pytest.fixture(autouse=True)
+    def _database(self, postgres: str) -> None:
+        self.url = postgres
+
+    async def open_store(self, clock: ManualClock, folder: Path) -> Store:
+        return PostgresStore(self.url, clock=clock)

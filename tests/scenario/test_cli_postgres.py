@@ -1,0 +1,63 @@
+"""The command line on a PostgreSQL: the setting `store` is all that changes (D-05)."""
+
+import asyncio
+
+import asyncpg  # type: ignore[import-untyped]
+import pytest
+
+from tests.scenario.command_line import CommandLine
+from treadle.tools.builtin.environment import without_secrets
+
+SCRIPT = """
+[[turn]]
+call = [{ name = "run_command", args = { command = "echo store=$TREADLE_STORE" } }]
+[[turn]]
+text = "Hello."
+"""
+
+
+@pytest.fixture
+def on_postgres(cli: CommandLine, postgres: str) -> CommandLine:
+    cli.environment["TREADLE_STORE"] = postgres
+    return cli
+
+
+def test_a_chat_in_postgresql(on_postgres: CommandLine, postgres: str) -> None:
+    ran = on_postgres("run", "Hi.", "--model", on_postgres.script(SCRIPT), "--auto-approve-commands", "--json")
+    assert ran.code == 0, ran.err
+    assert [done["result"] for done in ran.of("tool.execution_complete")] == ["store=\n[exit 0]"]
+    chat = ran.events[0]["chat"]
+    assert [line["chat"] for line in on_postgres("chats", "--json").lines] == [chat]
+    assert on_postgres("show", chat).out.endswith("Hello.\n")
+    assert not (on_postgres.home / "treadle.db").exists()
+    sound = on_postgres("fsck")
+    assert (sound.code, "is sound" in sound.err) == (0, True)
+
+    async def damage() -> None:
+        connection = await asyncpg.connect(postgres)
+        await connection.execute("UPDATE events SET crc = crc # 1 WHERE seq = 2")
+        await connection.close()
+
+    asyncio.run(damage())
+    assert "record" in on_postgres("fsck").out
+    assert on_postgres("fsck", "--repair").code == 0
+    assert on_postgres("fsck").code == 0
+
+
+def test_a_password_is_not_shown(cli: CommandLine) -> None:
+    cli.environment["TREADLE_STORE"] = "postgresql://me:hidden1234@127.0.0.1:1/chats"
+    for words in (["config"], ["config", "--json"], ["fsck"]):
+        told = cli(*words)
+        assert "hidden1234" not in told.out + told.err
+        assert "postgresql://me@127.0.0.1:1/chats" in told.out + told.err
+
+
+def test_an_address_of_something_else_is_a_mistake(cli: CommandLine) -> None:
+    told = cli("chats", env={"TREADLE_STORE": "mysql://me:hidden1234@there/chats"})
+    assert told.code == 2
+    assert "postgresql://USER@HOST/NAME" in told.err
+    assert "hidden1234" not in told.err
+
+
+def test_commands_do_not_get_the_address() -> None:
+    assert "TREADLE_STORE" not in without_secrets({"TREADLE_STORE": "postgresql://there/chats?password=x"})

@@ -1,0 +1,115 @@
+"""Damage: never fatal to read, found by a check, mended by a repair that loses nothing (D-06)."""
+
+import asyncpg  # type: ignore[import-untyped]
+import pytest
+
+from treadle.errors import Damaged, NotFound
+from treadle.ports.store import Snapshot
+from treadle.protocol import wire
+from treadle.protocol.events import ExecutionComplete, RecordLost, TurnStart
+from treadle.stores.postgres import PostgresStore
+from treadle.stores.problem import Problem
+from treadle.testing.store_contract import A, B, add, record, records, seqs, summary
+from treadle.types import CallKey
+
+
+def one(problems: list[Problem]) -> tuple[str, int, bool]:
+    assert len(problems) == 1
+    return problems[0].kind, problems[0].seq, problems[0].repaired
+
+
+BODIES = [b'{"turn":1,"model":"%s"}' % (letter * count) for letter, count in ((b"a", 5), (b"b", 5000), (b"c", 100_000))]
+
+
+@pytest.fixture
+async def chat(store: PostgresStore) -> PostgresStore:
+    """One record as it is, one compressed, one large."""
+    await store.create(summary(A, 3), [record(seq, body) for seq, body in enumerate(BODIES, 1)])
+    return store
+
+
+async def test_what_is_whole_is_sound(chat: PostgresStore) -> None:
+    await chat.put_blob(b"x" * 3_000_000)
+    assert list(await chat.check()) == []
+    assert list(await chat.check(repair=True)) == []
+
+
+@pytest.mark.parametrize("seq", [1, 2, 3])
+@pytest.mark.parametrize("damage", ["body = '\\x00' || substr(body, 2)", "crc = crc # 1", "type = 'no.such'"])
+async def test_a_damaged_record_is_read_as_lost_and_stops_nobody(
+    chat: PostgresStore, behind: asyncpg.Connection, seq: int, damage: str
+) -> None:
+    await behind.execute(f"UPDATE events SET {damage} WHERE seq = $1", seq)
+    found = await chat.read(A)
+    events = {record.seq: wire.decode(A, record).data for record in found}
+    assert isinstance(events.pop(seq), RecordLost)
+    assert all(isinstance(event, TurnStart) for event in events.values())
+    await add(chat, A, 4)
+    assert one(list(await chat.check())) == ("record", seq, False)
+    assert one(list(await chat.check(repair=True))) == ("record", seq, True)
+    assert list(await chat.check()) == []
+    assert seqs(await chat.read(A)) == [1, 2, 3, 4]
+    assert isinstance(wire.decode(A, (await chat.read(A))[seq - 1]).data, RecordLost)
+    assert await behind.fetchval("SELECT count(*) FROM quarantine WHERE seq = $1 AND length(body) > 0", seq) == 1
+
+
+async def test_gaps_heads_and_summaries_are_put_right(chat: PostgresStore, behind: asyncpg.Connection) -> None:
+    await chat.create(summary(B, 3), records(1, 3))
+    await behind.execute("DELETE FROM events WHERE seq = 2 AND chat_no = (SELECT no FROM chats WHERE id = $1)", A)
+    await behind.execute("UPDATE chats SET head = 7 WHERE id = $1", A)
+    await behind.execute("UPDATE chats SET summary = '\\x7b00' WHERE id = $1", B)
+    assert {one.summary.chat for one in await chat.list()} == {A, B}
+    found = [(p.kind, p.chat, p.repaired) for p in await chat.check()]
+    assert found == [("gap", A, False), ("head", A, False), ("summary", B, False)]
+    assert all(problem.repaired for problem in await chat.check(repair=True))
+    assert list(await chat.check()) == []
+    assert await chat.head(A) == 3
+    assert (await chat.get(B)).summary == summary(B, 3)
+
+
+async def test_blobs_that_are_lost_or_damaged_are_told(chat: PostgresStore, behind: asyncpg.Connection) -> None:
+    kept = await chat.put_blob(b"output")
+    complete = ExecutionComplete(call=CallKey("1.0"), success=True, output=kept)
+    lost = ExecutionComplete(call=CallKey("1.1"), success=True, output="0" * 64)
+    events = [
+        wire.Record(4 + n, 1, event.TYPE, 1, 0, wire._encoder.encode(event)) for n, event in enumerate((complete, lost))
+    ]
+    await chat.append(A, events, summary(A, 5), lease=None, durable=True)
+    assert one(list(await chat.check())) == ("blob", 5, False)
+    await behind.execute("UPDATE blob_parts SET data = 'outpuT'")
+    assert [problem.kind for problem in await chat.check()] == ["blob", "blob"]
+    with pytest.raises(Damaged):
+        await chat.get_blob(kept)
+
+
+async def test_what_an_upload_left_behind_is_swept(chat: PostgresStore, behind: asyncpg.Connection) -> None:
+    def torn():
+        yield b"x" * 2_500_000
+        raise RuntimeError("torn")
+
+    with pytest.raises(RuntimeError):
+        await chat.put_blob_parts(torn())
+    assert await behind.fetchval("SELECT count(*) FROM blob_parts") == 2
+    assert list(await chat.check(repair=True)) == [], "it may be under way"
+    await behind.execute("UPDATE blob_parts SET made = now() - interval '2 days'")
+    assert one(list(await chat.check())) == ("orphan", 0, False)
+    assert one(list(await chat.check(repair=True))) == ("orphan", 0, True)
+    assert await behind.fetchval("SELECT count(*) FROM blob_parts") == 0
+
+
+async def test_records_of_no_chat_are_told_and_kept(chat: PostgresStore, behind: asyncpg.Connection) -> None:
+    await behind.execute("UPDATE events SET chat_no = 999 WHERE seq = 3")
+    await behind.execute("UPDATE chats SET head = 2")
+    assert "1 records belong to chat number 999" in (await chat.check())[0].text
+    assert [problem.repaired for problem in await chat.check(repair=True)] == [False]
+
+
+async def test_a_damaged_snapshot_is_no_snapshot(chat: PostgresStore, behind: asyncpg.Connection) -> None:
+    await chat.save_snapshot(A, Snapshot(3, b"x" * 100))
+    await behind.execute("UPDATE snapshots SET body = 'nonsense'")
+    assert await chat.load_snapshot(A) is None
+
+
+async def test_a_blob_that_is_half_there_is_not_there(chat: PostgresStore) -> None:
+    with pytest.raises(NotFound):
+        await chat.get_blob("0" * 64)

@@ -1,0 +1,194 @@
+"""Many workers, many chats, long chats: order of changes, hints, clocks, and costs that do not grow (A-07, faults 15
+and 18). Costs are pages that the server touches, which no load on the machine changes."""
+
+import asyncio
+import time
+import tracemalloc
+
+import asyncpg  # type: ignore[import-untyped]
+import msgspec
+import pytest
+
+from treadle.errors import ChatBusy
+from treadle.stores.postgres import PostgresStore, rows
+from treadle.stores.postgres import store as module
+from treadle.stores.postgres.reading import READ
+from treadle.testing.store_contract import A, B, add, begin, claimed, record, records, seqs, summary
+from treadle.types import ChatId
+
+LONG = 100_000
+APPEND = (
+    "SELECT treadle_append($1, $2, $3::treadle_packed[], $4, true, NULL, NULL, NULL, NULL, false, NULL, 0, 0, false, "
+    "0, NULL, false)"
+)
+
+
+async def append_behind(behind: asyncpg.Connection, chat: ChatId, seq: int) -> None:
+    """An append by somebody who gives no hint."""
+    await behind.execute(APPEND, chat, seq, [rows.pack(record(seq))], rows.line(summary(chat, seq)))
+
+
+async def pages(behind: asyncpg.Connection, query: str, *values: object) -> int:
+    """How many pages the server looks at for this, once it knows the statement; what it changes is taken back."""
+    for _ in range(2):
+        transaction = behind.transaction()
+        await transaction.start()
+        try:
+            told = await behind.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {query}", *values)
+        finally:
+            await transaction.rollback()
+    plan = msgspec.json.decode(told)[0]["Plan"]
+    return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+
+
+async def test_changes_are_seen_in_the_order_of_their_numbers(store: PostgresStore, behind: asyncpg.Connection) -> None:
+    """A-07: a commit with a lower number may come later; whoever has seen the higher one must not miss it."""
+    await begin(store, A)
+    await begin(store, B)
+    start = (await store.get(B)).changed
+    assert await store.wait_any(start - 1, 20) == start
+    async with behind.transaction():
+        await append_behind(behind, A, 2)
+        await add(store, B, 2)
+        assert (await store.get(B)).changed > start
+        assert list(await store.changes(after=start)) == []
+        assert await store.wait_any(start, 0) == start
+    seen = start
+    found: list[ChatId] = []
+    async with asyncio.timeout(20):
+        while len(found) < 2:
+            seen = await store.wait_any(seen, 20)
+            found += [one.summary.chat for one in await store.changes(after=start)][len(found) :]
+    assert found == [A, B]
+
+
+async def test_a_hint_is_quicker_than_the_poll(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law 8: many appends, few messages; and none of them is needed."""
+    monkeypatch.setattr(module, "POLL_S", 3600)
+    writer, reader = PostgresStore(postgres), PostgresStore(postgres)
+    await begin(writer, A)
+    async with asyncio.timeout(60):
+        head = 1
+        while head < 5:
+            waiting = asyncio.create_task(reader.wait(A, head, 60))
+            await asyncio.sleep(0)
+            while not waiting.done():  # the reader may not listen yet
+                head += 1
+                await add(writer, A, head)
+                await asyncio.wait([waiting], timeout=0.5)
+            assert await waiting <= head
+    await reader.close()
+    await writer.close()
+
+
+async def test_what_came_without_a_hint_is_found_by_polling(store: PostgresStore, behind: asyncpg.Connection) -> None:
+    await begin(store, A)
+    changed = (await store.get(A)).changed
+    waiting = asyncio.create_task(store.wait(A, 1, 60))
+    following = asyncio.create_task(store.wait_any(changed, 60))
+    await asyncio.sleep(0.05)
+    await append_behind(behind, A, 2)
+    assert await waiting == 2
+    assert await following > changed
+
+
+async def test_leases_go_by_the_clock_of_the_database(
+    postgres: str, store: PostgresStore, behind: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 15: a worker's clock is hours off, either way; nobody takes a lease early, nobody keeps one for ever."""
+    await begin(store, A, runnable=True)
+    await claimed(store, "w1")
+    real = time.time
+    for hours in (10, -10):
+        monkeypatch.setattr(time, "time", lambda hours=hours: real() + hours * 3600)
+        monkeypatch.setattr(time, "time_ns", lambda hours=hours: int((real() + hours * 3600) * 1e9))
+        other = PostgresStore(postgres)
+        assert await other.claim("w2", now_ms=int(time.time() * 1000)) is None
+        with pytest.raises(ChatBusy):
+            await other.claim("w2", A)
+        await other.close()
+    until = await behind.fetchval("SELECT lease_until - extract(epoch FROM clock_timestamp()) * 1000 FROM chats")
+    assert 0 < until <= 30_000
+    await behind.execute("UPDATE chats SET lease_until = lease_until - 31000")
+    assert (await claimed(store, "w2")).epoch == 2
+
+
+async def test_many_machines_share_without_overlap(postgres: str) -> None:
+    """FOR UPDATE SKIP LOCKED: every chat once, and nobody waits for another's claim."""
+    stores = [PostgresStore(postgres, connections=3) for _ in range(4)]
+    chats = [ChatId(f"c_{number:02d}") for number in range(24)]
+    for number, chat in enumerate(chats):
+        await begin(stores[0], chat, runnable=True, owner=f"o{number % 5}")
+    leases = await asyncio.gather(*(store.claim(f"w{n}") for store in stores for n in range(8)))
+    got = sorted(lease.chat for lease in leases if lease)
+    while len(got) < len(chats):  # a claim that met only chats that others were just taking may come back empty
+        lease = await stores[0].claim("late")
+        assert lease is not None
+        got = sorted([*got, lease.chat])
+    assert got == chats
+    for store in stores:
+        await store.close()
+
+
+async def test_a_chat_of_100k_events(store: PostgresStore, behind: asyncpg.Connection) -> None:
+    """Fault 18: an append and a read of the tail cost what they cost in a new chat."""
+    await store.create(summary(A, 1), records(1, 1))
+    await store.create(summary(B, 1), records(1, 1))
+    number = await behind.fetchval("SELECT no FROM chats WHERE id = $1", A)
+    packed = rows.pack(record(1))
+    await behind.copy_records_to_table(
+        "events",
+        columns=["chat_no", "seq", "time_ms", "type", "version", "epoch", "packing", "crc", "body"],
+        records=[(number, seq, *packed[1:]) for seq in range(2, LONG + 1)],
+    )
+    await behind.execute("UPDATE chats SET head = $1 WHERE no = $2", LONG, number)
+    assert seqs(await store.read(A, after=LONG - 20)) == list(range(LONG - 19, LONG + 1))
+    for seq in range(2, 22):
+        await add(store, B, seq)
+    await add(store, A, LONG + 1)
+    cost = {
+        chat: (
+            await pages(behind, APPEND, chat, head + 1, [rows.pack(record(head + 1))], rows.line(summary(chat))),
+            await pages(behind, READ, chat, head - 10, None),
+        )
+        for chat, head in ((A, LONG + 1), (B, 21))
+    }
+    for long, short in zip(cost[A], cost[B], strict=True):
+        assert long <= short + 10, cost
+
+
+async def test_a_claim_does_not_look_at_every_chat(store: PostgresStore, behind: asyncpg.Connection) -> None:
+    """5,000 idle chats, 5,000 that wait for a worker, 5,000 that wait for their time: what counts is the owners."""
+    await begin(store, A, runnable=True, owner="ann", updated_ms=1)
+    copied = ", ".join(
+        column
+        for (column,) in await behind.fetch(
+            "SELECT column_name FROM information_schema.columns WHERE table_name = 'chats' "
+            "AND column_name NOT IN ('no', 'id', 'owner', 'runnable', 'wake_ms', 'updated_ms')"
+        )
+    )
+    for kind, runnable, wake_ms in (("idle", False, 0), ("ready", True, 0), ("asleep", False, 10_000)):
+        await behind.execute(
+            f"INSERT INTO chats (id, owner, runnable, wake_ms, updated_ms, {copied}) "
+            f"SELECT $1 || n, 'o' || n % 3, $2, $3, 100 + n, {copied} FROM chats, generate_series(1, 5000) AS n "
+            "WHERE id = $4",
+            kind, runnable, wake_ms, A,
+        )  # fmt: skip
+    await behind.execute("ANALYZE chats")
+    cost = await pages(behind, "SELECT * FROM treadle_claim('w', NULL, 5000, 30000, NULL)")
+    assert cost < 150
+    assert (await claimed(store, "w", now_ms=5_000)).chat == A
+
+
+async def test_a_large_blob_passes_in_parts(store: PostgresStore) -> None:
+    """T-11: 40 MB of output, of which never more than a few are held."""
+    await begin(store, A)
+    piece = bytes(range(256)) * 1024
+    tracemalloc.start()
+    try:
+        digest = await store.put_blob_parts(piece for _ in range(160))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 12_000_000
+    assert await store.get_blob(digest) == piece * 160

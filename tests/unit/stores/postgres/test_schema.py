@@ -1,0 +1,116 @@
+"""Migrations: numbered, once, and never backwards (D-06, fault 3); and numbers of changes that survive a move."""
+
+import asyncio
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import asyncpg  # type: ignore[import-untyped]
+import pytest
+
+from treadle import faultpoint
+from treadle.errors import NewerSchema, StoreError
+from treadle.stores.postgres import PostgresStore, schema
+from treadle.testing.store_contract import A, B, add, begin
+
+
+@pytest.fixture
+def newer(tmp_path: Path) -> Path:
+    """The migrations of a Treadle to come."""
+    folder = tmp_path / "migrations"
+    shutil.copytree(schema.MIGRATIONS, folder)
+    number = len(schema.numbered(folder)) + 1
+    (folder / f"{number:04d}_add.sql").write_text("CREATE TABLE added (a integer);\nINSERT INTO added VALUES (1);\n")
+    return folder
+
+
+@pytest.fixture
+def points() -> Iterator[list[str]]:
+    passed: list[str] = []
+    faultpoint.install(passed.append)
+    yield passed
+    faultpoint.install(None)
+
+
+async def test_of_many_starters_one_migrates(postgres: str, points: list[str]) -> None:
+    stores = [PostgresStore(postgres) for _ in range(6)]
+    assert await asyncio.gather(*(store.list() for store in stores)) == [[]] * 6
+    assert points.count("store.migrating") == len(schema.numbered(schema.MIGRATIONS))
+    for store in stores:
+        await store.close()
+
+
+async def test_a_migration_keeps_what_there_is(postgres: str, newer: Path, behind: asyncpg.Connection) -> None:
+    old = PostgresStore(postgres)
+    await begin(old, A, title="kept")
+    new = PostgresStore(postgres, migrations=newer)
+    assert (await new.get(A)).summary.title == "kept"
+    assert await behind.fetchval("SELECT a FROM added") == 1
+    await add(old, A, 2)  # whoever is at work goes on: a new version is brought in without stopping the old one
+    await old.close()
+    await new.close()
+
+
+async def test_a_migration_that_fails_changes_nothing(postgres: str, newer: Path, behind: asyncpg.Connection) -> None:
+    old = PostgresStore(postgres)
+    await begin(old, A)
+    await old.close()
+
+    def strike(name: str) -> None:
+        if name == "store.migrating":
+            raise RuntimeError("struck")
+
+    faultpoint.install(strike)
+    new = PostgresStore(postgres, migrations=newer)
+    try:
+        with pytest.raises(RuntimeError):
+            await new.head(A)
+    finally:
+        faultpoint.install(None)
+    assert await behind.fetchval("SELECT to_regclass('added')") is None
+    assert await behind.fetchval("SELECT version FROM treadle_meta") == len(schema.numbered(schema.MIGRATIONS))
+    assert await new.head(A) == 1
+    assert await behind.fetchval("SELECT a FROM added") == 1
+    await new.close()
+
+
+async def test_a_newer_schema_is_refused_with_a_sentence(postgres: str, newer: Path) -> None:
+    new = PostgresStore(postgres, migrations=newer)
+    await begin(new, A)
+    await new.close()
+    old = PostgresStore(postgres)
+    with pytest.raises(NewerSchema, match=r"newer Treadle.*upgrade"):
+        await old.list()
+    await old.close()
+
+
+async def test_somebody_elses_tables_are_left_alone(postgres: str, behind: asyncpg.Connection) -> None:
+    await behind.execute("CREATE TABLE chats (theirs integer)")
+    store = PostgresStore(postgres)
+    with pytest.raises(StoreError, match="not Treadle's"):
+        await store.list()
+    await store.close()
+    assert await behind.fetchval("SELECT to_regclass('treadle_meta')") is None
+
+
+async def test_a_database_that_does_not_exist(postgres: str) -> None:
+    store = PostgresStore(urlsplit(postgres)._replace(path="/nobody").geturl())
+    with pytest.raises(StoreError, match="there is no database"):
+        await store.list()
+    await store.close()
+
+
+async def test_changes_go_on_in_order_in_a_database_from_elsewhere(postgres: str, behind: asyncpg.Connection) -> None:
+    """A dump that is loaded into a new server brings numbers that this one's transactions have not reached."""
+    store = PostgresStore(postgres)
+    await begin(store, A)
+    await store.close()
+    await behind.execute("UPDATE chats SET changed = changed + 1000000000")
+    moved = PostgresStore(postgres)
+    old = (await moved.get(A)).changed
+    assert await moved.wait_any(old - 1, 20) == old
+    await begin(moved, B)
+    assert await moved.wait_any(old, 20) > old
+    assert [one.summary.chat for one in await moved.changes(after=old)] == [B]
+    await moved.close()
