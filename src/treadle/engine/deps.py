@@ -71,6 +71,8 @@ class Deps(msgspec.Struct, frozen=True):
     tidy: Tidy | None = None
     restorer: Restorer | None = None
     branch: Branch | None = None
+    shared: bool = False
+    """Whether workers on other machines may use the store as well."""
 
 
 def assemble(
@@ -91,6 +93,7 @@ def assemble(
     restorer: Restorer | None = None,
     branch: Branch | None = None,
     spill_files: Spill | None = None,
+    shared: bool = False,
 ) -> Deps:
     """Put the parts together; the log and its hub are the engine's own."""
     used = clock or SystemClock()
@@ -113,4 +116,5 @@ def assemble(
         tidy=tidy,
         restorer=restorer,
         branch=branch,
+        shared=shared,
     )

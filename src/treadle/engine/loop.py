@@ -37,7 +37,7 @@ from treadle.protocol.events import Event, SessionError
 
 
 async def advance(tenure: Tenure, deps: Deps) -> None:
-    """Drive one chat until it finishes, must wait, or loses its lease."""
+    """Drive one chat until it finishes, must wait, loses its lease, or its worker is about to leave."""
     tenure.ahead = lambda state: ahead(state, deps)
     settled = False
     while True:
@@ -46,7 +46,7 @@ async def advance(tenure: Tenure, deps: Deps) -> None:
                 await _settle(tenure, deps)
                 settled = True
             step = decide(tenure.state, limits_of(tenure.state, deps))
-            if isinstance(step, Wait | Rest):
+            if isinstance(step, Wait | Rest) or tenure.leaving:
                 return
             await _take(step, tenure, deps)
         except HeadMoved:
