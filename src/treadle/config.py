@@ -58,6 +58,8 @@ class Settings(msgspec.Struct, frozen=True):
     strict_paths: bool = False
     command_view: bool = True
     git_branch: bool = False
+    concurrency: Annotated[int, Meta(ge=1)] = 32
+    drain_s: _Amount = 25.0
 
     def chat_options(self, root: str) -> ChatOptions:
         """What a new chat has unless it says otherwise."""

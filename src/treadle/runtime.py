@@ -70,7 +70,9 @@ class Agent:
     result, one or several. `instructions`: whether a new chat is given what the project says to agents (AGENTS.md).
     `redact` takes secrets out of what is recorded; without it those of `env` and known kinds of keys go (S-11).
     `home` is where standing rules and consents are kept, by default Treadle's own home; `accepted` are providers of
-    which the user knows that they get to see the project (S-10).
+    which the user knows that they get to see the project (S-10). `concurrency`: how many chats may be driven here at
+    once; more are left pending, for others or for later. 0 is no limit. `shared`: whether workers on other machines use
+    the store as well.
     """
 
     def __init__(
@@ -94,6 +96,8 @@ class Agent:
         retry_base_s: float = 2.0,
         silence_s: float = 300.0,
         renew_s: float = RENEW_S,
+        concurrency: int = 0,
+        shared: bool = False,
     ) -> None:
         self.options = options or ChatOptions()
         self._instructions = instructions
@@ -133,8 +137,9 @@ class Agent:
             redact_live=secrets.live if isinstance(secrets, Redactor) else lambda: secrets,
             tidy=self._equipment.commands.tidy,
             restorer=SnapshotRestorer(kept, self._equipment.snapshots_of),
+            shared=shared,
         )
-        self.worker = Worker(self.deps)
+        self.worker = Worker(self.deps, concurrency=concurrency)
 
     def chat(self, id: str = "", *, options: ChatOptions | None = None, **changes: Any) -> Chat:
         """A chat, new or by its id. Options may be given as an object, as keywords, or both; for a chat that exists

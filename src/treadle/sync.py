@@ -184,6 +184,7 @@ class Agent:
         retry_base_s: float = 2.0,
         silence_s: float = 300.0,
         renew_s: float = RENEW_S,
+        concurrency: int = 0,
     ) -> None:
         self._agent = runtime.Agent(
             store,
@@ -204,6 +205,7 @@ class Agent:
             retry_base_s=retry_base_s,
             silence_s=silence_s,
             renew_s=renew_s,
+            concurrency=concurrency,
         )
         self._loop = _Loop()
         self.warnings = self._agent.warnings

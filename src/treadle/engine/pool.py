@@ -37,7 +37,7 @@ class WorkerPool:
 
     async def drain(self, grace_s: float = GRACE_S) -> None:
         """End in good order (fault 17): see `Worker.drain`."""
-        self.worker.leaving = True
+        self.worker.leave()
         await self._stop_claiming()
         await self.worker.drain(grace_s)
         await self.close()

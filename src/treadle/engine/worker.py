@@ -246,17 +246,21 @@ class Worker:
         """Leave in good order: take nothing more, bring every step that is under way to its record, and give the
         leases back; then `close`. After `grace_s` model calls are left to the next worker, and commands to their
         supervisors, or, where the next worker may be on another machine, they are ended and their results recorded."""
-        self.leaving = True
-        for tenure in self._tenures.values():
-            tenure.leaving = True
-        for chat in self._resting:
-            self._held[chat][1].cancel()
+        self.leave()
         still = await self._settled(grace_s)
         if still and self._deps.shared:
             for tenure in list(self._tenures.values()):
                 await end_calls(tenure, self._deps)
             await self._settled(ENDING_S)
         await self.close()
+
+    def leave(self) -> None:
+        """From now on take nothing, and leave what is driven at its next seam."""
+        self.leaving = True
+        for tenure in self._tenures.values():
+            tenure.leaving = True
+        for chat in self._resting:
+            self._held[chat][1].cancel()
 
     async def _settled(self, timeout_s: float) -> bool:
         """Wait until nothing is driven any more; whether something still is."""
