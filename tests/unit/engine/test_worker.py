@@ -99,9 +99,9 @@ async def test_a_chat_that_fails_keeps_no_other_waiting() -> None:
         broken, sound = await agent.chat(), await agent.chat()
         pool = WorkerPool(agent.worker, poll_s=0.01)
         await agent.deps.log.execute(broken.id, Send("go"))
-        with faults("raise@lease.claimed#1", "raise@lease.claimed#2", "raise@lease.claimed#3"):
+        with faults("raise@lease.claimed#1", "raise@lease.claimed#2", "raise@lease.claimed#3") as struck:
             pool.start()
-            await until(lambda: bool(pool._failures))
+            await until(lambda: struck.struck)
             await agent.deps.log.execute(sound.id, Send("go"))
             await until_ended(agent, sound.id)
             await until_ended(agent, broken.id)
