@@ -48,10 +48,9 @@ async def close_calls(tenure: Tenure, deps: Deps) -> None:
 
 
 async def _end(tenure: Tenure, key: CallKey, deps: Deps) -> None:
-    run = tenure.state.run
+    run, tool = tenure.state.run, _tool(tenure, key, deps)
     if run is not None and run.check is not None and run.check.check == key:
-        return await stop_check(tenure, run.check, deps)
-    tool = _tool(tenure, key, deps)
+        await stop_check(tenure, run.check, deps)
     for call in tenure.state.calls:
         if call.key == key and tool is not None:
             invocation = invocation_of(tenure, call, call.request.name, call.arguments or {}, deps)

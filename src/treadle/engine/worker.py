@@ -47,6 +47,8 @@ class Worker:
         self._withdrawals: set[asyncio.Task[None]] = set()
         self.leaving = False
         """Once set, nothing is taken any more, and what is driven is left at its next seam."""
+        self._closing = False
+        """Whether what is cancelled has its calls closed first, for the next worker may be elsewhere."""
 
     @property
     def load(self) -> int:
@@ -188,6 +190,10 @@ class Worker:
             tenure.leaving = self.leaving
             await advance(tenure, self._deps)
             await self._snapshot(tenure.state)
+        except asyncio.CancelledError:
+            if self._closing and tenure is not None:
+                await close_calls(tenure, self._deps)
+            raise
         finally:
             if tenure is None or not tenure.released:
                 faultpoint("lease.before_release")
@@ -247,10 +253,10 @@ class Worker:
         leases back; then `close`. After `grace_s` model calls are left to the next worker, and commands to their
         supervisors, or, where the next worker may be on another machine, they are ended and their results recorded."""
         self.leave()
-        still = await self._settled(grace_s)
-        if still and self._deps.shared:
-            for tenure in list(self._tenures.values()):
-                await end_calls(tenure, self._deps)
+        if await self._settled(grace_s) and self._deps.shared:
+            self._closing = True
+            for _, work in self._held.values():
+                work.cancel()
             await self._settled(ENDING_S)
         await self.close()
 
