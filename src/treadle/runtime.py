@@ -72,7 +72,7 @@ class Agent:
     `home` is where standing rules and consents are kept, by default Treadle's own home; `accepted` are providers of
     which the user knows that they get to see the project (S-10). `concurrency`: how many chats may be driven here at
     once; more are left pending, for others or for later. 0 is no limit. `shared`: whether workers on other machines use
-    the store as well.
+    the store as well. `relays`: whether live text is passed on to readers in other processes.
     """
 
     def __init__(
@@ -98,6 +98,7 @@ class Agent:
         renew_s: float = RENEW_S,
         concurrency: int = 0,
         shared: bool = False,
+        relays: bool = False,
     ) -> None:
         self.options = options or ChatOptions()
         self._instructions = instructions
@@ -138,6 +139,7 @@ class Agent:
             tidy=self._equipment.commands.tidy,
             restorer=SnapshotRestorer(kept, self._equipment.snapshots_of),
             shared=shared,
+            relays=relays or shared,
         )
         self.worker = Worker(self.deps, concurrency=concurrency)
 
@@ -195,6 +197,8 @@ class Agent:
     async def close(self) -> None:
         """Stop driving, give leases back, close models and store."""
         await self.worker.close()
+        if self.deps.log.relay is not None:
+            await self.deps.log.relay.close()
         await self.deps.models.close()
         await self._equipment.close()
         await self.deps.store.close()

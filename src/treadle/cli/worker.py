@@ -21,7 +21,7 @@ def work(flags: Mapping[str, Any]) -> int:
 
 async def _work(config: Config) -> int:
     settings = config.settings
-    async with open_agent(config, works=True, concurrency=settings.concurrency) as agent:
+    async with open_agent(config, works=True, concurrency=settings.concurrency, relays=True) as agent:
         pool = WorkerPool(agent.worker)
         asked = Signals()
         pool.start()

@@ -94,10 +94,11 @@ def assemble(
     branch: Branch | None = None,
     spill_files: Spill | None = None,
     shared: bool = False,
+    relays: bool = False,
 ) -> Deps:
     """Put the parts together; the log and its hub are the engine's own."""
     used = clock or SystemClock()
-    log = Log(store, Hub(), used, redact)
+    log = Log(store, Hub(), used, redact, relays=relays)
     return Deps(
         store,
         models,

@@ -15,6 +15,8 @@ from treadle.ports.store import Lease
 from treadle.types import ChatId
 
 POLL_S = 0.5
+LULL_S = 0.02
+"""Hints may come as quickly as others write; looking for chats that somebody else has long taken may not."""
 MAX_REST_S = 60.0
 GRACE_S = 25.0
 """How long a step may take to be recorded when the process is asked to end: less than what supervisors of processes
@@ -30,6 +32,8 @@ class WorkerPool:
         self._claiming: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._failures: dict[ChatId, int] = {}
+        self._seen = 0
+        """The store's last change that was looked at."""
 
     def start(self) -> None:
         if self._claiming is None:
@@ -77,9 +81,20 @@ class WorkerPool:
             await asyncio.sleep(0)  # from here on the worker counts it
 
     async def _news(self) -> None:
+        """Wait until it may be worth while to look again, but not longer than a poll."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._poll_s):
-                await self.worker.changed.wait()
+                if self.worker.full:
+                    await self.worker.changed.wait()
+                else:
+                    await self._hint()
+
+    async def _hint(self) -> None:
+        try:
+            self._seen = await self.worker.store.wait_any(self._seen, self._poll_s)
+        except StoreError:
+            await asyncio.sleep(self._poll_s)  # the next claim says what is the matter
+        await asyncio.sleep(LULL_S)
 
     async def _see_through(self, lease: Lease) -> None:
         """Drive one chat. One that fails here would fail at once again: whoever claims it next holds it for a while

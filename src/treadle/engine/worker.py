@@ -15,7 +15,7 @@ from treadle.engine.log import Take
 from treadle.engine.loop import advance, ahead
 from treadle.errors import ChatBusy, LeaseLost, NotFound, StoreError, TreadleError
 from treadle.faultpoint import faultpoint
-from treadle.ports.store import Lease
+from treadle.ports.store import Lease, Store
 from treadle.protocol.events import ActionRequired
 from treadle.types import ChatId, new_id
 
@@ -51,6 +51,10 @@ class Worker:
         """Whether what is cancelled has its calls closed first, for the next worker may be elsewhere."""
 
     @property
+    def store(self) -> Store:
+        return self._deps.store
+
+    @property
     def load(self) -> int:
         """How many chats are driven, or about to be."""
         return len(self._held) - len(self._resting) + len(self._taken) + self._reserved
@@ -58,6 +62,11 @@ class Worker:
     @property
     def full(self) -> bool:
         return self.leaving or (self.concurrency > 0 and self.load >= self.concurrency)
+
+    def driven(self, chat: ChatId) -> int | None:
+        """The epoch under which the chat is driven here, if it is."""
+        held = self._held.get(chat)
+        return held[0].epoch if held is not None else None
 
     @contextlib.contextmanager
     def taking(self, chat: ChatId) -> Iterator[Take | None]:
