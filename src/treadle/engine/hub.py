@@ -5,9 +5,9 @@ a gap is nudged, and fills it from the store."""
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
-from treadle.protocol.events import AssistantMessage, Envelope, Live, RunEnd, SessionIdle
+from treadle.protocol.events import Envelope, Live, RunEnd, SessionIdle
 from treadle.types import ChatId
 
 MAX_BACKLOG = 10_000
@@ -27,11 +27,6 @@ class Subscription:
         self._nudged = False
         self.source: object = None
         """Who makes the news, as far as the reader knows; for the reader's own use."""
-        self.reach = (0, 0, 0)
-        """How far the reader is in the live text of a chat that another process drives."""
-        self.resting = False
-        """Whether the last event was the end of a run: nothing live comes before the next event."""
-        self._said = 0
 
     def deliver(self, envelope: Envelope) -> None:
         if envelope.seq == 0:
@@ -43,10 +38,7 @@ class Subscription:
             while (following := self._early.pop(self._next, None)) is not None:
                 self._ready.append(following)
                 self._next += 1
-                self.resting = isinstance(following.data, RunEnd)
-                if isinstance(following.data, AssistantMessage):
-                    self._said = following.data.turn
-                elif isinstance(following.data, RunEnd):
+                if isinstance(following.data, RunEnd):
                     self._ready.append(Envelope(0, self.chat, following.time_ms, SessionIdle(following.data.reason)))
             self._nudged = self._nudged or bool(self._early)
         self._wake()
@@ -69,10 +61,6 @@ class Subscription:
     def untouched(self) -> bool:
         """Whether there has been no news at all."""
         return self._next == self._first and not self._ready
-
-    def said(self, turn: int) -> bool:
-        """Whether the reader has the message of this turn, and needs none of its pieces any more."""
-        return turn <= self._said
 
     def nudge(self) -> None:
         """Let a waiting `get` return empty-handed, so that its reader can look elsewhere."""
@@ -139,10 +127,6 @@ class Hub:
     def listened(self, chat: ChatId) -> bool:
         """Whether anybody reads: what nobody reads is not built (law 13)."""
         return self.relay is not None or chat in self._readers
-
-    def readers(self) -> Mapping[ChatId, Sequence[Subscription]]:
-        """Who reads, by chat."""
-        return {chat: tuple(readers) for chat, readers in self._readers.items()}
 
     def publish(self, envelope: Envelope) -> None:
         if self.relay is not None and envelope.seq == 0:

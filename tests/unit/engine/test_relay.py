@@ -1,18 +1,18 @@
 """Live text of a chat that another process drives (law 7, D-04): the same text, in order, also for who comes late."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from treadle import Agent, Envelope, ScriptedModel, tool
-from treadle.engine.hub import Subscription
 from treadle.engine.pool import WorkerPool
-from treadle.engine.relay import Feed
 from treadle.models.scripted import Call, Delay, Fail, Hang, Say, Turn
-from treadle.ports.store import Store
+from treadle.ports.store import Reach, Store
+from treadle.ports.toolset import Invocation
+from treadle.protocol import wire
 from treadle.protocol.commands import Send
 from treadle.protocol.events import (
     AssistantMessage,
@@ -40,24 +40,29 @@ def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Store
 
 
 class Reader:
-    """A process that only reads: what a server does for a client of a chat that runs elsewhere."""
+    """A process that only reads: the log, and what its worker passes on."""
 
     def __init__(self, agent: Agent, chat: ChatId, after: int = 0) -> None:
         self.agent = agent
         self.chat = chat
-        self.subscription: Subscription = agent.deps.log.hub.subscribe(chat, after)
+        self.after = after
+        self.reach: Reach = (0, 0, 0)
         self.seen: list[Envelope] = []
-        log = agent.deps.log
-        self.feed = Feed(log.store, log.hub, agent.worker.driven, log.clock, QUICK_S)
 
     async def until(self, fact: Callable[["Reader"], object]) -> None:
         async with asyncio.timeout(TIMEOUT_S):
             while not fact(self):
-                await self.agent.deps.log.catch_up(self.subscription)
-                await self.feed.look()
-                while (envelope := self.subscription.take()) is not None:
-                    self.seen.append(envelope)
+                await self.look()
                 await asyncio.sleep(QUICK_S)
+
+    async def look(self) -> None:
+        store = self.agent.deps.store
+        for delta in await store.read_deltas({self.chat: self.reach}):
+            self.reach = (delta.epoch, delta.turn, delta.number)
+            self.seen.append(wire.from_json(delta.payload))
+        for record in await store.read(self.chat, self.after):
+            self.after = record.seq
+            self.seen.append(wire.decode(self.chat, record))
 
     def text(self) -> str:
         """What is on the screen of the open turn."""
@@ -75,10 +80,15 @@ class Reader:
 
 
 @asynccontextmanager
-async def working(store: Store, *turns: object, tools: tuple[object, ...] = ()) -> AsyncIterator[Agent]:
-    model = ScriptedModel(turns)  # type: ignore[arg-type]
+async def working(
+    store: Store,
+    *turns: object,
+    tools: tuple[object, ...] = (),
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> AsyncIterator[Agent]:
+    model = ScriptedModel(turns, sleep=pause)  # type: ignore[arg-type]
     agent = Agent(store, model=model, tools=tools, builtin=False, relays=True, retry_base_s=0.0)  # type: ignore[arg-type]
-    agent.deps.log.relay._every_s = QUICK_S  # type: ignore[union-attr]
+    agent.deps.log.relay.every_s = QUICK_S  # type: ignore[union-attr]
     pool = WorkerPool(agent.worker, poll_s=QUICK_S)
     pool.start()
     try:
@@ -104,9 +114,9 @@ async def test_text_comes_as_it_is_made_and_to_a_late_reader_as_far_as_it_is(sto
         await first.until(lambda reader: reader.text() == TEXT)
         assert len(first.of(MessageDelta)) > 1, "it came in pieces"
         assert len(first.of(MessageDelta)) < 40, "but not in as many as it was made of"
-        late = Reader(reading, chat, after=first.subscription.reached)
+        late = Reader(reading, chat, after=first.after)
         await late.until(lambda reader: reader.text() == TEXT)
-        await first.until(lambda reader: True)
+        await first.look()
         assert first.text() == TEXT, "nothing came twice"
     await reading.close()
 
@@ -117,8 +127,7 @@ async def test_no_text_comes_behind_the_message_that_it_is_part_of(stores: Calla
         chat = await begin(reading)
         reader = Reader(reading, chat)
         await reader.until(lambda reader: reader.of(RunEnd))
-        for _ in range(5):
-            await reader.until(lambda reader: True)
+        await reader.look()
         behind = reader.seen[reader.seen.index(reader.of(AssistantMessage)[0]) :]
         assert not [envelope for envelope in behind if isinstance(envelope.data, MessageDelta | ReasoningDelta)]
         assert TEXT.startswith("".join(envelope.data.text for envelope in reader.of(MessageDelta)))  # type: ignore[attr-defined]
@@ -127,12 +136,18 @@ async def test_no_text_comes_behind_the_message_that_it_is_part_of(stores: Calla
 
 
 async def test_a_retry_tells_readers_elsewhere_to_drop_the_partial_text(stores: Callable[[], Store]) -> None:  # M-11
-    turn = Turn((Say("partial "), Delay(0.2), Fail("network"), Say("whole"), Hang()), chunk=3)
+    turn = Turn((Say("partial "), Delay(1), Fail("network"), Say("whole"), Hang()), chunk=3)
     reading = Agent(stores(), builtin=False)
-    async with working(stores(), turn):
+    seen = asyncio.Event()
+
+    async def pause(_seconds: float) -> None:
+        await seen.wait()
+
+    async with working(stores(), turn, pause=pause):
         chat = await begin(reading)
         reader = Reader(reading, chat)
         await reader.until(lambda reader: reader.text() == "partial ")
+        seen.set()
         await reader.until(lambda reader: reader.of(TurnRetry))
         await reader.until(lambda reader: reader.text() == "partial whole")
         assert reader.of(AssistantReset)
@@ -151,36 +166,26 @@ async def test_another_worker_goes_on_and_what_the_first_one_said_is_dropped(sto
 
 
 async def test_output_of_tools_is_passed_on_too(stores: Callable[[], Store]) -> None:
-    from treadle.ports.toolset import Invocation
+    seen = asyncio.Event()
 
     @tool
     async def build(invocation: Invocation) -> str:
         """Build."""
         for number in range(20):
             invocation.emit(f"line {number}\n")
-        await asyncio.sleep(5 * QUICK_S)
+        await seen.wait()
         return "built"
 
     reading = Agent(stores(), builtin=False)
     async with working(stores(), [Call("build")], [Say("Done."), Hang()], tools=(build,)):
         chat = await begin(reading)
         reader = Reader(reading, chat)
+        await reader.until(lambda reader: reader.of(ExecutionOutput))
+        seen.set()
         await reader.until(lambda reader: reader.text() == "Done.")
         shown = "".join(envelope.data.text for envelope in reader.of(ExecutionOutput))  # type: ignore[attr-defined]
         assert shown == "".join(f"line {number}\n" for number in range(20))
     await reading.close()
-
-
-async def test_readers_of_a_chat_that_is_driven_here_get_nothing_twice() -> None:
-    store = MemoryStore()
-    async with working(store, Turn((Say(TEXT), Hang()), chunk=5)) as agent:
-        chat = await begin(agent)
-        reader = Reader(agent, chat)
-        await reader.until(lambda reader: reader.text() == TEXT)
-        for _ in range(10):
-            await reader.until(lambda reader: True)
-        assert reader.text() == TEXT
-    await agent.close()
 
 
 async def test_nothing_is_written_where_nobody_else_reads() -> None:
