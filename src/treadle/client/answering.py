@@ -74,6 +74,12 @@ class Handlers:
                 self._answers.popitem(last=False)
         return await asyncio.shield(task)
 
+    def drop(self, chat: str = "") -> None:
+        """End what is still running for a chat, or for all: nobody waits for it any more."""
+        for (asked, _), task in self._answers.items():
+            if asked == chat or not chat:
+                task.cancel()
+
     async def _run(self, call: ToolCall) -> Result:
         tool = self._tools.get(call.name)
         if tool is None:
@@ -93,12 +99,15 @@ class Run:
         self._text = self._error = ""
         self._tasks: dict[tuple[str, ...], asyncio.Task[None]] = {}
         self._queued = ""
+        self._first = 0
+        """Runs that ended before this seq are somebody else's."""
 
     async def see_through(self, content: str | None, show: Show | None) -> Reply:
         info = await self._chat.info()
         after = info.head
         if content is not None:
-            self._queued = (await self._chat.send(content)).queued
+            sent = await self._chat.send(content)
+            self._queued, self._first = sent.queued, sent.head
         elif info.status in ("idle", "error"):
             return await self._last_reply(info.last_end)
         try:
@@ -107,7 +116,7 @@ class Run:
                     envelope = await self._next(events)
                     if show is not None:
                         show(envelope)
-                    if (reply := await self._take(envelope.data)) is not None:
+                    if (reply := await self._take(envelope.seq, envelope.data)) is not None:
                         return reply
         finally:
             for task in self._tasks.values():
@@ -135,7 +144,7 @@ class Run:
         said = [entry.content for entry in await self._chat.messages() if entry.role == "assistant"]
         return Reply(said[-1] if said else "", reason or "done")
 
-    async def _take(self, event: Event) -> Reply | None:
+    async def _take(self, seq: int, event: Event) -> Reply | None:
         match event:
             case AssistantMessage(content=content) if content:
                 self._text = content
@@ -149,7 +158,8 @@ class Run:
                 self._queued = ""
             case ActionRequired(actions=actions):
                 return await self._act(actions)
-            case RunEnd(reason=reason) if reason != "superseded" and await self._over():
+            case RunEnd(reason=reason) if seq > self._first and reason != "superseded" and await self._over():
+                self._handlers.drop(self._chat.id)
                 return Reply(self._text, reason, self._error)
         return None
 

@@ -65,6 +65,8 @@ class Client:
         return await Run(named, self._handlers, approve, answer).see_through(content, show)
 
     async def close(self) -> None:
+        """End handlers that still run, and the connection. Nothing is lost: the chats wait for their answers."""
+        self._handlers.drop()
         await self._http.close()
 
     async def __aenter__(self) -> Self:

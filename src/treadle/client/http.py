@@ -2,6 +2,7 @@
 an Idempotency-Key, so a request whose answer was lost is simply sent again; servers may be restarted meanwhile."""
 
 import asyncio
+import io
 import random
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -79,9 +80,10 @@ class Http:
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], query: Mapping[str, str]
     ) -> bytes:
         limit = aiohttp.ClientTimeout(total=ANSWER_S)
+        data = None if body is None else io.BytesIO(body)
         try:
             async with self._open().request(
-                method, self._url + path, data=body, headers=headers, params=query, timeout=limit
+                method, self._url + path, data=data, headers=headers, params=query, timeout=limit
             ) as response:
                 answer = await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
