@@ -71,8 +71,8 @@ class Agent:
     `redact` takes secrets out of what is recorded; without it those of `env` and known kinds of keys go (S-11).
     `home` is where standing rules and consents are kept, by default Treadle's own home; `accepted` are providers of
     which the user knows that they get to see the project (S-10). `concurrency`: how many chats may be driven here at
-    once; more are left pending, for others or for later. 0 is no limit. `shared`: whether workers on other machines use
-    the store as well. `relays`: whether live text is passed on to readers in other processes.
+    once; more are left pending, for others or for later. 0 is no limit. `relays`: whether live
+    text is passed on to readers in other processes; so it is where the store is shared with other machines.
     """
 
     def __init__(
@@ -97,7 +97,6 @@ class Agent:
         silence_s: float = 300.0,
         renew_s: float = RENEW_S,
         concurrency: int = 0,
-        shared: bool = False,
         relays: bool = False,
     ) -> None:
         self.options = options or ChatOptions()
@@ -121,7 +120,8 @@ class Agent:
             tools = [*tools, *brought]
         kept = _open_store(store)
         secrets = Redactor(self._env) if redact is None else redact
-        self._equipment = Equipment(kept, self._env, self._home, secrets)
+        shared = bool(getattr(kept, "shared", False))
+        self._equipment = Equipment(kept, self._env, self._home, secrets, shared)
         self._tools = Tools(builtins(self._equipment.means) if builtin else [], tools)
         self.deps: Deps = assemble(
             kept,

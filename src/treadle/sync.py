@@ -153,7 +153,6 @@ class Agent:
         silence_s: float = 300.0,
         renew_s: float = RENEW_S,
         concurrency: int = 0,
-        shared: bool = False,
         relays: bool = False,
     ) -> None:
         self._agent = runtime.Agent(
@@ -176,7 +175,6 @@ class Agent:
             silence_s=silence_s,
             renew_s=renew_s,
             concurrency=concurrency,
-            shared=shared,
             relays=relays,
         )
         self._loop = LoopThread()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.homes import seed
 from tests.processes import running_with, unlike_any_other
 from treadle import Agent, ScriptedModel, tool
 from treadle.engine.pool import WorkerPool
@@ -160,8 +161,11 @@ async def test_a_worker_that_must_leave_a_shared_store_ends_its_commands_and_say
     """Fault 17: the next worker may be on another machine, where nobody can collect what runs here."""
     seconds = unlike_any_other()
     steps = [[Call("run_command", command=f"sleep {seconds}")], Say("Done.")]
-    async with Agent(MemoryStore(), model=ScriptedModel(steps), shared=True) as agent:
-        chat = agent.chat(auto_approve_commands=True, verify=False, root=str(tmp_path))
+    store = MemoryStore()
+    store.shared = True  # type: ignore[attr-defined]
+    async with Agent(store, model=ScriptedModel(steps), home=seed(tmp_path / "home")) as agent:
+        (tmp_path / "project").mkdir()
+        chat = agent.chat(auto_approve_commands=True, verify=False, root=str(tmp_path / "project"))
         await chat.send("go")
         await until(lambda: running_with(seconds))
         await agent.worker.drain(0.01)
