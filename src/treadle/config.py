@@ -61,6 +61,8 @@ class Settings(msgspec.Struct, frozen=True):
     snapshot_days: _Amount = 30.0
     snapshot_cap_gb: _Amount = 5.0
     store: str = ""
+    concurrency: Annotated[int, Meta(ge=1)] = 32
+    drain_s: _Amount = 25.0
 
     def chat_options(self, root: str) -> ChatOptions:
         """What a new chat has unless it says otherwise."""

@@ -18,12 +18,21 @@ from treadle.workspace.root import Root
 
 
 class Equipment:
-    """`home` is Treadle's own folder, where the strength of sandboxes is remembered."""
+    """`home` is Treadle's own folder, where the strength of sandboxes is remembered; and, if the store is `shared` with
+    other machines, where this one supervises its commands."""
 
-    def __init__(self, store: Store, env: Mapping[str, str], home: Path, redact: Callable[[str], str] = str) -> None:
+    def __init__(
+        self,
+        store: Store,
+        env: Mapping[str, str],
+        home: Path,
+        redact: Callable[[str], str] = str,
+        shared: bool = False,
+    ) -> None:
         self._home = home
-        self._data = getattr(store, "path", None)
         self._roots = lru_cache(maxsize=64)(Root)
+        file = getattr(store, "path", None)
+        self._data = home if shared else file.parent if isinstance(file, Path) else None
         self.commands, self.passing = self._commands()
         self._kept_in = self._own_folder()
         self.snapshots_of: SnapshotsOf = lru_cache(maxsize=64)(self._snapshots)
@@ -42,15 +51,15 @@ class Equipment:
         )
 
     def _commands(self) -> tuple[SupervisedCommands, bool]:
-        """Where commands are supervised: beside the database, or, for chats that end with this process, in a folder
-        that does so, too."""
-        if isinstance(self._data, Path):
-            return SupervisedCommands(self._data.parent / "commands"), False
+        """Where commands are supervised: beside the database, or in the home of this machine, or, for chats that end
+        with this process, in a folder that does so, too."""
+        if self._data is not None:
+            return SupervisedCommands(self._data / "commands"), False
         return SupervisedCommands(Path(tempfile.gettempdir()) / new_id("treadle")), True
 
     def _own_folder(self) -> Path:
-        if isinstance(self._data, Path):
-            return Path(os.path.abspath(self._data.parent))
+        if self._data is not None:
+            return Path(os.path.abspath(self._data))
         return Path(tempfile.gettempdir()) / new_id("treadle")
 
     def _snapshots(self, root: str) -> Snapshots:
@@ -85,7 +94,8 @@ class Equipment:
     def _guarded(self, root: str) -> Guarded:
         from treadle.sandbox.places import hidden, protected
 
-        own = [str(self._home), str(self._kept_in)]
+        self._roots = lru_cache(maxsize=64)(Root)
+        own = [str(self._home)] if self._data is None else [str(self._home), str(self._data)]
         found = [path for home in own for path in hidden(home)]
         # What holds the project, or lies in it, cannot be hidden from the commands of that project.
         apart = [path for path in dict.fromkeys(found) if not _within(root, path) and not _within(path, root)]

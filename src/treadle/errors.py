@@ -15,6 +15,7 @@ TreadleError
 │   └── Damaged             damaged            a record cannot be read
 ├── ModelError              model              the provider failed; `kind` says how
 │   └── ScriptError         script             a scripted or recorded model was used off its script
+├── ApiError                api                a server of Treadle refused a request, or could not be reached
 ├── FetchError              fetch              a model's files could not be had; what was got is kept
 └── ToolError               tool               a tool failed; its text goes to the model
     ├── OutsideRoot         outside_root       a path leads out of the project root
@@ -172,6 +173,18 @@ class ScriptError(ModelError):
 
     def __init__(self, message: str) -> None:
         super().__init__("bad_request", message)
+
+
+class ApiError(TreadleError):
+    """What a client of the HTTP API gets in place of an answer. `status` is that of HTTP, 0 if nothing came back;
+    `reason` is the stable code of the answer."""
+
+    code = "api"
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
 
 
 class FetchError(TreadleError):

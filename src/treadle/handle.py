@@ -3,6 +3,7 @@ number of processes, may speak to the same chat."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, Literal, Self
 
 import msgspec
@@ -219,8 +220,8 @@ class Chat:
             if seen is not None:
                 seen(state)
         else:
-            take = self._worker.take(self.id) if work else None
-            state = await log.execute(self.id, command, seen, take)
+            with self._worker.taking(self.id) if work else nullcontext() as take:
+                state = await log.execute(self.id, command, seen, take)
             await self._keep_rule(command, state)
         if work:
             self._worker.start(self.id)

@@ -71,7 +71,9 @@ class Agent:
     result, one or several. `instructions`: whether a new chat is given what the project says to agents (AGENTS.md).
     `redact` takes secrets out of what is recorded; without it those of `env` and known kinds of keys go (S-11).
     `home` is where standing rules and consents are kept, by default Treadle's own home; `accepted` are providers of
-    which the user knows that they get to see the project (S-10).
+    which the user knows that they get to see the project (S-10). `concurrency`: how many chats may be driven here at
+    once; more are left pending, for others or for later. 0 is no limit. `relays`: whether live
+    text is passed on to readers in other processes; so it is where the store is shared with other machines.
     """
 
     def __init__(
@@ -95,6 +97,8 @@ class Agent:
         retry_base_s: float = 2.0,
         silence_s: float = 300.0,
         renew_s: float = RENEW_S,
+        concurrency: int = 0,
+        relays: bool = False,
     ) -> None:
         self.options = options or ChatOptions()
         self._instructions = instructions
@@ -117,7 +121,8 @@ class Agent:
             tools = [*tools, *brought]
         kept = _open_store(store)
         secrets = Redactor(self._env) if redact is None else redact
-        self._equipment = Equipment(kept, self._env, self._home, secrets)
+        shared = bool(getattr(kept, "shared", False))
+        self._equipment = Equipment(kept, self._env, self._home, secrets, shared)
         self._tools = Tools(builtins(self._equipment.means) if builtin else [], tools)
         self.deps: Deps = assemble(
             kept,
@@ -135,8 +140,10 @@ class Agent:
             tidy=self._equipment.commands.tidy,
             restorer=SnapshotRestorer(kept, self._equipment.snapshots_of),
             branch=branch_for_run,
+            shared=shared,
+            relays=relays or shared,
         )
-        self.worker = Worker(self.deps)
+        self.worker = Worker(self.deps, concurrency=concurrency)
 
     def chat(self, id: str = "", *, options: ChatOptions | None = None, **changes: Any) -> Chat:
         """A chat, new or by its id. Options may be given as an object, as keywords, or both; for a chat that exists
@@ -192,6 +199,8 @@ class Agent:
     async def close(self) -> None:
         """Stop driving, give leases back, close models and store."""
         await self.worker.close()
+        if self.deps.log.relay is not None:
+            await self.deps.log.relay.close()
         await self.deps.models.close()
         await self._equipment.close()
         await self.deps.store.close()

@@ -11,15 +11,14 @@ Owns the bridge between threads and nothing else: every call is one of `treadle.
 of threads, not from inside a running event loop.
 """
 
-import asyncio
-import threading
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from treadle import handle, runtime
+from treadle.bridge import LoopThread
 from treadle.chat.state import ChatState
 from treadle.errors import InvalidInput
 from treadle.handle import Answer
@@ -38,43 +37,12 @@ from treadle.types import Clock
 
 __all__ = ["Agent", "Chat", "Following"]
 
-T = TypeVar("T")
-
-
-class _Loop:
-    """An event loop in a daemon thread."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="treadle-sync", daemon=True)
-        self._thread.start()
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do the work in the loop and wait for it. What it raises is raised here; Ctrl-C here cancels it there."""
-        if self._loop.is_closed():
-            work.close()
-            raise InvalidInput("this agent is closed; make a new one")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
-
-    def close(self) -> None:
-        if self._loop.is_closed():
-            return
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        self._loop.close()
-
 
 class Following:
     """A command to a chat. Iterate over it to carry it out and see everything until the chat is idle or waits for
     someone; call it to carry it out and leave. Leaving the iteration stops nothing (law 11)."""
 
-    def __init__(self, loop: _Loop, following: handle.Following) -> None:
+    def __init__(self, loop: LoopThread, following: handle.Following) -> None:
         self._loop = loop
         self._following = following
 
@@ -94,7 +62,7 @@ class Following:
 class Chat:
     """A handle to one chat; see `treadle.handle.Chat`."""
 
-    def __init__(self, loop: _Loop, chat: handle.Chat) -> None:
+    def __init__(self, loop: LoopThread, chat: handle.Chat) -> None:
         self._loop = loop
         self._chat = chat
         self.id = chat.id
@@ -184,6 +152,8 @@ class Agent:
         retry_base_s: float = 2.0,
         silence_s: float = 300.0,
         renew_s: float = RENEW_S,
+        concurrency: int = 0,
+        relays: bool = False,
     ) -> None:
         self._agent = runtime.Agent(
             store,
@@ -204,8 +174,10 @@ class Agent:
             retry_base_s=retry_base_s,
             silence_s=silence_s,
             renew_s=renew_s,
+            concurrency=concurrency,
+            relays=relays,
         )
-        self._loop = _Loop()
+        self._loop = LoopThread()
         self.warnings = self._agent.warnings
 
     def chat(self, id: str = "", *, options: ChatOptions | None = None, **changes: Any) -> Chat:

@@ -12,7 +12,8 @@ from tests.faults.harness import Case, Nursery
 from tests.faults.scenarios import SCENARIOS
 from tests.faults.test_every_point import check_outcome
 from treadle import Agent, Chat, ScriptedModel, tool
-from treadle.engine import worker as workers
+from treadle.engine import pool as pools
+from treadle.engine.pool import WorkerPool
 from treadle.errors import ChatBusy
 from treadle.models.scripted import Call, Fail
 from treadle.ports.toolset import Tool
@@ -158,12 +159,11 @@ async def test_a_chat_that_fails_at_once_does_not_make_a_worker_spin(tmp_path: P
     path = tmp_path / "chats.db"
     id_ = await cut_off_inside(path)
     async with Agent(path, model=ScriptedModel([])) as agent:
-        stop = asyncio.Event()
+        pool = WorkerPool(agent.worker)
         with faults("raise@lease.claimed#*") as struck:
-            running = asyncio.create_task(agent.worker.run(stop))
-            await asyncio.sleep(workers.POLL_S * 1.5)
-            stop.set()
-            await running
+            pool.start()
+            await asyncio.sleep(pools.POLL_S * 1.5)
+            await pool.close()
         assert 1 <= len(struck.struck) <= 3
         assert (await agent.chat(id_).state()).run is not None
 
@@ -178,14 +178,13 @@ async def test_a_worker_takes_up_what_another_process_wrote_into_a_chat_that_it_
         chat = agent.chat()
         await chat.ask("First.")
         await other.deps.log.execute(chat.id, Send("Second."))
-        stop = asyncio.Event()
+        pool = WorkerPool(agent.worker)
         with faults() as passed:
-            running = asyncio.create_task(agent.worker.run(stop))
+            pool.start()
             async with asyncio.timeout(5):
                 while len(await chat.events()) < 11:
                     await agent.deps.store.wait(chat.id, len(await chat.events()), 1.0)
-            stop.set()
-            await running
+            await pool.drain()
         assert passed.passed.count("lease.claimed") == 1
         assert await check(agent.deps.store, chat.id) == []
 

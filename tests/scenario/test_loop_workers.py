@@ -6,6 +6,7 @@ import pytest
 
 from tests.scenario.kit import Gate, Stage, change, ended, of, play, results
 from treadle import tool
+from treadle.engine.pool import WorkerPool
 from treadle.models.scripted import Call, Say
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
@@ -17,13 +18,12 @@ async def test_a_worker_takes_up_what_another_process_asked_for(stage: Stage) ->
     chat = first.chat()
     await chat.ask("one")
     await second.deps.log.execute(chat.id, c.Send("two"))
-    stop = asyncio.Event()
-    working = asyncio.create_task(first.worker.run(stop))
+    pool = WorkerPool(first.worker)
+    pool.start()
     head = await stage.store.head(chat.id)
     while len(of(await second.chat(chat.id).events(), e.RunEnd)) < 2:
         head = await stage.store.wait(chat.id, head, 5)
-    stop.set()
-    await working
+    await pool.drain()
     assert of(await chat.events(), e.AssistantMessage)[-1].content == "two"
 
 

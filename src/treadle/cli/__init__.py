@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "import": ("treadle.cli.commands.import_", "Read a chat from JSON lines."),
     "fsck": ("treadle.cli.commands.fsck", "Look for damage in what is stored, and mend it."),
     "gc": ("treadle.cli.commands.gc", "Remove what is kept for undoing changes and needed no more."),
+    "worker": ("treadle.cli.commands.worker", "Drive the chats that need a worker, until it is told to stop."),
     "models": (
         "treadle.cli.commands.models",
         "List the models that can be used, or get one that runs on this machine.",

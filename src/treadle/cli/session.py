@@ -31,7 +31,9 @@ def warn(warnings: Iterable[str]) -> None:
 
 
 @asynccontextmanager
-async def open_agent(config: Config, *, works: bool = False) -> AsyncIterator[Agent]:
+async def open_agent(
+    config: Config, *, works: bool = False, concurrency: int = 0, relays: bool = False
+) -> AsyncIterator[Agent]:
     """An agent for the length of a command; with the tools of installed packages if it `works`. Treadle's home is made
     at first use, for its owner alone."""
     try:
@@ -59,6 +61,8 @@ async def open_agent(config: Config, *, works: bool = False) -> AsyncIterator[Ag
         accepted=settings.consent,
         retry_base_s=settings.retry_base_s,
         silence_s=settings.silence_s,
+        concurrency=concurrency,
+        relays=relays,
     )
     warn(agent.warnings)
     async with agent:

@@ -75,6 +75,8 @@ class Deps(msgspec.Struct, frozen=True):
     tidy: Tidy | None = None
     restorer: Restorer | None = None
     branch: Branch | None = None
+    shared: bool = False
+    """Whether workers on other machines may use the store as well."""
 
 
 def assemble(
@@ -95,10 +97,12 @@ def assemble(
     restorer: Restorer | None = None,
     branch: Branch | None = None,
     spill_files: Spill | None = None,
+    shared: bool = False,
+    relays: bool = False,
 ) -> Deps:
     """Put the parts together; the log and its hub are the engine's own."""
     used = clock or SystemClock()
-    log = Log(store, Hub(), used, redact)
+    log = Log(store, Hub(), used, redact, relays=relays)
     return Deps(
         store,
         models,
@@ -117,4 +121,5 @@ def assemble(
         tidy=tidy,
         restorer=restorer,
         branch=branch,
+        shared=shared,
     )

@@ -98,6 +98,8 @@ class Hub:
     def __init__(self) -> None:
         self._readers: dict[ChatId, list[Subscription]] = {}
         self._speaking: dict[ChatId, SoFar] = {}
+        self.relay: Callable[[Envelope], None] | None = None
+        """Passes on what is live to readers in other processes, if there may be any."""
 
     def subscribe(self, chat: ChatId, after: int) -> Subscription:
         """From now on; `after` is the head that the reader knows."""
@@ -124,8 +126,10 @@ class Hub:
 
     def listened(self, chat: ChatId) -> bool:
         """Whether anybody reads: what nobody reads is not built (law 13)."""
-        return chat in self._readers
+        return self.relay is not None or chat in self._readers
 
     def publish(self, envelope: Envelope) -> None:
+        if self.relay is not None and envelope.seq == 0:
+            self.relay(envelope)
         for reader in self._readers.get(envelope.chat, ()):
             reader.deliver(envelope)

@@ -39,6 +39,8 @@ class Tenure:
         """Whether the last append gave the lease back, because it left nothing to do."""
         self.ahead: Ahead | None = None
         """What rides along with every append: one commit a step."""
+        self.leaving = False
+        """Whether the worker is about to go: what is under way is recorded, and nothing more is begun."""
         self._log = log
         self._writing = asyncio.Lock()
 

@@ -11,6 +11,7 @@ from treadle.chat.fold import fold_all
 from treadle.chat.state import ChatState, summary
 from treadle.chat.transitions import transition
 from treadle.engine.hub import Hub, Subscription
+from treadle.engine.relay import Relay
 from treadle.engine.secrets import Redact, without_secrets
 from treadle.errors import ChatBusy, HeadMoved, LeaseLost, TreadleError
 from treadle.faultpoint import faultpoint
@@ -41,7 +42,7 @@ SNAPSHOT_EVERY = 200
 class Log:
     """All chats of a store, as folded states. Keeps the newest states it has seen, so that a command costs its tail."""
 
-    def __init__(self, store: Store, hub: Hub, clock: Clock, redact: Redact = str) -> None:
+    def __init__(self, store: Store, hub: Hub, clock: Clock, redact: Redact = str, *, relays: bool = False) -> None:
         self.store = store
         self._redact = redact
         self.hub = hub
@@ -51,6 +52,9 @@ class Log:
         self._snapshots: dict[ChatId, int] = {}
         self._epochs: dict[ChatId, int] = {}
         """The last lease of each chat that this process knows of; others may have had it since."""
+        self.relay = Relay(store, self._epochs) if relays else None
+        if self.relay is not None:
+            hub.relay = self.relay.hear
 
     async def create(self, chat: ChatId, created: SessionCreated, *notices: ModelNotice) -> ChatState:
         events = (created, *notices)
@@ -116,8 +120,18 @@ class Log:
         shown = summary(after)
         taken = Lease(state.chat, epoch, take.worker, after.head) if take is not None else None
         done = (lease or taken) is not None and not shown.runnable
+        settled = self.relay is not None and await self.relay.settle(state.chat, [one.data for one in envelopes])
         try:
-            await self.store.append(state.chat, records, shown, lease=lease, durable=durable, release=done, take=taken)
+            await self.store.append(
+                state.chat,
+                records,
+                shown,
+                lease=lease,
+                durable=durable,
+                release=done,
+                take=taken,
+                drop_deltas=settled,
+            )
         except HeadMoved:
             await self._check_shortened(state, lease)
             raise

@@ -37,8 +37,8 @@ from treadle.protocol.events import Event, SessionError
 
 
 async def advance(tenure: Tenure, deps: Deps) -> None:
-    """Drive one chat until it finishes, must wait, or loses its lease."""
-    tenure.ahead = lambda state: ahead(state, deps)
+    """Drive one chat until it finishes, must wait, loses its lease, or its worker is about to leave."""
+    tenure.ahead = lambda state: ahead(state, deps, begin=not tenure.leaving)
     settled = False
     while True:
         try:
@@ -46,7 +46,7 @@ async def advance(tenure: Tenure, deps: Deps) -> None:
                 await _settle(tenure, deps)
                 settled = True
             step = decide(tenure.state, limits_of(tenure.state, deps))
-            if isinstance(step, Wait | Rest):
+            if isinstance(step, Wait | Rest) or (tenure.leaving and not isinstance(step, Record)):
                 return
             await _take(step, tenure, deps)
         except HeadMoved:
@@ -62,15 +62,16 @@ async def advance(tenure: Tenure, deps: Deps) -> None:
                 raise
 
 
-def ahead(state: ChatState, deps: Deps) -> tuple[Event, ...]:
+def ahead(state: ChatState, deps: Deps, *, begin: bool = True) -> tuple[Event, ...]:
     """What the rules say about a state before any effect: it is committed together with what led to the state. Not
-    while a call is under way beside the one that has just ended: only its own outcome, or its end, may close it."""
+    while a call is under way beside the one that has just ended: only its own outcome, or its end, may close it. A turn
+    is begun only by whoever will make its call."""
     if any(call.phase == "started" for call in state.calls):
         return ()
     match decide(state, limits_of(state, deps)):
         case Record(events=events):
             return events
-        case CallModel(final=final) if state.open_turn is None:
+        case CallModel(final=final) if state.open_turn is None and begin:
             return open_turn(state, final, deps)
         case _:
             return ()

@@ -41,7 +41,7 @@ async def recover(tenure: Tenure, deps: Deps) -> None:
         if tenure.state.run is None or tenure.state.run.interrupting:
             return await _stop_all(tenure, deps)  # before this, or meanwhile: the rules close what is open
         if call.phase == "started":
-            await _settle(tenure, call, deps)
+            await settle_call(tenure, call, deps)
 
 
 def open_keys(state: ChatState) -> list[CallKey]:
@@ -61,7 +61,7 @@ async def _stop_all(tenure: Tenure, deps: Deps) -> None:
             await stop(tenure, found, invocation, deps)
 
 
-async def _settle(tenure: Tenure, call: Call, deps: Deps) -> None:
+async def settle_call(tenure: Tenure, call: Call, deps: Deps) -> None:
     options = tenure.state.options
     found = deps.tools.find(call.request.name, options)
     invocation = invocation_of(tenure, call, call.request.name, call.arguments or {}, deps)

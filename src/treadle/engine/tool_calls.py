@@ -27,7 +27,7 @@ async def run_calls(tenure: Tenure, calls: Sequence[Call], deps: Deps) -> None:
     batch: list[Ready] = []
     for call in calls:
         run = tenure.state.run
-        if run is None or not _wanted(tenure, call):
+        if run is None or not _wanted(tenure, call) or tenure.leaving:
             return
         over = over_budget(tenure.state, run, deps.clock.now_ms())
         if over is not None:

@@ -1,44 +1,94 @@
 """A worker: takes chats that need one, drives them, gives them back. Any number of workers on any number of machines
-may share a store; leases keep them apart. One task renews all leases of a worker."""
+may share a store; leases keep them apart. One task renews all leases of a worker. Which chats it should take is said
+by its callers: a command that brings it along, or the pool, which takes whatever waits."""
 
 import asyncio
 import contextlib
 import logging
+from collections.abc import Iterator
 
 from treadle.chat.state import ChatState, open_actions, status, summary
 from treadle.engine.deps import Deps
 from treadle.engine.lease import Tenure
+from treadle.engine.leaving import close_calls, withdraw
 from treadle.engine.log import Take
 from treadle.engine.loop import advance, ahead
 from treadle.errors import ChatBusy, LeaseLost, NotFound, StoreError, TreadleError
 from treadle.faultpoint import faultpoint
-from treadle.ports.store import Lease
+from treadle.ports.store import Lease, Store
 from treadle.protocol.events import ActionRequired
 from treadle.types import ChatId, new_id
 
-POLL_S = 0.5
+ENDING_S = 5.0
+"""How long calls that were told to end may take to say so."""
 
 
 class Worker:
-    """Drives chats. `drive` takes one by name; `run` takes whatever needs a worker until it is told to stop."""
+    """Drives chats, at most `concurrency` at once (0: any number). `drive` takes one by name, `claim` whichever has
+    waited longest; what is over the limit stays where it is, pending, for whoever has room (A-08)."""
 
-    def __init__(self, deps: Deps, name: str = "") -> None:
+    def __init__(self, deps: Deps, name: str = "", *, concurrency: int = 0) -> None:
         self._deps = deps
         self.name = name or new_id("w")
+        self.concurrency = concurrency
+        self.changed = asyncio.Event()
+        """Set whenever a chat was let go of: there may be room for another."""
         self._held: dict[ChatId, tuple[Lease, asyncio.Task[None]]] = {}
+        self._resting: set[ChatId] = set()
+        """Chats that are held without being driven, because they failed a moment ago."""
         self._renewing: asyncio.Task[None] | None = None
         self._waking: dict[ChatId, asyncio.TimerHandle] = {}
         self._driving: dict[ChatId, asyncio.Task[None]] = {}
         self._tenures: dict[ChatId, Tenure] = {}
         self._taken: dict[ChatId, Lease] = {}
         """Leases that came with a command and wait for their drive."""
+        self._reserved = 0
+        """Room for claims that are under way."""
+        self._withdrawals: set[asyncio.Task[None]] = set()
+        self.leaving = False
+        """Once set, nothing is taken any more, and what is driven is left at its next seam."""
+        self._closing = False
+        """Whether what is cancelled has its calls closed first, for the next worker may be elsewhere."""
 
-    def take(self, chat: ChatId) -> Take | None:
-        """For a command that is to be carried on here: the lease comes in its commit. None while the chat is driven."""
+    @property
+    def store(self) -> Store:
+        return self._deps.store
+
+    @property
+    def load(self) -> int:
+        """How many chats are driven, or about to be."""
+        return len(self._held) - len(self._resting) + len(self._taken) + self._reserved
+
+    @property
+    def full(self) -> bool:
+        return self.leaving or (self.concurrency > 0 and self.load >= self.concurrency)
+
+    def driven(self, chat: ChatId) -> int | None:
+        """The epoch under which the chat is driven here, if it is."""
+        held = self._held.get(chat)
+        return held[0].epoch if held is not None else None
+
+    @contextlib.contextmanager
+    def taking(self, chat: ChatId) -> Iterator[Take | None]:
+        """For a command that is to be carried on here: the lease comes in its commit. None while the chat is driven, or
+        when there is no room; its place is kept for the length of the block."""
         tenure = self._tenures.get(chat)
-        if chat in self._taken or (chat in self._held and (tenure is None or not tenure.released)):
-            return None
-        return Take(self.name, lambda state: ahead(state, self._deps), lambda lease: self._took(lease))
+        driven = chat in self._taken or (chat in self._held and (tenure is None or not tenure.released))
+        if driven or self.full:
+            yield None
+            return
+        with self._reserving():
+            yield Take(self.name, lambda state: ahead(state, self._deps), lambda lease: self._took(lease))
+        if chat not in self._taken:
+            self.changed.set()  # what was kept for it is free again
+
+    @contextlib.contextmanager
+    def _reserving(self) -> Iterator[None]:
+        self._reserved += 1
+        try:
+            yield
+        finally:
+            self._reserved -= 1
 
     def _took(self, lease: Lease) -> None:
         self._taken[lease.chat] = lease
@@ -46,31 +96,32 @@ class Worker:
 
     async def drive(self, chat: ChatId) -> None:
         """Take the chat and drive it as long as it has something to do. ChatBusy: another worker has it."""
-        while True:
-            lease = await self._claim(chat)
+        while chat in self._taken or not self.full:
+            lease = await self.claim(chat)
             if lease is None:
                 return
-            if not await self._hold(lease):
+            if not await self.hold(lease):
                 return
             if not self._due(chat):
                 return  # commands of this process are seen here; those of others bring their own worker
 
-    async def _claim(self, chat: ChatId | None = None) -> Lease | None:
-        """Claim a chat. What was claimed in the moment of a cancellation is given back."""
+    async def claim(self, chat: ChatId | None = None) -> Lease | None:
+        """Claim a chat, for `hold`. What was claimed in the moment of a cancellation is given back."""
         if chat is not None and (taken := self._taken.pop(chat, None)) is not None:
             return taken
         store = self._deps.store
-        claiming = asyncio.ensure_future(store.claim(self.name, chat, now_ms=self._deps.clock.now_ms()))
-        try:
-            lease = await asyncio.shield(claiming)
-            if lease is not None:
-                self._deps.log.hold(lease)
-            return lease
-        except asyncio.CancelledError:
-            with contextlib.suppress(TreadleError):
-                if (lease := await claiming) is not None:
-                    await store.release(lease)
-            raise
+        with self._reserving():
+            claiming = asyncio.ensure_future(store.claim(self.name, chat, now_ms=self._deps.clock.now_ms()))
+            try:
+                lease = await asyncio.shield(claiming)
+                if lease is not None:
+                    self._deps.log.hold(lease)
+                return lease
+            except asyncio.CancelledError:
+                with contextlib.suppress(TreadleError):
+                    if (lease := await claiming) is not None:
+                        await store.release(lease)
+                raise
 
     def _due(self, chat: ChatId) -> bool:
         state = self._deps.log.peek(chat)
@@ -98,36 +149,10 @@ class Worker:
         with contextlib.suppress(ChatBusy, NotFound):
             await self.drive(chat)
 
-    async def run(self, stop: asyncio.Event, concurrency: int = 32) -> None:
-        """Take chats until `stop` is set, then drain: what is under way ends at its next wait or end."""
-        tasks: set[asyncio.Task[bool]] = set()
-        failures: list[BaseException] = []
-
-        def ended(task: asyncio.Task[bool]) -> None:
-            tasks.discard(task)
-            if not task.cancelled() and (error := task.exception()) is not None:
-                logging.getLogger("treadle").error("%s failed: %s", task.get_name(), error)
-                failures.append(error)
-
-        while not stop.is_set():
-            lease = None
-            if failures:
-                failures.clear()  # what fails at once would fail at once again: wait a moment
-            elif len(tasks) < concurrency:
-                lease = await self._claim()
-            if lease is not None:
-                task = asyncio.create_task(self._hold(lease), name=f"chat {lease.chat}")
-                tasks.add(task)
-                task.add_done_callback(ended)
-                continue
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(POLL_S):
-                    await stop.wait()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _hold(self, lease: Lease) -> bool:
-        """Drive a chat under its lease; False when the lease was lost."""
-        work = asyncio.create_task(self._advance(lease), name=f"advance {lease.chat}")
+    async def hold(self, lease: Lease, *, rest_s: float = 0.0) -> bool:
+        """Drive a chat under its lease; False when the lease was lost. With `rest_s` it is held that long first, so
+        that nobody else takes it up either."""
+        work = asyncio.create_task(self._advance(lease, rest_s), name=f"advance {lease.chat}")
         self._held[lease.chat] = (lease, work)
         if self._renewing is None or self._renewing.done():
             self._renewing = asyncio.create_task(self._renew(), name="renew leases")
@@ -135,9 +160,11 @@ class Worker:
             await work
             return True
         except LeaseLost:
+            self._withdraw(lease.chat)
             return False
         except asyncio.CancelledError:
             if work.cancelled() and not _cancelling():
+                self._withdraw(lease.chat)
                 return False  # the renewal found the lease gone
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
@@ -146,14 +173,36 @@ class Worker:
         finally:
             self._held.pop(lease.chat, None)
             self._tenures.pop(lease.chat, None)
+            self.changed.set()
 
-    async def _advance(self, lease: Lease) -> None:
+    def _withdraw(self, chat: ChatId) -> None:
+        """Another worker has the chat now: what its calls left running here must not outlive their settlement."""
+        tenure = self._tenures.get(chat)
+        if tenure is not None:
+            task = asyncio.create_task(self._end_quietly(tenure), name=f"withdraw from {chat}")
+            self._withdrawals.add(task)
+            task.add_done_callback(self._withdrawals.discard)
+
+    async def _end_quietly(self, tenure: Tenure) -> None:
+        try:
+            await withdraw(tenure, self._deps)
+        except StoreError as error:
+            logging.getLogger("treadle").warning("chat %s was lost and cannot be read: %s", tenure.state.chat, error)
+
+    async def _advance(self, lease: Lease, rest_s: float) -> None:
         tenure: Tenure | None = None
         try:
+            if rest_s:
+                await self._rest(lease.chat, rest_s)
             faultpoint("lease.claimed")
             tenure = self._tenures[lease.chat] = Tenure(lease, self._deps.log, await self._state(lease))
+            tenure.leaving = self.leaving
             await advance(tenure, self._deps)
             await self._snapshot(tenure.state)
+        except asyncio.CancelledError:
+            if self._closing and tenure is not None:
+                await close_calls(tenure, self._deps)
+            raise
         finally:
             if tenure is None or not tenure.released:
                 faultpoint("lease.before_release")
@@ -162,6 +211,13 @@ class Worker:
         if status(state) == "requires_action":
             tenure.live(ActionRequired(open_actions(state)))
             self._wake_later(lease.chat, summary(state).wake_ms)
+
+    async def _rest(self, chat: ChatId, seconds: float) -> None:
+        self._resting.add(chat)
+        try:
+            await self._deps.clock.sleep(seconds)
+        finally:
+            self._resting.discard(chat)
 
     async def _state(self, lease: Lease) -> ChatState:
         """The state to begin from: what is known, if it is the whole log as of the lease."""
@@ -203,11 +259,37 @@ class Worker:
                 if lease not in kept and held is not None and held[0] == lease:
                     held[1].cancel()
 
+    async def drain(self, grace_s: float) -> None:
+        """Leave in good order: take nothing more, bring every step that is under way to its record, and give the
+        leases back; then `close`. After `grace_s` model calls are left to the next worker, and commands to their
+        supervisors, or, where the next worker may be on another machine, they are ended and their results recorded."""
+        self.leave()
+        if await self._settled(grace_s) and self._deps.shared:
+            self._closing = True
+            for _, work in self._held.values():
+                work.cancel()
+            await self._settled(ENDING_S)
+        await self.close()
+
+    def leave(self) -> None:
+        """From now on take nothing, and leave what is driven at its next seam."""
+        self.leaving = True
+        for tenure in self._tenures.values():
+            tenure.leaving = True
+        for chat in self._resting:
+            self._held[chat][1].cancel()
+
+    async def _settled(self, timeout_s: float) -> bool:
+        """Wait until nothing is driven any more; whether something still is."""
+        tasks = {*self._driving.values(), *(task for _, task in self._held.values())}
+        return bool(tasks and (await asyncio.wait(tasks, timeout=timeout_s))[1])
+
     async def close(self) -> None:
         """Stop driving. What is under way is left as a crash would leave it, but its leases are given back."""
+        self.leaving = True
         for timer in self._waking.values():
             timer.cancel()
-        tasks = [*self._driving.values(), *(task for _, task in self._held.values())]
+        tasks = [*self._driving.values(), *(task for _, task in self._held.values()), *self._withdrawals]
         if self._renewing is not None:
             tasks.append(self._renewing)
         for task in tasks:

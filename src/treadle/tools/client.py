@@ -1,24 +1,12 @@
 """Tools that a client declares for one chat and runs itself (A-01). Checks them; runs nothing."""
 
-import re
 from collections.abc import Collection, Sequence
 
 from treadle.errors import InvalidInput
-from treadle.protocol.tools import ANY_OBJECT, DynamicTool, ToolSpec
+from treadle.protocol.tools import ANY_OBJECT, DynamicTool, ToolSpec, require_name
 from treadle.tools.validate import schema_problem
 
 MAX_DYNAMIC_TOOLS = 250
-_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
-
-
-def require_name(name: str) -> None:
-    """Names that every provider takes."""
-    if not name:
-        raise InvalidInput("A tool has no name; give it one.")
-    if not _NAME.fullmatch(name):
-        raise InvalidInput(
-            f"{name[:80]!r} is no name for a tool: use 1 to 64 letters, digits, underscores, dots or hyphens."
-        )
 
 
 def declare(tools: Sequence[DynamicTool], builtin_names: Collection[str]) -> tuple[list[ToolSpec], list[str]]:

@@ -4,19 +4,15 @@ could call; the docstring is read when someone first asks for the spec. Knows no
 import asyncio
 import inspect
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cached_property
-from typing import Annotated, Any, get_args, get_origin, get_type_hints, overload
+from typing import Any, overload
 
 import msgspec
 
 from treadle.errors import InvalidInput, ToolError
 from treadle.ports.toolset import Invocation, Outcome, Rehearsal, Settlement
-from treadle.protocol.content import JsonSchema
-from treadle.protocol.tools import ToolSpec
-from treadle.tools.client import require_name
-
-AnyFunction = Callable[..., Any]
+from treadle.protocol.tools import ToolSpec, require_name
+from treadle.signature import AnyFunction, Signature, documented, is_async
 
 
 class FunctionTool:
@@ -37,13 +33,11 @@ class FunctionTool:
         require_name(self._name)
         if not timeout > 0:
             raise InvalidInput(f"The tool {self._name} has a timeout of {timeout} s; it must be more than 0.")
-        self._signature = _Signature(function, self._name)
+        self._signature = Signature(function, self._name, Invocation)
         self._base = ToolSpec(
             self._name, read_only=read_only, idempotent=idempotent, needs_approval=needs_approval, timeout_s=timeout
         )
-        self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-            getattr(function, "__call__", None)  # noqa: B004 - a callable object whose __call__ is async
-        )
+        self._is_async = is_async(function)
         self.__doc__ = function.__doc__
         self.__name__ = self._name
 
@@ -52,7 +46,7 @@ class FunctionTool:
 
     @cached_property
     def spec(self) -> ToolSpec:
-        description, parameters = _documented(inspect.getdoc(self.function) or "", self._signature.schema)
+        description, parameters = documented(inspect.getdoc(self.function) or "", self._signature.schema)
         properties = parameters["properties"]
         return msgspec.structs.replace(
             self._base,
@@ -67,7 +61,7 @@ class FunctionTool:
     async def run(self, invocation: Invocation) -> Outcome:
         """A sync function runs in a thread, which nothing can stop: when the call is cancelled or times out, the
         function runs to its end unseen."""
-        args, kwargs = self._signature.bind(invocation)
+        args, kwargs = self._signature.bind(invocation.arguments, invocation)
         try:
             if self._is_async:
                 value = await self.function(*args, **kwargs)
@@ -132,148 +126,6 @@ def tool(
         )
 
     return decorate if function is None else decorate(function)
-
-
-class _Signature:
-    """What a function takes: its schema, and how to turn checked arguments into Python values."""
-
-    def __init__(self, function: AnyFunction, name: str) -> None:
-        self._name = name
-        self._parameters = _parameters(function, name)
-        hints = _hints(function, name)
-        self._types = {p.name: _type(p, hints) for p in self._parameters if hints.get(p.name) is not Invocation}
-        fields = [
-            (p.name, self._types[p.name], _default(p)) if p.default is not p.empty else (p.name, self._types[p.name])
-            for p in self._parameters
-            if p.name in self._types
-        ]
-        try:
-            self._struct = msgspec.defstruct("arguments", fields, kw_only=True, forbid_unknown_fields=True)
-            self.schema = _schema(self._struct)
-        except (TypeError, ValueError, NameError) as error:
-            reason = str(error).split("\n")[-1]
-            raise InvalidInput(f"The tool {name} has a parameter that no JSON Schema can describe: {reason}") from error
-        for parameter in self._parameters:
-            self._note(parameter)
-
-    def _note(self, parameter: inspect.Parameter) -> None:
-        """What msgspec leaves out of the schema: the default, and a description given as Annotated text."""
-        sub = self.schema["properties"].get(parameter.name)
-        if sub is None:
-            return
-        sub.pop("default", None)
-        if parameter.default is not parameter.empty and parameter.default is not None:
-            with suppress(TypeError, ValueError):  # a default that is no JSON is the function's own business
-                sub["default"] = msgspec.to_builtins(parameter.default)
-        hint = self._types[parameter.name]
-        texts = [text for text in get_args(hint)[1:] if isinstance(text, str)] if get_origin(hint) is Annotated else []
-        if texts:
-            sub["description"] = texts[0]
-
-    def bind(self, invocation: Invocation) -> tuple[list[Any], dict[str, Any]]:
-        values = self._convert(invocation.arguments)
-        args: list[Any] = []
-        kwargs: dict[str, Any] = {}
-        for parameter in self._parameters:
-            if parameter.name not in self._types:
-                value: Any = invocation
-            elif parameter.name in invocation.arguments:
-                value = getattr(values, parameter.name)
-            else:
-                value = parameter.default
-            if parameter.kind is parameter.POSITIONAL_ONLY:
-                args.append(value)
-            else:
-                kwargs[parameter.name] = value
-        return args, kwargs
-
-    def _convert(self, arguments: dict[str, Any]) -> object:
-        try:
-            return msgspec.convert(arguments, self._struct)
-        except msgspec.ValidationError:
-            pass
-        try:  # JSON knows no difference between 5 and 5.0; lax, because strict refuses the latter for an int
-            return msgspec.convert(arguments, self._struct, strict=False)
-        except (msgspec.ValidationError, ValueError, OverflowError) as error:
-            raise ToolError(f"The arguments of {self._name} do not fit: {error}") from error
-
-
-def _parameters(function: AnyFunction, name: str) -> list[inspect.Parameter]:
-    try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(f"The tool {name} has no signature that can be read: {error}") from error
-    for parameter in parameters:
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
-            raise InvalidInput(f"The tool {name} takes {stars}{parameter.name}; name every parameter instead.")
-    return parameters
-
-
-def _hints(function: AnyFunction, name: str) -> dict[str, Any]:
-    target = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
-    try:
-        return get_type_hints(target, include_extras=True)
-    except (NameError, TypeError) as error:
-        raise InvalidInput(
-            f"The type hints of the tool {name} cannot be read ({error}); its types must be known where it is defined."
-        ) from error
-
-
-def _type(parameter: inspect.Parameter, hints: dict[str, Any]) -> Any:
-    hint = hints.get(parameter.name, Any)
-    return hint | None if parameter.default is None and hint is not Any else hint
-
-
-def _default(parameter: inspect.Parameter) -> Any:
-    return msgspec.field(default_factory=lambda: parameter.default)
-
-
-def _schema(struct: type[msgspec.Struct]) -> JsonSchema:
-    """One schema without references, so that every provider takes it; only a type that contains itself keeps its
-    `$defs`."""
-    (top,), parts = msgspec.json.schema_components([struct], ref_template="#/$defs/{name}")
-    recursive: set[str] = set()
-    schema: JsonSchema = _inlined(top, parts, (), recursive)
-    schema.pop("title", None)
-    schema.setdefault("properties", {})
-    if recursive:
-        schema["$defs"] = {name: _inlined(parts[name], parts, (name,), recursive) for name in sorted(recursive)}
-    return schema
-
-
-def _inlined(schema: Any, parts: dict[str, Any], above: tuple[str, ...], recursive: set[str]) -> Any:
-    if isinstance(schema, list):
-        return [_inlined(item, parts, above, recursive) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    reference = schema.get("$ref")
-    if isinstance(reference, str):
-        name = reference.removeprefix("#/$defs/")
-        if name in above:
-            recursive.add(name)
-            return dict(schema)
-        rest = {key: value for key, value in schema.items() if key != "$ref"}
-        return _inlined(parts[name], parts, (*above, name), recursive) | rest
-    return {key: _inlined(value, parts, above, recursive) for key, value in schema.items()}
-
-
-def _documented(doc: str, schema: JsonSchema) -> tuple[str, JsonSchema]:
-    """The description of the tool, and the schema with those of its parameters: Google, NumPy or reST style."""
-    if "\n" not in doc:
-        return doc, schema
-    import docstring_parser  # lazily: most docstrings of tools have one line
-
-    parsed = docstring_parser.parse(doc)
-    properties = {name: dict(sub) if isinstance(sub, dict) else sub for name, sub in schema["properties"].items()}
-    for parameter in parsed.params:
-        sub = properties.get(parameter.arg_name)
-        if isinstance(sub, dict) and parameter.description:
-            sub.setdefault("description", " ".join(parameter.description.split()))
-    parts = [parsed.short_description, parsed.long_description]
-    if parsed.returns and parsed.returns.description:
-        parts.append(f"Returns: {parsed.returns.description}")
-    return "\n".join(part for part in parts if part), schema | {"properties": properties}
 
 
 def _failure(name: str, error: Exception) -> str:

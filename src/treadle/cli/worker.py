@@ -1,0 +1,56 @@
+"""`treadle worker`: a process that drives whatever chats need it. Any number of them may share a database; what one
+leaves, by a signal or by dying, another takes up (A-10)."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from treadle.cli.session import configured, open_agent
+from treadle.config import Config
+from treadle.engine.pool import WorkerPool
+
+EXIT_OK = 0
+
+
+def work(flags: Mapping[str, Any]) -> int:
+    return asyncio.run(_work(configured(flags)))
+
+
+async def _work(config: Config) -> int:
+    settings = config.settings
+    async with open_agent(config, works=True, concurrency=settings.concurrency, relays=True) as agent:
+        pool = WorkerPool(agent.worker)
+        asked = Signals()
+        pool.start()
+        _say(f"worker {agent.worker.name} takes up to {settings.concurrency} chats at once")
+        await asked.to_drain.wait()
+        _say("draining; a second signal leaves at once")
+        draining = asyncio.create_task(pool.drain(settings.drain_s))
+        leaving = asyncio.create_task(asked.to_leave.wait())
+        await asyncio.wait({draining, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (draining, leaving):
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        await pool.close()
+    return EXIT_OK
+
+
+class Signals:
+    """The first SIGTERM or Ctrl-C asks to drain, the second to leave."""
+
+    def __init__(self) -> None:
+        self.to_drain = asyncio.Event()
+        self.to_leave = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, self._next)
+
+    def _next(self) -> None:
+        (self.to_leave if self.to_drain.is_set() else self.to_drain).set()
+
+
+def _say(text: str) -> None:
+    print(f"treadle: {text}", file=sys.stderr, flush=True)

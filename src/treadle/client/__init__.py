@@ -1,0 +1,21 @@
+"""A client of Treadle's HTTP API: chats, their events, and tools that run in your own process (A-09).
+
+    client = Client("http://127.0.0.1:8420", token)
+
+    @client.tool
+    def stock(item: str) -> int:
+        "How many of an item there are."
+
+    chat = await client.chats.create("How many apples are there?")
+    print((await client.run(chat)).text)
+
+Knows the words of the protocol and nothing of what a server is made of. Without `async`: `treadle.client.sync`.
+"""
+
+from treadle.client.answering import Reply
+from treadle.client.chats import Chat, Chats
+from treadle.client.client import Client
+from treadle.client.tools import ClientTool, ToolCall
+from treadle.client.views import Accepted, ChatInfo, ChatLine
+
+__all__ = ["Accepted", "Chat", "ChatInfo", "ChatLine", "Chats", "Client", "ClientTool", "Reply", "ToolCall"]

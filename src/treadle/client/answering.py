@@ -1,0 +1,231 @@
+"""Seeing a run through: answering what it asks of the client until it ends. The server's log is the only memory: who
+comes back, the same process or another, is told what is open and goes on from there.
+
+Within a process a call is answered by its handler at most once, however often it is announced. After a crash of the
+client a handler whose result the server had not got runs again in the next one: it may remember `ToolCall.chat` and
+`.id` if that matters. Results are sent under a key that is made from the calls, so that sending them again is harmless.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import inspect
+import logging
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from treadle.client.chats import Chat
+from treadle.client.tools import ClientTool, ToolCall, failed
+from treadle.errors import ApiError
+from treadle.protocol.commands import Result
+from treadle.protocol.events import (
+    ActionRequired,
+    AssistantMessage,
+    Envelope,
+    Event,
+    ModelCall,
+    OpenAction,
+    QueueChanged,
+    RunEnd,
+    SessionError,
+    UserMessage,
+)
+
+Approve = Callable[[OpenAction], bool | str | Awaitable[bool | str]]
+"""True allows, False refuses, a text refuses and says why."""
+Answer = Callable[[OpenAction], str | Awaitable[str]]
+Show = Callable[[Envelope], object]
+
+SETTLED = frozenset({"not_awaiting_action", "results_mismatch", "no_such_action", "idempotency_mismatch", "archived"})
+"""Somebody else was quicker, an earlier life of this client perhaps, or the time was over: the log says what counts."""
+REMEMBERED = 10_000
+
+T = TypeVar("T")
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """What a run came to."""
+
+    text: str
+    reason: str
+    """Why it ended, as in `session.run_end`; or `action_required`: it waits for `actions`."""
+    error: str = ""
+    actions: tuple[OpenAction, ...] = ()
+
+
+class Handlers:
+    """The tools of a client, at most `concurrency` calls at once."""
+
+    def __init__(self, tools: Mapping[str, ClientTool], concurrency: int) -> None:
+        self._tools = tools
+        self._room = asyncio.Semaphore(concurrency)
+        self._answers: OrderedDict[tuple[str, str], asyncio.Task[Result]] = OrderedDict()
+
+    async def answer(self, call: ToolCall) -> Result:
+        """The answer to a call; the one that is there already, if it was asked for before."""
+        key = (call.chat, call.id)
+        task = self._answers.get(key)
+        if task is None or task.cancelled():
+            task = self._answers[key] = asyncio.create_task(self._run(call), name=f"tool {call.name} {call.id}")
+            while len(self._answers) > REMEMBERED:
+                self._answers.popitem(last=False)
+        return await asyncio.shield(task)
+
+    def drop(self, chat: str = "") -> None:
+        """End what is still running for a chat, or for all: nobody waits for it any more."""
+        for (asked, _), task in self._answers.items():
+            if asked == chat or not chat:
+                task.cancel()
+
+    async def _run(self, call: ToolCall) -> Result:
+        tool = self._tools.get(call.name)
+        if tool is None:
+            return failed(call, f"The client that answers here has no tool {call.name!r}.")
+        async with self._room:
+            return await tool.answer(call)
+
+
+class Run:
+    """One run of one chat, seen through by this client."""
+
+    def __init__(self, chat: Chat, handlers: Handlers, approve: Approve | None, answer: Answer | None) -> None:
+        self._chat = chat
+        self._handlers = handlers
+        self._approve = approve
+        self._answer = answer
+        self._text = self._error = ""
+        self._tasks: dict[tuple[str, ...], asyncio.Task[None]] = {}
+        self._queued = ""
+        self._first = 0
+        """Runs that ended before this seq are somebody else's."""
+
+    async def see_through(self, content: str | None, show: Show | None) -> Reply:
+        info = await self._chat.info()
+        after = info.head
+        if content is not None:
+            sent = await self._chat.send(content)
+            self._queued, self._first = sent.queued, sent.head
+        elif info.status in ("idle", "error"):
+            return await self._last_reply(info.last_end)
+        try:
+            async with contextlib.aclosing(self._chat.events(after)) as events:
+                while True:
+                    envelope = await self._next(events)
+                    if show is not None:
+                        show(envelope)
+                    if (reply := await self._take(envelope.seq, envelope.data)) is not None:
+                        return reply
+        finally:
+            for task in self._tasks.values():
+                task.cancel()
+            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    async def _next(self, events: AsyncGenerator[Envelope, None]) -> Envelope:
+        """The next event. An answer that cannot be given is raised here, instead of being waited for."""
+        if not self._tasks:
+            return await anext(events)
+        coming = asyncio.ensure_future(anext(events))
+        try:
+            while not coming.done():
+                await asyncio.wait({coming, *self._tasks.values()}, return_when=asyncio.FIRST_COMPLETED)
+                for key, task in list(self._tasks.items()):
+                    if task.done():
+                        del self._tasks[key]
+                        task.result()
+            return coming.result()
+        finally:
+            coming.cancel()
+            await asyncio.gather(coming, return_exceptions=True)
+
+    async def _last_reply(self, reason: str) -> Reply:
+        said = [entry.content for entry in await self._chat.messages() if entry.role == "assistant"]
+        return Reply(said[-1] if said else "", reason or "done")
+
+    async def _take(self, seq: int, event: Event) -> Reply | None:
+        match event:
+            case AssistantMessage(content=content) if content:
+                self._text = content
+            case ModelCall(purpose="summary", text=text):
+                self._text = text
+            case SessionError(message=message):
+                self._error = message
+            case UserMessage(queue_id=queued) if queued and queued == self._queued:
+                self._queued = self._text = self._error = ""
+            case QueueChanged(op="deleted", id=queued) if queued == self._queued:
+                self._queued = ""
+            case ActionRequired(actions=actions):
+                return await self._act(actions)
+            case RunEnd(reason=reason) if seq > self._first and reason != "superseded" and await self._over():
+                self._handlers.drop(self._chat.id)
+                return Reply(self._text, reason, self._error)
+        return None
+
+    async def _over(self) -> bool:
+        """Not for whoever sent a message that is still queued and will have its turn."""
+        if not self._queued:
+            return True
+        info = await self._chat.info()
+        return info.status in ("idle", "error") and any(item.id == self._queued for item in info.queue)
+
+    async def _act(self, actions: Sequence[OpenAction]) -> Reply | None:
+        calls = [action for action in actions if action.kind == "external_tool"]
+        if calls:
+            self._begin(tuple(action.tool_call_id for action in calls), self._submit(calls))
+        left = []
+        for action in actions:
+            if action.kind == "permission" and self._approve is not None:
+                self._begin((action.action, action.hash), self._decide(action, self._approve))
+            elif action.kind == "user_input" and self._answer is not None:
+                self._begin((action.action,), self._reply(action, self._answer))
+            elif action.kind != "external_tool":
+                left.append(action)
+        if not left:
+            return None
+        await asyncio.gather(*self._tasks.values())
+        return Reply(self._text, "action_required", actions=tuple(left))
+
+    def _begin(self, key: tuple[str, ...], work: Coroutine[Any, Any, None]) -> None:
+        if key in self._tasks:
+            work.close()  # it is announced again, after a reconnection
+        else:
+            self._tasks[key] = asyncio.create_task(work)
+
+    async def _submit(self, actions: Sequence[OpenAction]) -> None:
+        """All results of the turn together (A-03)."""
+        chat = self._chat.id
+        calls = [ToolCall(chat, each.tool_call_id, each.name, each.arguments) for each in actions]
+        results = await asyncio.gather(*(self._handlers.answer(call) for call in calls))
+        key = hashlib.sha256("\n".join((chat, *(call.id for call in calls))).encode()).hexdigest()[:40]
+        try:
+            await _unless_settled(self._chat.submit(results, f"results-{key}"))
+        except ApiError as error:
+            if error.status != 413:
+                raise
+            short = [failed(call, "The result is too large to be sent.") for call in calls]
+            await _unless_settled(self._chat.submit(short, f"too-large-{key}"))
+
+    async def _decide(self, action: OpenAction, approve: Approve) -> None:
+        said = await _value(approve(action))
+        if said is True:
+            await _unless_settled(self._chat.approve(action))
+        else:
+            await _unless_settled(self._chat.deny(action, said if isinstance(said, str) else ""))
+
+    async def _reply(self, action: OpenAction, answer: Answer) -> None:
+        await _unless_settled(self._chat.answer(action, await _value(answer(action))))
+
+
+async def _value(given: T | Awaitable[T]) -> T:
+    return await given if inspect.isawaitable(given) else given
+
+
+async def _unless_settled(work: Awaitable[object]) -> None:
+    try:
+        await work
+    except ApiError as error:
+        if error.reason not in SETTLED:
+            raise
+        logging.getLogger("treadle").info("the chat had its answer already: %s", error)

@@ -1,0 +1,129 @@
+"""Chats of a server: a handle sends commands and reads events. It holds nothing; any number of handles, in any number
+of processes, may speak to the same chat."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from treadle.client.events import follow
+from treadle.client.http import Http
+from treadle.client.views import Accepted, ChatInfo, ChatLine, ChatPage, Message, MessagePage
+from treadle.protocol.commands import Result
+from treadle.protocol.events import Delivery, Envelope, OpenAction
+from treadle.protocol.permissions import RuleScope
+from treadle.protocol.tools import DynamicTool
+from treadle.protocol.views import Status
+from treadle.types import ChatId
+
+
+class Chat:
+    def __init__(self, http: Http, id: str, patience_s: float, warnings: Sequence[str] = ()) -> None:
+        self.id = ChatId(id)
+        self.warnings = tuple(warnings)
+        """What is odd about the options of a chat that was created here."""
+        self._http = http
+        self._patience_s = patience_s
+        self._at = f"/api/chats/{id}"
+
+    async def send(self, content: str, *, delivery: Delivery = "queued") -> Accepted:
+        """Say something. A busy chat queues it, or is steered by it (`delivery="steering"`)."""
+        return await self._post("messages", {"content": content, "delivery": delivery})
+
+    async def interrupt(self) -> Accepted:
+        """Stop the run."""
+        return await self._post("interrupt", {})
+
+    async def approve(
+        self,
+        action: OpenAction,
+        *,
+        arguments: Mapping[str, Any] | None = None,
+        offer: int | None = None,
+        scope: RuleScope = "chat",
+    ) -> Accepted:
+        """Allow what was shown; with `arguments` something else in its place. With `offer` the rule of that number
+        among `action.offers` answers for its like from now on."""
+        rule = None if offer is None else {"offer": offer, "scope": scope}
+        return await self._decide(action, "allow", arguments=arguments, rule=rule)
+
+    async def deny(self, action: OpenAction, feedback: str = "") -> Accepted:
+        return await self._decide(action, "deny", feedback=feedback)
+
+    async def _decide(self, action: OpenAction, decision: Literal["allow", "deny"], **more: Any) -> Accepted:
+        said = {name: value for name, value in more.items() if value}
+        return await self._post(f"approvals/{action.action}", {"decision": decision, "hash": action.hash, **said})
+
+    async def answer(self, action: OpenAction | str, text: str) -> Accepted:
+        named = action if isinstance(action, str) else action.action
+        return await self._post(f"answers/{named}", {"answer": text})
+
+    async def submit(self, results: Sequence[Result], key: str = "") -> None:
+        """Hand in the results of all open calls of client tools (A-03). `key`: see `Http.change`."""
+        sent = [{"tool_call_id": r.tool_call_id, "output": r.output, "is_error": r.is_error} for r in results]
+        await self._http.change("POST", f"{self._at}/tool-results", {"results": sent}, object, key)
+
+    async def edit(self, message: int, content: str) -> Accepted:
+        """Replace your message at this seq and run again from there."""
+        return await self._http.change("PUT", f"{self._at}/messages/{message}", {"content": content}, Accepted)
+
+    async def compact(self) -> Accepted:
+        return await self._post("compact", {})
+
+    async def change(self, **changes: Any) -> ChatInfo:
+        """Change title, labels or options; `archived=True` archives it."""
+        return await self._http.change("PATCH", self._at, changes, ChatInfo)
+
+    async def info(self) -> ChatInfo:
+        """The chat as it is now."""
+        return await self._http.get(self._at, ChatInfo)
+
+    async def messages(self, *, limit: int = 50) -> tuple[Message, ...]:
+        """The last entries of the conversation."""
+        return (await self._http.get(f"{self._at}/messages", MessagePage, {"limit": str(limit)})).messages
+
+    def events(self, after: int = 0, *, deltas: bool = True) -> AsyncGenerator[Envelope, None]:
+        """Every event behind `after`, and live ones between them, until you leave. Comes back by itself after any
+        disconnection: each event comes once and in order, and `assistant.reset` says when partial text comes again."""
+        return follow(self._http, self.id, after, deltas, self._patience_s)
+
+    async def _post(self, what: str, body: Mapping[str, Any]) -> Accepted:
+        return await self._http.change("POST", f"{self._at}/{what}", body, Accepted)
+
+
+class Chats:
+    """`tools` are those that new chats are given."""
+
+    def __init__(self, http: Http, tools: Callable[[], Sequence[DynamicTool]], patience_s: float) -> None:
+        self._http = http
+        self._tools = tools
+        self._patience_s = patience_s
+
+    async def create(self, content: str = "", **options: Any) -> Chat:
+        """Begin a chat, and with `content` its first run. Options are those of the API: `model`, `root`, `mode`,
+        `system_prompt`, `labels`, `title` …; without `dynamic_tools` it gets the tools of this client."""
+        options.setdefault("dynamic_tools", self._tools())
+        body = {"content": content, **options} if content else options
+        made = await self._http.change("POST", "/api/chats", msgspec.to_builtins(body), ChatInfo)
+        return Chat(self._http, made.id, self._patience_s, made.warnings)
+
+    async def get(self, id: str) -> Chat:
+        """A chat that exists. ApiError with status 404 if it does not, or is somebody else's."""
+        chat = Chat(self._http, id, self._patience_s)
+        await chat.info()
+        return chat
+
+    async def list(
+        self, *, status: Status | None = None, archived: bool | None = None, label: str = "", query: str = ""
+    ) -> AsyncIterator[ChatLine]:
+        """Chats, newest change first."""
+        wanted = {"status": status or "", "label": label, "query": query}
+        wanted["archived"] = "" if archived is None else str(archived).lower()
+        cursor = ""
+        while True:
+            asked = {name: value for name, value in (wanted | {"cursor": cursor}).items() if value}
+            page = await self._http.get("/api/chats", ChatPage, asked)
+            for line in page.chats:
+                yield line
+            if not (cursor := page.next):
+                return

@@ -1,0 +1,78 @@
+"""The client: an address, a token, tools, and chats."""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self, overload
+
+from treadle.client.answering import Answer, Approve, Handlers, Reply, Run, Show
+from treadle.client.chats import Chat, Chats
+from treadle.client.http import Http
+from treadle.client.tools import ClientTool
+from treadle.errors import InvalidInput
+from treadle.signature import AnyFunction
+
+
+class Client:
+    """`concurrency`: how many calls of its tools run at once. `patience_s`: for how long a server that cannot be
+    reached is asked again before that is an error."""
+
+    def __init__(self, url: str, token: str = "", *, concurrency: int = 8, patience_s: float = 60.0) -> None:
+        self._http = Http(url, token, patience_s)
+        self._patience_s = patience_s
+        self.tools: dict[str, ClientTool] = {}
+        self._handlers = Handlers(self.tools, concurrency)
+        self.chats = Chats(self._http, lambda: [tool.spec for tool in self.tools.values()], patience_s)
+
+    @overload
+    def tool(self, function: AnyFunction, /) -> ClientTool: ...
+
+    @overload
+    def tool(self, /, *, name: str = "") -> Callable[[AnyFunction], ClientTool]: ...
+
+    def tool(
+        self, function: AnyFunction | None = None, /, *, name: str = ""
+    ) -> ClientTool | Callable[[AnyFunction], ClientTool]:
+        """Make a function a tool of this client: `@client.tool`, or `@client.tool(name="…")`. Its schema comes from the
+        type hints and the docstring. A handler that is not async runs in a thread."""
+
+        def decorate(function: AnyFunction) -> ClientTool:
+            made = ClientTool(function, name)
+            if made.name in self.tools:
+                raise InvalidInput(f"This client has a tool {made.name!r} already; names must be unique.")
+            self.tools[made.name] = made
+            return made
+
+        return decorate if function is None else decorate(function)
+
+    def chat(self, id: str) -> Chat:
+        """A handle to a chat by its id; nothing is asked of the server yet."""
+        return Chat(self._http, id, self._patience_s)
+
+    async def run(
+        self,
+        chat: Chat | str,
+        content: str | None = None,
+        *,
+        approve: Approve | None = None,
+        answer: Answer | None = None,
+        show: Show | None = None,
+    ) -> Reply:
+        """See a run through: say `content`, if it is given, answer calls of this client's tools as they come, and give
+        back what the run came to. Survives restarts of the server; after one of the client, call it again without
+        `content`. `approve` and `answer` are asked for what needs a person; without them the reply says what the chat
+        waits for. `show` gets every event."""
+        named = self.chat(chat) if isinstance(chat, str) else chat
+        return await Run(named, self._handlers, approve, answer).see_through(content, show)
+
+    async def close(self) -> None:
+        """End handlers that still run, and the connection. Nothing is lost: the chats wait for their answers."""
+        self._handlers.drop()
+        await self._http.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

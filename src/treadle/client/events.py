@@ -1,0 +1,113 @@
+"""The events of a chat as one stream, whatever happens to the connection: it is made again behind the last event that
+came, so that every event comes once and in order (A-07, D-04)."""
+
+import time
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
+
+import msgspec
+
+from treadle.client.http import AGAIN, Http, Pause
+from treadle.errors import ApiError, Damaged
+from treadle.protocol import wire
+from treadle.protocol.events import (
+    AssistantMessage,
+    AssistantReset,
+    Envelope,
+    MessageDelta,
+    ReasoningDelta,
+    ToolCallDelta,
+    TurnEnd,
+)
+from treadle.types import ChatId
+
+
+class Lines:
+    """Bytes to the data of server-sent events. Each of ours is one line; comments, ids and hints need no reading: the
+    envelope has its seq."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, piece: bytes) -> Iterator[bytes]:
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        for line in lines:
+            if line.startswith(b"data:"):
+                yield line[5:].strip()
+
+
+class _Seq(msgspec.Struct):
+    seq: int = 0
+
+
+class Gap(Exception):
+    """An event is missing: the connection is made again."""
+
+
+class Place:
+    """How far a reader is: the last event it has, and the turn of which it has seen pieces."""
+
+    def __init__(self, after: int) -> None:
+        self.after = after
+        self._turn = 0
+
+    def take(self, data: bytes) -> Envelope | None:
+        """The envelope, if it comes next; None for one that came before, or that is newer than this client."""
+        try:
+            envelope = wire.from_json(data)
+        except Damaged:
+            self._step(msgspec.json.decode(data, type=_Seq).seq)
+            return None
+        match envelope.data:
+            case MessageDelta(turn=turn) | ReasoningDelta(turn=turn) | ToolCallDelta(turn=turn):
+                self._turn = turn
+            case AssistantReset() | AssistantMessage() | TurnEnd():
+                self._turn = 0
+        return envelope if self._step(envelope.seq) else None
+
+    def _step(self, seq: int) -> bool:
+        if seq > self.after + 1:
+            raise Gap
+        fresh = not seq or seq > self.after
+        self.after = max(self.after, seq)
+        return fresh
+
+    def reset(self, chat: ChatId) -> Envelope | None:
+        """After a reconnection the text so far comes again: what was seen of it is to be dropped."""
+        turn, self._turn = self._turn, 0
+        return Envelope(0, chat, time.time_ns() // 1_000_000, AssistantReset(turn)) if turn else None
+
+
+async def follow(
+    http: Http, chat: ChatId, after: int, deltas: bool, patience_s: float
+) -> AsyncGenerator[Envelope, None]:
+    """Every event behind `after`, and live ones between them, for as long as somebody reads. ApiError when the chat
+    cannot be read, or its server could not be reached for too long."""
+    place, pause = Place(after), Pause()
+    lost = time.monotonic()
+    while True:
+        try:
+            async with aclosing(_connection(http, chat, place, deltas)) as envelopes:
+                async for envelope in envelopes:
+                    pause = Pause()
+                    yield envelope
+                    lost = time.monotonic()
+        except Gap:
+            pass
+        except ApiError as error:
+            if (error.status and error.status not in AGAIN) or time.monotonic() - lost > patience_s:
+                raise
+        await pause()
+        if (dropped := place.reset(chat)) is not None:
+            yield dropped
+
+
+async def _connection(http: Http, chat: ChatId, place: Place, deltas: bool) -> AsyncGenerator[Envelope, None]:
+    """One connection, to its end."""
+    headers = {"Last-Event-ID": str(place.after)} if place.after else {}
+    lines = Lines()
+    async with http.stream(f"/api/chats/{chat}/events", headers, {} if deltas else {"deltas": "false"}) as pieces:
+        async for piece in pieces:
+            for data in lines.feed(piece):
+                if (envelope := place.take(data)) is not None:
+                    yield envelope

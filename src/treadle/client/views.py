@@ -1,0 +1,78 @@
+"""What a server says of chats, as far as a client needs it. Fields that a newer server adds are passed over."""
+
+from typing import Literal
+
+import msgspec
+
+from treadle.protocol.content import Usage
+from treadle.protocol.events import OpenAction
+from treadle.protocol.options import ChatOptions
+from treadle.protocol.views import Status
+
+
+class ChatLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One line about a chat."""
+
+    id: str
+    status: Status
+    title: str = ""
+    model: str = ""
+    root: str = ""
+    archived: bool = False
+    labels: tuple[str, ...] = ()
+    head: int = 0
+    """The seq of the last event."""
+    created: str = ""
+    updated: str = ""
+    turns: int = 0
+    usage: Usage = Usage()
+
+
+class Queued(msgspec.Struct, frozen=True):
+    """A message that waits for its turn."""
+
+    id: str
+    content: str = ""
+
+
+class ChatInfo(ChatLine, frozen=True, kw_only=True):
+    """A chat as it is now."""
+
+    options: ChatOptions = ChatOptions()
+    queue: tuple[Queued, ...] = ()
+    actions: tuple[OpenAction, ...] = ()
+    """What it waits for."""
+    last_end: str = ""
+    """Why the last run ended."""
+    warnings: tuple[str, ...] = ()
+    """What is odd about the options of a new chat (A-01)."""
+
+
+class Accepted(msgspec.Struct, frozen=True, kw_only=True):
+    """What a command made of the chat."""
+
+    chat: str
+    status: Status
+    head: int = 0
+    queued: str = ""
+    """The id of the message in the queue, if it was queued."""
+
+
+class ChatPage(msgspec.Struct, frozen=True):
+    chats: tuple[ChatLine, ...]
+    next: str = ""
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of the conversation."""
+
+    place: int
+    role: Literal["user", "assistant", "tool"]
+    seq: int = 0
+    turn: int = 0
+    content: str = ""
+
+
+class MessagePage(msgspec.Struct, frozen=True):
+    messages: tuple[Message, ...]
+    total: int = 0

@@ -1,0 +1,112 @@
+"""Keeping a worker busy: claims chats that need one for as long as there is room, whoever wrote what they wait for.
+
+Wake-ups are hints (law 8): the pool looks again whenever a chat was let go of, whenever the store says that something
+changed, and in any case twice a second, so that a deadline that passed (A-05) or a lease that ran out is found by the
+claim itself. What a machine has no room for is not claimed: it stays pending, for any other.
+"""
+
+import asyncio
+import contextlib
+import logging
+
+from treadle.engine.worker import Worker
+from treadle.errors import StoreError
+from treadle.ports.store import Lease
+from treadle.types import ChatId
+
+POLL_S = 0.5
+LULL_S = 0.02
+"""Hints may come as quickly as others write; looking for chats that somebody else has long taken may not."""
+MAX_REST_S = 60.0
+GRACE_S = 25.0
+"""How long a step may take to be recorded when the process is asked to end: less than what supervisors of processes
+usually allow."""
+
+
+class WorkerPool:
+    """`start` it, and it takes chats until `drain` or `close`; after either it is over."""
+
+    def __init__(self, worker: Worker, *, poll_s: float = POLL_S) -> None:
+        self.worker = worker
+        self._poll_s = poll_s
+        self._claiming: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._failures: dict[ChatId, int] = {}
+        self._seen = 0
+        """The store's last change that was looked at."""
+
+    def start(self) -> None:
+        if self._claiming is None:
+            self._claiming = asyncio.create_task(self._claim_on(), name="claim chats")
+
+    async def drain(self, grace_s: float = GRACE_S) -> None:
+        """End in good order (fault 17): see `Worker.drain`."""
+        self.worker.leave()
+        await self._stop_claiming()
+        await self.worker.drain(grace_s)
+        await self.close()
+
+    async def close(self) -> None:
+        """End at once. What is under way is left as a crash would leave it, but its leases are given back."""
+        await self._stop_claiming()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.worker.close()
+
+    async def _stop_claiming(self) -> None:
+        if self._claiming is not None:
+            self._claiming.cancel()
+            await asyncio.gather(self._claiming, return_exceptions=True)
+
+    async def _claim_on(self) -> None:
+        failures = 0
+        while True:
+            self.worker.changed.clear()
+            try:
+                lease = None if self.worker.full else await self.worker.claim()
+                failures = 0
+            except StoreError as error:
+                # A database that is restarted, or full, comes back; and every append is fenced anyway.
+                failures += 1
+                logging.getLogger("treadle").warning("no chat could be claimed: %s", error)
+                await asyncio.sleep(_backoff(failures, self._poll_s))
+                continue
+            if lease is None:
+                await self._news()
+                continue
+            task = asyncio.create_task(self._see_through(lease), name=f"chat {lease.chat}")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            await asyncio.sleep(0)  # from here on the worker counts it
+
+    async def _news(self) -> None:
+        """Wait until it may be worth while to look again, but not longer than a poll."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._poll_s):
+                if self.worker.full:
+                    await self.worker.changed.wait()
+                else:
+                    await self._hint()
+
+    async def _hint(self) -> None:
+        try:
+            self._seen = await self.worker.store.wait_any(self._seen, self._poll_s)
+        except StoreError:
+            await asyncio.sleep(self._poll_s)  # the next claim says what is the matter
+        await asyncio.sleep(LULL_S)
+
+    async def _see_through(self, lease: Lease) -> None:
+        """Drive one chat. One that fails here would fail at once again: whoever claims it next holds it for a while
+        first, so that it keeps nobody busy."""
+        chat = lease.chat
+        failures = self._failures.pop(chat, 0)
+        try:
+            await self.worker.hold(lease, rest_s=_backoff(failures, self._poll_s) if failures else 0.0)
+        except Exception as error:
+            self._failures[chat] = failures + 1
+            logging.getLogger("treadle").error("chat %s cannot go on: %s", chat, error)
+
+
+def _backoff(failures: int, first_s: float) -> float:
+    return min(first_s * 2.0 ** min(failures - 1, 16), MAX_REST_S)

@@ -1,0 +1,37 @@
+"""The examples of the client's guide are run, each as it stands, against a real server (A-09)."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.docs.test_examples import blocks, execute
+from tests.scenario.http_kit import serving
+from treadle.models.scripted import Call, Say
+from treadle.stores.memory import MemoryStore
+
+GUIDE = blocks("docs/guide/client.md")
+SCRIPTS: dict[str, tuple[list[Any], str]] = {
+    "A chat": ([Say("Rain."), Say("Sun.")], "Rain.\nSun.\n"),
+    "Tools": ([[Call("weather", city="Oslo"), Call("weather", city="Rome")], Say("Rain.")], "Rain.\n"),
+    "Approvals and questions": ([[Call("run_command", command="rm notes.txt")], Say("Deleted.")], "Deleted.\n"),
+    "Events": ([Say("Once upon a time.")], "Once upon a time.\n"),
+}
+
+
+@pytest.mark.parametrize("heading", GUIDE)
+async def test_example(heading: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    steps, printed = SCRIPTS[heading]
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "notes.txt").write_text("old\n")
+    async with serving(MemoryStore(), tmp_path, steps, builtin=True) as server:
+        names = {"url": server.address, "token": server.local.token, "model": "scripted:test", "root": str(project)}
+        await execute(GUIDE[heading], names)
+    said = capsys.readouterr().out
+    assert said.endswith(printed)
+    if heading == "Approvals and questions":
+        assert said.startswith("permission ")
+        assert not (project / "notes.txt").exists()
+    else:
+        assert said == printed

@@ -1,0 +1,81 @@
+"""Bytes of a stream to events: every split, once each, never a gap (A-07, D-04)."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treadle.client.events import Gap, Lines, Place
+from treadle.client.http import refusal
+from treadle.protocol import wire
+from treadle.protocol.events import (
+    AssistantMessage,
+    AssistantReset,
+    Envelope,
+    Event,
+    MessageDelta,
+    RunEnd,
+    TurnEnd,
+)
+from treadle.types import ChatId
+
+CHAT = ChatId("c_1")
+
+
+def data(seq: int, event: Event) -> bytes:
+    return wire.to_json(Envelope(seq, CHAT, 1, event))
+
+
+LOG = [data(1, AssistantMessage(1, "ä \n : data: id")), data(0, MessageDelta(1, "x")), data(2, RunEnd("done"))]
+STREAM = b"retry: 1000\n\n: still here\n\n" + b"".join(b"id: 7\ndata: %b\n\n" % piece for piece in LOG)
+
+
+@given(st.lists(st.integers(1, 40), max_size=60))
+def test_however_a_stream_is_cut_its_data_is_the_same(sizes: list[int]) -> None:
+    lines, rest, found = Lines(), STREAM, []
+    for size in sizes:
+        found += lines.feed(rest[:size])
+        rest = rest[size:]
+    found += lines.feed(rest)
+    assert found == LOG
+
+
+def test_an_event_that_came_before_comes_no_more() -> None:
+    place = Place(0)
+    assert place.take(data(1, RunEnd("done"))) is not None
+    assert place.take(data(1, RunEnd("done"))) is None
+    assert place.take(data(0, MessageDelta(1, "x"))) is not None
+    assert place.after == 1
+
+
+def test_an_event_too_far_ahead_is_a_gap() -> None:
+    place = Place(3)
+    with pytest.raises(Gap):
+        place.take(data(5, RunEnd("done")))
+    assert place.after == 3
+
+
+def test_an_event_of_a_newer_server_is_passed_over_and_counted() -> None:
+    place = Place(3)
+    assert place.take(b'{"seq": 4, "chat": "c_1", "type": "session.of_the_future", "data": {}}') is None
+    assert place.after == 4
+
+
+def test_after_a_reconnection_partial_text_is_dropped_once() -> None:
+    place = Place(0)
+    assert place.reset(CHAT) is None
+    place.take(data(0, MessageDelta(3, "half")))
+    dropped = place.reset(CHAT)
+    assert dropped is not None
+    assert dropped.data == AssistantReset(3)
+    assert place.reset(CHAT) is None
+    place.take(data(0, MessageDelta(3, "half")))
+    place.take(data(1, TurnEnd(3)))
+    assert place.reset(CHAT) is None
+
+
+def test_errors_of_a_server_and_of_a_proxy_before_it() -> None:
+    ours = refusal(409, b'{"error": {"code": "busy", "message": "It is at work."}}')
+    assert (ours.status, ours.reason, str(ours)) == (409, "busy", "It is at work.")
+    theirs = refusal(502, b"<html>Bad Gateway</html>")
+    assert (theirs.status, theirs.reason) == (502, "http")
+    assert "Bad Gateway" in str(theirs)

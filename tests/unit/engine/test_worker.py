@@ -1,0 +1,176 @@
+"""A worker that takes chats: how many, what becomes of those that fail, and what it leaves behind (A-08, D-03)."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.homes import seed
+from tests.processes import running_with, unlike_any_other
+from treadle import Agent, ScriptedModel, tool
+from treadle.engine.pool import WorkerPool
+from treadle.errors import Refused
+from treadle.models.scripted import Call, Say
+from treadle.protocol.commands import Send
+from treadle.protocol.events import ExecutionComplete, RunEnd, TurnStart
+from treadle.stores.memory import MemoryStore
+from treadle.testing.checker import check
+from treadle.testing.clock import ManualClock
+from treadle.testing.faults import faults
+from treadle.types import ChatId
+
+TIMEOUT_S = 30
+
+
+class Gate:
+    def __init__(self) -> None:
+        self.inside = 0
+        self.most = 0
+        self.open = asyncio.Event()
+
+    def tool(self) -> object:
+        @tool(name="wait")
+        async def wait() -> str:
+            """Wait."""
+            self.inside += 1
+            self.most = max(self.most, self.inside)
+            await self.open.wait()
+            self.inside -= 1
+            return "waited"
+
+        return wait
+
+
+def agent_with(gate: Gate, store: MemoryStore, **settings: object) -> Agent:
+    model = ScriptedModel([[Call("wait")], Say("Done.")])
+    return Agent(store, model=model, tools=[gate.tool()], builtin=False, **settings)  # type: ignore[list-item, arg-type]
+
+
+async def until(fact: Callable[[], object]) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
+        while not fact():  # noqa: ASYNC110 - facts about processes come with no event
+            await asyncio.sleep(0.005)
+
+
+async def until_ended(agent: Agent, chat: str) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
+        head = 0
+        while not isinstance((await agent.chat(chat).events())[-1].data, RunEnd):
+            head = await agent.deps.store.wait(ChatId(chat), head, 1.0)
+
+
+async def test_commands_bring_no_more_chats_along_than_there_is_room_for() -> None:
+    """Fifty messages at once: two chats are driven, whoever sends, and the rest follow as there is room."""
+    gate, store = Gate(), MemoryStore()
+    async with agent_with(gate, store, concurrency=2) as agent:
+        pool = WorkerPool(agent.worker)
+        pool.start()
+        chats = [agent.chat() for _ in range(50)]
+        await asyncio.gather(*(chat.open() for chat in chats))
+        await asyncio.gather(*(chat.send("go") for chat in chats))
+        await until(lambda: gate.inside == 2)
+        statuses = [await chat.status() for chat in chats]
+        assert (statuses.count("running"), statuses.count("pending")) == (2, 48)
+        gate.open.set()
+        for chat in chats:
+            await until_ended(agent, chat.id)
+            assert await check(store, chat.id) == []
+        assert gate.most == 2
+        await pool.drain()
+
+
+async def test_a_refused_command_keeps_no_room() -> None:
+    gate, store = Gate(), MemoryStore()
+    gate.open.set()
+    async with agent_with(gate, store, concurrency=1) as agent:
+        chat = await agent.chat()
+        for _ in range(3):
+            with pytest.raises(Refused, match="empty"):
+                await chat.send("")
+        assert agent.worker.load == 0
+        assert (await chat.ask("go")).text == "Done."
+
+
+async def test_a_chat_that_fails_keeps_no_other_waiting() -> None:
+    """It is the oldest, so every claim gets it first; whoever holds it lets the others through."""
+    gate, store = Gate(), MemoryStore()
+    gate.open.set()
+    async with agent_with(gate, store, concurrency=1) as agent:
+        broken, sound = await agent.chat(), await agent.chat()
+        pool = WorkerPool(agent.worker, poll_s=0.01)
+        await agent.deps.log.execute(broken.id, Send("go"))
+        with faults("raise@lease.claimed#1", "raise@lease.claimed#2", "raise@lease.claimed#3") as struck:
+            pool.start()
+            await until(lambda: struck.struck)
+            await agent.deps.log.execute(sound.id, Send("go"))
+            await until_ended(agent, sound.id)
+            await until_ended(agent, broken.id)
+        await pool.close()
+
+
+async def test_a_worker_that_drains_holds_no_lease_and_takes_none() -> None:  # fault 17
+    gate, store = Gate(), MemoryStore()
+    async with agent_with(gate, store) as agent, agent_with(gate, store) as other:
+        pool = WorkerPool(agent.worker)
+        pool.start()
+        chat = agent.chat()
+        await chat.send("go")
+        await until(lambda: gate.inside)
+        draining = asyncio.create_task(pool.drain(TIMEOUT_S))
+        await asyncio.sleep(0)
+        late = await agent.chat()
+        await late.send("go")
+        gate.open.set()
+        await draining
+        assert [await chat.status(), await late.status()] == ["pending", "pending"]
+        log = await chat.events()
+        assert isinstance(log[-1].data, ExecutionComplete)
+        assert len([event for event in log if isinstance(event.data, TurnStart)]) == 1
+        successor = WorkerPool(other.worker)
+        successor.start()
+        for one in (chat, late):
+            await until_ended(other, one.id)
+            assert await check(store, one.id) == []
+        await successor.drain()
+
+
+async def test_a_command_whose_worker_lost_the_chat_to_another_machine_is_ended(tmp_path: Path) -> None:
+    """Fault 4: the one who took over cannot collect it, says so, and the loser ends it as soon as that is recorded."""
+    clock, seconds = ManualClock(), unlike_any_other()
+    store = MemoryStore(clock)
+    steps = [[Call("run_command", command=f"sleep {seconds}")], Say("Done.")]
+    settings = {"auto_approve_commands": True, "verify": False, "root": str(tmp_path)}
+    async with (
+        Agent(store, model=ScriptedModel(steps), renew_s=0.5) as zombie,
+        Agent(store, model=ScriptedModel(steps)) as other,
+    ):
+        chat = zombie.chat(**settings)
+        await chat.send("go")
+        await until(lambda: running_with(seconds))
+        clock.advance(31)
+        await other.worker.drive(ChatId(chat.id))
+        log = await other.chat(chat.id).events()
+        (result,) = [event.data for event in log if isinstance(event.data, ExecutionComplete)]
+        assert result.synthetic == "unknown"
+        await until(lambda: not running_with(seconds))
+        assert await chat.events() == log
+
+
+async def test_a_worker_that_must_leave_a_shared_store_ends_its_commands_and_says_so(tmp_path: Path) -> None:
+    """Fault 17: the next worker may be on another machine, where nobody can collect what runs here."""
+    seconds = unlike_any_other()
+    steps = [[Call("run_command", command=f"sleep {seconds}")], Say("Done.")]
+    store = MemoryStore()
+    store.shared = True  # type: ignore[attr-defined]
+    async with Agent(store, model=ScriptedModel(steps), home=seed(tmp_path / "home")) as agent:
+        (tmp_path / "project").mkdir()
+        chat = agent.chat(auto_approve_commands=True, verify=False, root=str(tmp_path / "project"))
+        await chat.send("go")
+        await until(lambda: running_with(seconds))
+        await agent.worker.drain(0.01)
+        (result,) = [event.data for event in await chat.events() if isinstance(event.data, ExecutionComplete)]
+        assert "was stopped" in (result.result or result.error)
+        assert result.synthetic == ""
+        assert not running_with(seconds)
+        assert await chat.status() == "pending"
