@@ -23,6 +23,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export": ("treadle.cli.commands.export", "Write a chat to standard output as JSON lines."),
     "import": ("treadle.cli.commands.import_", "Read a chat from JSON lines."),
     "fsck": ("treadle.cli.commands.fsck", "Look for damage in the database, and mend it."),
+    "serve": ("treadle.cli.commands.serve", "Serve the HTTP API, and drive chats."),
+    "tokens": ("treadle.cli.commands.tokens", "List, make and take back tokens of the server."),
     "worker": ("treadle.cli.commands.worker", "Drive the chats that need a worker, until it is told to stop."),
     "models": (
         "treadle.cli.commands.models",
