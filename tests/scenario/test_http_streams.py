@@ -4,7 +4,7 @@ that another process runs."""
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import pytest
 from tests.scenario.http_kit import WEATHER, Server, eventually, recorded, serving, sse
 from treadle import Agent, ScriptedModel, tool
 from treadle.models.scripted import Call, Hang, Say, Turn
+from treadle.ports.store import Store
 from treadle.protocol.options import ChatOptions
 from treadle.server.service import Limits
 from treadle.stores.sqlite import SqliteStore
@@ -35,27 +36,34 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
         yield made
 
 
-async def test_coming_back_at_every_place(server: Server) -> None:  # A-07, fault 16
-    chat = await server.local.create("Look.")
-    live = await server.local.until(chat, "session.idle")
-    log = await server.local.log(chat)
+@pytest.fixture
+async def on_each(open_shared: Callable[[], Store], tmp_path: Path) -> AsyncIterator[Server]:
+    """The same on every database that processes can share."""
+    async with serving(open_shared(), tmp_path, STEPS, look) as made:
+        yield made
+
+
+async def test_coming_back_at_every_place(on_each: Server) -> None:  # A-07, fault 16
+    chat = await on_each.local.create("Look.")
+    live = await on_each.local.until(chat, "session.idle")
+    log = await on_each.local.log(chat)
     assert recorded(live) == log
     for seq in range(len(log) + 1):
-        rest = [event async for event in server.local.events(chat, after=seq, follow=False)]
+        rest = [event async for event in on_each.local.events(chat, after=seq, follow=False)]
         assert recorded(rest) == log[seq:]
 
 
-async def test_a_hundred_readers_see_the_log(server: Server) -> None:  # fault 16
-    chat = await server.local.create()
-    tasks = [asyncio.create_task(server.local.until(chat, "session.idle")) for _ in range(100)]
-    await eventually(lambda: server.service.metrics.streams.total() == 100)
-    refused = await server.local("GET", f"/api/chats/{chat}/events")
+async def test_a_hundred_readers_see_the_log(on_each: Server) -> None:  # fault 16
+    chat = await on_each.local.create()
+    tasks = [asyncio.create_task(on_each.local.until(chat, "session.idle")) for _ in range(100)]
+    await eventually(lambda: on_each.service.metrics.streams.total() == 100)
+    refused = await on_each.local("GET", f"/api/chats/{chat}/events")
     assert (refused.status, refused.code) == (429, "too_many_streams")
-    assert (await server.local("POST", f"/api/chats/{chat}/messages", {"content": "Look."})).status == 200
+    assert (await on_each.local("POST", f"/api/chats/{chat}/messages", {"content": "Look."})).status == 200
     seen = await asyncio.gather(*tasks)
-    log = await server.local.log(chat)
+    log = await on_each.local.log(chat)
     assert all(recorded(each) == log for each in seen)
-    await eventually(lambda: server.service.metrics.streams.total() == 0)
+    await eventually(lambda: on_each.service.metrics.streams.total() == 0)
 
 
 async def test_a_bogus_place_is_said_to_be_one(server: Server) -> None:  # fault 16
@@ -218,13 +226,12 @@ async def test_the_simple_view(server: Server) -> None:  # A-11
     assert words == ["tool_start", "tool_start", "tool_done", "tool_done", "tool_start", "tool_done", "done"]
 
 
-async def test_a_chat_that_another_process_runs(tmp_path: Path) -> None:  # A-07, A-10
+async def test_a_chat_that_another_process_runs(open_shared: Callable[[], Store], tmp_path: Path) -> None:  # A-07, A-10
     """Two servers on one store, of which only one works; its own reader and the other's see the same."""
-    file = tmp_path / "treadle.db"
     steps = [[Call("look", n=1), Call("weather", city="Oslo")], Say("Done.")]
     options = ChatOptions(model="scripted:test", interactive=True, summarize=False, verify=False)
-    async with serving(SqliteStore(file), tmp_path, steps, look, works=False) as server:
-        other = Agent(SqliteStore(file), model=ScriptedModel(steps), tools=[look], builtin=False, options=options)
+    async with serving(open_shared(), tmp_path, steps, look, works=False) as server:
+        other = Agent(open_shared(), model=ScriptedModel(steps), tools=[look], builtin=False, options=options)
         async with other:
             chat = await server.local.create("How is it?", dynamic_tools=[WEATHER])
             assert (await server.local("GET", f"/api/chats/{chat}")).json["status"] == "pending"
@@ -242,16 +249,16 @@ async def test_a_chat_that_another_process_runs(tmp_path: Path) -> None:  # A-07
                 assert recorded(rest) == log[seq:]
 
 
-async def test_watching_all_chats_of_a_user(server: Server) -> None:  # A-07
-    bob = server.user("bob")
-    first = await server.local.create()
-    headers = server.local.headers | {"last-event-id": "0"}
+async def test_watching_all_chats_of_a_user(on_each: Server) -> None:  # A-07
+    bob = on_each.user("bob")
+    first = await on_each.local.create()
+    headers = on_each.local.headers | {"last-event-id": "0"}
     seen: list[dict[str, Any]] = []
-    async with server.session.get(f"{server.address}/api/watch", headers=headers) as response:
+    async with on_each.session.get(f"{on_each.address}/api/watch", headers=headers) as response:
         stream = sse(response.content)
         seen.append(await anext(stream))
         await bob.create("Look.")
-        second = await server.local.create("Look.")
+        second = await on_each.local.create("Look.")
         async for change in stream:
             seen.append(change)
             if change["chat"]["id"] == second and change["chat"]["status"] == "idle":
@@ -260,7 +267,7 @@ async def test_watching_all_chats_of_a_user(server: Server) -> None:  # A-07
     assert {change["chat"]["id"] for change in seen} == {first, second}
     numbers = [change["changed"] for change in seen]
     assert numbers == sorted(numbers)
-    bogus = await server.local("GET", "/api/watch?after=99999")
+    bogus = await on_each.local("GET", "/api/watch?after=99999")
     assert (bogus.status, bogus.code) == (400, "bad_request")
 
 
@@ -281,14 +288,15 @@ async def test_streams_end_with_a_hint_when_the_server_does(server: Server) -> N
         assert talk.close_code == 1012
 
 
-async def test_live_text_of_a_chat_that_another_process_runs(tmp_path: Path) -> None:  # D-04, law 7
+async def test_live_text_of_a_chat_that_another_process_runs(
+    open_shared: Callable[[], Store], tmp_path: Path
+) -> None:  # D-04, law 7
     """Two readers at a server that runs nothing; one comes in the middle. Both have the whole text, once."""
-    file = tmp_path / "treadle.db"
     text = "word " * 40
     steps = [Turn((Say(text), Hang()), chunk=5)]
     options = ChatOptions(model="scripted:test", interactive=True, summarize=False, verify=False)
-    store = SqliteStore(file)
-    async with serving(SqliteStore(file), tmp_path, steps, works=False) as server:
+    store = open_shared()
+    async with serving(open_shared(), tmp_path, steps, works=False) as server:
         other = Agent(store, model=ScriptedModel(steps), builtin=False, options=options, relays=True)
         async with other:
             chat = await server.local.create("Speak.")

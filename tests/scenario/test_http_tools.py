@@ -1,7 +1,7 @@
 """Client-executed tools over HTTP (A-01 to A-05, fault 5)."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ import pytest
 
 from tests.scenario.http_kit import WEATHER, Server, serving
 from treadle.models.scripted import Call, Say
+from treadle.ports.store import Store
 from treadle.stores.sqlite import SqliteStore
 
 STEPS = [[Call("weather", city="Oslo"), Call("weather", city="Rome")], Say("Rain and sun.")]
@@ -17,6 +18,13 @@ STEPS = [[Call("weather", city="Oslo"), Call("weather", city="Rome")], Say("Rain
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Server]:
     async with serving(SqliteStore(tmp_path / "treadle.db"), tmp_path, STEPS) as made:
+        yield made
+
+
+@pytest.fixture
+async def on_each(open_shared: Callable[[], Store], tmp_path: Path) -> AsyncIterator[Server]:
+    """The same on every database that processes can share."""
+    async with serving(open_shared(), tmp_path, STEPS) as made:
         yield made
 
 
@@ -43,14 +51,14 @@ async def test_a_chat_with_a_tool_of_the_client(server: Server) -> None:  # A-01
     assert (await server.local("GET", f"/api/chats/{chat}")).json["status"] == "idle"
 
 
-async def test_fifty_at_once_and_one_wins(server: Server) -> None:  # A-04, fault 5
-    chat, ids = await waiting(server)
-    posts = [server.local("POST", f"/api/chats/{chat}/tool-results", results(ids)) for _ in range(50)]
+async def test_fifty_at_once_and_one_wins(on_each: Server) -> None:  # A-04, fault 5
+    chat, ids = await waiting(on_each)
+    posts = [on_each.local("POST", f"/api/chats/{chat}/tool-results", results(ids)) for _ in range(50)]
     answers = await asyncio.gather(*posts)
     assert sorted(answer.status for answer in answers) == [204] + [409] * 49
     assert {answer.code for answer in answers if answer.status == 409} == {"not_awaiting_action"}
-    await server.local.until(chat, "session.idle")
-    log = await server.local.log(chat)
+    await on_each.local.until(chat, "session.idle")
+    log = await on_each.local.log(chat)
     calls = [event["data"]["call"] for event in log if event["type"] == "external_tool.completed"]
     assert calls == ["1.0", "1.1"]
 
@@ -115,27 +123,27 @@ async def test_the_deadline_passes_by_itself(server: Server) -> None:  # A-05
     assert synthetic == ["deadline", "deadline"]
 
 
-async def test_the_same_request_again_gets_the_first_answer(server: Server) -> None:  # A-04
-    chat, ids = await waiting(server)
+async def test_the_same_request_again_gets_the_first_answer(on_each: Server) -> None:  # A-04
+    chat, ids = await waiting(on_each)
     path, key = f"/api/chats/{chat}/tool-results", {"idempotency-key": "r1"}
-    first = await asyncio.gather(*(server.local("POST", path, results(ids), headers=key) for _ in range(20)))
+    first = await asyncio.gather(*(on_each.local("POST", path, results(ids), headers=key) for _ in range(20)))
     assert {answer.status for answer in first} == {204}
-    await server.local.until(chat, "session.idle")
-    assert (await server.local("POST", path, results(ids), headers=key)).status == 204
-    other = await server.local("POST", path, results([*ids, "x"]), headers=key)
+    await on_each.local.until(chat, "session.idle")
+    assert (await on_each.local("POST", path, results(ids), headers=key)).status == 204
+    other = await on_each.local("POST", path, results([*ids, "x"]), headers=key)
     assert (other.status, other.code) == (422, "idempotency_mismatch")
-    log = await server.local.log(chat)
+    log = await on_each.local.log(chat)
     assert sum(event["type"] == "external_tool.completed" for event in log) == 2
 
 
-async def test_a_key_belongs_to_its_user(server: Server) -> None:
+async def test_a_key_belongs_to_its_user(on_each: Server) -> None:
     key = {"idempotency-key": "k"}
-    first = await server.local("POST", "/api/chats", {"content": "a"}, headers=key)
-    again = await server.local("POST", "/api/chats", {"content": "a"}, headers=key)
+    first = await on_each.local("POST", "/api/chats", {"content": "a"}, headers=key)
+    again = await on_each.local("POST", "/api/chats", {"content": "a"}, headers=key)
     assert first.data == again.data
-    bobs = await server.user("bob")("POST", "/api/chats", {"content": "a"}, headers=key)
+    bobs = await on_each.user("bob")("POST", "/api/chats", {"content": "a"}, headers=key)
     assert bobs.json["id"] != first.json["id"]
-    assert len((await server.local("GET", "/api/chats")).json["chats"]) == 1
+    assert len((await on_each.local("GET", "/api/chats")).json["chats"]) == 1
 
 
 @pytest.mark.parametrize(
