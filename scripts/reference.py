@@ -1,4 +1,4 @@
-"""The reference pages that are made from the code: docs/reference/events.md and docs/reference/errors.md.
+"""The reference pages that are made from the code: events, errors and the HTTP API, in docs/reference.
 
 python -m scripts.reference            # write them
 python -m scripts.reference --check    # fail if one is out of date
@@ -16,6 +16,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from scripts.golden import FOLDER, parts, type_text
+from scripts.http_reference import http_page
 from treadle import errors
 from treadle.protocol import content, events, files, live_events, options, tools, workspace_events
 from treadle.protocol.events import LIVE, RECORDED, Event
@@ -175,7 +176,7 @@ def errors_page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-PAGES = {"events.md": events_page, "errors.md": errors_page}
+PAGES = {"events.md": events_page, "errors.md": errors_page, "http-api.md": http_page}
 
 
 def outdated(folder: Path = DOCS) -> list[str]:

@@ -61,6 +61,14 @@ class OneModel:
         await self._model.close()
 
 
+class Prepared(msgspec.Struct, frozen=True):
+    """What a chat begins with: its options, what the user is told, and what is odd about the options."""
+
+    options: ChatOptions
+    notices: tuple[ModelNotice, ...]
+    warnings: tuple[str, ...]
+
+
 class Agent:
     """Puts a store, models, tools and a policy together and drives chats with them.
 
@@ -160,12 +168,16 @@ class Agent:
             chosen = change_options(options or self.options, changes)
         except msgspec.ValidationError as error:
             raise InvalidInput(f"These options do not fit: {error}.") from error
-        if self._instructions and not chosen.instructions:
-            chosen = msgspec.structs.replace(chosen, instructions=read_instructions(chosen.root))
-        notices = self._notices(chosen.model)
-        chat = Chat(self.deps, self.worker, new_chat_id(), chosen, {}, self.rules.add, notices)
-        chat.warnings = self._tools.warnings(chosen)
+        ready = self.prepare(chosen)
+        chat = Chat(self.deps, self.worker, new_chat_id(), ready.options, {}, self.rules.add, ready.notices)
+        chat.warnings = ready.warnings
         return chat
+
+    def prepare(self, options: ChatOptions) -> Prepared:
+        """What a new chat with these options begins with. InvalidInput if its tools cannot be accepted (A-01)."""
+        if self._instructions and not options.instructions:
+            options = msgspec.structs.replace(options, instructions=read_instructions(options.root))
+        return Prepared(options, self._notices(options.model), self._tools.warnings(options))
 
     async def chats(self, *, archived: bool | None = None, limit: int = 0) -> list[Listed]:
         """The chats of the store, newest change first."""

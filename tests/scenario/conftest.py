@@ -1,4 +1,5 @@
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -40,3 +41,16 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     store: Store = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "chats.db")
     yield World(store, tmp_path / "project")
     await store.close()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def open_shared(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Store]:
+    """Opens one database, as often as it is called: for processes that share it."""
+    if request.param == "sqlite":
+        return lambda: SqliteStore(tmp_path / "treadle.db")
+    try:
+        address = request.getfixturevalue("postgres")
+    except pytest.FixtureLookupError:
+        pytest.skip("there is no PostgreSQL to test with")
+    open_store = import_module("treadle.stores.address").open_store
+    return lambda: open_store(address)

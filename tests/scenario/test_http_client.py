@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.scenario.http_kit import Server, serving
 
+from tests.scenario.http_kit import Server, serving
 from treadle import tool
 from treadle.client import Chat, ChatInfo, Client, ToolCall
 from treadle.client import sync as without_async

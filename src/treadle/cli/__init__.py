@@ -29,6 +29,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "import": ("treadle.cli.commands.import_", "Read a chat from JSON lines."),
     "fsck": ("treadle.cli.commands.fsck", "Look for damage in what is stored, and mend it."),
     "gc": ("treadle.cli.commands.gc", "Remove what is kept for undoing changes and needed no more."),
+    "serve": ("treadle.cli.commands.serve", "Serve the HTTP API, and drive chats."),
+    "tokens": ("treadle.cli.commands.tokens", "List, make and take back tokens of the server."),
     "worker": ("treadle.cli.commands.worker", "Drive the chats that need a worker, until it is told to stop."),
     "models": (
         "treadle.cli.commands.models",

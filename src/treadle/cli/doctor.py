@@ -12,11 +12,11 @@ import msgspec
 
 from treadle.cli.drive import EXIT_ERROR, EXIT_OK
 from treadle.cli.inert import inert_line
-from treadle.cli.model_list import usable_providers
 from treadle.cli.session import configured
 from treadle.cli.terminal import Colour, Terminal
 from treadle.config import Config
 from treadle.errors import SandboxError
+from treadle.models.offering import usable_providers
 from treadle.models.registry import ModelRegistry
 from treadle.sandbox.choose import FOLDER, Choice, Findings, choose, examine
 from treadle.sandbox.report import ATTEMPTS, Report, Verdict

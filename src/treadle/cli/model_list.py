@@ -3,7 +3,7 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -11,45 +11,18 @@ from treadle.cli.inert import inert_line
 from treadle.cli.session import configured, warn
 from treadle.cli.terminal import Terminal
 from treadle.errors import ConfigError, ModelError
-from treadle.models.local import catalog as local
+from treadle.models.offering import Offer, all_offers, usable
 from treadle.models.registry import ModelRegistry
 from treadle.ports.model import ModelInfo
 
 REMOTE_S = 10.0
 """How long a server may take for its list."""
-NAMELESS = ("command", "recorded", "scripted")
-"""Their models are files and programs."""
-
-HINTS: Mapping[str, tuple[tuple[str, ...], str]] = {
-    "vertex": (
-        (
-            "GOOGLE_CLOUD_PROJECT",
-            "GOOGLE_APPLICATION_CREDENTIALS",
-            "GOOGLE_ACCESS_TOKEN",
-            "GOOGLE_ACCESS_TOKEN_COMMAND",
-        ),
-        "shows no sign of Google Cloud: set GOOGLE_CLOUD_PROJECT",
-    )
-}
-"""Providers that know only when they are called whether they may be used: signs in the environment, and what to say
-when there is none of them."""
-
-
-class Offer(msgspec.Struct):
-    """One provider: its models, and why it cannot be used, if it cannot."""
-
-    provider: str
-    models: list[ModelInfo]
-    why: str = ""
-    failure: str = ""
-    """What its server said when it was asked."""
-    asked: bool = False
 
 
 def list_models(*, everything: bool, remote: bool, as_json: bool) -> int:
     registry = ModelRegistry(os.environ, home=configured().home)
     warn(registry.catalogue.warnings)
-    offers = [_offer(registry, provider) for provider in registry.providers if provider not in NAMELESS]
+    offers = all_offers(registry)
     if remote:
         import asyncio
 
@@ -59,32 +32,6 @@ def list_models(*, everything: bool, remote: bool, as_json: bool) -> int:
     else:
         _print(Terminal(), registry, offers, everything)
     return 0
-
-
-def usable_providers(registry: ModelRegistry) -> list[str]:
-    """The providers of which at least one model can be used now, as far as is known without asking them."""
-    offers = [_offer(registry, provider) for provider in registry.providers if provider not in NAMELESS]
-    return [each.provider for each in offers if any(not _usable(registry, each, info) for info in each.models)]
-
-
-def _offer(registry: ModelRegistry, provider: str) -> Offer:
-    catalogue = registry.catalogue
-    infos = [catalogue.look_up(provider, name) for name in catalogue.names(provider)]
-    if provider == local.PROVIDER:  # each is here or not, which `_usable` tells
-        infos = [info for info in infos if info.name not in local.KNOWN]
-        return Offer(provider, [catalogue.adjust(weights.info) for weights in local.KNOWN.values()] + infos)
-    return Offer(provider, infos, _why_not(registry, f"{provider}:{infos[0].name if infos else 'NAME'}"))
-
-
-def _why_not(registry: ModelRegistry, ref: str) -> str:
-    """What is missing before a model can be used, in the words of its adapter; empty when nothing is."""
-    provider = ref.partition(":")[0]
-    signs, hint = HINTS.get(provider, ((), ""))
-    try:
-        registry.get(ref)
-    except ConfigError as error:
-        return str(error).removeprefix(f"{ref} ").removeprefix(f"{provider} ")
-    return "" if not signs or any(os.environ.get(sign, "").strip() for sign in signs) else hint
 
 
 async def _ask(registry: ModelRegistry, offers: Sequence[Offer]) -> None:
@@ -107,16 +54,11 @@ async def _ask(registry: ModelRegistry, offers: Sequence[Offer]) -> None:
     await registry.close()
 
 
-def _usable(registry: ModelRegistry, offer: Offer, info: ModelInfo) -> str:
-    """Why this one model cannot be used. Models on this machine are there one by one."""
-    return offer.why or (_why_not(registry, info.ref) if offer.provider == local.PROVIDER else "")
-
-
 def _object(registry: ModelRegistry, offers: Sequence[Offer], everything: bool) -> dict[str, object]:
     models = []
     for offer in offers:
         for info in offer.models:
-            why = _usable(registry, offer, info)
+            why = usable(registry, offer, info)
             if everything or not why:
                 models.append(_described(info) | {"usable": not why, "why": why})
     providers = {
@@ -150,7 +92,7 @@ def _print(terminal: Terminal, registry: ModelRegistry, offers: Sequence[Offer],
     missing: dict[str, str] = {}
     for offer in offers:
         for info in offer.models:
-            why = _usable(registry, offer, info)
+            why = usable(registry, offer, info)
             if why and not offer.why:
                 missing[info.ref] = why
             if everything or not why:

@@ -110,6 +110,19 @@ class Hub:
                 reader.deliver(envelope)
         return reader
 
+    def attach(self, reader: Subscription) -> None:
+        """For a reader that fetches by itself what was before."""
+        self._readers.setdefault(reader.chat, []).append(reader)
+
+    def so_far(self, chat: ChatId) -> Sequence[Envelope]:
+        """What has been shown of an answer that is still coming in this process; empty if there is none."""
+        so_far = self._speaking.get(chat)
+        return so_far() if so_far is not None else ()
+
+    def speaks(self, chat: ChatId) -> bool:
+        """Whether an answer is coming in this process."""
+        return chat in self._speaking
+
     def speak(self, chat: ChatId, so_far: SoFar | None) -> None:
         """An answer begins, or ends: whoever comes in between gets the text so far (D-04)."""
         if so_far is None:

@@ -16,7 +16,7 @@ from treadle.engine.secrets import Redact, without_secrets
 from treadle.errors import ChatBusy, HeadMoved, LeaseLost, TreadleError
 from treadle.faultpoint import faultpoint
 from treadle.ports.model import Memo
-from treadle.ports.store import Lease, Snapshot, Store
+from treadle.ports.store import Lease, Remembered, Snapshot, Store
 from treadle.protocol import wire
 from treadle.protocol.commands import Command
 from treadle.protocol.events import Envelope, Event, Live, ModelNotice, SessionCreated, TurnStart
@@ -24,6 +24,10 @@ from treadle.types import ChatId, Clock
 
 Ahead = Callable[[ChatState], Sequence[Event]]
 """What the rules say next, without any effect; empty when an effect or a wait comes next."""
+
+
+Answer = Callable[[ChatState], Remembered]
+"""What is to be remembered of a request, by what it made of the chat: in the same commit (A-04)."""
 
 
 class Take(msgspec.Struct, frozen=True):
@@ -55,12 +59,25 @@ class Log:
         self.relay = Relay(store, self._epochs) if relays else None
         if self.relay is not None:
             hub.relay = self.relay.hear
+        self.appended = 0
+        """How many events this process has committed."""
 
-    async def create(self, chat: ChatId, created: SessionCreated, *notices: ModelNotice) -> ChatState:
-        events = (created, *notices)
-        envelopes = self._seal(ChatState(chat=chat), events, 0)
+    async def create(
+        self,
+        chat: ChatId,
+        created: SessionCreated,
+        *notices: ModelNotice,
+        first: Sequence[Command] = (),
+        answer: Answer | None = None,
+    ) -> ChatState:
+        """Begin a chat; what is first asked of it is in the same commit."""
+        envelopes = self._seal(ChatState(chat=chat), (created, *notices), 0)
         state = fold_all(ChatState(chat=chat), envelopes)
-        await self.store.create(summary(state), [wire.encode(envelope) for envelope in envelopes])
+        said, state = self._said(state, first)
+        envelopes += said
+        records = [wire.encode(envelope) for envelope in envelopes]
+        await self.store.create(summary(state), records, answer=answer(state) if answer is not None else None)
+        self.appended += len(envelopes)
         self._epochs[chat] = 0
         self._publish(envelopes)
         return self._keep(state)
@@ -99,6 +116,7 @@ class Log:
         durable: bool,
         ahead: Ahead | None = None,
         take: Take | None = None,
+        answer: Answer | None = None,
     ) -> ChatState:
         """Append to the log that `state` is the fold of: HeadMoved or LeaseLost, or the new state. What the rules
         themselves make of the new state (`ahead`) rides along in the same commit, and a lease that leaves nothing to do
@@ -130,11 +148,13 @@ class Log:
                 durable=durable,
                 release=done,
                 take=taken,
+                answer=answer(after) if answer is not None else None,
                 drop_deltas=settled,
             )
         except HeadMoved:
             await self._check_shortened(state, lease)
             raise
+        self.appended += len(records)
         if take is not None and taken is not None:
             self.hold(taken)
             if not done:
@@ -171,18 +191,20 @@ class Log:
     async def execute(
         self,
         chat: ChatId,
-        command: Command,
+        command: Command | Sequence[Command],
         seen: Callable[[ChatState], None] | None = None,
         take: Take | None = None,
+        answer: Answer | None = None,
     ) -> ChatState:
-        """Carry out a command in one transaction: of many that race, each sees what the ones before it did. `seen` is
-        told the state that the command meets. Tries what is known first: the append is fenced on it, and a refusal is
-        never given from a state that may be old."""
+        """Carry out a command, or several as one, in one transaction: of many that race, each sees what the ones before
+        it did. `seen` is told the state that the command meets. Tries what is known first: the append is fenced on it,
+        and a refusal is never given from a state that may be old."""
+        commands = command if isinstance(command, Sequence) else (command,)
         known = self._states.get(chat)
         while True:
             state = known or await self.load(chat)
             try:
-                events = transition(state, command)
+                events = self._events(state, commands)
             except TreadleError:
                 if known is None:
                     raise
@@ -194,11 +216,12 @@ class Log:
             if seen is not None:
                 seen(state)
             if not events:
+                if answer is not None:
+                    await self.store.remember(answer(state))
                 return state
             try:
-                return await self.append(
-                    state, events, lease=None, durable=True, take=take if chat in self._epochs else None
-                )
+                known_lease = take if chat in self._epochs else None
+                return await self.append(state, events, lease=None, durable=True, take=known_lease, answer=answer)
             except HeadMoved:
                 known = None
             except ChatBusy:
@@ -229,6 +252,20 @@ class Log:
         first = state.head + 1
         events = without_secrets(events, self._redact)
         return [Envelope(first + index, state.chat, now, event, epoch) for index, event in enumerate(events)]
+
+    def _events(self, state: ChatState, commands: Sequence[Command]) -> Sequence[Event]:
+        if len(commands) == 1:
+            return transition(state, commands[0])
+        return [envelope.data for envelope in self._said(state, commands)[0]]
+
+    def _said(self, state: ChatState, commands: Sequence[Command]) -> tuple[list[Envelope], ChatState]:
+        """What these commands come to, each on what the one before it made of the chat."""
+        envelopes: list[Envelope] = []
+        for command in commands:
+            said = self._seal(state, transition(state, command), 0)
+            state = fold_all(state, said)
+            envelopes += said
+        return envelopes, state
 
     def _publish(self, envelopes: Sequence[Envelope]) -> None:
         for envelope in envelopes:

@@ -68,6 +68,10 @@ class Worker:
         held = self._held.get(chat)
         return held[0].epoch if held is not None else None
 
+    def holds(self, chat: ChatId) -> bool:
+        """Whether this worker drives the chat, or is about to."""
+        return chat in self._held or chat in self._taken
+
     @contextlib.contextmanager
     def taking(self, chat: ChatId) -> Iterator[Take | None]:
         """For a command that is to be carried on here: the lease comes in its commit. None while the chat is driven, or

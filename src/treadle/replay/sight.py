@@ -9,7 +9,7 @@ from treadle.chat.transcript import COMPACT_AT, HEADROOM_TOKENS, estimate, thres
 from treadle.chat.weight import CHARS_PER_TOKEN
 from treadle.engine.hub import Hub
 from treadle.engine.lease import Tenure
-from treadle.engine.log import Ahead, Log, Take
+from treadle.engine.log import Ahead, Answer, Log, Take
 from treadle.engine.request import TYPICAL_OUTPUT
 from treadle.ports.model import ModelInfo
 from treadle.ports.store import Lease
@@ -56,6 +56,7 @@ class WatchedLog(Log):
         durable: bool,
         ahead: Ahead | None = None,
         take: Take | None = None,
+        answer: Answer | None = None,
     ) -> ChatState:
         def asked(after: ChatState) -> Sequence[Event]:
             self._asked = after
@@ -63,7 +64,9 @@ class WatchedLog(Log):
 
         self._asked = state
         try:
-            return await super().append(state, events, lease=lease, durable=durable, ahead=asked, take=take)
+            return await super().append(
+                state, events, lease=lease, durable=durable, ahead=asked, take=take, answer=answer
+            )
         finally:
             self._asked = None
 

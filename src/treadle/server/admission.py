@@ -1,0 +1,86 @@
+"""What the operator lets users ask for, beyond what their chats allow: folders, models, how commands are confined, and
+how far a rule may reach. The user of this machine may ask for everything; others only for what was opened to them."""
+
+import os
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from treadle.errors import InvalidInput
+from treadle.protocol.options import ChatOptions
+from treadle.protocol.permissions import RuleScope
+from treadle.server.tokens import LOCAL
+
+PROGRAMS = ("command", "recorded", "scripted")
+"""Providers whose models are programs and files of the server."""
+
+
+class Admission(msgspec.Struct, frozen=True):
+    """`roots` are folders below which projects may lie, with `{user}` for the user's name; empty: anywhere for the user
+    of this machine, nowhere for others. `models` are patterns such as `openai:*`; empty: all, but for others none that
+    is a program or a file here. `shared`: chats may run on other machines, so that a folder need not exist here."""
+
+    options: ChatOptions = ChatOptions()
+    roots: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    shared: bool = False
+
+    def begin(self, user: str, changes: Mapping[str, Any]) -> ChatOptions:
+        """The options of a new chat."""
+        own = self.options if user == LOCAL else msgspec.structs.replace(self.options, root="")
+        checked = self.change(user, changes)
+        if not checked.get("model", own.model):
+            raise InvalidInput('Name a model: "model": "provider:name"; this server has no default.')
+        try:
+            return msgspec.convert({**_plain(own), **checked}, ChatOptions)
+        except msgspec.ValidationError as error:
+            raise InvalidInput(f"These options do not fit: {error}.") from error
+
+    def change(self, user: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """The options that a user wants, checked; the root without links."""
+        checked = dict(changes)
+        if checked.get("root"):
+            checked["root"] = self._root(user, checked["root"])
+        if checked.get("model"):
+            self._model(user, checked["model"])
+        if user != LOCAL:
+            for name in ("sandbox", "network"):
+                if name in checked and checked[name] != getattr(self.options, name):
+                    raise InvalidInput(f"How commands are confined is set by the server; leave {name!r} out.")
+            for rule in checked.get("rules", ()):
+                self.scope(user, rule.get("scope", "chat"))
+        return checked
+
+    def scope(self, user: str, scope: RuleScope) -> None:
+        """Rules beyond a chat are kept for everybody who uses this home."""
+        if user != LOCAL and scope != "chat":
+            raise InvalidInput("On this server a rule can hold for a chat, not beyond it.")
+
+    def _root(self, user: str, named: str) -> str:
+        if not os.path.isabs(named):
+            raise InvalidInput(f"The root {named!r} must be an absolute path.")
+        root = os.path.realpath(named)
+        opened = [os.path.realpath(folder.replace("{user}", user)) for folder in self.roots]
+        if opened and not any(root == folder or root.startswith(folder.rstrip("/") + "/") for folder in opened):
+            raise InvalidInput(f"The root {named!r} lies in no folder that is open to you.")
+        if not opened and user != LOCAL:
+            raise InvalidInput("No folders are open to users of this server; its operator can set serve_roots.")
+        if not os.path.isdir(root) and not self.shared:
+            raise InvalidInput(f"The root {named!r} is no folder of the server.")
+        if not opened and (root == "/" or root == os.path.realpath(Path.home())):
+            raise InvalidInput(f"{named!r} is a whole disk or a home folder; name a project in it.")
+        return root
+
+    def _model(self, user: str, ref: str) -> None:
+        if self.models:
+            if not any(fnmatchcase(ref, pattern) for pattern in self.models):
+                raise InvalidInput(f"The model {ref!r} is not open to users of this server.")
+        elif user != LOCAL and ref.partition(":")[0] in PROGRAMS:
+            raise InvalidInput(f"The model {ref!r} is a program or a file of the server, which is not open to you.")
+
+
+def _plain(options: ChatOptions) -> dict[str, Any]:
+    return dict(msgspec.to_builtins(options))

@@ -1,0 +1,64 @@
+"""Requests that may be repeated: the Idempotency-Key of a request, and the answer that is remembered under it in the
+same commit as what the request did (A-04). Only what was carried out is remembered: a refusal changed nothing, so the
+same request is judged anew."""
+
+import hashlib
+from collections.abc import Callable
+
+import msgspec
+
+from treadle.chat.state import ChatState
+from treadle.engine.log import Answer
+from treadle.errors import AlreadyAnswered
+from treadle.ports.store import Remembered, Store
+from treadle.server.problems import Problem
+from treadle.server.replies import Reply
+
+HEADER = "idempotency-key"
+MAX_KEY = 255
+
+
+class Key(msgspec.Struct, frozen=True):
+    """A request under its key."""
+
+    owner: str
+    key: str
+    request: str
+    """The hash of method, path and body."""
+
+    def answer(self, answered: Callable[[ChatState], Reply], now_ms: int) -> Answer:
+        """What is to be remembered, once it is known what the request made of the chat."""
+
+        def remembered(state: ChatState) -> Remembered:
+            reply = answered(state)
+            return Remembered(self.owner, self.key, self.request, reply.status, reply.body, now_ms)
+
+        return remembered
+
+
+def key_of(values: list[str], owner: str, method: str, path: str, body: bytes) -> Key | None:
+    """The key of a request, or None if it has none. Problem if it cannot be used."""
+    if not values:
+        return None
+    key = values[0]
+    if len(values) > 1 or not key or len(key) > MAX_KEY or not (key.isascii() and key.isprintable()):
+        raise Problem("bad_request", f"Idempotency-Key must be 1 to {MAX_KEY} printable characters, once.")
+    about = hashlib.sha256(f"{method} {path}\n".encode() + body).hexdigest()
+    return Key(owner, key, about)
+
+
+async def first_answer(store: Store, key: Key) -> Reply | None:
+    """The answer that the request got before; None when it is new."""
+    found = await store.recall(key.owner, key.key)
+    return None if found is None else _same(key, found.request, found.status, found.body)
+
+
+def raced(key: Key, error: AlreadyAnswered) -> Reply:
+    """The same request was answered while this one was under way."""
+    return _same(key, error.request, error.status, error.body)
+
+
+def _same(key: Key, request: str, status: int, body: bytes) -> Reply:
+    if request != key.request:
+        raise Problem("idempotency_mismatch", f"The Idempotency-Key {key.key!r} was used for another request.")
+    return Reply(status, body)

@@ -1,0 +1,72 @@
+"""The application: the table of routes, put behind the guard. Nothing here knows how it is run."""
+
+from collections.abc import Awaitable, Callable
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route as HttpRoute
+from starlette.routing import WebSocketRoute
+from starlette.types import ASGIApp
+from starlette.websockets import WebSocket
+
+from treadle.server.bodies import Body
+from treadle.server.guard import Guard
+from treadle.server.openapi import describe
+from treadle.server.problems import Problem
+from treadle.server.replies import problem
+from treadle.server.routes import actions, chats, conversation, operation, streams, surroundings
+from treadle.server.routing import Route, read_query, serve
+from treadle.server.service import Service
+
+ROUTES: tuple[Route, ...] = (
+    *chats.ROUTES,
+    *conversation.ROUTES,
+    *actions.ROUTES,
+    *streams.ROUTES,
+    *surroundings.ROUTES,
+    *operation.ROUTES,
+)
+
+Socket = Callable[[Service, str, WebSocket, Body], Awaitable[None]]
+
+
+def build(service: Service) -> ASGIApp:
+    service.openapi = describe(ROUTES)
+    routes: list[HttpRoute | WebSocketRoute] = []
+    for path in dict.fromkeys(route.path for route in ROUTES):
+        table = {route.method: route for route in ROUTES if route.path == path}
+        routes.append(HttpRoute(path, _endpoint(service, table), methods=list(table)))
+    routes += [WebSocketRoute(path, _socket(service, path, handler, query)) for path, handler, query in streams.SOCKETS]
+    app = Starlette(routes=routes, exception_handlers={HTTPException: _unrouted})
+    app.router.redirect_slashes = False
+    return Guard(app, service.tokens, service.metrics, service.hosts)
+
+
+def _endpoint(service: Service, table: dict[str, Route]) -> Callable[[Request], Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        return await serve(table["GET" if request.method == "HEAD" else request.method], service, request)
+
+    return endpoint
+
+
+def _socket(service: Service, path: str, handler: Socket, query: type[Body]) -> Callable[[WebSocket], Awaitable[None]]:
+    async def endpoint(socket: WebSocket) -> None:
+        socket.scope["treadle.route"] = path
+        try:
+            user = socket.scope["treadle.token"].user
+            await handler(service, user, socket, read_query(query, socket.query_params))
+        except Exception as error:
+            await socket.send_denial_response(problem(error))
+
+    return endpoint
+
+
+async def _unrouted(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code == 405:
+        return problem(Problem("method_not_allowed", "This route has no such method.", error.headers))
+    if error.status_code == 404:
+        return problem(Problem("not_found", "There is no such route."))
+    return problem(Problem("bad_request", f"{error.detail}."))

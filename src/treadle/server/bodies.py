@@ -1,0 +1,232 @@
+"""What clients send, as Structs: the shapes of bodies and of queries. Only shapes; whether a chat takes it is said by
+its rules."""
+
+from base64 import b64decode
+from binascii import Error as NotBase64
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from treadle.errors import InvalidInput
+from treadle.protocol.content import Image
+from treadle.protocol.events import Delivery
+from treadle.protocol.options import (
+    Budget,
+    ChatOptions,
+    CompletionStyle,
+    Mode,
+    OnDeadline,
+    OnGuard,
+    OnLimit,
+    Rung,
+    SandboxChoice,
+)
+from treadle.protocol.permissions import Rule, RuleScope
+from treadle.protocol.tools import DynamicTool
+from treadle.protocol.views import Status
+
+_Line = Annotated[str, Meta(max_length=2_000, pattern=r"^[^\x00-\x1f\x7f]*$")]
+"""One line of text, as it is shown in lists."""
+_Count = Annotated[int, Meta(ge=0, le=1_000_000_000)]
+_Turns = Annotated[int, Meta(ge=1, le=10_000)]
+_Seconds = Annotated[float, Meta(ge=0, le=100_000_000)]
+_Labels = Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]*$")], ...],
+                    Meta(max_length=50)]  # fmt: skip
+_MediaType = Literal["image/png", "image/jpeg", "image/gif", "image/webp"]
+Seq = Annotated[int, Meta(ge=0, le=(1 << 53) - 1)]
+
+
+class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is not known is refused: it was meant to do something."""
+
+
+class Picture(Body, frozen=True):
+    """An image, as base64."""
+
+    media_type: _MediaType
+    data: str
+
+    def decoded(self) -> bytes:
+        try:
+            return b64decode(self.data, validate=True)
+        except (NotBase64, ValueError) as error:
+            raise InvalidInput(f"An image is no base64: {error}.") from error
+
+
+class OptionChanges(Body, frozen=True, kw_only=True):
+    """The options of a chat; what is left out stays as it is."""
+
+    model: _Line | UnsetType = UNSET
+    root: _Line | UnsetType = UNSET
+    mode: Mode | UnsetType = UNSET
+    system_prompt: str | UnsetType = UNSET
+    dynamic_tools: tuple[DynamicTool, ...] | UnsetType = UNSET
+    labels: _Labels | UnsetType = UNSET
+    interactive: bool | UnsetType = UNSET
+    max_turns: _Turns | UnsetType = UNSET
+    on_limit: OnLimit | Literal[""] | UnsetType = UNSET
+    on_guard: OnGuard | Literal[""] | UnsetType = UNSET
+    run_budget: Budget | UnsetType = UNSET
+    chat_budget: Budget | UnsetType = UNSET
+    tools: tuple[str, ...] | UnsetType | None = UNSET
+    action_deadline_s: _Seconds | UnsetType = UNSET
+    on_deadline: OnDeadline | UnsetType = UNSET
+    completion: CompletionStyle | UnsetType = UNSET
+    rung: Rung | Literal[""] | UnsetType = UNSET
+    max_continuations: _Count | UnsetType = UNSET
+    continue_text: str | UnsetType = UNSET
+    summarize: bool | UnsetType = UNSET
+    temperature: Annotated[float, Meta(ge=0, le=2)] | UnsetType | None = UNSET
+    max_tokens: _Count | UnsetType = UNSET
+    context_window: _Count | UnsetType = UNSET
+    auto_approve_commands: bool | UnsetType = UNSET
+    auto_approve_sensitive_edits: bool | UnsetType = UNSET
+    sensitive: dict[str, bool] | UnsetType = UNSET
+    rules: tuple[Rule, ...] | UnsetType = UNSET
+    sandbox: SandboxChoice | UnsetType = UNSET
+    network: bool | UnsetType = UNSET
+    strict_paths: bool | UnsetType = UNSET
+    command_view: bool | UnsetType = UNSET
+    git_branch: bool | UnsetType = UNSET
+    checks: tuple[str, ...] | UnsetType = UNSET
+    verify: bool | UnsetType = UNSET
+    diagnose: bool | UnsetType = UNSET
+
+    def changes(self) -> dict[str, Any]:
+        """The options that were named, as plain data."""
+        named = {name: getattr(self, name) for name in ChatOptions.__struct_fields__ if hasattr(self, name)}
+        return {name: msgspec.to_builtins(value) for name, value in named.items() if value is not UNSET}
+
+
+class CreateChat(OptionChanges, frozen=True, kw_only=True):
+    """A new chat; with `content` its first run begins at once (A-01)."""
+
+    content: str = ""
+    images: tuple[Picture, ...] = ()
+    title: _Line = ""
+
+
+class PatchChat(OptionChanges, frozen=True, kw_only=True):
+    title: _Line | UnsetType = UNSET
+    archived: bool | UnsetType = UNSET
+
+
+class SendMessage(Body, frozen=True):
+    content: str = ""
+    delivery: Delivery = "queued"
+    """What to do when the chat is busy: queue, or steer."""
+    images: tuple[Picture, ...] = ()
+
+
+class EditMessage(Body, frozen=True):
+    content: str
+
+
+class ToolResultBody(Body, frozen=True):
+    tool_call_id: str
+    output: Any = None
+    is_error: bool = False
+
+
+class ToolResults(Body, frozen=True):
+    """One result for each open call of the client's tools (A-03)."""
+
+    results: tuple[ToolResultBody, ...]
+
+
+class RuleWish(Body, frozen=True):
+    """Make one of the offered rules of the approval."""
+
+    offer: Annotated[int, Meta(ge=0, le=100)]
+    """Which of `offers`, from 0."""
+    scope: RuleScope = "chat"
+    expires_s: _Seconds = 0
+    """0: never."""
+
+
+class Decision(Body, frozen=True):
+    """An answer to an approval, bound to what was shown (S-08)."""
+
+    decision: Literal["allow", "deny"]
+    hash: str
+    feedback: str = ""
+    arguments: dict[str, Any] | None = None
+    """Other arguments in place of those that were shown."""
+    rule: RuleWish | None = None
+
+
+class AnswerBody(Body, frozen=True):
+    answer: str
+
+
+class Extension(Body, frozen=True):
+    turns: _Turns = 20
+
+
+class Nothing(Body, frozen=True):
+    """An empty object; the body may be left out."""
+
+
+# -- queries ----------------------------------------------------------------------------------------------------------
+
+
+class Page(Body, frozen=True):
+    after: Seq = 0
+    """Begin behind this place."""
+    limit: Annotated[int, Meta(ge=1, le=500)] = 100
+
+
+class MessagePage(Body, frozen=True):
+    after: Seq = 0
+    before: Seq = 0
+    """With neither `after` nor `before`: the newest."""
+    limit: Annotated[int, Meta(ge=1, le=500)] = 50
+
+
+class ChatQuery(Body, frozen=True):
+    status: Status | None = None
+    archived: bool | None = None
+    """Without it, chats of both kinds are listed."""
+    label: _Line = ""
+    query: _Line = ""
+    """A part of the title, or the beginning of the id."""
+    limit: Annotated[int, Meta(ge=1, le=200)] = 50
+    cursor: Annotated[str, Meta(max_length=200, pattern=r"^[A-Za-z0-9_.:-]*$")] = ""
+    """`next` of the page before."""
+
+
+class PathQuery(Body, frozen=True):
+    path: Annotated[str, Meta(max_length=4_096, pattern=r"^[^\x00]*$")] = "."
+
+
+class FileQuery(Body, frozen=True):
+    path: Annotated[str, Meta(min_length=1, max_length=4_096, pattern=r"^[^\x00]*$")]
+
+
+class StreamQuery(Body, frozen=True):
+    after: Seq | None = None
+    """Begin behind this seq; `Last-Event-ID` counts more. Without either: from the beginning."""
+    follow: bool = True
+    """false: end with what is recorded, instead of waiting for more."""
+    view: Literal["events", "simple"] = "events"
+    """simple: six kinds of news, for simple readers (A-11)."""
+    deltas: bool = True
+    """false: without live text."""
+    ticket: str = ""
+    """Stands for a token where no header can be sent."""
+
+
+class WatchQuery(Body, frozen=True):
+    after: Seq | None = None
+    """Begin behind this number; `Last-Event-ID` counts more. Without either: what happens from now on."""
+    follow: bool = True
+    ticket: str = ""
+
+
+class NoQuery(Body, frozen=True):
+    pass
+
+
+def kept(image: Picture, blob: str) -> Image:
+    return Image(image.media_type, blob)

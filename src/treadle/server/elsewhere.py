@@ -1,0 +1,104 @@
+"""The live text of chats that another process runs, from the store's side table (D-04, law 7): one query a moment for
+all of them, and only while somebody reads such a chat in an open turn."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from treadle.engine.deps import Deps
+from treadle.errors import Damaged, StoreError
+from treadle.ports.store import Reach
+from treadle.protocol import events as e
+from treadle.protocol import wire
+from treadle.protocol.events import Envelope
+from treadle.server.reader import Reader
+from treadle.types import ChatId
+
+POLL_S = 0.15
+PAUSE_S = 1.0
+_START: Reach = (0, 0, 0)
+
+
+class Readers(Protocol):
+    readers: list[Reader]
+
+
+class Elsewhere:
+    """`feeds` are the chats that are read here; `here` tells whether one is driven by this process, so that its text
+    comes by the hub."""
+
+    def __init__(self, deps: Deps, feeds: Mapping[ChatId, Readers], here: Callable[[ChatId], bool]) -> None:
+        self._here = here
+        self._deps = deps
+        self._feeds = feeds
+        self._reached: dict[ChatId, Reach] = {}
+        self._said: dict[ChatId, list[Envelope]] = {}
+        """By chat: what was said in the turn that `_reached` is in."""
+        self._polling: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        if self._polling is None or self._polling.done():
+            self._polling = asyncio.create_task(self._poll(), name="live text from elsewhere")
+
+    def so_far(self, chat: ChatId) -> list[Envelope]:
+        return list(self._said.get(chat, ()))
+
+    def forget(self, chat: ChatId) -> None:
+        self._reached.pop(chat, None)
+        self._said.pop(chat, None)
+
+    def close(self) -> None:
+        if self._polling is not None:
+            self._polling.cancel()
+
+    def _wanted(self) -> dict[ChatId, Reach]:
+        """Chats in which something is under way, and not in this process."""
+        found = {}
+        for chat, feed in self._feeds.items():
+            under_way = any(reader.turn or reader.calls for reader in feed.readers)
+            if under_way and not self._here(chat):
+                found[chat] = self._reached.get(chat, _START)
+            else:
+                self.forget(chat)
+        return found
+
+    async def _poll(self) -> None:
+        while self._feeds:
+            await asyncio.sleep(POLL_S)
+            wanted = self._wanted()
+            if not wanted:
+                continue
+            try:
+                deltas = await self._deps.store.read_deltas(wanted)
+            except StoreError as error:
+                logging.getLogger("treadle").warning("no live text from elsewhere: %s", error)
+                await asyncio.sleep(PAUSE_S)
+                continue
+            for delta in deltas:
+                self._take(delta.chat, (delta.epoch, delta.turn, delta.number), delta.payload)
+
+    def _take(self, chat: ChatId, place: Reach, payload: bytes) -> None:
+        before = self._reached.get(chat, _START)
+        said = self._said.setdefault(chat, [])
+        if place <= before or chat not in self._feeds:
+            return
+        if place[:2] != before[:2]:
+            said.clear()
+            if before[1] == place[1]:  # another worker makes the same turn again
+                self._tell(chat, Envelope(0, chat, self._deps.clock.now_ms(), e.AssistantReset(place[1])))
+        self._reached[chat] = place
+        try:
+            envelope = wire.from_json(payload)
+        except Damaged as error:
+            logging.getLogger("treadle").warning("live text of chat %s cannot be read: %s", chat, error)
+            return
+        if isinstance(envelope.data, e.AssistantReset):
+            said.clear()
+        else:
+            said.append(envelope)
+        self._tell(chat, envelope)
+
+    def _tell(self, chat: ChatId, envelope: Envelope) -> None:
+        for reader in self._feeds[chat].readers:
+            reader.deliver(envelope)

@@ -1,0 +1,152 @@
+"""The one source of all streams of chats: what happens in this process by the hub, what others write by the store, and
+the live text of chats that another process runs from the store's side table. One watch per chat, however many read it.
+Knows nothing of how it is sent."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from treadle.chat.state import open_actions, status
+from treadle.engine.deps import Deps
+from treadle.errors import StoreError
+from treadle.protocol import events as e
+from treadle.protocol import wire
+from treadle.protocol.events import Envelope
+from treadle.server.elsewhere import Elsewhere
+from treadle.server.metrics import Metrics
+from treadle.server.reader import Reader
+from treadle.types import ChatId
+
+PAGE = 200
+WAIT_S = 10.0
+SETTLE_S = 0.01
+"""What was written in this process comes by the hub a moment after the store has it."""
+PAUSE_S = 1.0
+
+
+class Feed:
+    """All readers of one chat, and the watch over what others write to it."""
+
+    def __init__(self, chat: ChatId) -> None:
+        self.chat = chat
+        self.readers: list[Reader] = []
+        self.watch: asyncio.Task[None] | None = None
+
+    @property
+    def head(self) -> int:
+        return max(reader.known for reader in self.readers)
+
+
+class Feeds:
+    """`here` tells whether a chat is driven by this process."""
+
+    def __init__(self, deps: Deps, backlog: int, metrics: Metrics, here: Callable[[ChatId], bool]) -> None:
+        self._deps = deps
+        self._backlog = backlog
+        self._metrics = metrics
+        self._feeds: dict[ChatId, Feed] = {}
+        self._elsewhere = Elsewhere(deps, self._feeds, here)
+
+    @asynccontextmanager
+    async def reading(self, chat: ChatId, after: int, turn: int) -> AsyncIterator[Reader]:
+        """A reader of the chat, for the length of the block. `turn` is the one that is open now, if there is one."""
+        hub = self._deps.log.hub
+        reader = Reader(hub, chat, after, self._backlog, turn)
+        feed = self._feeds.setdefault(chat, Feed(chat))
+        feed.readers.append(reader)
+        hub.attach(reader)
+        if feed.watch is None:
+            feed.watch = asyncio.create_task(self._watch(feed), name=f"watch {chat}")
+        self._elsewhere.begin()
+        try:
+            yield reader
+        finally:
+            hub.leave(reader)
+            feed.readers.remove(reader)
+            if not feed.readers:
+                self._feeds.pop(chat, None)
+                self._elsewhere.forget(chat)
+                feed.watch.cancel()
+                await asyncio.gather(feed.watch, return_exceptions=True)
+
+    async def batches(
+        self, reader: Reader, heartbeat_s: float, *, follow: bool = True
+    ) -> AsyncIterator[list[Envelope]]:
+        """What is to be sent, some at a time; an empty batch is a heartbeat. Ends when the server does, or, without
+        `follow`, at the end of the log."""
+        announced = 0
+        while True:
+            if batch := self._shown(reader.drain(), reader, announced):
+                if any(isinstance(each.data, e.ActionRequired) for each in batch):
+                    announced = reader.reached
+                yield batch
+                continue
+            if reader.ended:
+                return
+            if not reader.live:
+                at_end = await self._read_on(reader)
+                if at_end and not follow:
+                    if held := reader.drain():
+                        yield held
+                    return
+                continue
+            if announced != reader.reached and (waits := await self._waits(reader)) is not None:
+                announced = reader.reached
+                yield [waits]
+                continue
+            announced = reader.reached
+            if not await reader.news(heartbeat_s):
+                yield []
+
+    def _shown(self, batch: list[Envelope], reader: Reader, announced: int) -> list[Envelope]:
+        """What the chat waits for is told once at each place of the log."""
+        told = announced == reader.reached
+        return [each for each in batch if not (told and isinstance(each.data, e.ActionRequired))]
+
+    async def _read_on(self, reader: Reader) -> bool:
+        """Take in a page of the log; at its end go live. Whether it was the end."""
+        overflows, reader.overflows = reader.overflows, 0
+        self._metrics.dropped += overflows
+        records = await self._deps.store.read(reader.chat, reader.reached, PAGE)
+        for record in records:
+            if record.seq == reader.reached + 1:
+                reader.take_in(wire.decode(reader.chat, record))
+        if len(records) < PAGE and reader.known <= reader.reached:
+            hub = self._deps.log.hub
+            local = hub.speaks(reader.chat)
+            reader.go_live(list(hub.so_far(reader.chat)) if local else self._elsewhere.so_far(reader.chat))
+            return True
+        if not records:
+            await asyncio.sleep(SETTLE_S)
+        return False
+
+    async def _waits(self, reader: Reader) -> Envelope | None:
+        """What the chat waits for, if the reader is at the end of a log that waits. A worker elsewhere tells it to its
+        own readers only."""
+        state = self._deps.log.peek(reader.chat)
+        if state is None or state.head < reader.reached:
+            state = await self._deps.log.load(reader.chat)
+        if state.head != reader.reached or status(state) != "requires_action":
+            return None
+        return Envelope(0, reader.chat, self._deps.clock.now_ms(), e.ActionRequired(open_actions(state)))
+
+    async def _watch(self, feed: Feed) -> None:
+        """Tell readers how far the log reaches, whoever writes it. Wake-ups are hints: it looks again in any case."""
+        while True:
+            try:
+                head = await self._deps.store.wait(feed.chat, feed.head, WAIT_S)
+                await asyncio.sleep(SETTLE_S)
+            except StoreError as error:
+                logging.getLogger("treadle").warning("chat %s cannot be watched: %s", feed.chat, error)
+                await asyncio.sleep(PAUSE_S)
+                continue
+            for reader in feed.readers:
+                reader.hear_of(head)
+
+    def end(self) -> None:
+        """Every reader is to leave."""
+        for feed in self._feeds.values():
+            for reader in feed.readers:
+                reader.end()
+        self._elsewhere.close()

@@ -1,0 +1,45 @@
+"""News as it is sent: envelopes as JSON, and JSON as server-sent events. Encoded once, however many read it."""
+
+from collections import OrderedDict
+
+import msgspec
+
+from treadle.protocol import views, wire
+from treadle.protocol.events import Envelope
+
+MEDIA_TYPE = "text/event-stream"
+KEPT = 512
+HEARTBEAT = b": still here\n\n"
+OPENING = b"retry: 1000\n\n"
+"""Readers that lose the connection come back after a second, with the id of the last event they have."""
+
+
+class Frames:
+    """JSON of envelopes, kept for the other readers of the same chat."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[int, tuple[Envelope, bytes]] = OrderedDict()
+
+    def json(self, envelope: Envelope) -> bytes:
+        found = self._kept.get(id(envelope))
+        if found is not None:
+            return found[1]
+        encoded = wire.to_json(envelope)
+        self._kept[id(envelope)] = (envelope, encoded)  # which keeps its id from being used again
+        if len(self._kept) > KEPT:
+            self._kept.popitem(last=False)
+        return encoded
+
+    def shown(self, envelope: Envelope, *, simple: bool, deltas: bool) -> bytes | None:
+        """What a reader of this kind is sent, or None."""
+        if not deltas and envelope.type.endswith("_delta"):
+            return None
+        if not simple:
+            return self.json(envelope)
+        word = views.simple(envelope)
+        return None if word is None else msgspec.json.encode(word)
+
+
+def event(data: bytes, id: int = 0) -> bytes:
+    """One server-sent event. Live ones have no id, so that a reader comes back behind the last recorded one."""
+    return b"id: %d\ndata: %b\n\n" % (id, data) if id else b"data: %b\n\n" % data

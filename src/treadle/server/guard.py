@@ -1,0 +1,128 @@
+"""What every request passes first: the names that the server answers to (against DNS rebinding), origins (against pages
+of others), the token, and headers that keep browsers from doing more than they should. Knows no route but which are
+open to all."""
+
+import ipaddress
+from time import perf_counter
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders, QueryParams
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from treadle.server.metrics import Metrics
+from treadle.server.problems import Problem
+from treadle.server.replies import problem
+from treadle.server.tokens import Token, Tokens
+
+OPEN = frozenset({"/healthz", "/readyz", "/api/openapi.json", "/api/docs", "/favicon.ico"})
+"""What needs no token: nothing in there is anybody's."""
+LOCAL_NAMES = frozenset({"localhost"})
+STREAMS = ("/events", "/watch")
+"""How the paths of streams end: there a ticket may stand for the token."""
+SAFE_HEADERS = {
+    "x-content-type-options": "nosniff",
+    "cache-control": "no-store",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+}
+
+
+class Guard:
+    """`hosts` are names by which the server may be called, beside `localhost` and bare addresses: a page that was
+    rebound to this server carries the name of its own site."""
+
+    def __init__(self, app: ASGIApp, tokens: Tokens, metrics: Metrics, hosts: tuple[str, ...] = ()) -> None:
+        self._app = app
+        self._tokens = tokens
+        self._metrics = metrics
+        self._hosts = LOCAL_NAMES | {host.lower() for host in hosts}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            return await self._app(scope, receive, send)
+        began = perf_counter()
+        status = 500
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] in ("http.response.start", "websocket.http.response.start"):
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                for name, value in SAFE_HEADERS.items():
+                    headers.setdefault(name, value)
+            elif message["type"] == "websocket.accept":
+                status = 101
+            await send(message)
+
+        try:
+            refusal = self._check(scope)
+            app = self._app if refusal is None else refusal
+            await app(scope, receive, sending)
+        finally:
+            self._metrics.request(scope.get("treadle.route", "other"), scope, status, perf_counter() - began)
+
+    def _check(self, scope: Scope) -> Response | None:
+        try:
+            headers = Headers(scope=scope)
+            host = self._host(headers)
+            self._origin(headers, host)
+            if scope["path"] not in OPEN:
+                scope["treadle.token"] = self._token(scope, headers)
+        except Exception as error:
+            return problem(error)
+        return None
+
+    def _host(self, headers: Headers) -> str:
+        sent = headers.getlist("host")
+        host = sent[0].strip().lower() if len(sent) == 1 else ""
+        if self._answers_to(host):
+            return host
+        raise Problem("forbidden_host", "This server does not answer to that name; its operator can add it.")
+
+    def _answers_to(self, host: str) -> bool:
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+        except ValueError:
+            return False
+        if name in self._hosts or host in self._hosts:
+            return True
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return True
+
+    def _origin(self, headers: Headers, host: str) -> None:
+        """A browser tells the origin of the page that sends; it must be a page of this server."""
+        for origin in headers.getlist("origin"):
+            parts = urlsplit(origin.strip().lower()) if origin.isascii() else urlsplit("")
+            if parts.scheme not in ("http", "https") or parts.netloc != host:
+                raise Problem("forbidden_origin", "Pages of another origin may not use this server.")
+        if headers.get("sec-fetch-mode") == "navigate":
+            return  # a link that somebody followed carries no token
+        if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+            raise Problem("forbidden_origin", "Pages of another origin may not use this server.")
+
+    def _token(self, scope: Scope, headers: Headers) -> Token:
+        sent = headers.getlist("authorization")
+        kind, _, secret = sent[0].partition(" ") if len(sent) == 1 else ("", "", "")
+        if kind.lower() == "bearer" and (found := self._tokens.find(secret.strip())) is not None:
+            return found
+        if not sent and scope["path"].endswith(STREAMS):
+            ticket = QueryParams(scope["query_string"]).get("ticket", "")
+            if (found := self._tokens.redeem(ticket)) is not None:
+                return found
+        raise Problem(
+            "unauthorized",
+            "Send a token that this server knows: Authorization: Bearer TOKEN.",
+            {"www-authenticate": "Bearer"},
+        )
+
+
+def token_of(request: Request) -> Token:
+    """The token that the request came with."""
+    token: Token = request.scope["treadle.token"]
+    return token

@@ -1,0 +1,119 @@
+"""Every error of the API: its stable code, its status, and what it means. The one table; routes only raise."""
+
+import logging
+from collections.abc import Mapping
+from typing import Literal
+
+from treadle import errors
+from treadle.errors import REFUSALS, RefusalCode, TreadleError
+
+ProblemCode = Literal[
+    "invalid_json",
+    "bad_request",
+    "unauthorized",
+    "forbidden_host",
+    "forbidden_origin",
+    "not_found",
+    "method_not_allowed",
+    "request_timeout",
+    "too_large",
+    "unsupported_media_type",
+    "idempotency_mismatch",
+    "too_many_streams",
+    "internal",
+    "draining",
+]
+
+PROBLEMS: dict[ProblemCode, tuple[int, str]] = {
+    "invalid_json": (400, "the body is no JSON, is nested too deeply, or does not have the shape that it must have"),
+    "bad_request": (400, "a parameter of the path or the query does not fit, or a header does not"),
+    "unauthorized": (401, "the token is missing, unknown or revoked"),
+    "forbidden_host": (403, "the server does not answer to the name in the header Host"),
+    "forbidden_origin": (403, "a page of another origin may not use the server"),
+    "not_found": (404, "there is no such route; or no such chat, which a chat of somebody else is, too"),
+    "method_not_allowed": (405, "the route exists, but not with this method"),
+    "request_timeout": (408, "the body did not come in time"),
+    "too_large": (413, "the body, or the file that was asked for, is too large"),
+    "unsupported_media_type": (415, "the body must be application/json"),
+    "idempotency_mismatch": (422, "the Idempotency-Key was used before, for another request"),
+    "too_many_streams": (429, "too many streams of this user are open"),
+    "internal": (500, "a fault of Treadle; it is in the server's log"),
+    "draining": (503, "the server is shutting down; another one, or a later try, will serve"),
+}
+"""What goes wrong before a chat is asked at all."""
+
+REFUSAL_STATUS: dict[RefusalCode, int] = {
+    "busy": 409,
+    "awaiting_action": 409,
+    "not_awaiting_action": 409,
+    "not_running": 409,
+    "archived": 400,
+    "queue_full": 409,
+    "results_mismatch": 400,
+    "no_such_action": 409,
+    "no_such_message": 404,
+    "no_such_queued": 404,
+    "hash_mismatch": 409,
+    "empty": 400,
+}
+
+ERROR_STATUS: tuple[tuple[type[TreadleError], int], ...] = (
+    (errors.InvalidInput, 400),
+    (errors.NotFound, 404),
+    (errors.Damaged, 500),
+    (errors.StoreError, 503),
+    (errors.ModelError, 502),
+    (errors.Conflict, 409),
+    (errors.ToolError, 400),
+)
+"""The first that fits counts."""
+
+HIDDEN = (errors.StoreError,)
+"""Their sentences are for the operator: they may name files and addresses of the server."""
+
+
+class Problem(Exception):
+    """Raised by the server's own checks."""
+
+    def __init__(self, code: ProblemCode, message: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.status = PROBLEMS[code][0]
+        self.headers = dict(headers or {})
+
+
+def explain(error: Exception) -> tuple[int, str, str]:
+    """The status, the code and the sentence for an error."""
+    if isinstance(error, Problem):
+        return error.status, error.code, str(error)
+    if isinstance(error, errors.Refused):
+        return REFUSAL_STATUS[error.reason], error.reason, str(error)
+    if isinstance(error, TreadleError):
+        for kind, status in ERROR_STATUS:
+            if isinstance(error, kind):
+                if isinstance(error, HIDDEN):
+                    logging.getLogger("treadle").error("a request failed: %s", error)
+                    return status, error.code, "The store cannot be used at the moment; try again."
+                return status, error.code, str(error)
+    logging.getLogger("treadle").error("a request failed", exc_info=error)
+    return 500, "internal", "This is a fault of the server; it was logged."
+
+
+def codes() -> dict[str, tuple[int, str]]:
+    """All codes that a client may see, with their status and meaning."""
+    found: dict[str, tuple[int, str]] = dict(PROBLEMS)  # type: ignore[arg-type]
+    found |= {code: (REFUSAL_STATUS[code], meaning) for code, meaning in REFUSALS.items()}
+    return dict(sorted((found | TREE).items(), key=lambda pair: (pair[1][0], pair[0])))
+
+
+TREE: dict[str, tuple[int, str]] = {
+    "invalid_input": (400, "the request has the right shape but cannot be carried out; the sentence says why"),
+    "config": (400, "the model, or something else that is asked for, is not set up on this server"),
+    "tool": (400, "a file cannot be read or listed"),
+    "outside_root": (400, "the path leads out of the project"),
+    "conflict": (409, "a file is no longer what it was"),
+    "damaged": (500, "a record or a blob cannot be read"),
+    "model": (502, "a provider failed"),
+    "store": (503, "the store cannot be used at the moment"),
+}
+"""Of the tree in `treadle.errors`, what a request can come to."""

@@ -1,0 +1,44 @@
+"""Answers as bytes: what handlers give back, and errors in their one shape."""
+
+import msgspec
+from starlette.responses import Response
+
+from treadle.protocol.wire import whole
+from treadle.server.problems import Problem, explain
+
+JSON = "application/json"
+
+
+class ErrorBody(msgspec.Struct, frozen=True):
+    code: str
+    message: str
+
+
+class ErrorReply(msgspec.Struct, frozen=True):
+    """Every refusal and every failure."""
+
+    error: ErrorBody
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """What a route answers: a status and the bytes of its JSON; 204 has none."""
+
+    status: int
+    body: bytes = b""
+
+    def response(self) -> Response:
+        return Response(self.body, self.status, media_type=JSON if self.body else None)
+
+
+def reply(data: object, status: int = 200) -> Reply:
+    """With every field in it: nothing is left to be known."""
+    return Reply(status, msgspec.json.encode(whole(data)))
+
+
+NOTHING = Reply(204)
+
+
+def problem(error: Exception) -> Response:
+    status, code, message = explain(error)
+    body = msgspec.json.encode(ErrorReply(ErrorBody(code, message)))
+    return Response(body, status, error.headers if isinstance(error, Problem) else None, JSON)

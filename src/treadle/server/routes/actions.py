@@ -1,0 +1,108 @@
+"""What chats wait for: results of client tools, approvals, answers (A-03, A-04, S-08). Of many that answer at once, one
+wins: the store sees to it."""
+
+import asyncio
+
+import msgspec
+
+from treadle.chat.state import ChatState, open_actions
+from treadle.errors import InvalidInput
+from treadle.protocol import commands as c
+from treadle.protocol.permissions import Rule
+from treadle.server.bodies import AnswerBody, Decision, RuleWish, ToolResults
+from treadle.server.problems import Problem
+from treadle.server.replies import NOTHING, Reply, reply
+from treadle.server.routes.conversation import carry_out
+from treadle.server.routing import Call, Route
+from treadle.server.shapes import Accepted, ActionList, ActionView, accepted
+from treadle.server.tokens import owner_of
+from treadle.types import new_id
+
+MOST = 500
+
+
+async def submit(call: Call) -> Reply:
+    wanted = call.body(ToolResults)
+    chat = await call.service.owned(call.user, call.path("chat"))
+    if not wanted.results:
+        raise Problem("bad_request", "The list of results is empty; send one for each open call.")
+    results = tuple(c.Result(each.tool_call_id, each.output, each.is_error) for each in wanted.results)
+    done, _ = await call.service.execute(chat, (c.SubmitResults(results),), call.key, lambda _state: NOTHING)
+    return done
+
+
+async def actions(call: Call) -> Reply:
+    state = await call.service.state(call.user, call.path("chat"))
+    return reply(ActionList(actions=_shown(state)))
+
+
+async def approvals(call: Call) -> Reply:
+    state = await call.service.state(call.user, call.path("chat"))
+    return reply(ActionList(actions=tuple(each for each in _shown(state) if each.action.kind == "permission")))
+
+
+async def actions_of_all(call: Call) -> Reply:
+    deps = call.service.agent.deps
+    listed = await deps.store.list(owner=owner_of(call.user), archived=False, status="requires_action", limit=MOST)
+    states = [await deps.log.load(each.summary.chat) for each in listed]
+    return reply(ActionList(actions=tuple(action for state in states for action in _shown(state))))
+
+
+def _shown(state: ChatState) -> tuple[ActionView, ...]:
+    return tuple(ActionView(chat=state.chat, title=state.title, action=action) for action in open_actions(state))
+
+
+async def decide(call: Call) -> Reply:
+    wanted = call.body(Decision)
+    state = await call.service.state(call.user, call.path("chat"))
+    named = call.path("action")
+    rule = None if wanted.rule is None else _rule(call, state, named, wanted.rule)
+    command = c.Decide(named, wanted.decision, wanted.hash, wanted.feedback, wanted.arguments, rule=rule)
+    done, state = await call.service.execute(state.chat, (command,), call.key, lambda made: reply(accepted(made)))
+    if rule is not None and rule.scope != "chat":
+        root = state.options.root if rule.scope == "project" else ""
+        await asyncio.to_thread(call.service.agent.rules.add, msgspec.structs.replace(rule, root=root))
+    return done
+
+
+def _rule(call: Call, state: ChatState, action: str, wish: RuleWish) -> Rule | None:
+    """One of the rules that were offered with the approval. For one that is open no more there is none: the command
+    itself is then refused."""
+    call.service.admission.scope(call.user, wish.scope)
+    for each in open_actions(state):
+        if each.action == action:
+            if wish.offer >= len(each.offers):
+                raise InvalidInput(f"The approval offers {len(each.offers)} rules; there is no number {wish.offer}.")
+            now = call.service.agent.deps.clock.now_ms()
+            expires = now + round(wish.expires_s * 1000) if wish.expires_s else 0
+            offered = each.offers[wish.offer].rule
+            return msgspec.structs.replace(
+                offered, scope=wish.scope, id=new_id("r"), created_ms=now, expires_ms=expires
+            )
+    return None
+
+
+async def answer(call: Call) -> Reply:
+    return await carry_out(call, c.Answer(call.path("action"), call.body(AnswerBody).answer))
+
+
+TAG = "actions"
+_AT = "/api/chats/{chat}"
+ROUTES = (
+    Route(
+        "POST", f"{_AT}/tool-results", submit, "Hand in the results of all open calls of client tools.", TAG, 204,
+        body=ToolResults, large=True,
+        codes=("not_awaiting_action", "results_mismatch", "archived", "invalid_input"),
+    ),
+    Route("GET", f"{_AT}/actions", actions, "See what a chat waits for.", TAG, reply=ActionList),
+    Route("GET", f"{_AT}/approvals", approvals, "See which approvals a chat waits for.", TAG, reply=ActionList),
+    Route("GET", "/api/actions", actions_of_all, "See what all chats wait for.", TAG, reply=ActionList),
+    Route(
+        "POST", f"{_AT}/approvals/{{action}}", decide, "Allow or refuse what was shown.", TAG, reply=Accepted,
+        body=Decision, codes=("no_such_action", "hash_mismatch", "archived", "invalid_input"),
+    ),
+    Route(
+        "POST", f"{_AT}/answers/{{action}}", answer, "Answer a question.", TAG, reply=Accepted, body=AnswerBody,
+        codes=("no_such_action", "archived", "empty", "invalid_input"),
+    ),
+)  # fmt: skip

@@ -1,0 +1,176 @@
+"""Chats: begin, list, look at and change them; their log, their conversation and what they cost."""
+
+import base64
+
+from starlette.responses import Response, StreamingResponse
+
+from treadle.chat.state import ChatState, status
+from treadle.ports.store import Cursor, Listed
+from treadle.protocol import commands as c
+from treadle.protocol import wire
+from treadle.protocol.content import Image, Usage
+from treadle.server.bodies import ChatQuery, CreateChat, MessagePage, Page, PatchChat, Picture, kept
+from treadle.server.problems import Problem
+from treadle.server.replies import Reply, reply
+from treadle.server.routing import Call, Route
+from treadle.server.service import Service
+from treadle.server.shapes import ChatList, ChatView, EventPage, MessageList, UsageView, chat_line, chat_view
+from treadle.server.shapes import message_view as shown_message
+from treadle.server.tokens import owner_of
+from treadle.transfer import export_chat
+from treadle.types import ChatId, new_id
+
+NDJSON = "application/x-ndjson"
+
+
+async def pictures(service: Service, images: tuple[Picture, ...]) -> tuple[Image, ...]:
+    """Images, kept by their hash."""
+    store = service.agent.deps.store
+    return tuple([kept(image, await store.put_blob(image.decoded())) for image in images])
+
+
+async def create(call: Call) -> Reply:
+    wanted = call.body(CreateChat)
+    options = call.service.admission.begin(call.user, wanted.changes())
+    call.service.agent.deps.models.get(options.model)
+    first: list[c.Command] = []
+    if wanted.title:
+        first.append(c.Rename(wanted.title))
+    if wanted.content or wanted.images:
+        images = await pictures(call.service, wanted.images)
+        first.append(c.Send(wanted.content, images=images, queue_id=new_id("q")))
+
+    def answered(state: ChatState, warnings: tuple[str, ...]) -> Reply:
+        return reply(chat_view(state, status(state), warnings), 201)
+
+    return await call.service.create(call.user, options, first, call.key, answered)
+
+
+async def listing(call: Call) -> Reply:
+    wanted = call.query(ChatQuery)
+    found = await call.service.agent.deps.store.list(
+        owner=owner_of(call.user),
+        archived=wanted.archived,
+        status=wanted.status,
+        label=wanted.label or None,
+        query=wanted.query,
+        limit=wanted.limit + 1,
+        before=_place(wanted.cursor),
+    )
+    page = found[: wanted.limit]
+    after = _cursor(page[-1]) if len(found) > len(page) else ""
+    return reply(ChatList(chats=tuple(map(chat_line, page)), next=after))
+
+
+def _cursor(last: Listed) -> str:
+    place = f"{last.summary.updated_ms}:{last.summary.chat}"
+    return base64.urlsafe_b64encode(place.encode()).decode().rstrip("=")
+
+
+def _place(cursor: str) -> Cursor | None:
+    if not cursor:
+        return None
+    try:
+        text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
+        moment, _, chat = text.partition(":")
+        place = (int(moment), ChatId(chat))
+    except ValueError as error:
+        raise Problem("bad_request", "The cursor is none of this server.") from error
+    if not chat or abs(place[0]) > 1 << 53:
+        raise Problem("bad_request", "The cursor is none of this server.")
+    return place
+
+
+async def show(call: Call) -> Reply:
+    state = await call.service.state(call.user, call.path("chat"))
+    return reply(chat_view(state, await call.service.shown(state)))
+
+
+async def patch(call: Call) -> Reply:
+    wanted = call.body(PatchChat)
+    chat = await call.service.owned(call.user, call.path("chat"))
+    changes = call.service.admission.change(call.user, wanted.changes())
+    commands: list[c.Command] = []
+    if changes:
+        if "model" in changes:
+            call.service.agent.deps.models.get(changes["model"])
+        commands.append(c.ChangeOptions(changes))
+    if isinstance(wanted.title, str):
+        commands.append(c.Rename(wanted.title))
+    done, _ = await call.service.execute(chat, commands, call.key, lambda state: reply(chat_view(state, status(state))))
+    return done
+
+
+async def messages(call: Call) -> Reply:
+    """A page of the conversation as it stands: what an edit cut off is only in the log."""
+    wanted = call.query(MessagePage)
+    history = (await call.service.state(call.user, call.path("chat"))).history
+    total = len(history)
+    last = min(total, wanted.before - 1) if wanted.before else total
+    first = wanted.after if wanted.after else max(0, last - wanted.limit)
+    last = min(last, first + wanted.limit)
+    shown = [
+        shown_message(first + place, entry)
+        for place, entry in enumerate(history.slice(first)[: max(0, last - first)], 1)
+    ]
+    return reply(MessageList(messages=tuple(shown), total=total))
+
+
+async def log(call: Call) -> Reply:
+    wanted = call.query(Page)
+    chat = await call.service.owned(call.user, call.path("chat"))
+    store = call.service.agent.deps.store
+    records = await store.read(chat, wanted.after, wanted.limit)
+    events = tuple(wire.to_dict(wire.decode(chat, record)) for record in records)
+    return reply(EventPage(events=events, head=await store.head(chat)))
+
+
+async def export(call: Call) -> Response:
+    chat = await call.service.owned(call.user, call.path("chat"))
+    lines = export_chat(call.service.agent.deps.store, chat)
+    headers = {"content-disposition": f'attachment; filename="{chat}.jsonl"'}
+    return StreamingResponse(lines, headers=headers, media_type=NDJSON)
+
+
+async def usage(call: Call) -> Reply:
+    state = await call.service.state(call.user, call.path("chat"))
+    totals = state.totals
+    return reply(
+        UsageView(
+            usage=totals.usage,
+            turns=totals.turns,
+            tool_calls=totals.tool_calls,
+            wall_ms=totals.wall_ms,
+            context_tokens=state.context_tokens,
+        )
+    )
+
+
+async def usage_of_all(call: Call) -> Reply:
+    listed = await call.service.agent.deps.store.list(owner=owner_of(call.user))
+    total = sum((each.summary.usage for each in listed), Usage())
+    turns = sum(each.summary.turns for each in listed)
+    return reply(UsageView(usage=total, turns=turns, chats=len(listed)))
+
+
+TAG = "chats"
+ROUTES = (
+    Route(
+        "POST", "/api/chats", create, "Begin a chat, and with `content` its first run.", TAG, 201, ChatView,
+        body=CreateChat, codes=("invalid_input", "config", "empty"), large=False,
+    ),
+    Route("GET", "/api/chats", listing, "List chats, newest change first.", TAG, reply=ChatList, query=ChatQuery),
+    Route("GET", "/api/chats/{chat}", show, "Look at a chat.", TAG, reply=ChatView),
+    Route(
+        "PATCH", "/api/chats/{chat}", patch, "Change title, labels, options; archive.", TAG, reply=ChatView,
+        body=PatchChat, codes=("invalid_input", "config", "empty", "busy", "awaiting_action"),
+    ),
+    Route(
+        "GET", "/api/chats/{chat}/messages", messages, "Read the conversation.", TAG, reply=MessageList,
+        query=MessagePage,
+    ),
+    Route("GET", "/api/chats/{chat}/log", log, "Read recorded events.", TAG, reply=EventPage, query=Page),
+    Route("GET", "/api/chats/{chat}/export", export, "Get the whole log as JSON lines.", TAG, media_type=NDJSON),
+    Route("GET", "/api/chats/{chat}/usage", usage, "See what a chat has cost.", TAG, reply=UsageView),
+    Route("GET", "/api/usage", usage_of_all, "See what all chats have cost.", TAG, reply=UsageView),
+)  # fmt: skip

@@ -1,0 +1,107 @@
+"""What is said to a chat: messages, the queue, stops, and more turns. Each is one command."""
+
+from treadle.chat.state import ChatState
+from treadle.protocol import commands as c
+from treadle.server.bodies import EditMessage, Extension, Nothing, SendMessage
+from treadle.server.problems import Problem
+from treadle.server.replies import Reply, reply
+from treadle.server.routes.chats import pictures
+from treadle.server.routing import Call, Route
+from treadle.server.shapes import Accepted, QueueView, accepted
+from treadle.types import new_id
+
+
+async def carry_out(call: Call, command: c.Command, queue_id: str = "") -> Reply:
+    """One command to the chat of the path."""
+    chat = await call.service.owned(call.user, call.path("chat"))
+
+    def answered(state: ChatState) -> Reply:
+        return reply(accepted(state, queue_id))
+
+    done, _ = await call.service.execute(chat, (command,), call.key, answered)
+    return done
+
+
+async def send(call: Call) -> Reply:
+    wanted = call.body(SendMessage)
+    await call.service.owned(call.user, call.path("chat"))
+    queue_id = new_id("q")
+    images = await pictures(call.service, wanted.images)
+    return await carry_out(call, c.Send(wanted.content, wanted.delivery, images, queue_id), queue_id)
+
+
+async def edit(call: Call) -> Reply:
+    seq = call.path("seq")
+    if not (seq.isascii() and seq.isdigit() and len(seq) < 16):
+        raise Problem("bad_request", f"{seq[:40]!r} is no seq of a message.")
+    return await carry_out(call, c.Edit(int(seq), call.body(EditMessage).content))
+
+
+async def queue(call: Call) -> Reply:
+    state = await call.service.state(call.user, call.path("chat"))
+    return reply(QueueView(queue=state.queue))
+
+
+async def edit_queued(call: Call) -> Reply:
+    queued = call.path("queued")
+    return await carry_out(call, c.EditQueued(queued, call.body(EditMessage).content), queued)
+
+
+async def delete_queued(call: Call) -> Reply:
+    return await carry_out(call, c.DeleteQueued(call.path("queued")))
+
+
+async def promote(call: Call) -> Reply:
+    queued = call.path("queued")
+    return await carry_out(call, c.Promote(queued), queued)
+
+
+async def interrupt(call: Call) -> Reply:
+    return await carry_out(call, c.Interrupt())
+
+
+async def compact(call: Call) -> Reply:
+    return await carry_out(call, c.Compact())
+
+
+async def extend(call: Call) -> Reply:
+    return await carry_out(call, c.ExtendTurns(call.body(Extension).turns))
+
+
+TAG = "conversation"
+_AT = "/api/chats/{chat}"
+ROUTES = (
+    Route(
+        "POST", f"{_AT}/messages", send, "Say something; a busy chat queues it, or is steered.", TAG, reply=Accepted,
+        body=SendMessage, codes=("archived", "empty", "queue_full", "invalid_input"), large=True,
+    ),
+    Route(
+        "PUT", f"{_AT}/messages/{{seq}}", edit, "Replace an earlier message and run again from there.", TAG,
+        reply=Accepted, body=EditMessage, codes=("archived", "empty", "no_such_message", "busy"),
+    ),
+    Route("GET", f"{_AT}/queue", queue, "List the messages that wait.", TAG, reply=QueueView),
+    Route(
+        "PUT", f"{_AT}/queue/{{queued}}", edit_queued, "Change a queued message.", TAG, reply=Accepted,
+        body=EditMessage, codes=("archived", "empty", "no_such_queued"),
+    ),
+    Route(
+        "DELETE", f"{_AT}/queue/{{queued}}", delete_queued, "Take a message out of the queue.", TAG, reply=Accepted,
+        body=Nothing, codes=("archived", "no_such_queued"),
+    ),
+    Route(
+        "POST", f"{_AT}/queue/{{queued}}/promote", promote, "Make a queued message the next one.", TAG,
+        reply=Accepted, body=Nothing, codes=("archived", "no_such_queued"),
+    ),
+    Route(
+        "POST", f"{_AT}/interrupt", interrupt, "Stop the run.", TAG, reply=Accepted, body=Nothing,
+        codes=("archived", "not_running"),
+    ),
+    Route(
+        "POST", f"{_AT}/compact", compact, "Shorten the conversation now.", TAG, reply=Accepted, body=Nothing,
+        codes=("archived", "busy", "awaiting_action", "empty"),
+    ),
+    Route(
+        "POST", f"{_AT}/extend", extend, "Allow the run more turns.", TAG, reply=Accepted, body=Extension,
+        codes=("archived", "not_running", "invalid_input"),
+    ),
+)  # fmt: skip

@@ -1,0 +1,73 @@
+"""For whoever runs the server: is it well, is it ready, what does it do. And the description of the API itself."""
+
+import asyncio
+from collections import Counter
+
+from starlette.responses import Response
+
+from treadle.errors import StoreError
+from treadle.server import page
+from treadle.server.metrics import MEDIA_TYPE, Labels
+from treadle.server.replies import JSON, Reply, reply
+from treadle.server.routing import Call, Route
+from treadle.server.service import Service
+from treadle.server.shapes import Health
+
+READY_S = 5.0
+HTML = "text/html"
+
+
+async def healthz(_call: Call) -> Reply:
+    """The process answers."""
+    return reply(Health(status="ok"))
+
+
+async def readyz(call: Call) -> Reply:
+    """Requests can be served: the store answers, and the server is not about to end."""
+    if call.service.draining.is_set():
+        return reply(Health(status="draining"), 503)
+    try:
+        async with asyncio.timeout(READY_S):
+            await call.service.agent.deps.store.list(limit=1)
+    except (StoreError, TimeoutError):
+        return reply(Health(status="unavailable"), 503)
+    return reply(Health(status="ok"))
+
+
+async def metrics(call: Call) -> Response:
+    return Response(await _page(call.service), media_type=MEDIA_TYPE)
+
+
+async def _page(service: Service) -> str:
+    deps = service.agent.deps
+    statuses: Counter[Labels] = Counter()
+    for listed in await deps.store.list():
+        statuses[(("status", listed.summary.status),)] += 1
+    held = service.worker.load if service.worker is not None else 0
+    return service.metrics.text(
+        {
+            "treadle_chats": ("Chats in the store by status.", dict(statuses)),
+            "treadle_leases_held": ("Chats that this process drives.", {(): held}),
+            "treadle_events_appended_total": ("Events that this process has recorded.", {(): deps.log.appended}),
+        }
+    )
+
+
+async def description(call: Call) -> Response:
+    return Response(call.service.openapi, media_type=JSON)
+
+
+async def docs(call: Call) -> Response:
+    return Response(
+        page.render(call.service.openapi), media_type=HTML, headers={"content-security-policy": page.POLICY}
+    )
+
+
+TAG = "operation"
+ROUTES = (
+    Route("GET", "/healthz", healthz, "Is the server alive?", TAG, reply=Health, open=True),
+    Route("GET", "/readyz", readyz, "Can it serve requests?", TAG, reply=Health, open=True, codes=("draining",)),
+    Route("GET", "/metrics", metrics, "Numbers for Prometheus.", TAG, media_type="text/plain"),
+    Route("GET", "/api/openapi.json", description, "This description, as OpenAPI.", TAG, media_type=JSON, open=True),
+    Route("GET", "/api/docs", docs, "This description, to read.", TAG, media_type=HTML, open=True),
+)

@@ -1,0 +1,152 @@
+"""Streams (A-07): the events of one chat, and the changes of all chats of a user; as server-sent events and over a
+WebSocket, from one source."""
+
+import asyncio
+import time
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.websockets import WebSocket
+
+from treadle.protocol.wire import whole
+from treadle.server.bodies import Body, StreamQuery, WatchQuery
+from treadle.server.frames import MEDIA_TYPE
+from treadle.server.problems import Problem
+from treadle.server.routing import Call, Route
+from treadle.server.service import Service
+from treadle.server.shapes import chat_line
+from treadle.server.streaming import EventStream, Piece, Pieces, converse, position
+from treadle.server.tokens import owner_of
+from treadle.types import ChatId
+
+CHANGES = 100
+
+
+class Silence:
+    """Tells when a heartbeat is due although news came: none of it was for this reader."""
+
+    def __init__(self, most_s: float) -> None:
+        self._most_s = most_s
+        self._since = time.monotonic()
+
+    def broken(self, pieces: list[Piece]) -> bool:
+        now = time.monotonic()
+        if not pieces and now - self._since < self._most_s:
+            return False
+        self._since = now
+        return True
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """A stream of a chat, checked."""
+
+    chat: ChatId
+    after: int
+    turn: int
+    query: StreamQuery
+
+
+async def wanted(service: Service, user: str, request: Request | WebSocket, query: StreamQuery) -> Wanted:
+    """NotFound, or what is wrong with the place where the reader wants to go on."""
+    state = await service.state(user, str(request.path_params["chat"]))
+    after = position(request, query.after) or 0
+    if after > state.head:
+        raise Problem("bad_request", f"The log ends at {state.head}; there is no event {after}. Begin from the start.")
+    return Wanted(state.chat, after, state.open_turn.turn if state.open_turn is not None else 0, query)
+
+
+async def pieces_of(service: Service, stream: Wanted) -> Pieces:
+    """What is sent of a chat."""
+    query, frames = stream.query, service.frames
+    simple = query.view == "simple"
+    silence = Silence(service.limits.heartbeat_s)
+    async with service.feeds.reading(stream.chat, stream.after, stream.turn) as reader:
+        async for batch in service.feeds.batches(reader, service.limits.heartbeat_s, follow=query.follow):
+            shown = [(each.seq, frames.shown(each, simple=simple, deltas=query.deltas)) for each in batch]
+            pieces = [(seq, data) for seq, data in shown if data is not None]
+            if silence.broken(pieces):
+                yield pieces
+
+
+async def events(call: Call) -> Response:
+    stream = await wanted(call.service, call.user, call.request, call.query(StreamQuery))
+    with call.service.streaming(call.user):
+        pass  # refused here, where it can still be said how
+    return EventStream(call.service, call.user, lambda: pieces_of(call.service, stream))
+
+
+async def chat_socket(service: Service, user: str, socket: WebSocket, query: Body) -> None:
+    assert isinstance(query, StreamQuery)
+    stream = await wanted(service, user, socket, query)
+    await converse(service, user, socket, lambda: pieces_of(service, stream))
+
+
+async def changes_of(service: Service, user: str, after: int, follow: bool) -> Pieces:
+    """Every chat of the user that changes, as it is then."""
+    store = service.agent.deps.store
+    ending = asyncio.ensure_future(service.draining.wait())
+    silence = Silence(service.limits.heartbeat_s)
+    try:
+        while not ending.done():
+            listed = await store.changes(owner=owner_of(user), after=after, limit=CHANGES)
+            if listed:
+                after = listed[-1].changed
+                lines = [{"changed": each.changed, "chat": whole(chat_line(each))} for each in listed]
+                pieces = [(each.changed, msgspec.json.encode(line)) for each, line in zip(listed, lines, strict=True)]
+                if silence.broken(pieces):
+                    yield pieces
+            if len(listed) == CHANGES:
+                continue
+            if not follow:
+                return
+            waiting = asyncio.ensure_future(store.wait_any(after, service.limits.heartbeat_s))
+            try:
+                await asyncio.wait((waiting, ending), return_when=asyncio.FIRST_COMPLETED)
+                if silence.broken([]):
+                    yield []
+                if waiting.done() and not await store.changes(owner=owner_of(user), after=after, limit=1):
+                    after = waiting.result()  # of somebody else
+            finally:
+                waiting.cancel()
+    finally:
+        ending.cancel()
+
+
+async def begin_watch(service: Service, request: Request | WebSocket, query: WatchQuery) -> int:
+    newest = await service.agent.deps.store.wait_any(0, 0)
+    after = position(request, query.after)
+    if after is not None and after > newest:
+        raise Problem("bad_request", f"The last change has the number {newest}; there is no {after}.")
+    return newest if after is None else after
+
+
+async def watch(call: Call) -> Response:
+    query = call.query(WatchQuery)
+    after = await begin_watch(call.service, call.request, query)
+    with call.service.streaming(call.user):
+        pass
+    return EventStream(call.service, call.user, lambda: changes_of(call.service, call.user, after, query.follow))
+
+
+async def watch_socket(service: Service, user: str, socket: WebSocket, query: Body) -> None:
+    assert isinstance(query, WatchQuery)
+    after = await begin_watch(service, socket, query)
+    await converse(service, user, socket, lambda: changes_of(service, user, after, query.follow))
+
+
+TAG = "streams"
+ROUTES = (
+    Route(
+        "GET", "/api/chats/{chat}/events", events, "Follow a chat: recorded events, and live ones between them.", TAG,
+        query=StreamQuery, media_type=MEDIA_TYPE, codes=("too_many_streams", "draining"),
+    ),
+    Route(
+        "GET", "/api/watch", watch, "Follow which chats change.", TAG, query=WatchQuery, media_type=MEDIA_TYPE,
+        codes=("too_many_streams", "draining"),
+    ),
+)  # fmt: skip
+SOCKETS = (
+    ("/api/chats/{chat}/events", chat_socket, StreamQuery),
+    ("/api/watch", watch_socket, WatchQuery),
+)

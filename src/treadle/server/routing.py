@@ -1,0 +1,172 @@
+"""The way of a request to its handler and back: body and query are read and checked, the key of a repeated request is
+looked up, errors become their one shape. The table of routes says the rest, to this and to the OpenAPI document."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import msgspec
+from starlette.datastructures import QueryParams
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from treadle.errors import AlreadyAnswered, TreadleError
+from treadle.faultpoint import faultpoint
+from treadle.server.answers import HEADER, Key, first_answer, key_of, raced
+from treadle.server.bodies import Body, NoQuery, Nothing
+from treadle.server.guard import token_of
+from treadle.server.problems import Problem
+from treadle.server.replies import Reply, problem
+from treadle.server.service import Service
+
+B = TypeVar("B", bound=Body)
+
+
+class Call:
+    """One request, read: who asks for what."""
+
+    def __init__(self, service: Service, request: Request, user: str, query: Body, body: Body, key: Key | None) -> None:
+        self.service = service
+        self.request = request
+        self.user = user
+        self.key = key
+        self._query = query
+        self._body = body
+
+    def path(self, name: str) -> str:
+        return str(self.request.path_params[name])
+
+    def query(self, kind: type[B]) -> B:
+        assert isinstance(self._query, kind)
+        return self._query
+
+    def body(self, kind: type[B]) -> B:
+        assert isinstance(self._body, kind)
+        return self._body
+
+
+Handler = Callable[[Call], Awaitable[Reply | Response]]
+
+
+class Route(msgspec.Struct, frozen=True):
+    """One row of the table. `codes` are the refusals that are its own, beside those that any route has."""
+
+    method: str
+    path: str
+    handler: Handler
+    summary: str
+    tag: str
+    status: int = 200
+    reply: type[msgspec.Struct] | None = None
+    body: type[Body] | None = None
+    query: type[Body] = NoQuery
+    codes: tuple[str, ...] = ()
+    media_type: str = ""
+    """Of a reply that is no JSON object."""
+    large: bool = False
+    """Whether its body may be large."""
+    open: bool = False
+    """Whether it needs no token."""
+
+    @property
+    def mutates(self) -> bool:
+        return self.method != "GET" and self.body is not None
+
+
+async def serve(route: Route, service: Service, request: Request) -> Response:
+    """Answer one request."""
+    request.scope["treadle.route"] = route.path
+    try:
+        user = "" if route.open else token_of(request).user
+        query = read_query(route.query, request.query_params)
+        raw = await _read(route, service, request)
+        body = _decode(route, raw)
+        key = None
+        if route.mutates:
+            values = request.headers.getlist(HEADER)
+            key = key_of(values, user, route.method, request.url.path, raw)
+        return await _answer(route, Call(service, request, user, query, body, key))
+    except ClientDisconnect:
+        return Response(status_code=499)
+    except Exception as error:
+        return problem(error)
+
+
+async def _answer(route: Route, call: Call) -> Response:
+    key, store = call.key, call.service.agent.deps.store
+    if key is None:
+        return _response(await route.handler(call))
+    if (known := await first_answer(store, key)) is not None:
+        return known.response()
+    try:
+        faultpoint("server.before_command")
+        done = await route.handler(call)
+        faultpoint("server.after_command")
+        return _response(done)
+    except AlreadyAnswered as error:
+        return raced(key, error).response()
+    except TreadleError:
+        # The same request may have won meanwhile: then this one's refusal is only its own echo.
+        if (known := await first_answer(store, key)) is not None:
+            return known.response()
+        raise
+
+
+def _response(done: Reply | Response) -> Response:
+    return done.response() if isinstance(done, Reply) else done
+
+
+def read_query(kind: type[B], sent: QueryParams) -> B:
+    given: dict[str, str] = {}
+    for name, value in sent.multi_items():
+        if name in given:
+            raise Problem("bad_request", f"The parameter {name[:80]!r} stands twice in the query.")
+        given[name] = value
+    try:
+        return msgspec.convert(given, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise Problem("bad_request", f"The query does not fit: {error}.") from error
+
+
+async def _read(route: Route, service: Service, request: Request) -> bytes:
+    """The body, as far as the route takes one."""
+    if route.body is None:
+        return b""
+    limits = service.limits
+    most = limits.large_body if route.large else limits.body
+    length = request.headers.get("content-length", "0")
+    if length.isascii() and length.isdigit() and int(length) > most:
+        raise _too_large(most)
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(limits.body_s):
+            async for chunk in request.stream():
+                size += len(chunk)
+                if size > most:
+                    raise _too_large(most)
+                chunks.append(chunk)
+    except TimeoutError as error:
+        raise Problem("request_timeout", f"The body did not come within {limits.body_s:g} seconds.") from error
+    raw = b"".join(chunks)
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if raw and kind != "application/json":
+        raise Problem("unsupported_media_type", "Send the body as application/json.")
+    return raw
+
+
+def _too_large(most: int) -> Problem:
+    return Problem("too_large", f"The body is larger than {most // 1024} KiB, the most that is taken here.")
+
+
+def _decode(route: Route, raw: bytes) -> Body:
+    if route.body is None or (not raw and issubclass(route.body, Nothing)):
+        return Nothing()
+    try:
+        body = msgspec.json.decode(raw, type=route.body)
+        msgspec.json.encode(body)  # what cannot be written down again could not be recorded either
+    except RecursionError as error:
+        raise Problem("invalid_json", "The body is nested too deeply.") from error
+    except (msgspec.MsgspecError, ValueError, TypeError, OverflowError) as error:
+        raise Problem("invalid_json", f"The body does not fit: {error}.") from error
+    return body

@@ -1,0 +1,164 @@
+"""What the routes work with: the agent whose chats they serve, who may see which, and the way of a command into the
+log. Knows nothing of HTTP but the answers that are remembered."""
+
+import asyncio
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import msgspec
+
+from treadle.chat.state import ChatState, status, summary
+from treadle.engine.log import Take
+from treadle.engine.worker import Worker
+from treadle.errors import NotFound
+from treadle.protocol.commands import Command
+from treadle.protocol.events import SessionCreated
+from treadle.protocol.options import ChatOptions
+from treadle.protocol.views import Status
+from treadle.runtime import Agent
+from treadle.server.admission import Admission
+from treadle.server.answers import Key
+from treadle.server.feeds import Feeds
+from treadle.server.frames import Frames
+from treadle.server.metrics import Metrics
+from treadle.server.problems import Problem
+from treadle.server.replies import Reply
+from treadle.server.shapes import shown_status
+from treadle.server.tokens import Tokens, owner_of
+from treadle.types import ChatId, new_chat_id
+
+_ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+
+Answered = Callable[[ChatState], Reply]
+"""The answer to a command, by what it made of the chat."""
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """What one request, one reader and one user may take."""
+
+    body: int = 256 * 1024
+    large_body: int = 16 * 1024 * 1024
+    """For results of tools and for images."""
+    body_s: float = 30.0
+    file: int = 16 * 1024 * 1024
+    streams: int = 100
+    """Open streams of one user."""
+    heartbeat_s: float = 10.0
+    backlog: int = 1_000
+    """How many pieces of news are kept for a slow reader, before it is put back to the log."""
+
+
+class Service:
+    """`works` says whether the agent's worker takes up what is asked for here; else some other process does."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        tokens: Tokens,
+        admission: Admission | None = None,
+        *,
+        works: bool = True,
+        limits: Limits | None = None,
+        hosts: tuple[str, ...] = (),
+    ) -> None:
+        self.agent = agent
+        self.tokens = tokens
+        self.admission = admission or Admission(agent.options)
+        self.limits = limits or Limits()
+        self.hosts = hosts
+        self.metrics = Metrics()
+        self.worker: Worker | None = agent.worker if works else None
+        self.frames = Frames()
+        self.feeds = Feeds(agent.deps, self.limits.backlog, self.metrics, agent.worker.holds)
+        self.openapi = b""
+        """The description of the API; filled in by the application."""
+        self.draining = asyncio.Event()
+        """Set when the server is to end: streams end, and nobody new is let in."""
+
+    # -- who may see what ---------------------------------------------------------------------------------------------
+
+    async def owned(self, user: str, id: str) -> ChatId:
+        """The chat of this id. One of somebody else is not there, and nobody can tell the difference (S-13)."""
+        chat = ChatId(id)
+        if _ID.fullmatch(id):
+            known = self.agent.deps.log.peek(chat)
+            try:
+                owner = known.owner if known is not None else (await self.agent.deps.store.get(chat)).summary.owner
+            except NotFound:
+                owner = None
+            if owner == owner_of(user):
+                return chat
+        raise Problem("not_found", f"There is no chat {id[:128]!r}.")
+
+    async def state(self, user: str, id: str) -> ChatState:
+        return await self.agent.deps.log.load(await self.owned(user, id))
+
+    async def shown(self, state: ChatState) -> Status:
+        said = status(state)
+        if said != "running":
+            return said
+        return shown_status(said, (await self.agent.deps.store.get(state.chat)).leased)
+
+    # -- commands -----------------------------------------------------------------------------------------------------
+
+    async def create(
+        self, user: str, options: ChatOptions, first: Sequence[Command], key: Key | None,
+        answered: Callable[[ChatState, tuple[str, ...]], Reply],
+    ) -> Reply:  # fmt: skip
+        """Begin a chat and say the first word in it, in one commit."""
+        ready = await asyncio.to_thread(self.agent.prepare, options)
+        deps = self.agent.deps
+
+        def said(state: ChatState) -> Reply:
+            return answered(state, ready.warnings)
+
+        state = await deps.log.create(
+            new_chat_id(),
+            SessionCreated(ready.options, owner_of(user)),
+            *ready.notices,
+            first=first,
+            answer=None if key is None else key.answer(said, deps.clock.now_ms()),
+        )
+        self._go_on(state)
+        return said(state)
+
+    async def execute(
+        self, chat: ChatId, commands: Sequence[Command], key: Key | None, answered: Answered
+    ) -> tuple[Reply, ChatState]:
+        """Write commands down, as one; a refusal changes nothing. Whoever works goes on with the chat."""
+        deps = self.agent.deps
+        answer = None if key is None else key.answer(answered, deps.clock.now_ms())
+        with self._taking(chat) as take:
+            state = await deps.log.execute(chat, commands, None, take, answer)
+        self._go_on(state)
+        return answered(state), state
+
+    @contextmanager
+    def _taking(self, chat: ChatId) -> Iterator[Take | None]:
+        if self.worker is None:
+            yield None
+            return
+        with self.worker.taking(chat) as take:
+            yield take
+
+    def _go_on(self, state: ChatState) -> None:
+        if self.worker is not None and summary(state).runnable:
+            self.worker.start(state.chat)
+
+    # -- streams ------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def streaming(self, user: str) -> Iterator[None]:
+        """Counts a stream of the user while it is open."""
+        if self.draining.is_set():
+            raise Problem("draining", "The server is shutting down; connect again.", {"retry-after": "1"})
+        if self.metrics.streams[user] >= self.limits.streams:
+            raise Problem("too_many_streams", f"{self.limits.streams} streams of yours are open; close some.")
+        self.metrics.streams[user] += 1
+        try:
+            yield
+        finally:
+            self.metrics.streams[user] -= 1
+            if not self.metrics.streams[user]:
+                del self.metrics.streams[user]

@@ -1,0 +1,128 @@
+"""Sending a stream: as server-sent events or over a WebSocket, from the same source of pieces. A reader that takes
+nothing for too long is let go; it can come back where it was."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, suppress
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from treadle.errors import StoreError
+from treadle.server.frames import HEARTBEAT, MEDIA_TYPE, OPENING, event
+from treadle.server.problems import Problem
+from treadle.server.service import Service
+
+STALL_S = 60.0
+RESTARTING = 1012
+
+Piece = tuple[int, bytes]
+"""The id of a piece of news, 0 for a live one; and its JSON."""
+Pieces = AsyncIterator[list[Piece]]
+"""Some pieces at a time; none is a heartbeat."""
+
+
+def position(request: Request | WebSocket, after: int | None) -> int | None:
+    """Where a reader wants to go on: its Last-Event-ID, else `after` of its address."""
+    sent = request.headers.get("last-event-id", "").strip()
+    if not sent:
+        return after
+    if not (sent.isascii() and sent.isdigit() and len(sent) < 17):
+        raise Problem("bad_request", f"Last-Event-ID {sent[:40]!r} is no seq; it is a number from the stream.")
+    return int(sent)
+
+
+class EventStream(Response):
+    """Server-sent events. What is counted as open is counted in `run`."""
+
+    def __init__(self, service: Service, user: str, pieces: Callable[[], Pieces]) -> None:
+        super().__init__(media_type=MEDIA_TYPE)
+        del self.headers["content-length"]
+        self.headers["x-accel-buffering"] = "no"
+        self._service = service
+        self._user = user
+        self._pieces = pieces
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] == "HEAD":
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            return await _body(send, b"", last=True)
+        sending = asyncio.ensure_future(self._send(send))
+        leaving = asyncio.ensure_future(_left(receive))
+        try:
+            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if sending.done():
+                sending.result()
+        finally:
+            await _cancel(sending, leaving)
+
+    async def _send(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        try:
+            with self._service.streaming(self._user):
+                await self._pass_on(send)
+        except (StoreError, TimeoutError) as error:
+            logging.getLogger("treadle").warning("a stream ends early: %s", error or "nobody reads it")
+        await _body(send, OPENING, last=True)
+
+    async def _pass_on(self, send: Send) -> None:
+        await _body(send, OPENING)
+        async with aclosing(self._pieces()) as pieces:  # type: ignore[type-var]
+            async for batch in pieces:
+                await _body(send, b"".join(event(data, id) for id, data in batch) or HEARTBEAT)
+
+
+async def _body(send: Send, data: bytes, last: bool = False) -> None:
+    async with asyncio.timeout(STALL_S):
+        await send({"type": "http.response.body", "body": data, "more_body": not last})
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def converse(service: Service, user: str, socket: WebSocket, pieces: Callable[[], Pieces]) -> None:
+    """The same over a WebSocket: one message a piece; an empty one is a heartbeat. What the other side says is not
+    listened to."""
+    with service.streaming(user):
+        await socket.accept()
+        sending = asyncio.ensure_future(_talk(socket, pieces()))
+        leaving = asyncio.ensure_future(_hung_up(socket))
+        try:
+            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+            there = not leaving.done()
+        finally:
+            await _cancel(sending, leaving)
+        if there:
+            with suppress(RuntimeError, WebSocketDisconnect):
+                await socket.close(RESTARTING if service.draining.is_set() else 1000)
+
+
+async def _talk(socket: WebSocket, pieces: Pieces) -> None:
+    try:
+        async with aclosing(pieces):  # type: ignore[type-var]
+            async for batch in pieces:
+                for _id, data in batch or [(0, b"")]:
+                    async with asyncio.timeout(STALL_S):
+                        await socket.send_text(data.decode())
+    except (StoreError, TimeoutError) as error:
+        logging.getLogger("treadle").warning("a stream ends early: %s", error or "nobody reads it")
+    except (WebSocketDisconnect, RuntimeError):
+        pass  # the other side has left
+
+
+async def _hung_up(socket: WebSocket) -> None:
+    with suppress(WebSocketDisconnect):
+        while True:
+            if (await socket.receive())["type"] == "websocket.disconnect":
+                return
+
+
+async def _cancel(*tasks: "asyncio.Future[None]") -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

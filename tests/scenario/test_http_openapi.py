@@ -1,0 +1,83 @@
+"""The OpenAPI document is true: schemathesis finds no server error and nothing undocumented (A-09)."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import requests
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+from schemathesis import GenerationMode, checks
+
+from tests.scenario.command_line import CommandLine, end
+from treadle.server.app import ROUTES
+from treadle.server.openapi import describe
+
+SCRIPT = """
+[[turn]]
+text = "Hello."
+"""
+DOCUMENT: dict[str, Any] = json.loads(describe(ROUTES))
+SCHEMA = schemathesis.openapi.from_dict(DOCUMENT)
+OPERATIONS = {
+    (method, path): SCHEMA[path][method.upper()] for path, methods in DOCUMENT["paths"].items() for method in methods
+}
+JUDGES = [
+    checks.not_a_server_error,
+    checks.status_code_conformance,
+    checks.content_type_conformance,
+    checks.response_schema_conformance,
+    checks.negative_data_rejection,
+]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """A real server: its address and a token."""
+    cli = CommandLine(tmp_path_factory.mktemp("openapi"))
+    process = cli.start("serve", "--port", "0", "--model", cli.script(SCRIPT))
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    found = re.fullmatch(r"serving (http://127\.0\.0\.1:\d+)/#token=(trd_\S+)\n", line)
+    assert found, process.communicate()
+    yield found[1], found[2]
+    process.terminate()
+    assert end(process).code == 0
+
+
+def test_the_document_is_the_one_that_is_served(served: tuple[str, str]) -> None:
+    address, _ = served
+    assert requests.get(f"{address}/api/openapi.json").json() == DOCUMENT
+    page = requests.get(f"{address}/api/docs")
+    assert page.headers["content-type"].startswith("text/html")
+    assert "script" not in page.headers["content-security-policy"]
+    assert not re.search(r"<script|https?://|//[a-z]", page.text)
+    for path in DOCUMENT["paths"]:
+        assert path in page.text
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda pair: f"{pair[0]} {pair[1]}")
+def test_nothing_undocumented_happens(served: tuple[str, str], operation: tuple[str, str]) -> None:
+    address, token = served
+    session = requests.Session()
+    session.headers["authorization"] = f"Bearer {token}"
+    chat = session.post(f"{address}/api/chats", json={"content": "Hello."}).json()["id"]
+    known = {"path_parameters": {"chat": chat}} if "{chat}" in operation[1] else {}
+    cases = [OPERATIONS[operation].as_strategy(GenerationMode.POSITIVE)]
+    cases += [OPERATIONS[operation].as_strategy(mode, **known) for mode in GenerationMode]
+
+    @seed(5)
+    @settings(
+        max_examples=15, database=None, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+    )
+    @given(case=st.one_of(cases))
+    def judge(case: Any) -> None:
+        if operation[1].endswith(("/events", "/watch")):
+            case.query = {**(case.query or {}), "follow": "false"}
+        response = case.call(base_url=address, session=session, timeout=30)
+        case.validate_response(response, checks=JUDGES)
+
+    judge()

@@ -1,0 +1,176 @@
+"""Client-executed tools over HTTP (A-01 to A-05, fault 5)."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.scenario.http_kit import WEATHER, Server, serving
+from treadle.models.scripted import Call, Say
+from treadle.ports.store import Store
+from treadle.stores.sqlite import SqliteStore
+
+STEPS = [[Call("weather", city="Oslo"), Call("weather", city="Rome")], Say("Rain and sun.")]
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    async with serving(SqliteStore(tmp_path / "treadle.db"), tmp_path, STEPS) as made:
+        yield made
+
+
+@pytest.fixture
+async def on_each(open_shared: Callable[[], Store], tmp_path: Path) -> AsyncIterator[Server]:
+    """The same on every database that processes can share."""
+    async with serving(open_shared(), tmp_path, STEPS) as made:
+        yield made
+
+
+async def waiting(server: Server, **options: Any) -> tuple[str, list[str]]:
+    """A chat that waits for two results."""
+    chat = await server.local.create("How is it?", dynamic_tools=[WEATHER], **options)
+    seen = await server.local.until(chat, "session.action_required")
+    return chat, [action["tool_call_id"] for action in seen[-1]["data"]["actions"]]
+
+
+def results(ids: list[str]) -> dict[str, Any]:
+    return {"results": [{"tool_call_id": each, "output": {"sky": each}} for each in ids]}
+
+
+async def test_a_chat_with_a_tool_of_the_client(server: Server) -> None:  # A-01 to A-03
+    chat, ids = await waiting(server)
+    view = (await server.local("GET", f"/api/chats/{chat}")).json
+    assert view["status"] == "requires_action"
+    assert [action["name"] for action in view["actions"]] == ["weather", "weather"]
+    done = await server.local("POST", f"/api/chats/{chat}/tool-results", results(ids))
+    assert (done.status, done.data) == (204, b"")
+    seen = await server.local.until(chat, "session.idle")
+    assert seen[-1]["data"]["reason"] == "done"
+    assert (await server.local("GET", f"/api/chats/{chat}")).json["status"] == "idle"
+
+
+async def test_fifty_at_once_and_one_wins(on_each: Server) -> None:  # A-04, fault 5
+    chat, ids = await waiting(on_each)
+    posts = [on_each.local("POST", f"/api/chats/{chat}/tool-results", results(ids)) for _ in range(50)]
+    answers = await asyncio.gather(*posts)
+    assert sorted(answer.status for answer in answers) == [204] + [409] * 49
+    assert {answer.code for answer in answers if answer.status == 409} == {"not_awaiting_action"}
+    await on_each.local.until(chat, "session.idle")
+    log = await on_each.local.log(chat)
+    calls = [event["data"]["call"] for event in log if event["type"] == "external_tool.completed"]
+    assert calls == ["1.0", "1.1"]
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({"results": []}, "bad_request"),
+        ({"results": [{"tool_call_id": "1.0"}]}, "results_mismatch"),
+        (results(["1.0", "1.1", "1.2"]), "results_mismatch"),
+        (results(["1.0", "1.1", "1.1"]), "results_mismatch"),
+        (results(["1.0", "9.9"]), "results_mismatch"),
+        ({"results": [{"output": 1}]}, "invalid_json"),
+        ({"answers": []}, "invalid_json"),
+        ([], "invalid_json"),
+        ("{", "invalid_json"),
+        ("", "invalid_json"),
+        ('{"results": ' + "[" * 100_000, "invalid_json"),
+    ],
+)
+async def test_what_does_not_match_is_a_400_and_changes_nothing(server: Server, body: Any, code: str) -> None:  # A-04
+    chat, ids = await waiting(server)
+    before = await server.local("GET", f"/api/chats/{chat}")
+    kind = {"content-type": "application/json"}
+    raw = {"data": body.encode(), "headers": kind} if isinstance(body, str) else {"body": body}
+    done = await server.local("POST", f"/api/chats/{chat}/tool-results", **raw)
+    assert (done.status, done.code) == (400, code)
+    assert (await server.local("GET", f"/api/chats/{chat}")).data == before.data
+    assert (await server.local("POST", f"/api/chats/{chat}/tool-results", results(ids))).status == 204
+
+
+async def test_a_chat_that_waits_for_nothing(server: Server) -> None:  # A-04
+    chat = await server.local.create()
+    done = await server.local("POST", f"/api/chats/{chat}/tool-results", results(["1.0"]))
+    assert (done.status, done.code) == (409, "not_awaiting_action")
+
+
+async def test_a_foreign_chat_is_like_one_that_is_not_there(server: Server) -> None:  # A-04, S-13
+    chat, ids = await waiting(server)
+    bob = server.user("bob")
+    foreign = await bob("POST", f"/api/chats/{chat}/tool-results", results(ids))
+    unknown = await bob("POST", "/api/chats/c_0000000000000000/tool-results", results(ids))
+    assert (foreign.status, unknown.status) == (404, 404)
+    assert foreign.data.replace(chat.encode(), b"X") == unknown.data.replace(b"c_0000000000000000", b"X")
+    assert (await server.local("GET", f"/api/chats/{chat}")).json["status"] == "requires_action"
+
+
+async def test_late_results(server: Server) -> None:  # A-05, fault 5
+    chat, ids = await waiting(server)
+    assert (await server.local("POST", f"/api/chats/{chat}/interrupt")).status == 200
+    done = await server.local("POST", f"/api/chats/{chat}/tool-results", results(ids))
+    assert (done.status, done.code) == (409, "not_awaiting_action")
+    assert (await server.local("PATCH", f"/api/chats/{chat}", {"archived": True})).status == 200
+    done = await server.local("POST", f"/api/chats/{chat}/tool-results", results(ids))
+    assert (done.status, done.code) == (400, "archived")
+
+
+async def test_the_deadline_passes_by_itself(server: Server) -> None:  # A-05
+    chat, _ = await waiting(server, action_deadline_s=0.05)
+    seen = await server.local.until(chat, "session.idle")
+    synthetic = [event["data"]["synthetic"] for event in seen if event["type"] == "external_tool.completed"]
+    assert synthetic == ["deadline", "deadline"]
+
+
+async def test_the_same_request_again_gets_the_first_answer(on_each: Server) -> None:  # A-04
+    chat, ids = await waiting(on_each)
+    path, key = f"/api/chats/{chat}/tool-results", {"idempotency-key": "r1"}
+    first = await asyncio.gather(*(on_each.local("POST", path, results(ids), headers=key) for _ in range(20)))
+    assert {answer.status for answer in first} == {204}
+    await on_each.local.until(chat, "session.idle")
+    assert (await on_each.local("POST", path, results(ids), headers=key)).status == 204
+    other = await on_each.local("POST", path, results([*ids, "x"]), headers=key)
+    assert (other.status, other.code) == (422, "idempotency_mismatch")
+    log = await on_each.local.log(chat)
+    assert sum(event["type"] == "external_tool.completed" for event in log) == 2
+
+
+async def test_a_key_belongs_to_its_user(on_each: Server) -> None:
+    key = {"idempotency-key": "k"}
+    first = await on_each.local("POST", "/api/chats", {"content": "a"}, headers=key)
+    again = await on_each.local("POST", "/api/chats", {"content": "a"}, headers=key)
+    assert first.data == again.data
+    bobs = await on_each.user("bob")("POST", "/api/chats", {"content": "a"}, headers=key)
+    assert bobs.json["id"] != first.json["id"]
+    assert len((await on_each.local("GET", "/api/chats")).json["chats"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("tools", "status", "code"),
+    [
+        ([{"name": f"t{number}"} for number in range(251)], 400, "invalid_input"),
+        ([{"name": ""}], 400, "invalid_input"),
+        ([{"name": "same"}, {"name": "same"}], 400, "invalid_input"),
+        ([{"name": "big", "description": "x" * 262_144}], 413, "too_large"),
+    ],
+)
+async def test_tools_that_cannot_be_declared(server: Server, tools: Any, status: int, code: str) -> None:  # A-01
+    done = await server.local("POST", "/api/chats", {"content": "hi", "dynamic_tools": tools})
+    assert (done.status, done.code) == (status, code)
+    assert (await server.local("GET", "/api/chats")).json["chats"] == []
+
+
+async def test_250_tools_fit(server: Server) -> None:  # A-01
+    tools = [{"name": f"t{number}"} for number in range(250)]
+    assert (await server.local("POST", "/api/chats", {"dynamic_tools": tools})).status == 201
+
+
+async def test_odd_tools_are_a_warning(tmp_path: Path) -> None:  # A-01
+    async with serving(SqliteStore(tmp_path / "t.db"), tmp_path, ["Hi."], builtin=True) as server:
+        tools = [{"name": "odd", "input_schema": {"type": 7}}, {"name": "read_file"}]
+        made = await server.local("POST", "/api/chats", {"dynamic_tools": tools})
+    assert made.status == 201
+    odd, collision = made.json["warnings"]
+    assert "odd" in odd
+    assert "read_file" in collision

@@ -1,0 +1,77 @@
+"""What the operator lets users ask for."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from treadle.errors import InvalidInput
+from treadle.protocol.options import ChatOptions
+from treadle.server.admission import Admission
+from treadle.server.bodies import OptionChanges
+
+OPTIONS = ChatOptions(model="openai:gpt-4.1", root="/srv/mine")
+
+
+def test_every_option_of_a_chat_can_be_sent_or_is_left_out_on_purpose() -> None:
+    assert set(ChatOptions.__struct_fields__) - set(OptionChanges.__struct_fields__) == {"instructions", "archived"}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"root": "/"},
+        {"root": "relative"},
+        {"sandbox": "none"},
+        {"network": True},
+        {"model": "command:rm -rf"},
+        {"model": "scripted:/etc/passwd"},
+        {"model": "recorded:/etc/passwd"},
+        {"rules": [{"effect": "allow", "tool": "run_command", "scope": "user"}]},
+    ],
+)
+def test_what_others_may_not(tmp_path: Path, changes: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput):
+        Admission(OPTIONS).change("bob", changes)
+    with pytest.raises(InvalidInput):
+        Admission(OPTIONS).change("bob", {"root": str(tmp_path)})
+
+
+def test_folders_that_are_open(tmp_path: Path) -> None:
+    (tmp_path / "bob" / "app").mkdir(parents=True)
+    (tmp_path / "bobby").mkdir()
+    (tmp_path / "bob" / "out").symlink_to(tmp_path / "bobby")
+    admission = Admission(OPTIONS, roots=(f"{tmp_path}/{{user}}",))
+    assert admission.change("bob", {"root": f"{tmp_path}/bob/app"})["root"] == f"{tmp_path}/bob/app"
+    assert admission.change("bob", {"root": f"{tmp_path}/bob/app/"})["root"] == f"{tmp_path}/bob/app"
+    for outside in ("bobby", "bob/../bobby", "bob/out", "alice", ""):
+        with pytest.raises(InvalidInput):
+            admission.change("bob", {"root": f"{tmp_path}/{outside}"})
+    with pytest.raises(InvalidInput):
+        admission.change("bob", {"root": f"{tmp_path}/bob/missing"})
+    elsewhere = Admission(OPTIONS, roots=(f"{tmp_path}/{{user}}",), shared=True)
+    assert elsewhere.change("bob", {"root": f"{tmp_path}/bob/missing"})["root"] == f"{tmp_path}/bob/missing"
+
+
+def test_the_user_of_this_machine(tmp_path: Path) -> None:
+    changes = {"root": str(tmp_path), "sandbox": "none", "model": "scripted:x.toml"}
+    assert Admission(OPTIONS).change("local", changes) == changes
+    for whole in ("/", str(Path.home())):
+        with pytest.raises(InvalidInput):
+            Admission(OPTIONS).change("local", {"root": whole})
+
+
+def test_what_a_chat_begins_with() -> None:
+    assert Admission(OPTIONS).begin("local", {}).root == "/srv/mine"
+    assert Admission(OPTIONS).begin("bob", {}).root == ""
+    assert Admission(OPTIONS).begin("bob", {"mode": "ask"}).mode == "ask"
+    with pytest.raises(InvalidInput):
+        Admission().begin("local", {})
+
+
+def test_models_that_are_open() -> None:
+    admission = Admission(OPTIONS, models=("openai:*", "scripted:demo"))
+    assert admission.change("bob", {"model": "scripted:demo"})
+    for ref in ("anthropic:x", "scripted:demo2"):
+        with pytest.raises(InvalidInput):
+            admission.change("local", {"model": ref})

@@ -1,0 +1,99 @@
+"""A reader sees the log once and in order, however events reach it: from this process, from another one that tells
+nobody, in bursts, while it is slow (A-07, D-04)."""
+
+import asyncio
+import random
+
+import pytest
+
+from treadle.engine.deps import assemble
+from treadle.engine.hub import Hub
+from treadle.engine.log import Log
+from treadle.models.scripted import ScriptedModel
+from treadle.policy.standard import StandardPolicy
+from treadle.protocol.commands import Rename
+from treadle.protocol.events import Envelope, MessageDelta, SessionCreated, TitleChanged
+from treadle.protocol.options import ChatOptions
+from treadle.runtime import OneModel
+from treadle.server.feeds import Feeds
+from treadle.server.metrics import Metrics
+from treadle.stores.memory import MemoryStore
+from treadle.tools.registry import Tools
+from treadle.types import ChatId, SystemClock
+
+CHAT = ChatId("c_1")
+
+
+class World:
+    """A store that two processes write to, and the readers of one of them."""
+
+    def __init__(self, backlog: int) -> None:
+        self.store = MemoryStore()
+        self.deps = assemble(self.store, OneModel(ScriptedModel([])), Tools([]), StandardPolicy())
+        self.here = self.deps.log
+        self.there = Log(self.store, Hub(), SystemClock())
+        self.metrics = Metrics()
+        self.feeds = Feeds(self.deps, backlog, self.metrics, lambda _chat: True)
+        self.written = 0
+
+    async def write(self, log: Log) -> None:
+        self.written += 1
+        await log.execute(CHAT, Rename(f"title {self.written}"))
+
+    async def read(self, after: int, until: int, chance: random.Random) -> list[Envelope]:
+        """Everything up to this seq, at a pace of its own."""
+        seen: list[Envelope] = []
+        async with self.feeds.reading(CHAT, after, 0) as reader:
+            async for batch in self.feeds.batches(reader, 30.0):
+                seen += [envelope for envelope in batch if envelope.seq]
+                for _ in range(chance.choice((0, 0, 1, 7))):
+                    await asyncio.sleep(0)
+                if seen and seen[-1].seq >= until:
+                    break
+        return seen
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_once_and_in_order(seed: int) -> None:
+    chance = random.Random(seed)
+    world = World(backlog=chance.choice((1, 3, 50)))
+    await world.here.create(CHAT, SessionCreated(ChatOptions()))
+    total = 120
+    places = [chance.randrange(0, 2) for _ in range(5)]
+    readers = [
+        asyncio.create_task(world.read(after, total + 1, random.Random(seed + n))) for n, after in enumerate(places)
+    ]
+    for _ in range(total):
+        await world.write(chance.choice((world.here, world.here, world.there)))
+        if chance.random() < 0.3:
+            world.deps.log.hub.publish(Envelope(0, CHAT, 0, MessageDelta(1, "live")))
+        for _ in range(chance.choice((0, 0, 0, 2, 20))):
+            await asyncio.sleep(0)
+    async with asyncio.timeout(60):
+        seen = await asyncio.gather(*readers)
+    for after, each in zip(places, seen, strict=True):
+        assert [envelope.seq for envelope in each] == list(range(after + 1, total + 2))
+        titles = [envelope.data.title for envelope in each if isinstance(envelope.data, TitleChanged)]
+        assert titles == [f"title {number}" for number in range(1, total + 1)]
+    await world.store.close()
+
+
+async def test_a_reader_holds_no_more_than_it_may() -> None:
+    world = World(backlog=10)
+    await world.here.create(CHAT, SessionCreated(ChatOptions()))
+    async with world.feeds.reading(CHAT, 0, 0) as reader:
+        batches = world.feeds.batches(reader, 30.0)
+        first = await anext(batches)
+        assert [envelope.seq for envelope in first] == [1]
+        waiting = asyncio.ensure_future(anext(batches))
+        await asyncio.sleep(0)
+        for _ in range(200):
+            await world.write(world.here)
+        assert len(reader._held) <= 10
+        seen = [envelope.seq for envelope in await waiting]
+        while seen[-1] < 201:
+            seen += [envelope.seq for envelope in await anext(batches)]
+        assert seen == list(range(2, 202))
+        assert world.metrics.dropped == 1
+        await batches.aclose()  # type: ignore[attr-defined]
+    await world.store.close()

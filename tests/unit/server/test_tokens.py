@@ -1,0 +1,76 @@
+"""Tokens and tickets, without HTTP."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from treadle.errors import ConfigError, InvalidInput, NotFound
+from treadle.server.tokens import TICKET_S, Tokens, own_token, owner_of
+from treadle.testing.clock import ManualClock
+
+
+def test_only_hashes_are_kept(tmp_path: Path) -> None:
+    tokens = Tokens(tmp_path / "tokens.json")
+    made, secret = tokens.add("alice")
+    assert secret not in (tmp_path / "tokens.json").read_text()
+    assert tokens.find(secret) == made
+    assert tokens.find(secret + "x") is None
+    assert tokens.find("\udcff") is None
+    assert Tokens(tmp_path / "tokens.json").find(secret) == made
+    tokens.revoke(made.id)
+    assert tokens.find(secret) is None
+    with pytest.raises(NotFound):
+        tokens.revoke(made.id)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "-x", "x" * 65, "a/b", "ä", "{user}"])
+def test_names_that_are_none(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InvalidInput):
+        Tokens(tmp_path / "tokens.json").add(name)
+
+
+def test_a_file_that_others_may_write_counts_for_nothing(tmp_path: Path) -> None:
+    tokens = Tokens(tmp_path / "tokens.json")
+    _, secret = tokens.add("alice")
+    (tmp_path / "tokens.json").chmod(0o666)
+    with pytest.raises(ConfigError):
+        Tokens(tmp_path / "tokens.json").find(secret)
+
+
+def test_a_ticket_ends(tmp_path: Path) -> None:
+    clock = ManualClock()
+    tokens = Tokens(tmp_path / "tokens.json", clock=clock)
+    made, _ = tokens.add("alice")
+    other, _ = tokens.add("bob")
+    ticket = tokens.ticket(made)
+    assert tokens.redeem(ticket) == made
+    assert tokens.redeem(ticket.replace(made.id, other.id)) is None
+    assert tokens.redeem(ticket.replace(ticket.split(".")[1], "99999999999")) is None
+    clock.advance(TICKET_S + 1.0)
+    assert tokens.redeem(ticket) is None
+
+
+def test_of_servers_that_start_at_once_one_makes_the_token(tmp_path: Path) -> None:
+    found: list[str] = []
+    threads = [threading.Thread(target=lambda: found.append(own_token(tmp_path / "home"))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(found)) == 1
+    assert len(found) == 8
+    assert [path.name for path in (tmp_path / "home").iterdir()] == ["serve-token"]
+    assert Tokens(tmp_path / "tokens.json", own=found[0]).find(found[0]) is not None
+
+
+def test_a_kept_token_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "serve-token").write_text("")
+    (tmp_path / "serve-token").chmod(0o600)
+    with pytest.raises(ConfigError):
+        own_token(tmp_path)
+
+
+def test_the_local_user_owns_what_has_no_owner() -> None:
+    assert owner_of("local") == ""
+    assert owner_of("alice") == "alice"
