@@ -48,6 +48,8 @@ class CallRecord(msgspec.Struct):
     parallel: bool = False
     """Whether it ran beside another call: then its tool only reads."""
     asked: PermissionRequested | None = None
+    """What was asked for it last; `asks` has all of them, with their places."""
+    asks: list[tuple[int, PermissionRequested]] = msgspec.field(default_factory=list)
     ruled: PermissionCompleted | None = None
     """What the policy decided by itself."""
     edited: PermissionCompleted | None = None
@@ -145,6 +147,7 @@ class Recording:
                 self.calls[key].kind = "question"
             case PermissionRequested(call=key) as asked if key in self.calls:
                 self.calls[key].asked = asked
+                self.calls[key].asks.append((envelope.seq, asked))
             case PermissionCompleted(action=action) as answer if CallKey(action) in self.calls:
                 call = self.calls[CallKey(action)]
                 call.ruled, call.edited = (answer, None) if answer.by == "policy" else (None, answer)

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.engine.examination import summarize
+from treadle.engine.examination import CHANGED, summarize
 from treadle.errors import Conflict, ToolError
 from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Invocation, Outcome, Rehearsal, Settlement, Tool
@@ -124,7 +124,10 @@ class RecordedPolicy:
     async def review(self, spec: ToolSpec, invocation: Invocation, options: ChatOptions) -> Verdict:
         call = self._stage.recording.calls[CallKey(invocation.call)]
         if call.asked is not None:
-            return Verdict("ask", call.asked.reason, call.asked.severity, call.asked.shown, call.asked.offers)
+            asked = next((asked for seq, asked in call.asks if seq > self._stage.now), call.asked)
+            # That it is asked for again, because it would do something else by now, the engine says itself.
+            reason = asked.reason if asked is call.asks[0][1] else asked.reason.removesuffix(CHANGED).removesuffix("; ")
+            return Verdict("ask", reason, asked.severity, asked.shown, asked.offers)
         if call.ruled is not None:
             return Verdict(call.ruled.decision, call.ruled.feedback)
         return Verdict("allow")
