@@ -77,14 +77,20 @@ def script(root: Path, chance: random.Random, calls: int) -> list[Step]:
     return [*(call(root, chance, number) for number in range(calls)), Say("Done.")]
 
 
-async def scene(stage: Stage, root: Path, seed: int, *, git: bool) -> None:
+async def scene(stage: Stage, root: Path, seed: int, *, git: bool, view: bool = True) -> None:
     chance = random.Random(seed)
     grow(root, chance)
     if git:
         repository(root)
     before = tree(root)
     agent = stage.agent(script(root, chance, chance.choice([1, 3, 6])), builtin=True)
-    chat = agent.chat(root=str(root), mode="autopilot", auto_approve_commands=True, auto_approve_sensitive_edits=True)
+    chat = agent.chat(
+        root=str(root),
+        mode="autopilot",
+        auto_approve_commands=True,
+        auto_approve_sensitive_edits=True,
+        command_view=view,
+    )
     seen = await play(chat.send("Do something."))
     after = tree(root)
     ran = [done.result_summary or done.error for done in of(seen, e.ExecutionComplete)]
@@ -115,6 +121,14 @@ async def test_back_and_forth_in_a_repository(stage: Stage, tmp_path: Path, seed
     root = tmp_path / "project"
     root.mkdir()
     await scene(stage, root, seed, git=True)
+
+
+@pytest.mark.parametrize("seed", range(200, 208))
+async def test_back_and_forth_with_commands_that_write_through(stage: Stage, tmp_path: Path, seed: int) -> None:
+    """What they did is known from comparing the tree before and after (W-10)."""
+    root = tmp_path / "project"
+    root.mkdir()
+    await scene(stage, root, seed, git=seed % 2 == 0, view=False)
 
 
 async def test_another_one_every_time(stage: Stage, tmp_path: Path) -> None:

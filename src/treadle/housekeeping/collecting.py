@@ -115,7 +115,7 @@ class _Keeper:
         if not dry:
             # Trees first: whoever has none reads everything anew, and relies on nothing that goes now.
             self._upkeep.drop_trees(self._tree_line(line))
-            self._upkeep.tidy()
+            self._upkeep.tidy(stage=not any(self._journals.unfinished()))
             decisions = self._journals.sweep(max(DAY_S, self._retention.days * DAY_S))
         swept = self._images.sweep(keep, DAY_S, dry=dry)
         total = sum(image.size for image in images)
@@ -181,7 +181,7 @@ class _Keeper:
 
     def _raised(self, images: list[Image]) -> float:
         """The line, as far up as it takes to stay below the cap."""
-        if len(images) > _CHEAP_IMAGES and self._until < EVER:
+        if self._until < EVER and (len(images) > _CHEAP_IMAGES or self._images.in_use()):
             raise TooMuch
         line = self._line
         fresh = self._now - DAY_S

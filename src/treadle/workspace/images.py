@@ -166,6 +166,14 @@ class Images:
         with self._lock(fcntl.LOCK_EX):
             yield
 
+    def in_use(self) -> bool:
+        """Whether somebody keeps something at this moment, so that a sweep would have to wait."""
+        try:
+            with self._lock(fcntl.LOCK_EX | fcntl.LOCK_NB):
+                return False
+        except BlockingIOError:
+            return True
+
     @contextmanager
     def _lock(self, how: int) -> Iterator[None]:
         fd = self._lock_file()

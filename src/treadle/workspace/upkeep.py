@@ -2,6 +2,7 @@
 they rely on. Decides nothing."""
 
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -14,6 +15,7 @@ from treadle.workspace.capture import CAPTURES, TREES, Capture, read_capture
 from treadle.workspace.images import Images
 from treadle.workspace.trees import read_tree
 
+STAGE = "stage"
 _ABANDONED_S = 86_400.0
 
 
@@ -74,8 +76,9 @@ class Upkeep:
         if capture is not None:
             self.tree_of(capture).unlink(missing_ok=True)
 
-    def tidy(self) -> None:
-        """Remove what processes that died left half-done long ago."""
+    def tidy(self, *, stage: bool) -> None:
+        """Remove what processes that died left half-done long ago; with `stage` also what was made ready for changes
+        that are settled by now."""
         named = {capture.tree for _, capture in self.captures() if capture is not None}
         before = time.time() - _ABANDONED_S
         for folder in (TREES, CAPTURES):
@@ -84,6 +87,9 @@ class Upkeep:
                 with suppress(FileNotFoundError):
                     if not belongs and file.stat().st_ctime < before:
                         file.unlink()
+        for ready in _files(self._folder / STAGE, hidden=True) if stage else ():
+            if ready.lstat().st_mtime < before:
+                shutil.rmtree(ready, ignore_errors=True)
 
 
 def _files(folder: Path, *, hidden: bool = False) -> list[Path]:

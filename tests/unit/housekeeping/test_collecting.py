@@ -151,6 +151,31 @@ async def test_nothing_is_removed_when_there_is_no_time(home: Home) -> None:
     assert home.kept() == {b"one"}
 
 
+async def test_what_processes_that_died_left_goes_after_a_day(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.captures.capture("c/1.0")
+    (home.folder / "stage" / "ready").mkdir(parents=True)
+    for path in ("trees/.tree_x", "captures/t_x.tree", "captures/t_x.new", "stage/ready/1"):
+        (home.folder / path).write_bytes(b"half")
+    before = {path for path in home.folder.rglob("*") if path.is_file()}
+    await collect(home.store, home.path, Retention())
+    assert {path for path in home.folder.rglob("*") if path.is_file()} - {stamp_of(home.path)} == before
+    later = time.time() + 1.5 * DAY_S
+    monkeypatch.setattr(time, "time", lambda: later)
+    await collect(home.store, home.path, Retention())
+    left = {str(path.relative_to(home.folder)).split("/")[0] for path in home.folder.rglob("*") if path.is_file()}
+    assert left == {"trees", "captures", "collected", "incoming"}
+    assert home.captures.compare("c/1.0").files == ()
+
+
+async def test_by_itself_it_waits_for_nobody(home: Home) -> None:
+    home.image(b"nobody's")
+    with home.images.batch():
+        await now_and_then(home.store, home.path, Retention())
+    assert home.kept() == {b"nobody's"}
+
+
 async def test_by_itself_once_a_day(home: Home) -> None:
     assert not is_due(home.path)
     assert not home.folder.exists()

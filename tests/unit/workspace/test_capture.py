@@ -2,10 +2,12 @@
 there before is kept, what is left out is said, and little is read when little changed."""
 
 import os
+import resource
 import shutil
 import socket
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -276,6 +278,16 @@ def test_what_lies_too_deep_is_listed(project: Project, monkeypatch: pytest.Monk
     assert listed(project).keys() == {"1/2/3/4"}
 
 
+def test_a_tree_that_is_far_too_deep_is_walked(project: Project) -> None:
+    deep = project.top
+    for _ in range(left_out.DEPTH_CAP + 50):
+        deep = deep / "d"
+        deep.mkdir()
+    (path,) = listed(project)
+    assert path.count("/") == left_out.DEPTH_CAP
+    assert project.does("echo > d/d/d/file") == ["created d/d/d/file"]
+
+
 def test_a_home_inside_the_project_is_not_captured(tmp_path: Path) -> None:
     project = Project(tmp_path)
     project.home = project.top / "sub" / "home"
@@ -390,6 +402,26 @@ def test_a_capture_that_is_gone_or_damaged_is_said(project: Project) -> None:
         file.write_bytes(b"")
     with pytest.raises(ToolError, match="is gone"):
         project.captures.compare("c/1.0")
+
+
+def test_too_few_descriptors_are_said_and_pass(project: Project) -> None:  # fault 13
+    project.sh("mkdir -p 1/2/3/4/5/6/7/8/9; echo > 1/2/3/4/5/6/7/8/9/x")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 20, hard))
+    taken: list[int] = []
+    try:
+        with suppress(OSError):
+            while True:
+                taken.append(os.open(os.devnull, os.O_RDONLY))
+        for _ in range(6):
+            os.close(taken.pop())
+        with pytest.raises(ToolError, match="Too many open files"):
+            project.captures.capture("c/1.0")
+    finally:
+        for fd in taken:
+            os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    project.prove(lambda: project.sh("rm -r 1"))
 
 
 def test_a_strike_at_any_point_leaves_no_half_capture(project: Project) -> None:  # fault 3
