@@ -92,7 +92,7 @@ class Transactions:
                 taken = _taken(found)
                 if taken and begun.verdict == "commit":
                     return self._settled(self._refuse(begun, taken))
-                stage.open()
+                stage.open(new=True)
                 making = Making(folders, found, source, stage, _numbers(begun.files))
                 making.prepare()
                 closed = closed_folders(folders, [each.change for each in found if each.standing == "before"])
