@@ -240,6 +240,8 @@ class Batch:
         faultpoint("snapshot.written")
         for digest, temp in self._made.items():
             os.rename(temp, _place(self._objects, digest))
+        named = set(self._made.values())
+        self._temps = [temp for temp in self._temps if temp not in named]
         faultpoint("snapshot.named")
         self._sync.names()
         faultpoint("snapshot.kept")

@@ -26,9 +26,13 @@ class Stage:
         self._key = key
         self._name = temp_name("stage", key)
         self._fd = -1
+        self._again = True
 
-    def open(self) -> None:
-        """As an earlier process left it, or empty."""
+    def open(self, *, new: bool = False) -> None:
+        """As an earlier process left it; or empty, if it is `new`."""
+        if new:
+            self.remove()
+        self._again = not new
         if self._fd < 0:
             private_folder(self._home)
             home = os.open(self._home, _FOLDER)
@@ -85,8 +89,9 @@ class Stage:
     # -- making things ready ------------------------------------------------------------------------------------
 
     def file(self, name: str, source: int, state: FileState, mtime_ns: int, old: os.stat_result | None) -> None:
-        """A file with the bytes of `source`, of the owner of what it will replace. It has its name when it is whole."""
-        half = f"{name}.half"
+        """A file with the bytes of `source`, of the owner of what it will replace. On a stage that is used again it has
+        its name when it is whole."""
+        half = f"{name}.half" if self._again else name
         with suppress(FileNotFoundError):
             os.unlink(half, dir_fd=self._fd)
         fd = os.open(half, _NEW, 0o600, dir_fd=self._fd)
@@ -99,7 +104,8 @@ class Stage:
             if mtime_ns:
                 os.utime(fd, ns=(mtime_ns, mtime_ns))
             self._sync.file(fd)
-            os.rename(half, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+            if half != name:
+                os.rename(half, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
         finally:
             os.close(fd)
 

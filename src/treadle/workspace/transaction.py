@@ -21,7 +21,7 @@ import msgspec
 from treadle.errors import NotFound, ToolError
 from treadle.faultpoint import faultpoint
 from treadle.ports.snapshots import Effect, Plan
-from treadle.protocol.files import FileChange, FileConflict
+from treadle.protocol.files import FileChange, FileConflict, git_unit
 from treadle.workspace.images import Images
 from treadle.workspace.journal import Ending, Journal, Journals
 from treadle.workspace.making import Making, backwards
@@ -92,7 +92,7 @@ class Transactions:
                 taken = _taken(found)
                 if taken and begun.verdict == "commit":
                     return self._settled(self._refuse(begun, taken))
-                stage.open()
+                stage.open(new=True)
                 making = Making(folders, found, source, stage, _numbers(begun.files))
                 making.prepare()
                 closed = closed_folders(folders, [each.change for each in found if each.standing == "before"])
@@ -156,7 +156,7 @@ class Transactions:
             raise ToolError(f"The changes could not be made ({_words(error)}), so none of them was.") from error
         if taken and journal.verdict == "commit":
             return self._call_off(journal, taken, folders)
-        git = self._fingerprint() if any(_in_git(change.path) for change in journal.files) else ""
+        git = self._fingerprint() if any(git_unit(change.path) for change in journal.files) else ""
         ending = Ending(tuple(taken), git)
         self._journals.end(journal.name, ending)
         stage.remove()
@@ -223,10 +223,6 @@ def _result(journal: Journal, ending: Ending) -> Effect:
     left = {conflict.path for conflict in ending.conflicts}
     files = tuple(change for change in journal.files if change.path not in left)
     return Effect(files, (*journal.conflicts, *ending.conflicts), journal.uncaptured, ending.git)
-
-
-def _in_git(path: str) -> bool:
-    return path == ".git" or path.startswith(".git/")
 
 
 def _words(error: Exception) -> str:

@@ -146,6 +146,8 @@ def between(old: Path, new: Path) -> tuple[FileChange, ...]:
 class FromFolder:
     """New bytes from another folder, as from the upper folder of a view."""
 
+    TIME = 1_000_000_000_000_000_000
+
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
@@ -154,7 +156,7 @@ class FromFolder:
             return os.dup(fd)
 
     def mtime_ns(self, path: str) -> int:
-        return 1_000_000_000_000_000_000
+        return self.TIME
 
     def touched(self) -> Iterable[tuple[str, int]]:
         return ()
