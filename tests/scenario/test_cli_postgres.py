@@ -1,6 +1,8 @@
 """The command line on a PostgreSQL: the setting `store` is all that changes (D-05)."""
 
 import asyncio
+import os
+import time
 
 import asyncpg  # type: ignore[import-untyped]
 import pytest
@@ -13,6 +15,14 @@ SCRIPT = """
 call = [{ name = "run_command", args = { command = "echo store=$TREADLE_STORE" } }]
 [[turn]]
 text = "Hello."
+"""
+
+
+EDIT = """
+[[turn]]
+call = [{ name = "edit_file", args = { path = "a", old_str = "old", new_str = "new" } }]
+[[turn]]
+text = "Done."
 """
 
 
@@ -61,3 +71,19 @@ def test_an_address_of_something_else_is_a_mistake(cli: CommandLine) -> None:
 
 def test_commands_do_not_get_the_address() -> None:
     assert "TREADLE_STORE" not in without_secrets({"TREADLE_STORE": "postgresql://there/chats?password=x"})
+
+
+def test_what_chats_in_postgresql_need_is_not_collected(on_postgres: CommandLine) -> None:
+    """An SQLite file that lies there, too, says nothing about them (W-02)."""
+    cli, there = on_postgres, on_postgres.environment["TREADLE_STORE"]
+    assert cli("run", "Hi.", "--model", cli.script('[[turn]]\ntext = "Hello."\n'), env={"TREADLE_STORE": ""}).code == 0
+    assert (cli.home / "treadle.db").exists()
+    (cli.project / "a").write_text("old")
+    edited = cli("run", "Edit it.", "--model", cli.script(EDIT), env={"TREADLE_STORE": there})
+    assert (edited.code, (cli.project / "a").read_text()) == (0, "new"), edited.err
+    two_days_ago = time.time() - 2 * 24 * 3600
+    for path in cli.home.rglob("*"):
+        os.utime(path, (two_days_ago, two_days_ago), follow_symlinks=False)
+    assert cli("gc").code == 0
+    undone = cli("undo")
+    assert (undone.code, (cli.project / "a").read_text()) == (0, "old"), undone.err

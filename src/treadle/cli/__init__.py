@@ -1,8 +1,8 @@
 """The command line. This file is all that `--version` and `--help` load: the names of the commands, their lines of
 help, and where each one lives. Parsing is the business of `group`, the work that of each command's module."""
 
-import gc
 import sys
+from gc import freeze, set_threshold  # by name: a command of this package is called gc, too
 
 from treadle._version import __version__
 
@@ -80,9 +80,9 @@ def main() -> int:
             return 0
         case arguments:
             # What is loaded stays: looking through it for garbage, time and again while it grows, finds none.
-            gc.set_threshold(YOUNG_OBJECTS)
+            set_threshold(YOUNG_OBJECTS)
             from treadle.cli.group import invoke
 
             code = invoke(arguments)
-            gc.freeze()  # nor is there any use in looking through it once more at the end of the process
+            freeze()  # nor is there any use in looking through it once more at the end of the process
             return code

@@ -11,6 +11,7 @@ from treadle.cli.terminal import Terminal
 from treadle.config import Config
 from treadle.housekeeping.collecting import collect
 from treadle.housekeeping.retention import Collected, retention_of
+from treadle.stores.address import open_store
 from treadle.stores.sqlite import SqliteStore
 
 
@@ -20,8 +21,8 @@ def gc(days: float | None, dry: bool, as_json: bool) -> int:
 
 async def _gc(config: Config, days: float | None, dry: bool, as_json: bool) -> int:
     found = Collected()
-    if config.database.exists():
-        store = SqliteStore(config.database)
+    store = open_store(config.store)  # the one whose chats may need what is here, and no other
+    if not isinstance(store, SqliteStore) or store.path.exists():
         try:
             found = await collect(store, config.home, retention_of(config.settings, days), dry=dry)
         finally:
