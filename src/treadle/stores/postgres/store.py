@@ -37,6 +37,9 @@ class PostgresStore:
     """A `Store` in the database at `url` (`postgresql://…`). Leases are timed by the database's clock and last
     `lease_s` for all who use it; `clock` is for tests. `patience_s` is how long a server that is away is waited for."""
 
+    shared = True
+    """Processes on other machines may use it, too."""
+
     def __init__(
         self,
         url: str,
