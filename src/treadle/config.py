@@ -63,6 +63,7 @@ class Settings(msgspec.Struct, frozen=True):
     store: str = ""
     concurrency: Annotated[int, Meta(ge=1)] = 32
     drain_s: _Amount = 25.0
+    lease_s: Annotated[float, Meta(ge=1)] = 30.0
     serve_host: str = "127.0.0.1"
     serve_port: Annotated[int, Meta(ge=0, le=65535)] = 8700
     serve_tokens: str = ""

@@ -43,7 +43,8 @@ class Place:
 
     def write(self, model: str, **options: Any) -> Chat:
         """A chat with a message in it, from a process that does not work on it."""
-        options = {"auto_approve_commands": True, "verify": False} | options
+        # Commands write through, so that the test can see how far they are, and they can see the test.
+        options = {"auto_approve_commands": True, "verify": False, "command_view": False} | options
         chat = self.agent.chat(model=model, root=str(self.cli.project), **options)
         chat.open()
         self.run(self.agent._agent.deps.log.execute(ChatId(chat.id), Send("Work.")))

@@ -13,6 +13,7 @@ from treadle.models.registry import ModelRegistry
 from treadle.ports.hooks import Hooks
 from treadle.ports.store import Store
 from treadle.runtime import Agent
+from treadle.stores.address import open_store
 from treadle.types import ChatId
 
 LAST = "last"
@@ -52,7 +53,7 @@ async def open_agent(
 
         hooks = [CommandHooks(config.hooks, os.environ)]
     agent = Agent(
-        config.store,
+        open_store(config.store, lease_s=settings.lease_s),
         models=models,
         plugins=works,
         hooks=hooks,
@@ -61,6 +62,7 @@ async def open_agent(
         accepted=settings.consent,
         retry_base_s=settings.retry_base_s,
         silence_s=settings.silence_s,
+        renew_s=settings.lease_s / 3,
         concurrency=concurrency,
         relays=relays,
     )
