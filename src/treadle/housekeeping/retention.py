@@ -49,7 +49,7 @@ def folder_of(home: Path) -> Path:
 def digests(files: Iterable[FileChange]) -> Iterator[str]:
     """The images by which changes can be undone and redone."""
     for file in files:
-        for state in (file.before, file.after):
+        for state in (file.before, file.after, file.merged):
             if state is not None and state.digest:
                 yield state.digest
 
