@@ -9,6 +9,8 @@ from treadle.protocol.events import CheckCompleted, ExecutionComplete
 MINUS = "\N{MINUS SIGN}"
 DIFF_LINES = 14
 OUTPUT_LINES = 6
+CHANGED = "[changed in the project]"
+"""Stands in a command's result between its output and what it did to files."""
 QUIET = frozenset({"task_complete", "update_plan"})
 """Calls whose effect is shown as an event of its own."""
 
@@ -46,7 +48,7 @@ def show_check(terminal: Terminal, command: str, done: CheckCompleted) -> None:
 
 def _what_came(done: ExecutionComplete) -> str:
     came = done.result_summary or (done.error if not done.success else "")
-    if done.diff_stat is not None:
+    if done.diff_stat is not None and not done.effect:
         came = f"+{done.diff_stat.added} {MINUS}{done.diff_stat.removed}"
     if done.duration_ms >= 1000:
         came = f"{came}, {done.duration_ms / 1000:.1f} s" if came else f"{done.duration_ms / 1000:.1f} s"
@@ -54,20 +56,25 @@ def _what_came(done: ExecutionComplete) -> str:
 
 
 def _glimpse(terminal: Terminal, name: str, done: ExecutionComplete) -> list[str]:
-    if done.diff_stat is not None:
+    if done.diff_stat is not None and not done.effect:
         return _diff(terminal, done.result)
     if done.success and name != "run_command":
         return []
     text = inert(done.result if done.result else done.error).rstrip("\n")
-    lines = text.split("\n")
+    output, _, changes = text.partition(CHANGED)
+    lines = output.split("\n")
     if name == "run_command" and lines[-1].startswith("[exit "):
         lines.pop()
     lines = [line for line in lines if line.strip() and line != "(no output)"]
-    if not lines or (not done.success and lines == [inert(done.error)] == [_first(done)]):
-        return []
+    if not done.success and lines == [inert(done.error)] == [_first(done)]:
+        lines = []
+    touched = [line for line in changes.split("\n") if line and line[0] != "["]
+    return [_bar(terminal, line) for line in (*_last(lines), *touched[:OUTPUT_LINES])]
+
+
+def _last(lines: list[str]) -> list[str]:
     shown = lines[-OUTPUT_LINES:]
-    more = [f"… {len(lines) - len(shown)} more lines"] if len(lines) > len(shown) else []
-    return [_bar(terminal, line) for line in more + shown]
+    return [f"… {len(lines) - len(shown)} more lines", *shown] if len(lines) > len(shown) else shown
 
 
 def _first(done: ExecutionComplete) -> str:

@@ -87,6 +87,7 @@ def make_project(folder: Path) -> None:
     folder.mkdir()
     (folder / SOURCE).write_text(_STATS, encoding="utf-8")
     (folder / "test_stats.py").write_text(_TEST, encoding="utf-8")
+    (folder / ".gitignore").write_text("__pycache__/\n", encoding="utf-8")
 
 
 def make_script(path: Path, *, watched: bool) -> None:

@@ -31,6 +31,7 @@ from treadle.types import ChatId
 from treadle.workspace.capture import Capture
 from treadle.workspace.images import Image, Images
 from treadle.workspace.journal import Journals
+from treadle.workspace.leavings import LEFT, Leavings
 from treadle.workspace.upkeep import Upkeep
 
 TREE_DAYS = 7.0
@@ -117,6 +118,7 @@ class _Keeper:
             self._upkeep.drop_trees(self._tree_line(line))
             self._upkeep.tidy(stage=not any(self._journals.unfinished()))
             decisions = self._journals.sweep(max(DAY_S, self._retention.days * DAY_S))
+            Leavings(self._folder / LEFT).sweep(max(DAY_S, self._now - line))
         swept = self._images.sweep(keep, DAY_S, dry=dry)
         total = sum(image.size for image in images)
         found = Collected(

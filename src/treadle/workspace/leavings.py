@@ -15,6 +15,8 @@ from treadle.lines.hunks import is_text
 from treadle.protocol.files import FileChange, FileState, git_unit
 from treadle.workspace.states import Folders, reading
 
+LEFT = "left"
+"""Where they lie, beside the images."""
 _LARGEST = 1 << 20
 _MOST = 500
 """So many files of one set of changes are remembered."""

@@ -9,7 +9,7 @@ from treadle.ports.snapshots import Effect, Plan, Wanted
 from treadle.protocol.files import FileChange, FileState, Trail, Uncaptured
 from treadle.workspace.images import Images
 from treadle.workspace.journal import Journals
-from treadle.workspace.leavings import Leavings
+from treadle.workspace.leavings import LEFT, Leavings
 from treadle.workspace.root import Root
 from treadle.workspace.states import keep_all, state_of
 from treadle.workspace.transaction import Transactions
@@ -26,7 +26,7 @@ class ProjectSnapshots:
         self._root = root
         self._folder = folder
         self.images = Images(folder)
-        self._leavings = Leavings(folder / "left")
+        self._leavings = Leavings(folder / LEFT)
         self.journals = Journals(folder / "journals")
         self._transactions = Transactions(root, self.images, self.journals, self._fingerprint)
 

@@ -15,7 +15,7 @@ from treadle.lines.merge import merge
 from treadle.ports.workspace import inert
 from treadle.protocol.files import DiffStat, FileConflict, FileState, Link, decode_path
 from treadle.workspace.images import Images
-from treadle.workspace.leavings import Leavings
+from treadle.workspace.leavings import LEFT, Leavings
 
 State = FileState | None
 _COUNTED = 1 << 20
@@ -58,7 +58,7 @@ class WayBack:
         self._path = path
         self._now = now
         self._images = images
-        self._leavings = Leavings(images.folder / "left")
+        self._leavings = Leavings(images.folder / LEFT)
         self._on_disk = on_disk
         self.made: dict[str, bytes] = {}
         """Texts that are nowhere kept yet, by their hash."""

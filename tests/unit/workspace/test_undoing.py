@@ -4,6 +4,8 @@ import hashlib
 import os
 import shutil
 import stat
+import tempfile
+import traceback
 from pathlib import Path
 
 import pytest
@@ -413,3 +415,46 @@ def test_ten_steps_back_are_one(project: Project) -> None:
 
 def _digest(data: bytes) -> tuple[str, int]:
     return hashlib.sha256(data).hexdigest(), len(data)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+def test_an_ordinary_user_undoes_what_is_closed_even_to_him(tmp_path: Path) -> None:
+    """Folders without a way in and files without a right to read come back as they were."""
+    _closed_things(Project(tmp_path / "root"))  # everything is loaded before it can no longer be
+    theirs = Path(tempfile.mkdtemp())  # not below the folder of tests, which is closed to others
+    os.chown(theirs, 65534, 65534)
+    pid = os.fork()
+    if not pid:
+        code = 1
+        try:
+            os.setgid(65534)
+            os.setuid(65534)
+            _closed_things(Project(theirs))
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    ended = os.waitpid(pid, 0)[1]
+    shutil.rmtree(theirs)
+    assert os.waitstatus_to_exitcode(ended) == 0
+
+
+def _closed_things(project: Project) -> None:
+    project.write("secret", "s\n", 0o000)
+    project.write("closed/f", "f\n", 0o400)
+    (project.path / "closed").chmod(0o500)
+    before = {"secret": 0o000, "closed": 0o500}
+
+    def agent() -> None:
+        (project.path / "secret").unlink()
+        (project.path / "closed").chmod(0o700)
+        (project.path / "closed/f").unlink()
+        (project.path / "closed").rmdir()
+
+    project.change(agent)
+    assert not project.undo().conflicts
+    assert {name: stat.S_IMODE((project.path / name).stat().st_mode) for name in before} == before
+    assert project.read("closed/f") == b"f\n"
+    (project.path / "secret").chmod(0o600)
+    assert project.read("secret") == b"s\n"

@@ -28,7 +28,8 @@ async def collect(
     faultpoint("command.collected")
     left = await in_thread(_left, means, command, invocation, place)
     how, last = ending(ended, invocation, way)
-    told = [how, count(ended.lines, "line"), *([count(len(reached.files), "change")] if reached.files else [])]
+    changes = sum(not file.ignored for file in reached.files)
+    told = [how, count(ended.lines, "line"), *([count(changes, "change")] if changes else [])]
     text = "\n".join(
         (
             *place.notes,
