@@ -1,6 +1,8 @@
 """What commands do to a project is a transaction: shown before it is done, done once, refused where somebody was
 faster, and gone where the run was stopped (W-01, W-07 to W-09, L-07, L-09)."""
 
+import asyncio
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ from tests.scenario.kit import Stage, of, play, types, until
 from tests.trees import tree
 from treadle.models.scripted import Call, Say, ScriptedModel
 from treadle.protocol import events as e
-from treadle.stores.sqlite import SqliteStore
+from treadle.stores.memory import MemoryStore
 
 REVIEW = {"mode": "review", "interactive": True}
 
@@ -99,11 +101,35 @@ async def test_a_review_that_waits_survives_a_restart(stage: Stage, root: Path) 
     await stage.kill()
     again = stage.agent([Say("Done.")], builtin=True).chat(chat.id)
     await play(again.approve(asked))
-    if not isinstance(stage.store, SqliteStore):  # with another store here, an agent keeps its views for itself
+    if isinstance(stage.store, MemoryStore):  # an agent keeps the views of such chats for itself
         (asked,) = await again.actions()
         assert "has changed" in asked.reason
         await play(again.approve(asked))
     assert (root / "new").read_text().strip() in asked.text
+
+
+# -- what is protected (S-03) ----------------------------------------------------------------------------------------
+
+
+async def test_a_new_repository_comes_without_hooks_and_settings(stage: Stage, root: Path) -> None:
+    commit = "git -c user.name=A -c user.email=a@example.org commit -q -m first"
+    evil = "echo '#!/bin/sh' > .git/hooks/post-checkout; chmod +x .git/hooks/post-checkout; mkdir .treadle"
+    chat = stage.agent(
+        [ran(f"git init -q && git add -A && {commit}; {evil}; git log --oneline"), Say("Done.")], builtin=True
+    )
+    options = {"auto_approve_commands": True, "auto_approve_sensitive_edits": True}
+    seen = await play(chat.chat(root=str(root), **options).send("Go."))
+    (done,) = of(seen, e.ExecutionComplete)
+    assert done.success, done.error
+    assert "first" in done.result
+    assert ".git/hooks" in done.result, "what is left out is said"
+    assert (root / ".git/HEAD").exists()
+    assert not (root / ".git/hooks").exists()
+    assert not (root / ".git/config").exists()
+    assert not (root / ".treadle").exists()
+    git = ["git", "log", "--format=%s"]
+    listed = await asyncio.to_thread(subprocess.run, git, cwd=root, capture_output=True, text=True, check=False)
+    assert listed.stdout == "first\n"
 
 
 # -- stopping and meeting others --------------------------------------------------------------------------------------

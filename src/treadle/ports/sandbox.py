@@ -14,6 +14,11 @@ Demand = SandboxChoice
 """What a person may ask for: the strongest that holds, or this one and no other."""
 
 
+IN_A_REPOSITORY = ("hooks", "config", "config.worktree", "commondir")
+"""What git runs, or reads to learn what to run: whoever writes one of them runs code as the user, later and outside."""
+OWN_FOLDER = ".treadle"
+
+
 class Direct(Value, tag="direct", frozen=True):
     """The root as it is: what a command writes is written."""
 
@@ -24,7 +29,8 @@ class Unwritable(Value, tag="unwritable", frozen=True):
 
 class View(Value, tag="view", frozen=True):
     """A copy-on-write view: writes go to `upper` (empty, outside the root) and the root stays as it is (W-08). `work`
-    is an empty folder beside it, for the kernel."""
+    is an empty folder beside it, for the kernel. A protected path that does not exist may come into being on a view:
+    whoever makes the effect the project's own leaves it out."""
 
     upper: str
     work: str

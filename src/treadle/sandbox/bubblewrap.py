@@ -4,9 +4,9 @@ read-only. Owns the command line of `bwrap`; starts nothing.
 How a protected path is held in place. One that exists is mounted over itself, read-only, and so is every folder between
 it and the root, writable: a mount point can be neither removed nor renamed, and a folder that could be renamed would
 take its mounts along and leave its name free. One that does not exist needs something to mount on, and what is made
-inside a bind mount is made in the project. On a copy-on-write view that something comes from a layer of stand-ins
-beneath the project, so that neither the project nor the upper layer ever sees it. On the project itself there is no
-other way than an empty folder or file, which `launch.hold` makes before the command and removes after it."""
+inside a bind mount is made in the project: an empty folder or file, which `launch.hold` makes before the command and
+removes after it. On a copy-on-write view nothing is held there: what comes into being is left out when the effect is
+committed, and a command such as `git clean` or `git init` meets nothing that is not in the project."""
 
 import os
 import stat
@@ -76,7 +76,7 @@ class Bubblewrap:
         _check(confinement)
         missing: list[str] = []
         mounts = [*self._outside(confinement), *_writable(confinement), *self._protected(confinement, missing)]
-        mounts.append((confinement.root, self._root(confinement, missing)))
+        mounts.append((confinement.root, self._root(confinement)))
         mounts += _hidden(confinement)
         words = [self._binary, *ALWAYS]
         words += [] if self._nested else ["--disable-userns"]
@@ -85,11 +85,10 @@ class Bubblewrap:
         words += ["--ro-bind", "/", "/"]
         for _, mount in sorted(mounts, key=lambda each: each[0].rstrip("/").count("/")):
             words += mount
-        holding = missing and not isinstance(confinement.mount, View)
-        words += ["--sync-fd", str(ALIVE_FD)] if holding else []
+        words += ["--sync-fd", str(ALIVE_FD)] if missing else []
         words += ["--seccomp", _FILTER_FD, "--chdir", cwd, "--", *argv]
         line = ["/bin/sh", "-c", _OPEN_FILTER, self._filter_file(), *words]
-        return self._holding(missing, line) if holding else line
+        return self._holding(missing, line) if missing else line
 
     def _outside(self, confinement: Confinement) -> Iterable[Mount]:
         yield "/dev", ["--dev", "/dev"]
@@ -105,7 +104,7 @@ class Bubblewrap:
             if not any(_beneath(path, each) for each in (confinement.root, "/tmp", "/dev", "/proc", *SOCKET_FOLDERS)):
                 yield path, ["--ro-bind", "/dev/null", path]
 
-    def _root(self, confinement: Confinement, missing: Sequence[str]) -> list[str]:
+    def _root(self, confinement: Confinement) -> list[str]:
         root = confinement.root
         match confinement.mount:
             case Direct():
@@ -117,8 +116,7 @@ class Bubblewrap:
                     raise SandboxError(
                         "a copy-on-write view of the project does not work with this bubblewrap or kernel"
                     )
-                beneath = ["--overlay-src", self._skeleton(root, missing)] if missing else []
-                return [*beneath, "--overlay-src", root, "--overlay", upper, work, root]
+                return ["--overlay-src", root, "--overlay", upper, work, root]
 
     def _protected(self, confinement: Confinement, missing: list[str]) -> Iterable[Mount]:
         """The mounts that hold protected paths; what does not exist is put into `missing`."""
@@ -130,7 +128,7 @@ class Bubblewrap:
             between.update(_folders(confinement.root, path))
             if _kind(path) and not os.path.exists(self._note(path)):
                 yield path, ["--ro-bind", path, path]
-            elif path not in missing:
+            elif isinstance(confinement.mount, Direct) and path not in missing:
                 missing.append(path)
                 yield path, ["--ro-bind", self._stand_in(path), path]
         if isinstance(confinement.mount, Direct):  # a folder of an overlay's lower layer cannot be renamed anyway
@@ -171,14 +169,6 @@ class Bubblewrap:
         source = os.path.join(self._scratch, "instead", name if name in STAND_INS else "folder")
         _make(source, name)
         return source
-
-    def _skeleton(self, root: str, missing: Sequence[str]) -> str:
-        """A folder with something to mount on for each missing path, in the shape of the project."""
-        parts = sorted(os.path.relpath(path, root) for path in missing)
-        folder = os.path.join(self._scratch, "missing", _name("\n".join(parts)))
-        for part in parts:
-            _make(os.path.join(folder, part), os.path.basename(part))
-        return folder
 
     def _filter_file(self) -> str:
         if not self._filter:

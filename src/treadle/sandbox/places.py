@@ -5,9 +5,9 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-IN_A_REPOSITORY = ("hooks", "config", "config.worktree", "commondir")
-"""What git runs, or reads to learn what to run: whoever writes one of them runs code as the user, later and outside."""
-PROTECTED = (".treadle",)
+from treadle.ports.sandbox import IN_A_REPOSITORY, OWN_FOLDER
+
+PROTECTED = (OWN_FOLDER,)
 
 STAND_INS: Mapping[str, bytes] = {"config": b"", "config.worktree": b"", "commondir": b".\n"}
 """By name, the content of a file that is to git as if it were not there. All others are stood in for by a folder."""

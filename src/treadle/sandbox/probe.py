@@ -44,12 +44,12 @@ def _judged(name: str, said: str, evidence: bool | None) -> Tried:
 
 
 def has_views(sandbox: Sandbox, scratch: Path, user: int | None = None) -> bool:
-    """Whether a command on a copy-on-write view changes the upper folder and not the project, and leaves no trace of
-    what protects a path that does not exist."""
+    """Whether a command on a copy-on-write view changes the upper folder and not the project, and cannot write what is
+    protected there."""
     folder = scratch / f"view-{secrets.token_hex(6)}"
     root, upper, work = (folder / name for name in ("root", "upper", "work"))
-    for path in (folder, root, root / ".git", upper, work):
-        path.mkdir(parents=True)
+    for path in (folder, root, root / ".git" / "hooks", upper, work):
+        path.mkdir(parents=True, exist_ok=True)
     (root / "kept").write_bytes(b"kept")
     if user is not None:
         for path in (folder, *folder.rglob("*")):
@@ -57,11 +57,11 @@ def has_views(sandbox: Sandbox, scratch: Path, user: int | None = None) -> bool:
     confinement = Confinement(
         root=str(root), mount=View(str(upper), str(work)), protected=(str(root / ".git" / "hooks"),)
     )
-    script = "echo new > new && echo changed > kept && ! mkdir .git/hooks 2>&- && ! rmdir .git/hooks 2>&-"
+    script = "echo new > new && echo changed > kept && ! mkdir .git/hooks/x 2>&- && ! mv .git/hooks x 2>&-"
     try:
         line = sandbox.wrap(["/bin/sh", "-c", script], confinement, str(root))
         ended = subprocess.run(line, cwd=root, capture_output=True, timeout=VIEW_S, check=False, user=user, group=user)
-        untouched = sorted(path.name for path in root.rglob("*")) == [".git", "kept"]
+        untouched = sorted(path.name for path in root.rglob("*")) == [".git", "hooks", "kept"]
         written = sorted(path.name for path in upper.rglob("*")) == ["kept", "new"]
         return ended.returncode == 0 and untouched and written and (root / "kept").read_bytes() == b"kept"
     except (SandboxError, OSError, subprocess.TimeoutExpired):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from treadle.ports.snapshots import Effect, Plan, Wanted
 from treadle.protocol.files import FileChange, FileState, Trail, Uncaptured
+from treadle.workspace.guarding import withhold
 from treadle.workspace.images import Images
 from treadle.workspace.journal import Journals
 from treadle.workspace.leavings import LEFT, Leavings
@@ -49,7 +50,7 @@ class ProjectSnapshots:
     def effect(self, view: str) -> Effect:
         from treadle.workspace import effects
 
-        return effects.read(self._root, view)
+        return withhold(self._root, effects.read(self._root, view))
 
     def diff(self, view: str, effect: Effect) -> str:
         from treadle.workspace import effects
@@ -59,9 +60,10 @@ class ProjectSnapshots:
     def commit(self, name: str, view: str) -> Effect:
         from treadle.workspace import effects
 
-        effect = self._transactions.commit(
-            name, view, lambda: effects.read(self._root, view, opening=True), effects.source
-        )
+        def read() -> Effect:
+            return withhold(self._root, effects.read(self._root, view, opening=True))
+
+        effect = self._transactions.commit(name, view, read, effects.source)
         self.remember(effect.files)
         return effect
 
