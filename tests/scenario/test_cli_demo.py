@@ -42,4 +42,5 @@ def without_chance(line: str) -> str:
     line = re.sub(r"kill -9 \d+", "kill -9 N", line)
     line = re.sub(r'File ".*/project/', 'File "', line)
     line = re.sub(r"in \d\.\d+s", "in N s", line)
+    line = re.sub(r", \d+\.\d s$", "", line)  # how long a call took is said only if it was long
     return re.sub(r"● read_file \w+\.py … \d+ of \d+ lines", "● read_file", line)
