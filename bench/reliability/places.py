@@ -52,8 +52,7 @@ class Process:
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(number)
 
-    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
-        self.send(number)
+    def ended(self) -> int:
         return self.process.wait(READY_S) if self.process is not None else 0
 
 
@@ -92,13 +91,12 @@ class Deployment:
             worker.said("takes up to")
         for process in (*self.workers, *self.servers):
             process.send(signal.SIGTERM)
-        return [process.end() for process in (*self.workers, *self.servers)]
+        return [process.ended() for process in (*self.workers, *self.servers)]
 
     def kill(self) -> None:
         for process in (*self.workers, *self.servers):
             process.send(signal.SIGKILL)
-            if process.process is not None:
-                process.process.wait(READY_S)
+            process.ended()
 
 
 def _token(env: dict[str, str], file: str) -> str:
@@ -135,7 +133,8 @@ class Chaos:
         if worker.name in paused:
             return
         if self._random.random() < 0.5:
-            worker.end(signal.SIGKILL)
+            worker.send(signal.SIGKILL)
+            worker.ended()
             worker.start()
             self.done["killed"] += 1
         else:
