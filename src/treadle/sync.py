@@ -15,27 +15,31 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mappi
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
-from treadle import handle, runtime
+from treadle import files, handle, runtime
 from treadle.bridge import LoopThread
 from treadle.chat.state import ChatState
 from treadle.errors import InvalidInput
+from treadle.files import Choice, Span
 from treadle.handle import Answer
+from treadle.lines.look import Shown
 from treadle.ports.hooks import Hooks
 from treadle.ports.model import Model, Models
 from treadle.ports.policy import Policy
+from treadle.ports.snapshots import Plan
 from treadle.ports.store import RENEW_S, Listed, Store
 from treadle.ports.toolset import Tool
 from treadle.protocol.commands import Command, Result
 from treadle.protocol.content import Image
-from treadle.protocol.events import Delivery, Envelope, OpenAction
+from treadle.protocol.events import Delivery, Envelope, Kept, OpenAction, Redone, Undone
+from treadle.protocol.files import FileChange
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import Rule
 from treadle.protocol.views import Status
 from treadle.types import Clock
 
-__all__ = ["Agent", "Chat", "Following"]
+__all__ = ["Agent", "Chat", "ChatFiles", "Following"]
 
 
 class Following:
@@ -57,6 +61,47 @@ class Following:
 
     def __call__(self) -> ChatState:
         return self._loop.run(_await(self._following))
+
+
+class ChatFiles:
+    """The files of one chat's project; see `treadle.files.ChatFiles`."""
+
+    def __init__(self, loop: LoopThread, found: files.ChatFiles) -> None:
+        self._loop = loop
+        self._files = found
+
+    def runs(self) -> list[Span]:
+        return self._loop.run(self._files.runs())
+
+    def last_run(self, *, even_kept: bool = False) -> Span:
+        return self._loop.run(self._files.last_run(even_kept=even_kept))
+
+    def changes(
+        self, span: Span | None = None, paths: Sequence[str] = (), *, even_kept: bool = False
+    ) -> tuple[FileChange, ...]:
+        return self._loop.run(self._files.changes(span, paths, even_kept=even_kept))
+
+    def diff(self, span: Span | None = None, paths: Sequence[str] = (), *, even_kept: bool = False) -> list[Shown]:
+        return self._loop.run(self._files.diff(span, paths, even_kept=even_kept))
+
+    def preview(self, span: Span | None = None, paths: Sequence[str] = (), **choice: Unpack[Choice]) -> Plan:
+        return self._loop.run(self._files.preview(span, paths, **choice))
+
+    def undo(self, span: Span | None = None, paths: Sequence[str] = (), **choice: Unpack[Choice]) -> Undone:
+        return self._loop.run(self._files.undo(span, paths, **choice))
+
+    def redo(self, undo: str = "", *, merge: bool = False) -> Redone:
+        return self._loop.run(self._files.redo(undo, merge=merge))
+
+    def keep(
+        self, span: Span | None = None, paths: Sequence[str] = (), hunks: Mapping[str, Sequence[int]] | None = None
+    ) -> Kept:
+        return self._loop.run(self._files.keep(span, paths, hunks))
+
+    def back_to(
+        self, message: int, *, conversation: bool = True, files: bool = True, merge: bool = False
+    ) -> Undone | None:
+        return self._loop.run(self._files.back_to(message, conversation=conversation, files=files, merge=merge))
 
 
 class Chat:
@@ -91,8 +136,8 @@ class Chat:
     def answer(self, action: OpenAction | str, text: str) -> Following:
         return self._follow(self._chat.answer(action, text))
 
-    def edit(self, message: int, content: str) -> Following:
-        return self._follow(self._chat.edit(message, content))
+    def edit(self, message: int, content: str, *, files: bool = False) -> Following:
+        return self._follow(self._chat.edit(message, content, files=files))
 
     def compact(self) -> Following:
         return self._follow(self._chat.compact())
@@ -111,6 +156,10 @@ class Chat:
 
     def command(self, command: Command) -> ChatState:
         return self._loop.run(self._chat.command(command))
+
+    @property
+    def files(self) -> ChatFiles:
+        return ChatFiles(self._loop, self._chat.files)
 
     def state(self) -> ChatState:
         return self._loop.run(self._chat.state())

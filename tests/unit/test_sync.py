@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from treadle import DynamicTool, ScriptedModel, handle, runtime
+from treadle import DynamicTool, ScriptedModel, files, handle, runtime
 from treadle.errors import InvalidInput, NotFound, Refused
 from treadle.models.scripted import Call, Hang, Say
-from treadle.sync import Agent, Chat
+from treadle.sync import Agent, Chat, ChatFiles
 
 
 def names(kind: type) -> set[str]:
@@ -20,8 +20,9 @@ def test_it_has_the_names_and_arguments_of_the_library() -> None:
     hidden = {"carry_out", "follow"}
     assert names(Chat) == names(handle.Chat) - hidden
     assert names(Agent) == names(runtime.Agent)
-    for ours, theirs in ((Agent, runtime.Agent), (Chat, handle.Chat)):
-        shared = names(ours) | ({"__init__"} if ours is Agent else set())
+    assert names(ChatFiles) == names(files.ChatFiles)
+    for ours, theirs in ((Agent, runtime.Agent), (Chat, handle.Chat), (ChatFiles, files.ChatFiles)):
+        shared = names(ours) - {"files"} | ({"__init__"} if ours is Agent else set())
         for name in shared:
             one, other = (inspect.signature(getattr(kind, name)) for kind in (ours, theirs))
             assert list(one.parameters.values()) == list(other.parameters.values()), name
@@ -44,6 +45,23 @@ def test_ask_gives_the_last_words(tmp_path: Path) -> None:
         assert chat.ask("Hi.").text == "Hello."
     with Agent(tmp_path / "chats.db", model=ScriptedModel([Say("Hello."), Say("Again.")])) as agent:
         assert agent.chat(chat.id).ask("Hi?").text == "Again."
+
+
+def test_changes_are_undone_and_redone(tmp_path: Path) -> None:  # W-02
+    project = tmp_path / "project"
+    project.mkdir()
+    model = ScriptedModel([Call("write_file", path="new.txt", content="x\n"), Say("Made.")])
+    with Agent(tmp_path / "chats.db", model=model) as agent:
+        chat = agent.chat(root=str(project))
+        chat.ask("Make it.")
+        assert [change.path for change in chat.files.changes(chat.files.last_run())] == ["new.txt"]
+        assert [change.path for change in chat.files.preview().files] == ["new.txt"]
+        assert [change.action for change in chat.files.undo().files] == ["deleted"]
+        assert not (project / "new.txt").exists()
+        chat.files.redo()
+        assert (project / "new.txt").read_text() == "x\n"
+        chat.files.keep()
+        assert chat.files.undo().files == ()
 
 
 def test_leaving_the_iteration_stops_nothing() -> None:  # law 11

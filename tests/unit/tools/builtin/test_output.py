@@ -91,7 +91,7 @@ async def test_the_output_of_a_background_command(bench: Bench) -> None:
 
 async def test_what_was_dropped_is_said_in_its_place(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:  # fault 11
     monkeypatch.setattr("treadle.tools.builtin.process.CAP", 1 << 16)
-    monkeypatch.setattr("treadle.tools.builtin.command.CAP", 1 << 16)
+    monkeypatch.setattr("treadle.tools.builtin.result.CAP", 1 << 16)
     outcome = await bench("seq -f %07.0f 1 100000")
     assert "of 800,000 bytes the beginning and the end were kept]" in outcome.text
     blob = await bench.means.blobs.get_blob(outcome.output)
