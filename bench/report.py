@@ -14,6 +14,7 @@ from bench.contest import CONTESTANTS, Contestant
 from bench.environments import versions
 from bench.figures import BY_KEY, CHARTED, FIGURES, Figure
 from bench.measure import Results
+from bench.section import section
 
 Row = Sequence[str]
 
@@ -109,18 +110,20 @@ def write_page(outcome: Outcome, template: Path, docs: Path) -> None:
     """performance.md and its picture."""
     machine = outcome.machine
     peers = ", ".join(versions(each) for each in _present(outcome.results) if each.kind == "peer")
+    written = docs / "performance.md"
     page = template.read_text().format(
         date=outcome.date,
         machine=f"{machine.cpu}, {machine.cores} cores, {machine.system}, {machine.python}",
         load=machine.load,
         peers=peers or "none",
-        figures=_markdown(figures_table(outcome.results)),
-        ratios=_markdown(ratios_table(outcome.results)),
-        adapters=_markdown(comparisons_table(outcome.adapters)),
+        figures=markdown(figures_table(outcome.results)),
+        ratios=markdown(ratios_table(outcome.results)),
+        adapters=markdown(comparisons_table(outcome.adapters)),
         sdks=sdk_versions(outcome.adapters) or "none",
         missing="".join(f"\nNot measured: {failure}.\n" for failure in outcome.failures),
+        server=section(written.read_text(), "server") if written.exists() else "",  # made by bench.server
     )
-    (docs / "performance.md").write_text(page)
+    written.write_text(page)
     picture = docs / "images" / "performance.svg"
     picture.parent.mkdir(parents=True, exist_ok=True)
     picture.write_text(draw(panels(outcome.results)))
@@ -155,7 +158,8 @@ def _ratio(other: Contestant, own: float, value: float | None) -> str:
     return f"{ratio:.1f}" if ratio < 10 else f"{ratio:.0f}"
 
 
-def _markdown(rows: Sequence[Row]) -> str:
+def markdown(rows: Sequence[Row]) -> str:
+    """A table for a page."""
     head, *rest = rows
     lines = [head, ["---", *("---:" for _ in head[1:])], *rest]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -35,9 +35,10 @@ _numbers = itertools.count()
 class Postgres:
     """A server that tests may stop and start."""
 
-    def __init__(self, folder: Path, programs: Path) -> None:
+    def __init__(self, folder: Path, programs: Path, settings: Mapping[str, str] = _SETTINGS) -> None:
         self.folder = folder
         self._programs = programs
+        self._settings = settings
         self._user = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -54,7 +55,7 @@ class Postgres:
         assert made.returncode == 0, made.stderr
 
     def start(self) -> None:
-        settings = [word for name, value in _SETTINGS.items() for word in ("-c", f"{name}={value}")]
+        settings = [word for name, value in self._settings.items() for word in ("-c", f"{name}={value}")]
         with open(self.folder / "log", "ab") as log:
             self.process = subprocess.Popen(
                 [self._programs / "postgres", "-D", self.folder / "data", "-k", self.folder, *settings],
