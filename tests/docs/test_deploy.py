@@ -1,0 +1,116 @@
+"""What lies in deploy/ is true: its commands, flags and variables exist, it gives processes the time that they need to
+end, it holds no secret, and nothing in it keeps the sandbox from working."""
+
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import click
+import pytest
+
+from treadle.cli import COMMANDS
+from treadle.cli.group import cli
+from treadle.config import HOME_VARIABLE, Settings, variable
+from treadle.engine.worker import ENDING_S
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+COMPOSE = (DEPLOY / "compose.yaml").read_text(encoding="utf-8")
+EXAMPLE = (DEPLOY / "treadle.env.example").read_text(encoding="utf-8")
+GUIDE = (ROOT / "docs" / "guide" / "scale.md").read_text(encoding="utf-8")
+README = (DEPLOY / "README.md").read_text(encoding="utf-8")
+SETTINGS = {variable(name) for name in Settings.__struct_fields__} | {HOME_VARIABLE}
+
+
+def command_lines() -> list[list[str]]:
+    """The words after `treadle` of every command in the files and the guide."""
+    lines = [
+        [word.strip().strip('"') for word in found.split(",")]
+        for found in re.findall(r"command: \[(.*)\]$", COMPOSE, flags=re.M)
+    ]
+    texts = [line for unit in UNITS for line in re.findall(r"^ExecStart=(.*)$", unit.read_text(), flags=re.M)]
+    texts += [
+        line
+        for page in (GUIDE, README)
+        for block in re.findall(r"```sh\n(.*?)```", page, re.S)
+        for line in block.split("\n")
+    ]
+    for text in texts:
+        if found := re.search(r"(?:^|[ /])treadle ((?:[a-z]|--).*)$", text):
+            lines.append(shlex.split(found[1], comments=True))
+    return lines
+
+
+def test_commands_were_found() -> None:
+    assert sum(words[0] == "worker" for words in command_lines()) >= 2
+    assert sum(words[0] == "serve" for words in command_lines()) >= 2
+
+
+@pytest.mark.parametrize("words", [words for words in command_lines() if words[0] in COMMANDS], ids=" ".join)
+def test_every_flag_exists(words: list[str]) -> None:
+    known: set[str] = set()
+    group: click.Command = cli
+    for word in words:
+        if word.startswith("--"):
+            assert word in known, f"treadle {words[0]} has no {word}"
+        elif isinstance(group, click.Group) and (found := group.get_command(click.Context(group), word)):
+            group = found
+            known |= {flag for parameter in found.params for flag in parameter.opts}
+
+
+@pytest.mark.parametrize(
+    "file", [*UNITS, DEPLOY / "compose.yaml", DEPLOY / "treadle.env.example", DEPLOY / "Dockerfile"]
+)
+def test_every_variable_is_a_setting(file: Path) -> None:
+    named = set(re.findall(r"\bTREADLE_[A-Z_]*[A-Z]\b", file.read_text(encoding="utf-8")))
+    assert named <= SETTINGS
+
+
+def test_what_compose_asks_for_is_in_the_example_or_has_a_default() -> None:
+    for name, default in re.findall(r"\$\{(\w+)(:-)?", COMPOSE):
+        assert default or re.search(rf"^{name}=", EXAMPLE, flags=re.M), name
+
+
+def test_the_example_holds_no_secret() -> None:
+    values = dict(re.findall(r"^(\w+)=(.*)$", EXAMPLE, flags=re.M))
+    assert {"PGPASSWORD", "OPENAI_API_KEY"} <= set(values)
+    assert not [name for name, value in values.items() if re.search("KEY|PASSWORD|TOKEN$", name) and value]
+
+
+def test_processes_are_given_the_time_to_end() -> None:
+    needed = Settings().drain_s + ENDING_S
+    worker = (DEPLOY / "systemd" / "treadle-worker@.service").read_text()
+    assert int(re.findall(r"^TimeoutStopSec=(\d+)$", worker, flags=re.M)[0]) > needed
+    _, _, below = COMPOSE.partition("\n  worker:\n")
+    assert int(re.findall(r"stop_grace_period: (\d+)s", below)[0]) > needed
+
+
+def test_nothing_keeps_the_workers_sandbox_from_working() -> None:  # S-03
+    worker = dict(re.findall(r"^(\w+)=(.*)$", (DEPLOY / "systemd" / "treadle-worker@.service").read_text(), flags=re.M))
+    spoilers = {"RestrictNamespaces", "ProtectKernelTunables", "ProtectKernelLogs", "ProcSubset", "PrivateUsers"}
+    assert not spoilers & set(worker)
+    assert "AF_NETLINK" in worker["RestrictAddressFamilies"]
+    assert worker["SystemCallFilter"].startswith("~")
+    assert worker["KillMode"] == "process"  # a command's supervisor outlives its worker (D-02)
+
+
+def test_the_image_is_built_from_what_its_context_has() -> None:
+    dockerfile = (DEPLOY / "Dockerfile").read_text()
+    allowed = set(re.findall(r"^!(.*)$", (DEPLOY / "Dockerfile.dockerignore").read_text(), flags=re.M))
+    copied = {word for line in re.findall(r"^COPY (.*) \S+$", dockerfile, flags=re.M) for word in line.split()}
+    assert copied == allowed
+    assert all((ROOT / name).exists() for name in copied)
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze")
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_systemd_understands_the_units(unit: Path, tmp_path: Path) -> None:
+    copy = tmp_path / unit.name.replace("@.", "@1.")
+    copy.write_text(unit.read_text().replace("/opt/treadle/bin/treadle", "/bin/true"))
+    seen = subprocess.run(
+        ["systemd-analyze", "verify", str(copy)], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert unit.stem not in seen.stderr, seen.stderr
