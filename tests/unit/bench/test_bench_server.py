@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from bench import report
+from bench.__main__ import TEMPLATE
 from bench.chart import draw
-from bench.report import Machine
+from bench.report import Machine, write_page
 from bench.section import section, with_section
 from bench.server.__main__ import main
 from bench.server.appends import Appends
@@ -106,6 +108,15 @@ def test_figures_become_a_section_and_a_picture(tmp_path: Path) -> None:
     assert "Not measured: the weather." in written
     assert ElementTree.fromstring((tmp_path / "images" / "server.svg").read_text()).tag.endswith("svg")
     assert "10.0" in text(OUTCOME)  # Treadle ÷ plain, many at once
+
+
+def test_the_rest_of_the_page_is_written_without_the_section_being_lost(tmp_path: Path) -> None:
+    (tmp_path / "performance.md").write_text("old\n<!-- begin server -->\nkept\n<!-- end server -->\n")
+    results = {"chunk_us": {"treadle": 10.0}}
+    write_page(report.Outcome("2026-01-31", False, OUTCOME.machine, results, {}, []), TEMPLATE, tmp_path)
+    written = (tmp_path / "performance.md").read_text()
+    assert written.startswith("# Performance")
+    assert section(written, "server") == "kept\n"
 
 
 def test_a_picture_of_half_a_run_can_be_drawn() -> None:
