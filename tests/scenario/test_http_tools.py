@@ -1,6 +1,7 @@
 """Client-executed tools over HTTP (A-01 to A-05, fault 5)."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -51,16 +52,31 @@ async def test_a_chat_with_a_tool_of_the_client(server: Server) -> None:  # A-01
     assert (await server.local("GET", f"/api/chats/{chat}")).json["status"] == "idle"
 
 
-async def test_fifty_at_once_and_one_wins(on_each: Server) -> None:  # A-04, fault 5
-    chat, ids = await waiting(on_each)
-    posts = [on_each.local("POST", f"/api/chats/{chat}/tool-results", results(ids)) for _ in range(50)]
-    answers = await asyncio.gather(*posts)
+async def race(servers: list[Server]) -> None:
+    """Fifty hand in the same results at once; one wins."""
+    first = servers[0]
+    chat, ids = await waiting(first)
+    users = itertools.islice(itertools.cycle([server.local for server in servers]), 50)
+    answers = await asyncio.gather(*(user("POST", f"/api/chats/{chat}/tool-results", results(ids)) for user in users))
     assert sorted(answer.status for answer in answers) == [204] + [409] * 49
     assert {answer.code for answer in answers if answer.status == 409} == {"not_awaiting_action"}
-    await on_each.local.until(chat, "session.idle")
-    log = await on_each.local.log(chat)
+    await first.local.until(chat, "session.idle")
+    log = await first.local.log(chat)
     calls = [event["data"]["call"] for event in log if event["type"] == "external_tool.completed"]
     assert calls == ["1.0", "1.1"]
+
+
+async def test_fifty_at_once_and_one_wins(every_store: Store, tmp_path: Path) -> None:  # A-04, fault 5
+    async with serving(every_store, tmp_path, STEPS) as server:
+        await race([server])
+
+
+async def test_fifty_at_once_at_two_servers(open_shared: Callable[[], Store], tmp_path: Path) -> None:  # A-04, A-10
+    async with (
+        serving(open_shared(), tmp_path, STEPS) as one,
+        serving(open_shared(), tmp_path, STEPS) as other,
+    ):
+        await race([one, other])
 
 
 @pytest.mark.parametrize(
