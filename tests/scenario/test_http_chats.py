@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.homes import seed
 from tests.scenario.http_kit import Client, Server, serving
 from treadle import ScriptedModel, tool
 from treadle.models.scripted import Call, Hang, Say, Turn
@@ -110,7 +111,7 @@ async def test_a_rule_is_one_of_those_that_were_offered(tmp_path: Path) -> None:
     steps = [Call("run_command", command="touch made.txt"), Say("Made."), Call("run_command", command="touch made.txt")]
     (tmp_path / "project").mkdir()
     store = SqliteStore(tmp_path / "t.db")
-    async with serving(store, tmp_path, steps, builtin=True, admission=_open(tmp_path)) as server:
+    async with serving(store, seed(tmp_path / "home"), steps, builtin=True, admission=_open(tmp_path)) as server:
         bob = server.user("bob")
         chat = await bob.create("Touch.", root=str(tmp_path / "project"), mode="ask")
         seen = await bob.until(chat, "session.action_required")

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.homes import seed
 from tests.scenario.http_kit import Client, Server, serving
 from treadle import Agent, ScriptedModel
 from treadle.client import Client as RealClient
@@ -105,7 +106,9 @@ async def test_what_is_no_utf8_is_seen_too(tmp_path: Path) -> None:
     (project / "old.txt").write_bytes(b"caf\xe9\n")
     steps = [[Call("run_command", command="printf 'th\\351\\n' >> old.txt")], Say("Done.")]
     options = ChatOptions(model="scripted:test", auto_approve_commands=True, summarize=False, verify=False)
-    async with serving(SqliteStore(tmp_path / "t.db"), tmp_path, steps, builtin=True, options=options) as server:
+    async with serving(
+        SqliteStore(tmp_path / "t.db"), seed(tmp_path / "home"), steps, builtin=True, options=options
+    ) as server:
         chat = await server.local.create("Write.", root=str(project))
         await server.local.until(chat, "session.idle")
         (seen,) = (await server.local("GET", f"/api/chats/{chat}/changes")).json["files"]

@@ -79,30 +79,30 @@ async def test_fifty_at_once_at_two_servers(open_shared: Callable[[], Store], tm
         await race([one, other])
 
 
-@pytest.mark.parametrize(
-    ("body", "code"),
-    [
-        ({"results": []}, "bad_request"),
-        ({"results": [{"tool_call_id": "1.0"}]}, "results_mismatch"),
-        (results(["1.0", "1.1", "1.2"]), "results_mismatch"),
-        (results(["1.0", "1.1", "1.1"]), "results_mismatch"),
-        (results(["1.0", "9.9"]), "results_mismatch"),
-        ({"results": [{"output": 1}]}, "invalid_json"),
-        ({"answers": []}, "invalid_json"),
-        ([], "invalid_json"),
-        ("{", "invalid_json"),
-        ("", "invalid_json"),
-        ('{"results": ' + "[" * 100_000, "invalid_json"),
-    ],
-)
-async def test_what_does_not_match_is_a_400_and_changes_nothing(server: Server, body: Any, code: str) -> None:
+MISMATCHES: list[tuple[Any, str]] = [
+    ({"results": []}, "bad_request"),
+    ({"results": [{"tool_call_id": "1.0"}]}, "results_mismatch"),
+    (results(["1.0", "1.1", "1.2"]), "results_mismatch"),
+    (results(["1.0", "1.1", "1.1"]), "results_mismatch"),
+    (results(["1.0", "9.9"]), "results_mismatch"),
+    ({"results": [{"output": 1}]}, "invalid_json"),
+    ({"answers": []}, "invalid_json"),
+    ([], "invalid_json"),
+    ("{", "invalid_json"),
+    ("", "invalid_json"),
+    ('{"results": ' + "[" * 100_000, "invalid_json"),
+]
+
+
+async def test_what_does_not_match_is_a_400_and_changes_nothing(server: Server) -> None:
     chat, ids = await waiting(server)
     before = await server.local("GET", f"/api/chats/{chat}")
     kind = {"content-type": "application/json"}
-    raw = {"data": body.encode(), "headers": kind} if isinstance(body, str) else {"body": body}
-    done = await server.local("POST", f"/api/chats/{chat}/tool-results", **raw)
-    assert (done.status, done.code) == (400, code)
-    assert (await server.local("GET", f"/api/chats/{chat}")).data == before.data
+    for body, code in MISMATCHES:
+        raw = {"data": body.encode(), "headers": kind} if isinstance(body, str) else {"body": body}
+        done = await server.local("POST", f"/api/chats/{chat}/tool-results", **raw)
+        assert (done.status, done.code) == (400, code), body
+        assert (await server.local("GET", f"/api/chats/{chat}")).data == before.data
     assert (await server.local("POST", f"/api/chats/{chat}/tool-results", results(ids))).status == 204
 
 
@@ -162,18 +162,16 @@ async def test_a_key_belongs_to_its_user(on_each: Server) -> None:
     assert len((await on_each.local("GET", "/api/chats")).json["chats"]) == 1
 
 
-@pytest.mark.parametrize(
-    ("tools", "status", "code"),
-    [
+async def test_tools_that_cannot_be_declared(server: Server) -> None:
+    wrong: list[tuple[Any, int, str]] = [
         ([{"name": f"t{number}"} for number in range(251)], 400, "invalid_input"),
         ([{"name": ""}], 400, "invalid_input"),
         ([{"name": "same"}, {"name": "same"}], 400, "invalid_input"),
         ([{"name": "big", "description": "x" * 262_144}], 413, "too_large"),
-    ],
-)
-async def test_tools_that_cannot_be_declared(server: Server, tools: Any, status: int, code: str) -> None:
-    done = await server.local("POST", "/api/chats", {"content": "hi", "dynamic_tools": tools})
-    assert (done.status, done.code) == (status, code)
+    ]
+    for tools, status, code in wrong:
+        done = await server.local("POST", "/api/chats", {"content": "hi", "dynamic_tools": tools})
+        assert (done.status, done.code) == (status, code)
     assert (await server.local("GET", "/api/chats")).json["chats"] == []
 
 
