@@ -6,8 +6,9 @@ import msgspec
 from msgspec import UNSET
 
 from treadle.server.app import ROUTES
-from treadle.server.bodies import Body, NoQuery, Nothing, OptionChanges
+from treadle.server.bodies import Body, Nothing, OptionChanges
 from treadle.server.problems import codes
+from treadle.server.queries import NoQuery
 from treadle.server.routing import Route
 
 INTRO = """\
@@ -60,8 +61,9 @@ def _route(route: Route) -> Iterator[str]:
     elif route.body is not None:
         yield from ("", "Body: " + ", ".join(_fields(route.body)) + ".")
     answer = route.reply.__name__ if route.reply is not None else route.media_type or "no body"
+    later = f"; or 200, {route.finished.__name__}" if route.finished is not None else ""
     own = "".join(f", `{code}`" for code in route.codes)
-    yield from ("", f"Answer: {route.status}, {answer}" + (f". Refusals of its own: {own[2:]}." if own else "."))
+    yield from ("", f"Answer: {route.status}, {answer}{later}" + (f". Refusals of its own: {own[2:]}." if own else "."))
 
 
 def _fields(kind: type[Body]) -> Iterator[str]:

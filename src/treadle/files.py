@@ -1,6 +1,7 @@
 """What a chat did to the files of its project, and the way back: `chat.files`. Asks the log and the snapshots; whatever
 changes something is a command of the chat, carried out by whoever drives it (W-02, W-03)."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Protocol, TypedDict, TypeVar, Unpack
 
@@ -93,10 +94,15 @@ class ChatFiles:
         texts = await self._restorer().texts(await self._root(), changes)
         return [shown(change, both) for change, both in zip(changes, texts, strict=True)]
 
+    async def look(self, change: FileChange) -> Shown:
+        """One of `changes` with its hunks: for who would not have the texts of all of them at once."""
+        (both,) = await self._restorer().texts(await self._root(), [change])
+        return await asyncio.to_thread(shown, change, both)
+
     async def preview(self, span: Span | None = None, paths: Sequence[str] = (), **choice: Unpack[Choice]) -> Plan:
         """What an undo of the same would do now. Changes nothing."""
         return await self._restorer().preview(
-            self._chat.id, await self._root(), _asked(await self._undo(span, paths, choice))
+            self._chat.id, await self._root(), _asked(await self.undoing(span, paths, **choice))
         )
 
     # -- going back and forth -----------------------------------------------------------------------------------------
@@ -105,25 +111,17 @@ class ChatFiles:
         """Take changes back: of the last run, or of a span; only these files or what is below these folders; with
         `hunks={path: (1, 3)}` only parts of files. What somebody changed since is left alone, or merged (`merge=True`).
         What was kept stays unless `even_kept=True`."""
-        return await self._carry_out(await self._undo(span, paths, choice), Undone)
+        return await self._carry_out(await self.undoing(span, paths, **choice), Undone)
 
     async def redo(self, undo: str = "", *, merge: bool = False) -> Redone:
         """Take an undo back: the last one, or the one of this name."""
-        if not undo:
-            ledger = await self._ledger()
-            undo = last_undo(ledger.entries, ledger.requests)
-        if not undo:
-            raise InvalidInput("There is no undo in this chat that could be redone.")
-        return await self._carry_out(c.Restore(new_id("u"), "redo", of=undo, merge=merge), Redone)
+        return await self._carry_out(await self.redoing(undo, merge=merge), Redone)
 
     async def keep(
         self, span: Span | None = None, paths: Sequence[str] = (), hunks: Mapping[str, Sequence[int]] | None = None
     ) -> Kept:
         """Accept changes: an undo leaves them alone from now on."""
-        span = span or Span()
-        chosen = {path: tuple(numbers) for path, numbers in (hunks or {}).items()}
-        named = tuple(paths) or tuple(chosen)
-        return await self._carry_out(c.Restore(new_id("u"), "keep", span.since, span.upto, named, chosen), Kept)
+        return await self._carry_out(self.keeping(span, paths, hunks), Kept)
 
     async def back_to(
         self, message: int, *, conversation: bool = True, files: bool = True, merge: bool = False
@@ -136,9 +134,9 @@ class ChatFiles:
             return None
         return await self._carry_out(command, Undone)
 
-    # -- inside -------------------------------------------------------------------------------------------------------
+    # -- the same as commands, for who carries them out in another way -------------------------------------------------
 
-    async def _undo(self, span: Span | None, paths: Sequence[str], choice: Choice) -> c.Restore:
+    async def undoing(self, span: Span | None = None, paths: Sequence[str] = (), **choice: Unpack[Choice]) -> c.Restore:
         span = span or await self.last_run(even_kept=choice.get("even_kept", False))
         hunks = {path: tuple(numbers) for path, numbers in choice.get("hunks", {}).items()}
         return c.Restore(
@@ -151,6 +149,23 @@ class ChatFiles:
             choice.get("merge", False),
             choice.get("even_kept", False),
         )
+
+    async def redoing(self, undo: str = "", *, merge: bool = False) -> c.Restore:
+        if not undo:
+            ledger = await self._ledger()
+            undo = last_undo(ledger.entries, ledger.requests)
+        if not undo:
+            raise InvalidInput("There is no undo in this chat that could be redone.")
+        return c.Restore(new_id("u"), "redo", of=undo, merge=merge)
+
+    def keeping(
+        self, span: Span | None = None, paths: Sequence[str] = (), hunks: Mapping[str, Sequence[int]] | None = None
+    ) -> c.Restore:
+        span = span or Span()
+        chosen = {path: tuple(numbers) for path, numbers in (hunks or {}).items()}
+        return c.Restore(new_id("u"), "keep", span.since, span.upto, tuple(paths) or tuple(chosen), chosen)
+
+    # -- inside -------------------------------------------------------------------------------------------------------
 
     async def _carry_out(self, command: c.Restore | c.Rewind, kind: type[R]) -> R:
         async for envelope in self._chat.follow(command):

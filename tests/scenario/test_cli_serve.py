@@ -182,10 +182,14 @@ def test_a_second_signal_leaves_at_once(servers: Servers) -> None:  # fault 17
     assert servers.cli("export", chat).types[-1] == "assistant.turn_start"
 
 
-def test_a_server_that_does_not_work(servers: Servers) -> None:
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_server_that_does_not_work(servers: Servers, kind: str, request: pytest.FixtureRequest) -> None:
     model = servers.cli.script(HELLO)
-    idle = servers.start("--model", model, "--no-worker")
+    store = request.getfixturevalue("postgres") if kind == "postgres" else str(servers.cli.folder / "elsewhere.db")
+    words = ("--model", model, "--store", store)
+    idle = servers.start(*words, "--no-worker")
     chat = idle("POST", "/api/chats", {"content": "Hi."}).json()["id"]
     assert idle("GET", f"/api/chats/{chat}").json()["status"] == "pending"
-    servers.start("--model", model)
+    servers.start(*words)
     assert idle.until(chat, "session.idle")[-1]["data"]["reason"] == "done"
+    assert not (servers.cli.home / "treadle.db").exists()

@@ -130,6 +130,8 @@ def _body(kind: str) -> object:
     return {
         "SendMessage": {"content": "x"},
         "EditMessage": {"content": "x"},
+        "ReplaceMessage": {"content": "x"},
+        "GoBack": {"message": 2},
         "ToolResults": {"results": [{"tool_call_id": "1.0"}]},
         "Decision": {"decision": "allow", "hash": "x"},
         "AnswerBody": {"answer": "x"},

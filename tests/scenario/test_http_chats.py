@@ -2,20 +2,23 @@
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.homes import seed
 from tests.scenario.http_kit import Client, Server, serving
 from treadle import ScriptedModel, tool
 from treadle.models.scripted import Call, Hang, Say, Turn
+from treadle.ports.store import Store
 from treadle.server.admission import Admission
 from treadle.stores.sqlite import SqliteStore
 from treadle.transfer import import_chat
 
 DONE: list[str] = []
+STEPS = [Call("deploy", target="prod"), Say("Deployed."), Say("More.")]
 
 
 @tool(needs_approval=True)
@@ -28,8 +31,7 @@ async def deploy(target: str = "test") -> str:
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Server]:
     DONE.clear()
-    steps = [Call("deploy", target="prod"), Say("Deployed."), Say("More.")]
-    async with serving(SqliteStore(tmp_path / "treadle.db"), tmp_path, steps, deploy) as made:
+    async with serving(SqliteStore(tmp_path / "treadle.db"), tmp_path, STEPS, deploy) as made:
         yield made
 
 
@@ -58,7 +60,18 @@ async def asked(client: Client) -> tuple[str, dict[str, Any]]:
 # -- approvals ----------------------------------------------------------------------------------------------------
 
 
-async def test_an_approval_is_answered_once_from_two_front_ends(server: Server) -> None:  # S-08, fault 6
+async def test_an_approval_is_answered_once_from_two_front_ends(
+    open_shared: Callable[[], Store], tmp_path: Path
+) -> None:  # S-08, A-10, fault 6
+    DONE.clear()
+    async with (
+        serving(open_shared(), tmp_path, STEPS, deploy) as server,
+        serving(open_shared(), tmp_path, STEPS, deploy) as other,
+    ):
+        await race_of_approvals(server, other)
+
+
+async def race_of_approvals(server: Server, second: Server) -> None:
     chat, action = await asked(server.local)
     path = f"/api/chats/{chat}/approvals/{action['action']}"
     assert (await server.local("GET", f"/api/chats/{chat}/approvals")).json["actions"][0]["action"] == action
@@ -66,8 +79,9 @@ async def test_an_approval_is_answered_once_from_two_front_ends(server: Server) 
     other = await server.local("POST", path, {"decision": "allow", "hash": "0" * 32})
     assert (other.status, other.code) == (409, "hash_mismatch")
     body = {"decision": "allow", "hash": action["hash"]}
-    answers = await asyncio.gather(*(server.local("POST", path, body) for _ in range(10)))
-    assert sorted(answer.status for answer in answers) == [200] + [409] * 9
+    posts = [user("POST", path, body) for user in (server.local, second.local) * 10]
+    answers = await asyncio.gather(*posts)
+    assert sorted(answer.status for answer in answers) == [200] + [409] * 19
     assert {answer.code for answer in answers if answer.status == 409} == {"no_such_action"}
     assert (await idle(server.local, chat))["last_end"] == "done"
     assert DONE == ["prod"]
@@ -97,7 +111,7 @@ async def test_a_rule_is_one_of_those_that_were_offered(tmp_path: Path) -> None:
     steps = [Call("run_command", command="touch made.txt"), Say("Made."), Call("run_command", command="touch made.txt")]
     (tmp_path / "project").mkdir()
     store = SqliteStore(tmp_path / "t.db")
-    async with serving(store, tmp_path, steps, builtin=True, admission=_open(tmp_path)) as server:
+    async with serving(store, seed(tmp_path / "home"), steps, builtin=True, admission=_open(tmp_path)) as server:
         bob = server.user("bob")
         chat = await bob.create("Touch.", root=str(tmp_path / "project"), mode="ask")
         seen = await bob.until(chat, "session.action_required")

@@ -1,6 +1,7 @@
 """Client-executed tools over HTTP (A-01 to A-05, fault 5)."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -51,42 +52,57 @@ async def test_a_chat_with_a_tool_of_the_client(server: Server) -> None:  # A-01
     assert (await server.local("GET", f"/api/chats/{chat}")).json["status"] == "idle"
 
 
-async def test_fifty_at_once_and_one_wins(on_each: Server) -> None:  # A-04, fault 5
-    chat, ids = await waiting(on_each)
-    posts = [on_each.local("POST", f"/api/chats/{chat}/tool-results", results(ids)) for _ in range(50)]
-    answers = await asyncio.gather(*posts)
+async def race(servers: list[Server]) -> None:
+    """Fifty hand in the same results at once; one wins."""
+    first = servers[0]
+    chat, ids = await waiting(first)
+    users = itertools.islice(itertools.cycle([server.local for server in servers]), 50)
+    answers = await asyncio.gather(*(user("POST", f"/api/chats/{chat}/tool-results", results(ids)) for user in users))
     assert sorted(answer.status for answer in answers) == [204] + [409] * 49
     assert {answer.code for answer in answers if answer.status == 409} == {"not_awaiting_action"}
-    await on_each.local.until(chat, "session.idle")
-    log = await on_each.local.log(chat)
+    await first.local.until(chat, "session.idle")
+    log = await first.local.log(chat)
     calls = [event["data"]["call"] for event in log if event["type"] == "external_tool.completed"]
     assert calls == ["1.0", "1.1"]
 
 
-@pytest.mark.parametrize(
-    ("body", "code"),
-    [
-        ({"results": []}, "bad_request"),
-        ({"results": [{"tool_call_id": "1.0"}]}, "results_mismatch"),
-        (results(["1.0", "1.1", "1.2"]), "results_mismatch"),
-        (results(["1.0", "1.1", "1.1"]), "results_mismatch"),
-        (results(["1.0", "9.9"]), "results_mismatch"),
-        ({"results": [{"output": 1}]}, "invalid_json"),
-        ({"answers": []}, "invalid_json"),
-        ([], "invalid_json"),
-        ("{", "invalid_json"),
-        ("", "invalid_json"),
-        ('{"results": ' + "[" * 100_000, "invalid_json"),
-    ],
-)
-async def test_what_does_not_match_is_a_400_and_changes_nothing(server: Server, body: Any, code: str) -> None:  # A-04
+async def test_fifty_at_once_and_one_wins(every_store: Store, tmp_path: Path) -> None:  # A-04, fault 5
+    async with serving(every_store, tmp_path, STEPS) as server:
+        await race([server])
+
+
+async def test_fifty_at_once_at_two_servers(open_shared: Callable[[], Store], tmp_path: Path) -> None:  # A-04, A-10
+    async with (
+        serving(open_shared(), tmp_path, STEPS) as one,
+        serving(open_shared(), tmp_path, STEPS) as other,
+    ):
+        await race([one, other])
+
+
+MISMATCHES: list[tuple[Any, str]] = [
+    ({"results": []}, "bad_request"),
+    ({"results": [{"tool_call_id": "1.0"}]}, "results_mismatch"),
+    (results(["1.0", "1.1", "1.2"]), "results_mismatch"),
+    (results(["1.0", "1.1", "1.1"]), "results_mismatch"),
+    (results(["1.0", "9.9"]), "results_mismatch"),
+    ({"results": [{"output": 1}]}, "invalid_json"),
+    ({"answers": []}, "invalid_json"),
+    ([], "invalid_json"),
+    ("{", "invalid_json"),
+    ("", "invalid_json"),
+    ('{"results": ' + "[" * 100_000, "invalid_json"),
+]
+
+
+async def test_what_does_not_match_is_a_400_and_changes_nothing(server: Server) -> None:  # A-04
     chat, ids = await waiting(server)
     before = await server.local("GET", f"/api/chats/{chat}")
     kind = {"content-type": "application/json"}
-    raw = {"data": body.encode(), "headers": kind} if isinstance(body, str) else {"body": body}
-    done = await server.local("POST", f"/api/chats/{chat}/tool-results", **raw)
-    assert (done.status, done.code) == (400, code)
-    assert (await server.local("GET", f"/api/chats/{chat}")).data == before.data
+    for body, code in MISMATCHES:
+        raw = {"data": body.encode(), "headers": kind} if isinstance(body, str) else {"body": body}
+        done = await server.local("POST", f"/api/chats/{chat}/tool-results", **raw)
+        assert (done.status, done.code) == (400, code), body
+        assert (await server.local("GET", f"/api/chats/{chat}")).data == before.data
     assert (await server.local("POST", f"/api/chats/{chat}/tool-results", results(ids))).status == 204
 
 
@@ -146,18 +162,16 @@ async def test_a_key_belongs_to_its_user(on_each: Server) -> None:
     assert len((await on_each.local("GET", "/api/chats")).json["chats"]) == 1
 
 
-@pytest.mark.parametrize(
-    ("tools", "status", "code"),
-    [
+async def test_tools_that_cannot_be_declared(server: Server) -> None:  # A-01
+    wrong: list[tuple[Any, int, str]] = [
         ([{"name": f"t{number}"} for number in range(251)], 400, "invalid_input"),
         ([{"name": ""}], 400, "invalid_input"),
         ([{"name": "same"}, {"name": "same"}], 400, "invalid_input"),
         ([{"name": "big", "description": "x" * 262_144}], 413, "too_large"),
-    ],
-)
-async def test_tools_that_cannot_be_declared(server: Server, tools: Any, status: int, code: str) -> None:  # A-01
-    done = await server.local("POST", "/api/chats", {"content": "hi", "dynamic_tools": tools})
-    assert (done.status, done.code) == (status, code)
+    ]
+    for tools, status, code in wrong:
+        done = await server.local("POST", "/api/chats", {"content": "hi", "dynamic_tools": tools})
+        assert (done.status, done.code) == (status, code)
     assert (await server.local("GET", "/api/chats")).json["chats"] == []
 
 

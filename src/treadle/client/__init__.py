@@ -15,7 +15,21 @@ Knows the words of the protocol and nothing of what a server is made of. Without
 from treadle.client.answering import Reply
 from treadle.client.chats import Chat, Chats
 from treadle.client.client import Client
+from treadle.client.files import ChatFiles
 from treadle.client.tools import ClientTool, ToolCall
-from treadle.client.views import Accepted, ChatInfo, ChatLine
+from treadle.client.views import Accepted, ChangedFile, ChatInfo, ChatLine, Restoration
 
-__all__ = ["Accepted", "Chat", "ChatInfo", "ChatLine", "Chats", "Client", "ClientTool", "Reply", "ToolCall"]
+__all__ = [
+    "Accepted",
+    "ChangedFile",
+    "Chat",
+    "ChatFiles",
+    "ChatInfo",
+    "ChatLine",
+    "Chats",
+    "Client",
+    "ClientTool",
+    "Reply",
+    "Restoration",
+    "ToolCall",
+]

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from treadle.client.events import follow
+from treadle.client.files import ChatFiles
 from treadle.client.http import Http
 from treadle.client.views import Accepted, ChatInfo, ChatLine, ChatPage, Message, MessagePage
 from treadle.protocol.commands import Result
@@ -63,9 +64,15 @@ class Chat:
         sent = [{"tool_call_id": r.tool_call_id, "output": r.output, "is_error": r.is_error} for r in results]
         await self._http.change("POST", f"{self._at}/tool-results", {"results": sent}, object, key)
 
-    async def edit(self, message: int, content: str) -> Accepted:
-        """Replace your message at this seq and run again from there."""
-        return await self._http.change("PUT", f"{self._at}/messages/{message}", {"content": content}, Accepted)
+    async def edit(self, message: int, content: str, *, files: bool = False) -> Accepted:
+        """Replace your message at this seq and run again from there; with `files` those go back to that point first."""
+        said = {"content": content, "files": files}
+        return await self._http.change("PUT", f"{self._at}/messages/{message}", said, Accepted)
+
+    @property
+    def files(self) -> ChatFiles:
+        """What the chat did to the files of its project, and the way back: undo, redo, keep."""
+        return ChatFiles(self._http, self._at)
 
     async def compact(self) -> Accepted:
         return await self._post("compact", {})

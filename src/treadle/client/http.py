@@ -57,10 +57,18 @@ class Http:
     async def get(self, path: str, kind: type[T], query: Mapping[str, str] | None = None) -> T:
         return msgspec.json.decode(await self._ask("GET", path, None, {}, query or {}), type=kind)
 
-    async def change(self, method: str, path: str, body: object, kind: type[T], key: str = "") -> T:
+    async def change(
+        self,
+        method: str,
+        path: str,
+        body: object,
+        kind: type[T],
+        key: str = "",
+        query: Mapping[str, str] | None = None,
+    ) -> T:
         """A request that changes something. `key`: for one that may be repeated by another process, too."""
         headers = {"Idempotency-Key": key or new_id("k"), "Content-Type": "application/json"}
-        answer = await self._ask(method, path, msgspec.json.encode(body), headers, {})
+        answer = await self._ask(method, path, msgspec.json.encode(body), headers, query or {})
         return msgspec.json.decode(answer or b"null", type=kind)
 
     async def _ask(

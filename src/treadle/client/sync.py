@@ -8,21 +8,22 @@ with Client(url, token) as client:
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self, overload
+from typing import Any, Self, Unpack, overload
 
 from treadle.bridge import LoopThread
 from treadle.client import chats as asynchronous
-from treadle.client import client
+from treadle.client import client, files
 from treadle.client.answering import Answer, Approve, Reply, Show
+from treadle.client.files import Choice, Run, UndoChoice
 from treadle.client.tools import ClientTool
-from treadle.client.views import Accepted, ChatInfo, ChatLine, Message
+from treadle.client.views import Accepted, ChangedFile, ChatInfo, ChatLine, FileRun, Message, Restoration
 from treadle.errors import InvalidInput
 from treadle.protocol.commands import Result
 from treadle.protocol.events import Delivery, Envelope, OpenAction
 from treadle.protocol.permissions import RuleScope
 from treadle.signature import AnyFunction
 
-__all__ = ["Chat", "Chats", "Client"]
+__all__ = ["Chat", "ChatFiles", "Chats", "Client"]
 
 
 class Chat:
@@ -59,8 +60,12 @@ class Chat:
     def submit(self, results: Sequence[Result], key: str = "") -> None:
         self._loop.run(self._chat.submit(results, key))
 
-    def edit(self, message: int, content: str) -> Accepted:
-        return self._loop.run(self._chat.edit(message, content))
+    def edit(self, message: int, content: str, *, files: bool = False) -> Accepted:
+        return self._loop.run(self._chat.edit(message, content, files=files))
+
+    @property
+    def files(self) -> "ChatFiles":
+        return ChatFiles(self._loop, self._chat.files)
 
     def compact(self) -> Accepted:
         return self._loop.run(self._chat.compact())
@@ -82,6 +87,37 @@ class Chat:
         finally:
             with suppress(InvalidInput):  # the client was closed first
                 self._loop.run(events.aclose())
+
+
+class ChatFiles:
+    """The files of one chat's project; see `treadle.client.ChatFiles`."""
+
+    def __init__(self, loop: LoopThread, found: files.ChatFiles) -> None:
+        self._loop = loop
+        self._files = found
+
+    def runs(self) -> tuple[FileRun, ...]:
+        return self._loop.run(self._files.runs())
+
+    def changes(self, run: Run = "last", path: str = "", *, even_kept: bool = False) -> tuple[ChangedFile, ...]:
+        return self._loop.run(self._files.changes(run, path, even_kept=even_kept))
+
+    def preview(self, **choice: Unpack[UndoChoice]) -> Restoration:
+        return self._loop.run(self._files.preview(**choice))
+
+    def undo(self, **choice: Unpack[UndoChoice]) -> Restoration:
+        return self._loop.run(self._files.undo(**choice))
+
+    def redo(self, undo: str = "", *, merge: bool = False) -> Restoration:
+        return self._loop.run(self._files.redo(undo, merge=merge))
+
+    def keep(self, **choice: Unpack[Choice]) -> Restoration:
+        return self._loop.run(self._files.keep(**choice))
+
+    def back_to(
+        self, message: int, *, conversation: bool = True, files: bool = True, merge: bool = False
+    ) -> Restoration:
+        return self._loop.run(self._files.back_to(message, conversation=conversation, files=files, merge=merge))
 
 
 class Chats:

@@ -6,6 +6,7 @@ import msgspec
 
 from treadle.protocol.content import Usage
 from treadle.protocol.events import OpenAction
+from treadle.protocol.files import FileChange, FileConflict
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.views import Status
 
@@ -56,6 +57,8 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True):
     head: int = 0
     queued: str = ""
     """The id of the message in the queue, if it was queued."""
+    restore: str = ""
+    """The name of the restoring of files that was asked for."""
 
 
 class ChatPage(msgspec.Struct, frozen=True):
@@ -76,3 +79,56 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 class MessagePage(msgspec.Struct, frozen=True):
     messages: tuple[Message, ...]
     total: int = 0
+
+
+class FileRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that changed files, or might have."""
+
+    run: int
+    message: int
+    content: str = ""
+
+
+class RunPage(msgspec.Struct, frozen=True):
+    runs: tuple[FileRun, ...]
+    total: int = 0
+
+
+class FileHunk(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of a change, by the number that `undo` and `keep` take."""
+
+    number: int
+    header: str = ""
+    lines: tuple[str, ...] = ()
+
+
+class ChangedFile(msgspec.Struct, frozen=True, kw_only=True):
+    """What is left of a chat's changes of one file."""
+
+    path: str
+    action: Literal["created", "modified", "deleted"]
+    added: int = 0
+    removed: int = 0
+    notes: tuple[str, ...] = ()
+    hunks: tuple[FileHunk, ...] = ()
+    cut: bool = False
+    """Whether hunks were left out because there are too many."""
+
+
+class ChangesPage(msgspec.Struct, frozen=True):
+    files: tuple[ChangedFile, ...]
+    total: int = 0
+
+
+class Restoration(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the files, or would. With a `status` it is not known yet: nobody has carried it out so far."""
+
+    restore: str = ""
+    """Its name; of an undo, what a redo refers to."""
+    status: str = ""
+    files: tuple[FileChange, ...] = ()
+    total: int = 0
+    conflicts: tuple[FileConflict, ...] = ()
+    """What was left alone, and why."""
+    error: str = ""
+    """Why nothing was done at all."""

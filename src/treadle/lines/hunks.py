@@ -35,7 +35,7 @@ def hunks(old: bytes, new: bytes) -> tuple[Hunk, ...]:
         Hunk(
             number,
             header(group, skipped),
-            tuple(marked(before, after, group)),
+            tuple(map(_printable, marked(before, after, group))),
             sum(j2 - j1 for tag, _, _, j1, j2 in group if tag != "equal"),
             sum(i2 - i1 for tag, i1, i2, _, _ in group if tag != "equal"),
         )
@@ -71,6 +71,13 @@ def _take_back(lines: list[str], before: list[str], group: list[Opcode], skipped
     for tag, i1, i2, j1, j2 in reversed(group):
         if tag != "equal":
             lines[skipped + j1 : skipped + j2] = before[i1:i2]
+
+
+def _printable(line: str) -> str:
+    """A line as any encoding takes it: bytes that are no UTF-8 are shown as such."""
+    if line.isascii():
+        return line
+    return line.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _decoded(data: bytes) -> str:

@@ -16,7 +16,7 @@ from treadle.server.guard import Guard
 from treadle.server.openapi import describe
 from treadle.server.problems import Problem
 from treadle.server.replies import problem
-from treadle.server.routes import actions, chats, conversation, operation, streams, surroundings
+from treadle.server.routes import actions, changes, chats, conversation, operation, streams, surroundings
 from treadle.server.routing import Route, read_query, serve
 from treadle.server.service import Service
 
@@ -24,6 +24,7 @@ ROUTES: tuple[Route, ...] = (
     *chats.ROUTES,
     *conversation.ROUTES,
     *actions.ROUTES,
+    *changes.ROUTES,
     *streams.ROUTES,
     *surroundings.ROUTES,
     *operation.ROUTES,

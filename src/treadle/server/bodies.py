@@ -1,5 +1,4 @@
-"""What clients send, as Structs: the shapes of bodies and of queries. Only shapes; whether a chat takes it is said by
-its rules."""
+"""What clients send, as Structs: the shapes of bodies. Only shapes; whether a chat takes it is said by its rules."""
 
 from base64 import b64decode
 from binascii import Error as NotBase64
@@ -24,9 +23,8 @@ from treadle.protocol.options import (
 )
 from treadle.protocol.permissions import Rule, RuleScope
 from treadle.protocol.tools import DynamicTool
-from treadle.protocol.views import Status
 
-_Line = Annotated[str, Meta(max_length=2_000, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Line = Annotated[str, Meta(max_length=2_000, pattern=r"^[^\x00-\x1f\x7f]*$")]
 """One line of text, as it is shown in lists."""
 _Count = Annotated[int, Meta(ge=0, le=1_000_000_000)]
 _Turns = Annotated[int, Meta(ge=1, le=10_000)]
@@ -39,6 +37,10 @@ Seq = Annotated[int, Meta(ge=0, le=(1 << 53) - 1)]
 
 class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is not known is refused: it was meant to do something."""
+
+
+class Spare(Body, frozen=True):
+    """A body that may be left out: then all is as it is by default."""
 
 
 class Picture(Body, frozen=True):
@@ -57,8 +59,8 @@ class Picture(Body, frozen=True):
 class OptionChanges(Body, frozen=True, kw_only=True):
     """The options of a chat; what is left out stays as it is."""
 
-    model: _Line | UnsetType = UNSET
-    root: _Line | UnsetType = UNSET
+    model: Line | UnsetType = UNSET
+    root: Line | UnsetType = UNSET
     mode: Mode | UnsetType = UNSET
     system_prompt: str | UnsetType = UNSET
     dynamic_tools: tuple[DynamicTool, ...] | UnsetType = UNSET
@@ -104,11 +106,11 @@ class CreateChat(OptionChanges, frozen=True, kw_only=True):
 
     content: str = ""
     images: tuple[Picture, ...] = ()
-    title: _Line = ""
+    title: Line = ""
 
 
 class PatchChat(OptionChanges, frozen=True, kw_only=True):
-    title: _Line | UnsetType = UNSET
+    title: Line | UnsetType = UNSET
     archived: bool | UnsetType = UNSET
 
 
@@ -121,6 +123,11 @@ class SendMessage(Body, frozen=True):
 
 class EditMessage(Body, frozen=True):
     content: str
+
+
+class ReplaceMessage(EditMessage, frozen=True):
+    files: bool = False
+    """Whether the files go back to that point first (L-09)."""
 
 
 class ToolResultBody(Body, frozen=True):
@@ -160,72 +167,63 @@ class AnswerBody(Body, frozen=True):
     answer: str
 
 
-class Extension(Body, frozen=True):
+class Extension(Spare, frozen=True):
     turns: _Turns = 20
 
 
-class Nothing(Body, frozen=True):
+class Nothing(Spare, frozen=True):
     """An empty object; the body may be left out."""
 
 
-# -- queries ----------------------------------------------------------------------------------------------------------
+_Path = Annotated[str, Meta(min_length=1, max_length=4_096, pattern=r"^[^\x00]*$")]
+_Hunks = Annotated[tuple[Annotated[int, Meta(ge=1, le=1_000_000)], ...], Meta(min_length=1)]
+_Run = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 
 
-class Page(Body, frozen=True):
-    after: Seq = 0
-    """Begin behind this place."""
-    limit: Annotated[int, Meta(ge=1, le=500)] = 100
+class ChangeChoice(Spare, frozen=True, kw_only=True):
+    """Which changes of files are meant (W-03)."""
+
+    run: _Run | Literal["last", "all"] = "last"
+    """last: the newest run of which something is left; a number: as `runs` counts them."""
+    since: Seq = 0
+    """In place of `run`: what was recorded after this seq, as that of a message of yours."""
+    upto: Seq = 0
+    """And not after this one; 0: until now."""
+    paths: tuple[_Path, ...] = ()
+    """Only these files, and what lies below these folders; relative to the root."""
+    hunks: dict[_Path, _Hunks] = {}
+    """By file: only these hunks, as `changes` counts them."""
 
 
-class MessagePage(Body, frozen=True):
-    after: Seq = 0
-    before: Seq = 0
-    """With neither `after` nor `before`: the newest."""
-    limit: Annotated[int, Meta(ge=1, le=500)] = 50
+class UndoFiles(ChangeChoice, frozen=True, kw_only=True):
+    """Take changes of files back (W-02)."""
+
+    merge: bool = False
+    """Merge (three-way) with what somebody changed since, instead of leaving such files alone."""
+    even_kept: bool = False
+    preview: bool = False
+    """Only tell what would be done."""
 
 
-class ChatQuery(Body, frozen=True):
-    status: Status | None = None
-    archived: bool | None = None
-    """Without it, chats of both kinds are listed."""
-    label: _Line = ""
-    query: _Line = ""
-    """A part of the title, or the beginning of the id."""
-    limit: Annotated[int, Meta(ge=1, le=200)] = 50
-    cursor: Annotated[str, Meta(max_length=200, pattern=r"^[A-Za-z0-9_.:-]*$")] = ""
-    """`next` of the page before."""
+class KeepFiles(ChangeChoice, frozen=True, kw_only=True):
+    """Accept changes of files: an undo leaves them alone from now on."""
 
 
-class PathQuery(Body, frozen=True):
-    path: Annotated[str, Meta(max_length=4_096, pattern=r"^[^\x00]*$")] = "."
+class RedoFiles(Spare, frozen=True, kw_only=True):
+    """Take an undo back."""
+
+    undo: Line = ""
+    """`restore` of the undo; empty: the last one."""
+    merge: bool = False
 
 
-class FileQuery(Body, frozen=True):
-    path: Annotated[str, Meta(min_length=1, max_length=4_096, pattern=r"^[^\x00]*$")]
+class GoBack(Body, frozen=True, kw_only=True):
+    """Go back to before an earlier message of yours (W-03)."""
 
-
-class StreamQuery(Body, frozen=True):
-    after: Seq | None = None
-    """Begin behind this seq; `Last-Event-ID` counts more. Without either: from the beginning."""
-    follow: bool = True
-    """false: end with what is recorded, instead of waiting for more."""
-    view: Literal["events", "simple"] = "events"
-    """simple: six kinds of news, for simple readers (A-11)."""
-    deltas: bool = True
-    """false: without live text."""
-    ticket: str = ""
-    """Stands for a token where no header can be sent."""
-
-
-class WatchQuery(Body, frozen=True):
-    after: Seq | None = None
-    """Begin behind this number; `Last-Event-ID` counts more. Without either: what happens from now on."""
-    follow: bool = True
-    ticket: str = ""
-
-
-class NoQuery(Body, frozen=True):
-    pass
+    message: Seq
+    conversation: bool = True
+    files: bool = True
+    merge: bool = False
 
 
 def kept(image: Picture, blob: str) -> Image:

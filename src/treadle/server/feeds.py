@@ -35,7 +35,8 @@ class Feed:
 
     @property
     def head(self) -> int:
-        return max(reader.known for reader in self.readers)
+        """What all have heard of. One that reads the log may be ahead; the others still wait to be told."""
+        return min(reader.known for reader in self.readers)
 
 
 class Feeds:

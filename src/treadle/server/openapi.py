@@ -9,7 +9,7 @@ import msgspec
 from treadle._version import __version__
 from treadle.protocol.events import LIVE, RECORDED
 from treadle.server.answers import MAX_KEY
-from treadle.server.bodies import Body
+from treadle.server.bodies import Body, Spare
 from treadle.server.problems import codes
 from treadle.server.replies import ErrorReply
 from treadle.server.routing import Route
@@ -35,7 +35,7 @@ PATH_WORDS = {
 def describe(routes: Sequence[Route]) -> bytes:
     kinds: list[Any] = [ErrorReply]
     for route in routes:
-        kinds += [kind for kind in (route.reply, route.body, route.query) if kind is not None]
+        kinds += [kind for kind in (route.reply, route.finished, route.body, route.query) if kind is not None]
     events = RECORDED | LIVE
     kinds += list(events.values())
     _, schemas = msgspec.json.schema_components(kinds, ref_template=REFERENCE)
@@ -66,12 +66,13 @@ def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
         "parameters": [*_path_parameters(route), *_query_parameters(route.query, schemas)],
         "responses": {str(route.status): _reply(route)},
     }
+    if route.finished is not None:
+        shown["responses"]["200"] = _json(route.finished, "Done, and this came of it.")
     if route.open:
         shown["security"] = []
     if route.body is not None:
-        optional = all(not field.required for field in msgspec.structs.fields(route.body))
         shown["requestBody"] = {
-            "required": not optional or route.body.__name__ != "Nothing",
+            "required": not issubclass(route.body, Spare),
             "content": {"application/json": {"schema": {"$ref": REFERENCE.format(name=route.body.__name__)}}},
         }
     if route.mutates:
@@ -92,11 +93,15 @@ def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
 
 def _reply(route: Route) -> dict[str, Any]:
     if route.reply is not None:
-        schema = {"$ref": REFERENCE.format(name=route.reply.__name__)}
-        return {"description": "Done.", "content": {"application/json": {"schema": schema}}}
+        return _json(route.reply, "Done." if route.status != 202 else "Recorded; it is going to be done.")
     if route.media_type:
         return {"description": "Done.", "content": {route.media_type: {}}}
     return {"description": "Done; there is no body."}
+
+
+def _json(kind: type[msgspec.Struct], about: str) -> dict[str, Any]:
+    schema = {"$ref": REFERENCE.format(name=kind.__name__)}
+    return {"description": about, "content": {"application/json": {"schema": schema}}}
 
 
 def _refusals(group: dict[str, str], route: Route) -> dict[str, Any]:

@@ -13,9 +13,10 @@ from starlette.responses import Response
 from treadle.errors import AlreadyAnswered, TreadleError
 from treadle.faultpoint import faultpoint
 from treadle.server.answers import HEADER, Key, first_answer, key_of, raced
-from treadle.server.bodies import Body, NoQuery, Nothing
+from treadle.server.bodies import Body, Nothing, Spare
 from treadle.server.guard import token_of
 from treadle.server.problems import Problem
+from treadle.server.queries import NoQuery
 from treadle.server.replies import Reply, problem
 from treadle.server.service import Service
 
@@ -46,6 +47,7 @@ class Call:
 
 
 Handler = Callable[[Call], Awaitable[Reply | Response]]
+Finish = Callable[[Call, Reply], Awaitable[Reply]]
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -67,6 +69,10 @@ class Route(msgspec.Struct, frozen=True):
     """Whether its body may be large."""
     open: bool = False
     """Whether it needs no token."""
+    finish: Finish | None = None
+    """What is done with the answer once it stands, also with one that was given before under the same key."""
+    finished: type[msgspec.Struct] | None = None
+    """What the answer is then, with the status 200."""
 
     @property
     def mutates(self) -> bool:
@@ -95,25 +101,27 @@ async def serve(route: Route, service: Service, request: Request) -> Response:
 async def _answer(route: Route, call: Call) -> Response:
     key, store = call.key, call.service.agent.deps.store
     if key is None:
-        return _response(await route.handler(call))
+        return await _end(route, call, await route.handler(call))
     if (known := await first_answer(store, key)) is not None:
-        return known.response()
+        return await _end(route, call, known)
     try:
         faultpoint("server.before_command")
         done = await route.handler(call)
         faultpoint("server.after_command")
-        return _response(done)
     except AlreadyAnswered as error:
-        return raced(key, error).response()
+        done = raced(key, error)
     except TreadleError:
         # The same request may have won meanwhile: then this one's refusal is only its own echo.
-        if (known := await first_answer(store, key)) is not None:
-            return known.response()
-        raise
+        if (known := await first_answer(store, key)) is None:
+            raise
+        done = known
+    return await _end(route, call, done)
 
 
-def _response(done: Reply | Response) -> Response:
-    return done.response() if isinstance(done, Reply) else done
+async def _end(route: Route, call: Call, done: Reply | Response) -> Response:
+    if not isinstance(done, Reply):
+        return done
+    return (done if route.finish is None else await route.finish(call, done)).response()
 
 
 def read_query(kind: type[B], sent: QueryParams) -> B:
@@ -160,8 +168,10 @@ def _too_large(most: int) -> Problem:
 
 
 def _decode(route: Route, raw: bytes) -> Body:
-    if route.body is None or (not raw and issubclass(route.body, Nothing)):
+    if route.body is None:
         return Nothing()
+    if not raw and issubclass(route.body, Spare):
+        return route.body()
     try:
         body = msgspec.json.decode(raw, type=route.body)
         msgspec.json.encode(body)  # what cannot be written down again could not be recorded either

@@ -25,6 +25,7 @@ from treadle.server.metrics import Metrics
 from treadle.server.problems import Problem
 from treadle.server.replies import Reply
 from treadle.server.shapes import shown_status
+from treadle.server.tally import Tally
 from treadle.server.tokens import Tokens, owner_of
 from treadle.types import ChatId, new_chat_id
 
@@ -71,6 +72,7 @@ class Service:
         self.worker: Worker | None = agent.worker if works else None
         self.frames = Frames()
         self.feeds = Feeds(agent.deps, self.limits.backlog, self.metrics, agent.worker.holds)
+        self.tally = Tally(agent.deps.store)
         self.openapi = b""
         """The description of the API; filled in by the application."""
         self.draining = asyncio.Event()

@@ -64,6 +64,8 @@ class Accepted(Shape, frozen=True, kw_only=True):
     head: int
     queued: str = ""
     """The id of the message in the queue, if it was queued."""
+    restore: str = ""
+    """The name of the restoring of files that was asked for; its outcome is an event with the same name."""
 
 
 class CallView(Shape, frozen=True, kw_only=True):
@@ -223,9 +225,9 @@ def chat_view(state: ChatState, shown: Status, warnings: tuple[str, ...] = ()) -
     )
 
 
-def accepted(state: ChatState, queue_id: str = "") -> Accepted:
+def accepted(state: ChatState, queue_id: str = "", restore: str = "") -> Accepted:
     queued = queue_id if any(item.id == queue_id for item in state.queue) else ""
-    return Accepted(chat=state.chat, status=status(state), head=state.head, queued=queued)
+    return Accepted(chat=state.chat, status=status(state), head=state.head, queued=queued, restore=restore)
 
 
 def message_view(place: int, entry: Entry) -> MessageView:

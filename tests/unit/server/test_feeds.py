@@ -11,12 +11,14 @@ from treadle.engine.hub import Hub
 from treadle.engine.log import Log
 from treadle.models.scripted import ScriptedModel
 from treadle.policy.standard import StandardPolicy
+from treadle.protocol import wire
 from treadle.protocol.commands import Rename
 from treadle.protocol.events import Envelope, MessageDelta, SessionCreated, TitleChanged
 from treadle.protocol.options import ChatOptions
 from treadle.runtime import OneModel
-from treadle.server.feeds import Feeds
+from treadle.server.feeds import Feed, Feeds
 from treadle.server.metrics import Metrics
+from treadle.server.reader import Reader
 from treadle.stores.memory import MemoryStore
 from treadle.tools.registry import Tools
 from treadle.types import ChatId, SystemClock
@@ -75,6 +77,20 @@ async def test_once_and_in_order(seed: int) -> None:
         assert [envelope.seq for envelope in each] == list(range(after + 1, total + 2))
         titles = [envelope.data.title for envelope in each if isinstance(envelope.data, TitleChanged)]
         assert titles == [f"title {number}" for number in range(1, total + 1)]
+    await world.store.close()
+
+
+async def test_a_reader_that_is_ahead_does_not_keep_the_others_waiting() -> None:
+    """It has read what another process wrote before anybody was told."""
+    world = World(backlog=10)
+    await world.here.create(CHAT, SessionCreated(ChatOptions()))
+    feed = Feed(CHAT)
+    feed.readers = [Reader(world.deps.log.hub, CHAT, 1, 10), Reader(world.deps.log.hub, CHAT, 1, 10)]
+    await world.write(world.there)
+    for record in await world.store.read(CHAT, after=1):
+        feed.readers[0].take_in(wire.decode(CHAT, record))
+    assert await world.store.wait(CHAT, feed.head, 30.0) == 2
+    assert feed.head == 1
     await world.store.close()
 
 

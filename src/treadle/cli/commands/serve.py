@@ -8,6 +8,7 @@ import click
 @click.command("serve")
 @click.option("--host", "serve_host", metavar="ADDRESS", help="The address to listen on; else only this machine.")
 @click.option("--port", "serve_port", type=click.IntRange(0, 65535), metavar="N", help="The port; 0 takes a free one.")
+@click.option("--store", metavar="PLACE", help="Where chats are kept: a file, or postgresql://USER@HOST/NAME.")
 @click.option("--model", metavar="PROVIDER:NAME", help="The model of chats that name none.")
 @click.option("--workers", "concurrency", type=click.IntRange(min=1), metavar="N", help="Chats driven at once.")
 @click.option("--no-worker", is_flag=True, help="Drive no chats here; others do it with treadle worker.")

@@ -6,6 +6,7 @@ import click
 
 
 @click.command("worker")
+@click.option("--store", metavar="PLACE", help="Where chats are kept: a file, or postgresql://USER@HOST/NAME.")
 @click.option("--concurrency", type=click.IntRange(min=1), metavar="N", help="How many chats to drive at once.")
 @click.option("--drain-s", type=click.FloatRange(min=0), metavar="S", help="How long to let steps end on SIGTERM.")
 def command(**flags: Any) -> int:

@@ -8,9 +8,10 @@ from treadle.chat.state import ChatState, status
 from treadle.ports.store import Cursor, Listed
 from treadle.protocol import commands as c
 from treadle.protocol import wire
-from treadle.protocol.content import Image, Usage
-from treadle.server.bodies import ChatQuery, CreateChat, MessagePage, Page, PatchChat, Picture, kept
+from treadle.protocol.content import Image
+from treadle.server.bodies import CreateChat, PatchChat, Picture, kept
 from treadle.server.problems import Problem
+from treadle.server.queries import ChatQuery, MessagePage, Page
 from treadle.server.replies import Reply, reply
 from treadle.server.routing import Call, Route
 from treadle.server.service import Service
@@ -147,10 +148,8 @@ async def usage(call: Call) -> Reply:
 
 
 async def usage_of_all(call: Call) -> Reply:
-    listed = await call.service.agent.deps.store.list(owner=owner_of(call.user))
-    total = sum((each.summary.usage for each in listed), Usage())
-    turns = sum(each.summary.turns for each in listed)
-    return reply(UsageView(usage=total, turns=turns, chats=len(listed)))
+    total = await call.service.tally.total(owner_of(call.user))
+    return reply(UsageView(usage=total.usage, turns=total.turns, chats=total.chats))
 
 
 TAG = "chats"

@@ -2,7 +2,7 @@
 
 from treadle.chat.state import ChatState
 from treadle.protocol import commands as c
-from treadle.server.bodies import EditMessage, Extension, Nothing, SendMessage
+from treadle.server.bodies import EditMessage, Extension, Nothing, ReplaceMessage, SendMessage
 from treadle.server.problems import Problem
 from treadle.server.replies import Reply, reply
 from treadle.server.routes.chats import pictures
@@ -11,12 +11,14 @@ from treadle.server.shapes import Accepted, QueueView, accepted
 from treadle.types import new_id
 
 
-async def carry_out(call: Call, command: c.Command, queue_id: str = "") -> Reply:
+async def carry_out(
+    call: Call, command: c.Command, queue_id: str = "", *, restore: str = "", status: int = 200
+) -> Reply:
     """One command to the chat of the path."""
     chat = await call.service.owned(call.user, call.path("chat"))
 
     def answered(state: ChatState) -> Reply:
-        return reply(accepted(state, queue_id))
+        return reply(accepted(state, queue_id, restore), status)
 
     done, _ = await call.service.execute(chat, (command,), call.key, answered)
     return done
@@ -34,7 +36,9 @@ async def edit(call: Call) -> Reply:
     seq = call.path("seq")
     if not (seq.isascii() and seq.isdigit() and len(seq) < 16):
         raise Problem("bad_request", f"{seq[:40]!r} is no seq of a message.")
-    return await carry_out(call, c.Edit(int(seq), call.body(EditMessage).content))
+    wanted = call.body(ReplaceMessage)
+    restore = new_id("u") if wanted.files else ""
+    return await carry_out(call, c.Edit(int(seq), wanted.content, wanted.files, restore), restore=restore)
 
 
 async def queue(call: Call) -> Reply:
@@ -76,8 +80,9 @@ ROUTES = (
         body=SendMessage, codes=("archived", "empty", "queue_full", "invalid_input"), large=True,
     ),
     Route(
-        "PUT", f"{_AT}/messages/{{seq}}", edit, "Replace an earlier message and run again from there.", TAG,
-        reply=Accepted, body=EditMessage, codes=("archived", "empty", "no_such_message", "busy"),
+        "PUT", f"{_AT}/messages/{{seq}}", edit,
+        "Replace an earlier message and run again from there; with `files` those go back first.", TAG,
+        reply=Accepted, body=ReplaceMessage, codes=("archived", "empty", "no_such_message", "busy"),
     ),
     Route("GET", f"{_AT}/queue", queue, "List the messages that wait.", TAG, reply=QueueView),
     Route(

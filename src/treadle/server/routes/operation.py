@@ -1,7 +1,6 @@
 """For whoever runs the server: is it well, is it ready, what does it do. And the description of the API itself."""
 
 import asyncio
-from collections import Counter
 
 from starlette.responses import Response
 
@@ -40,13 +39,13 @@ async def metrics(call: Call) -> Response:
 
 async def _page(service: Service) -> str:
     deps = service.agent.deps
-    statuses: Counter[Labels] = Counter()
-    for listed in await deps.store.list():
-        statuses[(("status", listed.summary.status),)] += 1
+    statuses: dict[Labels, float] = {
+        (("status", status),): count for status, count in (await service.tally.statuses()).items()
+    }
     held = service.worker.load if service.worker is not None else 0
     return service.metrics.text(
         {
-            "treadle_chats": ("Chats in the store by status.", dict(statuses)),
+            "treadle_chats": ("Chats in the store by status.", statuses),
             "treadle_leases_held": ("Chats that this process drives.", {(): held}),
             "treadle_events_appended_total": ("Events that this process has recorded.", {(): deps.log.appended}),
         }

@@ -10,9 +10,10 @@ from starlette.responses import Response
 from starlette.websockets import WebSocket
 
 from treadle.protocol.wire import whole
-from treadle.server.bodies import Body, StreamQuery, WatchQuery
+from treadle.server.bodies import Body
 from treadle.server.frames import MEDIA_TYPE
 from treadle.server.problems import Problem
+from treadle.server.queries import StreamQuery, WatchQuery
 from treadle.server.routing import Call, Route
 from treadle.server.service import Service
 from treadle.server.shapes import chat_line

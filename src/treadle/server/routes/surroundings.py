@@ -9,9 +9,10 @@ from treadle.models.offering import all_offers, usable
 from treadle.models.registry import ModelRegistry
 from treadle.ports.model import ModelInfo
 from treadle.ports.workspace import inert
-from treadle.server.bodies import FileQuery, Nothing, PathQuery
+from treadle.server.bodies import Nothing
 from treadle.server.guard import token_of
 from treadle.server.problems import Problem
+from treadle.server.queries import FileQuery, PathQuery
 from treadle.server.replies import Reply, reply
 from treadle.server.routing import Call, Route
 from treadle.server.shapes import FileEntry, FileList, Me, ModelList, ModelView, Ticket

@@ -1,0 +1,323 @@
+"""Changes of files over HTTP: seen by hunk, undone, redone, kept; going back (A-06, W-02 to W-04, L-09)."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.homes import seed
+from tests.scenario.http_kit import Client, Server, serving
+from treadle import Agent, ScriptedModel
+from treadle.client import Client as RealClient
+from treadle.client import sync as without_async
+from treadle.errors import ApiError
+from treadle.models.scripted import Call, Hang, Say, Turn
+from treadle.ports.store import Store
+from treadle.protocol.options import ChatOptions
+from treadle.stores.sqlite import SqliteStore
+
+LINES = [f"line {number}\n" for number in range(1, 21)]
+WORK: list[Any] = [
+    [
+        Call("edit_file", path="a.txt", old_str="line 2\n", new_str="two\n"),
+        Call("edit_file", path="a.txt", old_str="line 18\n", new_str="eighteen\n"),
+        Call("write_file", path="made/new.txt", content="agent\n"),
+    ],
+    Say("Done."),
+    [Call("write_file", path="b.txt", content="more\n")],
+    Say("More."),
+    Turn((Say("Never"), Hang())),
+]
+
+
+def text(*edits: tuple[int, str]) -> str:
+    lines = list(LINES)
+    for number, line in edits:
+        lines[number - 1] = line
+    return "".join(lines)
+
+
+OLD, NEW = text(), text((2, "two\n"), (18, "eighteen\n"))
+
+
+class Place(NamedTuple):
+    server: Server
+    project: Path
+    chat: str
+
+    @property
+    def local(self) -> Client:
+        return self.server.local
+
+    @property
+    def at(self) -> str:
+        return f"/api/chats/{self.chat}"
+
+    def a(self) -> str:
+        return (self.project / "a.txt").read_text()
+
+
+async def begin(client: Client, project: Path) -> str:
+    chat = await client.create("Do the work.", root=str(project))
+    await client.until(chat, "session.idle")
+    assert (project / "a.txt").read_text() == NEW
+    return chat
+
+
+def prepare(folder: Path) -> Path:
+    project = folder / "project"
+    project.mkdir()
+    (project / "a.txt").write_text(OLD)
+    return project
+
+
+@pytest.fixture
+async def place(tmp_path: Path) -> AsyncIterator[Place]:
+    """A chat whose first run has made two hunks in one file, and a new file in a new folder."""
+    project = prepare(tmp_path)
+    model = ScriptedModel(WORK, follow="calls")
+    async with serving(SqliteStore(tmp_path / "treadle.db"), tmp_path, model, builtin=True) as server:
+        yield Place(server, project, await begin(server.local, project))
+
+
+async def test_changes_are_seen_by_hunk(place: Place) -> None:  # W-04
+    seen = (await place.local("GET", f"{place.at}/changes")).json
+    assert seen["total"] == 3
+    by_path = {file["path"]: file for file in seen["files"]}
+    assert list(by_path) == ["a.txt", "made", "made/new.txt"]
+    a = by_path["a.txt"]
+    assert (a["action"], a["added"], a["removed"], a["cut"]) == ("modified", 2, 2, False)
+    assert [hunk["number"] for hunk in a["hunks"]] == [1, 2]
+    assert {"-line 2", "+two"} <= set(a["hunks"][0]["lines"])
+    assert by_path["made/new.txt"]["action"] == "created"
+    one = (await place.local("GET", f"{place.at}/changes?path=made/../made/&limit=1&after=1")).json
+    assert ([file["path"] for file in one["files"]], one["total"]) == (["made/new.txt"], 2)
+    runs = (await place.local("GET", f"{place.at}/runs")).json
+    assert [(run["run"], run["content"]) for run in runs["runs"]] == [(1, "Do the work.")]
+    for query, code in (("run=2", "invalid_input"), ("run=x", "bad_request"), ("path=../x", "outside_root")):
+        refused = await place.local("GET", f"{place.at}/changes?{query}")
+        assert (refused.status, refused.code) == (400, code)
+
+
+async def test_what_is_no_utf8_is_seen_too(tmp_path: Path) -> None:
+    project = prepare(tmp_path)
+    (project / "old.txt").write_bytes(b"caf\xe9\n")
+    steps = [[Call("run_command", command="printf 'th\\351\\n' >> old.txt")], Say("Done.")]
+    options = ChatOptions(model="scripted:test", auto_approve_commands=True, summarize=False, verify=False)
+    async with serving(
+        SqliteStore(tmp_path / "t.db"), seed(tmp_path / "home"), steps, builtin=True, options=options
+    ) as server:
+        chat = await server.local.create("Write.", root=str(project))
+        await server.local.until(chat, "session.idle")
+        (seen,) = (await server.local("GET", f"/api/chats/{chat}/changes")).json["files"]
+        assert seen["hunks"][0]["lines"] == [" caf\ufffd", "+th\ufffd"]
+
+
+async def test_undo_redo_and_what_it_says(place: Place) -> None:  # W-02
+    before = await place.local.log(place.chat)
+    plan = (await place.local("POST", f"{place.at}/undo", {"preview": True})).json
+    assert (plan["preview"], plan["total"], plan["conflicts"]) == (True, 3, [])
+    assert place.a() == NEW
+    assert await place.local.log(place.chat) == before
+    done = await place.local("POST", f"{place.at}/undo?wait=60")
+    assert done.status == 200
+    assert {file["path"] for file in done.json["files"]} == {"a.txt", "made", "made/new.txt"}
+    assert (done.json["error"], place.a(), (place.project / "made").exists()) == ("", OLD, False)
+    undone = [event for event in await place.local.log(place.chat) if event["type"] == "workspace.undone"]
+    assert [event["data"]["restore"] for event in undone] == [done.json["restore"]]
+    assert (await place.local("GET", f"{place.at}/changes")).json["files"] == []
+    again = await place.local("POST", f"{place.at}/redo?wait=60", {"undo": done.json["restore"]})
+    assert (again.status, place.a()) == (200, NEW)
+    none = await place.local("POST", f"{place.at}/redo", {})
+    assert (none.status, none.code) == (400, "invalid_input")
+
+
+async def test_hunks_are_kept_and_undone(place: Place) -> None:  # W-03
+    kept = await place.local("POST", f"{place.at}/keep?wait=60", {"hunks": {"a.txt": [1]}})
+    assert (kept.status, kept.json["error"]) == (200, "")
+    (left,) = (await place.local("GET", f"{place.at}/changes?path=a.txt")).json["files"]
+    assert "+eighteen" in left["hunks"][0]["lines"]
+    assert len(left["hunks"]) == 1
+    done = await place.local("POST", f"{place.at}/undo?wait=60", {"hunks": {"./a.txt": [1]}})
+    assert (done.status, done.json["error"]) == (200, "")
+    assert place.a() == text((2, "two\n"))
+    assert (place.project / "made/new.txt").exists()
+    await place.local("POST", f"{place.at}/undo?wait=60", {"run": "all", "even_kept": True})
+    assert place.a() == OLD
+
+
+async def test_what_somebody_changed_since_is_left_alone_or_merged(place: Place) -> None:  # W-02
+    (place.project / "a.txt").write_text(text((2, "two\n"), (10, "mine\n"), (18, "eighteen\n")))
+    done = (await place.local("POST", f"{place.at}/undo?wait=60", {"paths": ["a.txt"]})).json
+    assert ([conflict["path"] for conflict in done["conflicts"]], done["files"]) == (["a.txt"], [])
+    done = (await place.local("POST", f"{place.at}/undo?wait=60", {"paths": ["a.txt"], "merge": True})).json
+    assert done["conflicts"] == []
+    assert place.a() == text((10, "mine\n"))
+
+
+async def test_the_same_undo_again_gets_the_first_answer(place: Place) -> None:  # A-04
+    key = {"idempotency-key": "u1"}
+    posts = [place.local("POST", f"{place.at}/undo?wait=60", {}, headers=key) for _ in range(5)]
+    answers = await asyncio.gather(*posts)
+    assert {answer.status for answer in answers} == {200}
+    assert len({answer.json["restore"] for answer in answers}) == 1
+    first = await place.local("POST", f"{place.at}/undo", {}, headers=key)
+    assert (first.status, first.json["restore"]) == (202, answers[0].json["restore"])
+    assert (await place.local("POST", f"{place.at}/undo", {"merge": True}, headers=key)).status == 422
+    log = await place.local.log(place.chat)
+    assert [event["type"] for event in log].count("workspace.undone") == 1
+
+
+async def test_what_is_refused_changes_nothing(place: Place) -> None:
+    wrong: list[tuple[str, Any, str]] = [
+        ("undo", {"run": 7}, "invalid_input"),
+        ("undo", {"run": 1, "since": 2}, "invalid_input"),
+        ("undo", {"paths": ["a.txt"], "hunks": {"a.txt": [1]}}, "invalid_input"),
+        ("undo", {"paths": ["/etc/passwd"]}, "outside_root"),
+        ("undo", {"hunks": {"a.txt": [9]}, "preview": True}, "tool"),
+        ("undo", {"hunks": {"a.txt": [0]}}, "invalid_json"),
+        ("keep", {"paths": [""]}, "invalid_json"),
+        ("back", {"message": 2, "conversation": False, "files": False}, "invalid_input"),
+        ("back", {}, "invalid_json"),
+    ]
+    before = await place.local.log(place.chat)
+    for route, body, code in wrong:
+        refused = await place.local("POST", f"{place.at}/{route}", body)
+        assert (refused.status, refused.code) == (400, code), (route, body)
+    gone = await place.local("POST", f"{place.at}/back", {"message": 3})
+    assert (gone.status, gone.code) == (404, "no_such_message")
+    assert await place.local.log(place.chat) == before
+    assert place.a() == NEW
+    await place.local("PATCH", place.at, {"archived": True})
+    assert (await place.local("POST", f"{place.at}/undo")).code == "archived"
+
+
+async def test_a_chat_that_works_is_not_restored(place: Place) -> None:
+    for content in ("More.", "And more."):
+        sent = (await place.local("POST", f"{place.at}/messages", {"content": content})).json
+        if content == "More.":
+            await place.local.until(place.chat, "session.idle", after=sent["head"])
+    await place.local.until(place.chat, "assistant.message_delta", after=sent["head"])
+    busy = await place.local("POST", f"{place.at}/undo?wait=60")
+    assert (busy.status, busy.code) == (409, "busy")
+    assert (await place.local("POST", f"{place.at}/undo", {"preview": True})).status == 200
+    assert (await place.local("POST", f"{place.at}/interrupt")).status == 200
+
+
+async def test_back_to_an_earlier_message(place: Place) -> None:  # W-03, L-09
+    sent = (await place.local("POST", f"{place.at}/messages", {"content": "More."})).json
+    await place.local.until(place.chat, "session.idle", after=sent["head"])
+    assert (place.project / "b.txt").exists()
+    messages = (await place.local("GET", f"{place.at}/messages")).json["messages"]
+    first, second = [message["seq"] for message in messages if message["role"] == "user"]
+    said = await place.local("POST", f"{place.at}/back?wait=60", {"message": second, "files": False})
+    assert (said.status, said.json["restore"]) == (200, "")
+    assert (place.project / "b.txt").exists()
+    assert len((await place.local("GET", f"{place.at}/messages")).json["messages"]) == 4
+    done = await place.local("POST", f"{place.at}/back?wait=60", {"message": first})
+    assert (done.status, place.a(), (place.project / "b.txt").exists()) == (200, OLD, False)
+    assert (await place.local("GET", f"{place.at}/messages")).json["messages"] == []
+
+
+async def test_an_edit_that_takes_the_files_back_first(place: Place) -> None:  # L-09
+    first = (await place.local("GET", f"{place.at}/messages")).json["messages"][0]["seq"]
+    done = await place.local("PUT", f"{place.at}/messages/{first}", {"content": "Otherwise.", "files": True})
+    assert (done.status, bool(done.json["restore"])) == (200, True)
+    await place.local.until(place.chat, "session.idle", after=done.json["head"])
+    assert place.a() == OLD
+    assert (place.project / "b.txt").read_text() == "more\n"
+
+
+async def test_very_much_is_cut(tmp_path: Path) -> None:
+    project = prepare(tmp_path)
+    long = "x" * 1023 + "\n"
+    steps = [[Call("write_file", path=f"{name}.txt", content=long * 700) for name in "xyz"], Say("Done.")]
+    async with serving(SqliteStore(tmp_path / "t.db"), tmp_path, steps, builtin=True) as server:
+        chat = await server.local.create("Write.", root=str(project))
+        await server.local.until(chat, "session.idle")
+        seen = await server.local("GET", f"/api/chats/{chat}/changes")
+        assert len(seen.data) < 2 << 20
+        assert [(file["added"], file["cut"]) for file in seen.json["files"]] == [(700, False), (700, True), (700, True)]
+        one = (await server.local("GET", f"/api/chats/{chat}/changes?path=y.txt")).json
+        assert [file["cut"] for file in one["files"]] == [False]
+
+
+async def test_a_worker_elsewhere_carries_it_out(open_shared: Callable[[], Store], tmp_path: Path) -> None:  # A-10
+    project = prepare(tmp_path)
+    options = ChatOptions(model="scripted:test", interactive=True, summarize=False, verify=False)
+    async with serving(open_shared(), tmp_path, WORK, works=False, builtin=True) as server:
+        local = server.local
+        async with Agent(open_shared(), model=ScriptedModel(WORK), options=options, home=tmp_path) as other:
+            chat = await local.create("Do the work.", root=str(project))
+            other.worker.start(chat)  # type: ignore[arg-type]
+            await local.until(chat, "session.idle")
+            assert (await local("GET", f"/api/chats/{chat}/changes")).json["total"] == 3
+            asked = await local("POST", f"/api/chats/{chat}/undo")
+            assert (asked.status, asked.json["status"]) == (202, "pending")
+            other.worker.start(chat)  # type: ignore[arg-type]
+            seen = await local.until(chat, "workspace.undone", after=asked.json["head"])
+            assert seen[-1]["data"]["restore"] == asked.json["restore"]
+            assert (project / "a.txt").read_text() == OLD
+            waiting = asyncio.create_task(local("POST", f"/api/chats/{chat}/redo?wait=60"))
+            await local.until(chat, "workspace.restore_requested", after=seen[-1]["seq"])
+            other.worker.start(chat)  # type: ignore[arg-type]
+            assert (await waiting).status == 200
+            assert (project / "a.txt").read_text() == NEW
+
+
+async def test_a_project_on_another_machine(tmp_path: Path) -> None:
+    """What is in the log is told; what only the other machine has, is not."""
+    project = prepare(tmp_path)
+    model = ScriptedModel(WORK, follow="calls")
+    async with serving(SqliteStore(tmp_path / "t.db"), tmp_path, model, builtin=True) as server:
+        chat = await begin(server.local, project)
+    project.rename(tmp_path / "gone")
+    async with serving(SqliteStore(tmp_path / "t.db"), tmp_path / "home", model, works=False, builtin=True) as server:
+        local = server.local
+        seen = await local("GET", f"/api/chats/{chat}/changes")
+        assert [file["path"] for file in seen.json["files"]] == ["a.txt", "made", "made/new.txt"]
+        plan = await local("POST", f"/api/chats/{chat}/undo", {"preview": True})
+        assert (plan.status, plan.code) == (400, "tool")
+
+
+# -- the client -------------------------------------------------------------------------------------------------------
+
+
+async def test_with_the_client(place: Place) -> None:  # A-09
+    async with RealClient(place.server.address, place.local.token) as client:
+        files = client.chat(place.chat).files
+        assert [run.content for run in await files.runs()] == ["Do the work."]
+        (a,) = await files.changes(path="a.txt")
+        assert [hunk.number for hunk in a.hunks] == [1, 2]
+        assert (await files.preview(paths=["a.txt"])).total == 1
+        assert place.a() == NEW
+        done = await files.undo(hunks={"a.txt": [2]})
+        assert (done.status, done.error, place.a()) == ("", "", text((2, "two\n")))
+        await files.redo(done.restore)
+        assert place.a() == NEW
+        await files.keep(paths=["made"])
+        assert [file.path for file in await files.changes()] == ["a.txt"]
+        (run,) = await files.runs()
+        back = await files.back_to(run.message)
+        assert {file.path for file in back.files} == {"a.txt"}
+        assert place.a() == OLD
+        with pytest.raises(ApiError) as refused:
+            await files.undo(run=9)
+        assert refused.value.reason == "invalid_input"
+
+
+async def test_with_the_client_without_async(place: Place) -> None:
+    def work() -> tuple[int, str, int, int]:
+        with without_async.Client(place.server.address, place.local.token) as client:
+            files = client.chat(place.chat).files
+            found = len(files.changes("all"))
+            files.keep(paths=["made"])
+            done = files.undo()
+            files.redo()
+            back = files.back_to(files.runs()[0].message, conversation=False)
+            return found, done.error, files.preview().total, len(back.files)
+
+    assert await asyncio.to_thread(work) == (3, "", 0, 1)
+    assert place.a() == OLD
