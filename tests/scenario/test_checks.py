@@ -78,7 +78,8 @@ async def test_a_question_back_may_wait_for_its_answer(stage: Stage, root: Path)
     ("call", "reminded"),
     [
         (WRITE, False),
-        (Call("run_command", command="sed -i s/a/b/ a.txt || true"), False),
+        (Call("run_command", command="echo b > a.txt"), False),
+        (Call("run_command", command="sed -i s/a/b/ none.txt || true"), True),  # what a command did is known
         (Call("run_command", command="ls -la | grep txt; git status"), True),
         (Call("edit_file", path="none.txt", old_str="a", new_str="b"), True),
         (Call("look"), False),  # a tool that Treadle does not know may do anything
@@ -201,11 +202,13 @@ async def test_an_interrupt_stops_a_check_with_all_it_started(stage: Stage, root
 
 
 async def test_a_check_whose_worker_is_lost_is_seen_through_by_the_next(stage: Stage, root: Path) -> None:  # D-02
-    checks = ("echo ran >> runs; echo begun; until test -e go; do sleep 0.02; done",)
+    gate = root / "gate"
+    gate.write_text("wait\n")
+    checks = ("echo ran >> runs; echo begun; until grep -q go gate; do sleep 0.02; done",)
     chat = stage.agent([Say("Done.")], builtin=True).chat(root=str(root), checks=checks)
     await until(chat.send("Do it"), lambda event: isinstance(event, e.ExecutionOutput))
     await stage.kill()
-    (root / "go").touch()
+    gate.write_text("go\n")
     chat = stage.agent([Say("Done.")] * 2, builtin=True).chat(chat.id)
     seen = await play(chat.resume(after=0))
     assert ended(seen) == ["done"]
