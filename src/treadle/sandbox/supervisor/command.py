@@ -35,7 +35,8 @@ class SupervisedCommand:
 
     @property
     def present(self) -> bool:
-        return self._job().get("boot") == names.boot()
+        here = names.boot()
+        return bool(self._job().get("boot", here) == here)  # what was forgotten has ended, and not with the machine
 
     @property
     def durable(self) -> bool:

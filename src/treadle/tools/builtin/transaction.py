@@ -51,7 +51,8 @@ class Reached(msgspec.Struct, frozen=True):
 
     @property
     def stat(self) -> DiffStat | None:
-        return total(self.files) if self.files else None
+        stat = total(self.files)
+        return stat if stat.added or stat.removed else None
 
 
 class Tried(msgspec.Struct, frozen=True):
