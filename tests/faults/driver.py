@@ -50,6 +50,8 @@ class Visit(msgspec.Struct, frozen=True):
     prompt: str = PROMPT
     undo: bool = False
     """Whether what was changed is undone when the run is over."""
+    direct: bool = False
+    """Let commands write through, so that what they do can be seen while they run."""
     crowd: bool = False
     """See all chats of the store through at once, instead of one."""
 
@@ -106,6 +108,7 @@ async def visit(wanted: Visit) -> int:
         else:
             lookup = DynamicTool("lookup", "Look something up.", {"type": "object"})
             options = {"interactive": True, "auto_approve_commands": True, "dynamic_tools": (lookup,)}
+            options["command_view"] = not wanted.direct
             chat = agent.chat(root=str(wanted.path("root")), **options)
         return await follow(chat, wanted)
 
