@@ -20,7 +20,10 @@ MAX_ROUNDS = 3
 MAX_DIAGNOSED = 20
 DIAGNOSTICS = "diagnostics"
 """The check that is no command: errors in the files that the run changed."""
-NOTHING_WRITTEN = "The task asks for a change, but no file of the project has been changed in this run. If something is left to do, do it now with the tools. If nothing needs to be changed, say why."
+NOTHING_WRITTEN = (
+    "The task asks for a change, but no file of the project has been changed in this run. If something is left to do, "
+    "do it now with the tools. If nothing needs to be changed, say why."
+)
 _HEAD = (
     "Before your work is accepted it is checked, and these checks failed. Mend the cause, not the check; "
     "when you are done, say so again.\n\n"
