@@ -32,7 +32,7 @@ from treadle.protocol.files import FileChange, FileState
 from treadle.testing.faults import InjectedFault, faults
 
 
-@settings(max_examples=150, database=None)
+@settings(max_examples=100, database=None)
 @given(nodes(), nodes())
 def test_a_tree_becomes_another_and_back_and_again(old: dict[bytes, Node], new: dict[bytes, Node]) -> None:
     with fast_folder() as folder:
@@ -59,7 +59,7 @@ from tests.unit.workspace import test_transaction as tests
 test = tests.test_a_tree_becomes_another_and_back_and_again
 test.hypothesis.inner_test({}, {b"a": tests.Node("file")})  # so that all is loaded
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
-settings(max_examples=150, phases=[Phase.generate], database=None, deadline=None)(
+settings(max_examples=100, phases=[Phase.generate], database=None, deadline=None)(
     given(tests.nodes(), tests.nodes())(test.hypothesis.inner_test))()
 """
 
