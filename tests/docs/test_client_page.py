@@ -15,6 +15,10 @@ SCRIPTS: dict[str, tuple[list[Any], str]] = {
     "A chat": ([Say("Rain."), Say("Sun.")], "Rain.\nSun.\n"),
     "Tools": ([[Call("weather", city="Oslo"), Call("weather", city="Rome")], Say("Rain.")], "Rain.\n"),
     "Approvals and questions": ([[Call("run_command", command="rm notes.txt")], Say("Deleted.")], "Deleted.\n"),
+    "Files": (
+        [[Call("edit_file", path="notes.txt", old_str="old", new_str="OLD")], Say("Written.")],
+        "Written.\nnotes.txt +1 -1\n['notes.txt'] ()\n",
+    ),
     "Events": ([Say("Once upon a time.")], "Once upon a time.\n"),
 }
 

@@ -15,7 +15,7 @@ from treadle.runtime import Agent
 from treadle.server.admission import Admission
 from treadle.server.running import address_of, bind, is_loopback, run
 from treadle.server.service import Service
-from treadle.server.tokens import Tokens, own_token, tokens_file
+from treadle.server.tokens import LOCAL, Tokens, own_token, tokens_file
 
 NOT_ALONE = (
     "the server can be reached from other machines, and what is sent to it is not encrypted; put a proxy with TLS in "
@@ -46,12 +46,19 @@ async def _serve(config: Config, works: bool) -> int:
 
         def ready() -> None:
             print(f"serving {address}/" + (f"#token={own}" if own else ""))
-            if own:
-                print(f"the token is kept in {config.home}; make others with: treadle tokens add NAME", file=sys.stderr)
             sys.stdout.flush()
+            if own:
+                _say(f"the token is kept in {config.home}; make others with: treadle tokens add NAME")
+            elif all(token.user != LOCAL for token in Tokens(file).all()):
+                _say(f"none of the tokens is yours; make one with: treadle tokens add {LOCAL}")
+            _say(f"how to use it: {address}/api/docs")
 
         await run(service, listening, ready, settings.drain_s)
     return 0
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
 
 
 def admission(config: Config, agent: Agent) -> Admission:

@@ -69,5 +69,5 @@ async def _unrouted(_request: Request, error: Exception) -> Response:
     if error.status_code == 405:
         return problem(Problem("method_not_allowed", "This route has no such method.", error.headers))
     if error.status_code == 404:
-        return problem(Problem("not_found", "There is no such route."))
+        return problem(Problem("not_found", "There is no such route; /api/docs lists them."))
     return problem(Problem("bad_request", f"{error.detail}."))

@@ -16,7 +16,7 @@ from treadle.server.problems import Problem
 from treadle.server.replies import problem
 from treadle.server.tokens import Token, Tokens
 
-OPEN = frozenset({"/healthz", "/readyz", "/api/openapi.json", "/api/docs", "/favicon.ico"})
+OPEN = frozenset({"/", "/healthz", "/readyz", "/api/openapi.json", "/api/docs", "/favicon.ico"})
 """What needs no token: nothing in there is anybody's."""
 LOCAL_NAMES = frozenset({"localhost"})
 STREAMS = ("/events", "/watch")

@@ -26,7 +26,7 @@ def render(document: bytes) -> bytes:
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>",
         f"<title>{escape(info['title'])} API</title><style>{STYLE}</style>",
         f"<h1>{escape(info['title'])} API <small>{escape(info['version'])}</small></h1>",
-        f"<p>{escape(info['description'])}</p><p><a href='openapi.json'>openapi.json</a></p>",
+        f"<p>{escape(info['description'])}</p><p><a href='/api/openapi.json'>openapi.json</a></p>",
     ]
     groups: dict[str, list[str]] = {}
     for path, methods in described["paths"].items():

@@ -159,7 +159,9 @@ async def _read(route: Route, service: Service, request: Request) -> bytes:
     raw = b"".join(chunks)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if raw and kind != "application/json":
-        raise Problem("unsupported_media_type", "Send the body as application/json.")
+        raise Problem(
+            "unsupported_media_type", "Send the body as JSON, with the header Content-Type: application/json."
+        )
     return raw
 
 

@@ -217,7 +217,8 @@ async def _span(files: ChatFiles, run: int | str, even_kept: bool) -> Span:
         return await files.last_run(even_kept=even_kept)
     found = await files.runs()
     if run > len(found):
-        raise InvalidInput(f"There is no run {run}: {len(found)} of this chat may have changed files.")
+        last = f"the last one that may have changed files is {len(found)}" if found else "none has changed files"
+        raise InvalidInput(f"There is no run {run} in this chat; {last}.")
     return found[run - 1]
 
 
