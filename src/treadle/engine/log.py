@@ -39,7 +39,8 @@ class Take(msgspec.Struct, frozen=True):
     got: Callable[[Lease], None]
 
 
-KEPT_STATES = 256
+KEPT_STATES = 2_048
+"""More than a worker drives at once."""
 SNAPSHOT_EVERY = 200
 
 
