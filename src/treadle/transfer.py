@@ -36,6 +36,7 @@ from treadle.protocol.events import (
     TurnEnd,
     UserMessage,
 )
+from treadle.protocol.workspace_events import RESTORED
 from treadle.types import ChatId, Clock, SystemClock, new_chat_id
 
 PAGE = 500
@@ -203,6 +204,9 @@ async def fork(
     return copy
 
 
+NOT_HERE = "This chat was copied before that was done; nothing was done here."
+
+
 def quiet(state: ChatState, last: Event) -> tuple[Event, ...]:
     """The events that bring a chat to rest, wherever it stands; `last` is the event it stands at."""
     events: list[Event] = []
@@ -216,6 +220,8 @@ def quiet(state: ChatState, last: Event) -> tuple[Event, ...]:
         events.append(RunEnd("interrupted"))
     elif state.compacting:
         events.append(CompactionComplete(state.compacting, False, error="interrupted"))
+    if state.restoring is not None:  # the files are the other chat's business
+        events.append(RESTORED[state.restoring.kind](state.restoring.restore, error=NOT_HERE))
     events += [QueueChanged("deleted", item.id) for item in state.queue]
     return tuple(events)
 

@@ -135,7 +135,7 @@ def own(point: Point) -> bool:
 def test_killed_at_every_point_it_resumes_and_nothing_happens_twice(
     scenario: str, shard: int, tmp_path: Path, nursery: Nursery
 ) -> None:
-    chosen = every_passing if scenario != "undo" else lambda point, points: every_passing(point, points) and own(point)
+    chosen = every_passing if scenario == "work" else lambda point, points: every_passing(point, points) and own(point)
     for case, point, _ in cases(scenario, shard, tmp_path, nursery, chosen):
         _, name, passing = point
         code = case.go(faults=f"kill@{name}#{passing}")
@@ -149,7 +149,7 @@ def test_killed_at_every_point_it_resumes_and_nothing_happens_twice(
 def test_an_exception_at_any_point_leaves_a_usable_chat(
     scenario: str, shard: int, tmp_path: Path, nursery: Nursery
 ) -> None:
-    chosen = once_a_visit if scenario != "undo" else lambda point, points: once_a_visit(point, points) and own(point)
+    chosen = once_a_visit if scenario == "work" else lambda point, points: once_a_visit(point, points) and own(point)
     for case, point, _ in cases(scenario, shard, tmp_path, nursery, chosen):
         _, name, passing = point
         assert case.go(faults=f"raise@{name}#{passing}") in (IDLE, WAITING, FAILED), point

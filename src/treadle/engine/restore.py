@@ -16,14 +16,14 @@ from treadle.faultpoint import faultpoint
 from treadle.ports.snapshots import UNCLEAR, Effect, Plan, Snapshots, SnapshotsOf, Wanted
 from treadle.ports.store import Store
 from treadle.ports.workspace import inert
-from treadle.protocol.events import Kept, Redone, RestoreRequested, Undone
+from treadle.protocol.events import RestoreRequested
 from treadle.protocol.files import DiffStat, FileChange, FileConflict, Trail, change_of
+from treadle.protocol.workspace_events import RESTORED
 from treadle.types import ChatId
 
 NO_SNAPSHOTS = "This Treadle keeps no snapshots of files, so nothing can be taken back."
 NO_ROOT = "This chat has no project root, so there are no files to take back."
 OBSERVED = "it was found changed while a background process ran, and it may have been somebody else: name it to undo it"
-_KINDS = {"undo": Undone, "redo": Redone, "keep": Kept}
 
 
 async def restore(tenure: Tenure, request: RestoreRequested, deps: Deps) -> None:
@@ -38,7 +38,7 @@ async def restore(tenure: Tenure, request: RestoreRequested, deps: Deps) -> None
         error = deps.redact(str(failed))
     faultpoint("restore.after")
     all_of = await deps.spill(effect.files)
-    done = _KINDS[request.kind](
+    done = RESTORED[request.kind](
         request.restore, all_of.files, all_of.manifest, all_of.total, effect.conflicts, error, effect.git
     )
     await tenure.record(done)

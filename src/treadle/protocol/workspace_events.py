@@ -93,6 +93,10 @@ class Kept(Restored, frozen=True):
     TYPE = "workspace.kept"
 
 
+RESTORED: dict[RestoreKind, type[Restored]] = {"undo": Undone, "redo": Redone, "keep": Kept}
+"""By the kind of a request: what it comes to."""
+
+
 class WorkspaceConflict(Event, frozen=True):
     """What a call would have done to the project was not done, because somebody changed the same files meanwhile
     (W-07, W-08)."""
