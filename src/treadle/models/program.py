@@ -153,7 +153,8 @@ class _Pipes:
         self._close(self._near)
         while self._readers:
             self._readers.pop().close()
-        if self._writer is not None and not self._input.lost:
+        # With nothing left to write the transport ends by itself, a moment after `write_eof`; ended twice it complains.
+        if self._writer is not None and not self._input.lost and self._writer.get_write_buffer_size():
             self._writer.abort()
         self._writer = None
 
