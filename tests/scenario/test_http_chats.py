@@ -157,9 +157,10 @@ async def test_queue_and_interrupt(talker: Server) -> None:  # L-08, L-07
     chat = await client.create("1")
     await idle(client, chat)
     for text in ("2", "3"):
-        assert (await client("POST", f"/api/chats/{chat}/messages", {"content": text})).json["queued"] == ""
+        sent = (await client("POST", f"/api/chats/{chat}/messages", {"content": text})).json
+        assert sent["queued"] == ""
         if text == "2":
-            await client.until(chat, "session.idle", after=(await client("GET", f"/api/chats/{chat}")).json["head"])
+            await client.until(chat, "session.idle", after=sent["head"])
     at = f"/api/chats/{chat}"
     await client.until(chat, "assistant.message_delta")
     queued = [(await client("POST", f"{at}/messages", {"content": text})).json["queued"] for text in "abc"]
