@@ -18,7 +18,7 @@ import msgspec
 from scripts.golden import FOLDER, parts, type_text
 from scripts.http_reference import http_page
 from treadle import errors
-from treadle.protocol import content, events, files, live_events, options, tools, workspace_events
+from treadle.protocol import content, events, files, live_events, options, tool_events, tools, workspace_events
 from treadle.protocol.events import LIVE, RECORDED, Event
 
 DOCS = Path(__file__).parents[1] / "docs" / "reference"
@@ -66,7 +66,7 @@ def field_docs(module: ModuleType) -> dict[tuple[str, str], str]:
     return found
 
 
-MODULES = (content, events, workspace_events, live_events, files, options, tools)
+MODULES = (content, events, tool_events, workspace_events, live_events, files, options, tools)
 DOCUMENTED = {key: text for module in MODULES for key, text in field_docs(module).items()}
 
 
@@ -118,7 +118,11 @@ def event_lines(kind: type[Event]) -> list[str]:
     return [*lines, "```json", data, "```", ""]
 
 
-ELSEWHERE = {workspace_events.__name__: "the workspace (V-03)", live_events.__name__: "live only (V-05)"}
+ELSEWHERE = {
+    tool_events.__name__: "the tools (V-02)",
+    workspace_events.__name__: "the workspace (V-03)",
+    live_events.__name__: "live only (V-05)",
+}
 
 
 def sections() -> list[tuple[str, list[type[Event]]]]:

@@ -117,16 +117,9 @@ class Agent:
         self.consent = Consent(self._home, accepted)
         self._told: set[str] = set()
         self._one_model = model is not None
-        found: Models | None = OneModel(model) if model is not None else models
-        if found is None:
-            found = ModelRegistry(self._env, home=self._home)
-            self.warnings += found.catalogue.warnings
+        found = OneModel(model) if model is not None else models or self._registry()
         if plugins:
-            from treadle.tools.plugins import load_tools
-
-            brought, warnings = load_tools()
-            self.warnings += warnings
-            tools = [*tools, *brought]
+            tools = [*tools, *self._plugins()]
         kept = _open_store(store)
         secrets = Redactor(self._env) if redact is None else redact
         shared = bool(getattr(kept, "shared", False))
@@ -152,6 +145,18 @@ class Agent:
             relays=relays or shared,
         )
         self.worker = Worker(self.deps, concurrency=concurrency)
+
+    def _registry(self) -> Models:
+        found = ModelRegistry(self._env, home=self._home)
+        self.warnings += found.catalogue.warnings
+        return found
+
+    def _plugins(self) -> Sequence[Tool]:
+        from treadle.tools.plugins import load_tools
+
+        brought, warnings = load_tools()
+        self.warnings += warnings
+        return brought
 
     def chat(self, id: str = "", *, options: ChatOptions | None = None, **changes: Any) -> Chat:
         """A chat, new or by its id. Options may be given as an object, as keywords, or both; for a chat that exists

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.scenario.kit import Stage, of, play, types, until
+from tests.scenario.scenes.files import repository
 from tests.trees import tree
 from treadle.models.scripted import Call, Say, ScriptedModel
 from treadle.protocol import events as e
@@ -60,6 +61,30 @@ async def test_a_refusal_discards_it(stage: Stage, root: Path) -> None:
     assert tree(root) == before
     assert "keep my notes" in of(seen, e.ExecutionComplete)[0].error
     assert not of(seen, e.FilesChanged)
+
+
+async def test_a_wholesale_clean_up_is_refused_and_then_allowed(stage: Stage, root: Path) -> None:
+    (root / "src").mkdir()
+    (root / "src/a.py").write_text("a = 1\n")
+    await asyncio.to_thread(repository, root)
+    (root / "untracked.log").write_text("junk\n")
+    before = tree(root)
+    clean = "rm -rf src && git clean -fdx"
+    chat = stage.agent([ran(clean), ran(clean), Say("Clean.")], builtin=True).chat(root=str(root), **REVIEW)
+    await play(chat.send("Clean up."))
+    (asked,) = await chat.actions()
+    assert "D src/a.py" in asked.text
+    assert "D untracked.log" in asked.text
+    assert tree(root) == before
+    await play(chat.deny(asked))
+    assert tree(root) == before
+    (asked,) = await chat.actions()
+    assert tree(root) == before
+    await play(chat.approve(asked))
+    assert not (root / "src").exists()
+    assert not (root / "untracked.log").exists()
+    await chat.files.undo()
+    assert tree(root) == before
 
 
 async def test_what_changes_nothing_is_not_asked_for(stage: Stage, root: Path) -> None:

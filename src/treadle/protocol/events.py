@@ -26,8 +26,14 @@ from treadle.protocol.live_events import SessionIdle as SessionIdle
 from treadle.protocol.live_events import ToolCallDelta as ToolCallDelta
 from treadle.protocol.live_events import UsageInfo as UsageInfo
 from treadle.protocol.options import ChatOptions
-from treadle.protocol.permissions import Offer, Rule
-from treadle.protocol.traces import Seen, Shell
+from treadle.protocol.tool_events import ExecutionComplete as ExecutionComplete
+from treadle.protocol.tool_events import ExecutionStart as ExecutionStart
+from treadle.protocol.tool_events import ExternalToolCompleted as ExternalToolCompleted
+from treadle.protocol.tool_events import ExternalToolRequested as ExternalToolRequested
+from treadle.protocol.tool_events import PermissionCompleted as PermissionCompleted
+from treadle.protocol.tool_events import PermissionRequested as PermissionRequested
+from treadle.protocol.tool_events import UserInputCompleted as UserInputCompleted
+from treadle.protocol.tool_events import UserInputRequested as UserInputRequested
 from treadle.protocol.workspace_events import CheckpointCreated as CheckpointCreated
 from treadle.protocol.workspace_events import FilesChanged as FilesChanged
 from treadle.protocol.workspace_events import GitBranchCreated as GitBranchCreated
@@ -195,117 +201,6 @@ class ModelCall(Event, frozen=True):
     usage: Usage = Usage()
     text: str = ""
     error: str = ""
-
-
-# -- the tools (V-02) -------------------------------------------------------------------------------------------
-
-
-class ExecutionStart(Event, frozen=True):
-    """The intent: recorded before the effect. `plan` is what recovery needs to tell whether it happened."""
-
-    TYPE = "tool.execution_start"
-    call: CallKey
-    name: str
-    arguments: dict[str, Any] = msgspec.field(default_factory=dict)
-    args_summary: str = ""
-    plan: dict[str, Any] | None = None
-
-
-class ExecutionComplete(Event, frozen=True):
-    """The one result of a call. `synthetic` says why, when no tool produced it."""
-
-    TYPE = "tool.execution_complete"
-    call: CallKey
-    success: bool
-    result: str = ""
-    error: str = ""
-    result_summary: str = ""
-    diff_stat: DiffStat | None = None
-    sandbox: str = ""
-    synthetic: str = ""
-    output: str = ""
-    """The hash of the whole output, where the result shows only a part."""
-    duration_ms: int = 0
-    seen: tuple[Seen, ...] = ()
-    """Files as the model knows them from now on (T-13)."""
-    shell: Shell | None = None
-    """Where the chat's shell is from now on (T-14)."""
-    effect: Literal["", "view", "direct"] = ""
-    """How a command reached the project: on a copy-on-write view that was committed, or directly (W-08, W-10)."""
-
-
-class PermissionRequested(Event, frozen=True):
-    """A person must allow a call before it runs."""
-
-    TYPE = "permission.requested"
-    action: str
-    call: CallKey
-    severity: str = "none"
-    reason: str = ""
-    shown: str = ""
-    """Exactly what the person is asked to allow; `hash` binds the answer to it (S-08)."""
-    hash: str = ""
-    offers: tuple[Offer, ...] = ()
-    """Rules that would answer this and its like (S-07)."""
-
-
-class PermissionCompleted(Event, frozen=True):
-    """A call was allowed or refused: by a person, by the policy, or because nobody will answer any more."""
-
-    TYPE = "permission.completed"
-    action: str
-    decision: Literal["allow", "deny"]
-    by: str = "person"
-    auto_approved: bool = False
-    feedback: str = ""
-    arguments: dict[str, Any] | None = None
-    """Arguments edited by the person, which replace the model's."""
-    synthetic: str = ""
-    rule: Rule | None = None
-    """The rule that the answer made; one of scope `chat` holds from here on."""
-
-
-class ExternalToolRequested(Event, frozen=True):
-    """A client must run this call and send its result; the loop has left (A-02)."""
-
-    TYPE = "external_tool.requested"
-    call: CallKey
-    name: str
-    arguments: dict[str, Any] = msgspec.field(default_factory=dict)
-    tool_call_id: str = ""
-    """What a client sends back; unique in the chat."""
-    deadline_s: float = 0.0
-
-
-class ExternalToolCompleted(Event, frozen=True):
-    """A client sent its result, or nobody will; the result itself is the `tool.execution_complete` behind it."""
-
-    TYPE = "external_tool.completed"
-    call: CallKey
-    is_error: bool = False
-    by: str = "client"
-    synthetic: str = ""
-
-
-class UserInputRequested(Event, frozen=True):
-    """A question to a person: the model's (`ask_user`), or the loop's own at a limit or a guard."""
-
-    TYPE = "user_input.requested"
-    action: str
-    question: str
-    options: tuple[str, ...] = ()
-    purpose: Literal["ask_user", "limit", "guard"] = "ask_user"
-    call: CallKey = CallKey("")
-
-
-class UserInputCompleted(Event, frozen=True):
-    """A question was answered, or nobody will answer it any more."""
-
-    TYPE = "user_input.completed"
-    action: str
-    answer: str = ""
-    by: str = "person"
-    synthetic: str = ""
 
 
 # -- the rest (V-04) --------------------------------------------------------------------------------------------
