@@ -1,5 +1,6 @@
 """`treadle models`: what can be used with the keys at hand, and what is missing for the rest (M-12, M-13)."""
 
+import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -28,6 +29,14 @@ def by_name(shown: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {model["model"]: model for model in shown["models"]}
 
 
+def has_google_auth() -> bool:
+    """It belongs to the extra `vertex`."""
+    try:
+        return importlib.util.find_spec("google.auth") is not None
+    except ModuleNotFoundError:
+        return False
+
+
 def test_what_can_be_used_and_what_to_set_for_the_rest(alone: CommandLine) -> None:
     ended = alone("models", env={"ANTHROPIC_API_KEY": KEY})
     assert (ended.code, ended.err) == (0, "")
@@ -38,7 +47,8 @@ def test_what_can_be_used_and_what_to_set_for_the_rest(alone: CommandLine) -> No
     (openai,) = [line for line in lines if line.split()[:1] == ["openai"]]
     assert "set OPENAI_API_KEY, or OPENAI_BASE_URL" in openai
     assert "lmstudio" in next(line for line in lines if line.startswith("Ready, with any model"))
-    assert "GOOGLE_CLOUD_PROJECT" in ended.out
+    (vertex,) = [line for line in lines if line.split()[:1] == ["vertex"]]
+    assert ("GOOGLE_CLOUD_PROJECT" if has_google_auth() else "print-access-token") in vertex
     assert KEY not in ended.out
 
 
