@@ -199,6 +199,11 @@ class Chat:
         await self.open()
         return [wire.decode(self.id, record) for record in await self._deps.store.read(self.id, after)]
 
+    async def wait(self, after: int, timeout_s: float) -> int:
+        """Wait until something is recorded behind `after`, whoever wrote it; the last seq by then."""
+        await self.open()
+        return await self._deps.store.wait(self.id, after, timeout_s)
+
     async def ask(self, content: str) -> Answer:
         """Send, wait, and give back what the run came to."""
         return await collect(self.send(content))

@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -158,14 +159,37 @@ def test_leaving_leaves_the_question_open(cli: CommandLine) -> None:  # S-08
     assert count(cli) == 2
 
 
-def test_answered_elsewhere_meanwhile(cli: CommandLine) -> None:  # fault 6
+def test_answered_elsewhere_while_the_card_is_shown(cli: CommandLine) -> None:  # S-08, fault 6
+    for answer, ran in (("--deny", 0), (None, 1)):
+        with person(cli, *prepared(cli, MAKE + DONE)) as one:
+            one.sees("[n]o")
+            assert cli("approve", "last", *([answer] if answer else [])).code == 0
+            one.sees("answered elsewhere")
+            one.sees("All done.")  # nobody typed anything
+            assert one.leaves() == 0
+        assert count(cli) == ran
+
+
+def test_an_answer_that_comes_too_late_is_a_notice(cli: CommandLine) -> None:  # S-08, fault 6
     with person(cli, *prepared(cli, MAKE + DONE)) as one:
         one.sees("[n]o")
-        assert cli("approve", "last", "--deny").code == 0
+        one.process.send_signal(signal.SIGSTOP)  # it sees nothing of what happens meanwhile
         one.types("y")
-        one.sees("may have been answered already")
-        one.leaves()
+        assert cli("approve", "last", "--deny").code == 0
+        one.process.send_signal(signal.SIGCONT)
+        one.sees("answered elsewhere")
+        assert one.leaves() == 0
+        assert one.seen.count("All done.") == 1
     assert count(cli) == 0
+
+
+def test_a_question_answered_elsewhere(cli: CommandLine) -> None:  # S-08
+    with person(cli, *prepared(cli, ASK + DONE)) as one:
+        one.sees("(red / blue)")
+        assert cli("resume", "last", "--answer", "blue", "--json").code == 0
+        one.sees("answered elsewhere")
+        one.sees("All done.")
+        assert one.leaves() == 0
 
 
 def test_a_resumed_chat_asks_again(cli: CommandLine) -> None:  # S-08

@@ -1,22 +1,27 @@
 """What a chat asks, asked of the person at the terminal: approvals as cards, questions as they are (S-08, U-03). Ctrl-D
-and Ctrl-C leave: the chat goes on waiting, and can be answered from anywhere."""
+and Ctrl-C leave: the chat goes on waiting, and can be answered from anywhere. What was answered elsewhere is a notice,
+and this terminal follows the chat."""
 
 import asyncio
 import os
 import sys
 
+from treadle.chat.state import open_actions
 from treadle.cli.approvals import chosen_rule, edited
 from treadle.cli.drive import Show, drive
 from treadle.cli.inert import inert, inert_line
 from treadle.cli.notices import how_to_answer, waiting
 from treadle.cli.terminal import Terminal
-from treadle.errors import TreadleError
+from treadle.errors import Refused, TreadleError
 from treadle.handle import Chat, Following
-from treadle.protocol.events import OpenAction
+from treadle.protocol.events import Envelope, OpenAction
 from treadle.protocol.permissions import RuleScope
 
 _SCOPES: dict[str, RuleScope] = {"c": "chat", "p": "project", "u": "user"}
 _LONGEST = 65_536
+_WATCH_S = 1.0
+_STALE = ("no_such_action", "hash_mismatch")
+"""Refusals of an answer that came too late: somebody else answered, or what is asked has changed."""
 
 
 def someone_is_there() -> bool:
@@ -29,18 +34,37 @@ def someone_is_there() -> bool:
 
 async def converse(chat: Chat, following: Following, show: Show, after: int, dialogue: "Dialogue | None") -> int:
     """Drive the chat, and answer what it asks as long as somebody does."""
+    seen = _Seen(show, after)
     while True:
-        code = await drive(chat, following, show, after)
+        try:
+            code = await drive(chat, following, seen, seen.seq)
+        except Refused as refusal:
+            if dialogue is None or refusal.reason not in _STALE:
+                raise
+            dialogue.note_stale()
+            following = chat.resume()
+            continue
         if dialogue is None:
             return code
         actions = [action for action in await chat.actions() if action.kind != "external_tool"]
         if not actions:
             return code
-        head = (await chat.state()).head
         answered = await dialogue.answer(chat, actions[0])
         if answered is None:
             return code
-        following, after = answered, head
+        following = answered
+
+
+class _Seen:
+    """Passes events on and knows how far they went."""
+
+    def __init__(self, show: Show, seq: int) -> None:
+        self._show = show
+        self.seq = seq
+
+    def event(self, envelope: Envelope) -> None:
+        self._show.event(envelope)
+        self.seq = envelope.seq or self.seq
 
 
 class Dialogue:
@@ -53,16 +77,32 @@ class Dialogue:
             self._terminal.note(
                 line if line.startswith(" ") else f"── {line}", *(() if line[:1] == " " else ("yellow",))
             )
-        while True:
-            try:
-                chosen = await (self._permit(chat, action) if action.kind == "permission" else self._tell(chat, action))
-            except TreadleError as error:
-                self._terminal.note(f"   {inert(str(error))}", "yellow")
-                continue
-            break
+        choosing = asyncio.ensure_future(self._choose(chat, action))
+        closing = asyncio.ensure_future(_closed(chat, action))
+        try:
+            await asyncio.wait((choosing, closing), return_when=asyncio.FIRST_COMPLETED)
+            if not choosing.done():
+                await closing
+                sys.stderr.write("\n")
+                self.note_stale()
+                return chat.resume()
+            chosen = await choosing
+        finally:
+            for task in (choosing, closing):
+                task.cancel()
         if chosen is None:
             self._terminal.note(f"── left; answer later with: {how_to_answer(chat.id, action)}", "dim")
         return chosen
+
+    def note_stale(self) -> None:
+        self._terminal.note("── this was answered elsewhere, or has changed; following the chat", "yellow")
+
+    async def _choose(self, chat: Chat, action: OpenAction) -> Following | None:
+        while True:
+            try:
+                return await (self._permit(chat, action) if action.kind == "permission" else self._tell(chat, action))
+            except TreadleError as error:
+                self._terminal.note(f"   {inert(str(error))}", "yellow")
 
     async def _permit(self, chat: Chat, action: OpenAction) -> Following | None:
         while True:
@@ -98,6 +138,15 @@ class Dialogue:
         sys.stderr.write(f"   {prompt}")
         sys.stderr.flush()
         return await read_line()
+
+
+async def _closed(chat: Chat, action: OpenAction) -> None:
+    """Wait until the action is no longer open, because somebody answered it elsewhere or the run was stopped."""
+    while True:
+        state = await chat.state()
+        if action not in open_actions(state):
+            return
+        await chat.wait(state.head, _WATCH_S)
 
 
 def _choices(action: OpenAction) -> str:
