@@ -28,14 +28,13 @@ from treadle.protocol.events import (
     CompactionComplete,
     Envelope,
     Event,
-    ExecutionComplete,
     Live,
     QueueChanged,
     RunEnd,
     SessionCreated,
     TurnEnd,
-    UserMessage,
 )
+from treadle.protocol.references import lost_without
 from treadle.protocol.workspace_events import RESTORED
 from treadle.types import ChatId, Clock, SystemClock, new_chat_id
 
@@ -69,7 +68,7 @@ async def export_chat(store: Store, chat: ChatId) -> AsyncIterator[bytes]:
             envelope = wire.decode(chat, record)
             line = wire.to_dict(envelope)
             carried: dict[str, str] = {}
-            for digest in referred(envelope.data):
+            for digest in lost_without(envelope.data):
                 if digest not in sent and (data := await _blob(store, digest)) is not None:
                     carried[digest] = b64encode(data).decode()
                     sent.add(digest)
@@ -77,17 +76,6 @@ async def export_chat(store: Store, chat: ChatId) -> AsyncIterator[bytes]:
                 line["blobs"] = carried
             yield _encoder.encode(line) + b"\n"
         after = records[-1].seq
-
-
-def referred(event: Event) -> tuple[str, ...]:
-    """The hashes of the blobs that an event refers to."""
-    match event:
-        case ExecutionComplete(output=digest) if digest:
-            return (digest,)
-        case UserMessage(images=images) | QueueChanged(images=images):
-            return tuple(image.blob for image in images)
-        case _:
-            return ()
 
 
 async def _blob(store: Store, digest: str) -> bytes | None:

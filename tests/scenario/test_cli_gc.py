@@ -2,6 +2,7 @@
 
 import os
 import time
+from pathlib import Path
 
 from tests.scenario.command_line import CommandLine
 from treadle.workspace.images import Images
@@ -62,3 +63,45 @@ def test_fsck_looks_at_what_is_kept(cli: CommandLine) -> None:
     assert (found.code, "found: image: the kept file" in found.out) == (1, True)
     assert cli("fsck", "--repair").code == 0
     assert cli("fsck").code == 0
+
+
+MANY = """
+[[turn]]
+call = [{ name = "run_command", args = { command = "for n in $(seq 250); do echo new > f$n; done" } }]
+[[turn]]
+text = "Done."
+"""
+
+
+def test_very_many_changes_move_with_their_chat(cli: CommandLine, tmp_path: Path) -> None:  # D-06, D-08, W-01
+    for number in range(1, 251):
+        (cli.project / f"f{number}").write_text(f"old {number}\n")
+    cli("run", "Make them new.", "--model", cli.script(MANY), "--auto-approve-commands")
+    exported = cli("export", "last")
+    (changed,) = exported.of("workspace.files_changed")
+    assert changed["total"] == 250
+    assert changed["manifest"] in {digest for line in exported.lines for digest in line.get("blobs", {})}
+    elsewhere = {"TREADLE_HOME": str(tmp_path / "elsewhere")}
+    assert cli("run", "Write.", "--model", cli.script(WRITE), env=elsewhere).code == 0
+    assert cli("import", "-", input=exported.out, env=elsewhere).code == 0
+    assert cli("gc", env=elsewhere).code == 0
+    assert "blob" not in cli("fsck", env=elsewhere).out
+
+
+def test_a_lost_list_of_changes_stops_neither_gc_nor_fsck(cli: CommandLine) -> None:  # D-06
+    cli("run", "Make them new.", "--model", cli.script(MANY), "--auto-approve-commands")
+    (changed,) = cli("export", "last").of("workspace.files_changed")
+    (cli.home / "blobs" / changed["manifest"][:2] / changed["manifest"]).unlink()
+    chat = cli("chats", "--json").lines[0]["chat"]
+    cli("run", "Write.", "--model", cli.script(WRITE))
+    assert cli("gc").code == 0
+    checked = cli("fsck")
+    assert checked.code == 1
+    assert checked.out == f"found: blob: blob {changed['manifest']} is missing ({chat} seq {changed_seq(cli, chat)})\n"
+    undone = cli("undo", chat, "--yes")
+    assert undone.code == 1
+    assert "the list of the 250 files" in undone.err
+
+
+def changed_seq(cli: CommandLine, chat: str) -> int:
+    return next(e["seq"] for e in cli("export", chat).lines if e["type"] == "workspace.files_changed")

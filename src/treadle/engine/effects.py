@@ -1,10 +1,13 @@
 """What a call did to the files of the project, as events; and the way back to them. Of very many changes only the first
 stand in the log, and all of them in a blob (D-06)."""
 
+from collections.abc import AsyncIterator
+
 import msgspec
 
 from treadle.chat.ledger import Entry
 from treadle.engine.deps import Deps
+from treadle.errors import Damaged, NotFound
 from treadle.ports.store import Store
 from treadle.ports.toolset import Outcome
 from treadle.protocol import wire
@@ -19,6 +22,7 @@ from treadle.protocol.events import (
     WorkspaceConflict,
 )
 from treadle.protocol.files import FileChange
+from treadle.protocol.references import REFERRING, Reference, references
 from treadle.types import CallKey, ChatId
 
 _PAGE = 5_000
@@ -73,7 +77,8 @@ async def read_ledger(store: Store, chat: ChatId) -> Ledger:
             elif isinstance(event, CheckpointCreated):
                 checkpoints.append(event.message)
             elif isinstance(event, FilesChanged | Undone | Redone | Kept):
-                entries.append(Entry(record.seq, event, await _all_files(event, store), _asked(event, requests)))
+                files = await _all_files(event, record.seq, store)
+                entries.append(Entry(record.seq, event, files, _asked(event, requests)))
     return Ledger(tuple(entries), tuple(requests), tuple(checkpoints))
 
 
@@ -83,7 +88,43 @@ def _asked(event: FilesChanged | Undone | Redone | Kept, requests: list[RestoreR
     return next((request for request in reversed(requests) if request.restore == event.restore), None)
 
 
-async def _all_files(event: FilesChanged | Undone | Redone | Kept, store: Store) -> tuple[FileChange, ...]:
+async def _all_files(event: FilesChanged | Undone | Redone | Kept, seq: int, store: Store) -> tuple[FileChange, ...]:
     if not event.manifest:
         return event.files
-    return _manifests.decode(await store.get_blob(event.manifest))
+    try:
+        return await _read_manifest(store, event.manifest)
+    except (NotFound, Damaged) as error:
+        raise Damaged(
+            f"the list of the {event.total:,} files that event {seq} changed is lost ({error}), so what this chat "
+            "changed can be neither shown nor undone; an export from before may still have it"
+        ) from error
+
+
+async def _read_manifest(store: Store, digest: str) -> tuple[FileChange, ...]:
+    try:
+        return _manifests.decode(await store.get_blob(digest))
+    except msgspec.MsgspecError as error:
+        raise Damaged(f"blob {digest} is no list of changes: {error}") from error
+
+
+async def all_references(store: Store, chat: ChatId) -> AsyncIterator[tuple[int, Reference]]:
+    """Everything that a log refers to, with the seq of the event; what manifests list follows them. A manifest
+    that is lost hides only what it alone listed."""
+    since = 0
+    while records := await store.read(chat, after=since, limit=_PAGE):
+        since = records[-1].seq
+        for record in records:
+            if record.type not in REFERRING:
+                continue
+            for found in references(wire.decode(chat, record).data):
+                yield record.seq, found
+                for listed in await _listed(store, found):
+                    yield record.seq, listed
+
+
+async def _listed(store: Store, found: Reference) -> list[Reference]:
+    try:
+        files = await _read_manifest(store, found.digest) if found.kind == "manifest" else ()
+    except (NotFound, Damaged):
+        return []
+    return [reference for file in files for reference in references(file)]

@@ -12,20 +12,20 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from treadle.engine.effects import read_ledger
+from treadle.engine.effects import all_references
 from treadle.errors import TreadleError
 from treadle.housekeeping.retention import (
     DAY_S,
     EVER,
     Collected,
     Retention,
-    digests,
     folder_of,
     stamp_of,
     worth_of,
     write_stamp,
 )
 from treadle.ports.store import Listed, Store
+from treadle.protocol.references import references
 from treadle.sandbox.supervisor.commands import SupervisedCommands
 from treadle.types import ChatId
 from treadle.workspace.capture import Capture
@@ -93,9 +93,9 @@ class _Keeper:
             if worth < self._line:
                 continue
             self._in_time()
-            ledger = await read_ledger(self._store, listed.summary.chat)
-            for entry in ledger.entries:
-                self._refer(digests(entry.files), worth)
+            async for _, found in all_references(self._store, listed.summary.chat):
+                if found.kind == "image":
+                    self._refer([found.digest], worth)
         for chat in {_chat(capture) for _, capture in self._upkeep.captures() if capture is not None}:
             for call in await self._commands.running(chat):
                 self._running.add(f"{chat}/{call.partition('~')[0]}")
@@ -152,7 +152,7 @@ class _Keeper:
 
     def _look_at_files(self) -> None:
         for journal in self._journals.unfinished():
-            self._refer(digests(journal.files), EVER)
+            self._refer((found.digest for file in journal.files for found in references(file)), EVER)
         for _, capture in self._upkeep.captures():
             self._in_time()
             if capture is not None and (worth := self._capture_worth(capture)) > self._line:

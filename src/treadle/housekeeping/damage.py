@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from treadle.engine.effects import read_ledger
+from treadle.engine.effects import all_references
 from treadle.errors import NotFound, ToolError
 from treadle.housekeeping.retention import DAY_S, EVER, Retention, folder_of, last_line, worth_of
 from treadle.ports.snapshots import Wanted
@@ -91,10 +91,11 @@ def _complete(journal: Journal, home: Path) -> str:
 
 async def _missing(store: Store, listed: Listed, images: Images) -> list[Problem]:
     """Changes that cannot be undone although they should be."""
-    ledger = await read_ledger(store, listed.summary.chat)
-    befores = {file.path: file.before for entry in ledger.entries for file in entry.files if file.before}
-    wanted = {path: state.digest for path, state in befores.items() if state.digest}
-    gone = [path for path, digest in wanted.items() if not await asyncio.to_thread(images.has, digest)]
+    wanted: dict[str, str] = {}
+    async for _, found in all_references(store, listed.summary.chat):
+        if found.kind == "image" and found.needed:
+            wanted[found.path] = found.digest
+    gone = await asyncio.to_thread(lambda: [path for path, digest in wanted.items() if not images.has(digest)])
     if not gone:
         return []
     text = f"what was there before a change of {gone[0]} is not kept any more"

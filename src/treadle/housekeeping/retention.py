@@ -1,14 +1,12 @@
 """How long things are kept, and what a chat is worth to what it refers to."""
 
 import time
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
 
 from treadle.config import Settings
 from treadle.ports.store import Listed
-from treadle.protocol.files import FileChange
 
 DAY_S = 86_400.0
 EVER = float("inf")
@@ -44,14 +42,6 @@ def retention_of(settings: Settings, days: float | None = None) -> Retention:
 
 def folder_of(home: Path) -> Path:
     return home / "snapshots"
-
-
-def digests(files: Iterable[FileChange]) -> Iterator[str]:
-    """The images by which changes can be undone and redone."""
-    for file in files:
-        for state in (file.before, file.after, file.merged):
-            if state is not None and state.digest:
-                yield state.digest
 
 
 def worth_of(listed: Listed) -> float:

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from treadle.protocol.marks import BlobHash
 from treadle.types import CallKey
 
 
@@ -16,7 +17,7 @@ class Image(Value, tag="image", frozen=True):
     """A picture, by the hash of its bytes in the blob store."""
 
     media_type: str
-    blob: str
+    blob: BlobHash
 
 
 class Thinking(Value, frozen=True):

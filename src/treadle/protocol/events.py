@@ -25,6 +25,7 @@ from treadle.protocol.live_events import ReasoningDelta as ReasoningDelta
 from treadle.protocol.live_events import SessionIdle as SessionIdle
 from treadle.protocol.live_events import ToolCallDelta as ToolCallDelta
 from treadle.protocol.live_events import UsageInfo as UsageInfo
+from treadle.protocol.marks import BlobHash, Plan
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.tool_events import ExecutionComplete as ExecutionComplete
 from treadle.protocol.tool_events import ExecutionStart as ExecutionStart
@@ -298,7 +299,7 @@ class CheckStarted(Event, frozen=True):
     attempt: int = 1
     paths: tuple[str, ...] = ()
     """The files that are looked at."""
-    plan: dict[str, Any] | None = None
+    plan: Plan = None
 
 
 class CheckCompleted(Event, frozen=True):
@@ -313,7 +314,7 @@ class CheckCompleted(Event, frozen=True):
     sandbox: str = ""
     synthetic: Literal["", "skipped", "lost", "stopped"] = ""
     """Why there is no result: it could not be run, its worker was lost and it is begun again, the run was stopped."""
-    output: str = ""
+    output: BlobHash = ""
     """The hash of the whole output, where the result shows only a part."""
     duration_ms: int = 0
 

@@ -1,9 +1,10 @@
 """What lies at a path, and how that changed: the words in which a run's effect on the project is recorded, shown and
 taken back (W-01, W-02). Knows no disk."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from treadle.protocol.content import Value
+from treadle.protocol.marks import ImageHash, Perhaps
 
 StateKind = Literal["file", "directory", "link", "fifo", "other"]
 """other: a socket or a device, of which nothing but its being there is known."""
@@ -25,7 +26,7 @@ class FileState(Value, frozen=True):
     kind: StateKind
     mode: int = 0
     """The permission bits; 0 for a link, which has none of its own."""
-    digest: str = ""
+    digest: ImageHash = ""
     """The SHA-256 of a file's bytes."""
     size: int = 0
     target: str = ""
@@ -41,10 +42,10 @@ class FileChange(Value, frozen=True):
     added: int = 0
     removed: int = 0
     before: FileState | None = None
-    after: FileState | None = None
+    after: Annotated[FileState | None, Perhaps()] = None
     ignored: bool = False
     """Whether .gitignore names it: build output, caches."""
-    merged: FileState | None = None
+    merged: Annotated[FileState | None, Perhaps()] = None
     """For an undo that left somebody else's changes in the file: what it would have brought back without them."""
 
 

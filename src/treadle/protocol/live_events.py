@@ -6,6 +6,7 @@ import msgspec
 
 from treadle.protocol.content import Value
 from treadle.protocol.event import EndReason, Live
+from treadle.protocol.marks import Fingerprint
 from treadle.protocol.permissions import Offer
 from treadle.types import CallKey
 
@@ -77,7 +78,7 @@ class OpenAction(Value, frozen=True):
     arguments: dict[str, Any] = msgspec.field(default_factory=dict)
     text: str = ""
     options: tuple[str, ...] = ()
-    hash: str = ""
+    hash: Fingerprint = ""
     tool_call_id: str = ""
     severity: str = ""
     deadline_ms: int = 0

@@ -6,6 +6,7 @@ import msgspec
 
 from treadle.protocol.event import Event
 from treadle.protocol.files import DiffStat
+from treadle.protocol.marks import BlobHash, Fingerprint, Plan
 from treadle.protocol.permissions import Offer, Rule
 from treadle.protocol.traces import Seen, Shell
 from treadle.types import CallKey
@@ -19,7 +20,7 @@ class ExecutionStart(Event, frozen=True):
     name: str
     arguments: dict[str, Any] = msgspec.field(default_factory=dict)
     args_summary: str = ""
-    plan: dict[str, Any] | None = None
+    plan: Plan = None
 
 
 class ExecutionComplete(Event, frozen=True):
@@ -34,7 +35,7 @@ class ExecutionComplete(Event, frozen=True):
     diff_stat: DiffStat | None = None
     sandbox: str = ""
     synthetic: str = ""
-    output: str = ""
+    output: BlobHash = ""
     """The hash of the whole output, where the result shows only a part."""
     duration_ms: int = 0
     seen: tuple[Seen, ...] = ()
@@ -55,7 +56,7 @@ class PermissionRequested(Event, frozen=True):
     reason: str = ""
     shown: str = ""
     """Exactly what the person is asked to allow; `hash` binds the answer to it (S-08)."""
-    hash: str = ""
+    hash: Fingerprint = ""
     offers: tuple[Offer, ...] = ()
     """Rules that would answer this and its like (S-07)."""
 

@@ -4,13 +4,14 @@ another worker."""
 import msgspec
 
 from treadle.protocol.content import Value
+from treadle.protocol.marks import FileHash
 
 
 class Seen(Value, frozen=True):
     """A file as the model knows it: the SHA-256 of what it read or wrote (T-13); empty: it knows that there is none."""
 
     path: str
-    digest: str
+    digest: FileHash
 
 
 class Shell(Value, frozen=True):

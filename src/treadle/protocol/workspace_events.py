@@ -6,6 +6,7 @@ import msgspec
 
 from treadle.protocol.event import Event
 from treadle.protocol.files import FileChange, FileConflict, Source, Uncaptured
+from treadle.protocol.marks import Fingerprint, ManifestHash
 from treadle.types import CallKey
 
 RestoreKind = Literal["undo", "redo", "keep"]
@@ -26,13 +27,13 @@ class FilesChanged(Event, frozen=True):
     files: tuple[FileChange, ...]
     call: CallKey = CallKey("")
     source: Source = "tool"
-    manifest: str = ""
+    manifest: ManifestHash = ""
     """The hash of the blob with all changes, where `files` holds only the first; empty: `files` is all."""
     total: int = 0
     """How many there are, where `files` holds only the first."""
     uncaptured: tuple[Uncaptured, ...] = ()
     """What could not be captured, so that it cannot be undone (W-05)."""
-    git: str = ""
+    git: Fingerprint = ""
     """A fingerprint of `.git` behind a change of it: what a command did there is undone as one, or not at all."""
 
 
@@ -65,13 +66,13 @@ class Restored(Event, frozen=True):
 
     restore: str
     files: tuple[FileChange, ...] = ()
-    manifest: str = ""
+    manifest: ManifestHash = ""
     total: int = 0
     conflicts: tuple[FileConflict, ...] = ()
     """What was left alone, and why."""
     error: str = ""
     """Why nothing was done at all."""
-    git: str = ""
+    git: Fingerprint = ""
 
 
 class Undone(Restored, frozen=True):

@@ -8,7 +8,7 @@ import msgspec
 
 from treadle.housekeeping.retention import DAY_S
 from treadle.protocol import wire
-from treadle.protocol.events import Envelope, FilesChanged
+from treadle.protocol.events import Envelope, Event, FilesChanged
 from treadle.protocol.files import DiffStat, FileState, change_of
 from treadle.protocol.views import ChatSummary
 from treadle.stores.memory import MemoryStore
@@ -46,15 +46,19 @@ class Home:
 
     async def chat(self, name: str, *before: bytes, days: float = 0.0, **more: object) -> ChatId:
         """A chat that overwrote files with these bytes, so many days ago."""
-        chat = ChatId(name)
-        then = int((time.time() - days * DAY_S) * 1000)
         files = tuple(
             change_of(f"f{number}", FileState("file", 0o644, self.image(data), len(data)), None, DiffStat())
             for number, data in enumerate(before)
         )
-        record = wire.encode(Envelope(1, chat, then, FilesChanged(files)))
-        summary = msgspec.structs.replace(ChatSummary(chat, head=1, created_ms=then, updated_ms=then), **more)
-        await self.store.create(summary, [record])
+        return await self.log(name, FilesChanged(files), days=days, **more)
+
+    async def log(self, name: str, *events: Event, days: float = 0.0, **more: object) -> ChatId:
+        """A chat whose log is these events."""
+        chat = ChatId(name)
+        then = int((time.time() - days * DAY_S) * 1000)
+        records = [wire.encode(Envelope(seq, chat, then, event)) for seq, event in enumerate(events, 1)]
+        summary = ChatSummary(chat, head=len(records), created_ms=then, updated_ms=then)
+        await self.store.create(msgspec.structs.replace(summary, **more), records)
         return chat
 
     def kept(self) -> set[bytes]:

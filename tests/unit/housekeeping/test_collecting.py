@@ -5,6 +5,7 @@ import shutil
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -12,6 +13,7 @@ from tests.unit.housekeeping.kit import Home
 from treadle.housekeeping.collecting import TooMuch, collect, now_and_then
 from treadle.housekeeping.retention import DAY_S, Retention, is_due, last_line, stamp_of
 from treadle.ports.commands import Job
+from treadle.protocol.events import ExecutionStart, FilesChanged
 from treadle.protocol.files import DiffStat, FileState, change_of
 from treadle.sandbox.supervisor.commands import SupervisedCommands
 from treadle.types import CallKey
@@ -140,6 +142,33 @@ async def test_what_an_unfinished_undo_needs_stays(home: Home) -> None:
     home.journals.end("c/undo", Ending())
     await collect(home.store, home.path, Retention(days=0, cap=0))
     assert home.kept() == set()
+
+
+async def test_what_an_intent_refers_to_stays(
+    home: Home,
+) -> None:  # W-01, D-02: whether it took effect is not known yet
+    plan = {"steps": [{"path": "a", "pre": home.image(b"before"), "post": None}]}
+    await home.log("c_1", ExecutionStart(CallKey("1.0"), "write_file", plan=plan), days=3, status="running")
+    await collect(home.store, home.path, Retention())
+    assert home.kept() == {b"before"}
+
+
+async def test_what_a_manifest_lists_stays(home: Home) -> None:  # D-06
+    state = FileState("file", 0o644, home.image(b"listed"), 6)
+    listed = msgspec.json.encode([change_of("a", state, None, DiffStat())])
+    await home.log("c_1", FilesChanged((), manifest=await home.store.put_blob(listed), total=1), days=3)
+    await collect(home.store, home.path, Retention())
+    assert home.kept() == {b"listed"}
+
+
+async def test_a_lost_manifest_costs_only_what_it_alone_listed(home: Home) -> None:  # D-06
+    shown = change_of("a", FileState("file", 0o644, home.image(b"shown"), 5), None, DiffStat())
+    unread = await home.store.put_blob(b"no list")
+    await home.log("c_1", FilesChanged((shown,), manifest="0" * 64, total=250), FilesChanged((), manifest=unread))
+    await home.chat("c_2", b"of another")
+    home.image(b"nobody's")
+    assert (await collect(home.store, home.path, Retention())).images == 1
+    assert home.kept() == {b"shown", b"of another"}
 
 
 async def test_nothing_is_removed_when_there_is_no_time(home: Home) -> None:

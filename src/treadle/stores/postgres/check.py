@@ -14,11 +14,12 @@ import msgspec
 from treadle.errors import Damaged
 from treadle.protocol import wire
 from treadle.protocol.events import Envelope, RecordLost
+from treadle.protocol.references import lost_without
 from treadle.protocol.views import STATUSES, ChatSummary, Status
 from treadle.stores.packing import Packed
 from treadle.stores.postgres.connections import Connection
 from treadle.stores.postgres.rows import RECORD, pack, restore
-from treadle.stores.problem import Problem, named_blobs
+from treadle.stores.problem import Problem
 from treadle.types import ChatId
 
 _CHAT = (
@@ -105,7 +106,7 @@ class _Inspection:
                 damaged.append((packed, str(error)))
                 yield Problem("record", str(error), chat, packed.seq, self._repair)
             else:
-                named += [(packed.seq, digest) for digest in named_blobs(event)]
+                named += [(packed.seq, digest) for digest in lost_without(event)]
         if self._repair:  # only now: the rows above were being read
             for packed, reason in damaged:
                 await self._put_lost(number, packed, reason)

@@ -16,9 +16,10 @@ import msgspec
 from treadle.errors import Damaged
 from treadle.protocol import wire
 from treadle.protocol.events import Envelope, Event, RecordLost
+from treadle.protocol.references import lost_without
 from treadle.protocol.views import STATUSES, ChatSummary
 from treadle.stores.packing import Packed
-from treadle.stores.problem import Problem, named_blobs
+from treadle.stores.problem import Problem
 from treadle.stores.sqlite.blobs import Blobs
 from treadle.stores.sqlite.packing import pack, restore
 from treadle.stores.sqlite.schema import connect
@@ -100,7 +101,7 @@ class _Inspection:
 
     def _lost_blobs(self, event: Event, chat: str, seq: int) -> Iterator[Problem]:
         """Blobs that an event names and that are not there. The event itself is sound and stays."""
-        for digest in named_blobs(event):
+        for digest in lost_without(event):
             if not self._blobs.path(digest).is_file():
                 yield Problem("blob", f"blob {digest} is missing", chat, seq)
 

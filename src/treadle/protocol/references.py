@@ -1,0 +1,97 @@
+"""What events refer to outside the log: one list for export, import, `treadle gc` and `treadle fsck`, made from the
+marks on the fields of the types, so that a new field is in it by itself (D-06, D-08)."""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from treadle.protocol.events import RECORDED, Event
+from treadle.protocol.files import FileChange
+from treadle.protocol.marks import Perhaps, Refers
+
+Kind = Literal["blob", "manifest", "image"]
+
+_HASH = re.compile(r"[0-9a-f]{64}")
+_NOTHING = ("file", "fingerprint")
+"""Marks of hashes under which nothing is kept."""
+
+
+class Reference(msgspec.Struct, frozen=True):
+    """A hash of something that is kept outside the log."""
+
+    kind: Kind
+    digest: str
+    path: str = ""
+    """The file of the project that it is about, if it is about one."""
+    needed: bool = True
+    """Whether it is missed when it is not there."""
+
+    @property
+    def in_store(self) -> bool:
+        """Whether it is kept as a blob beside the log."""
+        return self.kind != "image"
+
+
+def references(value: Event | FileChange) -> Iterator[Reference]:
+    """What a recorded value refers to itself; what is in a manifest comes when its changes are asked."""
+    yield from _within(value, "", True)
+
+
+def lost_without(event: Event) -> list[str]:
+    """The blobs without which an event is not whole."""
+    return list(dict.fromkeys(found.digest for found in references(event) if found.in_store and found.needed))
+
+
+def _within(value: Any, path: str, needed: bool) -> Iterator[Reference]:
+    if isinstance(value, msgspec.Struct):
+        path = getattr(value, "path", path)
+        for name, to, perhaps in _fields(type(value)):
+            held = getattr(value, name)
+            if not to:
+                yield from _within(held, path, needed and not perhaps)
+            elif to == "plan":
+                yield from (Reference("image", digest, path, False) for digest in _hashes(held))
+            elif held:
+                yield Reference(to, held, path, needed and not perhaps)
+    elif isinstance(value, tuple | list | dict):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _within(item, path, needed)
+
+
+def _hashes(value: Any) -> Iterator[str]:
+    """Everything in untyped data that may be a hash."""
+    if isinstance(value, str):
+        if _HASH.fullmatch(value):
+            yield value
+    elif isinstance(value, dict | list | tuple):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _hashes(item)
+
+
+@cache
+def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any, bool], ...]:
+    """The fields of a type that refer to something, or lead to one that does: name, to what, and whether only
+    perhaps."""
+    found: list[tuple[str, Any, bool]] = []
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        if name not in kind.__struct_fields__:
+            continue
+        marks = getattr(hint, "__metadata__", ())
+        to = next((mark.to for mark in marks if isinstance(mark, Refers)), "")
+        if to not in _NOTHING and (to or _leads(hint)):
+            found.append((name, to, any(isinstance(mark, Perhaps) for mark in marks)))
+    return tuple(found)
+
+
+def _leads(hint: Any) -> bool:
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return bool(_fields(hint))
+    inner = get_args(hint)[:1] if get_origin(hint) is Annotated else get_args(hint)
+    return any(_leads(each) for each in inner)
+
+
+REFERRING = frozenset(name for name, kind in RECORDED.items() if _fields(kind))
+"""The types of events that may refer to anything at all; no other need be decoded to find out."""

@@ -1,0 +1,120 @@
+"""One list of what events refer to, made from the types: a field with a hash in it cannot be forgotten (D-06, D-08)."""
+
+import re
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any, get_type_hints
+
+import msgspec
+import pytest
+
+from scripts.golden import parts
+from scripts.reference import field_docs
+from tests.golden.samples import SAMPLES
+from treadle import protocol
+from treadle.protocol import events as e
+from treadle.protocol.content import Image, Value
+from treadle.protocol.events import RECORDED
+from treadle.protocol.files import FileChange, FileState
+from treadle.protocol.marks import Refers
+from treadle.protocol.references import REFERRING, Reference, lost_without, references
+from treadle.types import CallKey
+
+MODULES = [import_module(f"treadle.protocol.{file.stem}") for file in Path(protocol.__path__[0]).glob("[a-z]*.py")]
+HASHED = re.compile(r"\bhash|SHA-256|fingerprint|digest|checksum", re.IGNORECASE)
+NAMED = re.compile(r"(^|_)(hash|digest|blob|manifest|sha256|fingerprint|plan)$")
+
+
+RECORDABLE = {part for kind in RECORDED.values() for part in (*kind.__mro__, *parts(kind))}
+
+
+def structs(module: ModuleType) -> list[type[msgspec.Struct]]:
+    """What a module defines that may stand in a log."""
+    own = [kind for kind in vars(module).values() if getattr(kind, "__module__", "") == module.__name__]
+    return [kind for kind in own if kind in RECORDABLE and issubclass(kind, Value)]
+
+
+def suspects() -> list[tuple[type[msgspec.Struct], str]]:
+    """Fields whose name or description tells of a hash, or whose shape is a tool's own."""
+    found = []
+    for module in MODULES:
+        docs = field_docs(module)
+        for kind in structs(module):
+            for name, hint in get_type_hints(kind).items():
+                text = re.sub("`.*?`", "", docs.get((kind.__name__, name), ""))  # names of other fields
+                if NAMED.search(name) or (hint is str and HASHED.search(text)):
+                    found.append((kind, name))
+    return found
+
+
+def mark(kind: type[msgspec.Struct], name: str) -> str:
+    hint: Any = get_type_hints(kind, include_extras=True)[name]
+    return next((found.to for found in getattr(hint, "__metadata__", ()) if isinstance(found, Refers)), "")
+
+
+@pytest.mark.parametrize(("kind", "name"), suspects(), ids=lambda part: getattr(part, "__name__", part))
+def test_every_field_that_holds_a_hash_says_what_it_refers_to(kind: type[msgspec.Struct], name: str) -> None:
+    assert mark(kind, name), f"{kind.__name__}.{name} holds a hash: give it a type of protocol.marks"
+
+
+def test_the_suspicion_finds_the_known_ones() -> None:
+    found = {(kind.__name__, name) for kind, name in suspects()}
+    assert found >= {
+        ("Image", "blob"),
+        ("FileState", "digest"),
+        ("Seen", "digest"),
+        ("ExecutionComplete", "output"),
+        ("CheckCompleted", "output"),
+        ("FilesChanged", "manifest"),
+        ("FilesChanged", "git"),
+        ("Restored", "manifest"),
+        ("ExecutionStart", "plan"),
+        ("PermissionRequested", "hash"),
+    }
+
+
+BEFORE, AFTER, MERGED, LIST = "a" * 64, "b" * 64, "c" * 64, "d" * 64
+CHANGED = FileChange(
+    "engine.py",
+    "modified",
+    before=FileState("file", 0o644, BEFORE),
+    after=FileState("file", 0o644, AFTER),
+    merged=FileState("file", 0o644, MERGED),
+)
+
+
+@pytest.mark.parametrize("kind", [e.FilesChanged, e.Undone, e.Redone, e.Kept])
+def test_changes_refer_to_their_manifest_and_to_images(kind: type[e.Event]) -> None:
+    named = {"restore": "r"} if issubclass(kind, e.Restored) else {}
+    event = kind(files=(CHANGED,), manifest=LIST, total=250, **named)
+    assert set(references(event)) == {
+        Reference("image", BEFORE, "engine.py"),
+        Reference("image", AFTER, "engine.py", needed=False),
+        Reference("image", MERGED, "engine.py", needed=False),
+        Reference("manifest", LIST),
+    }
+    assert lost_without(event) == [LIST]
+
+
+def test_outputs_of_calls_and_checks_and_pictures_are_blobs() -> None:
+    assert lost_without(e.ExecutionComplete(CallKey("1.0"), True, output=LIST)) == [LIST]
+    assert lost_without(e.CheckCompleted(CallKey("check.1"), True, output=LIST)) == [LIST]
+    image = Image("image/png", LIST)
+    assert lost_without(e.UserMessage("Look.", images=(image, image))) == [LIST]
+    assert lost_without(e.QueueChanged("added", "q", images=(image,))) == [LIST]
+
+
+def test_any_hash_in_a_plan_may_be_that_of_an_image() -> None:
+    plan = {"steps": [{"path": "a", "pre": BEFORE, "post": None}], "base": AFTER, "mode": 5, "note": f"x{LIST}"}
+    found = list(references(e.ExecutionStart(CallKey("1.0"), "edit_file", plan=plan)))
+    assert found == [Reference("image", BEFORE, needed=False), Reference("image", AFTER, needed=False)]
+    assert lost_without(e.ExecutionStart(CallKey("1.0"), "edit_file", plan=plan)) == []
+
+
+def test_types_that_refer_to_nothing_need_not_be_read() -> None:
+    for name in RECORDED:
+        if name not in REFERRING:
+            assert list(references(SAMPLES[name])) == []
+    assert {"workspace.files_changed", "check.completed", "tool.execution_start"} <= REFERRING
+    assert "assistant.message" not in REFERRING
