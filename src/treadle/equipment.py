@@ -36,12 +36,13 @@ class Equipment:
         self.commands, self.passing = self._commands()
         self._kept_in = self._own_folder()
         self.snapshots_of: SnapshotsOf = lru_cache(maxsize=64)(self._snapshots)
+        self._sandbox_of = lru_cache(maxsize=8)(self._sandbox)
         self._viewed: dict[tuple[str, str], bool] = {}
         self.means = Means(
             self._roots,
             store,
             self.commands,
-            lru_cache(maxsize=8)(self._sandbox),
+            self._sandbox_of,
             env,
             _outside,
             redact,
@@ -94,21 +95,22 @@ class Equipment:
     def _guarded(self, root: str) -> Guarded:
         from treadle.sandbox.places import hidden, protected
 
-        self._roots = lru_cache(maxsize=64)(Root)
-        own = [str(self._home)] if self._data is None else [str(self._home), str(self._data)]
+        self._kept_in.mkdir(mode=0o700, parents=True, exist_ok=True)  # what is not there cannot be hidden
+        own = dict.fromkeys((str(self._home), str(self._kept_in), self.commands.folder))
         found = [path for home in own for path in hidden(home)]
         # What holds the project, or lies in it, cannot be hidden from the commands of that project.
         apart = [path for path in dict.fromkeys(found) if not _within(root, path) and not _within(path, root)]
         return Guarded(protected(root), tuple(apart))
 
+    async def branch(self, root: str, chat: ChatId, message: int) -> GitBranchCreated | None:
+        """The git branch of a run (W-06), made in a thread by git in the strongest sandbox that holds, whichever one
+        the chat has chosen for its commands."""
+        import asyncio
 
-async def branch_for_run(root: str, chat: ChatId, message: int) -> GitBranchCreated | None:
-    """The git branch of a run (W-06), made by git in a thread."""
-    import asyncio
+        from treadle.workspace.branch import make_branch
 
-    from treadle.workspace.branch import make_branch
-
-    return await asyncio.to_thread(make_branch, root, chat, message)
+        hidden = self._guarded(root).hidden
+        return await asyncio.to_thread(make_branch, root, chat, message, lambda: self._sandbox_of("auto"), hidden)
 
 
 def _outside(command: str, root: str, cwd: str) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from treadle.config import home_of
 from treadle.engine.deps import Deps, assemble
 from treadle.engine.restore import SnapshotRestorer
 from treadle.engine.worker import Worker
-from treadle.equipment import Equipment, branch_for_run
+from treadle.equipment import Equipment
 from treadle.errors import ConfigError, InvalidInput
 from treadle.handle import Chat
 from treadle.instructions import read_instructions
@@ -140,7 +140,7 @@ class Agent:
             redact_live=secrets.live if isinstance(secrets, Redactor) else lambda: secrets,
             tidy=self._equipment.commands.tidy,
             restorer=SnapshotRestorer(kept, self._equipment.snapshots_of),
-            branch=branch_for_run,
+            branch=self._equipment.branch,
             shared=shared,
             relays=relays or shared,
         )
@@ -200,7 +200,15 @@ class Agent:
         from treadle.tools.hooks import ProjectHooks
 
         means = self._equipment.means
-        return [ProjectHooks(means.workspace_of, trust.trusted, means.sandbox_of, self._env, [str(self._home)])]
+        return [
+            ProjectHooks(
+                means.workspace_of,
+                trust.trusted,
+                means.sandbox_of,
+                self._env,
+                lambda root: means.guarded(root).hidden,
+            )
+        ]
 
     def _notices(self, ref: str) -> tuple[ModelNotice, ...]:
         """What the user has not been told yet about the model: who gets to see the project (S-10)."""

@@ -133,13 +133,13 @@ class ProjectHooks:
         trusted: Callable[[str, bytes], bool],
         sandbox_of: Callable[[Demand], Sandbox] | None,
         env: Mapping[str, str],
-        hidden: Sequence[str] = (),
+        hidden: Callable[[str], tuple[str, ...]] = lambda _root: (),
     ) -> None:
         self._workspace_of = workspace_of
         self._trusted = trusted
         self._sandbox_of = sandbox_of
         self._env = env
-        self._hidden = tuple(hidden)
+        self._hidden = hidden
         self._told: set[str] = set()
 
     async def before(self, spec: ToolSpec, invocation: Invocation) -> str:
@@ -174,7 +174,7 @@ class ProjectHooks:
         sandbox = self._sandbox_of(invocation.options.sandbox)
         if sandbox.level == "none":
             raise SandboxError("a project's hooks run only in a sandbox, and there is none")
-        return sandbox.wrap(argv, Confinement(root, Unwritable(), hidden=self._hidden), root)
+        return sandbox.wrap(argv, Confinement(root, Unwritable(), hidden=self._hidden(root)), root)
 
     def _tell(self, path: str, data: bytes) -> None:
         mark = f"{path}:{hashlib.sha256(data).hexdigest()}"

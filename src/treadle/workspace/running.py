@@ -80,7 +80,7 @@ def _started(
             env=dict(env),
         )
     except (OSError, ValueError) as error:
-        raise ToolError(f"The search could not be started: {error}.") from error
+        raise ToolError(f"{argv[0]} could not be started: {error}.") from error
     with process:
         try:
             yield process

@@ -1,15 +1,21 @@
 """A branch for a run (W-06): real repositories, whose work tree and index stay exactly as they are."""
 
+import atexit
 import os
 import shutil
 import subprocess
+import tempfile
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from treadle.errors import ToolError
 from treadle.faultpoint import install
+from treadle.ports.sandbox import Sandbox
 from treadle.protocol.events import GitBranchCreated
+from treadle.sandbox.choose import choose
+from treadle.sandbox.none import NoSandbox
 from treadle.workspace.branch import make_branch
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
@@ -38,8 +44,18 @@ def repository(tmp_path: Path) -> Path:
     return folder
 
 
+@cache
+def sandbox() -> Sandbox:
+    home = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, home, True)
+    found = choose(Path(home)).sandbox
+    if found.level == "none":
+        pytest.skip("no sandbox holds here")
+    return found
+
+
 def make(folder: Path) -> GitBranchCreated | None:
-    return make_branch(str(folder), "c_1", 7)
+    return make_branch(str(folder), "c_1", 7, sandbox)
 
 
 def test_a_branch_is_made_and_checked_out_and_nothing_else_changes(repository: Path) -> None:
@@ -138,6 +154,36 @@ def test_nothing_without_git(repository: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_nothing_in_the_middle_of_a_rebase(repository: Path) -> None:
     (repository / ".git/rebase-merge").mkdir()
     assert make(repository) is None
+
+
+def test_without_a_sandbox_git_does_not_run_and_that_is_said(repository: Path) -> None:
+    with pytest.raises(ToolError, match=r"only in a sandbox, and there is none.*git_branch off"):
+        make_branch(str(repository), "c_1", 7, NoSandbox)
+    assert git(repository, "symbolic-ref", "--short", "HEAD") == "main"
+
+
+def test_a_repository_that_borrows_anothers_references_does_not_lead_there(repository: Path, tmp_path: Path) -> None:
+    """Fault 19: a `commondir` in a `.git` names any repository of the disk."""
+    hostile = tmp_path / "hostile"
+    hostile.mkdir()
+    git(hostile, "init", "-q", "-b", "main")
+    before = git(repository, "for-each-ref")
+    (hostile / ".git/commondir").write_text(f"{repository}/.git\n")
+    assert make(hostile) is None
+    assert git(repository, "for-each-ref") == before
+
+
+def test_git_of_the_project_itself_is_not_run(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S-09: a search path that begins in the project, as that of an activated environment does."""
+    planted = repository / ".venv/bin/git"
+    planted.parent.mkdir(parents=True)
+    planted.write_text(f"#!/bin/sh\ntouch {repository}/ran\nexit 1\n")
+    planted.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{planted.parent}:{os.environ['PATH']}")
+    made = make(repository)
+    assert made is not None
+    assert made.branch == NAME
+    assert not (repository / "ran").exists()
 
 
 def test_no_hook_and_no_program_of_the_repository_runs(repository: Path) -> None:

@@ -93,7 +93,8 @@ def _notes(said: Sequence[Said], unknown: Sequence[str]) -> list[str]:
         notes.append(f"Not installed: {', '.join(missing)}.")
     withheld = list(dict.fromkeys(answer.withheld for answer in said if answer.withheld))
     if withheld:
-        notes.append(f"Not asked, because it would run the project's code without a sandbox: {', '.join(withheld)}.")
+        why = "it could run the project's code or read files outside"
+        notes.append(f"Not asked without a sandbox, because {why}: {', '.join(withheld)}.")
     notes += list(dict.fromkeys(f"{inert(answer.failed)}." for answer in said if answer.failed))
     if unknown:
         notes.append(f"No tool is known or installed for: {', '.join(inert(path) for path in unknown)}.")

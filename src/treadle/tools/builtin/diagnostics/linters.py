@@ -2,8 +2,8 @@
 running them is the business of `finding` and `running`.
 
 A tool that gets the file by its standard input sees exactly what the workspace read. `executes` says that asking it may
-run code of the project (configuration that is a program, build scripts, an interpreter of the project): then it is only
-ever run in a sandbox (S-09)."""
+run code of the project (configuration that is a program, build scripts, an interpreter of the project), or show files
+outside that the project names (an include): then it is only ever run in a sandbox (S-01, S-09)."""
 
 import re
 import sys
@@ -81,7 +81,7 @@ def _compiler(name: str, language: str) -> Linter:
         return [*options, "-x", language, "-iquote", folder, "-I", f"{target.root}/include", "-"]
 
     # Headers are read too, so that the file alone does not decide the answer.
-    return Linter(name, arguments, parsing.compiler(name), quick=True, cached=False)
+    return Linter(name, arguments, parsing.compiler(name), quick=True, executes=True, cached=False)
 
 
 def _ruff(target: Target) -> list[str]:
@@ -122,6 +122,7 @@ TSC = Linter(
     lambda target: ["--noEmit", "--pretty", "false", "-p", f"{target.root}/{target.folder}"],
     parsing.tsc,
     stdin=False,
+    executes=True,
     cached=False,
     marker="tsconfig.json",
     fine=(0, 1, 2),

@@ -36,7 +36,7 @@ class Said(msgspec.Struct, frozen=True):
     failed: str = ""
     """A tool that was there and gave no answer, and why."""
     withheld: str = ""
-    """A tool that would have run code of the project without a sandbox."""
+    """A tool that could have run code of the project, or shown files outside, without a sandbox."""
 
 
 class Surroundings(msgspec.Struct, frozen=True):
@@ -117,6 +117,8 @@ class Asking:
 
 async def _run(linter: Linter, program: Found, target: Target, around: Surroundings) -> Said:
     cwd = f"{target.root}/{target.folder}" if target.folder else target.root
+    if not around.confined:
+        cwd = "/"  # some programs are looked up by what a folder says: rust-toolchain.toml, .tool-versions
     env = {**around.env, **dict(linter.env)}
     try:
         argv = around.wrap([program.path, *linter.arguments(target)], cwd)

@@ -32,6 +32,15 @@ def need(name: str) -> None:
         pytest.skip(f"no {name} here")
 
 
+def confined(needs: str) -> bool:
+    """Compilers are asked in a sandbox only."""
+    if needs not in ("gcc", "g++"):
+        return False
+    if not bwrap():
+        pytest.skip("bubblewrap does not work here")
+    return True
+
+
 @pytest.mark.parametrize(("name", "text", "needs", "said"), REAL)
 async def test_what_real_tools_say(
     project: Path, call: Call, name: str, text: str | bytes, needs: str, said: str
@@ -39,7 +48,7 @@ async def test_what_real_tools_say(
     need(needs)
     (project / name).write_bytes(text.encode() if isinstance(text, str) else text)
     canary = Canary(project)
-    outcome = await tool().run(call(path=name))
+    outcome = await tool(sandbox=confined(needs)).run(call(path=name))
     assert said in outcome.text
     assert outcome.success  # that there are errors is an answer, not a failure
     assert canary.problems() == []  # nothing was written: no cache, no output
@@ -67,7 +76,10 @@ async def test_nothing_is_said_about_good_files(project: Path, call: Call, name:
 async def test_a_header_that_is_not_found_is_no_error(project: Path, call: Call) -> None:
     need("gcc")
     (project / "a.c").write_text('#include "elsewhere.h"\nint main(void) { return 0; }\n')
-    assert "a.c:1:10: warning: elsewhere.h: No such file" in (await tool().run(call(path="a.c"))).text
+    assert (
+        "a.c:1:10: warning: elsewhere.h: No such file"
+        in (await tool(sandbox=confined("gcc")).run(call(path="a.c"))).text
+    )
 
 
 async def test_headers_beside_the_file_are_found(project: Path, call: Call) -> None:
@@ -75,7 +87,34 @@ async def test_headers_beside_the_file_are_found(project: Path, call: Call) -> N
     (project / "src").mkdir()
     (project / "src/b.h").write_text("int b(void);\n")
     (project / "src/a.c").write_text('#include "b.h"\nint main(void) { return b(); }\n')
-    assert (await tool().run(call(path="src/a.c"))).text.startswith("No errors")
+    assert (await tool(sandbox=confined("gcc")).run(call(path="src/a.c"))).text.startswith("No errors")
+
+
+async def test_an_include_shows_nothing_of_outside_without_a_sandbox(
+    project: Path, call: Call, tmp_path: Path
+) -> None:  # S-01
+    need("gcc")
+    (tmp_path / "key").write_text("BEGIN-SECRET-KEY\n")
+    (project / "a.c").write_text(f'#include "{tmp_path}/key"\n')
+    outcome = await tool().run(call(path="a.c"))
+    assert "SECRET" not in outcome.text
+    assert "Not asked without a sandbox" in outcome.text
+
+
+async def test_a_tool_is_not_looked_up_by_what_the_project_says(project: Path, call: Call, tmp_path: Path) -> None:
+    """S-09: shims (of rustup, asdf …) run the program that a file of the working directory or above it names."""
+    shim = tmp_path / "bin/shellcheck"
+    shim.parent.mkdir()
+    shim.write_text('#!/bin/sh\n[ -f ./shim.conf ] && exec "$(cat ./shim.conf)"\necho \'{"comments": []}\'\n')
+    shim.chmod(0o755)
+    evil = project / "evil"
+    evil.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    evil.chmod(0o755)
+    (project / "shim.conf").write_text(str(evil))
+    (project / "a.sh").write_text("echo hello\n")
+    outcome = await tool(f"{shim.parent}:/usr/bin:/bin").run(call(path="a.sh"))
+    assert "shellcheck" in outcome.text
+    assert not (tmp_path / "ran").exists()
 
 
 async def test_python_is_parsed_where_there_is_no_linter(project: Path, call: Call, tmp_path: Path) -> None:

@@ -1,0 +1,144 @@
+"""A repository whose configuration names programs (fault 28, S-03, S-09): whatever Treadle itself asks of its git, none
+of them reaches anything outside a sandbox. Each repository would leave a file outside if it did."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.scenario.command_line import CommandLine
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+
+CALLS = """
+[[turn]]
+call = [{ name = "find_files", args = { pattern = "**/*" } }, { name = "grep_search", args = { pattern = "one" } }]
+[[turn]]
+call = [{ name = "write_file", args = { path = "new.py", content = "x = 1\\n" } }]
+[[turn]]
+call = [{ name = "get_diagnostics", args = { path = "new.py" } }]
+[[turn]]
+text = "Done."
+"""
+Spoil = Callable[[Path, str], None]
+"""(project, a shell command that leaves the trace) → the repository is hostile."""
+
+
+def git(folder: Path, *words: str) -> str:
+    who = ["-c", "user.name=n", "-c", "user.email=e", "-c", "init.defaultBranch=main"]
+    env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}
+    done = subprocess.run(["git", *who, *words], cwd=folder, env=env, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def configured(text: str) -> Spoil:
+    def spoil(project: Path, act: str) -> None:
+        with (project / ".git/config").open("a") as file:
+            file.write(text.replace("ACT", act))
+
+    return spoil
+
+
+def included(text: str) -> Spoil:
+    def spoil(project: Path, act: str) -> None:
+        (project / "settings").write_text(text.replace("ACT", act))
+        configured("[include]\n\tpath = ../settings\n")(project, act)
+
+    return spoil
+
+
+def missing_objects(text: str) -> Spoil:
+    """A partial clone whose objects are to be fetched the moment somebody looks at HEAD."""
+
+    def spoil(project: Path, act: str) -> None:
+        head = git(project, "rev-parse", "HEAD")
+        (project / ".git/objects" / head[:2] / head[2:]).unlink()
+        partial = '[core]\n\trepositoryformatversion = 1\n[extensions]\n\tpartialClone = "origin"\n'
+        configured(partial + text)(project, act)
+
+    return spoil
+
+
+def hooked(project: Path, act: str) -> None:
+    for name in ("reference-transaction", "post-checkout", "post-index-change", "pre-commit", "fsmonitor-watchman"):
+        hook = project / ".git/hooks" / name
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text(f"#!/bin/sh\n{act}\n")
+        hook.chmod(0o755)
+
+
+def hooked_by_name(project: Path, act: str) -> None:
+    hooked(project, act)
+    configured("[core]\n\thooksPath = .git/hooks\n")(project, act)
+
+
+def attributed(project: Path, act: str) -> None:
+    (project / ".gitattributes").write_text("* filter=evil diff=evil merge=evil\n")
+    evil = '[filter "evil"]\n\tclean = "ACT"\n\tsmudge = "ACT"\n\tprocess = "ACT"\n\trequired = true\n'
+    configured(evil + '[diff "evil"]\n\tcommand = "ACT"\n\ttextconv = "ACT"\n[diff]\n\texternal = "ACT"\n')(
+        project, act
+    )
+
+
+PROMISOR = '[remote "origin"]\n\tpromisor = true\n\tpartialclonefilter = blob:none\n'
+VECTORS: dict[str, Spoil] = {
+    "a promisor's upload-pack": missing_objects(PROMISOR + '\turl = .\n\tuploadpack = "ACT; false"\n'),
+    "a promisor by ssh": missing_objects(
+        PROMISOR + '\turl = ssh://example.invalid/x\n[core]\n\tsshCommand = "ACT; false"\n'
+    ),
+    "a promisor by a helper": missing_objects(
+        PROMISOR + '\turl = "ext::sh -c \'ACT\'"\n[protocol]\n\tallow = always\n[protocol "ext"]\n\tallow = always\n'
+    ),
+    "a promisor that is allowed": missing_objects(
+        PROMISOR + '\turl = .\n\tuploadpack = "ACT; false"\n[protocol "file"]\n\tallow = always\n'
+    ),
+    "a promisor by a proxy": missing_objects(
+        PROMISOR + '\turl = git://example.invalid/x\n[core]\n\tgitProxy = "ACT"\n'
+    ),
+    "hooks": hooked,
+    "a folder of hooks": hooked_by_name,
+    "a monitor": configured('[core]\n\tfsmonitor = "ACT; false"\n\tfsmonitorHookVersion = 1\n'),
+    "a pager and an editor": configured(
+        '[core]\n\tpager = "ACT"\n\teditor = "ACT"\n\taskPass = "ACT"\n[pager]\n\tref = "ACT"\n'
+    ),
+    "filters and external diffs": attributed,
+    "aliases": configured(
+        "[alias]\n"
+        + "".join(
+            f'\t{word} = "!ACT"\n' for word in ("rev-parse", "symbolic-ref", "update-ref", "config", "merge-base")
+        )
+    ),
+    "a credential helper": missing_objects(
+        PROMISOR + '\turl = http://127.0.0.1:1/x\n[credential]\n\thelper = "!ACT"\n'
+    ),
+    "alternate references": configured('[core]\n\talternateRefsCommand = "ACT"\n'),
+    "signatures": configured('[gpg]\n\tprogram = "ACT"\n[log]\n\tshowSignature = true\n'),
+    "an included file": included('[core]\n\tfsmonitor = "ACT; false"\n\thooksPath = .git/hooks\n\tpager = "ACT"\n'),
+    "included when it is here": included('[alias]\n\trev-parse = "!ACT"\n'),
+}
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> CommandLine:
+    made = CommandLine(tmp_path)
+    git(made.project, "init", "-q", "-b", "main")
+    (made.project / "f").write_text("one\n")
+    git(made.project, "add", "-A")
+    git(made.project, "commit", "-qm", "first")
+    (made.folder / "canary").mkdir()
+    return made
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_nothing_that_a_repository_names_runs_outside(cli: CommandLine, name: str) -> None:
+    canary = cli.folder / "canary"
+    act = cli.project / ".git/act.sh"  # where it can be run from inside a sandbox, too
+    act.write_text(f'#!/bin/sh\necho {name!r} "$@" > "{canary}/ran"\n')
+    act.chmod(0o755)
+    VECTORS[name](cli.project, str(act))
+    ended = cli("run", "Go.", "--model", cli.script(CALLS), "--json", "--git-branch", "--mode", "auto-edit")
+    assert ended.of("tool.execution_complete"), ended.err
+    assert os.listdir(canary) == []
