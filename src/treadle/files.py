@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Protocol, TypedDict, TypeVar, Unpack
 
 import msgspec
+from msgspec.structs import replace
 
 from treadle.chat.ledger import last_undo, trails
 from treadle.chat.state import ChatState
@@ -32,7 +33,7 @@ class Chat(Protocol):
 
     async def carry_out(self, command: c.Command) -> ChatState: ...
 
-    def follow(self, command: c.Command) -> AsyncIterator[Envelope]: ...
+    def follow(self, command: c.Command | None) -> AsyncIterator[Envelope]: ...
 
 
 class Choice(TypedDict, total=False):
@@ -48,6 +49,18 @@ class Span(msgspec.Struct, frozen=True):
 
     since: int = 0
     upto: int = 0
+
+
+class Completed(msgspec.Struct, frozen=True):
+    """A request that somebody began and did not see to its end, and what came of it when it was completed."""
+
+    request: RestoreRequested
+    done: Restored
+
+    def answers(self, command: c.Restore | c.Rewind) -> bool:
+        """Whether the command asks for the same once more: then this is what came of it."""
+        asked = [replace(each, restore="", by="") for each in (self.request, request_of(command))]
+        return asked[0] == asked[1]
 
 
 class ChatFiles:
@@ -100,9 +113,10 @@ class ChatFiles:
         return await asyncio.to_thread(shown, change, both)
 
     async def preview(self, span: Span | None = None, paths: Sequence[str] = (), **choice: Unpack[Choice]) -> Plan:
-        """What an undo of the same would do now. Changes nothing."""
+        """What an undo of the same would do now. Changes nothing but that it completes what was begun."""
+        await self.complete()
         return await self._restorer().preview(
-            self._chat.id, await self._root(), _asked(await self.undoing(span, paths, **choice))
+            self._chat.id, await self._root(), request_of(await self.undoing(span, paths, **choice))
         )
 
     # -- going back and forth -----------------------------------------------------------------------------------------
@@ -111,17 +125,23 @@ class ChatFiles:
         """Take changes back: of the last run, or of a span; only these files or what is below these folders; with
         `hunks={path: (1, 3)}` only parts of files. What somebody changed since is left alone, or merged (`merge=True`).
         What was kept stays unless `even_kept=True`."""
-        return await self._carry_out(await self.undoing(span, paths, **choice), Undone)
+        command = await self.undoing(span, paths, **choice)
+        if (begun := await self.complete()) is not None and begun.request.kind == "redo":
+            command = await self.undoing(span, paths, **choice)  # the last run may be another now
+        return await self._carry_out(command, Undone, begun)
 
     async def redo(self, undo: str = "", *, merge: bool = False) -> Redone:
         """Take an undo back: the last one, or the one of this name."""
-        return await self._carry_out(await self.redoing(undo, merge=merge), Redone)
+        begun = await self.complete()
+        if begun is not None and begun.request.kind == "redo":
+            undo = undo or begun.request.of
+        return await self._carry_out(await self.redoing(undo, merge=merge), Redone, begun)
 
     async def keep(
         self, span: Span | None = None, paths: Sequence[str] = (), hunks: Mapping[str, Sequence[int]] | None = None
     ) -> Kept:
         """Accept changes: an undo leaves them alone from now on."""
-        return await self._carry_out(self.keeping(span, paths, hunks), Kept)
+        return await self._carry_out(self.keeping(span, paths, hunks), Kept, await self.complete())
 
     async def back_to(
         self, message: int, *, conversation: bool = True, files: bool = True, merge: bool = False
@@ -132,7 +152,25 @@ class ChatFiles:
         if not files:
             await self._chat.carry_out(command)
             return None
-        return await self._carry_out(command, Undone)
+        return await self._carry_out(command, Undone, await self.complete())
+
+    async def begun(self) -> RestoreRequested | None:
+        """The request that was begun and not ended, because whoever carried it out died; None if there is none."""
+        state = await self._chat.state()
+        return state.restoring if state.run is None else None
+
+    async def complete(self) -> Completed | None:
+        """Complete what was begun and not ended: until then the project is neither as before nor as after. Whoever
+        asks for an undo, a redo, a keep or a preview does this first."""
+        if (request := await self.begun()) is None:
+            return None
+        async for envelope in self._chat.follow(None):
+            if isinstance(envelope.data, Restored) and envelope.data.restore == request.restore:
+                return Completed(request, envelope.data)
+        for entry in (await self._ledger()).entries:  # somebody else was faster
+            if isinstance(entry.change, Restored) and entry.change.restore == request.restore:
+                return Completed(request, entry.change)
+        raise TreadleError(f"The {request.kind} that was begun was not completed; look at the chat's log.")
 
     # -- the same as commands, for who carries them out in another way -------------------------------------------------
 
@@ -167,7 +205,9 @@ class ChatFiles:
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    async def _carry_out(self, command: c.Restore | c.Rewind, kind: type[R]) -> R:
+    async def _carry_out(self, command: c.Restore | c.Rewind, kind: type[R], begun: Completed | None) -> R:
+        if begun is not None and begun.answers(command) and isinstance(begun.done, kind):
+            return begun.done
         async for envelope in self._chat.follow(command):
             if isinstance(envelope.data, kind) and envelope.data.restore == command.restore:
                 return envelope.data
@@ -186,5 +226,8 @@ class ChatFiles:
         return (await self._chat.state()).options.root
 
 
-def _asked(command: c.Restore) -> RestoreRequested:
-    return RestoreRequested(**msgspec.structs.asdict(command))
+def request_of(command: c.Restore | c.Rewind) -> RestoreRequested:
+    """What is recorded about the files when the command is carried out."""
+    if isinstance(command, c.Restore):
+        return RestoreRequested(**msgspec.structs.asdict(command))
+    return RestoreRequested(command.restore, "undo", since=command.message, merge=command.merge, by=command.by)

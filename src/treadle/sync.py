@@ -21,7 +21,7 @@ from treadle import files, handle, runtime
 from treadle.bridge import LoopThread
 from treadle.chat.state import ChatState
 from treadle.errors import InvalidInput
-from treadle.files import Choice, Span
+from treadle.files import Choice, Completed, Span
 from treadle.handle import Answer
 from treadle.lines.look import Shown
 from treadle.ports.hooks import Hooks
@@ -32,7 +32,7 @@ from treadle.ports.store import RENEW_S, Listed, Store
 from treadle.ports.toolset import Tool
 from treadle.protocol.commands import Command, Result
 from treadle.protocol.content import Image
-from treadle.protocol.events import Delivery, Envelope, Kept, OpenAction, Redone, Undone
+from treadle.protocol.events import Delivery, Envelope, Kept, OpenAction, Redone, RestoreRequested, Undone
 from treadle.protocol.files import FileChange
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import Rule
@@ -102,6 +102,12 @@ class ChatFiles:
         self, message: int, *, conversation: bool = True, files: bool = True, merge: bool = False
     ) -> Undone | None:
         return self._loop.run(self._files.back_to(message, conversation=conversation, files=files, merge=merge))
+
+    def begun(self) -> RestoreRequested | None:
+        return self._loop.run(self._files.begun())
+
+    def complete(self) -> Completed | None:
+        return self._loop.run(self._files.complete())
 
 
 class Chat:

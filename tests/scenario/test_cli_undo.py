@@ -223,6 +223,64 @@ def test_a_chat_that_is_at_work_is_not_undone(elsewhere: CommandLine) -> None:
     assert not (elsewhere.project / "b.txt").exists()
 
 
+KILLS = ("transaction.ready", "transaction.put", "restore.after")
+
+
+def at_work(elsewhere: CommandLine) -> str:
+    """A chat with two runs: the one of `WORK`, and one that makes b.txt. Its id."""
+    (elsewhere.project / "a.txt").write_text(text())
+    ended = elsewhere("run", "Do the work.", "--model", elsewhere.script(WORK), "--json")
+    chat = str(ended.events[0]["chat"])
+    model = elsewhere.script(WORK + MORE + DONE, "more.toml")
+    assert elsewhere("run", "And more.", "--chat", chat, "--model", model).code == 0
+    return chat
+
+
+@pytest.mark.parametrize("point", KILLS)
+def test_a_killed_undo_is_completed_by_asking_again(elsewhere: CommandLine, point: str) -> None:  # W-02, fault 3
+    chat = at_work(elsewhere)
+    assert elsewhere("undo", "--run", "1", env={"TREADLE_FAULTS": f"kill@{point}"}).code < 0
+    again = elsewhere("undo", "--run", "1")
+    assert again.code == 0, again
+    assert "the undo that was begun before and did not end is completed first" in again.err
+    assert (again.out, files(elsewhere)) == ("M a.txt +2 -2\nD made/new.txt -1\n", {"a.txt": text(), "b.txt": "more\n"})
+    assert f"undone: 2 files, +2 {MINUS}3 · back: treadle redo {chat}" in again.err
+    assert elsewhere("redo").code == 0
+    assert files(elsewhere) == {"a.txt": AGENT, "made/new.txt": "agent\n", "b.txt": "more\n"}
+
+
+def test_a_killed_undo_of_the_last_run_takes_no_other_run_back(elsewhere: CommandLine) -> None:  # fault 3
+    at_work(elsewhere)
+    assert elsewhere("undo", env={"TREADLE_FAULTS": "kill@transaction.removed"}).code < 0
+    assert not (elsewhere.project / "b.txt").exists()
+    shown = elsewhere("show", "last")
+    assert "an unfinished undo · complete it: treadle resume" in shown.err
+    again = elsewhere("undo", "--json")
+    assert (again.code, [file["path"] for file in again.lines[0]["files"]]) == (0, ["b.txt"])
+    assert files(elsewhere) == {"a.txt": AGENT, "made/new.txt": "agent\n"}
+
+
+def test_a_preview_and_another_request_complete_what_was_begun(elsewhere: CommandLine) -> None:  # fault 3
+    at_work(elsewhere)
+    killed = {"TREADLE_FAULTS": "kill@transaction.put"}
+    assert elsewhere("undo", "--run", "1", env=killed).code < 0
+    shown = elsewhere("undo", "--preview", "--run", "1")
+    assert shown.code == 0
+    assert "completed first" in shown.err
+    assert "nothing to undo" in shown.err
+    assert elsewhere("redo", env=killed).code < 0
+    again = elsewhere("redo")
+    assert again.code == 0, again
+    assert set(files(elsewhere)) == {"a.txt", "made/new.txt", "b.txt"}
+    assert elsewhere("undo", "--run", "1", env=killed).code < 0
+    assert elsewhere("redo").code == 0  # of the undo that it completes first
+    assert set(files(elsewhere)) == {"a.txt", "made/new.txt", "b.txt"}
+    assert elsewhere("undo").code == 0
+    assert elsewhere("redo", env={"TREADLE_FAULTS": "kill@transaction.put"}).code < 0
+    assert elsewhere("undo").code == 0  # of the last run, which the redo brought back
+    assert files(elsewhere) == {"a.txt": AGENT, "made/new.txt": "agent\n"}
+
+
 def test_on_a_terminal_somebody_is_asked(cli: CommandLine, chat: str) -> None:
     with person(cli, "undo") as someone:
         someone.sees(f"undo 2 files, +2 {MINUS}3? [y/N]")

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.homes import seed
+from tests.scenario.command_line import CommandLine
 from tests.scenario.http_kit import Client, Server, serving
 from treadle import Agent, ScriptedModel
 from treadle.client import Client as RealClient
@@ -30,6 +31,16 @@ WORK: list[Any] = [
     Say("More."),
     Turn((Say("Never"), Hang())),
 ]
+
+WORK_AS_SCRIPT = """
+[[turn]]
+call = [
+    { name = "edit_file", args = { path = "a.txt", old_str = "line 2\\n", new_str = "two\\n" } },
+    { name = "write_file", args = { path = "made/new.txt", content = "agent\\n" } },
+]
+[[turn]]
+text = "Done."
+"""
 
 
 def text(*edits: tuple[int, str]) -> str:
@@ -168,6 +179,31 @@ async def test_the_same_undo_again_gets_the_first_answer(place: Place) -> None: 
     assert (await place.local("POST", f"{place.at}/undo", {"merge": True}, headers=key)).status == 422
     log = await place.local.log(place.chat)
     assert [event["type"] for event in log].count("workspace.undone") == 1
+
+
+async def test_a_killed_undo_is_completed_before_anything_else(tmp_path: Path) -> None:  # W-02, fault 3
+    cli = CommandLine(tmp_path)
+    (cli.project / "a.txt").write_text(OLD)
+    assert cli("run", "Do the work.", "--model", cli.script(WORK_AS_SCRIPT)).code == 0
+    assert cli("undo", env={"TREADLE_FAULTS": "kill@transaction.put"}).code < 0
+    (database,) = cli.home.glob("*.db")
+    async with serving(SqliteStore(database), cli.home, WORK, works=False, builtin=True) as server:
+        ((chat,),) = [[each["id"] for each in (await server.local("GET", "/api/chats")).json["chats"]]]
+        at = f"/api/chats/{chat}"
+        asked = [
+            asyncio.create_task(server.local("POST", f"{at}/undo", body, headers={"idempotency-key": key}))
+            for body, key in (({}, "u1"), ({"preview": True}, "u2"))
+        ]
+        server.agent.worker.start(chat)
+        again, preview = [await each for each in asked]
+        assert again.status == 200, again.data
+        assert {file["path"] for file in again.json["files"]} == {"a.txt", "made", "made/new.txt"}
+        assert ((cli.project / "a.txt").read_text(), (cli.project / "made").exists()) == (OLD, False)
+        assert (preview.json["preview"], preview.json["total"]) == (True, 0)
+        log = await server.local.log(chat)
+        assert [event["type"] for event in log].count("workspace.undone") == 1
+        same = await server.local("POST", f"{at}/undo", {}, headers={"idempotency-key": "u1"})
+        assert (same.status, same.data) == (200, again.data)
 
 
 async def test_what_is_refused_changes_nothing(place: Place) -> None:

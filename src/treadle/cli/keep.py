@@ -5,7 +5,7 @@ import asyncio
 from treadle.cli.changes import Named, choose, print_changes, print_conflicts
 from treadle.cli.session import configured, open_agent
 from treadle.cli.terminal import Terminal
-from treadle.cli.undo import tell
+from treadle.cli.undo import tell, tell_begun
 from treadle.config import Config
 
 
@@ -17,6 +17,7 @@ async def _keep(config: Config, wanted: Named, as_json: bool) -> int:
     terminal = Terminal()
     async with open_agent(config) as agent:
         choice = await choose(agent, wanted)
+        await tell_begun(terminal, choice, as_json)
         done = await choice.files.keep(choice.span, choice.paths, choice.hunks)
     if not as_json:
         print_changes(terminal, done.files)

@@ -202,6 +202,10 @@ class Screen:
         """The log ends in the middle of a run."""
         self._terminal.note(f"── unfinished · go on: treadle resume {chat}", "yellow")
 
+    def restoring(self, chat: ChatId, request: e.RestoreRequested) -> None:
+        """The log ends in the middle of an undo."""
+        self._terminal.note(f"── an unfinished {request.kind} · complete it: treadle resume {chat}", "yellow")
+
     def _status(self, text: str) -> None:
         self._terminal.status(text)
 

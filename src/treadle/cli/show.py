@@ -42,6 +42,8 @@ def _print(chat: ChatId, state: ChatState, events: list[Envelope]) -> None:
     actions = open_actions(state)
     if actions:
         screen.event(Envelope(0, chat, 0, ActionRequired(actions)))
+    elif state.restoring is not None:
+        screen.restoring(chat, state.restoring)
     elif state.run is None:
         screen.event(Envelope(0, chat, 0, SessionIdle(state.last_end or "done")))
     else:

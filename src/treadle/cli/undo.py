@@ -13,8 +13,9 @@ from treadle.cli.session import configured, open_agent
 from treadle.cli.terminal import Terminal
 from treadle.config import Config
 from treadle.errors import InvalidInput, Refused, ToolError
-from treadle.files import Span
+from treadle.files import Completed, Span
 from treadle.ports.snapshots import Plan
+from treadle.protocol import commands as c
 from treadle.protocol import wire
 from treadle.protocol.events import Restored, Undone, UserMessage
 
@@ -43,6 +44,11 @@ async def _undo(config: Config, wanted: Named, how: How, as_json: bool) -> int:
         if how.to is not None:
             await _require_message(choice, how.to)
             choice = msgspec.structs.replace(choice, span=Span(how.to))
+        begun = await _complete(terminal, choice, as_json)
+        if begun is not None and not how.preview and begun.answers(await _command(choice, how)):
+            return tell(terminal, choice, begun.done, "undone", as_json)
+        if begun is not None and begun.request.kind == "redo" and how.to is None:
+            choice = await choose(agent, wanted)  # the last run may be another now
         plan = await _preview(choice, how) if how.files else Plan(())
         if not as_json:
             _show(terminal, choice, plan, how)
@@ -65,6 +71,30 @@ async def _preview(choice: Choice, how: How) -> Plan:
     return await choice.files.preview(
         choice.span, choice.paths, hunks=choice.hunks, merge=how.merge, even_kept=choice.even_kept
     )
+
+
+async def _command(choice: Choice, how: How) -> c.Restore | c.Rewind:
+    """What would be asked for; an undo that was begun and not ended may have been the same."""
+    if how.to is not None:
+        return c.Rewind(how.to, how.conversation, how.files, merge=how.merge)
+    return await choice.files.undoing(
+        choice.span, choice.paths, hunks=choice.hunks, merge=how.merge, even_kept=choice.even_kept
+    )
+
+
+async def _complete(terminal: Terminal, choice: Choice, as_json: bool) -> Completed | None:
+    await tell_begun(terminal, choice, as_json)
+    begun = await choice.files.complete()
+    if begun is not None and not as_json:
+        print_changes(terminal, begun.done.files)
+        print_conflicts(terminal, begun.done.conflicts)
+    return begun
+
+
+async def tell_begun(terminal: Terminal, choice: Choice, as_json: bool) -> None:
+    """What somebody began and did not see to its end is completed before anything is looked at."""
+    if not as_json and (request := await choice.files.begun()) is not None:
+        terminal.note(f"the {request.kind} that was begun before and did not end is completed first", "yellow")
 
 
 async def _do(choice: Choice, how: How) -> Undone | None:

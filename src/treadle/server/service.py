@@ -122,7 +122,7 @@ class Service:
             first=first,
             answer=None if key is None else key.answer(said, deps.clock.now_ms()),
         )
-        self._go_on(state)
+        self.go_on(state)
         return said(state)
 
     async def execute(
@@ -133,7 +133,7 @@ class Service:
         answer = None if key is None else key.answer(answered, deps.clock.now_ms())
         with self._taking(chat) as take:
             state = await deps.log.execute(chat, commands, None, take, answer)
-        self._go_on(state)
+        self.go_on(state)
         return answered(state), state
 
     @contextmanager
@@ -144,7 +144,7 @@ class Service:
         with self.worker.taking(chat) as take:
             yield take
 
-    def _go_on(self, state: ChatState) -> None:
+    def go_on(self, state: ChatState) -> None:
         if self.worker is not None and summary(state).runnable:
             self.worker.start(state.chat)
 

@@ -7,8 +7,8 @@ import time
 
 import msgspec
 
-from treadle.errors import InvalidInput, OutsideRoot, ToolError
-from treadle.files import ChatFiles, Span
+from treadle.errors import InvalidInput, OutsideRoot, Refused, ToolError
+from treadle.files import ChatFiles, Completed, Span
 from treadle.lines.look import Shown, shown
 from treadle.ports.snapshots import Plan
 from treadle.ports.workspace import inert
@@ -32,6 +32,8 @@ MOST_CHARACTERS = 1 << 20
 TASK = 200
 PAGE = 500
 LOOK_S = 1.0
+COMPLETE_S = 20.0
+"""So long a request waits for one that was begun before it."""
 
 # -- looking ----------------------------------------------------------------------------------------------------------
 
@@ -108,34 +110,62 @@ async def undo(call: Call) -> Reply:
     wanted = call.body(UndoFiles)
     chat, files = await _files(call)
     span, paths, hunks = await _chosen(call.service, chat, files, wanted, wanted.even_kept)
+    begun = await _completed(call.service, chat)
+    if begun is not None and begun.request.kind == "redo":  # the last run may be another now
+        span, paths, hunks = await _chosen(call.service, chat, files, wanted, wanted.even_kept)
     if wanted.preview:
         plan = await files.preview(span, paths, hunks=hunks, merge=wanted.merge, even_kept=wanted.even_kept)
         return reply(_planned(plan))
     command = await files.undoing(span, paths, hunks=hunks, merge=wanted.merge, even_kept=wanted.even_kept)
-    return await _restore(call, command)
+    return await _restore(call, command, begun)
 
 
 async def redo(call: Call) -> Reply:
     wanted = call.body(RedoFiles)
-    _, files = await _files(call)
-    return await _restore(call, await files.redoing(wanted.undo, merge=wanted.merge))
+    chat, files = await _files(call)
+    begun = await _completed(call.service, chat)
+    again = begun.request.of if begun is not None else ""
+    return await _restore(call, await files.redoing(wanted.undo or again, merge=wanted.merge), begun)
 
 
 async def keep(call: Call) -> Reply:
     wanted = call.body(KeepFiles)
     chat, files = await _files(call)
-    return await _restore(call, files.keeping(*await _chosen(call.service, chat, files, wanted)))
+    command = files.keeping(*await _chosen(call.service, chat, files, wanted))
+    return await _restore(call, command, await _completed(call.service, chat))
 
 
 async def back(call: Call) -> Reply:
     wanted = call.body(GoBack)
+    chat, _ = await _files(call)
     restore = new_id("u") if wanted.files else ""
     command = c.Rewind(wanted.message, wanted.conversation, wanted.files, restore, wanted.merge)
-    return await _restore(call, command)
+    return await _restore(call, command, await _completed(call.service, chat) if wanted.files else None)
 
 
-async def _restore(call: Call, command: c.Restore | c.Rewind) -> Reply:
-    return await carry_out(call, command, restore=command.restore, status=202)
+async def _completed(service: Service, chat: ChatId) -> Completed | None:
+    """A request that was begun and not ended comes first: until then the project is neither as before nor as after
+    (W-02). Refused if nobody completes it soon: the one who does may be a worker elsewhere."""
+    state = await service.agent.deps.log.load(chat)
+    if state.restoring is None or state.run is not None:
+        return None
+    service.go_on(state)
+    done = await _recorded_outcome(service, chat, state.restoring.restore, state.head, COMPLETE_S)
+    if done is None:
+        kind = state.restoring.kind
+        raise Refused(
+            "busy", f"The {kind} that was begun in this chat has not ended; ask again when a worker is there."
+        )
+    return Completed(state.restoring, done)
+
+
+async def _restore(call: Call, command: c.Restore | c.Rewind, begun: Completed | None) -> Reply:
+    if begun is None or not begun.answers(command):
+        return await carry_out(call, command, restore=command.restore, status=202)
+    chat = await call.service.owned(call.user, call.path("chat"))
+    answer = reply(_done(begun.done))
+    done, _ = await call.service.execute(chat, (), call.key, lambda _state: answer)
+    return done
 
 
 async def outcome(call: Call, done: Reply) -> Reply:
