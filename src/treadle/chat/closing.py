@@ -4,10 +4,14 @@ deadline, the end of a run. Every one gets its synthetic result, which says why 
 from treadle.chat.state import Call, ChatState
 from treadle.protocol.events import (
     CheckCompleted,
+    CompactionComplete,
+    EndReason,
     Event,
     ExecutionComplete,
     ExternalToolCompleted,
     PermissionCompleted,
+    RunEnd,
+    TurnEnd,
     UserInputCompleted,
 )
 
@@ -21,8 +25,14 @@ _WHY = {
     "guard": "The run was stopped before this call was carried out.",
     "task_complete": "The task was completed before this call was carried out.",
     "turn_cap": "The run reached its limit of turns before this call was carried out.",
+    "record_lost": "A record of this run was lost; it is not known whether this call was carried out.",
     "fork": "The chat was copied at this point; this call was not carried out in the copy.",
 }
+RECORD_LOST = (
+    "A record of this run was lost, so that it is not known what it did last; it was ended, and nothing was done "
+    "again. Look at the files before you go on."
+)
+"""Why a run is not carried on whose log has a gap: it may have been stopped there, or have begun something."""
 _UNKNOWN = " It had been started; it is not known whether it took effect."
 
 
@@ -57,3 +67,15 @@ def close_calls(state: ChatState, why: str) -> tuple[Event, ...]:
     if state.question is not None:
         events.append(UserInputCompleted(state.question.action, by="treadle", synthetic=why))
     return tuple(events)
+
+
+def end_run(state: ChatState, reason: EndReason) -> tuple[Event, ...]:
+    """Law 4: every open call is answered on every exit, and what was begun is ended."""
+    ended: list[Event] = []
+    if state.compacting:
+        ended.append(CompactionComplete(state.compacting, False, error=reason))
+    ended += close_check(state)
+    if state.open_turn is not None:
+        ended.append(TurnEnd(state.open_turn.turn, finish_reason=reason))
+    lost = state.run is not None and state.run.lost
+    return (*ended, *close_calls(state, "record_lost" if lost else reason), RunEnd(reason))

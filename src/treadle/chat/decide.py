@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from treadle.chat import guard
-from treadle.chat.closing import close_calls, close_check
+from treadle.chat.closing import RECORD_LOST, end_run
 from treadle.chat.completion import continuation, wants_summary
 from treadle.chat.fold_calls import CONTINUE, STOP
 from treadle.chat.state import (
@@ -27,7 +27,6 @@ from treadle.chat.transcript import MAX_FAILURES, estimate, threshold
 from treadle.chat.verification import verify
 from treadle.protocol.content import AssistantEntry
 from treadle.protocol.events import (
-    CompactionComplete,
     CompactionStart,
     EndReason,
     Event,
@@ -35,10 +34,8 @@ from treadle.protocol.events import (
     LimitReached,
     LimitWarning,
     RestoreRequested,
-    RunEnd,
     SessionError,
     Trigger,
-    TurnEnd,
     UserInputRequested,
     UserMessage,
 )
@@ -105,6 +102,8 @@ def decide(state: ChatState, limits: Limits) -> Step:
         return _decide_idle(state)
     if run.interrupting:
         return _end(state, "interrupted")
+    if run.lost and not run.stop:
+        return Record((SessionError("record_lost", RECORD_LOST),))
     if state.restoring is not None and not run.stop:
         return Restore(state.restoring)
     if state.compacting and not _failed(run):
@@ -168,14 +167,7 @@ def _decide_between_turns(state: ChatState, run: Run, limits: Limits) -> Step:
 
 
 def _end(state: ChatState, reason: EndReason) -> Record:
-    """Law 4: every open call is answered on every exit, and what was begun is ended."""
-    ended: list[Event] = []
-    if state.compacting:
-        ended.append(CompactionComplete(state.compacting, False, error=reason))
-    ended += close_check(state)
-    if state.open_turn is not None:
-        ended.append(TurnEnd(state.open_turn.turn, finish_reason=reason))
-    return Record((*ended, *close_calls(state, reason), RunEnd(reason)))
+    return Record(end_run(state, reason))
 
 
 def _after_answer(state: ChatState, run: Run) -> Step:

@@ -31,7 +31,7 @@ def fold(state: ChatState, envelope: Envelope) -> ChatState:
     apply = _APPLY.get(type(event))
     if apply is not None:
         state = apply(state, event, envelope)
-    return replace(state, head=envelope.seq, updated_ms=envelope.time_ms)
+    return replace(state, head=envelope.seq, updated_ms=envelope.time_ms or state.updated_ms)
 
 
 def fold_all(state: ChatState, envelopes: Iterable[Envelope]) -> ChatState:
@@ -111,7 +111,7 @@ def _turn_start(state: ChatState, event: e.TurnStart, at: Envelope) -> ChatState
     totals = replace(state.totals, turns=state.totals.turns + 1)
     state = replace(state, open_turn=opened, turn=max(state.turn, event.turn), totals=totals)
     turns = state.run.turns + 1 if state.run else 0
-    return change_run(state, active=True, turns=turns, final_turn=event.final, checked=())
+    return change_run(state, active=True, turns=turns, final_turn=event.final, checked=(), lost=False)
 
 
 def _assistant_message(state: ChatState, event: e.AssistantMessage, at: Envelope) -> ChatState:
@@ -261,6 +261,10 @@ def _plan_updated(state: ChatState, event: e.PlanUpdated, at: Envelope) -> ChatS
     return replace(state, plan=event.steps)
 
 
+def _record_lost(state: ChatState, event: e.RecordLost, at: Envelope) -> ChatState:
+    return change_run(state, lost=True)
+
+
 _APPLY: dict[type[Event], Fold] = {
     e.SessionCreated: _created,
     e.UserMessage: _user_message,
@@ -284,9 +288,10 @@ _APPLY: dict[type[Event], Fold] = {
     e.LimitExtended: _limit_extended,
     e.GuardNotice: _guard_notice,
     e.PlanUpdated: _plan_updated,
+    e.RecordLost: _record_lost,
     **CALLS,
     **CHECKS,
     **WORKSPACE,
 }
-NO_EFFECT: tuple[type[Event], ...] = (e.ModelNotice, e.RecordLost, e.WorkspaceConflict, e.GitBranchCreated)
+NO_EFFECT: tuple[type[Event], ...] = (e.ModelNotice, e.WorkspaceConflict, e.GitBranchCreated)
 """Recorded events that are facts for readers and change no state; a test holds both lists against the union."""

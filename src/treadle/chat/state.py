@@ -119,6 +119,8 @@ class Run(Value, frozen=True):
     checks_lost: int = 0
     check_rounds: int = 0
     """How often failed checks went back to the model."""
+    lost: bool = False
+    """Whether a record was lost since its last turn began: what it did then, or that it was stopped, may be unknown."""
     diagnosed: str = ""
     """The errors in changed files that the model was told about last."""
 

@@ -5,7 +5,7 @@ from typing import assert_never
 
 import msgspec
 
-from treadle.chat.closing import close_call, close_calls
+from treadle.chat.closing import RECORD_LOST, close_call, close_calls, end_run
 from treadle.chat.fold import change_options, position_of
 from treadle.chat.fold_calls import CONTINUE
 from treadle.chat.state import MAX_QUEUE, Call, ChatState, QueueItem, awaits_action, starts_queued, status
@@ -89,6 +89,9 @@ def _send(state: ChatState, command: c.Send) -> Events:
         _not_empty(command.content)
     if state.run is None and not starts_queued(state):
         return (e.UserMessage(command.content, images=command.images),)
+    if state.run is not None and state.run.lost:
+        noticed = e.ModelNotice("record_lost", RECORD_LOST)
+        return (noticed, *end_run(state, "superseded"), e.UserMessage(command.content, images=command.images))
     if status(state) == "requires_action" and command.delivery == "steering":
         message = e.UserMessage(command.content, "steering", images=command.images)
         return (*close_calls(state, "steering"), message)

@@ -202,6 +202,7 @@ class Worker:
             tenure = self._tenures[lease.chat] = Tenure(lease, self._deps.log, await self._state(lease))
             tenure.leaving = self.leaving
             await advance(tenure, self._deps)
+            await self._put_right(tenure)
             await self._snapshot(tenure.state)
         except asyncio.CancelledError:
             if self._closing and tenure is not None:
@@ -215,6 +216,18 @@ class Worker:
         if status(state) == "requires_action":
             tenure.live(ActionRequired(open_actions(state)))
             self._wake_later(lease.chat, summary(state).wake_ms)
+
+    async def _put_right(self, tenure: Tenure) -> None:
+        """A chat that has nothing to do, and whose line in the store says otherwise (a record was lost), would be
+        claimed again and again."""
+        line = summary(tenure.state)
+        if tenure.released or line.runnable:
+            return
+        store, chat = self._deps.store, line.chat
+        kept = (await store.get(chat)).summary
+        if (kept.runnable, kept.wake_ms) != (line.runnable, line.wake_ms):
+            await store.append(chat, (), line, lease=tenure.lease, durable=False, release=True)
+            tenure.released = True
 
     async def _rest(self, chat: ChatId, seconds: float) -> None:
         self._resting.add(chat)

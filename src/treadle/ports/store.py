@@ -113,7 +113,8 @@ class Store(Protocol):
         ...
 
     async def read(self, chat: ChatId, after: int = 0, limit: int = 0) -> list[Record]:
-        """Records with seq > after, in order; at most `limit` of them if it is not 0."""
+        """Records with seq > after, in order and without a gap up to the head; at most `limit` of them if it is not 0.
+        Where a record is missing or damaged stands `session.record_lost`, or one that decodes to it (D-06)."""
         ...
 
     async def head(self, chat: ChatId) -> int: ...

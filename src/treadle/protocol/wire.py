@@ -73,6 +73,11 @@ def decode(chat: ChatId, record: Record) -> Envelope:
     return Envelope(record.seq, chat, record.time_ms, event, record.epoch)
 
 
+def lost(seq: int, reason: str) -> Record:
+    """What stands where a record is missing."""
+    return encode(Envelope(seq, ChatId(""), 0, RecordLost("", reason)))
+
+
 def iso_time(time_ms: int) -> str:
     moment = datetime.fromtimestamp(time_ms / 1000, UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{time_ms % 1000:03d}Z"

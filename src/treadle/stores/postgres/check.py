@@ -16,6 +16,7 @@ from treadle.protocol import wire
 from treadle.protocol.events import Envelope, RecordLost
 from treadle.protocol.references import lost_without
 from treadle.protocol.views import STATUSES, ChatSummary, Status
+from treadle.stores.gaps import MISSING, end_after_repair
 from treadle.stores.packing import Packed
 from treadle.stores.postgres.connections import Connection
 from treadle.stores.postgres.rows import RECORD, pack, restore
@@ -88,7 +89,11 @@ class _Inspection:
         if row["head"] != row["last"]:
             text = f"the chat says its last record is {row['head']}, the log ends with {row['last']}"
             yield Problem("head", text, row["id"], row["last"], self._repair)
-            await self._correct(number, row["last"], summary)
+            end = end_after_repair(row["head"], row["last"])
+            if self._repair:
+                for seq in range(row["last"] + 1, end + 1):
+                    await self._put_lost(number, Packed(seq, 0, "", 0, 0, 0, 0, b""), MISSING)
+            await self._correct(number, end, summary)
 
     async def _records(self, number: int, chat: str) -> AsyncIterator[Problem]:
         expected = 1
@@ -97,7 +102,7 @@ class _Inspection:
         async for row in self._connection.cursor(_RECORDS, number, prefetch=200):
             packed = Packed(*row)
             for seq in range(expected, packed.seq):
-                damaged.append((Packed(seq, 0, "", 0, 0, 0, 0, b""), "the record was missing"))
+                damaged.append((Packed(seq, 0, "", 0, 0, 0, 0, b""), MISSING))
                 yield Problem("gap", "there is no record with this number", chat, seq, self._repair)
             expected = packed.seq + 1
             try:

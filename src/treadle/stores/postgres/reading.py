@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from treadle.errors import NotFound
 from treadle.ports.store import Delta, Listed, Reach, Snapshot
 from treadle.protocol.wire import Record
+from treadle.stores.gaps import gapless
 from treadle.stores.listing import Wanted
 from treadle.stores.postgres import lists, rows
 from treadle.stores.postgres.connections import Connection, Connections
@@ -14,9 +15,10 @@ from treadle.types import ChatId
 
 MOST = 2**31 - 1
 """No log is longer. What clients say they have seen may be any number."""
+# One statement, and so one moment: the chat's head, and its records. At least one row, if there is such a chat.
 READ = (
-    f"SELECT {rows.RECORD} FROM events WHERE chat_no = (SELECT no FROM chats WHERE id = $1) AND seq > $2 "
-    "ORDER BY seq LIMIT $3"
+    f"SELECT c.head, e.* FROM chats AS c LEFT JOIN LATERAL (SELECT {rows.RECORD} FROM events WHERE chat_no = c.no "
+    "AND seq > $2 ORDER BY seq LIMIT $3) AS e ON true WHERE c.id = $1 ORDER BY e.seq"
 )
 _SNAPSHOT = "SELECT seq, body FROM snapshots WHERE chat_no = (SELECT no FROM chats WHERE id = $1)"
 _DELTAS = (
@@ -36,10 +38,12 @@ class Reading:
 
     async def read(self, chat: ChatId, after: int, limit: int) -> list[Record]:
         async def work(connection: Connection, _: bool) -> list[Record]:
-            found = await connection.fetch(READ, chat, min(max(0, after), MOST), limit or None)
+            begin = min(max(0, after), MOST)
+            found = await connection.fetch(READ, chat, begin, limit or None)
             if not found:
-                await _head(connection, chat)
-            return [rows.unpack(row) for row in found]
+                raise NotFound(f"there is no chat {chat}")
+            records = [rows.unpack(row[1:]) for row in found if row["seq"] is not None]
+            return gapless(records, chat, begin, found[0]["head"], limit)
 
         return await self._run(work)
 

@@ -14,6 +14,7 @@ from treadle.faultpoint import faultpoint
 from treadle.ports.store import Delta, Lease, Remembered, Snapshot
 from treadle.protocol.views import ChatSummary
 from treadle.stores.answers import SWEPT_AT_ONCE, already_answered, too_old
+from treadle.stores.gaps import contradiction
 from treadle.stores.packing import Packed
 from treadle.stores.postgres.connections import Connection, Connections
 from treadle.stores.postgres.failures import ALREADY_ANSWERED, state
@@ -25,6 +26,7 @@ _APPEND = (
     "SELECT outcome, head, epoch FROM treadle_append($1, $2, $3::treadle_packed[], $4, $5, $6, $7, $8, $9, $10, $11, "
     "$12, $13, $14, $15, $16, $17)"
 )
+_ENDS = "SELECT head, (SELECT coalesce(max(seq), 0) FROM events WHERE chat_no = no) AS last FROM chats WHERE id = $1"
 _CLAIM = "SELECT outcome, chat, epoch, head FROM treadle_claim($1, $2, $3, $4, $5)"
 _CLAIM_CHAT = "SELECT outcome, chat, epoch, head FROM treadle_claim_chat($1, $2, $3, $4, $5)"
 _CLAIMED = "SELECT outcome, chat, epoch, head FROM treadle_claimed($1, $2)"
@@ -95,7 +97,14 @@ class Writing:
             case "lease_lost":
                 raise LeaseLost(f"epoch {held[0]} of chat {chat} is over (now {epoch}); write nothing more")
             case "head_moved":
+                await self._check_agreement(chat)
                 raise HeadMoved(f"chat {chat} is at {head}, not at {first - 1}; read on and try again")
+
+    async def _check_agreement(self, chat: ChatId) -> None:
+        """Damaged if the log goes on behind the chat's last record: nobody could ever append."""
+        row = await self._connections.run(lambda connection, _: connection.fetchrow(_ENDS, chat))
+        if row is not None and row["last"] > row["head"]:
+            raise contradiction(chat, row["head"], row["last"])
 
     async def claim(self, worker: str, chat: ChatId | None, now_ms: int) -> Lease | None:
         token = uuid4()

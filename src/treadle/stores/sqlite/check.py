@@ -18,6 +18,7 @@ from treadle.protocol import wire
 from treadle.protocol.events import Envelope, Event, RecordLost
 from treadle.protocol.references import lost_without
 from treadle.protocol.views import STATUSES, ChatSummary
+from treadle.stores.gaps import MISSING, end_after_repair
 from treadle.stores.packing import Packed
 from treadle.stores.problem import Problem
 from treadle.stores.sqlite.blobs import Blobs
@@ -97,7 +98,7 @@ class _Inspection:
             for packed, reason in damaged:
                 self._quarantine(base, packed, reason)
             for seq in missing:
-                self._put_lost(base, Packed(seq, 0, "", 0, 0, 0, 0, b""), "the record was missing")
+                self._put_lost(base, Packed(seq, 0, "", 0, 0, 0, 0, b""), MISSING)
 
     def _lost_blobs(self, event: Event, chat: str, seq: int) -> Iterator[Problem]:
         """Blobs that an event names and that are not there. The event itself is sound and stays."""
@@ -148,7 +149,11 @@ class _Inspection:
         if head != last:
             text = f"the chat says its last record is {head}, the log ends with {last}"
             yield Problem("head", text, chat, last, self._repair)
-            self._correct(number, last, summary)
+            if self._repair:
+                end = end_after_repair(head, last)
+                for seq in range(last + 1, end + 1):
+                    self._put_lost(base, Packed(seq, 0, "", 0, 0, 0, 0, b""), MISSING)
+                self._correct(number, end, summary)
 
     def _correct(self, number: int, last: int, summary: ChatSummary) -> None:
         if self._repair:

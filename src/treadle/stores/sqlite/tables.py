@@ -13,6 +13,7 @@ from treadle.errors import ChatBusy, ChatExists, HeadMoved, InvalidInput, LeaseL
 from treadle.ports.store import Lease, Remembered, Snapshot
 from treadle.protocol.views import ChatSummary
 from treadle.protocol.wire import Record
+from treadle.stores.gaps import contradiction, gapless
 from treadle.stores.listing import folded
 from treadle.stores.packing import Packed
 from treadle.stores.sqlite.blobs import Blobs
@@ -53,6 +54,9 @@ _CLAIM = "UPDATE chats SET epoch = ?, worker = ?, lease_until = ?, boot = ? WHER
 # Damage may have made text of the bytes; the cast costs nothing and lets SQLite hand out whatever is there.
 COLUMNS = "place, time_ms, type, version, epoch, packing, crc, CAST(body AS BLOB)"
 _READ = f"SELECT {COLUMNS} FROM events WHERE place > ? AND place < ? ORDER BY place LIMIT ?"
+
+
+_LAST = "SELECT max(place) FROM events WHERE place > ? AND place < ?"
 
 
 class Types:
@@ -132,6 +136,8 @@ class Writing:
         if lease is not None and not (lease.chat == chat and lease.epoch == epoch and worker):
             raise LeaseLost(f"epoch {lease.epoch} of chat {chat} is over (now {epoch}); write nothing more")
         if packed and packed[0].seq != head + 1:
+            if (last := self._last(number)) > head:
+                raise contradiction(chat, head, last)
             raise HeadMoved(f"chat {chat} is at {head}, not at {packed[0].seq - 1}; read on and try again")
         _check_gapless(packed, head + 1)
         self._insert(number, packed)
@@ -195,6 +201,12 @@ class Writing:
             raise ChatBusy(f"chat {chat} is held by the live worker {worker}; wait until it is released")
         return number, epoch, head
 
+    def _last(self, number: int) -> int:
+        """The number of the last record, as the log itself says it."""
+        base = number * PLACES
+        found = self._connection.execute(_LAST, (base, base + PLACES)).fetchone()[0]
+        return int(found) - base if found is not None else 0
+
     def _insert(self, number: int, packed: Sequence[Packed]) -> None:
         base = number * PLACES
         numbered = self.types.number
@@ -215,11 +227,12 @@ class Reading:
         self.deltas = Deltas(connection)
 
     def read(self, chat: ChatId, after: int, limit: int) -> list[Record]:
-        base = self._one("SELECT no FROM chats WHERE id = ?", chat)[0] * PLACES
-        start = base + min(max(0, after), PLACES)
-        rows = self._connection.execute(_READ, (start, base + PLACES, limit or -1)).fetchall()
+        number, head = self._one("SELECT no, head FROM chats WHERE id = ?", chat)
+        base, after = number * PLACES, min(max(0, after), PLACES)
+        rows = self._connection.execute(_READ, (base + after, base + PLACES, limit or -1)).fetchall()
         name, blobs = self._types.name, self._blobs
-        return [unpack(Packed(r[0] - base, r[1], name(r[2]), *r[3:]), blobs) for r in rows]
+        found = [unpack(Packed(r[0] - base, r[1], name(r[2]), *r[3:]), blobs) for r in rows]
+        return gapless(found, chat, after, head, limit)
 
     def head(self, chat: ChatId) -> int:
         return int(self._one("SELECT head FROM chats WHERE id = ?", chat)[0])

@@ -105,14 +105,17 @@ async def test_a_gap_is_filled_with_what_it_is(chat: SqliteStore, path: Path) ->
     assert list(await chat.check()) == []
 
 
-@pytest.mark.parametrize("head", [2, 9])
-async def test_a_wrong_head_is_put_right(chat: SqliteStore, path: Path, head: int) -> None:
+@pytest.mark.parametrize(("head", "end"), [(2, 4), (9, 9), (4_000_000, 5)])
+async def test_a_wrong_head_is_put_right(chat: SqliteStore, path: Path, head: int, end: int) -> None:
+    """The numbers of records that are lost are not given again; a number that cannot be true is not believed."""
     run(path, "UPDATE chats SET head = ?", head)
     assert one(list(await chat.check())) == ("head", 4, False)
     assert await chat.head(A) == head
     assert one(list(await chat.check(repair=True))) == ("head", 4, True)
-    assert await chat.head(A) == 4
-    await add(chat, A, 5)
+    assert await chat.head(A) == end
+    lost = [record.seq for record in await chat.read(A) if isinstance(wire.decode(A, record).data, RecordLost)]
+    assert lost == list(range(5, end + 1))
+    await add(chat, A, end + 1)
     assert list(await chat.check()) == []
 
 
