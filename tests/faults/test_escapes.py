@@ -22,8 +22,10 @@ NEEDS_PRIVILEGES = {
 }
 """And how to find out whether root has them: that of a container may not."""
 YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
-KERNEL_MAY_REFUSE = {"type_into_terminal", "use_io_uring", "new_namespace", "read_keyring", "attribute_outside"}
-"""By settings of the machine, or by what its file system can do."""
+KERNEL_MAY_REFUSE = {"type_into_terminal", "use_io_uring", "new_namespace", "read_keyring", "attribute_outside"} | {
+    "write_kernel"
+}
+"""By settings of the machine, by what its file system can do, or because only root could."""
 
 
 @pytest.fixture(scope="module", params=USERS)

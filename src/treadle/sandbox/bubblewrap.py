@@ -13,6 +13,7 @@ import stat
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
@@ -93,6 +94,8 @@ class Bubblewrap:
     def _outside(self, confinement: Confinement) -> Iterable[Mount]:
         yield "/dev", ["--dev", "/dev"]
         yield "/proc", ["--proc", "/proc"]
+        for path in kernel_settings():
+            yield path, ["--ro-bind", path, path]
         yield "/tmp", ["--perms", "1777", "--tmpfs", "/tmp"]
         for folder in SOCKET_FOLDERS:
             if _kind(folder) == stat.S_IFDIR:
@@ -210,6 +213,25 @@ def _own_python() -> set[str]:
     """Where this interpreter and Treadle itself lie, if the private /tmp would cover them."""
     treadle = str(Path(__file__).resolve().parents[1])
     return {path for path in (sys.prefix, sys.base_prefix, treadle) if _beneath(path, "/tmp")}
+
+
+@cache
+def kernel_settings() -> tuple[str, ...]:
+    """What is in /proc beside processes and could be written to: settings of the whole machine, which are root's own
+    even when he has no capability left. (/sys is read-only with all the rest.)"""
+    try:
+        entries = sorted(os.scandir("/proc"), key=lambda entry: entry.name)
+    except OSError:
+        return ()
+    return tuple(entry.path for entry in entries if not entry.name.isdigit() and _may_be_written(entry))
+
+
+def _may_be_written(entry: "os.DirEntry[str]") -> bool:
+    try:
+        mode = entry.stat(follow_symlinks=False).st_mode
+    except OSError:
+        return False
+    return stat.S_ISDIR(mode) or (stat.S_ISREG(mode) and bool(mode & 0o222))
 
 
 def _writable(confinement: Confinement) -> Iterable[Mount]:

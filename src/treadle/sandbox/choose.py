@@ -95,7 +95,8 @@ def known(home: Path) -> Findings:
         remembered = msgspec.json.decode(file.read_bytes(), type=Findings)
     except (OSError, msgspec.MsgspecError):
         return examine(home)
-    return remembered if remembered.machine == machine else examine(home)
+    current = remembered.machine == machine and all(report.complete for report in remembered.reports)
+    return remembered if current else examine(home)
 
 
 def examine(home: Path) -> Findings:

@@ -29,6 +29,7 @@ ATTEMPTS = (
     Attempt("through_link", "write outside through a symbolic link"),
     Attempt("through_hard_link", "write outside through a hard link"),
     Attempt("through_proc", "write outside through /proc/PID/root"),
+    Attempt("write_kernel", "open any file of /proc or /sys for writing"),
     Attempt("read_hidden", "read a hidden file"),
     Attempt("read_environment", "read the environment of a process outside"),
     Attempt("create_protected", "make a protected path that does not exist"),
@@ -69,6 +70,11 @@ class Report(msgspec.Struct, frozen=True):
     failure: str = ""
     stuck: bool = False
     """Whether it failed by not ending: another variant of it is not worth the wait."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether all was tried that is tried today."""
+        return bool(self.failure) or {each.name for each in self.tried} == {each.name for each in ATTEMPTS}
 
     @property
     def holds(self) -> bool:

@@ -64,6 +64,13 @@ def test_it_is_tried_again_when_something_changed(examined: tuple[Grounds, Findi
     assert known(home).machine == findings.machine
 
 
+def test_it_is_tried_again_when_more_is_tried_today(examined: tuple[Grounds, Findings]) -> None:
+    place, findings = examined
+    less = [msgspec.structs.replace(each, tried=each.tried[1:]) for each in findings.reports]
+    home = remember(place, with_reports(findings, *less))
+    assert [each.complete for each in known(home).reports] == [True] * len(LEVELS)
+
+
 def test_a_damaged_memory_is_no_memory(examined: tuple[Grounds, Findings]) -> None:
     place, findings = examined
     home = remember(place, findings)

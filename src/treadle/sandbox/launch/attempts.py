@@ -9,7 +9,7 @@ import socket
 import stat
 import sys
 import time
-from _collections_abc import Callable
+from _collections_abc import Callable, Iterator
 from fcntl import ioctl
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -111,6 +111,34 @@ def through_proc(stage: Stage) -> None:
         except OSError as error:
             last = error
     raise last
+
+
+def write_kernel(_stage: Stage) -> None:
+    """Any file below /proc and /sys that is not a process's own: settings of the whole machine, of which some name
+    programs that the kernel runs. It is only opened."""
+    for path in _kernel_files():
+        try:
+            fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            continue
+        os.close(fd)
+        return
+    raise OSError(0, "none can be opened for writing")
+
+
+def _kernel_files() -> Iterator[str]:
+    try:
+        tops = [f"/proc/{name}" for name in os.listdir("/proc") if not name.isdigit()]
+    except OSError:
+        tops = []
+    for top in (*tops, "/sys"):
+        if os.path.islink(top):  # of the process that asks
+            continue
+        if not os.path.isdir(top):
+            yield top
+        for folder, _, names in os.walk(top):
+            for name in names:
+                yield f"{folder}/{name}"
 
 
 def read_hidden(stage: Stage) -> None:
@@ -251,6 +279,7 @@ ATTEMPTS: tuple[Callable[[Stage], None], ...] = (
     through_link,
     through_hard_link,
     through_proc,
+    write_kernel,
     read_hidden,
     read_environment,
     create_protected,
