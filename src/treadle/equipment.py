@@ -11,9 +11,11 @@ from treadle.ports.sandbox import Demand, Sandbox
 from treadle.ports.snapshots import Snapshots, SnapshotsOf
 from treadle.ports.store import Store
 from treadle.protocol.events import GitBranchCreated
+from treadle.protocol.options import ChatOptions, Project
 from treadle.sandbox.supervisor.commands import SupervisedCommands
 from treadle.tools.builtin.means import Guarded, Means
 from treadle.types import ChatId, new_id
+from treadle.workspace.identity import changed, locate
 from treadle.workspace.root import Root
 
 
@@ -30,7 +32,7 @@ class Equipment:
         shared: bool = False,
     ) -> None:
         self._home = home
-        self._roots = lru_cache(maxsize=64)(Root)
+        self._roots = lru_cache(maxsize=64)(_open_root)
         file = getattr(store, "path", None)
         self._data = home if shared else file.parent if isinstance(file, Path) else None
         self.commands, self.passing = self._commands()
@@ -63,11 +65,11 @@ class Equipment:
             return Path(os.path.abspath(self._data))
         return Path(tempfile.gettempdir()) / new_id("treadle")
 
-    def _snapshots(self, root: str) -> Snapshots:
+    def _snapshots(self, root: str, bound: str) -> Snapshots:
         """What files were is kept beside the database; or, for chats that end with this process, as long as they do."""
         from treadle.workspace.snapshots import ProjectSnapshots
 
-        return ProjectSnapshots(self._roots(root), self._kept_in)
+        return ProjectSnapshots(self._roots(root, bound), self._kept_in)
 
     async def close(self) -> None:
         """Remove what nobody can come back to."""
@@ -102,15 +104,38 @@ class Equipment:
         apart = [path for path in dict.fromkeys(found) if not _within(root, path) and not _within(path, root)]
         return Guarded(protected(root), tuple(apart))
 
-    async def branch(self, root: str, chat: ChatId, message: int) -> GitBranchCreated | None:
+    async def branch(self, project: Project, chat: ChatId, message: int) -> GitBranchCreated | None:
         """The git branch of a run (W-06), made in a thread by git in the strongest sandbox that holds, whichever one
         the chat has chosen for its commands."""
         import asyncio
 
         from treadle.workspace.branch import make_branch
 
+        root = self._roots(*project).path
         hidden = self._guarded(root).hidden
-        return await asyncio.to_thread(make_branch, root, chat, message, lambda: self._sandbox_of("auto"), hidden)
+
+        def made() -> GitBranchCreated | None:
+            os.close(Root(*project).top())  # RootChanged, before git is let near it
+            return make_branch(root, chat, message, lambda: self._sandbox_of("auto"), hidden)
+
+        return await asyncio.to_thread(made)
+
+
+def _open_root(root: str, bound: str) -> Root:
+    return Root(root, bound)
+
+
+def bind_root(options: ChatOptions, owner: str) -> str:
+    """Which folder the root of a chat is: the one that it is bound to, or is to be. Empty if there is none here. The
+    roots of chats that have an `owner` were recorded without links, so none may have come since. RootChanged if the
+    chat is bound to another folder."""
+    root, bound = options.project
+    found = locate(root)
+    if found is None:
+        return ""
+    if found[1] != bound if bound else owner and found[0] != root:
+        raise changed(root)
+    return found[1]
 
 
 def _outside(command: str, root: str, cwd: str) -> tuple[str, ...]:

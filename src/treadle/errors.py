@@ -19,6 +19,7 @@ TreadleError
 ├── FetchError              fetch              a model's files could not be had; what was got is kept
 └── ToolError               tool               a tool failed; its text goes to the model
     ├── OutsideRoot         outside_root       a path leads out of the project root
+    ├── RootChanged         root_changed       another folder stands where the chat's project root was
     ├── SandboxError        sandbox            a command cannot be confined as it must be, so it does not run
     ├── Conflict            conflict           a file is no longer what it was when the change was prepared
     └── EditError           edit               the text to replace was not found, or not once
@@ -199,6 +200,12 @@ class ToolError(TreadleError):
 
 class OutsideRoot(ToolError):
     code = "outside_root"
+
+
+class RootChanged(ToolError):
+    """The path of a chat's root leads to another folder than the one that the chat was bound to (S-01)."""
+
+    code = "root_changed"
 
 
 class SandboxError(ToolError):

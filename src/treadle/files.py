@@ -19,6 +19,7 @@ from treadle.ports.snapshots import Plan
 from treadle.protocol import commands as c
 from treadle.protocol.events import Envelope, Kept, Redone, Restored, RestoreRequested, Undone
 from treadle.protocol.files import DiffStat, FileChange, change_of
+from treadle.protocol.options import Project
 from treadle.types import ChatId, new_id
 
 R = TypeVar("R", bound=Restored)
@@ -104,19 +105,19 @@ class ChatFiles:
     ) -> list[Shown]:
         """The same with what changed in each: hunks, numbered as `undo` and `keep` take them."""
         changes = await self.changes(span, paths, even_kept=even_kept)
-        texts = await self._restorer().texts(await self._root(), changes)
+        texts = await self._restorer().texts(await self._project(), changes)
         return [shown(change, both) for change, both in zip(changes, texts, strict=True)]
 
     async def look(self, change: FileChange) -> Shown:
         """One of `changes` with its hunks: for who would not have the texts of all of them at once."""
-        (both,) = await self._restorer().texts(await self._root(), [change])
+        (both,) = await self._restorer().texts(await self._project(), [change])
         return await asyncio.to_thread(shown, change, both)
 
     async def preview(self, span: Span | None = None, paths: Sequence[str] = (), **choice: Unpack[Choice]) -> Plan:
         """What an undo of the same would do now. Changes nothing but that it completes what was begun."""
         await self.complete()
         return await self._restorer().preview(
-            self._chat.id, await self._root(), request_of(await self.undoing(span, paths, **choice))
+            self._chat.id, await self._project(), request_of(await self.undoing(span, paths, **choice))
         )
 
     # -- going back and forth -----------------------------------------------------------------------------------------
@@ -222,8 +223,8 @@ class ChatFiles:
             raise ToolError(NO_SNAPSHOTS)
         return self._deps.restorer
 
-    async def _root(self) -> str:
-        return (await self._chat.state()).options.root
+    async def _project(self) -> Project:
+        return (await self._chat.state()).options.project
 
 
 def request_of(command: c.Restore | c.Rewind) -> RestoreRequested:

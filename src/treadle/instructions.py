@@ -24,12 +24,13 @@ _UNSEEN = re.compile(
 """Control characters, and characters that a person who reads the file does not see."""
 
 
-def read_instructions(root: str) -> str:
-    """The instructions of the project at `root`: those of the folders above it, down from the git root, and its own
-    last, because the nearest counts most. Empty if there are none."""
+def read_instructions(root: str, bound: str = "", highest: str = "") -> str:
+    """The instructions of the project at `root`, if that is still the folder `bound`: those of the folders above it,
+    down from the git root but not from above `highest`, and its own last, because the nearest counts most. Empty if
+    there are none."""
     if not root:
         return ""
-    found = [(name, text) for name, text in _files(root) if text.strip()]
+    found = [(name, text) for name, text in _files(root, bound, highest) if text.strip()]
     parts: list[str] = []
     room = MAX_BYTES
     for name, text in reversed(found):  # what is near is kept whole first
@@ -40,33 +41,30 @@ def read_instructions(root: str) -> str:
     return "\n\n".join(parts)
 
 
-def _files(root: str) -> list[tuple[str, str]]:
-    top, below = _git_root(root)
+def _files(root: str, bound: str, highest: str) -> list[tuple[str, str]]:
+    top, below = _git_root(root, highest)
     found: list[tuple[str, str]] = []
     try:
-        workspace: Workspace = Root(top)
-        folders = ["", *("/".join(below[: depth + 1]) for depth in range(len(below)))]
-        for folder in folders:
-            path = f"{folder}/{NAME}" if folder else NAME
-            if (text := _read(workspace, path)) is not None:
+        own, above = Root(root, bound), Root(top)
+        for depth in range(len(below)):
+            path = "/".join([*below[:depth], NAME])
+            if (text := _read(above, path)) is not None:
                 found.append((path, text))
-        if not found:
-            own = "/".join(below)
-            others = [f"{own}/{name}" if own else name for name in OTHERS]
-            read = ((path, _read(workspace, path)) for path in others)
-            found += [(path, text) for path, text in read if text is not None][:1]
+        names = [NAME] if found else [NAME, *OTHERS]
+        read = (("/".join([*below, name]), _read(own, name)) for name in names)
+        found += [(path, text) for path, text in read if text is not None][:1]
     except (TreadleError, OSError):
         return []
     return found
 
 
-def _git_root(root: str) -> tuple[str, list[str]]:
+def _git_root(root: str, highest: str) -> tuple[str, list[str]]:
     """The nearest folder with a .git at or above the root, and the way down from it. The home folder and the whole
-    disk are no project that others lie in."""
+    disk are no project that others lie in, and what is above `highest` is not looked at."""
     here = Path(os.path.realpath(root))
     home = Path(os.path.realpath(os.path.expanduser("~")))
     for folder in (here, *here.parents):
-        if folder != here and folder in (home, Path(folder.anchor)):
+        if folder != here and (folder in (home, Path(folder.anchor)) or not folder.is_relative_to(highest or "/")):
             break
         if (folder / ".git").exists():
             return str(folder), list(here.relative_to(folder).parts)

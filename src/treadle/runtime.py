@@ -22,7 +22,7 @@ from treadle.config import home_of
 from treadle.engine.deps import Deps, assemble
 from treadle.engine.restore import SnapshotRestorer
 from treadle.engine.worker import Worker
-from treadle.equipment import Equipment
+from treadle.equipment import Equipment, bind_root
 from treadle.errors import ConfigError, InvalidInput
 from treadle.handle import Chat
 from treadle.instructions import read_instructions
@@ -46,6 +46,7 @@ from treadle.stores.address import open_store
 from treadle.tools.builtin import builtins
 from treadle.tools.registry import Tools
 from treadle.types import ChatId, Clock, new_chat_id
+from treadle.workspace.identity import identify
 
 
 class OneModel:
@@ -141,6 +142,7 @@ class Agent:
             tidy=self._equipment.commands.tidy,
             restorer=SnapshotRestorer(kept, self._equipment.snapshots_of),
             branch=self._equipment.branch,
+            bind=bind_root,
             shared=shared,
             relays=relays or shared,
         )
@@ -167,8 +169,10 @@ class Agent:
         if "root" in changes:
             changes["root"] = os.path.abspath(changes["root"])
         if id:
-            named = msgspec.to_builtins(options) if options is not None else {}
-            return Chat(self.deps, self.worker, ChatId(id), None, {**named, **changes}, self.rules.add)
+            named = {**(msgspec.to_builtins(options) if options is not None else {}), **changes}
+            if "root" in named:
+                named["root_id"] = identify(named["root"])
+            return Chat(self.deps, self.worker, ChatId(id), None, named, self.rules.add)
         try:
             chosen = change_options(options or self.options, changes)
         except msgspec.ValidationError as error:
@@ -178,10 +182,14 @@ class Agent:
         chat.warnings = ready.warnings
         return chat
 
-    def prepare(self, options: ChatOptions) -> Prepared:
-        """What a new chat with these options begins with. InvalidInput if its tools cannot be accepted (A-01)."""
+    def prepare(self, options: ChatOptions, highest: str = "") -> Prepared:
+        """What a new chat with these options begins with: bound to the folder that its root is now, with the
+        instructions of the project, from folders no higher than `highest`. InvalidInput if its tools cannot be accepted
+        (A-01)."""
+        if options.root and not options.root_id:
+            options = msgspec.structs.replace(options, root_id=identify(options.root))
         if self._instructions and not options.instructions:
-            options = msgspec.structs.replace(options, instructions=read_instructions(options.root))
+            options = msgspec.structs.replace(options, instructions=read_instructions(*options.project, highest))
         return Prepared(options, self._notices(options.model), self._tools.warnings(options))
 
     async def chats(self, *, archived: bool | None = None, limit: int = 0) -> list[Listed]:

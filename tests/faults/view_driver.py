@@ -79,7 +79,7 @@ class Case:
             SupervisedCommands(home / "commands"),
             lambda _demand: self._sandbox,
             os.environ,
-            snapshots_of=lambda root: ProjectSnapshots(Root(root), home),
+            snapshots_of=lambda root, bound: ProjectSnapshots(Root(root, bound), home),
         )
         return RunCommand(means)
 

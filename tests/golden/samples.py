@@ -32,6 +32,7 @@ CONFLICT = FileConflict("engine.py", "somebody changed it", "--- engine.py\n+++ 
 OPTIONS = ChatOptions(
     model="openai:gpt-4.1",
     root="/home/ada/engine",
+    root_id="v5b87b13815a4e16c.5308417",
     mode="ask",
     system_prompt="You are careful.",
     interactive=True,

@@ -22,6 +22,7 @@ IGNORED: Mapping[str, str] = {
     "data.hash": "a digest of what is shown beside it, and of arguments that a refused call does not record",
     "data.forked_from": "where a copy came from is not what happened in it",
     "data.options.root": "two runs of one task are made in two folders",
+    "data.options.root_id": "the same, said by the file system",
 }
 """The fields in which equal events may differ, and why."""
 

@@ -210,7 +210,10 @@ def _queue_changed(state: ChatState, event: e.QueueChanged, at: Envelope) -> Cha
 
 
 def change_options(options: ChatOptions, changes: dict[str, Any]) -> ChatOptions:
-    """The options with some of them changed; msgspec.ValidationError if a value does not fit."""
+    """The options with some of them changed; msgspec.ValidationError if a value does not fit. Another root is another
+    folder: which one has to be said again."""
+    if "root" in changes:
+        changes = {"root_id": "", **changes}
     return msgspec.convert({**msgspec.to_builtins(options), **changes}, ChatOptions)
 
 

@@ -75,7 +75,7 @@ async def _tried(config: Config, wanted: Wanted, root: str, folder: str, termina
     means = msgspec.structs.replace(
         equipment.means,
         commands=commands,
-        snapshots_of=lambda path: ProjectSnapshots(Root(path), Path(folder)),
+        snapshots_of=lambda path, bound: ProjectSnapshots(Root(path, bound), Path(folder)),
         views=lambda sandbox, path: view_works(sandbox, path, folder),
     )
     try:

@@ -14,7 +14,7 @@ async def checkpoint(tenure: Tenure, deps: Deps) -> list[Event]:
         return []
     events: list[Event] = []
     if state.options.git_branch and deps.branch is not None:
-        made = await deps.branch(state.options.root, state.chat, state.run.first)
+        made = await deps.branch(state.options.project, state.chat, state.run.first)
         faultpoint("checkpoint.branched")
         events += [made] if made is not None else []
     return [*events, CheckpointCreated(state.run.first)]

@@ -18,15 +18,19 @@ from treadle.ports.store import RENEW_S, Store
 from treadle.ports.toolset import Toolset
 from treadle.protocol.events import GitBranchCreated, RestoreRequested
 from treadle.protocol.files import FileChange
-from treadle.protocol.options import ChatOptions
+from treadle.protocol.options import ChatOptions, Project
 from treadle.types import CallKey, ChatId, Clock, SystemClock
 
 Tidy = Callable[[ChatId, Collection[CallKey]], Awaitable[None]]
 """Ends what a chat's calls left running on this machine, except for calls that are still open."""
 
-Branch = Callable[[str, ChatId, int], Awaitable[GitBranchCreated | None]]
-"""(root, chat, message) → the git branch that was made for the run which the message began; None: there is no
+Branch = Callable[[Project, ChatId, int], Awaitable[GitBranchCreated | None]]
+"""(project, chat, message) → the git branch that was made for the run which the message began; None: there is no
 repository, or nothing to branch from (W-06)."""
+
+Bind = Callable[[ChatOptions, str], str]
+"""(options, owner) → which folder the root of a chat is; empty if there is none here. RootChanged if it is another one
+than the chat is bound to."""
 
 Spill = Callable[[Sequence[FileChange]], Awaitable[Spilled]]
 
@@ -34,17 +38,17 @@ Spill = Callable[[Sequence[FileChange]], Awaitable[Spilled]]
 class Restorer(Protocol):
     """Takes changes of files back (W-02). ToolError if that cannot be done at all."""
 
-    async def carry_out(self, chat: ChatId, root: str, request: RestoreRequested) -> Effect:
+    async def carry_out(self, chat: ChatId, project: Project, request: RestoreRequested) -> Effect:
         """Once: after a crash it completes what was begun."""
         ...
 
-    async def preview(self, chat: ChatId, root: str, request: RestoreRequested) -> Plan: ...
+    async def preview(self, chat: ChatId, project: Project, request: RestoreRequested) -> Plan: ...
 
-    async def texts(self, root: str, changes: Sequence[FileChange]) -> list[tuple[bytes | None, bytes | None]]:
+    async def texts(self, project: Project, changes: Sequence[FileChange]) -> list[tuple[bytes | None, bytes | None]]:
         """The texts at both ends of changes, as far as they can be had; see `Snapshots.texts`."""
         ...
 
-    async def release(self, chat: ChatId, root: str, request: RestoreRequested) -> None:
+    async def release(self, chat: ChatId, project: Project, request: RestoreRequested) -> None:
         """Its outcome is recorded: forget the journal."""
         ...
 
@@ -75,6 +79,7 @@ class Deps(msgspec.Struct, frozen=True):
     tidy: Tidy | None = None
     restorer: Restorer | None = None
     branch: Branch | None = None
+    bind: Bind | None = None
     shared: bool = False
     """Whether workers on other machines may use the store as well."""
 
@@ -96,6 +101,7 @@ def assemble(
     tidy: Tidy | None = None,
     restorer: Restorer | None = None,
     branch: Branch | None = None,
+    bind: Bind | None = None,
     spill_files: Spill | None = None,
     shared: bool = False,
     relays: bool = False,
@@ -121,5 +127,6 @@ def assemble(
         tidy=tidy,
         restorer=restorer,
         branch=branch,
+        bind=bind,
         shared=shared,
     )

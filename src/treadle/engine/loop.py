@@ -21,6 +21,7 @@ from treadle.chat.decide import (
 )
 from treadle.chat.state import ChatState
 from treadle.chat.transitions import transition
+from treadle.engine.binding import bound
 from treadle.engine.checks import run_check
 from treadle.engine.compaction import compact
 from treadle.engine.deps import Deps
@@ -79,6 +80,8 @@ def ahead(state: ChatState, deps: Deps, *, begin: bool = True) -> tuple[Event, .
 
 async def _settle(tenure: Tenure, deps: Deps) -> None:
     """What a dead worker left open, and what nobody answered in time."""
+    if not await bound(tenure, deps):
+        return
     await recover(tenure, deps)
     expired = transition(tenure.state, Expire(deps.clock.now_ms()))
     if expired:

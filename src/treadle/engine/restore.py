@@ -18,6 +18,7 @@ from treadle.ports.store import Store
 from treadle.ports.workspace import inert
 from treadle.protocol.events import RestoreRequested
 from treadle.protocol.files import DiffStat, FileChange, FileConflict, Trail, change_of
+from treadle.protocol.options import Project
 from treadle.protocol.workspace_events import RESTORED
 from treadle.types import ChatId
 
@@ -28,12 +29,12 @@ OBSERVED = "it was found changed while a background process ran, and it may have
 
 async def restore(tenure: Tenure, request: RestoreRequested, deps: Deps) -> None:
     """Carry out a request; whatever comes of it is recorded."""
-    chat, root = tenure.state.chat, tenure.state.options.root
+    chat, project = tenure.state.chat, tenure.state.options.project
     error, effect = "", Effect(())
     try:
         if deps.restorer is None:
             raise ToolError(NO_SNAPSHOTS)
-        effect = await deps.restorer.carry_out(chat, root, request)
+        effect = await deps.restorer.carry_out(chat, project, request)
     except (ToolError, OSError, NotFound, StoreError) as failed:
         error = deps.redact(str(failed))
     faultpoint("restore.after")
@@ -43,7 +44,7 @@ async def restore(tenure: Tenure, request: RestoreRequested, deps: Deps) -> None
     )
     await tenure.record(done)
     if deps.restorer is not None:
-        await deps.restorer.release(chat, root, request)
+        await deps.restorer.release(chat, project, request)
 
 
 class SnapshotRestorer:
@@ -53,8 +54,8 @@ class SnapshotRestorer:
         self._store = store
         self._of = snapshots_of
 
-    async def carry_out(self, chat: ChatId, root: str, request: RestoreRequested) -> Effect:
-        snapshots = self._snapshots(root)
+    async def carry_out(self, chat: ChatId, project: Project, request: RestoreRequested) -> Effect:
+        snapshots = self._snapshots(project)
         entries = (await read_ledger(self._store, chat)).entries
         wanted = _wanted(entries, request)
         if request.kind == "keep":
@@ -62,24 +63,24 @@ class SnapshotRestorer:
         effect = await asyncio.to_thread(snapshots.apply, _name(chat, request), wanted)
         return replace(effect, conflicts=(*effect.conflicts, *_unnamed(entries, request)))
 
-    async def preview(self, chat: ChatId, root: str, request: RestoreRequested) -> Plan:
-        snapshots = self._snapshots(root)
+    async def preview(self, chat: ChatId, project: Project, request: RestoreRequested) -> Plan:
+        snapshots = self._snapshots(project)
         entries = (await read_ledger(self._store, chat)).entries
         plan = await asyncio.to_thread(snapshots.plan, _wanted(entries, request))
         return replace(plan, conflicts=(*plan.conflicts, *_unnamed(entries, request)))
 
-    async def texts(self, root: str, changes: Sequence[FileChange]) -> list[tuple[bytes | None, bytes | None]]:
-        snapshots = self._snapshots(root)
+    async def texts(self, project: Project, changes: Sequence[FileChange]) -> list[tuple[bytes | None, bytes | None]]:
+        snapshots = self._snapshots(project)
         return await asyncio.to_thread(lambda: [snapshots.texts(change) for change in changes])
 
-    async def release(self, chat: ChatId, root: str, request: RestoreRequested) -> None:
-        if request.kind != "keep" and root:
-            await asyncio.to_thread(self._of(root).release, _name(chat, request))
+    async def release(self, chat: ChatId, project: Project, request: RestoreRequested) -> None:
+        if request.kind != "keep" and project[0]:
+            await asyncio.to_thread(self._of(*project).release, _name(chat, request))
 
-    def _snapshots(self, root: str) -> Snapshots:
-        if not root:
+    def _snapshots(self, project: Project) -> Snapshots:
+        if not project[0]:
             raise ToolError(NO_ROOT)
-        return self._of(root)
+        return self._of(*project)
 
 
 def _name(chat: ChatId, request: RestoreRequested) -> str:

@@ -79,7 +79,7 @@ def _unfinished(home: Path, at_work: set[str], repair: bool) -> Iterator[Problem
 
 def _complete(journal: Journal, home: Path) -> str:
     try:
-        snapshots = ProjectSnapshots(Root(journal.root), home)
+        snapshots = ProjectSnapshots(Root(journal.root, journal.bound), home)
         if journal.verdict == "commit":
             snapshots.commit(journal.name, journal.view)
         else:

@@ -138,5 +138,5 @@ class Snapshots(Protocol):
         ...
 
 
-SnapshotsOf = Callable[[str], Snapshots]
-"""The snapshots of a root."""
+SnapshotsOf = Callable[[str, str], Snapshots]
+"""(root, its identity) → its snapshots; see `WorkspaceOf`."""

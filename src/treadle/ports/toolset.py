@@ -9,7 +9,7 @@ import msgspec
 from treadle.protocol.content import Value
 from treadle.protocol.events import PlanUpdated, TaskComplete
 from treadle.protocol.files import DiffStat, FileChange, FileConflict, Source, Uncaptured
-from treadle.protocol.options import ChatOptions
+from treadle.protocol.options import ChatOptions, Project
 from treadle.protocol.tools import ToolSpec
 from treadle.protocol.traces import Seen, Shell
 from treadle.types import CallKey, ChatId
@@ -36,6 +36,10 @@ class Invocation(msgspec.Struct, frozen=True):
     """By call: the blob with the whole output of a result that was cut (T-11)."""
     emit: Callable[[str], None] = lambda _text: None
     """Shows live output; may be called any number of times, never blocks."""
+
+    @property
+    def project(self) -> Project:
+        return self.root, self.options.root_id
 
 
 class Outcome(Value, frozen=True):

@@ -211,8 +211,9 @@ class Workspace(Protocol):
         ...
 
 
-WorkspaceOf = Callable[[str], Workspace]
-"""Opens the workspace of a root."""
+WorkspaceOf = Callable[[str, str], Workspace]
+"""(root, its identity) → its workspace. RootChanged if another folder stands there by now; with an empty identity
+whichever does."""
 
 _LONGEST = 300
 

@@ -62,6 +62,7 @@ class SessionCreated(Event, frozen=True):
     """A chat begins. Always the first event."""
 
     TYPE = "session.created"
+    VERSION = 2
     options: ChatOptions
     owner: str = ""
     forked_from: str = ""

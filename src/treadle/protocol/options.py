@@ -19,6 +19,9 @@ Rung = Literal["native", "text", "plain"]
 SandboxChoice = Literal["auto", "bubblewrap", "landlock", "sandbox-exec", "none"]
 """auto: the strongest that works on this machine (S-03)."""
 
+Project = tuple[str, str]
+"""A root, and which folder it is; the latter is empty where that is not known."""
+
 MODES: tuple[Mode, ...] = ("read-only", "ask", "review", "auto-edit", "autopilot")
 
 
@@ -37,6 +40,9 @@ class ChatOptions(Value, frozen=True):
 
     model: str = ""
     root: str = ""
+    root_id: str = ""
+    """Which folder the root is, whatever its path leads to later: its volume and inode, found when the chat was bound
+    to it (S-01). Set by Treadle; naming the root again binds the chat anew."""
     mode: Mode = "auto-edit"
     system_prompt: str = ""
     interactive: bool = False
@@ -92,6 +98,10 @@ class ChatOptions(Value, frozen=True):
     """What the project itself says to agents (AGENTS.md), as it was when the chat began (E-03)."""
     archived: bool = False
     labels: tuple[str, ...] = ()
+
+    @property
+    def project(self) -> Project:
+        return self.root, self.root_id
 
     @property
     def limit_rule(self) -> OnLimit:

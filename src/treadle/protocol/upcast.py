@@ -1,4 +1,4 @@
-"""Old shapes of events, lifted to today's, one version at a time. Empty until a type has a second version."""
+"""Old shapes of events, lifted to today's, one version at a time."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,15 @@ from treadle.errors import Damaged
 
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 
-UPCASTERS: dict[tuple[str, int], Upcaster] = {}
+
+def _as_it_is(data: dict[str, Any]) -> dict[str, Any]:
+    """The new version only has more fields, and they may be left out."""
+    return data
+
+
+UPCASTERS: dict[tuple[str, int], Upcaster] = {
+    ("session.created", 1): _as_it_is,  # the options say which folder the root is
+}
 """(type, version) → what makes it version + 1."""
 
 

@@ -15,6 +15,7 @@ from treadle.protocol.events import (
     WorkspaceConflict,
 )
 from treadle.protocol.files import FileChange
+from treadle.protocol.options import Project
 from treadle.replay.stage import Stage
 from treadle.types import CallKey, ChatId
 
@@ -25,7 +26,7 @@ class RecordedRestorer:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
 
-    async def carry_out(self, chat: ChatId, root: str, request: RestoreRequested) -> Effect:
+    async def carry_out(self, chat: ChatId, project: Project, request: RestoreRequested) -> Effect:
         due = (await self._stage.turn()).data
         if not isinstance(due, Restored):
             return Effect(())
@@ -33,13 +34,13 @@ class RecordedRestorer:
             raise ToolError(due.error)
         return Effect(due.files, due.conflicts, git=due.git)
 
-    async def preview(self, chat: ChatId, root: str, request: RestoreRequested) -> Plan:
+    async def preview(self, chat: ChatId, project: Project, request: RestoreRequested) -> Plan:
         return Plan(())
 
-    async def texts(self, root: str, changes: Sequence[FileChange]) -> list[tuple[bytes | None, bytes | None]]:
+    async def texts(self, project: Project, changes: Sequence[FileChange]) -> list[tuple[bytes | None, bytes | None]]:
         return [(None, None) for _ in changes]
 
-    async def release(self, chat: ChatId, root: str, request: RestoreRequested) -> None:
+    async def release(self, chat: ChatId, project: Project, request: RestoreRequested) -> None:
         pass
 
 

@@ -13,6 +13,7 @@ from treadle.errors import InvalidInput
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import RuleScope
 from treadle.server.tokens import LOCAL
+from treadle.workspace.identity import changed, locate
 
 PROGRAMS = ("command", "recorded", "scripted")
 """Providers whose models are programs and files of the server."""
@@ -40,10 +41,10 @@ class Admission(msgspec.Struct, frozen=True):
             raise InvalidInput(f"These options do not fit: {error}.") from error
 
     def change(self, user: str, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """The options that a user wants, checked; the root without links."""
+        """The options that a user wants, checked; the root without links, and bound to the folder that it is now."""
         checked = dict(changes)
         if checked.get("root"):
-            checked["root"] = self._root(user, checked["root"])
+            checked["root"], checked["root_id"] = self._root(user, checked["root"])
         if checked.get("model"):
             self._model(user, checked["model"])
         if user != LOCAL:
@@ -59,20 +60,39 @@ class Admission(msgspec.Struct, frozen=True):
         if user != LOCAL and scope != "chat":
             raise InvalidInput("On this server a rule can hold for a chat, not beyond it.")
 
-    def _root(self, user: str, named: str) -> str:
+    def highest(self, user: str, root: str) -> str:
+        """The folder that is open to the user and holds the root; empty for the user of this machine, to whom all are.
+        InvalidInput if there is none."""
+        if user == LOCAL and (not self.roots or root == self.options.root):
+            return ""
+        if not self.roots:
+            raise InvalidInput("No folders are open to users of this server; its operator can set serve_roots.")
+        for folder in (os.path.realpath(each.replace("{user}", user)) for each in self.roots):
+            if root == folder or root.startswith(folder.rstrip("/") + "/"):
+                return folder
+        raise InvalidInput(f"The root {root!r} lies in no folder that is open to you.")
+
+    def use(self, user: str, options: ChatOptions) -> None:
+        """See that the root of a chat is still what was opened to the user. RootChanged or InvalidInput if it is not;
+        what is not there at all is told by whoever looks into it."""
+        found = locate(options.root) if options.root else None
+        if found is None:
+            return
+        if options.root_id and found[1] != options.root_id:
+            raise changed(options.root)
+        self.highest(user, found[0])
+
+    def _root(self, user: str, named: str) -> tuple[str, str]:
         if not os.path.isabs(named):
             raise InvalidInput(f"The root {named!r} must be an absolute path.")
-        root = os.path.realpath(named)
-        opened = [os.path.realpath(folder.replace("{user}", user)) for folder in self.roots]
-        if opened and not any(root == folder or root.startswith(folder.rstrip("/") + "/") for folder in opened):
-            raise InvalidInput(f"The root {named!r} lies in no folder that is open to you.")
-        if not opened and user != LOCAL:
-            raise InvalidInput("No folders are open to users of this server; its operator can set serve_roots.")
-        if not os.path.isdir(root) and not self.shared:
+        found = locate(named)
+        root, identity = found or (os.path.realpath(named), "")
+        opened = self.highest(user, root)
+        if found is None and not self.shared:
             raise InvalidInput(f"The root {named!r} is no folder of the server.")
         if not opened and (root == "/" or root == os.path.realpath(Path.home())):
             raise InvalidInput(f"{named!r} is a whole disk or a home folder; name a project in it.")
-        return root
+        return root, identity
 
     def _model(self, user: str, ref: str) -> None:
         if self.models:

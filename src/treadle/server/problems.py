@@ -64,6 +64,7 @@ ERROR_STATUS: tuple[tuple[type[TreadleError], int], ...] = (
     (errors.StoreError, 503),
     (errors.ModelError, 502),
     (errors.Conflict, 409),
+    (errors.RootChanged, 409),
     (errors.ToolError, 400),
 )
 """The first that fits counts."""
@@ -111,6 +112,10 @@ TREE: dict[str, tuple[int, str]] = {
     "config": (400, "the model, or something else that is asked for, is not set up on this server"),
     "tool": (400, "a file cannot be read or listed"),
     "outside_root": (400, "the path leads out of the project"),
+    "root_changed": (
+        409,
+        "another folder stands where the root of the chat was; naming the root again binds the chat to it",
+    ),
     "conflict": (409, "a file is no longer what it was"),
     "damaged": (500, "a record or a blob cannot be read"),
     "model": (502, "a provider failed"),

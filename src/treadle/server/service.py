@@ -12,9 +12,10 @@ from treadle.chat.state import ChatState, status, summary
 from treadle.engine.log import Take
 from treadle.engine.worker import Worker
 from treadle.errors import NotFound
+from treadle.protocol import commands as c
 from treadle.protocol.commands import Command
 from treadle.protocol.events import SessionCreated
-from treadle.protocol.options import ChatOptions
+from treadle.protocol.options import ChatOptions, Project
 from treadle.protocol.views import Status
 from treadle.runtime import Agent
 from treadle.server.admission import Admission
@@ -26,10 +27,13 @@ from treadle.server.problems import Problem
 from treadle.server.replies import Reply
 from treadle.server.shapes import shown_status
 from treadle.server.tally import Tally
-from treadle.server.tokens import Tokens, owner_of
+from treadle.server.tokens import Tokens, owner_of, user_of
 from treadle.types import ChatId, new_chat_id
 
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+
+WORK = (c.Send, c.SubmitResults, c.Decide, c.Answer, c.Edit, c.Rewind, c.Restore, c.Promote, c.ExtendTurns)
+"""What lets a chat go on with its project."""
 
 Answered = Callable[[ChatState], Reply]
 """The answer to a command, by what it made of the chat."""
@@ -96,6 +100,11 @@ class Service:
     async def state(self, user: str, id: str) -> ChatState:
         return await self.agent.deps.log.load(await self.owned(user, id))
 
+    async def project(self, state: ChatState) -> Project:
+        """The project of a chat, for use now. RootChanged or InvalidInput if it is open to the chat's owner no more."""
+        await asyncio.to_thread(self.admission.use, user_of(state.owner), state.options)
+        return state.options.project
+
     async def shown(self, state: ChatState) -> Status:
         said = status(state)
         if said != "running":
@@ -109,7 +118,8 @@ class Service:
         answered: Callable[[ChatState, tuple[str, ...]], Reply],
     ) -> Reply:  # fmt: skip
         """Begin a chat and say the first word in it, in one commit."""
-        ready = await asyncio.to_thread(self.agent.prepare, options)
+        highest = self.admission.highest(user, options.root) if options.root else ""
+        ready = await asyncio.to_thread(self.agent.prepare, options, highest)
         deps = self.agent.deps
 
         def said(state: ChatState) -> Reply:
@@ -131,6 +141,8 @@ class Service:
         """Write commands down, as one; a refusal changes nothing. Whoever works goes on with the chat."""
         deps = self.agent.deps
         answer = None if key is None else key.answer(answered, deps.clock.now_ms())
+        if any(isinstance(command, WORK) for command in commands):
+            await self.project(await deps.log.load(chat))
         with self._taking(chat) as take:
             state = await deps.log.execute(chat, commands, None, take, answer)
         self.go_on(state)

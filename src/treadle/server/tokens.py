@@ -49,6 +49,11 @@ def owner_of(user: str) -> str:
     return "" if user == LOCAL else user
 
 
+def user_of(owner: str) -> str:
+    """Whose chats have this owner."""
+    return owner or LOCAL
+
+
 def digest(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
 

@@ -154,7 +154,7 @@ class ProjectHooks:
         """The trusted hooks; none if there are none or nobody trusts them; or why nothing may run."""
         if not invocation.root:
             return CommandHooks((), {})
-        workspace = self._workspace_of(invocation.root)
+        workspace = self._workspace_of(*invocation.project)
         data = await asyncio.to_thread(_contents, workspace)
         path = f"{workspace.path}/{FILE}"
         if data is None:

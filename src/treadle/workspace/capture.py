@@ -65,7 +65,7 @@ class Captures:
                 os.utime(self._last)
             known = read_tree(self._last)
             walk = Walk(known[0] if known else None, batch.put_file, keep=True, own=self._own)
-            tree = walk.over(self._root.path)
+            tree = walk.over(self._root)
         try:
             file = self._place(tree, known[1] if known and not walk.changed else 0)
             capture = Capture(name, self._root.path, file.name, time.time_ns() // 1_000_000, left_in(tree))
@@ -85,7 +85,7 @@ class Captures:
         known = (read_tree(self._last, unless=before[1]) or before)[0]
         walk = Walk(known, digest_of, keep=False, captured=before[0], own=self._own)
         try:
-            after = walk.over(self._root.path)
+            after = walk.over(self._root)
             files, uncaptured = changes(before[0], after, self._bytes)
             git = any(file.path.startswith(f"{GIT}/") for file in files)
             fingerprint = git_fingerprint(self._root) if git else ""

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from treadle.errors import ToolError
 from treadle.workspace.root import Root
 
 UNIT = ".git"
@@ -29,8 +30,9 @@ def git_fingerprint(root: Root) -> str:
     """A hash of all that lies under the root's `.git`, but for objects; `none` if there is no such folder."""
     total = hashlib.sha256()
     try:
-        fd = os.open(os.path.join(root.path, UNIT), _LIST)
-    except OSError:
+        with root.named(UNIT) as place:
+            fd = os.open(place.name, _LIST, dir_fd=place.fd)
+    except (ToolError, OSError):
         return NONE
     try:
         for line in _lines(fd, "", _LEFT_OUT):

@@ -41,6 +41,8 @@ class Journal(Value, frozen=True):
     uncaptured: tuple[Uncaptured, ...] = ()
     closed: Mapping[str, int] = {}
     """Folders that must be opened for it although their modes forbid it, and their modes, which they get back."""
+    bound: str = ""
+    """Which folder the root was; see `workspace.identity`."""
 
 
 class Ending(Value, frozen=True):

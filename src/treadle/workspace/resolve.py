@@ -19,6 +19,7 @@ import msgspec
 from treadle.errors import OutsideRoot, ToolError
 from treadle.ports.workspace import inert
 from treadle.workspace.failures import explain, missing, outside
+from treadle.workspace.identity import Bound
 from treadle.workspace.openat2 import open_beneath
 
 _MAX_LINKS = 40
@@ -39,10 +40,18 @@ class Place(msgspec.Struct, frozen=True):
 class Resolver:
     """Turns paths into places. Holds no descriptor between calls."""
 
-    def __init__(self, given: str, real: str, *, openat2: bool = True) -> None:
+    def __init__(self, given: str, real: str, bound: str = "", *, openat2: bool = True) -> None:
         self._given = given
         self._real = real
+        self._top = Bound(real, bound)
         self._beneath = open_beneath() if openat2 else None
+
+    def top(self) -> int:
+        """The root itself, open for looking names up in it; the caller closes it."""
+        try:
+            return self._top.open(_STEP)
+        except OSError as error:
+            raise explain(error, self._real) from error
 
     def relative(self, path: str) -> str:
         """By its words alone: `a/../b` is `b`. Whether it leads outside through a link shows when it is used."""
@@ -63,7 +72,7 @@ class Resolver:
         ToolError about the path."""
         held: list[int] = []
         try:
-            held.append(os.open(self._real, _STEP))
+            held.append(self._top.open(_STEP))
             parts = self._parts(path)
             place = None if exact else self._ask(parts, held, follow)
             yield place or self._walk(path, parts, held, follow=follow, make_parents=make_parents)

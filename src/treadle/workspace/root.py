@@ -26,16 +26,20 @@ _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Root:
-    """The project at `path`. Holds no descriptor between calls, so it needs no closing. `openat2=False` keeps to the
-    walk that serves where the kernel has no openat2."""
+    """The project at `path`. With `bound` it is that folder alone: RootChanged where the path leads to another one by
+    now, at whatever moment (S-01). Holds no descriptor between calls, so it needs no closing. `openat2=False` keeps to
+    the walk that serves where the kernel has no openat2."""
 
-    def __init__(self, path: str, *, openat2: bool = True) -> None:
+    def __init__(self, path: str, bound: str = "", *, openat2: bool = True) -> None:
         if not path:  # not the working directory of whichever process happens to ask (S-02)
             raise ToolError("This chat has no project root, so there are no files to work on.")
         self.path = os.path.realpath(path)
         if not os.path.isdir(self.path):
             raise ToolError(f"The project root {inert(path)} is not a directory.")
-        self._paths = Resolver(os.path.abspath(path), self.path, openat2=openat2)
+        self.bound = bound
+        self._paths = Resolver(os.path.abspath(path), self.path, bound, openat2=openat2)
+        if bound:
+            os.close(self.top())
 
     # -- what is where ------------------------------------------------------------------------------------------
 
@@ -203,6 +207,10 @@ class Root:
         return engine(self).search(query, stop)
 
     # -- descriptors, for this room -----------------------------------------------------------------------------
+
+    def top(self) -> int:
+        """The root itself, open for looking names up in it; the caller closes it."""
+        return self._paths.top()
 
     @contextmanager
     def open(self, path: str) -> Iterator[int]:

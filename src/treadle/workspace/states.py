@@ -126,8 +126,9 @@ class Folders:
     order. Never through a link: a path that leads through one is not there. A folder that its owner has closed to
     himself is open while it is held, and closed again behind us."""
 
-    def __init__(self, root: str) -> None:
-        self._held = [os.open(root, _STEP)]
+    def __init__(self, root: str | int) -> None:
+        """A path, or a descriptor of the root, which is closed at the end."""
+        self._held = [os.open(root, _STEP) if isinstance(root, str) else root]
         self._parts: list[str] = []
         self._modes = [_let_in(self._held[0])]
 

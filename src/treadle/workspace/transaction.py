@@ -51,7 +51,9 @@ class Transactions:
             if journal is not None:
                 return self._complete(journal, source_of, folders)
             effect = read()
-            begun = Journal(name, self._root.path, "commit", view, effect.files, (), effect.uncaptured)
+            begun = Journal(
+                name, self._root.path, "commit", view, effect.files, (), effect.uncaptured, bound=self._root.bound
+            )
             if effect.conflicts:
                 return self._settled(self._refuse(begun, effect.conflicts))
             source = source_of(view)
@@ -65,17 +67,21 @@ class Transactions:
             if journal is not None:
                 return self._complete(journal, self._kept, folders)
             planned = plan()
-            begun = Journal(name, self._root.path, "restore", "", planned.files, planned.conflicts)
+            begun = Journal(
+                name, self._root.path, "restore", "", planned.files, planned.conflicts, bound=self._root.bound
+            )
             return self._first(begun, self._kept(), folders)
 
     def discard(self, name: str, source_of: SourceOf) -> Effect | None:
-        stands = self._journals.read(name) or self._journals.decide(Journal(name, self._root.path, "discard"))
+        stands = self._journals.read(name) or self._journals.decide(
+            Journal(name, self._root.path, "discard", bound=self._root.bound)
+        )
         with self._alone() as folders:
             if stands.verdict in ("commit", "restore"):
                 if not self._journals.turned_back(name):
                     return self._complete(stands, source_of, folders)
                 self._take_back(stands, folders)
-                self._journals.decide(Journal(name, self._root.path, "discard"))
+                self._journals.decide(Journal(name, self._root.path, "discard", bound=self._root.bound))
             self._stage(folders, name).remove()
             return None
 
@@ -192,7 +198,7 @@ class Transactions:
     def _alone(self) -> Iterator[Folders]:
         """With the root to ourselves, as far as Treadle goes."""
         try:
-            with self._journals.lock(self._root.path), Folders(self._root.path) as folders:
+            with self._journals.lock(self._root.path), Folders(self._root.top()) as folders:
                 yield folders
         except OSError as error:
             raise ToolError(f"The changes are not made: {_words(error)}. Try again when that is mended.") from error

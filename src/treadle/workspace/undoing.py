@@ -39,13 +39,13 @@ T = TypeVar("T")
 
 
 def plan(root: Root, images: Images, wanted: Wanted) -> Plan:
-    with Folders(root.path) as folders:
+    with Folders(root.top()) as folders:
         return _Planning(root, images, folders, wanted).plan()
 
 
 def prepared(root: Root, images: Images, wanted: Wanted) -> Plan:
     """The same, with everything kept that it takes: merged texts, and texts without some hunks, are nowhere else."""
-    with Folders(root.path) as folders:
+    with Folders(root.top()) as folders:
         planning = _Planning(root, images, folders, wanted)
         found = planning.plan()
     if planning.made:
@@ -56,7 +56,7 @@ def prepared(root: Root, images: Images, wanted: Wanted) -> Plan:
 
 
 def texts(root: Root, images: Images, change: FileChange) -> tuple[bytes | None, bytes | None]:
-    with Folders(root.path) as folders:
+    with Folders(root.top()) as folders:
         try:
             now = folders.look(change.path)
         except OSError:
@@ -66,7 +66,7 @@ def texts(root: Root, images: Images, change: FileChange) -> tuple[bytes | None,
 
 
 def keep_hunks(root: Root, images: Images, trail: Trail, hunks: Sequence[int]) -> FileChange:
-    with Folders(root.path) as folders:
+    with Folders(root.top()) as folders:
         way = WayBack(trail.path, folders.look(trail.path), images, lambda path: _read(folders, path))
         try:
             old, new = both(trail.links, way.text)

@@ -16,13 +16,13 @@ from treadle.ports.workspace import inert
 from treadle.protocol.files import encode_path
 from treadle.workspace import left_out
 from treadle.workspace.levels import GIT, GONE, Level, Listing, NotEntered, entered, listing_of
+from treadle.workspace.root import Root
 from treadle.workspace.states import reading
 from treadle.workspace.trees import Folder, Node, Tree
 
 RACY_NS = 2_000_000_000
 """What changed so shortly before it was looked at may change again within one tick of the file system's clock (FAT: two
 seconds), unseen."""
-_STEP = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _EVER = 1 << 62
 _NONE: dict[str, Node] = {}
 
@@ -47,17 +47,18 @@ class Walk:
         self.changed = False
         """Whether what was found differs from what was known."""
 
-    def over(self, root: str) -> Tree:
+    def over(self, root: Root) -> Tree:
         try:
-            top = os.open(root, _STEP)
+            with root.hold(".") as (held, _):
+                top = os.dup(held)
         except OSError as error:
-            raise ToolError(f"The project root {inert(root)} cannot be read: {error.strerror}.") from error
+            raise ToolError(f"The project root {inert(root.path)} cannot be read: {error.strerror}.") from error
         try:
             self._visit(Level(top, listing_of(top)))
         finally:
             os.close(top)
         self.changed = self.changed or len(self._folders) != len(self._known)
-        return Tree(root, self._folders)
+        return Tree(root.path, self._folders)
 
     # -- one folder -----------------------------------------------------------------------------------------------
 

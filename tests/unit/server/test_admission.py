@@ -9,12 +9,17 @@ from treadle.errors import InvalidInput
 from treadle.protocol.options import ChatOptions
 from treadle.server.admission import Admission
 from treadle.server.bodies import OptionChanges
+from treadle.workspace.identity import identify
 
 OPTIONS = ChatOptions(model="openai:gpt-4.1", root="/srv/mine")
 
 
 def test_every_option_of_a_chat_can_be_sent_or_is_left_out_on_purpose() -> None:
-    assert set(ChatOptions.__struct_fields__) - set(OptionChanges.__struct_fields__) == {"instructions", "archived"}
+    assert set(ChatOptions.__struct_fields__) - set(OptionChanges.__struct_fields__) == {
+        "instructions",
+        "archived",
+        "root_id",
+    }
 
 
 @pytest.mark.parametrize(
@@ -55,7 +60,7 @@ def test_folders_that_are_open(tmp_path: Path) -> None:
 
 def test_the_user_of_this_machine(tmp_path: Path) -> None:
     changes = {"root": str(tmp_path), "sandbox": "none", "model": "scripted:x.toml"}
-    assert Admission(OPTIONS).change("local", changes) == changes
+    assert Admission(OPTIONS).change("local", changes) == {**changes, "root_id": identify(str(tmp_path))}
     for whole in ("/", str(Path.home())):
         with pytest.raises(InvalidInput):
             Admission(OPTIONS).change("local", {"root": whole})

@@ -352,7 +352,7 @@ def walked(project: Project, known: Tree | None) -> tuple[Tree, list[bytes]]:
         read.append(os.pread(fd, 100, 0))
         return digest_of(fd)
 
-    return Walk(known, take, keep=True).over(str(project.top)), read
+    return Walk(known, take, keep=True).over(Root(str(project.top))), read
 
 
 def test_what_was_only_compared_is_kept_before_the_next_command(project: Project) -> None:  # W-01

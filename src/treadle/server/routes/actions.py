@@ -92,17 +92,17 @@ ROUTES = (
     Route(
         "POST", f"{_AT}/tool-results", submit, "Hand in the results of all open calls of client tools.", TAG, 204,
         body=ToolResults, large=True,
-        codes=("not_awaiting_action", "results_mismatch", "archived", "invalid_input"),
+        codes=("not_awaiting_action", "results_mismatch", "archived", "invalid_input", "root_changed"),
     ),
     Route("GET", f"{_AT}/actions", actions, "See what a chat waits for.", TAG, reply=ActionList),
     Route("GET", f"{_AT}/approvals", approvals, "See which approvals a chat waits for.", TAG, reply=ActionList),
     Route("GET", "/api/actions", actions_of_all, "See what all chats wait for.", TAG, reply=ActionList),
     Route(
         "POST", f"{_AT}/approvals/{{action}}", decide, "Allow or refuse what was shown.", TAG, reply=Accepted,
-        body=Decision, codes=("no_such_action", "hash_mismatch", "archived", "invalid_input"),
+        body=Decision, codes=("no_such_action", "hash_mismatch", "archived", "invalid_input", "root_changed"),
     ),
     Route(
         "POST", f"{_AT}/answers/{{action}}", answer, "Answer a question.", TAG, reply=Accepted, body=AnswerBody,
-        codes=("no_such_action", "archived", "empty", "invalid_input"),
+        codes=("no_such_action", "archived", "empty", "invalid_input", "root_changed"),
     ),
 )  # fmt: skip

@@ -7,7 +7,7 @@ import time
 
 import msgspec
 
-from treadle.errors import InvalidInput, OutsideRoot, Refused, ToolError
+from treadle.errors import InvalidInput, OutsideRoot, Refused, RootChanged, ToolError
 from treadle.files import ChatFiles, Completed, Span
 from treadle.lines.look import Shown, shown
 from treadle.ports.snapshots import Plan
@@ -76,6 +76,8 @@ async def changes(call: Call) -> Reply:
 async def _look(files: ChatFiles, change: FileChange) -> Shown:
     try:
         return await files.look(change)
+    except RootChanged:
+        raise
     except (ToolError, OSError):
         return shown(change, (None, None))  # the project is on another machine
 
@@ -222,8 +224,9 @@ def _planned(plan: Plan) -> Restoration:
 
 
 async def _files(call: Call) -> tuple[ChatId, ChatFiles]:
-    chat = await call.service.owned(call.user, call.path("chat"))
-    return chat, call.service.agent.chat(chat).files
+    state = await call.service.state(call.user, call.path("chat"))
+    await call.service.project(state)
+    return state.chat, call.service.agent.chat(state.chat).files
 
 
 async def _chosen(
@@ -271,12 +274,12 @@ def _inside(root: str, path: str) -> str:
 
 TAG = "files"
 _AT = "/api/chats/{chat}"
-_CODES = ("archived", "busy", "awaiting_action", "invalid_input")
+_CODES = ("archived", "busy", "awaiting_action", "invalid_input", "root_changed")
 ROUTES = (
     Route("GET", f"{_AT}/runs", runs, "List the runs that may have changed files.", TAG, reply=RunList, query=Page),
     Route(
         "GET", f"{_AT}/changes", changes, "See what a chat changed and what is left of it, by hunk.", TAG,
-        reply=Changes, query=ChangesQuery, codes=("invalid_input", "outside_root"),
+        reply=Changes, query=ChangesQuery, codes=("invalid_input", "outside_root", "root_changed"),
     ),
     Route(
         "POST", f"{_AT}/undo", undo, "Take changes of files back, or see what that would do.", TAG, 202, Accepted,

@@ -77,12 +77,13 @@ _AT = "/api/chats/{chat}"
 ROUTES = (
     Route(
         "POST", f"{_AT}/messages", send, "Say something; a busy chat queues it, or is steered.", TAG, reply=Accepted,
-        body=SendMessage, codes=("archived", "empty", "queue_full", "invalid_input"), large=True,
+        body=SendMessage, codes=("archived", "empty", "queue_full", "invalid_input", "root_changed"), large=True,
     ),
     Route(
         "PUT", f"{_AT}/messages/{{seq}}", edit,
         "Replace an earlier message and run again from there; with `files` those go back first.", TAG,
-        reply=Accepted, body=ReplaceMessage, codes=("archived", "empty", "no_such_message", "busy"),
+        reply=Accepted, body=ReplaceMessage,
+        codes=("archived", "empty", "no_such_message", "busy", "invalid_input", "root_changed"),
     ),
     Route("GET", f"{_AT}/queue", queue, "List the messages that wait.", TAG, reply=QueueView),
     Route(
@@ -95,7 +96,7 @@ ROUTES = (
     ),
     Route(
         "POST", f"{_AT}/queue/{{queued}}/promote", promote, "Make a queued message the next one.", TAG,
-        reply=Accepted, body=Nothing, codes=("archived", "no_such_queued"),
+        reply=Accepted, body=Nothing, codes=("archived", "no_such_queued", "invalid_input", "root_changed"),
     ),
     Route(
         "POST", f"{_AT}/interrupt", interrupt, "Stop the run.", TAG, reply=Accepted, body=Nothing,
@@ -107,6 +108,6 @@ ROUTES = (
     ),
     Route(
         "POST", f"{_AT}/extend", extend, "Allow the run more turns.", TAG, reply=Accepted, body=Extension,
-        codes=("archived", "not_running", "invalid_input"),
+        codes=("archived", "not_running", "invalid_input", "root_changed"),
     ),
 )  # fmt: skip

@@ -9,6 +9,7 @@ from treadle.models.offering import all_offers, usable
 from treadle.models.registry import ModelRegistry
 from treadle.ports.model import ModelInfo
 from treadle.ports.workspace import inert
+from treadle.protocol.options import Project
 from treadle.server.bodies import Nothing
 from treadle.server.guard import token_of
 from treadle.server.problems import Problem
@@ -53,11 +54,11 @@ def _model(info: ModelInfo, why: str) -> ModelView:
 async def files(call: Call) -> Reply:
     state = await call.service.state(call.user, call.path("chat"))
     wanted = call.query(PathQuery).path
-    return reply(await asyncio.to_thread(_listing, state.options.root, wanted))
+    return reply(await asyncio.to_thread(_listing, await call.service.project(state), wanted))
 
 
-def _listing(root: str, path: str) -> FileList:
-    workspace = Root(root)
+def _listing(project: Project, path: str) -> FileList:
+    workspace = Root(*project)
     children = sorted(workspace.listdir(path), key=lambda child: (child.kind != "directory", child.name))
     entries = tuple(
         FileEntry(name=inert(child.name), kind=child.kind, target=inert(child.target) if child.target else "")
@@ -69,12 +70,12 @@ def _listing(root: str, path: str) -> FileList:
 async def content(call: Call) -> Response:
     state = await call.service.state(call.user, call.path("chat"))
     most = call.service.limits.file
-    data = await asyncio.to_thread(_bytes, state.options.root, call.query(FileQuery).path, most)
+    data = await asyncio.to_thread(_bytes, await call.service.project(state), call.query(FileQuery).path, most)
     return Response(data, media_type=BYTES, headers={"content-disposition": "attachment"})
 
 
-def _bytes(root: str, path: str, most: int) -> bytes:
-    workspace = Root(root)
+def _bytes(project: Project, path: str, most: int) -> bytes:
+    workspace = Root(*project)
     found = workspace.stat(path)
     if found is None:
         raise ToolError(f"{inert(path)} does not exist.")
@@ -93,15 +94,16 @@ async def ticket(call: Call) -> Reply:
 
 
 TAG = "surroundings"
+_CODES = ("tool", "outside_root", "root_changed", "invalid_input")
 ROUTES = (
     Route("GET", "/api/models", models, "List the models that the server knows.", TAG, reply=ModelList),
     Route(
         "GET", "/api/chats/{chat}/files", files, "List a folder of the chat's project.", TAG, reply=FileList,
-        query=PathQuery, codes=("tool", "outside_root"),
+        query=PathQuery, codes=_CODES,
     ),
     Route(
         "GET", "/api/chats/{chat}/files/content", content, "Read a file of the chat's project.", TAG,
-        query=FileQuery, media_type=BYTES, codes=("tool", "outside_root", "too_large"),
+        query=FileQuery, media_type=BYTES, codes=(*_CODES, "too_large"),
     ),
     Route("GET", "/api/me", me, "See whose token this is.", TAG, reply=Me),
     Route(

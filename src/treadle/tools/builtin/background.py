@@ -211,7 +211,7 @@ async def _observed(command: Command, invocation: Invocation, means: Means) -> R
     What the model knows to be so it has written or read meanwhile."""
     if means.snapshots_of is None or not invocation.root or not await in_thread(command.first, invocation.call):
         return Reached()
-    snapshots = means.snapshots_of(invocation.root)
+    snapshots = means.snapshots_of(*invocation.project)
     seen = await compare(snapshots, invocation, "observed", _handle(invocation))
     known = [file for file in seen.files if file.after and invocation.seen.get(file.path) == file.after.digest != ""]
     if not known:

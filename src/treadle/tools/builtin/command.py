@@ -192,7 +192,7 @@ class RunCommand:
     # -- the way to the project ---------------------------------------------------------------------------------
 
     def _snapshots(self, invocation: Invocation) -> Snapshots | None:
-        return self._means.snapshots_of(invocation.root) if self._means.snapshots_of and invocation.root else None
+        return self._means.snapshots_of(*invocation.project) if self._means.snapshots_of and invocation.root else None
 
     async def _on_view(self, invocation: Invocation) -> bool:
         arguments, options = invocation.arguments, invocation.options

@@ -35,7 +35,7 @@ class FindFiles(ReadOnly):
 
     async def run(self, invocation: Invocation) -> Outcome:
         arguments = invocation.arguments
-        workspace = self._workspace_of(invocation.root)
+        workspace = self._workspace_of(*invocation.project)
         pattern, path = arguments["pattern"], arguments.get("path") or "."
         return await in_stoppable_thread(
             lambda stop: _find(workspace, pattern, path, bool(arguments.get("ignore_case")), stop)

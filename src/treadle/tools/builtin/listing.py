@@ -25,7 +25,7 @@ class ListDirectory(ReadOnly):
         self._workspace_of = workspace_of
 
     async def run(self, invocation: Invocation) -> Outcome:
-        workspace = self._workspace_of(invocation.root)
+        workspace = self._workspace_of(*invocation.project)
         return await in_thread(_list, workspace, invocation.arguments.get("path") or ".")
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import msgspec
 
-from treadle.errors import OutsideRoot, ToolError
+from treadle.errors import OutsideRoot, RootChanged, ToolError
 from treadle.ports.commands import Command, Ended, Job
 from treadle.ports.sandbox import Confinement, Direct, Sandbox, View
 from treadle.ports.toolset import Invocation
@@ -45,7 +45,7 @@ class Place(msgspec.Struct, frozen=True):
 async def place_of(means: Means, invocation: Invocation) -> Place:
     arguments = invocation.arguments
     shell = Shell() if arguments.get("fresh") else invocation.shell
-    workspace = means.workspace_of(invocation.root)
+    workspace = means.workspace_of(*invocation.project)
     cwd, note = await in_thread(_directory, workspace, str(arguments.get("cwd") or ""), shell.cwd)
     base = without_secrets(means.env)
     if arguments.get("pty"):
@@ -65,6 +65,8 @@ def _directory(workspace: Workspace, wanted: str, shell: str) -> tuple[str, str]
             )
     try:
         return workspace.directory(shell), ""
+    except RootChanged:
+        raise
     except ToolError:
         return workspace.path, f"[the shell's directory {inert(shell)} is gone; the command ran in the root instead]"
 

@@ -38,7 +38,7 @@ class ReadFile(ReadOnly):
 
     async def run(self, invocation: Invocation) -> Outcome:
         arguments = invocation.arguments
-        workspace = self._means.workspace_of(invocation.root)
+        workspace = self._means.workspace_of(*invocation.project)
         start, end = arguments.get("start_line") or 1, arguments.get("end_line") or 0
         if end and end < start:
             raise ToolError(f"end_line {end} comes before start_line {start}.")

@@ -89,7 +89,7 @@ async def _store(means: Means, command: Command) -> str:
 
 
 def _left(means: Means, command: Command, invocation: Invocation, place: Place) -> Left:
-    workspace = means.workspace_of(invocation.root)
+    workspace = means.workspace_of(*invocation.project)
     return read_left(command.shell(), invocation.shell, place.base, workspace, means.env)
 
 

@@ -60,7 +60,7 @@ class GrepSearch(ReadOnly):
 
     async def run(self, invocation: Invocation) -> Outcome:
         arguments = invocation.arguments
-        workspace = self._workspace_of(invocation.root)
+        workspace = self._workspace_of(*invocation.project)
         output = arguments.get("output") or "content"
         query = Query(
             pattern=arguments["pattern"],

@@ -83,11 +83,11 @@ class Writing(Plain, ABC):
     # -- inside -----------------------------------------------------------------------------------------------------
 
     def _workspace(self, invocation: Invocation) -> Workspace:
-        return self._means.workspace_of(invocation.root)
+        return self._means.workspace_of(*invocation.project)
 
     def _footprints(self, invocation: Invocation) -> Footprints:
         of = self._means.snapshots_of
-        return Footprints(self._workspace(invocation), of(invocation.root) if of is not None else None)
+        return Footprints(self._workspace(invocation), of(*invocation.project) if of is not None else None)
 
     async def _considered(self, invocation: Invocation) -> list[Change]:
         """The changes, if the model knows the files they are for (T-13)."""

@@ -39,7 +39,7 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def means(home: Path) -> Means:
-    return Means(Root, MemoryStore(), snapshots_of=lambda root: ProjectSnapshots(Root(root), home))
+    return Means(Root, MemoryStore(), snapshots_of=lambda root, bound: ProjectSnapshots(Root(root, bound), home))
 
 
 @pytest.fixture(autouse=True)

@@ -32,7 +32,7 @@ class ViewBench(Bench):
     def __init__(self, folder: Path, **means: Any) -> None:
         home = folder / "home"
 
-        def snapshots(root: str) -> Snapshots:
+        def snapshots(root: str, bound: str = "") -> Snapshots:
             return ProjectSnapshots(Root(root), home)
 
         sandbox = sandbox_with_views()

@@ -26,7 +26,7 @@ class Examination:
 
     async def examine(self, paths: Sequence[str], invocation: Invocation) -> Outcome:
         quick, strict = bool(invocation.arguments.get("quick")), bool(invocation.arguments.get("strict"))
-        workspace = self._means.workspace_of(invocation.root)
+        workspace = self._means.workspace_of(*invocation.project)
         around = await in_thread(surroundings, self._means, workspace, invocation.options.sandbox)
         said: list[Said] = []
         unknown: list[str] = []

@@ -1,0 +1,87 @@
+"""Which folder a root is (S-01). A path is only a name: whoever can write to the folder above can put a link or another
+folder in its place. So a chat is bound to the folder itself, by its volume and inode, and every use of the root opens
+it and looks. Knows nothing of what lies in it.
+
+The volume is the id of the file system, which survives a reboot and a new mount; where a file system has none, it is
+the number of the device.
+"""
+
+import errno
+import os
+
+from treadle.errors import RootChanged
+from treadle.ports.workspace import inert
+
+_LOOK = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+def identify(path: str) -> str:
+    """Which folder a path leads to; empty if it leads to none."""
+    found = locate(path)
+    return "" if found is None else found[1]
+
+
+def locate(path: str) -> tuple[str, str] | None:
+    """The path of the folder without links, and which one it is: of one and the same folder, whatever is done to the
+    path meanwhile. None if it leads to no folder."""
+    try:
+        fd = os.open(path, _LOOK)
+    except (OSError, ValueError):
+        return None
+    try:
+        return _path_of(fd, path), identity(fd)
+    finally:
+        os.close(fd)
+
+
+def _path_of(fd: int, path: str) -> str:
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}")
+    except OSError:  # no /proc: by the words, if they still lead to the same folder
+        real = os.path.realpath(path)
+        return real if os.path.samestat(os.stat(real), os.fstat(fd)) else path
+
+
+def identity(fd: int) -> str:
+    volume = os.fstatvfs(fd).f_fsid
+    found = os.fstat(fd)
+    return f"v{volume:x}.{found.st_ino}" if volume else f"d{found.st_dev:x}.{found.st_ino}"
+
+
+class Bound:
+    """The folder at `path`, if it is the one of this identity; with an empty one whichever is there."""
+
+    def __init__(self, path: str, identity: str) -> None:
+        self._path = path
+        self._identity = identity
+        self._seen: tuple[int, int] | None = None
+        """Device and inode of the folder, once it was found to be the one: the cheaper look."""
+
+    def open(self, flags: int) -> int:
+        """A descriptor of the folder. RootChanged if another one stands there, or a link in its place."""
+        try:
+            fd = os.open(self._path, flags)
+        except OSError as error:
+            if self._identity and error.errno in (errno.ELOOP, errno.ENOTDIR):
+                raise changed(self._path) from error
+            raise
+        if self._identity and not self._is(fd):
+            os.close(fd)
+            raise changed(self._path)
+        return fd
+
+    def _is(self, fd: int) -> bool:
+        found = os.fstat(fd)
+        if (found.st_dev, found.st_ino) == self._seen:
+            return True
+        if identity(fd) != self._identity:
+            return False
+        self._seen = (found.st_dev, found.st_ino)
+        return True
+
+
+def changed(root: str) -> RootChanged:
+    return RootChanged(
+        f"The project root {inert(root)} is not the folder that this chat was bound to: another one, or a link, stands "
+        "in its place. Nothing in it was touched. If it is the right one, bind the chat to it by naming its root again."
+    )
