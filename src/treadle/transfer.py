@@ -1,15 +1,21 @@
 """Moving chats: out of a store as JSON lines, into one, and as a copy that goes its own way from some point (D-07,
 D-08). Reads and writes logs; drives nothing.
 
-An export has one line per event, in the wire form of the specification: each has `seq` and `type`. Bytes that lie
-outside the log (whole outputs, images) travel with the first event that refers to them, under `blobs`: base64 by
-SHA-256. A file is so complete by itself, and who wants only events can leave that key out.
+An export has one line per event, in the wire form of the specification: each has `seq` and `type`. The first says
+under `events` how many there are. Bytes that lie outside the log (whole outputs, images) travel with the first event
+that refers to them, under `blobs`: base64 by SHA-256. A file is so complete by itself, and who wants only events can
+leave both keys out.
+
+A chat that comes in is words from elsewhere. What it may do here, with which model and where, is decided here (S-09):
+of its options only those of PORTABLE hold, all others are those of a new chat of this machine; and it is at rest, so
+that nothing of it is carried out before somebody goes on with it.
 """
 
 import hashlib
+import re
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -32,8 +38,10 @@ from treadle.protocol.events import (
     QueueChanged,
     RunEnd,
     SessionCreated,
+    SessionImported,
     TurnEnd,
 )
+from treadle.protocol.options import ChatOptions
 from treadle.protocol.references import lost_without
 from treadle.protocol.workspace_events import RESTORED
 from treadle.types import ChatId, Clock, SystemClock, new_chat_id
@@ -42,13 +50,45 @@ PAGE = 500
 _encoder = msgspec.json.Encoder()
 
 
-class _Blobs(msgspec.Struct):
-    """The part of a line that `wire` does not know."""
+PORTABLE = frozenset(
+    {
+        "system_prompt",
+        "dynamic_tools",
+        "action_deadline_s",
+        "on_deadline",
+        "completion",
+        "max_continuations",
+        "continue_text",
+        "summarize",
+        "verify",
+        "archived",
+        "labels",
+    }
+)
+"""The options that say how a conversation is led. They move with a chat."""
+LOCAL = frozenset(
+    {
+        *("model", "rung", "temperature", "max_tokens", "context_window"),
+        *("root", "instructions", "command_view", "git_branch", "checks", "diagnose"),
+        *("mode", "interactive", "tools", "rules", "sandbox", "network", "strict_paths"),
+        *("auto_approve_commands", "auto_approve_sensitive_edits", "sensitive"),
+        *("max_turns", "on_limit", "on_guard", "run_budget", "chat_budget"),
+    }
+)
+"""The options that say what may be done, where, by whom and at what expense. They do not move; nor does an option that
+is in neither list, which a test forbids."""
+
+_ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+
+
+class _Extras(msgspec.Struct):
+    """The parts of a line that `wire` does not know."""
 
     blobs: dict[str, str] = {}
+    events: int = 0
 
 
-_blobs = msgspec.json.Decoder(_Blobs)
+_extras = msgspec.json.Decoder(_Extras)
 
 
 async def read_chat(store: Store, chat: ChatId) -> list[Envelope]:
@@ -62,11 +102,11 @@ async def read_chat(store: Store, chat: ChatId) -> list[Envelope]:
 async def export_chat(store: Store, chat: ChatId) -> AsyncIterator[bytes]:
     """The log as lines, each with its newline. A blob that is gone is left out: what there is can be had."""
     sent: set[str] = set()
-    after = 0
-    while records := await store.read(chat, after, PAGE):
+    after, head = 0, await store.head(chat)
+    while after < head and (records := await store.read(chat, after, min(PAGE, head - after))):
         for record in records:
             envelope = wire.decode(chat, record)
-            line = wire.to_dict(envelope)
+            line = wire.to_dict(envelope) | ({"events": head} if envelope.seq == 1 else {})
             carried: dict[str, str] = {}
             for digest in lost_without(envelope.data):
                 if digest not in sent and (data := await _blob(store, digest)) is not None:
@@ -88,8 +128,17 @@ async def _blob(store: Store, digest: str) -> bytes | None:
 # -- import -------------------------------------------------------------------------------------------------------
 
 
-async def import_chat(store: Store, lines: Iterable[bytes | str], new_id: bool = False) -> ChatId:
-    """Bring an exported chat in, under its own id or a new one. Damaged or InvalidInput say which line is wrong,
+async def import_chat(
+    store: Store,
+    lines: Iterable[bytes | str],
+    new_id: bool = False,
+    *,
+    local: ChatOptions | None = None,
+    owner: str = "",
+    clock: Clock | None = None,
+) -> ChatId:
+    """Bring an exported chat in, under its own id or a new one, at rest and for `owner`. `local` are the options of a
+    new chat here, which take the place of all that are not PORTABLE. Damaged or InvalidInput say which line is wrong,
     ChatExists that its id is taken; in every case nothing was written."""
     envelopes, blobs = _read(lines)
     chat = new_chat_id() if new_id else envelopes[0].chat
@@ -98,19 +147,37 @@ async def import_chat(store: Store, lines: Iterable[bytes | str], new_id: bool =
     for data in blobs:
         await store.put_blob(data)
     faultpoint("transfer.blobs")
-    await _create(store, chat, envelopes)
+    settled = _settled(envelopes, local or ChatOptions(), owner, (clock or SystemClock()).now_ms())
+    await _create(store, chat, settled)
     return chat
+
+
+def _settled(envelopes: list[Envelope], local: ChatOptions, owner: str, now_ms: int) -> list[Envelope]:
+    """A log from elsewhere, and what makes it a chat of this machine."""
+    first = envelopes[0].data
+    assert isinstance(first, SessionCreated)
+    log = [replace(envelopes[0], data=replace(first, owner=owner)), *envelopes[1:]]
+    state = fold_all(ChatState(chat=envelopes[0].chat), log)
+    log += _seal(state, quiet(state, log[-1].data, "import"), log[-1].time_ms)
+    log += _seal(fold_all(state, log[state.head :]), [SessionImported(envelopes[0].chat)], now_ms)
+    state = fold_all(ChatState(chat=envelopes[0].chat), log)
+    there, here = wire.whole(state.options), wire.whole(local)
+    changes = {name: here[name] for name in here if name not in PORTABLE and here[name] != there[name]}
+    return log + _seal(state, transition(state, ChangeOptions(changes, by="import")), now_ms)
 
 
 def _read(lines: Iterable[bytes | str]) -> tuple[list[Envelope], list[bytes]]:
     envelopes: list[Envelope] = []
     blobs: list[bytes] = []
+    told = 0
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
             envelope = wire.from_json(line)
-            blobs += _carried(line)
+            extras = _extras_of(line)
+            blobs += _carried(extras.blobs)
+            told = told or extras.events
         except Damaged as error:
             raise Damaged(f"Line {number} cannot be read: {error}. Nothing was imported.") from error
         if wrong := _misplaced(envelope, envelopes):
@@ -118,6 +185,11 @@ def _read(lines: Iterable[bytes | str]) -> tuple[list[Envelope], list[bytes]]:
         envelopes.append(envelope)
     if not envelopes:
         raise InvalidInput("There is no event to import; the input is empty.")
+    if told not in (0, len(envelopes)):
+        raise InvalidInput(
+            f"The first line says that there are {told:,} events, and {len(envelopes):,} are here: the file was cut, "
+            "or put together. Export the chat again. Nothing was imported."
+        )
     return envelopes, blobs
 
 
@@ -130,6 +202,8 @@ def _misplaced(envelope: Envelope, before: list[Envelope]) -> str:
         return f"its seq is {envelope.seq} where {expected} follows"
     if not envelope.chat:
         return "it names no chat"
+    if not _ID.fullmatch(envelope.chat):
+        return f"{envelope.chat[:80]!r} is no chat's id"
     if before and envelope.chat != before[0].chat:
         return f"it is of chat {envelope.chat}, the ones before it are of {before[0].chat}"
     if isinstance(envelope.data, SessionCreated) != (not before):
@@ -137,11 +211,18 @@ def _misplaced(envelope: Envelope, before: list[Envelope]) -> str:
     return ""
 
 
-def _carried(line: bytes | str) -> list[bytes]:
+def _extras_of(line: bytes | str) -> _Extras:
+    try:
+        return _extras.decode(line)
+    except msgspec.MsgspecError as error:
+        raise Damaged(f"its blobs or its count of events cannot be read: {error}") from error
+
+
+def _carried(blobs: Mapping[str, str]) -> list[bytes]:
     """The blobs that a line brings; Damaged if they are not what their hash says."""
     try:
-        given = {digest: b64decode(text, validate=True) for digest, text in _blobs.decode(line).blobs.items()}
-    except (msgspec.MsgspecError, ValueError) as error:
+        given = {digest: b64decode(text, validate=True) for digest, text in blobs.items()}
+    except ValueError as error:
         raise Damaged(f"its blobs are no base64 by hash: {error}") from error
     for digest, data in given.items():
         if hashlib.sha256(data).hexdigest() != digest:
@@ -195,7 +276,7 @@ async def fork(
 NOT_HERE = "This chat was copied before that was done; nothing was done here."
 
 
-def quiet(state: ChatState, last: Event) -> tuple[Event, ...]:
+def quiet(state: ChatState, last: Event, why: Literal["fork", "import"] = "fork") -> tuple[Event, ...]:
     """The events that bring a chat to rest, wherever it stands; `last` is the event it stands at."""
     events: list[Event] = []
     if state.open_turn is not None:
@@ -203,7 +284,7 @@ def quiet(state: ChatState, last: Event) -> tuple[Event, ...]:
     elif isinstance(last, AssistantMessage):  # cut off from the end of its turn, with which it was written
         events.append(TurnEnd(last.turn, finish_reason="interrupted"))
     events += close_check(state)
-    events += close_calls(state, "fork")
+    events += close_calls(state, why)
     if state.run is not None:
         events.append(RunEnd("interrupted"))
     elif state.compacting:

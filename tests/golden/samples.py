@@ -72,6 +72,7 @@ OPTIONS = ChatOptions(
 
 _ALL: tuple[e.Event, ...] = (
     e.SessionCreated(OPTIONS, "ada", "c_0123456789abcdef@12"),
+    e.SessionImported("c_0123456789abcdef", "ada"),
     e.UserMessage("Why does the test fail?", "steering", "autopilot", (IMAGE,), "q_1", 7),
     e.TurnStart(3, "openai:gpt-4.1", USAGE, True),
     e.AssistantMessage(

@@ -2,21 +2,29 @@
 
 import json
 from collections.abc import Callable
+from typing import Any
 
+import msgspec
 import pytest
 
+from tests.golden.samples import OPTIONS
 from tests.scenario.scenes import SCENES, World, watch
+from treadle.chat.fold import fold_all
+from treadle.chat.state import ChatState
+from treadle.engine.effects import read_ledger
 from treadle.errors import ChatExists, Damaged, InvalidInput, NotFound, TreadleError
-from treadle.models.scripted import Say, ScriptedModel
+from treadle.models.scripted import Call, Say, ScriptedModel
 from treadle.ports.store import Store
 from treadle.protocol import wire
 from treadle.protocol.content import Image
 from treadle.protocol.events import Envelope, ExecutionComplete, RecordLost, SessionIdle
+from treadle.protocol.options import ChatOptions
+from treadle.protocol.traces import Shell
 from treadle.protocol.wire import Record
 from treadle.replay import replay
 from treadle.stores.memory import MemoryStore
 from treadle.testing.checker import check
-from treadle.transfer import export_chat, import_chat, read_chat
+from treadle.transfer import LOCAL, PORTABLE, export_chat, import_chat, read_chat
 from treadle.types import ChatId
 
 
@@ -24,17 +32,31 @@ async def exported(store: Store, chat: ChatId) -> list[bytes]:
     return [line async for line in export_chat(store, chat)]
 
 
+def events_of(lines: list[bytes]) -> list[dict[str, Any]]:
+    """The lines without what only says how many there are."""
+    return [{key: value for key, value in json.loads(line).items() if key != "events"} for line in lines]
+
+
 @pytest.mark.parametrize("name", SCENES)
-async def test_a_chat_comes_back_as_it_was(name: str, world: World) -> None:
+async def test_a_chat_comes_back_as_it_was_and_rests(name: str, world: World) -> None:  # D-08, S-09
     chat = await SCENES[name](world)
     lines = await exported(world.store, chat)
     other = MemoryStore()
     assert await import_chat(other, lines) == chat
-    assert await exported(other, chat) == lines
-    assert (await other.get(chat)).summary == (await world.store.get(chat)).summary
+    back = events_of(await exported(other, chat))
+    assert back[: len(lines)] == events_of(lines)
+    added = [event["type"] for event in back[len(lines) :]]
+    assert "session.imported" in added
+    before, after = (await world.store.get(chat)).summary, (await other.get(chat)).summary
+    assert (after.title, after.turns, after.created_ms) == (before.title, before.turns, before.created_ms)
+    assert after.status in ("idle", "error")
+    assert (after.runnable, after.wake_ms) == (False, 0)
+    assert await other.claim("w", now_ms=1 << 50) is None
+    assert await check(other, chat) == []
     copy = await import_chat(world.store, lines, new_id=True)
     assert copy != chat
-    assert b"".join(await exported(world.store, copy)).replace(copy.encode(), chat.encode()) == b"".join(lines)
+    moved = b"".join((await exported(world.store, copy))[: len(lines)]).replace(copy.encode(), chat.encode())
+    assert events_of(moved.splitlines()) == events_of(lines)
     assert (await replay(world.store, copy)).matches
 
 
@@ -47,9 +69,9 @@ async def test_every_line_is_an_event_with_its_place(world: World) -> None:
 
 async def test_an_imported_chat_goes_on(world: World) -> None:
     chat = await SCENES["a_chat_that_is_cut_off"](world)
-    copy = await import_chat(world.store, await exported(world.store, chat), new_id=True)
-    agent = world.agent(ScriptedModel([Say("Never asked for."), Say("Whole.")]))
-    await watch(agent.chat(copy).resume())
+    copy = await import_chat(world.store, await exported(world.store, chat), new_id=True, local=world.options())
+    agent = world.agent(ScriptedModel([Say("Whole.")], follow="calls"))
+    await watch(agent.chat(copy).send("Go on."))
     await agent.worker.close()
     assert await check(world.store, copy) == []
     assert (await replay(world.store, copy)).matches
@@ -79,7 +101,7 @@ async def test_bytes_outside_the_log_travel_with_it_once(world: World) -> None: 
     assert await other.get_blob(image.blob) == b"picture"
     with pytest.raises(NotFound):
         await other.get_blob(lost.blob)
-    assert await exported(other, chat.id) == lines
+    assert events_of(await exported(other, chat.id))[: len(lines)] == events_of(lines)
 
 
 async def test_a_damaged_record_does_not_keep_the_rest(world: World) -> None:  # D-06
@@ -90,7 +112,7 @@ async def test_a_damaged_record_does_not_keep_the_rest(world: World) -> None:  #
     lines = await exported(world.store, chat)
     other = MemoryStore()
     await import_chat(other, lines)
-    assert isinstance((await read_chat(other, chat))[-1].data, RecordLost)
+    assert isinstance((await read_chat(other, chat))[len(lines) - 1].data, RecordLost)
 
 
 def _drop(number: int) -> Callable[[list[bytes]], list[bytes]]:
@@ -124,6 +146,12 @@ def _live(lines: list[bytes]) -> list[bytes]:
         (_line(3, lambda line: line.update(blobs=[1])), Damaged, "Line 3"),
         (_line(3, lambda line: line.update(chat="c_other")), InvalidInput, "Line 3.*c_other"),
         (_line(1, lambda line: line.update(chat="")), InvalidInput, "Line 1.*no chat"),
+        (_line(1, lambda line: line.update(chat="../../c_1")), InvalidInput, "Line 1.*no chat's id"),
+        (_line(1, lambda line: line.update(chat="c_\x1b[2J")), InvalidInput, "Line 1.*no chat's id"),
+        (_line(1, lambda line: line.update(events="many")), Damaged, "Line 1.*count"),
+        (lambda lines: lines[:-1], InvalidInput, "first line says.*cut"),
+        (lambda lines: lines[:1], InvalidInput, "first line says.*cut"),
+        (lambda lines: [*lines[:-1], lines[-1][:20]], Damaged, "cannot be read"),
         (_drop(1), InvalidInput, "Line 1"),
         (_drop(3), InvalidInput, "Line 3.*seq is 4 where 3 follows"),
         (lambda lines: [lines[0], lines[0]], InvalidInput, "Line 2"),
@@ -156,7 +184,57 @@ async def test_blank_lines_and_text_are_fine(world: World) -> None:
     lines = await exported(world.store, chat)
     other = MemoryStore()
     await import_chat(other, ["", *(line.decode() for line in lines), "\n"])
-    assert await exported(other, chat) == lines
+    assert events_of(await exported(other, chat))[: len(lines)] == events_of(lines)
+
+
+async def test_lines_of_older_exports_say_no_number(world: World) -> None:
+    chat = await SCENES["plain_answers"](world)
+    lines = [json.dumps(line) for line in events_of(await exported(world.store, chat))]
+    assert await import_chat(MemoryStore(), lines) == chat
+
+
+def test_every_option_moves_with_a_chat_or_does_not() -> None:  # S-09
+    assert not PORTABLE & LOCAL
+    assert set(ChatOptions.__struct_fields__) == PORTABLE | LOCAL, "say in treadle.transfer which it is"
+
+
+async def test_what_gives_power_does_not_move(world: World) -> None:  # S-09
+    lines = await exported(world.store, await SCENES["plain_answers"](world))
+    other = MemoryStore()
+    first = json.loads(lines[0])
+    first["data"]["options"] = msgspec.to_builtins(OPTIONS)  # every option says something
+    first["data"]["owner"] = "mallory"
+    local = ChatOptions(model="openai:gpt-4.1", root="/here", mode="read-only", max_turns=3, checks=("true",))
+    chat = await import_chat(other, [json.dumps(first), *lines[1:]], local=local)
+    state = fold_all(ChatState(chat=chat), await read_chat(other, chat))
+    assert state.owner == ""
+    for name in ChatOptions.__struct_fields__:
+        of = OPTIONS if name in PORTABLE else local
+        assert getattr(state.options, name) == getattr(of, name), name
+    given = await import_chat(other, lines, new_id=True, owner="ada")
+    assert (await other.get(given)).summary.owner == "ada"
+
+
+async def test_a_shell_from_elsewhere_does_not_hold_here(world: World) -> None:  # S-09, T-14
+    chat = await SCENES["tools_that_read_and_write"](world)
+    agent = world.agent(ScriptedModel([Call("run_command", command="export GREETING=x"), Say("Set.")], follow="calls"))
+    await watch(agent.chat(chat, auto_approve_commands=True, mode="autopilot").send("Set it."))
+    assert (await agent.chat(chat).state()).shell != Shell()
+    copy = await import_chat(world.store, await exported(world.store, chat), new_id=True, local=world.options())
+    state = await agent.chat(copy).state()
+    assert (state.shell, state.seen) == (Shell(), {})
+    await agent.worker.close()
+
+
+async def test_what_was_done_elsewhere_is_not_undone_here(world: World) -> None:  # W-02
+    chat = await SCENES["tools_that_read_and_write"](world)
+    copy = await import_chat(world.store, await exported(world.store, chat), new_id=True, local=world.options())
+    assert (await read_ledger(world.store, chat)).entries
+    assert (await read_ledger(world.store, copy)).entries == ()
+    agent = world.agent(ScriptedModel([Call("write_file", path="c.txt", content="c"), Say("Made.")], follow="calls"))
+    await watch(agent.chat(copy).send("Make c."))
+    assert [file.path for entry in (await read_ledger(world.store, copy)).entries for file in entry.files] == ["c.txt"]
+    await agent.worker.close()
 
 
 async def test_a_chat_that_does_not_exist_cannot_be_exported(world: World) -> None:

@@ -27,6 +27,7 @@ _WHY = {
     "turn_cap": "The run reached its limit of turns before this call was carried out.",
     "record_lost": "A record of this run was lost; it is not known whether this call was carried out.",
     "fork": "The chat was copied at this point; this call was not carried out in the copy.",
+    "import": "The chat was brought here from elsewhere at this point; this call was not carried out here.",
 }
 RECORD_LOST = (
     "A record of this run was lost, so that it is not known what it did last; it was ended, and nothing was done "

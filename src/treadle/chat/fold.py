@@ -22,6 +22,7 @@ from treadle.protocol import events as e
 from treadle.protocol.content import AssistantEntry, UserEntry
 from treadle.protocol.events import Envelope, Event
 from treadle.protocol.options import ChatOptions
+from treadle.protocol.traces import Shell
 
 TITLE_LENGTH = 60
 
@@ -45,6 +46,12 @@ def fold_all(state: ChatState, envelopes: Iterable[Envelope]) -> ChatState:
 
 def _created(state: ChatState, event: e.SessionCreated, at: Envelope) -> ChatState:
     return replace(state, chat=at.chat, options=event.options, owner=event.owner, created_ms=at.time_ms)
+
+
+def _imported(state: ChatState, event: e.SessionImported, at: Envelope) -> ChatState:
+    """What was known of files and of a shell there says nothing about this machine; exported variables could even
+    make harmless commands do something else."""
+    return replace(state, shell=Shell(), seen={})
 
 
 def _user_message(state: ChatState, event: e.UserMessage, at: Envelope) -> ChatState:
@@ -270,6 +277,7 @@ def _record_lost(state: ChatState, event: e.RecordLost, at: Envelope) -> ChatSta
 
 _APPLY: dict[type[Event], Fold] = {
     e.SessionCreated: _created,
+    e.SessionImported: _imported,
     e.UserMessage: _user_message,
     e.TurnStart: _turn_start,
     e.AssistantMessage: _assistant_message,

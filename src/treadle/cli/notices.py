@@ -64,6 +64,8 @@ def notice(event: e.Event) -> tuple[str, Colour] | None:
             return f"summing up failed: {inert_line(error, 300)}", "yellow"
         case e.OptionsChanged(changes=changes):
             return f"changed: {inert_line(', '.join(sorted(changes)), 200)}", "dim"
+        case e.SessionImported():
+            return "brought here from elsewhere; what was changed before this cannot be undone here", "dim"
         case e.Undone() | e.Redone() | e.Kept():
             return _restored(event)
         case e.SessionRewound(message=message, by=by):

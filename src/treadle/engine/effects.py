@@ -18,6 +18,7 @@ from treadle.protocol.events import (
     Kept,
     Redone,
     RestoreRequested,
+    SessionImported,
     Undone,
     WorkspaceConflict,
 )
@@ -26,7 +27,9 @@ from treadle.protocol.references import REFERRING, Reference, references
 from treadle.types import CallKey, ChatId
 
 _PAGE = 5_000
-_LEDGER = {kind.TYPE for kind in (FilesChanged, Undone, Redone, Kept, RestoreRequested, CheckpointCreated)}
+_LEDGER = {
+    kind.TYPE for kind in (FilesChanged, Undone, Redone, Kept, RestoreRequested, CheckpointCreated, SessionImported)
+}
 _manifests = msgspec.json.Decoder(tuple[FileChange, ...])
 
 
@@ -61,7 +64,8 @@ class Ledger(msgspec.Struct, frozen=True):
 
 
 async def read_ledger(store: Store, chat: ChatId) -> Ledger:
-    """What was recorded about files. Reads the log in pages and decodes only what it is about."""
+    """What was recorded about files here: of a chat from elsewhere, what came after it was brought here. Reads the log
+    in pages and decodes only what it is about."""
     entries: list[Entry] = []
     requests: list[RestoreRequested] = []
     checkpoints: list[int] = []
@@ -76,6 +80,8 @@ async def read_ledger(store: Store, chat: ChatId) -> Ledger:
                 requests.append(event)
             elif isinstance(event, CheckpointCreated):
                 checkpoints.append(event.message)
+            elif isinstance(event, SessionImported):
+                entries, requests, checkpoints = [], [], []
             elif isinstance(event, FilesChanged | Undone | Redone | Kept):
                 files = await _all_files(event, record.seq, store)
                 entries.append(Entry(record.seq, event, files, _asked(event, requests)))
@@ -120,6 +126,15 @@ async def all_references(store: Store, chat: ChatId) -> AsyncIterator[tuple[int,
                 yield record.seq, found
                 for listed in await _listed(store, found):
                     yield record.seq, listed
+
+
+async def imported_at(store: Store, chat: ChatId) -> int:
+    """Up to which event a log tells of another machine; 0: it is all of this one."""
+    since = found = 0
+    while records := await store.read(chat, after=since, limit=_PAGE):
+        since = records[-1].seq
+        found = max((record.seq for record in records if record.type == SessionImported.TYPE), default=found)
+    return found
 
 
 async def _listed(store: Store, found: Reference) -> list[Reference]:

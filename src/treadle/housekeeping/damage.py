@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from treadle.engine.effects import all_references
+from treadle.engine.effects import all_references, imported_at
 from treadle.errors import NotFound, ToolError
 from treadle.housekeeping.retention import DAY_S, EVER, Retention, folder_of, last_line, worth_of
 from treadle.ports.snapshots import Wanted
@@ -91,11 +91,13 @@ def _complete(journal: Journal, home: Path) -> str:
 
 async def _missing(store: Store, listed: Listed, images: Images) -> list[Problem]:
     """Changes that cannot be undone although they should be."""
-    wanted: dict[str, str] = {}
-    async for _, found in all_references(store, listed.summary.chat):
+    wanted: dict[str, tuple[int, str]] = {}
+    async for seq, found in all_references(store, listed.summary.chat):
         if found.kind == "image" and found.needed:
-            wanted[found.path] = found.digest
-    gone = await asyncio.to_thread(lambda: [path for path, digest in wanted.items() if not images.has(digest)])
+            wanted[found.path] = seq, found.digest
+    lost = await asyncio.to_thread(lambda: {path: seq for path, (seq, has) in wanted.items() if not images.has(has)})
+    since = await imported_at(store, listed.summary.chat) if lost else 0
+    gone = [path for path, seq in lost.items() if seq > since]
     if not gone:
         return []
     text = f"what was there before a change of {gone[0]} is not kept any more"

@@ -69,6 +69,16 @@ class SessionCreated(Event, frozen=True):
     """`chat@seq` when this chat began as a copy of another."""
 
 
+class SessionImported(Event, frozen=True):
+    """The chat was brought here from an export. What stands before this was done elsewhere, to files that are not here:
+    none of it can be undone here, and nothing that a shell there had set holds."""
+
+    TYPE = "session.imported"
+    origin: str = ""
+    """The id that the chat had there."""
+    by: str = "person"
+
+
 class UserMessage(Event, frozen=True):
     """Said to the model: by a person, or by Treadle in the user's place. On an idle chat it begins a run."""
 

@@ -1,6 +1,6 @@
 """Chats of every kind, as material for replay, fork and transfer: SCENES has them by name."""
 
-from tests.scenario.scenes import checks, compaction, crashes, failures, files, limits, midrun, people, plain
+from tests.scenario.scenes import checks, compaction, crashes, elsewhere, failures, files, limits, midrun, people, plain
 from tests.scenario.scenes.world import SCENES, World, watch
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "checks",
     "compaction",
     "crashes",
+    "elsewhere",
     "failures",
     "files",
     "limits",
