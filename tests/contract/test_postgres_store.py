@@ -17,3 +17,6 @@ class TestPostgresStore(StoreContract):
 
     async def open_store(self, clock: ManualClock, folder: Path) -> Store:
         return PostgresStore(self.url, clock=clock)
+
+    async def open_beside(self, clock: ManualClock, folder: Path, lease_s: float) -> Store:
+        return PostgresStore(self.url, clock=clock, lease_s=lease_s)

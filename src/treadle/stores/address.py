@@ -19,7 +19,7 @@ def open_store(
     address: str | Path, *, most: int | None = None, lease_s: float = LEASE_S
 ) -> "SqliteStore | PostgresStore":
     """The store at an address; nothing is connected or made before its first use. `most` is how many connections it may
-    have, where it has any; `lease_s` is how long leases last, for all who use it."""
+    have, where it has any; `lease_s` is how long leases last that are taken here."""
     scheme, separator, _ = str(address).partition("://")
     if isinstance(address, str) and separator and scheme in _POSTGRES:
         return _open_postgres(address, most, lease_s)

@@ -2,7 +2,8 @@
 
 Time is the machine's uptime (CLOCK_BOOTTIME on Linux) and not the wall clock: a correction of the system's time, by
 hours and in either direction, neither steals a lease nor keeps one for ever. Uptimes of two boots cannot be compared,
-so every lease carries a boot id, and one of another boot is over.
+so every lease carries a boot id, and one of another boot is over. (Where the system has no such id, the lock of its
+worker tells: see below.)
 
 A worker that was killed should not block its chats for the rest of its lease. Each worker therefore holds a kernel
 lock (flock) on a file of its own for as long as its process lives. Whoever can take that lock knows that the worker
@@ -62,10 +63,11 @@ class Leases:
         return self.now_ms() + self._lease_ms
 
     def live(self, worker: str, until_ms: int, boot: str) -> bool:
-        """Whether the lease is still somebody's. An end further off than any lease lasts is of another boot, too."""
+        """Whether the lease is still somebody's. Its end is what its holder wrote down, however long leases last that
+        are taken here; one of another boot means nothing."""
         if not worker or boot != self.boot:
             return False
-        return 0 < until_ms - self.now_ms() <= self._lease_ms and alive(self._path(worker))
+        return until_ms > self.now_ms() and alive(self._path(worker))
 
     def hold(self, worker: str) -> None:
         """Make it known that this worker lives; before its first claim."""

@@ -37,8 +37,8 @@ T = TypeVar("T")
 
 
 class SqliteStore:
-    """A `Store` in the file `path`. `clock` times leases (by `monotonic`), which last `lease_s` for all who use the
-    file; `busy_s` is how long another process may hold the file before a call fails."""
+    """A `Store` in the file `path`. `clock` times leases (by `monotonic`), which last `lease_s` if they are taken
+    here; `busy_s` is how long another process may hold the file before a call fails."""
 
     def __init__(
         self,

@@ -17,6 +17,11 @@ class OpensStore:
         """A new, empty store whose leases are timed by `clock`; it is closed after the test."""
         raise AssertionError("say how to open a store")
 
+    async def open_beside(self, clock: ManualClock, folder: Path, lease_s: float) -> Store:
+        """The same store once more, as another process opens it that was told another length of leases; it is closed
+        by the test. A store that lives in one process has nobody beside it."""
+        pytest.skip("nobody else can open this store")
+
     @pytest.fixture
     def clock(self) -> ManualClock:
         return ManualClock()

@@ -1,6 +1,7 @@
 """Who may write: claims, epochs, expiry (D-03, faults 4 and 15)."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,9 @@ from treadle.testing.clock import ManualClock
 from treadle.testing.store_contract.base import OpensStore
 from treadle.testing.store_contract.helpers import A, B, C, add, begin, claimed, record, seqs, summary
 from treadle.types import ChatId
+
+MOMENT = 1 / 16
+"""A little time that sums up exactly."""
 
 
 class LeaseContract(OpensStore):
@@ -210,6 +214,74 @@ class LeaseContract(OpensStore):
         assert (await claimed(store, "w2", B)).epoch == 2
         assert list(await store.renew(leases)) == leases[:1]
         assert list(await store.renew([])) == []
+
+    async def test_a_lease_is_over_at_its_end_and_not_before(self, store: Store, clock: ManualClock) -> None:
+        """For everybody who asks: a claim of this chat or of any, a command that takes it along, a list."""
+        for chat in (A, B, C):
+            await begin(store, chat, runnable=True)
+            await claimed(store, "w1", chat)
+        clock.advance(LEASE_S - MOMENT)
+        wanted = Lease(C, 2, "w2", 2)
+        assert await store.claim("w2") is None
+        with pytest.raises(ChatBusy):
+            await store.claim("w2", B)
+        with pytest.raises(ChatBusy):
+            await store.append(C, [record(2)], summary(C, 2), lease=None, durable=True, take=wanted)
+        assert [one.leased for one in await store.list()] == [True] * 3
+        clock.advance(MOMENT)
+        assert [one.leased for one in await store.list()] == [False] * 3
+        assert not (await store.get(A)).leased
+        await store.append(C, [record(2)], summary(C, 2), lease=None, durable=True, take=wanted)
+        assert (await claimed(store, "w2", B)).epoch == 2
+        assert await claimed(store, "w2") == Lease(A, 2, "w2", 1)
+
+    async def test_what_was_renewed_or_taken_along_lasts_as_long(self, store: Store, clock: ManualClock) -> None:
+        for chat in (A, B):
+            await begin(store, chat)
+        renewed = await claimed(store, "w1", A)
+        clock.advance(LEASE_S / 2)
+        assert list(await store.renew([renewed])) == [renewed]
+        await store.append(B, [record(2)], summary(B, 2), lease=None, durable=True, take=Lease(B, 1, "w1", 2))
+        for passed, leased in ((LEASE_S - MOMENT, True), (MOMENT, False)):
+            clock.advance(passed)
+            assert [one.leased for one in await store.list()] == [leased] * 2
+
+    async def test_a_lease_that_ran_out_is_renewed_if_nobody_took_it(self, store: Store, clock: ManualClock) -> None:
+        await begin(store, A)
+        lease = await claimed(store, "w1", A)
+        clock.advance(LEASE_S * 2)
+        assert list(await store.renew([lease])) == [lease]
+        with pytest.raises(ChatBusy):
+            await store.claim("w2", A)
+
+    @pytest.mark.parametrize("other_s", [LEASE_S / 10, LEASE_S * 10])
+    async def test_the_end_of_a_lease_binds_whoever_looks(
+        self, store: Store, clock: ManualClock, tmp_path: Path, other_s: float
+    ) -> None:
+        """Two processes with different settings: a lease lasts as long as the one says who took it."""
+        await begin(store, A, runnable=True)
+        await begin(store, B, runnable=True)
+        other = await self.open_beside(clock, tmp_path, other_s)
+        try:
+            assert (await claimed(store, "w1", A)).epoch == 1
+            assert (await claimed(other, "w2", B)).epoch == 1
+            lengths = [(LEASE_S, store, other, A), (other_s, other, store, B)]
+            for _, _, theirs, chat in lengths:
+                assert (await theirs.get(chat)).leased
+                assert await theirs.claim("thief") is None
+                with pytest.raises(ChatBusy):
+                    await theirs.claim("thief", chat)
+            for length, mine, theirs, chat in sorted(lengths, key=lambda one: one[0]):
+                start = clock.monotonic() - 1_000.0
+                clock.advance(length - start - MOMENT)
+                assert [(await one.get(chat)).leased for one in (mine, theirs)] == [True, True]
+                with pytest.raises(ChatBusy):
+                    await theirs.claim("thief", chat)
+                clock.advance(MOMENT)
+                assert [(await one.get(chat)).leased for one in (mine, theirs)] == [False, False]
+                assert (await claimed(theirs, "heir", chat)).epoch == 2
+        finally:
+            await other.close()
 
     async def test_the_wall_clock_does_not_matter(self, store: Store, clock: ManualClock) -> None:
         """Fault 15: hours forwards and backwards."""
