@@ -1,5 +1,5 @@
-"""A state as bytes and back. A cache only: bytes from another version of the state are not read, and the log is
-folded instead."""
+"""A state as bytes and back. A cache only: bytes from another version of the state, or of the rules that made it, are
+not read, and the log is folded instead."""
 
 import hashlib
 
@@ -25,11 +25,14 @@ def _shape() -> str:
     return hashlib.sha256("".join(kinds).encode()).hexdigest()[:16]
 
 
-SHAPE = _shape()
+RULES = 1
+"""The version of what events mean. Raise it whenever `fold` makes another state of the same log: what older rules made
+of it is no longer read. A test compares what golden logs fold to."""
+KEY = f"{RULES}.{_shape()}"
 
 
 class _Body(msgspec.Struct, array_like=True):
-    shape: str
+    key: str
     state: bytes
     entries: msgspec.Raw
 
@@ -52,14 +55,14 @@ _entries = msgspec.msgpack.Decoder(list[Entry])
 def encode(state: ChatState) -> bytes:
     entries = msgspec.Raw(_encoder.encode(state.history.slice(0)))
     bare = _plain.encode(replace(state, history=History(), transcript=History()))
-    return _encoder.encode(_Body(SHAPE, bare, entries))
+    return _encoder.encode(_Body(KEY, bare, entries))
 
 
 def decode(body: bytes) -> ChatState | None:
     """The state, or None when these bytes are not of this version."""
     try:
         read = _bodies.decode(body)
-        if read.shape != SHAPE:
+        if read.key != KEY:
             return None
         history: History[Entry] = History(_entries.decode(read.entries))
         state = _states.decode(read.state)

@@ -278,7 +278,5 @@ class Log:
             self._states[state.chat] = state
             self._states.move_to_end(state.chat)
             while len(self._states) > KEPT_STATES:
-                forgotten, _ = self._states.popitem(last=False)
-                self._memos.pop(forgotten, None)
-                self._epochs.pop(forgotten, None)
+                self.forget(next(iter(self._states)))
         return state

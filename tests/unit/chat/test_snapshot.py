@@ -1,10 +1,14 @@
 """A state as bytes: read back exactly, or not at all. That it is the same in every state is in the property tests."""
 
-import msgspec
+import json
 
+import msgspec
+import pytest
+
+from scripts.folded import FOLDED, LOGS, envelopes, now
 from tests.unit.chat.logs import answer, chat, said
 from treadle.chat import snapshot
-from treadle.chat.snapshot import SHAPE
+from treadle.chat.snapshot import KEY, RULES
 from treadle.protocol import events as e
 from treadle.types import call_key
 
@@ -16,7 +20,25 @@ def test_a_state_with_everything_in_it() -> None:
 
 def test_bytes_of_another_shape_are_not_read() -> None:
     body = snapshot.encode(chat(said()))
-    assert snapshot.decode(body.replace(SHAPE.encode(), b"0" * len(SHAPE))) is None
+    assert snapshot.decode(body.replace(KEY.encode(), b"0" * len(KEY))) is None
+
+
+def test_a_state_that_older_rules_made_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = snapshot.encode(chat(said()))
+    monkeypatch.setattr(snapshot, "KEY", KEY.replace(f"{RULES}.", f"{RULES + 1}."))
+    assert snapshot.decode(body) is None
+
+
+def test_rules_that_changed_have_a_new_version() -> None:
+    """States that older rules made are kept in databases: what a log means changes only together with its version."""
+    kept = json.loads(FOLDED.read_text(encoding="utf-8"))
+    assert kept["rules"] == RULES, "the rules have a new version: run: python -m scripts.folded"
+    assert now() == kept["logs"], "fold makes another state of a golden log: raise RULES in treadle/chat/snapshot.py"
+
+
+def test_the_golden_logs_have_every_event() -> None:
+    seen = {envelope.type for file in LOGS.glob("*.jsonl") for envelope in envelopes(file)}
+    assert seen == set(e.RECORDED)
 
 
 def test_damaged_bytes_are_not_read() -> None:
@@ -24,4 +46,4 @@ def test_damaged_bytes_are_not_read() -> None:
     for cut in range(0, len(body), 7):
         assert snapshot.decode(body[:cut]) is None
     assert snapshot.decode(b"") is None
-    assert snapshot.decode(msgspec.msgpack.encode([SHAPE, b"{}", 1])) is None
+    assert snapshot.decode(msgspec.msgpack.encode([KEY, b"{}", 1])) is None

@@ -16,6 +16,12 @@ from treadle.types import ChatId
 _decoder = msgspec.json.Decoder(ChatSummary)
 _COLUMNS = "SELECT id, summary, worker, lease_until, boot, changed FROM chats"
 
+# The first condition is quick and finds too many: the text of one label may stand inside another.
+_LABELLED = (
+    "instr(labels, ?) > 0 AND EXISTS "
+    "(SELECT 1 FROM json_each(CASE WHEN json_valid(labels) THEN labels ELSE '[]' END) WHERE value = ?)"
+)
+
 
 class Lists:
     def __init__(self, connection: sqlite3.Connection, leases: Leases) -> None:
@@ -58,8 +64,7 @@ def _conditions(wanted: Wanted) -> tuple[str, list[Any]]:
     if wanted.status is not None:
         parts.append(("status = ?", (wanted.status,)))
     if wanted.label is not None:
-        # A label as JSON has its quotes around it and none inside: it is found as a whole or not at all.
-        parts.append(("instr(labels, ?) > 0", (encode_label(wanted.label),)))
+        parts.append((_LABELLED, (encode_label(wanted.label), wanted.label)))
     if wanted.query:
         first, second = beginnings(wanted.query)
         parts.append(

@@ -36,7 +36,11 @@ class ListContract(OpensStore):
         assert chats(await store.list(status=status)) == found
 
     @pytest.mark.parametrize(
-        ("label", "found"), [("a", [B, A]), ("b", [B]), ('a"b\\c', [C]), ("ü", [C]), ("A", []), ("", []), ('"', [])]
+        ("label", "found"),
+        [
+            *[("a", [B, A]), ("b", [B]), ('a"b\\c', [C]), ("ü", [C]), ("A", []), ("", []), ('"', [])],
+            *[(",", []), ("b\\c", []), ("%", []), ("_", []), ('a"', []), ("\\", []), ('","', [])],
+        ],
     )
     async def test_filtering_by_label(self, store: Store, label: str, found: list[ChatId]) -> None:
         await begin(store, A, labels=("a",), updated_ms=1)
