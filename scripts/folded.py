@@ -1,7 +1,7 @@
 """What the golden logs fold to, as hashes beside the version of the rules. A rule of `fold` that changes must have a
 new version (`treadle.chat.snapshot.RULES`): states that the old one made are kept as snapshots.
 
-    python -m scripts.folded    # write it, after RULES was raised
+    python -m scripts.folded    # write it, after RULES was raised or an event was added
 """
 
 import hashlib
@@ -12,11 +12,13 @@ from pathlib import Path
 
 import msgspec
 
+from tests.golden.samples import SAMPLES
 from treadle.chat.fold import fold
 from treadle.chat.snapshot import RULES
 from treadle.chat.state import ChatState
 from treadle.protocol import wire
-from treadle.protocol.events import Envelope
+from treadle.protocol.events import RECORDED, Envelope
+from treadle.types import ChatId
 
 LOGS = Path(__file__).parents[1] / "tests" / "golden" / "logs"
 FOLDED = LOGS.with_name("folded.json")
@@ -42,7 +44,17 @@ def now() -> dict[str, str]:
     return {file.stem: folded(file) for file in sorted(LOGS.glob("*.jsonl"))}
 
 
+def complete() -> None:
+    """A log for every type that is in none yet: said in a conversation that has begun."""
+    seen = {envelope.type for file in LOGS.glob("*.jsonl") for envelope in envelopes(file)}
+    for name in sorted(set(RECORDED) - seen):
+        told = [SAMPLES[kind] for kind in ("session.created", "user.message", "assistant.turn_start", name)]
+        log = [Envelope(seq, ChatId("c_samples"), seq, event, 1) for seq, event in enumerate(told, 1)]
+        (LOGS / f"{name}.jsonl").write_bytes(b"".join(wire.to_json(envelope) + b"\n" for envelope in log))
+
+
 def main() -> int:
+    complete()
     kept = json.loads(FOLDED.read_text(encoding="utf-8")) if FOLDED.exists() else {"rules": 0, "logs": {}}
     found = now()
     if kept["rules"] == RULES and any(kept["logs"].get(name, hashed) != hashed for name, hashed in found.items()):

@@ -35,7 +35,8 @@ T = TypeVar("T")
 
 class PostgresStore:
     """A `Store` in the database at `url` (`postgresql://…`). Leases are timed by the database's clock and last
-    `lease_s` if they are taken here; `clock` is for tests. `patience_s` is how long a server that is away is waited for."""
+    `lease_s` if they are taken here; `clock` is for tests. `patience_s` is how long a server that is away is waited
+    for."""
 
     shared = True
     """Workers on other machines may use it, too: what lies in files of this one, they do not see."""
