@@ -49,6 +49,7 @@ class Settings(msgspec.Struct, frozen=True):
     consent: tuple[str, ...] = ()
     retry_base_s: _Amount = 2.0
     silence_s: Annotated[float, Meta(gt=0)] = 300.0
+    answer_s: Annotated[float, Meta(gt=0)] = 3_600.0
     checks: tuple[str, ...] = ()
     verify: bool = True
     diagnose: bool = True

@@ -38,6 +38,7 @@ ModelErrorKind = Literal[
     "network",
     "cut_stream",
     "silence",
+    "answer_limit",
 ]
 
 RefusalCode = Literal[
@@ -65,6 +66,7 @@ MODEL_ERRORS: dict[ModelErrorKind, str] = {
     "network": "the provider could not be reached; asked again after a wait",
     "cut_stream": "the answer stopped before its end; asked again after a wait",
     "silence": "nothing came for too long; asked again after a wait",
+    "answer_limit": "the answer broke a limit on its size, its calls or its time; it is not asked for again",
 }
 """What each kind of failure means, for people and for the reference."""
 

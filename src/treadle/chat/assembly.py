@@ -11,7 +11,9 @@ import re
 from collections.abc import Callable, Iterable
 
 import msgspec
+from msgspec.structs import replace
 
+from treadle.chat import answer_limits as limits
 from treadle.errors import ModelError
 from treadle.protocol.content import Thinking, ToolRequest, Usage
 from treadle.protocol.deltas import (
@@ -53,6 +55,7 @@ class _Call:
         self.begun = False
         self.repaired = False
         self.pieces: list[str] = []
+        self._size = 0
         self._scanned = 0
         self._depth = 0
         self._in_string = False
@@ -62,6 +65,8 @@ class _Call:
     def add(self, arguments: str) -> None:
         self.begun = self.begun or not arguments.isspace()
         self.pieces.append(arguments)
+        self._size += len(arguments)
+        limits.check_arguments(self._size)
 
     def complete(self) -> bool:
         for piece in self.pieces[self._scanned :]:
@@ -105,6 +110,8 @@ class Assembler:
         self._text: list[str] = []
         self._thoughts: list[str] = []
         self._blocks: list[Thinking] = []
+        self._size = 0
+        """Characters of all that came."""
         self._calls: list[_Call] = []
         self._by_id: dict[str, _Call] = {}
         self._by_index: dict[int, _Call] = {}
@@ -115,31 +122,39 @@ class Assembler:
         self.notices: list[NoticeDelta] = []
 
     def feed(self, deltas: Iterable[Delta]) -> None:
+        """Raises ModelError when the answer breaks a limit."""
         for delta in deltas:
             if type(delta) is TextDelta:  # first, because nearly all are
                 self._text.append(delta.text)
+                self._size += len(delta.text)
             else:
                 self._take(delta)
+        limits.check_answer(self._size)
 
     def _take(self, delta: Delta) -> None:
         match delta:
             case CallDelta():
+                self._size += len(delta.arguments)
                 call = self._place(delta)
                 if self._on_call is not None:
                     self._on_call(call.position, delta)
             case TextDelta(text=text):
                 self._text.append(text)
             case ThinkingDelta(text=text):
+                self._size += len(text)
                 self._thoughts.append(text)
             case ThinkingBlock(block=block):
+                self._size += len(block.text) + len(block.opaque)
                 self._thoughts.clear()
                 self._blocks.append(block)
+                limits.check_blocks(len(self._blocks))
             case UsageDelta(usage=usage):
-                self.usage = usage
+                self.usage = _sane(usage)
             case FinishDelta(reason=reason):
-                self.finish_reason = reason
+                self.finish_reason = reason[: limits.REASON_CHARS]
             case NoticeDelta():
-                self.notices.append(delta)
+                if delta not in self.notices and len(self.notices) < limits.NOTICES:
+                    self.notices.append(delta)
 
     @property
     def text(self) -> str:
@@ -171,6 +186,7 @@ class Assembler:
         call = self._find(delta)
         if call is None or self._begins_anew(call, delta):
             call = self._begin(call, delta)
+        limits.check_label(delta.id or "")
         if delta.id and not call.id:
             call.id = delta.id
             self._by_id[delta.id] = call  # of two calls under one id, the later one owns it
@@ -179,6 +195,7 @@ class Assembler:
             self._by_index[delta.index] = call
         if delta.name and delta.name != call.name and not (call.name and call.begun):
             call.name += delta.name  # a name may come in pieces, but only before the arguments
+            limits.check_label(call.name)
         if delta.arguments:
             call.add(delta.arguments)
         call.repaired = call.repaired or delta.repaired
@@ -220,7 +237,22 @@ class Assembler:
     def _begin(self, before: _Call | None, delta: CallDelta) -> _Call:
         call = _Call(len(self._calls))
         self._calls.append(call)
+        limits.check_calls(len(self._calls))
         if before is not None:
             call.name = "" if delta.name else before.name
             before.named_again = False
         return call
+
+
+def _sane(usage: Usage) -> Usage:
+    """A provider's counts, with none below zero: they are added to what was spent, and must not take from it."""
+    if min(usage.input, usage.output, usage.cached, usage.reasoning, usage.usd) >= 0:
+        return usage
+    return replace(
+        usage,
+        input=max(0, usage.input),
+        output=max(0, usage.output),
+        cached=max(0, usage.cached),
+        reasoning=max(0, usage.reasoning),
+        usd=max(0.0, usage.usd),
+    )

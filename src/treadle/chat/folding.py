@@ -22,11 +22,18 @@ def change_run(state: ChatState, **changes: Any) -> ChatState:
 
 def change_call(state: ChatState, key: CallKey, **changes: Any) -> ChatState:
     """Change an open call. One that has its result keeps it: whatever else the log says of it comes too late."""
-    for position, call in enumerate(state.calls):
-        if call.key == key and call.phase != "done":
-            changed = replace(call, **changes)
-            return replace(state, calls=(*state.calls[:position], changed, *state.calls[position + 1 :]))
-    return state
+    position = place_of(state, key)
+    if position is None or state.calls[position].phase == "done":
+        return state
+    changed = replace(state.calls[position], **changes)
+    return replace(state, calls=(*state.calls[:position], changed, *state.calls[position + 1 :]))
+
+
+def place_of(state: ChatState, key: CallKey) -> int | None:
+    """Where an open call stands. Its key tells: a turn may have hundreds of calls, and each has several events."""
+    place = key.rpartition(".")[2]
+    position = int(place) if place.isdecimal() and len(place) < 10 else len(state.calls)
+    return position if position < len(state.calls) and state.calls[position].key == key else None
 
 
 def spend(state: ChatState, usage: Usage) -> ChatState:

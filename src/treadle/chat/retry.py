@@ -18,5 +18,5 @@ def delay(error: ModelError, failures: int, chance: float, base_s: float = BASE_
         return None
     if error.retry_after is not None:
         return error.retry_after if error.retry_after <= PATIENCE_S else None
-    wait = min(base_s * 2.0**failures, CAP_S)
-    return float(wait * (1 + JITTER * (2 * chance - 1)))
+    wait = base_s * 2.0**failures * (1 + JITTER * (2 * chance - 1))
+    return float(min(wait, CAP_S))

@@ -62,6 +62,7 @@ async def open_agent(
         accepted=settings.consent,
         retry_base_s=settings.retry_base_s,
         silence_s=settings.silence_s,
+        answer_s=settings.answer_s,
         renew_s=settings.lease_s / 3,
         concurrency=concurrency,
         relays=relays,

@@ -9,6 +9,7 @@ import msgspec
 from treadle.chat.retry import BASE_S
 from treadle.engine.hub import Hub
 from treadle.engine.log import Log
+from treadle.engine.patience import ANSWER_S, SILENCE_S
 from treadle.engine.spill import Spilled, spill
 from treadle.ports.hooks import Hooks, NoHooks
 from treadle.ports.model import Models
@@ -68,7 +69,8 @@ class Deps(msgspec.Struct, frozen=True):
     system_text: Callable[[ChatOptions], str] = no_system_text
     chance: Callable[[], float] = random.random
     retry_base_s: float = BASE_S
-    silence_s: float = 300.0
+    silence_s: float = SILENCE_S
+    answer_s: float = ANSWER_S
     renew_s: float = RENEW_S
     """How often leases are renewed: a third of how long they last in the store."""
     hooks: Hooks = NoHooks()
@@ -93,7 +95,8 @@ def assemble(
     clock: Clock | None = None,
     system_text: Callable[[ChatOptions], str] = no_system_text,
     retry_base_s: float = BASE_S,
-    silence_s: float = 300.0,
+    silence_s: float = SILENCE_S,
+    answer_s: float = ANSWER_S,
     renew_s: float = RENEW_S,
     hooks: Hooks | None = None,
     redact: Callable[[str], str] = str,
@@ -120,6 +123,7 @@ def assemble(
         system_text,
         retry_base_s=retry_base_s,
         silence_s=silence_s,
+        answer_s=answer_s,
         renew_s=renew_s,
         hooks=hooks or NoHooks(),
         redact=redact,

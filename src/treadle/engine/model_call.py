@@ -18,7 +18,7 @@ from treadle.errors import ConfigError, ModelError
 from treadle.faultpoint import faultpoint
 from treadle.ports.model import Model, ModelRequest
 from treadle.protocol.content import Usage
-from treadle.protocol.deltas import CallDelta, Delta, TextDelta, ThinkingDelta
+from treadle.protocol.deltas import CallDelta, Delta, NoticeDelta, TextDelta, ThinkingDelta
 from treadle.protocol.events import (
     AssistantMessage,
     AssistantReset,
@@ -119,12 +119,13 @@ class Attempt:
             self._tenure.speak(None)
 
     async def _listen(self, request: ModelRequest) -> Answer:
-        async with Patience(self._deps.silence_s) as patience, aclosing(self._model.stream(request)) as stream:  # type: ignore[type-var]
+        patience = Patience(self._deps.silence_s, self._deps.answer_s)
+        async with patience, aclosing(self._model.stream(request)) as stream:  # type: ignore[type-var]
             async for deltas in stream:
-                if not self.heard:
+                if not self.heard and not _beside(deltas):
                     self.heard = True
                     faultpoint("model.first_delta")
-                patience.heard()
+                patience.hear(deltas)
                 self._assembler.feed(deltas)
                 if self._tenure.listened:
                     self._show(deltas)
@@ -182,3 +183,8 @@ class Attempt:
         window = state.options.context_window or info.window
         self._tenure.live(UsageInfo(usage.input + usage.output, window, cost))
         return events
+
+
+def _beside(deltas: Sequence[Delta]) -> bool:
+    """Whether this is nothing of an answer: what the adapter tells by itself costs nothing."""
+    return bool(deltas) and all(isinstance(delta, NoticeDelta) for delta in deltas)

@@ -1,27 +1,43 @@
-"""How long a stream may be silent (L-12). A sign of life costs one look at the clock: no timer is set anew for it."""
+"""How long a model call may take: how long it may be silent (L-12), and how long it may last in all. A sign of life
+costs one look at the clock: no timer is set anew for it."""
 
 import asyncio
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
 from treadle.errors import ModelError
+from treadle.protocol.deltas import CallDelta, Delta, UsageDelta
+
+SILENCE_S = 300.0
+ANSWER_S = 3_600.0
+"""An answer that takes longer is not waited for, however lively it is."""
 
 
 class Patience:
-    """Ends its block with a ModelError of kind `silence` when nothing was heard for too long."""
+    """Ends its block with a ModelError: of kind `silence` when nothing was heard for too long, of kind `answer_limit`
+    when the whole takes too long."""
 
-    def __init__(self, silence_s: float) -> None:
+    def __init__(self, silence_s: float, answer_s: float = ANSWER_S) -> None:
         self._silence_s = silence_s
+        self._answer_s = answer_s
         self._loop = asyncio.get_running_loop()
         self._timeout = asyncio.timeout(None)
         self._last = self._loop.time()
-        self._timer = self._loop.call_at(self._last + silence_s, self._look)
+        self._end = self._last + answer_s
+        self._timer = self._loop.call_at(self._due(), self._look)
 
-    def heard(self) -> None:
-        self._last = self._loop.time()
+    def hear(self, deltas: Sequence[Delta]) -> None:
+        """An item of the stream came. Counts alone are no sign of life, and neither is a call of which nothing new is
+        said: servers keep a line open with them."""
+        if not deltas or any(_tells(delta) for delta in deltas):
+            self._last = self._loop.time()
+
+    def _due(self) -> float:
+        return min(self._last + self._silence_s, self._end)
 
     def _look(self) -> None:
-        due = self._last + self._silence_s
+        due = self._due()
         if self._loop.time() < due:
             self._timer = self._loop.call_at(due, self._look)
         else:
@@ -38,4 +54,13 @@ class Patience:
         try:
             await self._timeout.__aexit__(kind, error, trace)
         except TimeoutError as late:
+            if self._loop.time() >= self._end:
+                said = f"The model did not end its answer within {self._answer_s:g} seconds; it was given up."
+                raise ModelError("answer_limit", said) from late
             raise ModelError("silence", f"The model sent nothing for {self._silence_s:g} seconds.") from late
+
+
+def _tells(delta: Delta) -> bool:
+    if type(delta) is CallDelta:
+        return bool(delta.name or delta.arguments)
+    return type(delta) is not UsageDelta

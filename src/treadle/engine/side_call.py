@@ -31,9 +31,10 @@ async def ask(model: Model, request: ModelRequest, deps: Deps) -> Reply:
     for failures in range(ATTEMPTS):
         assembler = Assembler(0)
         try:
-            async with Patience(deps.silence_s) as patience, aclosing(model.stream(request)) as stream:  # type: ignore[type-var]
+            patience = Patience(deps.silence_s, deps.answer_s)
+            async with patience, aclosing(model.stream(request)) as stream:  # type: ignore[type-var]
                 async for deltas in stream:
-                    patience.heard()
+                    patience.hear(deltas)
                     assembler.feed(deltas)
             answer = assembler.finish(model.info.ref)
             return Reply(answer.text.strip(), cost + _cost(model, request, answer.usage, answer.text))

@@ -26,6 +26,7 @@ async def run_calls(tenure: Tenure, calls: Sequence[Call], deps: Deps) -> None:
     """Take up calls in order until one must wait for a person, or the run is stopped."""
     batch: list[Ready] = []
     for call in calls:
+        await asyncio.sleep(0)  # a store in memory never waits: other chats, signals and stops come in between
         run = tenure.state.run
         if run is None or not _wanted(tenure, call) or tenure.leaving:
             return

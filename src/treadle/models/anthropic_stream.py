@@ -197,11 +197,9 @@ class StreamReader(EventReader):
         try:
             message = _decode_message(body)
         except (msgspec.MsgspecError, RecursionError) as error:
-            if body.endswith((b"}", b"]")):
-                raise failure(self._where, 200, body) from error
-            raise self._nonsense(body) from error
+            raise self._no_document(body) from error
         if message.error or message.content is None:
-            raise failure(self._where, 200, body)
+            raise self._no_document(body)
         for index, block in enumerate(message.content):
             self._start(index, block)
             self._stop(index)

@@ -53,6 +53,8 @@ class StreamReader(AnswerReader):
         self._lines = LineDecoder()
         self._calls = 0
         self._ids: set[str] = set()
+        self._stranger = b""
+        """The first lines, if nothing in them is part of an answer."""
 
     def _read(self, chunk: bytes) -> None:
         lines = self._lines.whole(chunk)
@@ -62,6 +64,8 @@ class StreamReader(AnswerReader):
     def _close(self) -> None:
         if not self.done and (line := self._lines.end()):
             self._read_lines(line)
+        if self._stranger and not self._is_whole() and not self._answered:
+            raise self._no_document(self._stranger)
 
     def _read_lines(self, lines: bytes) -> None:
         say = self._batch.say
@@ -84,6 +88,8 @@ class StreamReader(AnswerReader):
                 self._take(part)
                 if self.done:
                     break
+                if message is None:
+                    self._stranger = self._stranger or lines.strip()
 
     def _one_by_one(self, lines: bytes) -> Iterator[_Part]:
         for line in lines_of(lines):
@@ -136,7 +142,7 @@ class StreamReader(AnswerReader):
                 return msgspec.convert(_mended(found), _Part, strict=False)
         except (msgspec.MsgspecError, RecursionError, UnicodeError):
             pass
-        raise self._nonsense(text)
+        raise self._no_document(line)
 
 
 def _arguments(raw: msgspec.Raw) -> str:

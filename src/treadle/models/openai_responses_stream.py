@@ -76,7 +76,7 @@ class StreamReader(EventReader):
         """A server that does not stream sends the answer as a whole."""
         whole = decode_part(document, Whole)
         if whole is None or whole.output is None:
-            raise failure(self._where, 200, document)
+            raise self._no_document(document)
         self._finish(whole)
 
     def _take(self, kind: str, event: StreamEvent) -> None:

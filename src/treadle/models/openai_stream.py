@@ -98,13 +98,13 @@ class StreamReader(EventReader):
 
     def _read_document(self, body: bytes) -> None:
         if body.startswith(b"[") and body.endswith(b"]"):
-            raise failure(self._where, 200, body)  # a list of errors is all that servers send in this shape
+            raise self._no_document(body)  # a list of errors is all that servers send in this shape
         try:
             part = _decode(body)
         except (msgspec.MsgspecError, RecursionError):
             part = self._lenient(body.decode("utf-8", "replace"))
         if part.error or not part.choices:
-            raise failure(self._where, 200, body)
+            raise self._no_document(body)
         self._rest(part)
         if self.finish_reason is None:
             self.done = True  # the document is whole, which is all that can be asked of it

@@ -121,8 +121,9 @@ class Model(Protocol):
     def info(self) -> ModelInfo: ...
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
-        """Make one call. Each item is what one read from the network brought, in order. Raises ModelError with
-        its class; ends without FinishDelta only by raising. Closing the iterator drops the connection."""
+        """Make one call. Each item is what one read from the network brought to the answer, in order; one without
+        deltas says that the answer goes on, with nothing to tell of it yet. Raises ModelError with its class; ends
+        without FinishDelta only by raising. Closing the iterator drops the connection."""
         ...
 
     async def close(self) -> None: ...

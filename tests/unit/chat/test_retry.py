@@ -20,7 +20,12 @@ def test_jitter_is_a_quarter(chance: float, failures: int) -> None:
     middle = min(2.0 * 2**failures, 30)
     found = delay(ModelError("overloaded", "x"), failures, chance)
     assert found is not None
-    assert 0.75 * middle <= found <= 1.25 * middle
+    assert 0.75 * middle <= found <= min(1.25 * middle, 30)
+
+
+def test_jitter_does_not_leave_the_cap() -> None:
+    assert delay(ModelError("overloaded", "x"), 4, 0.999) == 30
+    assert delay(ModelError("overloaded", "x"), 4, 0.0) == 24
 
 
 def test_five_retries_and_no_more() -> None:
@@ -33,6 +38,6 @@ def test_the_provider_is_obeyed_within_reason(asked: float, waited: float | None
     assert delay(ModelError("rate_limit", "x", retry_after=asked), 0, 0.5) == waited
 
 
-@pytest.mark.parametrize("kind", ["auth", "quota", "context_limit", "bad_request"])
+@pytest.mark.parametrize("kind", ["auth", "quota", "context_limit", "bad_request", "answer_limit"])
 def test_what_asking_again_cannot_help_is_not_asked_again(kind: ModelErrorKind) -> None:
     assert delay(ModelError(kind, "x"), 0, 0.5) is None

@@ -1,5 +1,6 @@
 """The body of an answer that should be a stream of events, and is one JSON document when a server ignores `stream`."""
 
+from treadle.models.wire.limits import EVENT_BYTES, TooMuch
 from treadle.models.wire.sse import Decoder, ServerEvent
 
 
@@ -10,6 +11,7 @@ class EventBody:
         self._events = Decoder()
         self._begun = False
         self._pieces: list[bytes] | None = None
+        self._size = 0
 
     def feed(self, chunk: bytes) -> list[ServerEvent]:
         """The events that are complete; none ever of a document."""
@@ -18,6 +20,9 @@ class EventBody:
         if self._pieces is None:
             return self._events.feed(chunk)
         self._pieces.append(chunk)
+        self._size += len(chunk)
+        if self._size > EVENT_BYTES:
+            raise TooMuch("a document", EVENT_BYTES)
         return []
 
     def document(self) -> bytes | None:

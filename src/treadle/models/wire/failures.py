@@ -58,6 +58,8 @@ class Complaint(msgspec.Struct, frozen=True):
     status: int = 0
     wait: float | None = None
     """The seconds after which it may be asked again, if the body tells them."""
+    is_error: bool = True
+    """Whether the body says of itself that it tells of a failure; one that came with status 200 may be anything."""
 
 
 def failure(
@@ -119,14 +121,18 @@ def read_complaint(body: bytes) -> Complaint:
     if isinstance(found, list) and found:
         found = found[0]
     inner = found.get("error", found) if isinstance(found, dict) else found
+    is_error = isinstance(found, dict) and bool(
+        found.get("error") or "error" in (found.get("object"), found.get("type"))
+    )
     if not isinstance(inner, dict):
-        return Complaint(_bounded(str(inner)))
+        return Complaint(_bounded(str(inner)), is_error=is_error)
     sentence = next((inner[key] for key in ("message", "detail", "error", "msg") if inner.get(key)), inner)
     words = " ".join(str(inner[key]) for key in ("code", "type", "status") if inner.get(key))
     code = inner.get("code")
     status = code if isinstance(code, int) and 400 <= code < 600 else 0
     more, wait = _details(inner.get("details"))
-    return Complaint(_bounded(_plain(sentence)), f"{words} {more}", str(inner.get("param") or ""), status, wait)
+    param = str(inner.get("param") or "")
+    return Complaint(_bounded(_plain(sentence)), f"{words} {more}", param, status, wait, is_error)
 
 
 def _details(details: Any) -> tuple[str, float | None]:

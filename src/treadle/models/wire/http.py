@@ -2,6 +2,7 @@
 `connections` the only module that sees aiohttp, which is imported at the first request."""
 
 import asyncio
+import zlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING
@@ -10,6 +11,8 @@ from treadle.errors import ModelError
 from treadle.faultpoint import faultpoint
 from treadle.models.keys import Secret
 from treadle.models.wire.failures import failure
+from treadle.models.wire.inflate import KNOWN, Inflate
+from treadle.models.wire.limits import ANSWER_BYTES, TooMuch, over_limit
 
 if TYPE_CHECKING:
     import aiohttp
@@ -28,11 +31,16 @@ CLOSE_S = 0.05
 
 
 class Reply:
-    """A successful answer, as its bytes come in."""
+    """An answer, as its bytes come in."""
 
     def __init__(self, where: str, response: "aiohttp.ClientResponse") -> None:
         self._where = where
         self._content = response.content
+        encoding = response.headers.get("Content-Encoding", "").strip().lower()
+        if encoding not in ("", "identity", *KNOWN):
+            raise ModelError("bad_request", f"{where} compressed its answer ({encoding[:40]}), which was not asked for")
+        self._inflate = Inflate() if encoding in KNOWN else None
+        self._size = 0
 
     def at_eof(self) -> bool:
         return self._content.at_eof()
@@ -40,9 +48,23 @@ class Reply:
     async def read(self) -> bytes:
         """What the network brought since the last call; empty at the end."""
         try:
-            return await self._content.readany()
+            data = await (self._content.readany() if self._inflate is None else self._inflated(self._inflate))
+        except zlib.error as error:
+            raise ModelError("cut_stream", f"{self._where} sent a compressed answer that is damaged") from error
         except _trouble() as error:
             raise _broken(self._where, error) from error
+        self._size += len(data)
+        if self._size > ANSWER_BYTES:
+            raise over_limit(self._where, TooMuch("an answer", ANSWER_BYTES))
+        return data
+
+    async def _inflated(self, inflate: Inflate) -> bytes:
+        await asyncio.sleep(0)  # what a few bytes unfold to is read without any wait for the network
+        while not (data := inflate.piece()):
+            if not (came := await self._content.readany()):
+                return b""
+            inflate.feed(came)
+        return data
 
     async def read_on(self) -> bytes:
         """As `read`, once the answer is finished: silence is as good as the end."""
@@ -57,8 +79,8 @@ class Reply:
         """As `read`, but None when nothing comes in time."""
         try:
             async with asyncio.timeout(seconds):
-                return await self._content.readany()
-        except _trouble():
+                return await self.read()
+        except _any_trouble():
             return None
 
 
@@ -126,6 +148,7 @@ class Http:
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
             self._session = aiohttp.ClientSession(
                 timeout=timeout,
+                auto_decompress=False,  # a few bytes may unfold to any size: that is done here, piece by piece
                 connector=connector(asyncio.get_running_loop()),
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
@@ -144,6 +167,11 @@ def _trouble() -> tuple[type[Exception], ...]:
     return (OSError, ValueError, aiohttp.ClientError, aiohttp.http_exceptions.HttpProcessingError)
 
 
+def _any_trouble() -> tuple[type[Exception], ...]:
+    """The same, or what was made of it already."""
+    return (ModelError, *_trouble())
+
+
 def _broken(where: str, error: Exception, key: Secret | None = None) -> ModelError:
     import aiohttp
 
@@ -160,9 +188,10 @@ async def _refusal(where: str, response: "aiohttp.ClientResponse", key: Secret) 
     body = bytearray()
     try:
         async with asyncio.timeout(CONNECT_S):
-            while len(body) < BODY_CAP and (piece := await response.content.readany()):
+            reply = Reply(where, response)
+            while len(body) < BODY_CAP and (piece := await reply.read()):
                 body += piece
-    except _trouble():
+    except _any_trouble():
         pass  # the status alone says enough
     shown = key.redact(bytes(body[:BODY_CAP]).decode("utf-8", "replace")).encode()
     headers = {name.lower(): value for name, value in response.headers.items()}

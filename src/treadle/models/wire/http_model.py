@@ -81,7 +81,8 @@ class HttpModel(ABC):
                             break
                         deltas = reader.feed(chunk)
                         heard = heard or any(type(delta) is not UsageDelta for delta in deltas)
-                        yield deltas  # none, too: a server that keeps the line open is not silent (L-12)
+                        if deltas:  # a server that merely keeps the line open is silent (L-12)
+                            yield deltas
                     faultpoint("models.streamed")
                     yield reader.end()
                     if reader.done:

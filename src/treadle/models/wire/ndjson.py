@@ -1,6 +1,8 @@
 """Lines of JSON from bytes, however the network cut them. Knows nothing of models. Linear in the bytes fed: a line is
 joined once, however many pieces it came in."""
 
+from treadle.models.wire.limits import EVENT_BYTES, TooMuch
+
 _BLANK = b" \t\r"
 _SPACE = b" \t\r\n"
 _BOM = b"\xef\xbb\xbf"
@@ -12,6 +14,7 @@ class LineDecoder:
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
         """The pieces of a line that has not ended."""
+        self._size = 0
         self._begun = False
 
     def feed(self, chunk: bytes) -> list[bytes]:
@@ -21,6 +24,9 @@ class LineDecoder:
     def whole(self, chunk: bytes) -> bytes:
         """The same lines in one piece, for who can read it as such."""
         end = chunk.rfind(b"\n") + 1
+        self._size = self._size + len(chunk) if not end else len(chunk) - end
+        if self._size > EVENT_BYTES:
+            raise TooMuch("a line", EVENT_BYTES)
         if not end:
             self._pieces.append(chunk)
             return b""

@@ -3,12 +3,21 @@ The base of adapters' readers, which know the words of their protocols."""
 
 from abc import ABC, abstractmethod
 
+import msgspec
+
 from treadle.errors import ModelError
 from treadle.models.wire.batch import Batch
 from treadle.models.wire.body import EventBody
+from treadle.models.wire.failures import failure, read_complaint
+from treadle.models.wire.limits import TooMuch, over_limit
 from treadle.protocol.deltas import Delta, FinishDelta
 
 _SHOWN = 80
+_HEAD = 16
+"""How many bytes of a body tell what it is."""
+_BLANK = b"\xef\xbb\xbf \t\r\n"
+_BEGINNINGS = (b"{", b"[", b":", b"data", b"event", b"id", b"retry")
+"""Of JSON and of a stream of events."""
 
 
 class AnswerReader(ABC):
@@ -19,16 +28,27 @@ class AnswerReader(ABC):
         self._where = where
         self._batch = Batch()
         self._failure: ModelError | None = None
+        self._head = b""
         self.finish_reason: str | None = None
         self.done = False
 
     def feed(self, chunk: bytes) -> list[Delta]:
         try:
+            if len(self._head) < _HEAD:
+                self._recognise(chunk)
             self._read(chunk)
         except ModelError as error:
             # What the same read brought before counts: it was said, and it is paid for. `end` tells the failure.
             self._failure, self.done = error, True
+        except TooMuch as over:
+            self._failure, self.done = over_limit(self._where, over), True
         return self._batch.take()
+
+    def _recognise(self, chunk: bytes) -> None:
+        """The first bytes: a web page is no answer of a model, whatever its status and its type say."""
+        self._head = (self._head + chunk).lstrip(_BLANK)[:_HEAD]
+        if self._head.startswith(b"<"):
+            raise no_answer(self._where, "a web page")
 
     def end(self) -> list[Delta]:
         """The last deltas. Raises when the stream failed or stopped before its end."""
@@ -36,6 +56,8 @@ class AnswerReader(ABC):
             raise self._failure
         self._close()
         if not self._is_whole():
+            if not self._familiar():
+                raise no_answer(self._where, repr(self._head.decode("utf-8", "replace")))
             raise ModelError("cut_stream", f"{self._where} broke off in the middle of its answer")
         self._batch.put(FinishDelta(self.finish_reason or ("tool_calls" if self._batch.called else "stop")))
         return self._batch.take()
@@ -52,11 +74,33 @@ class AnswerReader(ABC):
     def _is_whole(self) -> bool:
         return self.finish_reason is not None or self.done
 
+    @property
+    def _answered(self) -> bool:
+        """Whether there was something of an answer."""
+        return bool(self._batch.said or self._batch.called)
+
+    def _familiar(self) -> bool:
+        """Whether the body began, as far as it came, like one that may hold an answer."""
+        return any(self._head.startswith(begun[: len(self._head)]) for begun in _BEGINNINGS)
+
     def _nonsense(self, data: str | bytes) -> ModelError:
         """The failure for what cannot be understood."""
-        text = data if isinstance(data, str) else data[: 4 * _SHOWN + 4].decode("utf-8", "replace")
-        shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
-        return ModelError("cut_stream", f"{self._where} sent something that is no part of an answer: {shown!r}")
+        if not self._familiar():
+            return no_answer(self._where, repr(_shown(data)))
+        return ModelError("cut_stream", f"{self._where} sent something that is no part of an answer: {_shown(data)!r}")
+
+    def _no_document(self, document: bytes) -> ModelError:
+        """The failure for a JSON document that is no answer: it tells of a fault, is cut off, or is something else."""
+        try:
+            msgspec.json.decode(document, type=msgspec.Raw)
+            whole = True
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            whole = False
+        if self._answered or not whole:
+            return self._nonsense(document)
+        if read_complaint(document).is_error:
+            return failure(self._where, 200, document)
+        return no_answer(self._where, f"JSON of another kind ({_shown(document)})")
 
 
 class EventReader(AnswerReader):
@@ -69,7 +113,23 @@ class EventReader(AnswerReader):
     def _close(self) -> None:
         if (document := self._body.document()) is not None:
             self._read_document(document)
+            if not self._is_whole() and not self._answered:
+                raise self._no_document(document)
 
     @abstractmethod
     def _read_document(self, document: bytes) -> None:
         """Take in the answer as a whole."""
+
+
+def no_answer(where: str, what: str) -> ModelError:
+    """For a server that answers well and is none: asking again cannot help."""
+    return ModelError(
+        "bad_request",
+        f"{where} answered with {what} where the answer of a model should be; check the base URL, and whether a proxy "
+        "or a sign-in page of the network stands in between",
+    )
+
+
+def _shown(data: str | bytes) -> str:
+    text = data if isinstance(data, str) else data[: 4 * _SHOWN + 4].decode("utf-8", "replace")
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"

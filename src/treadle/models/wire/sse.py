@@ -8,6 +8,8 @@ import codecs
 
 import msgspec
 
+from treadle.models.wire.limits import EVENT_BYTES, TooMuch
+
 
 class ServerEvent(msgspec.Struct, frozen=True, gc=False):
     event: str
@@ -29,6 +31,8 @@ class Decoder:
         self._after_cr = False
         self._pieces: list[str] = []
         """What came since the last event."""
+        self._size = 0
+        """Characters of it."""
         self._after_lf = False
         self._id = ""
 
@@ -42,7 +46,10 @@ class Decoder:
         if "\n\n" not in text and not (self._after_lf and text.startswith("\n")):
             if text:
                 self._pieces.append(text)
+                self._size += len(text)
                 self._after_lf = text.endswith("\n")
+                if self._size > EVENT_BYTES:
+                    raise TooMuch("an event", EVENT_BYTES)
             return []
         if self._pieces:
             text = "".join([*self._pieces, text])
@@ -50,6 +57,7 @@ class Decoder:
         *blocks, rest = text.split("\n\n")
         if rest:
             self._pieces.append(rest)
+        self._size = len(rest)
         self._after_lf = rest.endswith("\n")
         events: list[ServerEvent] = []
         for block in blocks:
