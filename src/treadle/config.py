@@ -71,6 +71,7 @@ class Settings(msgspec.Struct, frozen=True):
     serve_hosts: tuple[str, ...] = ()
     serve_roots: tuple[str, ...] = ()
     serve_models: tuple[str, ...] = ()
+    serve_operators: tuple[str, ...] = ()
 
     def chat_options(self, root: str) -> ChatOptions:
         """What a new chat has unless it says otherwise."""

@@ -86,6 +86,21 @@ def test_the_token_is_made_once_and_kept(servers: Servers) -> None:  # S-13
     assert chat["id"] in servers.cli("chats").out
 
 
+def test_a_token_for_somebody_else_locks_nobody_out(servers: Servers) -> None:  # S-13
+    model = servers.cli.script(HELLO)
+    first = servers.start("--model", model)
+    servers.cli("tokens", "add", "alice")
+    assert first("GET", "/api/me").json() == {"user": "local"}
+    again = servers.start("--model", model)
+    assert again.token == first.token
+    assert again("GET", "/api/me").json() == {"user": "local"}
+    assert "own  local" in servers.cli("tokens").out
+    assert "revoked" in servers.cli("tokens", "revoke", "own").out
+    for server in (first, again):
+        assert server("GET", "/api/me").status_code == 401
+    assert not servers.start("--model", model).token
+
+
 def test_tokens_of_users(servers: Servers) -> None:  # S-13
     cli = servers.cli
     made = cli("tokens", "add", "alice", "--label", "laptop")

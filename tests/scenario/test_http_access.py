@@ -9,6 +9,7 @@ import pytest
 
 from tests.scenario.http_kit import WAIT_S, Client, Server, serving
 from treadle.models.scripted import Say
+from treadle.server.admission import Admission
 from treadle.server.app import ROUTES
 from treadle.server.guard import OPEN
 from treadle.server.problems import codes
@@ -50,7 +51,6 @@ async def test_a_revoked_token_is_out_at_once(server: Server) -> None:
     ticket = (await eve("POST", "/api/tickets")).json["ticket"]
     chat = await eve.create()
     path = f"/api/chats/{chat}/events?follow=false&ticket={ticket}"
-    assert (await server.nobody("GET", path)).status == 200
     server.tokens.revoke(made.id)
     assert (await eve("GET", "/api/me")).status == 401
     assert (await server.nobody("GET", path)).status == 401
@@ -65,9 +65,39 @@ async def test_a_ticket_opens_streams_and_nothing_else(server: Server) -> None:
     address = f"{server.address}/api/chats/{chat}/events?follow=false&ticket={ticket}"
     async with server.session.ws_connect(address) as talk:
         assert [message.type async for message in talk]
+    ticket = (await server.local("POST", "/api/tickets")).json["ticket"]
     late = ticket.replace(ticket.split(".")[1], "1")
     for bogus in ("", "x", "a.b.c", late, ticket[:-1] + ("0" if ticket[-1] != "0" else "1")):
         assert (await server.nobody("GET", f"/api/watch?follow=false&ticket={bogus}")).status == 401
+
+
+async def test_a_ticket_is_good_once(tmp_path: Path, server: Server) -> None:  # S-13
+    chat = await server.local.create("Hello.")
+    await server.local.until(chat, "session.idle")
+    ticket = (await server.local("POST", "/api/tickets")).json["ticket"]
+    path = f"/api/chats/{chat}/events?follow=false&ticket={ticket}"
+    answers = await asyncio.gather(*(server.nobody("GET", path) for _ in range(20)))
+    assert sorted(answer.status for answer in answers) == [200] + [401] * 19
+    assert (await server.nobody("GET", f"/api/watch?follow=false&ticket={ticket}")).status == 401
+    with pytest.raises(aiohttp.WSServerHandshakeError):
+        await server.session.ws_connect(server.address + path)
+    ticket = (await server.local("POST", "/api/tickets")).json["ticket"]
+    path = f"/api/chats/{chat}/events?follow=false&ticket={ticket}"
+    async with serving(
+        SqliteStore(tmp_path / "treadle.db"), tmp_path, []
+    ) as other:  # any server takes it, and all know
+        assert (await other.nobody("GET", path)).status == 200
+    assert (await server.nobody("GET", path)).status == 401
+
+
+async def test_numbers_of_the_whole_server_are_for_its_operators(tmp_path: Path, server: Server) -> None:  # S-13
+    assert (await server.local("GET", "/metrics")).status == 200
+    prometheus = server.user("prometheus")
+    refused = await prometheus("GET", "/metrics")
+    assert (refused.status, refused.code) == (403, "operators_only")
+    server.service.admission = Admission(operators=("prometheus",))
+    assert b"treadle_chats" in (await prometheus("GET", "/metrics")).data
+    assert (await server.user("alice")("GET", "/metrics")).status == 403
 
 
 HOSTS = {

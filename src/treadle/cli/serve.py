@@ -15,7 +15,7 @@ from treadle.runtime import Agent
 from treadle.server.admission import Admission
 from treadle.server.running import address_of, bind, is_loopback, run
 from treadle.server.service import Service
-from treadle.server.tokens import LOCAL, Tokens, own_token, tokens_file
+from treadle.server.tokens import LOCAL, Tokens, kept_token, own_token, tokens_file
 
 NOT_ALONE = (
     "the server can be reached from other machines, and what is sent to it is not encrypted; put a proxy with TLS in "
@@ -33,10 +33,11 @@ async def _serve(config: Config, works: bool) -> int:
         warn([NOT_ALONE])
     async with open_agent(config, works=works, concurrency=settings.concurrency) as agent:
         file = tokens_file(config.home, settings.serve_tokens)
-        own = "" if Tokens(file).all() else own_token(config.home)
+        tokens = Tokens(file, config.home)
+        own = kept_token(config.home) if tokens.all() else own_token(config.home)
         service = Service(
             agent,
-            Tokens(file, own),
+            tokens,
             admission(config, agent),
             works=works,
             hosts=settings.serve_hosts,
@@ -49,7 +50,7 @@ async def _serve(config: Config, works: bool) -> int:
             sys.stdout.flush()
             if own:
                 _say(f"the token is kept in {config.home}; make others with: treadle tokens add NAME")
-            elif all(token.user != LOCAL for token in Tokens(file).all()):
+            elif all(token.user != LOCAL for token in tokens.all()):
                 _say(f"none of the tokens is yours; make one with: treadle tokens add {LOCAL}")
             _say(f"how to use it: {address}/api/docs")
 
@@ -70,4 +71,4 @@ def admission(config: Config, agent: Agent) -> Admission:
     except InvalidInput:
         root = ""
     options = msgspec.structs.replace(settings.chat_options(root), interactive=True)
-    return Admission(options, settings.serve_roots, settings.serve_models, agent.deps.shared)
+    return Admission(options, settings.serve_roots, settings.serve_models, agent.deps.shared, settings.serve_operators)

@@ -13,18 +13,19 @@ from treadle.server.tokens import Tokens, tokens_file
 
 def _tokens(file: str | None) -> Tokens:
     config = configured({"serve_tokens": file})
-    return Tokens(tokens_file(config.home, config.settings.serve_tokens))
+    return Tokens(tokens_file(config.home, config.settings.serve_tokens), config.home)
 
 
 def list_tokens(file: str | None, as_json: bool) -> int:
     terminal = Terminal()
     for token in _tokens(file).all():
-        made = iso_time(token.created_ms)
+        made = iso_time(token.created_ms) if token.created_ms else ""
         if as_json:
             line = {"id": token.id, "user": token.user, "label": token.label, "created": made}
             sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
         else:
-            terminal.line(f"{token.id}  {inert_line(token.user)}  {made}  {inert_line(token.label)}".rstrip())
+            shown = (token.id, inert_line(token.user), made, inert_line(token.label))
+            terminal.line("  ".join(part for part in shown if part))
     return 0
 
 

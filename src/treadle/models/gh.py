@@ -1,5 +1,7 @@
 """GitHub Models through the `gh` program (M-06): `gh:openai/gpt-4.1`. No key: `gh` has its own."""
 
+import re
+
 from treadle.errors import ConfigError
 from treadle.models.command_line import CommandLineModel, environment, find_program
 from treadle.models.surroundings import Surroundings
@@ -8,6 +10,7 @@ from treadle.ports.model import ModelInfo
 WINDOW = 8_000
 """What GitHub takes of most models in one request, whatever the model could read."""
 _INSTALL = "gh extension install github/gh-models"
+_NAME = re.compile(r"\w[\w./-]*")
 _HINTS = {
     'unknown command "models"': f"Get the extension with: {_INSTALL}",
     "gh auth login": "Sign in with: gh auth login",
@@ -16,6 +19,8 @@ _HINTS = {
 
 
 def connect(name: str, around: Surroundings) -> CommandLineModel:
+    if not _NAME.fullmatch(name):  # it becomes a word of a command line: `--org` would be an order to gh
+        raise ConfigError(f"gh:{name} names no model of GitHub; write it as gh:publisher/name")
     program = find_program("gh", around.env)
     if program is None:
         raise ConfigError(f"gh:{name} needs the program gh: install it, then: gh auth login; {_INSTALL}")

@@ -2,6 +2,7 @@
 how far a rule may reach. The user of this machine may ask for everything; others only for what was opened to them."""
 
 import os
+import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -17,17 +18,25 @@ from treadle.workspace.identity import changed, locate
 
 PROGRAMS = ("command", "recorded", "scripted")
 """Providers whose models are programs and files of the server."""
+STRICT = {"sandbox": None, "network": False, "strict_paths": True, "command_view": True}
+"""Options that say how commands are confined. Users take them as the server has them, or, where there is such a value,
+stricter."""
+_WEIGHTS = ".gguf"
+_NAME = re.compile(r"\w[\w.:@+-]*(/\w[\w.:@+-]*)*")
+"""What others may call a model: a name, not a path, an address or a flag of a program."""
 
 
 class Admission(msgspec.Struct, frozen=True):
     """`roots` are folders below which projects may lie, with `{user}` for the user's name; empty: anywhere for the user
     of this machine, nowhere for others. `models` are patterns such as `openai:*`; empty: all, but for others none that
-    is a program or a file here. `shared`: chats may run on other machines, so that a folder need not exist here."""
+    is a program or a file here. `shared`: chats may run on other machines, so that a folder need not exist here.
+    `operators` are users who may look at the server as a whole, beside the user of this machine."""
 
     options: ChatOptions = ChatOptions()
     roots: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     shared: bool = False
+    operators: tuple[str, ...] = ()
 
     def begin(self, user: str, changes: Mapping[str, Any]) -> ChatOptions:
         """The options of a new chat."""
@@ -46,14 +55,17 @@ class Admission(msgspec.Struct, frozen=True):
         if checked.get("root"):
             checked["root"], checked["root_id"] = self._root(user, checked["root"])
         if checked.get("model"):
-            self._model(user, checked["model"])
+            self.model(user, checked["model"])
         if user != LOCAL:
-            for name in ("sandbox", "network"):
-                if name in checked and checked[name] != getattr(self.options, name):
+            for name, strict in STRICT.items():
+                if name in checked and checked[name] not in (getattr(self.options, name), strict):
                     raise InvalidInput(f"How commands are confined is set by the server; leave {name!r} out.")
             for rule in checked.get("rules", ()):
                 self.scope(user, rule.get("scope", "chat"))
         return checked
+
+    def operator(self, user: str) -> bool:
+        return user == LOCAL or user in self.operators
 
     def scope(self, user: str, scope: RuleScope) -> None:
         """Rules beyond a chat are kept for everybody who uses this home."""
@@ -94,12 +106,27 @@ class Admission(msgspec.Struct, frozen=True):
             raise InvalidInput(f"{named!r} is a whole disk or a home folder; name a project in it.")
         return root, identity
 
-    def _model(self, user: str, ref: str) -> None:
-        if self.models:
-            if not any(fnmatchcase(ref, pattern) for pattern in self.models):
-                raise InvalidInput(f"The model {ref!r} is not open to users of this server.")
-        elif user != LOCAL and ref.partition(":")[0] in PROGRAMS:
+    def model(self, user: str, ref: str) -> None:
+        """InvalidInput if the model is not open to the user."""
+        if self.models and not any(_opens(pattern, ref) for pattern in self.models):
+            raise InvalidInput(f"The model {ref!r} is not open to users of this server.")
+        if not self.models and user != LOCAL and _is_program(ref):
             raise InvalidInput(f"The model {ref!r} is a program or a file of the server, which is not open to you.")
+        if user != LOCAL and not _is_program(ref) and not _NAME.fullmatch(ref.partition(":")[2]):
+            raise InvalidInput(f"{ref!r} names no model: write provider:name, without spaces, '..' or a dash in front.")
+
+
+def _is_program(ref: str) -> bool:
+    provider, _, name = ref.partition(":")
+    return provider in PROGRAMS or (provider == "local" and name.endswith(_WEIGHTS))
+
+
+def _opens(pattern: str, ref: str) -> bool:
+    """A program or a file has to be meant: `*` alone opens none, and `local:*` no file but the models of that name."""
+    if not fnmatchcase(ref, pattern):
+        return False
+    meant = pattern.startswith(ref.partition(":")[0] + ":") and (_WEIGHTS in pattern or not ref.endswith(_WEIGHTS))
+    return meant or not _is_program(ref)
 
 
 def _plain(options: ChatOptions) -> dict[str, Any]:

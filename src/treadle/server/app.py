@@ -42,7 +42,7 @@ def build(service: Service) -> ASGIApp:
     routes += [WebSocketRoute(path, _socket(service, path, handler, query)) for path, handler, query in streams.SOCKETS]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _unrouted})
     app.router.redirect_slashes = False
-    return Guard(app, service.tokens, service.metrics, service.hosts)
+    return Guard(app, service.tokens, service.metrics, service.spend, service.hosts)
 
 
 def _endpoint(service: Service, table: dict[str, Route]) -> Callable[[Request], Awaitable[Response]]:

@@ -3,6 +3,7 @@ of others), the token, and headers that keep browsers from doing more than they 
 open to all."""
 
 import ipaddress
+from collections.abc import Awaitable, Callable
 from time import perf_counter
 from urllib.parse import urlsplit
 
@@ -30,12 +31,19 @@ SAFE_HEADERS = {
 }
 
 
+Spend = Callable[[str], Awaitable[bool]]
+"""Uses a ticket up; False if it was used before."""
+
+
 class Guard:
     """`hosts` are names by which the server may be called, beside `localhost` and bare addresses: a page that was
     rebound to this server carries the name of its own site."""
 
-    def __init__(self, app: ASGIApp, tokens: Tokens, metrics: Metrics, hosts: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, app: ASGIApp, tokens: Tokens, metrics: Metrics, spend: Spend, hosts: tuple[str, ...] = ()
+    ) -> None:
         self._app = app
+        self._spend = spend
         self._tokens = tokens
         self._metrics = metrics
         self._hosts = LOCAL_NAMES | {host.lower() for host in hosts}
@@ -58,19 +66,19 @@ class Guard:
             await send(message)
 
         try:
-            refusal = self._check(scope)
+            refusal = await self._check(scope)
             app = self._app if refusal is None else refusal
             await app(scope, receive, sending)
         finally:
             self._metrics.request(scope.get("treadle.route", "other"), scope, status, perf_counter() - began)
 
-    def _check(self, scope: Scope) -> Response | None:
+    async def _check(self, scope: Scope) -> Response | None:
         try:
             headers = Headers(scope=scope)
             host = self._host(headers)
             self._origin(headers, host)
             if scope["path"] not in OPEN:
-                scope["treadle.token"] = self._token(scope, headers)
+                scope["treadle.token"] = await self._token(scope, headers)
         except Exception as error:
             return problem(error)
         return None
@@ -106,18 +114,18 @@ class Guard:
         if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             raise Problem("forbidden_origin", "Pages of another origin may not use this server.")
 
-    def _token(self, scope: Scope, headers: Headers) -> Token:
+    async def _token(self, scope: Scope, headers: Headers) -> Token:
         sent = headers.getlist("authorization")
         kind, _, secret = sent[0].partition(" ") if len(sent) == 1 else ("", "", "")
         if kind.lower() == "bearer" and (found := self._tokens.find(secret.strip())) is not None:
             return found
         if not sent and scope["path"].endswith(STREAMS):
             ticket = QueryParams(scope["query_string"]).get("ticket", "")
-            if (found := self._tokens.redeem(ticket)) is not None:
+            if (found := self._tokens.redeem(ticket)) is not None and await self._spend(ticket):
                 return found
         raise Problem(
             "unauthorized",
-            "Send a token that this server knows: Authorization: Bearer TOKEN.",
+            "Send a token that this server knows: Authorization: Bearer TOKEN. A ticket is good once, for a minute.",
             {"www-authenticate": "Bearer"},
         )
 

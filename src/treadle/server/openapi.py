@@ -79,7 +79,13 @@ def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
         shown["parameters"].append(_key())
     if route.media_type == "text/event-stream":
         shown["parameters"].append(_last_event_id())
-    own = [*ANYWHERE, *(() if route.open else WITH_TOKEN), *(WITH_BODY if route.body is not None else ()), *route.codes]
+    own = [
+        *ANYWHERE,
+        *(() if route.open else WITH_TOKEN),
+        *(("operators_only",) if route.operators else ()),
+        *(WITH_BODY if route.body is not None else ()),
+        *route.codes,
+    ]
     if "{" in route.path:
         own.append("not_found")
     by_status: dict[int, list[str]] = {}

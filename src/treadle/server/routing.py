@@ -69,6 +69,8 @@ class Route(msgspec.Struct, frozen=True):
     """Whether its body may be large."""
     open: bool = False
     """Whether it needs no token."""
+    operators: bool = False
+    """Whether it is only for who runs the server."""
     finish: Finish | None = None
     """What is done with the answer once it stands, also with one that was given before under the same key."""
     finished: type[msgspec.Struct] | None = None
@@ -84,6 +86,8 @@ async def serve(route: Route, service: Service, request: Request) -> Response:
     request.scope["treadle.route"] = route.path
     try:
         user = "" if route.open else token_of(request).user
+        if route.operators and not service.admission.operator(user):
+            raise Problem("operators_only", "Only who runs the server may see this.")
         query = read_query(route.query, request.query_params)
         raw = await _read(route, service, request)
         body = _decode(route, raw)

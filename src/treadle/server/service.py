@@ -11,7 +11,8 @@ import msgspec
 from treadle.chat.state import ChatState, status, summary
 from treadle.engine.log import Take
 from treadle.engine.worker import Worker
-from treadle.errors import NotFound
+from treadle.errors import AlreadyAnswered, NotFound
+from treadle.ports.store import Remembered
 from treadle.protocol import commands as c
 from treadle.protocol.commands import Command
 from treadle.protocol.events import SessionCreated
@@ -27,9 +28,11 @@ from treadle.server.problems import Problem
 from treadle.server.replies import Reply
 from treadle.server.shapes import shown_status
 from treadle.server.tally import Tally
-from treadle.server.tokens import Tokens, owner_of, user_of
+from treadle.server.tokens import Tokens, digest, owner_of, user_of
 from treadle.types import ChatId, new_chat_id
 
+TICKETS = "(tickets)"
+"""Whose answers used tickets are among; no user has such a name."""
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 
 WORK = (c.Send, c.SubmitResults, c.Decide, c.Answer, c.Edit, c.Rewind, c.Restore, c.Promote, c.ExtendTurns)
@@ -159,6 +162,17 @@ class Service:
     def go_on(self, state: ChatState) -> None:
         if self.worker is not None and summary(state).runnable:
             self.worker.start(state.chat)
+
+    # -- tickets ------------------------------------------------------------------------------------------------------
+
+    async def spend(self, ticket: str) -> bool:
+        """Use a ticket up, for all servers of the store; False if it was used before."""
+        store, clock = self.agent.deps.store, self.agent.deps.clock
+        try:
+            await store.remember(Remembered(TICKETS, digest(ticket), "", 0, b"", clock.now_ms()))
+        except AlreadyAnswered:
+            return False
+        return True
 
     # -- streams ------------------------------------------------------------------------------------------------------
 

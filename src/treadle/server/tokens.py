@@ -16,6 +16,8 @@ from treadle.types import Clock, SystemClock, new_id
 
 FILE_NAME = "tokens.json"
 OWN_NAME = "serve-token"
+OWN = "own"
+"""The id of the token that `treadle serve` made."""
 LOCAL = "local"
 """The user whose chats are those of the command line; all others own only what they make over HTTP."""
 TICKET_S = 60
@@ -59,16 +61,19 @@ def digest(token: str) -> str:
 
 
 class Tokens:
-    """The tokens in a file, and perhaps one more that is in no list: the one that `treadle serve` made for itself.
-    Several processes may use the file; what was revoked counts from the next request on."""
+    """The tokens in a file, and the one that `treadle serve` made at first, if it lies in `home`: that one stays good
+    until it is revoked, whatever others are added. Several processes may use the files; what was revoked counts from
+    the next request on."""
 
-    def __init__(self, file: Path, own: str = "", clock: Clock | None = None) -> None:
+    def __init__(self, file: Path, home: Path | None = None, clock: Clock | None = None) -> None:
         self._file = HomeFile(file, _File)
         self._clock = clock or SystemClock()
-        self._own = (Token("own", LOCAL, digest(own)),) if own else ()
+        self._home = home
 
     def all(self) -> tuple[Token, ...]:
-        return self._file.read().tokens
+        own = kept_token(self._home) if self._home is not None else ""
+        first = (Token(OWN, LOCAL, digest(own), "made by treadle serve"),) if own else ()
+        return (*first, *self._file.read().tokens)
 
     def add(self, user: str, label: str = "") -> tuple[Token, str]:
         """Make a token for a user; the second is the token itself, which nobody can tell again."""
@@ -83,43 +88,58 @@ class Tokens:
         found = [token for token in self.all() if token.id == id]
         if not found:
             raise NotFound(f"there is no token {id!r}; see them with: treadle tokens")
+        if id == OWN and self._home is not None:
+            (self._home / OWN_NAME).unlink(missing_ok=True)
+            return found[0]
         self._file.change(lambda kept: _File(tuple(token for token in kept.tokens if token.id != id)))
         return found[0]
 
     def find(self, secret: str) -> Token | None:
         """Whose token this is."""
         wanted = digest(secret)
-        found = [token for token in (*self._own, *self.all()) if hmac.compare_digest(token.hash, wanted)]
+        found = [token for token in self.all() if hmac.compare_digest(token.hash, wanted)]
         return found[0] if found else None
 
     def ticket(self, token: Token) -> str:
-        """A short-lived stand-in for a token, for what cannot send a header: a browser's EventSource and WebSocket. Any
-        server with the same tokens understands it; it ends with its token."""
-        expires = self._clock.now_ms() // 1000 + TICKET_S
-        return f"{token.id}.{expires}.{_mac(token, expires)}"
+        """A stand-in for a token, to be used once and soon, for what cannot send a header: a browser's EventSource and
+        WebSocket. Any server with the same tokens understands it; it ends with its token."""
+        said = f"{token.id}.{self._clock.now_ms() // 1000 + TICKET_S}.{secrets.token_hex(16)}"
+        return f"{said}.{_mac(token, said)}"
 
     def redeem(self, ticket: str) -> Token | None:
-        """Whose ticket this is; None when it is none, or too old."""
-        id, _, rest = ticket.partition(".")
-        moment, _, mac = rest.partition(".")
+        """Whose ticket this is; None when it is none, or too old. That it was not used before is for the caller to see
+        to: every server of the store has to know."""
+        said, _, mac = ticket.rpartition(".")
+        id, _, rest = said.partition(".")
+        moment = rest.partition(".")[0]
         if not (moment.isascii() and moment.isdigit()) or len(moment) > 12:
             return None
-        expires = int(moment)
-        for token in (*self._own, *self.all()):
-            if token.id == id and hmac.compare_digest(_mac(token, expires).encode(), mac.encode()):
-                return token if self._clock.now_ms() <= expires * 1000 else None
+        for token in self.all():
+            if token.id == id and hmac.compare_digest(_mac(token, said).encode(), mac.encode()):
+                return token if self._clock.now_ms() <= int(moment) * 1000 else None
         return None
 
 
-def _mac(token: Token, expires: int) -> str:
-    return hmac.new(bytes.fromhex(token.hash), f"{token.id}.{expires}".encode(), hashlib.sha256).hexdigest()
+def _mac(token: Token, said: str) -> str:
+    return hmac.new(bytes.fromhex(token.hash), said.encode(), hashlib.sha256).hexdigest()
+
+
+def kept_token(home: Path) -> str:
+    """The token that `treadle serve` made at first; empty if there is none, or none any more."""
+    path = home / OWN_NAME
+    try:
+        return _kept(path) if path.exists() else ""
+    except ConfigError:
+        if path.exists():
+            raise
+        return ""  # revoked this moment
 
 
 def own_token(home: Path) -> str:
     """The token of a server without any: made once and kept for its owner alone, so that its address stays the same."""
     path = home / OWN_NAME
-    if path.exists():
-        return _kept(path)
+    if kept := kept_token(home):
+        return kept
     secret = _PREFIX + secrets.token_urlsafe(32)
     temp = home / f"{OWN_NAME}.{new_id('n')}"
     try:

@@ -229,6 +229,7 @@ async def test_a_program_that_cannot_be_started(program: Write) -> None:
         ("command:x", {"TREADLE_COMMAND_X": "'"}, "TREADLE_COMMAND_X is no command line"),
         ("command: ", {}, "no program ''"),
         ("gh:openai/gpt-4.1", {"PATH": "/nowhere"}, "needs the program gh.*gh auth login"),
+        ("gh:--org=mine", {"PATH": "/nowhere"}, "names no model of GitHub"),
     ],
 )
 def test_what_is_missing_is_said(ref: str, env: dict[str, str], words: str) -> None:

@@ -29,6 +29,13 @@ def test_every_option_of_a_chat_can_be_sent_or_is_left_out_on_purpose() -> None:
         {"root": "relative"},
         {"sandbox": "none"},
         {"network": True},
+        {"command_view": False},
+        {"model": "local:/etc/passwd.gguf"},
+        {"model": "local:~/weights.gguf"},
+        {"model": "gh:--org=mine"},
+        {"model": "gemini:../../upload"},
+        {"model": "openai:a b"},
+        {"model": "ollama:http://10.0.0.1/x"},
         {"model": "command:rm -rf"},
         {"model": "scripted:/etc/passwd"},
         {"model": "recorded:/etc/passwd"},
@@ -80,3 +87,36 @@ def test_models_that_are_open() -> None:
     for ref in ("anthropic:x", "scripted:demo2"):
         with pytest.raises(InvalidInput):
             admission.change("local", {"model": ref})
+
+
+@pytest.mark.parametrize(
+    ("pattern", "ref", "opened"),
+    [
+        ("*", "openai:gpt-4.1", True),
+        ("*", "command:sh", False),
+        ("*:*", "local:/weights/a.gguf", False),
+        ("local:*", "local:smollm2", True),
+        ("local:*", "local:/weights/a.gguf", False),
+        ("local:/weights/*.gguf", "local:/weights/a.gguf", True),
+        ("command:*", "command:sh", True),
+        ("gh:*", "gh:openai/gpt-4.1", True),
+        ("gh:*", "gh:--org=mine", False),
+        ("ollama:*", "ollama:library/llama3.2:3b", True),
+    ],
+)
+def test_a_program_is_opened_by_its_name_only(pattern: str, ref: str, opened: bool) -> None:  # S-13
+    admission = Admission(OPTIONS, models=(pattern,))
+    if opened:
+        assert admission.change("bob", {"model": ref})
+    else:
+        with pytest.raises(InvalidInput):
+            admission.change("bob", {"model": ref})
+
+
+def test_commands_may_be_confined_more_and_not_less() -> None:
+    loose = Admission(ChatOptions(network=True, command_view=False, strict_paths=False))
+    for change in ({"network": False}, {"strict_paths": True}, {"command_view": True}, {"network": True}):
+        assert loose.change("bob", change) == change
+    strict = Admission(ChatOptions(strict_paths=True))
+    with pytest.raises(InvalidInput):
+        strict.change("bob", {"strict_paths": False})

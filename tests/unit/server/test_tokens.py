@@ -61,7 +61,29 @@ def test_of_servers_that_start_at_once_one_makes_the_token(tmp_path: Path) -> No
     assert len(set(found)) == 1
     assert len(found) == 8
     assert [path.name for path in (tmp_path / "home").iterdir()] == ["serve-token"]
-    assert Tokens(tmp_path / "tokens.json", own=found[0]).find(found[0]) is not None
+    assert Tokens(tmp_path / "tokens.json", tmp_path / "home").find(found[0]) is not None
+
+
+def test_the_first_token_stays_good_beside_others_until_it_is_revoked(tmp_path: Path) -> None:
+    first = own_token(tmp_path)
+    tokens = Tokens(tmp_path / "tokens.json", tmp_path)
+    _, second = tokens.add("alice")
+    for known in (tokens, Tokens(tmp_path / "tokens.json", tmp_path)):
+        assert [token.user for token in known.all()] == ["local", "alice"]
+        assert known.find(first) is not None
+        assert known.find(second) is not None
+    ticket = tokens.ticket(tokens.all()[0])
+    assert tokens.redeem(ticket) is not None
+    Tokens(tmp_path / "tokens.json", tmp_path).revoke("own")
+    assert tokens.find(first) is None
+    assert tokens.redeem(ticket) is None
+    assert own_token(tmp_path) != first
+
+
+def test_no_two_tickets_are_the_same(tmp_path: Path) -> None:
+    tokens = Tokens(tmp_path / "tokens.json", clock=ManualClock())
+    made, _ = tokens.add("alice")
+    assert tokens.ticket(made) != tokens.ticket(made)
 
 
 def test_a_kept_token_that_is_none(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ TAG = "operation"
 ROUTES = (
     Route("GET", "/healthz", healthz, "Is the server alive?", TAG, reply=Health, open=True),
     Route("GET", "/readyz", readyz, "Can it serve requests?", TAG, reply=Health, open=True, codes=("draining",)),
-    Route("GET", "/metrics", metrics, "Numbers for Prometheus.", TAG, media_type="text/plain"),
+    Route("GET", "/metrics", metrics, "Numbers for Prometheus.", TAG, media_type="text/plain", operators=True),
     Route("GET", "/api/openapi.json", description, "This description, as OpenAPI.", TAG, media_type=JSON, open=True),
     Route("GET", "/api/docs", docs, "This description, to read.", TAG, media_type=HTML, open=True),
     Route("GET", "/", front, "The same, for who opens the address of the server.", TAG, media_type=HTML, open=True),

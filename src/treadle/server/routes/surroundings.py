@@ -4,7 +4,7 @@ import asyncio
 
 from starlette.responses import Response
 
-from treadle.errors import ToolError
+from treadle.errors import InvalidInput, ToolError
 from treadle.models.offering import all_offers, usable
 from treadle.models.registry import ModelRegistry
 from treadle.ports.model import ModelInfo
@@ -31,8 +31,21 @@ async def models(call: Call) -> Reply:
     if not isinstance(registry, ModelRegistry):
         return reply(ModelList(models=(_model(registry.get(default).info, ""),), default=default))
     offered = await asyncio.to_thread(all_offers, registry)
-    found = [_model(info, usable(registry, each, info)) for each in offered for info in each.models]
+    found = [
+        _model(info, usable(registry, each, info))
+        for each in offered
+        for info in each.models
+        if _is_open(call, info.ref)
+    ]
     return reply(ModelList(models=tuple(found), default=default))
+
+
+def _is_open(call: Call, ref: str) -> bool:
+    try:
+        call.service.admission.model(call.user, ref)
+    except InvalidInput:
+        return False
+    return True
 
 
 def _model(info: ModelInfo, why: str) -> ModelView:
@@ -107,7 +120,7 @@ ROUTES = (
     ),
     Route("GET", "/api/me", me, "See whose token this is.", TAG, reply=Me),
     Route(
-        "POST", "/api/tickets", ticket, "Get a ticket for streams of a browser, good for a minute.", TAG, reply=Ticket,
-        body=Nothing,
+        "POST", "/api/tickets", ticket, "Get a ticket for one stream of a browser, good once and for a minute.", TAG,
+        reply=Ticket, body=Nothing,
     ),
 )  # fmt: skip
