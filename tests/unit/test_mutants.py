@@ -1,0 +1,38 @@
+"""The list of mutants fits the code, and the command tells a test that notices a fault from one that does not."""
+
+import pytest
+
+from scripts.mutants import ROOT, Mutant, all_mutants, main, mutated, try_all
+
+
+@pytest.mark.parametrize("mutant", all_mutants(), ids=lambda mutant: mutant.name)
+def test_every_row_fits_the_code(mutant: Mutant) -> None:
+    compile(mutated(mutant, ROOT / "src"), mutant.file, "exec")
+    for test in mutant.tests:
+        assert (ROOT / test.partition("::")[0]).exists()
+
+
+def test_names_are_unique() -> None:
+    names = [mutant.name for mutant in all_mutants()]
+    assert len(set(names)) == len(names)
+
+
+def test_killed_and_survived() -> None:
+    test = "tests/unit/chat/test_retry.py"
+    fault = Mutant("no retries", "chat/retry.py", "RETRIES = 5", "RETRIES = 0", (test,))
+    none = Mutant("nothing", "chat/retry.py", "RETRIES = 5", "RETRIES = 5  # five", (test,))
+    broken = Mutant("no Python", "chat/retry.py", "RETRIES = 5", "RETRIES = (", (test,))
+    before = (ROOT / "src/treadle/chat/retry.py").read_bytes()
+    assert [outcome.verdict for outcome in try_all([fault, none, broken], 1)] == ["killed", "survived", "unusable"]
+    assert (ROOT / "src/treadle/chat/retry.py").read_bytes() == before
+
+
+def test_a_row_that_no_longer_fits() -> None:
+    stale = Mutant("gone", "chat/retry.py", "no such text", "", ())
+    with pytest.raises(ValueError, match="stands 0 times"):
+        mutated(stale, ROOT / "src")
+
+
+def test_an_unknown_word(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["no such mutant"]) == 2
+    assert "no mutant has such a name" in capsys.readouterr().err
