@@ -125,8 +125,9 @@ class _Inspection:
         """Whether the chat's row agrees with its log."""
         base = number * PLACES
         last = self._connection.execute(
-            "SELECT coalesce(max(place) - ?1, 0) FROM events WHERE place >= ?1 AND place < ?2", (base, base + PLACES)
+            "SELECT max(place) FROM events WHERE place >= ? AND place < ?", (base, base + PLACES)
         ).fetchone()[0]
+        last = last - base if last is not None else 0
         head, status, runnable, wake_ms, archived, owner, updated_ms, body = self._connection.execute(
             "SELECT head, status, runnable, wake_ms, archived, owner, updated_ms, summary FROM chats WHERE no = ?",
             (number,),

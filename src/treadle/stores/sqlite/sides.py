@@ -13,7 +13,7 @@ _REMEMBER = "INSERT OR REPLACE INTO answers (owner, key, request, status, body, 
 _SWEEP = "DELETE FROM answers WHERE no IN (SELECT no FROM answers WHERE time_ms < ? ORDER BY time_ms LIMIT ?)"
 _PUT = (
     "INSERT OR REPLACE INTO deltas (chat_no, epoch, turn, number, payload) "
-    "SELECT no, ?2, ?3, ?4, ?5 FROM chats WHERE id = ?1 AND epoch = ?2 AND worker <> ''"
+    "SELECT no, epoch, ?, ?, ? FROM chats WHERE id = ? AND epoch = ? AND worker <> ''"
 )
 _READ = (
     "SELECT d.epoch, d.turn, d.number, d.payload FROM chats AS c JOIN deltas AS d "
@@ -50,7 +50,7 @@ class Deltas:
         self._connection = connection
 
     def put(self, deltas: Sequence[Delta]) -> None:
-        self._connection.executemany(_PUT, [(d.chat, d.epoch, d.turn, d.number, d.payload) for d in deltas])
+        self._connection.executemany(_PUT, [(d.turn, d.number, d.payload, d.chat, d.epoch) for d in deltas])
 
     def read(self, reached: Mapping[ChatId, Reach]) -> list[Delta]:
         return [

