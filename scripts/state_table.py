@@ -14,7 +14,7 @@ from treadle.chat.transitions import transition
 from treadle.errors import InvalidInput, Refused
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
-from treadle.protocol.content import ToolRequest
+from treadle.protocol.content import ToolRequest, Usage
 from treadle.protocol.options import ChatOptions
 from treadle.types import ChatId, call_key
 
@@ -30,6 +30,7 @@ SHORT = {
     "permission.completed": "permission",
     "external_tool.completed": "client",
     "user_input.completed": "answer",
+    "assistant.turn_end": "turn",
     "session.interrupted": "stop",
     "session.run_end": "end",
     "session.limit_extended": "extend",
@@ -54,12 +55,12 @@ def situations() -> dict[str, ChatState]:
     begun = grow(ChatState(chat=CHAT), e.SessionCreated(ChatOptions(interactive=True)), e.UserMessage("go"))
     queued = grow(begun, e.QueueChanged("added", "q1", "next"))
     running = grow(queued, e.TurnStart(1))
-    asked = e.AssistantMessage(1, tool_requests=(ToolRequest(key, "tool"),))
-    called = grow(running, asked, e.TurnEnd(1))
-    failed = grow(called, e.ExecutionComplete(key, True, "ok"), e.SessionError("network"), e.RunEnd("error"))
-    stopped = grow(
-        running, e.AssistantMessage(1, "Hm", partial=True), e.TurnEnd(1), e.Interrupted(), e.RunEnd("interrupted")
-    )
+    asked = e.AssistantMessage(1, tool_requests=(ToolRequest(key, "tool"),), usage=Usage())
+    called = grow(running, asked)
+    done = (e.ExecutionComplete(key, True, "ok"), e.TurnEnd(1))
+    failed = grow(called, *done, e.SessionError("network"), e.RunEnd("error"))
+    half = e.AssistantMessage(1, "Hm", partial=True, usage=Usage())
+    stopped = grow(running, half, e.TurnEnd(1), e.Interrupted(), e.RunEnd("interrupted"))
     started = grow(called, e.ExecutionStart(key, "tool"))
     return {
         "idle": stopped,

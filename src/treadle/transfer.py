@@ -20,7 +20,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from treadle.chat.closing import close_calls, close_check
+from treadle.chat.closing import close_calls, close_check, end_turn, with_turn_end
 from treadle.chat.fold import fold_all
 from treadle.chat.state import ChatState, summary
 from treadle.chat.transitions import transition
@@ -30,7 +30,6 @@ from treadle.ports.store import Store
 from treadle.protocol import wire
 from treadle.protocol.commands import ChangeOptions
 from treadle.protocol.events import (
-    AssistantMessage,
     CompactionComplete,
     Envelope,
     Event,
@@ -158,7 +157,7 @@ def _settled(envelopes: list[Envelope], local: ChatOptions, owner: str, now_ms: 
     assert isinstance(first, SessionCreated)
     log = [replace(envelopes[0], data=replace(first, owner=owner)), *envelopes[1:]]
     state = fold_all(ChatState(chat=envelopes[0].chat), log)
-    log += _seal(state, quiet(state, log[-1].data, "import"), log[-1].time_ms)
+    log += _seal(state, quiet(state, "import"), log[-1].time_ms)
     log += _seal(fold_all(state, log[state.head :]), [SessionImported(envelopes[0].chat)], now_ms)
     state = fold_all(ChatState(chat=envelopes[0].chat), log)
     there, here = wire.whole(state.options), wire.whole(local)
@@ -264,7 +263,7 @@ async def fork(
         copied[0] = replace(first, data=replace(first.data, forked_from=f"{chat}@{seq}"))
     state = fold_all(ChatState(chat=chat), copied)
     # What ends the copy happens where it was cut: a wall budget must not count the time that has passed since.
-    copied += _seal(state, quiet(state, copied[-1].data), copied[-1].time_ms)
+    copied += _seal(state, quiet(state), copied[-1].time_ms)
     state = fold_all(ChatState(chat=chat), copied)
     wanted = {**({"archived": False} if state.options.archived else {}), **(changes or {})}
     copied += _seal(state, transition(state, ChangeOptions(wanted, by="fork")), (clock or SystemClock()).now_ms())
@@ -276,15 +275,15 @@ async def fork(
 NOT_HERE = "This chat was copied before that was done; nothing was done here."
 
 
-def quiet(state: ChatState, last: Event, why: Literal["fork", "import"] = "fork") -> tuple[Event, ...]:
-    """The events that bring a chat to rest, wherever it stands; `last` is the event it stands at."""
+def quiet(state: ChatState, why: Literal["fork", "import"] = "fork") -> tuple[Event, ...]:
+    """The events that bring a chat to rest, wherever it stands."""
     events: list[Event] = []
     if state.open_turn is not None:
         events.append(TurnEnd(state.open_turn.turn, finish_reason="interrupted"))
-    elif isinstance(last, AssistantMessage):  # cut off from the end of its turn, with which it was written
-        events.append(TurnEnd(last.turn, finish_reason="interrupted"))
+    elif (ended := end_turn(state)) is not None:  # cut off from the end of its turn, with which it was written
+        events.append(ended)
     events += close_check(state)
-    events += close_calls(state, why)
+    events += with_turn_end(state, close_calls(state, why))
     if state.run is not None:
         events.append(RunEnd("interrupted"))
     elif state.compacting:

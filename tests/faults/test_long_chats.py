@@ -43,12 +43,12 @@ def story(length: int) -> Iterator[Event]:
         round_: list[Event] = [
             question,
             e.TurnStart(turn),
-            e.AssistantMessage(turn, "Let me look.", tool_requests=(look,)),
-            e.TurnEnd(turn, usage, "tool_calls"),
+            e.AssistantMessage(turn, "Let me look.", (), (look,), False, usage, "tool_calls"),
             e.ExecutionStart(call, "read_file", {"path": f"{turn}.txt"}, f"{turn}.txt"),
             e.ExecutionComplete(call, True, result=f"line {turn}\n" * 20, result_summary="20 lines"),
+            e.TurnEnd(turn, usage, "tool_calls"),
             e.TurnStart(turn + 1),
-            e.AssistantMessage(turn + 1, f"File {turn} is fine."),
+            e.AssistantMessage(turn + 1, f"File {turn} is fine.", usage=usage),
             e.TurnEnd(turn + 1, usage),
             e.RunEnd("done"),
         ]

@@ -84,6 +84,8 @@ _ALL: tuple[e.Event, ...] = (
             ToolRequest(KEY, "run_command", '{"command": "make te', "call_b", True),
         ),
         True,
+        USAGE,
+        "tool_calls",
     ),
     e.TurnEnd(3, USAGE, "tool_calls"),
     e.TurnRetry(3, 2, "overloaded", "The provider is overloaded.", 4.2, USAGE),

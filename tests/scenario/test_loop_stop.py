@@ -105,10 +105,11 @@ async def test_while_it_waits_for_someone(stage: Stage) -> None:
     assert await chat.status() == "idle"
     assert await chat.actions() == ()
     log = await chat.events()
-    assert types(log)[-4:] == [
+    assert types(log)[-5:] == [
         "session.interrupted",
         "user_input.completed",
         "tool.execution_complete",
+        "assistant.turn_end",
         "session.run_end",
     ]
 

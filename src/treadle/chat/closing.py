@@ -1,7 +1,11 @@
-"""How open calls are closed when nobody will run them any more: an interrupt, an edit, a steering message, a
-deadline, the end of a run. Every one gets its synthetic result, which says why (law 4, A-05)."""
+"""How what is open is closed: calls that nobody will run any more, because of an interrupt, an edit, a steering
+message, a deadline, the end of a run, each with a synthetic result that says why (law 4, A-05); and the turn, when
+the last of its calls has its result."""
 
-from treadle.chat.state import Call, ChatState
+from collections.abc import Sequence
+
+from treadle.chat.state import AnsweredTurn, Call, ChatState
+from treadle.protocol.content import Usage
 from treadle.protocol.events import (
     CheckCompleted,
     CompactionComplete,
@@ -78,5 +82,34 @@ def end_run(state: ChatState, reason: EndReason) -> tuple[Event, ...]:
     ended += close_check(state)
     if state.open_turn is not None:
         ended.append(TurnEnd(state.open_turn.turn, finish_reason=reason))
+    elif (answered := end_turn(state)) is not None:
+        ended.append(answered)
     lost = state.run is not None and state.run.lost
-    return (*ended, *close_calls(state, "record_lost" if lost else reason), RunEnd(reason))
+    closed = close_calls(state, "record_lost" if lost else reason)
+    return (*ended, *with_turn_end(state, closed), RunEnd(reason))
+
+
+def end_turn(state: ChatState) -> TurnEnd | None:
+    """The end of a turn whose model has answered and whose calls all have their results."""
+    answered = state.answered
+    if answered is None or state.calls:
+        return None
+    return _end_of(answered)
+
+
+def with_turn_end(state: ChatState, events: Sequence[Event]) -> tuple[Event, ...]:
+    """The events, with the end of the turn behind the result of its last call, if they have that."""
+    waited_for = {call.key for call in state.calls if call.phase != "done"}
+    ended = any(isinstance(event, TurnEnd) for event in events)
+    if state.answered is None or not waited_for or ended:
+        return tuple(events)
+    for place, event in enumerate(events, 1):
+        if isinstance(event, ExecutionComplete):
+            waited_for.discard(event.call)
+            if not waited_for:
+                return (*events[:place], _end_of(state.answered), *events[place:])
+    return tuple(events)
+
+
+def _end_of(answered: AnsweredTurn) -> TurnEnd:
+    return TurnEnd(answered.turn, answered.usage or Usage(), answered.finish_reason)

@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from treadle.chat import guard
-from treadle.chat.closing import RECORD_LOST, end_run
+from treadle.chat.closing import RECORD_LOST, end_run, end_turn
 from treadle.chat.completion import continuation, wants_summary
 from treadle.chat.fold_calls import CONTINUE, STOP
 from treadle.chat.state import (
@@ -100,6 +100,8 @@ def decide(state: ChatState, limits: Limits) -> Step:
     run = state.run
     if run is None:
         return _decide_idle(state)
+    if (ended := end_turn(state)) is not None:
+        return Record((ended,))
     if run.interrupting:
         return _end(state, "interrupted")
     if run.lost and not run.stop:

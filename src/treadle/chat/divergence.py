@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from treadle.chat.turns import lifted
 from treadle.protocol import wire
 from treadle.protocol.events import Envelope
 
@@ -66,7 +67,9 @@ def same(left: Envelope, right: Envelope) -> bool:
 def first_divergence(
     left: Sequence[Envelope], right: Sequence[Envelope], names: tuple[str, str] = ("A", "B")
 ) -> Divergence | None:
-    """The first event in which two logs differ, with the events before it as context; None if they do not."""
+    """The first event in which two logs differ, with the events before it as context; None if they do not. Turns of
+    version 1 are held against others as if they were written today."""
+    left, right = lifted(left), lifted(right)
     for index in range(max(len(left), len(right))):
         one = left[index] if index < len(left) else None
         other = right[index] if index < len(right) else None

@@ -15,11 +15,11 @@ from treadle.chat.fold_calls import CALLS
 from treadle.chat.fold_checks import CHECKS, told
 from treadle.chat.fold_workspace import WORKSPACE
 from treadle.chat.folding import Fold, change_run, say, spend
-from treadle.chat.state import Call, ChatState, Compaction, OpenTurn, QueueItem, Run
+from treadle.chat.state import AnsweredTurn, Call, ChatState, Compaction, OpenTurn, QueueItem, Run
 from treadle.chat.transcript import rebuild
 from treadle.chat.weight import weigh
 from treadle.protocol import events as e
-from treadle.protocol.content import AssistantEntry, UserEntry
+from treadle.protocol.content import AssistantEntry, Usage, UserEntry
 from treadle.protocol.events import Envelope, Event
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.traces import Shell
@@ -99,8 +99,8 @@ def _cut(state: ChatState, seq: int) -> ChatState:
     compaction = state.compaction if state.compaction.upto <= index else Compaction()
     compaction = replace(compaction, masked=min(compaction.masked, index))
     # A compaction that is under way is about what was cut: its summary must not bring that back.
-    state = replace(state, history=history, calls=(), open_turn=None, question=None, run=None, compacting="")
-    return _compacted(state, compaction)
+    state = replace(state, history=history, calls=(), open_turn=None, answered=None, question=None)
+    return _compacted(replace(state, run=None, compacting=""), compaction)
 
 
 def _compacted(state: ChatState, compaction: Compaction) -> ChatState:
@@ -116,7 +116,7 @@ def _recount(state: ChatState) -> ChatState:
 def _turn_start(state: ChatState, event: e.TurnStart, at: Envelope) -> ChatState:
     opened = OpenTurn(event.turn, event.reserved, event.final, epoch=at.epoch)
     totals = replace(state.totals, turns=state.totals.turns + 1)
-    state = replace(state, open_turn=opened, turn=max(state.turn, event.turn), totals=totals)
+    state = replace(state, open_turn=opened, answered=None, turn=max(state.turn, event.turn), totals=totals)
     turns = state.run.turns + 1 if state.run else 0
     return change_run(state, active=True, turns=turns, final_turn=event.final, checked=(), lost=False)
 
@@ -124,15 +124,28 @@ def _turn_start(state: ChatState, event: e.TurnStart, at: Envelope) -> ChatState
 def _assistant_message(state: ChatState, event: e.AssistantMessage, at: Envelope) -> ChatState:
     entry = AssistantEntry(event.turn, event.content, event.reasoning, event.tool_requests)
     calls = tuple(Call(request) for request in event.tool_requests)
-    state = replace(say(state, entry), calls=calls, open_turn=None)
+    finish = event.finish_reason or ("interrupted" if event.partial else "stop")
+    answered = AnsweredTurn(event.turn, event.usage, finish)
+    state = replace(say(state, entry), calls=calls, open_turn=None, answered=answered)
+    if event.usage is not None:
+        state = _settled(state, event.usage)
     return change_run(state, spoke=True) if event.content.strip() else state
 
 
 def _turn_end(state: ChatState, event: e.TurnEnd, at: Envelope) -> ChatState:
-    state = spend(replace(state, open_turn=None), event.usage)
-    if event.usage.input and not event.usage.estimated:
-        tokens = event.usage.input + event.usage.output - event.usage.reasoning
-        state = replace(state, context_tokens=tokens, context_chars=0)
+    """The cost is spent with the message. An interrupt may have left none, and in logs of version 1 it tells no cost:
+    then it is spent here."""
+    answered = state.answered
+    spent = answered is not None and answered.turn == event.turn and answered.usage is not None
+    state = replace(state, open_turn=None, answered=None)
+    return state if spent else _settled(state, event.usage)
+
+
+def _settled(state: ChatState, usage: Usage) -> ChatState:
+    """What a model call cost, and the provider's own count of the conversation."""
+    state = spend(state, usage)
+    if usage.input and not usage.estimated:
+        state = replace(state, context_tokens=usage.input + usage.output - usage.reasoning, context_chars=0)
     return state
 
 
@@ -165,9 +178,8 @@ def _run_end(state: ChatState, event: e.RunEnd, at: Envelope) -> ChatState:
         state = spend(state, state.open_turn.reserved)
     wall = max(0, at.time_ms - state.run.started_ms) if state.run else 0
     totals = replace(state.totals, wall_ms=state.totals.wall_ms + wall)
-    return replace(
-        state, run=None, last_end=event.reason, open_turn=None, calls=(), question=None, compacting="", totals=totals
-    )
+    state = replace(state, run=None, open_turn=None, answered=None, calls=(), question=None, compacting="")
+    return replace(state, last_end=event.reason, totals=totals)
 
 
 def _rewound(state: ChatState, event: e.SessionRewound, at: Envelope) -> ChatState:

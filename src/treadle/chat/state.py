@@ -53,6 +53,15 @@ class OpenTurn(Value, frozen=True):
     """The lease under which it began: a later one finds it left behind."""
 
 
+class AnsweredTurn(Value, frozen=True):
+    """A turn whose model has answered, and whose calls do not all have their results yet."""
+
+    turn: int
+    usage: Usage | None = None
+    """What the model call cost; None when that is still to be told, as in logs of version 1."""
+    finish_reason: str = ""
+
+
 class OpenCheck(Value, frozen=True):
     """A check of a completion, begun or about to be (L-16)."""
 
@@ -168,6 +177,7 @@ class ChatState(Value, frozen=True):
     last_end: EndReason | Literal[""] = ""
     turn: int = 0
     open_turn: OpenTurn | None = None
+    answered: AnsweredTurn | None = None
     calls: tuple[Call, ...] = ()
     question: OpenAction | None = None
     """A question of the loop itself: at the turn cap, or at the guard."""

@@ -5,7 +5,7 @@ from typing import assert_never
 
 import msgspec
 
-from treadle.chat.closing import RECORD_LOST, close_call, close_calls, end_run
+from treadle.chat.closing import RECORD_LOST, close_call, close_calls, end_run, with_turn_end
 from treadle.chat.fold import change_options, position_of
 from treadle.chat.fold_calls import CONTINUE
 from treadle.chat.state import MAX_QUEUE, Call, ChatState, QueueItem, awaits_action, starts_queued, status
@@ -23,6 +23,10 @@ def transition(state: ChatState, command: c.Command) -> Events:
     that what was asked for is the case already."""
     if state.options.archived and not isinstance(command, c.ChangeOptions | c.Rename | c.Expire):
         raise Refused("archived", f"Chat {state.chat} is archived; unarchive it first.")
+    return with_turn_end(state, _carried_out(state, command))
+
+
+def _carried_out(state: ChatState, command: c.Command) -> Events:
     match command:
         case c.Send():
             return _send(state, command)

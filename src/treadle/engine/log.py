@@ -19,7 +19,7 @@ from treadle.ports.model import Memo
 from treadle.ports.store import Lease, Remembered, Snapshot, Store
 from treadle.protocol import wire
 from treadle.protocol.commands import Command
-from treadle.protocol.events import Envelope, Event, Live, ModelNotice, SessionCreated, TurnStart
+from treadle.protocol.events import Envelope, Event, Live, ModelNotice, SessionCreated, TurnEnd, TurnStart
 from treadle.types import ChatId, Clock
 
 Ahead = Callable[[ChatState], Sequence[Event]]
@@ -133,7 +133,7 @@ class Log:
             more = self._seal(after, following, epoch)
             after = fold_all(after, more)
             envelopes += more
-            durable = durable or not isinstance(following[-1], TurnStart)
+            durable = durable or not isinstance(following[-1], TurnStart | TurnEnd)
         records = [wire.encode(envelope) for envelope in envelopes]
         faultpoint(f"append.before:{events[0].TYPE}")
         shown = summary(after)

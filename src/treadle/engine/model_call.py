@@ -173,9 +173,11 @@ class Attempt:
         usage = self.cost()
         text, marked = strip_marker(answer.text) if self._marker else (answer.text, False)
         events: list[Event] = [ModelNotice(notice.kind, notice.text) for notice in self._assembler.notices]
+        told = (usage, answer.finish_reason)
         if not partial or text or answer.thinking:
-            events.append(AssistantMessage(self.turn, text, answer.thinking, answer.requests, partial))
-        events.append(TurnEnd(self.turn, usage, answer.finish_reason))
+            events.append(AssistantMessage(self.turn, text, answer.thinking, answer.requests, partial, *told))
+        else:  # nothing came that could be kept, but it may have cost something
+            events.append(TurnEnd(self.turn, *told))
         if marked and not partial:
             events.append(TaskComplete())
         state = self._tenure.state

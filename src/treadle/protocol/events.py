@@ -106,21 +106,28 @@ class TurnStart(Event, frozen=True):
 
 
 class AssistantMessage(Event, frozen=True):
-    """The whole answer of a model; its calls are recorded here before any of them runs (L-04)."""
+    """The whole answer of a model, and what it cost; its calls are recorded here before any of them runs (L-04)."""
 
     TYPE = "assistant.message"
+    VERSION = 2
     turn: int
     content: str = ""
     reasoning: tuple[Thinking, ...] = ()
     tool_requests: tuple[ToolRequest, ...] = ()
     partial: bool = False
     """Cut short by an interrupt; the text is kept as far as it came (L-07)."""
+    usage: Usage | None = None
+    """What the model call cost, spent from here on (L-11). null in version 1: there the end of the turn tells it."""
+    finish_reason: str = "stop"
+    """Why the model stopped, in the provider's word. Empty in version 1."""
 
 
 class TurnEnd(Event, frozen=True):
-    """A model call is over, and this is what it cost."""
+    """A turn is over: its model call and every call that the model asked for. What it cost is told again; it was
+    spent with its message, and is spent here only where there was none, or one of version 1."""
 
     TYPE = "assistant.turn_end"
+    VERSION = 2
     turn: int
     usage: Usage = Usage()
     finish_reason: str = "stop"

@@ -9,12 +9,20 @@ Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def _as_it_is(data: dict[str, Any]) -> dict[str, Any]:
-    """The new version only has more fields, and they may be left out."""
+    """The new version only has more fields, and they may be left out; or it stands in another place, and where it was
+    recorded it stays."""
     return data
+
+
+def _told_at_the_end(message: dict[str, Any]) -> dict[str, Any]:
+    """In version 1 the end of the turn stood right behind the message and told the cost for the first time."""
+    return {**message, "usage": None, "finish_reason": ""}
 
 
 UPCASTERS: dict[tuple[str, int], Upcaster] = {
     ("session.created", 1): _as_it_is,  # the options say which folder the root is
+    ("assistant.message", 1): _told_at_the_end,
+    ("assistant.turn_end", 1): _as_it_is,  # it stood before the calls of its turn
 }
 """(type, version) → what makes it version + 1."""
 

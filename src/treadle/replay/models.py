@@ -109,12 +109,11 @@ def _turn(following: Sequence[Event], marks: bool) -> Said | None:
         case TurnRetry():
             return Said(_counted(first.usage), _failure(first, rest))
         case AssistantMessage():
-            end = rest[0] if rest and isinstance(rest[0], TurnEnd) else TurnEnd(first.turn)  # none in a torn copy
-            marked = marks and len(rest) > 1 and isinstance(rest[1], TaskComplete)
-            deltas = (*_deltas(first, marked), UsageDelta(end.usage))
+            marked = marks and bool(rest) and isinstance(rest[0], TaskComplete)
+            deltas = (*_deltas(first, marked), UsageDelta(first.usage or Usage()))  # none in a torn copy
             if first.partial:
                 return Said(deltas, stopped=True)
-            return Said((*deltas, FinishDelta(end.finish_reason)))
+            return Said((*deltas, FinishDelta(first.finish_reason)))
         case TurnEnd(usage=usage, finish_reason="interrupted"):
             return Said(_counted(usage), stopped=True)
         case SessionError(error_class=kind, message=message):

@@ -5,7 +5,9 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
+from treadle.chat.turns import in_order
 from treadle.engine.examination import first_line
 from treadle.ports.toolset import Fact
 from treadle.protocol.content import ToolRequest
@@ -71,12 +73,14 @@ class CallRecord(msgspec.Struct):
 
 class Recording:
     def __init__(self, events: Sequence[Envelope]) -> None:
-        self.events = events
+        ordered = in_order(events)
+        self.events = [replace(envelope, seq=seq) for seq, envelope in enumerate(ordered, 1)]
+        """In the order in which the engine writes today, whatever version wrote them."""
         self.calls: dict[CallKey, CallRecord] = {}
-        self.cut = _cut(events)
-        self._outputs = [envelope.seq for envelope in events if envelope.epoch]
+        self.cut = _cut(ordered)
+        self._outputs = [envelope.seq for envelope in self.events if envelope.epoch]
         self._messages: list[int] = []
-        for envelope in events:
+        for envelope in self.events:
             self._note(envelope)
 
     # -- the log ------------------------------------------------------------------------------------------------------
@@ -196,9 +200,12 @@ def _as_result(done: CheckCompleted) -> ExecutionComplete:
     )
 
 
-def _cut(events: Sequence[Envelope]) -> int:
-    """The seq up to which a log is a copy of another chat's, or 0: there, and only there, an append may be torn."""
-    first = events[0].data if events else None
+def _cut(ordered: Sequence[Envelope]) -> int:
+    """How many events of a log are a copy of another chat's, or 0: there, and only there, an append may be torn. The
+    seqs are those that the events have in the log itself."""
+    first = ordered[0].data if ordered else None
     origin = first.forked_from if isinstance(first, SessionCreated) else ""
     seq = origin.rpartition("@")[2]
-    return int(seq) if seq.isdecimal() else 0
+    if not seq.isdecimal():
+        return 0
+    return next((place for place, envelope in enumerate(ordered) if envelope.seq > int(seq)), len(ordered))

@@ -126,8 +126,9 @@ def _denied(log: Sequence[Envelope], call: CallKey) -> bool:
 
 
 def check_turns(log: Sequence[Envelope], *, settled: bool = True) -> Problems:
-    """A turn starts once, answers at most once and ends once; a run ends once, and nothing of it comes later."""
-    problems: Problems = []
+    """A turn starts once, answers at most once and ends once, after its calls; a run ends once, and nothing of it comes
+    later."""
+    problems: Problems = _early_ends(log)
     counts: Counter[tuple[str, int]] = Counter()
     running = False
     for envelope in log:
@@ -153,6 +154,23 @@ def check_turns(log: Sequence[Envelope], *, settled: bool = True) -> Problems:
                 if not counts[e.TurnEnd.TYPE, turn]
             ]
     return [*problems, "the last run did not end"] if settled and running else problems
+
+
+def _early_ends(log: Sequence[Envelope]) -> Problems:
+    """Ends of turns that stand before a result of the turn; in logs of version 1 they stood before all of them."""
+    problems: Problems = []
+    waited_for: set[CallKey] = set()
+    for envelope in log:
+        match envelope.data:
+            case e.AssistantMessage(tool_requests=requests, usage=usage):
+                waited_for = {request.call for request in requests} if usage is not None else set()
+            case e.ExecutionComplete(call=call):
+                waited_for.discard(call)
+            case e.TurnEnd(turn=turn):
+                problems += [f"seq {envelope.seq}: turn {turn} ended before its call {call}" for call in waited_for]
+            case _:
+                pass
+    return problems
 
 
 def check_checks(log: Sequence[Envelope], *, settled: bool = True) -> Problems:

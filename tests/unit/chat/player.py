@@ -170,12 +170,12 @@ class Player:
                     ToolRequest(call_key(turn, position), name, "{}" if name == "same" else f'{{"n":{turn}}}', "id_1")
                     for position, name in enumerate(asked)
                 )
-                message = e.AssistantMessage(turn, choose(["", "I look."]), tool_requests=requests)
-                self._worker(message, e.TurnEnd(turn, COST, "tool_calls"))
+                told = (COST, "tool_calls")
+                self._worker(e.AssistantMessage(turn, choose(["", "I look."]), (), requests, False, *told))
             case "text":
-                self._worker(e.AssistantMessage(turn, "Done."), e.TurnEnd(turn, COST))
+                self._worker(e.AssistantMessage(turn, "Done.", usage=COST))
             case "nothing":
-                self._worker(e.AssistantMessage(turn), e.TurnEnd(turn, COST))
+                self._worker(e.AssistantMessage(turn, usage=COST))
             case "retry" if opened.failures < 5:
                 self._worker(e.TurnRetry(turn, opened.failures + 1, "network", usage=COST))
             case "context" if not opened.forced_compaction:
@@ -183,7 +183,9 @@ class Player:
                 self._worker(retry, e.CompactionStart("context_limit"))
             case "stop":
                 self.command(c.Interrupt())
-                self._worker(e.AssistantMessage(turn, "Par", partial=True), e.TurnEnd(turn, COST, "interrupted"))
+                if choose(["text", "silence"]) == "silence":
+                    return self._worker(e.TurnEnd(turn, COST, "interrupted"))
+                self._worker(e.AssistantMessage(turn, "Par", (), (), True, COST, "interrupted"))
             case "die":
                 self.crash()
             case _:
@@ -263,6 +265,7 @@ class Player:
         assert len(state.queue) <= 20
         self._check_status()
         self._check_calls()
+        self._check_turns()
         self._check_runs()
         self._check_budget()
 
@@ -305,6 +308,36 @@ class Player:
             assert not open_actions(self.state)
             assert not self.state.calls
             assert self.state.open_turn is None
+            assert self.state.answered is None
+
+    def _check_turns(self) -> None:
+        """A turn is a bracket around its calls: nothing of it comes later, and the next one does not begin within it
+        (L-02). Its cost is spent with its message, once."""
+        opened, waited_for = 0, set[CallKey]()
+        spent, told = Usage(), dict[int, Usage | None]()
+        for envelope in self.log:
+            match envelope.data:
+                case e.TurnStart(turn=turn):
+                    assert not opened, f"turn {turn} begins within turn {opened}"
+                    opened = turn
+                case e.AssistantMessage(turn=turn, tool_requests=requests, usage=usage):
+                    assert turn == opened
+                    waited_for = {request.call for request in requests}
+                    told[turn] = usage
+                    spent += usage or Usage()
+                case e.ExecutionComplete(call=call):
+                    waited_for.remove(call)
+                case e.TurnEnd(turn=turn, usage=usage):
+                    assert (turn, waited_for) == (opened, set()), f"turn {turn} ends before {waited_for}"
+                    opened = 0
+                    assert told.get(turn, usage) == usage, "the end of a turn tells another cost than its message"
+                    spent += Usage() if turn in told else usage
+                case e.TurnRetry(usage=usage) | e.ModelCall(usage=usage):
+                    spent += usage
+                case e.UserMessage() | e.RunEnd():
+                    assert not opened, f"turn {opened} is open at {envelope.seq}"
+        if self.state.run is None:
+            assert spent == self.state.totals.usage
 
     def _check_runs(self) -> None:
         """Exactly one end for every run, and after an error nothing but the end (L-12)."""

@@ -17,7 +17,7 @@ RUN = (
     e.SessionCreated(ChatOptions(root="/one", model="a:b")),
     e.UserMessage("Go."),
     e.TurnStart(1, "a:b"),
-    e.AssistantMessage(1, "Done."),
+    e.AssistantMessage(1, "Done.", usage=Usage(10, 2, usd=0.1 + 0.2)),
     e.TurnEnd(1, Usage(10, 2, usd=0.1 + 0.2)),
     e.RunEnd("done"),
 )
@@ -26,7 +26,8 @@ RUN = (
 def test_the_same_run_at_another_time_and_place_is_the_same() -> None:
     other = (
         e.SessionCreated(ChatOptions(root="/two", model="a:b"), forked_from="c_x@3"),
-        *RUN[1:4],
+        *RUN[1:3],
+        e.AssistantMessage(1, "Done.", usage=Usage(10, 2, usd=0.3)),
         e.TurnEnd(1, Usage(10, 2, usd=0.3)),
         e.RunEnd("done"),
     )
@@ -34,7 +35,7 @@ def test_the_same_run_at_another_time_and_place_is_the_same() -> None:
 
 
 def test_the_first_difference_is_named_with_what_came_before() -> None:
-    other = [*RUN[:3], e.AssistantMessage(1, "Not done."), e.TurnEnd(1), e.RunEnd("error")]
+    other = [*RUN[:3], e.AssistantMessage(1, "Not done.", usage=Usage()), e.TurnEnd(1), e.RunEnd("error")]
     found = first_divergence(log("c_a", *RUN), log("c_b", *other), ("left", "right"))
     assert found is not None
     assert found.seq == 4
@@ -46,8 +47,9 @@ def test_the_first_difference_is_named_with_what_came_before() -> None:
         'The first difference is at 4: data.content is "Done." in left, "Not done." in right.',
         '             2  user.message  {"content":"Go."}',
         '             3  assistant.turn_start  {"turn":1,"model":"a:b"}',
-        '  left       4  assistant.message  {"turn":1,"content":"Done."}',
-        '  right      4  assistant.message  {"turn":1,"content":"Not done."}',
+        '  left       4  assistant.message  {"turn":1,"content":"Done.","usage":{"input":10,"output":2,'
+        '"usd":0.30000000000000004}}',
+        '  right      4  assistant.message  {"turn":1,"content":"Not done.","usage":{}}',
     ]
 
 

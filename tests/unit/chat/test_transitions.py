@@ -25,14 +25,14 @@ TABLE = {
     "Send, steering": {
         "idle, error": "message → pending",
         "pending, running, interrupting": "queue",
-        "approval": "permission result message → pending",
-        "client tool": "client result message → pending",
-        "question": "answer result message → pending",
+        "approval": "permission result turn message → pending",
+        "client tool": "client result turn message → pending",
+        "question": "answer result turn message → pending",
         "archived": "*archived*",
     },
     "SubmitResults": {
         "idle, pending, running, interrupting, approval, question, error": "*not_awaiting_action*",
-        "client tool": "client result → pending",
+        "client tool": "client result turn → pending",
         "archived": "*archived*",
     },
     "Decide, allow": {
@@ -42,37 +42,37 @@ TABLE = {
     },
     "Decide, deny": {
         "idle, pending, running, interrupting, client tool, question, error": "*no_such_action*",
-        "approval": "permission result → pending",
+        "approval": "permission result turn → pending",
         "archived": "*archived*",
     },
     "Answer": {
         "idle, pending, running, interrupting, approval, client tool, error": "*no_such_action*",
-        "question": "answer result → pending",
+        "question": "answer result turn → pending",
         "archived": "*archived*",
     },
     "Interrupt": {
         "idle, error": "*not_running*",
         "pending, running": "stop → interrupting",
         "interrupting": "nothing",
-        "approval": "stop permission result end → idle",
-        "client tool": "stop client result end → idle",
-        "question": "stop answer result end → idle",
+        "approval": "stop permission result turn end → idle",
+        "client tool": "stop client result turn end → idle",
+        "question": "stop answer result turn end → idle",
         "archived": "*archived*",
     },
     "Edit": {
         "idle, error": "message → pending",
         "pending, running, interrupting": "*busy*",
-        "approval": "permission result end message → pending",
-        "client tool": "client result end message → pending",
-        "question": "answer result end message → pending",
+        "approval": "permission result turn end message → pending",
+        "client tool": "client result turn end message → pending",
+        "question": "answer result turn end message → pending",
         "archived": "*archived*",
     },
     "Edit, files too": {
         "idle, error": "restore message → pending",
         "pending, running, interrupting": "*busy*",
-        "approval": "permission result end restore message → pending",
-        "client tool": "client result end restore message → pending",
-        "question": "answer result end restore message → pending",
+        "approval": "permission result turn end restore message → pending",
+        "client tool": "client result turn end restore message → pending",
+        "question": "answer result turn end restore message → pending",
         "archived": "*archived*",
     },
     "Rewind": {
@@ -98,9 +98,9 @@ TABLE = {
     "Promote": {
         "idle, error": "message → pending",
         "pending, running, interrupting": "queue",
-        "approval": "permission result message → pending",
-        "client tool": "client result message → pending",
-        "question": "answer result message → pending",
+        "approval": "permission result turn message → pending",
+        "client tool": "client result turn message → pending",
+        "question": "answer result turn message → pending",
         "archived": "*archived*",
     },
     "ExtendTurns": {
@@ -128,7 +128,7 @@ TABLE = {
     },
     "Expire, late": {
         "idle, pending, running, interrupting, approval, question, error, archived": "nothing",
-        "client tool": "client result → pending",
+        "client tool": "client result turn → pending",
     },
 }
 KEY = call_key(1, 0)

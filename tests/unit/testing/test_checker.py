@@ -79,6 +79,14 @@ def _swapped_intents(log: Log) -> Log:
     return _renumbered([*log[:place], log[place + 1], log[place], *log[place + 2 :]])
 
 
+def _early_end(log: Log) -> Log:
+    """The end of the first turn stands right behind its message."""
+    end = next(envelope for envelope in log if isinstance(envelope.data, e.TurnEnd))
+    rest = [envelope for envelope in log if envelope is not end]
+    place = next(i for i, envelope in enumerate(rest) if isinstance(envelope.data, e.AssistantMessage))
+    return [*rest[: place + 1], end, *rest[place + 1 :]]
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -104,6 +112,7 @@ async def test_results_that_are_wrong(
         (_twice(e.AssistantMessage), "a second assistant.message"),
         (_without(e.TurnStart), "which did not start"),
         (_without(e.TurnEnd), "ended before its turn 1 did"),
+        (_early_end, "turn 1 ended before its call 1.0"),
         (_without(e.RunEnd), "the last run did not end"),
         (_twice(e.RunEnd), "had ended before"),
         (_without(e.UserMessage), "outside of a run"),

@@ -66,12 +66,13 @@ def _rounds(count: int) -> list[Event]:
         key = call_key(turn, 0)
         arguments = {"path": f"src/{turn}.py", "old_str": prose(15), "new_str": prose(20)}
         request = ToolRequest(key, "edit_file", json.dumps(arguments), f"call_{turn}")
+        told = (Usage(1000 + turn, 100), "tool_calls")
         events += [
             TurnStart(turn, "openai:gpt-5"),
-            AssistantMessage(turn, prose(20), tool_requests=(request,)),
-            TurnEnd(turn, Usage(1000 + turn, 100), "tool_calls"),
+            AssistantMessage(turn, prose(20), (), (request,), False, *told),
             ExecutionStart(key, "edit_file", arguments, f"src/{turn}.py"),
             ExecutionComplete(key, True, prose(pick.choice([10, 40, 150, 400])), result_summary="edited"),
+            TurnEnd(turn, *told),
         ]
     return events
 

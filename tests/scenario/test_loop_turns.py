@@ -1,0 +1,200 @@
+"""A turn is a bracket: it starts, the model speaks, its calls run, and it ends (L-02, V-01). Whoever gives the last
+result ends it, and that costs no commit of its own."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.scenario.kit import Stage, change, look, of, play, types
+from treadle import Agent, Chat
+from treadle.chat.fold import fold_all
+from treadle.chat.state import ChatState, summary
+from treadle.models.scripted import Call, Say, ScriptedModel
+from treadle.ports.store import Store
+from treadle.protocol import events as e
+from treadle.protocol import wire
+from treadle.protocol.tools import DynamicTool
+from treadle.protocol.wire import Record
+from treadle.replay import replay
+from treadle.stores.memory import MemoryStore
+from treadle.testing.checker import check
+from treadle.testing.clock import ManualClock
+from treadle.transfer import export_chat, fork, import_chat, read_chat
+from treadle.types import ChatId, new_chat_id
+
+WEATHER = DynamicTool("weather", "Tells the weather.", {"type": "object", "properties": {}})
+OLD = Path(__file__).parents[1] / "golden" / "logs" / "v1"
+ENDED = ["tool.execution_complete", "assistant.turn_end"]
+
+
+def records(name: str) -> list[Record]:
+    """A log as an earlier version stored it."""
+    lines = (OLD / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+    shown = [json.loads(line) for line in lines]
+    return [
+        Record(
+            one["seq"],
+            wire.parse_time(one["time"]),
+            one["type"],
+            one.get("version", 1),
+            one.get("epoch", 0),
+            json.dumps(one["data"]).encode(),
+        )
+        for one in shown
+    ]
+
+
+async def kept(store: Store, stored: Sequence[Record]) -> ChatId:
+    """A chat with this log."""
+    chat = new_chat_id()
+    state = fold_all(ChatState(chat=chat), [wire.decode(chat, record) for record in stored])
+    await store.create(summary(state), stored)
+    return chat
+
+
+class Counting(MemoryStore):
+    """A store that keeps what each commit had, and whether it was synced."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.commits: list[tuple[list[str], bool]] = []
+
+    async def append(self, chat: ChatId, records: Sequence[Record], *rest: Any, durable: bool, **more: Any) -> None:
+        await super().append(chat, records, *rest, durable=durable, **more)
+        self.commits.append(([record.type for record in records], durable))
+
+
+async def test_the_end_of_a_turn_costs_no_commit_and_no_sync() -> None:
+    store = Counting()
+    agent = Agent(store, model=ScriptedModel([Call("look"), Call("change"), Say("Done.")]), tools=(look, change))
+    chat = agent.chat(summarize=False)
+    await chat.state()
+    store.commits.clear()
+    await play(chat.send("go"))
+    await agent.close()
+    assert store.commits == [
+        (["user.message", "assistant.turn_start"], True),
+        (["assistant.message"], False),
+        (["tool.execution_start"], False),
+        (["tool.execution_complete", "assistant.turn_end", "assistant.turn_start"], False),  # a call that only read
+        (["assistant.message"], False),
+        (["tool.execution_start"], True),
+        (["tool.execution_complete", "assistant.turn_end", "assistant.turn_start"], True),
+        (["assistant.message", "assistant.turn_end", "session.run_end"], True),
+    ]
+
+
+async def test_a_turn_with_several_calls_ends_after_the_last_of_them(stage: Stage) -> None:
+    steps = [(Say("I look."), Call("look", n=1), Call("change"), Call("look", n=2)), Say("Done.")]
+    seen = await play(stage.agent(steps, look, change).chat().send("go"))
+    first = types(seen)[: types(seen).index("assistant.turn_end") + 1]
+    assert first.count("tool.execution_complete") == 3
+    assert first[:3] == ["user.message", "assistant.turn_start", "assistant.message"]
+    assert [end.turn for end in of(seen, e.TurnEnd)] == [1, 2]
+    for message, end in zip(of(seen, e.AssistantMessage), of(seen, e.TurnEnd), strict=True):
+        assert (message.usage, message.finish_reason) == (end.usage, end.finish_reason)
+
+
+async def waiting(stage: Stage, *steps: object, **options: Any) -> tuple[Chat, int]:
+    """A chat that waits for somebody in its first turn, and its head."""
+    agent = stage.agent([*steps, Say("Done."), Say("Done.")], look, change)  # type: ignore[list-item]
+    chat = agent.chat(dynamic_tools=(WEATHER,), interactive=True, **options)
+    seen = await play(chat.send("go"))
+    assert not of(seen, e.TurnEnd), "a turn that waits has not ended"
+    assert await chat.status() == "requires_action"
+    return chat, (await chat.state()).head
+
+
+async def after(chat: Chat, head: int) -> list[str]:
+    await play(chat.resume())
+    log = await chat.events()
+    assert len(of(log, e.TurnStart)) == len(of(log, e.TurnEnd))
+    return types(log[head:])
+
+
+async def test_the_last_result_of_a_client_ends_the_turn(stage: Stage) -> None:  # A-03
+    chat, head = await waiting(stage, (Call("weather"), Call("look")))
+    await play(chat.submit({"1.0": "rain"}))
+    assert (await after(chat, head))[:4] == ["external_tool.completed", *ENDED, "assistant.turn_start"]
+
+
+async def test_an_answer_ends_the_turn(stage: Stage) -> None:  # T-07
+    chat, head = await waiting(stage, Call("ask_user", question="Which?"))
+    await play(chat.answer("1.0", "this"))
+    assert (await after(chat, head))[:3] == ["user_input.completed", *ENDED]
+
+
+async def test_a_refusal_of_the_last_call_ends_the_turn_and_that_of_another_does_not(stage: Stage) -> None:  # S-07
+    chat, head = await waiting(stage, (Call("change", n=1), Call("change", n=2)), mode="ask")
+    (asked,) = await chat.actions()
+    await play(chat.deny(asked))
+    log = types((await chat.events())[head:])
+    assert log == ["permission.completed", "tool.execution_complete", "permission.requested"]
+    (asked,) = await chat.actions()
+    await play(chat.deny(asked))
+    assert (await after(chat, head + 3))[:4] == ["permission.completed", *ENDED, "assistant.turn_start"]
+
+
+async def test_an_interrupt_ends_the_turn_before_the_run(stage: Stage) -> None:  # L-07
+    chat, head = await waiting(stage, Call("weather"))
+    await chat.interrupt()
+    assert await after(chat, head) == ["session.interrupted", "external_tool.completed", *ENDED, "session.run_end"]
+
+
+async def test_a_steering_message_stands_behind_the_end_of_the_turn(stage: Stage) -> None:  # A-05
+    chat, head = await waiting(stage, Call("weather"))
+    await play(chat.send("Never mind.", delivery="steering"))
+    assert (await after(chat, head))[:4] == ["external_tool.completed", *ENDED, "user.message"]
+
+
+async def test_an_edit_ends_the_turn_and_the_run(stage: Stage) -> None:  # L-09
+    chat, head = await waiting(stage, Call("weather"))
+    await play(chat.edit(2, "better"))
+    begun = ["session.run_end", "user.message", "assistant.turn_start"]
+    assert types((await chat.events())[head:])[:6] == ["external_tool.completed", *ENDED, *begun]
+
+
+async def test_a_deadline_ends_the_turn(stage: Stage) -> None:  # A-05
+    clock = ManualClock()
+    agent = stage.agent([(Call("weather"), Call("weather")), Say("Done.")], clock=clock)
+    chat = agent.chat(dynamic_tools=(WEATHER,), action_deadline_s=60.0)
+    await play(chat.send("go"))
+    head = (await chat.state()).head
+    clock.advance(61)
+    closed = ["external_tool.completed", "tool.execution_complete"]
+    assert (await after(chat, head))[:6] == [*closed, *closed, "assistant.turn_end", "assistant.turn_start"]
+
+
+async def test_a_turn_left_waiting_by_an_earlier_version_is_not_ended_twice() -> None:  # V-06
+    """Its end stands before its calls; the answer comes today."""
+    stored = records("client_tools")
+    cut = next(place for place, one in enumerate(stored) if one.type == "external_tool.completed")
+    store = MemoryStore()
+    chat = await kept(store, stored[:cut])
+    agent = Agent(store, model=ScriptedModel([Say("Done.")], follow="calls"))
+    again = agent.chat(chat)
+    keys = [action.tool_call_id for action in await again.actions()]
+    await play(again.submit({key: "rain" for key in keys}))
+    await agent.worker.close()
+    whole = await again.events()
+    assert [end.turn for end in of(whole, e.TurnEnd)] == [start.turn for start in of(whole, e.TurnStart)]
+    assert (await replay(store, chat)).matches
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in OLD.glob("*.jsonl")))
+async def test_an_old_log_is_replayed_copied_and_carried_elsewhere(name: str) -> None:  # D-07
+    store = MemoryStore()
+    chat = await kept(store, records(name))
+    played = await replay(store, chat)
+    assert played.divergence is None, played.divergence.text
+    again = await import_chat(store, [line async for line in export_chat(store, chat)], new_id=True)
+    left, right = await read_chat(store, chat), await read_chat(store, again)
+    assert [one.data for one in left[1:]] == [one.data for one in right[1 : len(left)]]
+    for seq in range(1, len(left) + 1):
+        copy = await fork(store, chat, seq)
+        assert await check(store, copy) == [], f"forked at {seq}"
+        copied = await replay(store, copy)
+        assert copied.divergence is None, f"forked at {seq}: {copied.divergence.text}"

@@ -1,0 +1,117 @@
+"""Turns end after their calls (L-02). Logs in which they ended before them, and in which only the end told the cost,
+are read as before: the golden logs are what earlier versions of Treadle wrote, with the states that they came to."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from treadle.chat.divergence import first_divergence
+from treadle.chat.fold import fold, fold_all
+from treadle.chat.state import ChatState, status
+from treadle.chat.transcript import entries
+from treadle.chat.turns import in_order, lifted
+from treadle.protocol import events as e
+from treadle.protocol import wire
+from treadle.protocol.content import ToolRequest, Usage
+from treadle.testing import checker
+from treadle.types import ChatId, call_key
+
+LOGS = Path(__file__).parents[2] / "golden" / "logs"
+OLD = sorted(path.stem for path in (LOGS / "v1").glob("*.jsonl"))
+NEW = sorted(path.stem for path in (LOGS / "v2").glob("*.jsonl"))
+STATES: dict[str, Any] = json.loads((LOGS / "v1" / "states.json").read_text(encoding="utf-8"))
+CHAT = ChatId("c_turns")
+
+
+def read(version: str, name: str) -> list[e.Envelope]:
+    lines = (LOGS / version / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+    return [wire.from_json(line) for line in lines]
+
+
+def conversation(state: ChatState) -> str:
+    return hashlib.sha256(msgspec.json.encode([list(entries(state)), state.history.slice(0)])).hexdigest()
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_an_old_log_comes_to_the_state_that_it_came_to(name: str) -> None:  # V-06, L-11
+    log, expected = read("v1", name), STATES[name]
+    state = ChatState(chat=log[0].chat)
+    for envelope, (sent, got, usd, tokens, chars, shown) in zip(log, expected["steps"], strict=True):
+        state = fold(state, envelope)
+        usage = state.totals.usage
+        assert (usage.input, usage.output, round(usage.usd, 9)) == (sent, got, usd), envelope
+        assert (state.context_tokens, state.context_chars, status(state)) == (tokens, chars, shown), envelope
+    assert (state.totals.turns, state.totals.tool_calls) == (expected["turns"], expected["tool_calls"])
+    assert state.last_end == expected["last_end"]
+    assert conversation(state) == expected["conversation"]  # L-21: not a byte of a request is another
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_an_old_log_that_was_copied_by_a_newer_treadle_is_the_same(name: str) -> None:
+    """A copy is written with today's version numbers."""
+    log = read("v1", name)
+    copied = [wire.decode(envelope.chat, wire.encode(envelope)) for envelope in log]
+    assert fold_all(ChatState(), copied) == fold_all(ChatState(), log)
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_an_old_log_in_the_order_of_today_comes_to_the_same(name: str) -> None:
+    log = read("v1", name)
+    before, after = (fold_all(ChatState(chat=log[0].chat), each) for each in (log, lifted(log)))
+    assert after.totals == before.totals
+    assert entries(after) == entries(before)
+    assert status(after) == status(before)
+    settled = before.run is None
+    assert checker.check_turns(lifted(log), settled=settled) == []
+    assert checker.check_results(lifted(log), settled=settled) == []
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_the_same_chat_written_by_both_differs_in_nothing_else(name: str) -> None:
+    old, new = read("v1", name), read("v2", name)
+    found = first_divergence(old, new)
+    assert found is None, found.text
+    assert [envelope.data for envelope in in_order(new)] == [envelope.data for envelope in new]
+    assert [envelope.type for envelope in old] != [envelope.type for envelope in new]
+    state = fold_all(ChatState(chat=new[0].chat), new)
+    assert conversation(state) == STATES[name]["conversation"]
+
+
+def log_of(*events: e.Event) -> list[e.Envelope]:
+    return [e.Envelope(seq, CHAT, seq, event, 1) for seq, event in enumerate(events, 1)]
+
+
+def test_the_cost_is_spent_with_the_message_and_not_again_with_the_end() -> None:  # L-11
+    """A worker that dies between the two has spent it all the same."""
+    cost = Usage(70, 30, usd=0.5)
+    asked = (ToolRequest(call_key(1, 0), "look"),)
+    message = e.AssistantMessage(1, "", (), asked, usage=cost)
+    begun = fold_all(ChatState(), log_of(e.UserMessage("go"), e.TurnStart(1, reserved=Usage(500)), message))
+    assert begun.totals.usage == cost
+    ended = (e.ExecutionComplete(call_key(1, 0), True, "ok"), e.TurnEnd(1, cost), e.RunEnd("done"))
+    log = log_of(e.UserMessage("go"), e.TurnStart(1, reserved=Usage(500)), message, *ended)
+    assert fold_all(ChatState(), log).totals.usage == cost
+
+
+def test_a_turn_that_left_no_message_is_spent_at_its_end() -> None:
+    log = log_of(e.UserMessage("go"), e.TurnStart(1), e.TurnEnd(1, Usage(70), "interrupted"), e.RunEnd("interrupted"))
+    assert fold_all(ChatState(), log).totals.usage == Usage(70)
+
+
+def test_the_cost_of_a_message_whose_record_was_lost_is_spent_at_the_end_of_its_turn() -> None:  # D-06
+    lost = e.RecordLost("assistant.message", "damaged")
+    log = log_of(e.UserMessage("go"), e.TurnStart(1), lost, e.TurnEnd(1, Usage(70)), e.RunEnd("done"))
+    assert fold_all(ChatState(), log).totals.usage == Usage(70)
+
+
+def test_an_end_that_was_lost_does_not_close_the_next_turn() -> None:
+    first = e.AssistantMessage(1, "One.", usage=Usage(10))
+    log = log_of(e.UserMessage("go"), e.TurnStart(1), first, e.RecordLost("assistant.turn_end", "damaged"))
+    state = fold_all(ChatState(), log)
+    state = fold_all(state, [e.Envelope(5, CHAT, 5, e.TurnStart(2), 1)])
+    assert state.answered is None
+    assert state.open_turn is not None
