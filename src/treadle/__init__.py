@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from treadle.ports.toolset import Invocation, Outcome
     from treadle.protocol.events import Envelope, OpenAction
     from treadle.protocol.options import Budget, ChatOptions
+    from treadle.protocol.simple import SimpleView
     from treadle.protocol.tools import DynamicTool
-    from treadle.protocol.views import simple
     from treadle.runtime import Agent
     from treadle.tools.function import tool
 
@@ -32,8 +32,8 @@ _WHERE = {
     "OpenAction": "treadle.protocol.events",
     "Outcome": "treadle.ports.toolset",
     "ScriptedModel": "treadle.models.scripted",
+    "SimpleView": "treadle.protocol.simple",
     "TreadleError": "treadle.errors",
-    "simple": "treadle.protocol.views",
     "tool": "treadle.tools.function",
 }
 
@@ -49,9 +49,9 @@ __all__ = [
     "OpenAction",
     "Outcome",
     "ScriptedModel",
+    "SimpleView",
     "TreadleError",
     "__version__",
-    "simple",
     "tool",
 ]
 

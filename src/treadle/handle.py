@@ -10,6 +10,7 @@ import msgspec
 
 from treadle.chat.state import ChatState, open_actions, starts_queued, status
 from treadle.engine.deps import Deps
+from treadle.engine.effects import whole_list
 from treadle.engine.hub import Subscription
 from treadle.engine.worker import Worker
 from treadle.errors import NotFound
@@ -36,6 +37,7 @@ from treadle.protocol.events import (
 )
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import Rule
+from treadle.protocol.simple import SimpleView, Word
 from treadle.protocol.tools import ToolSpec
 from treadle.protocol.views import Status
 from treadle.types import ChatId, new_id
@@ -68,6 +70,15 @@ class Following:
 
     def __await__(self) -> Generator[Any, None, ChatState]:
         return self.chat.carry_out(self.command).__await__()
+
+    async def words(self) -> AsyncIterator[Word]:
+        """The same as iterating, in six words: text, calls, changed files, the end, errors (A-11)."""
+        view = SimpleView()
+        async for envelope in self:
+            for _, word in view.show(await self.chat.whole(envelope)):
+                yield word
+        for _, word in view.flush():
+            yield word
 
     def __aiter__(self) -> AsyncIterator[Envelope]:
         return self.chat.follow(self.command, self._after)
@@ -203,6 +214,10 @@ class Chat:
         """Wait until something is recorded behind `after`, whoever wrote it; the last seq by then."""
         await self.open()
         return await self._deps.store.wait(self.id, after, timeout_s)
+
+    async def whole(self, envelope: Envelope) -> Envelope:
+        """An event with all files that it is about, where the log lists only the first."""
+        return await whole_list(self._deps.store, envelope)
 
     async def ask(self, content: str) -> Answer:
         """Send, wait, and give back what the run came to."""

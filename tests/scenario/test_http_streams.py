@@ -13,7 +13,7 @@ import pytest
 
 from tests.scenario.http_kit import WEATHER, Server, eventually, recorded, serving, sse
 from treadle import Agent, ScriptedModel, tool
-from treadle.models.scripted import Call, Hang, Say, Turn
+from treadle.models.scripted import Call, Fail, Hang, Say, Turn
 from treadle.ports.store import Store
 from treadle.protocol.options import ChatOptions
 from treadle.server.service import Limits
@@ -216,14 +216,65 @@ async def test_leaving_is_not_stopping(tmp_path: Path) -> None:  # A-07, law 11
         assert seen[-1]["data"]["reason"] == "done"
 
 
+async def words_of(server: Server, chat: str, query: str = "&follow=false", until: str = "") -> list[dict[str, Any]]:
+    address = f"{server.address}/api/chats/{chat}/events?view=simple{query}"
+    found: list[dict[str, Any]] = []
+    async with server.session.get(address, headers=server.local.headers) as response:
+        async for line in response.content:
+            if line.startswith(b"data: "):
+                found.append(json.loads(line[6:]))
+                if found[-1]["type"] == until:
+                    break
+    return found
+
+
 async def test_the_simple_view(server: Server) -> None:
     chat = await server.local.create("Look.")
     await server.local.until(chat, "session.idle")
-    address = f"{server.address}/api/chats/{chat}/events?view=simple&follow=false"
-    async with server.session.get(address, headers=server.local.headers) as response:
-        text = await response.text()
-    words = [json.loads(line[6:])["type"] for line in text.splitlines() if line.startswith("data: ")]
-    assert words == ["tool_start", "tool_start", "tool_done", "tool_done", "tool_start", "tool_done", "done"]
+    words = [word["type"] for word in await words_of(server, chat)]
+    assert words == ["tool_start", "tool_start", "tool_done", "tool_done", "tool_start", "tool_done", "token", "done"]
+
+
+def text_of(words: list[dict[str, Any]]) -> str:
+    return "".join(word["text"] for word in words if word["type"] == "token")
+
+
+async def test_simple_readers_get_the_text_once_whenever_they_come(tmp_path: Path) -> None:  # A-11, fault 7
+    said = "one two three four five six seven eight"
+    steps = [Turn((Say(said[:20]), Fail("cut_stream"), Say(said[20:])), chunk=4, delay_s=0.02)]
+    async with serving(SqliteStore(tmp_path / "t.db"), tmp_path, steps) as server:
+        chat = await server.local.create("Speak.")
+        first = asyncio.create_task(words_of(server, chat, "", "done"))
+        await server.local.until(chat, "assistant.message_delta")
+        middle = asyncio.create_task(words_of(server, chat, "", "done"))
+        await server.local.until(chat, "session.idle")
+        for words in (
+            await first,
+            await middle,
+            await words_of(server, chat),
+            await words_of(server, chat, "&follow=false&deltas=false"),
+        ):
+            assert text_of(words) == said
+            assert words[-1] == {"type": "done", "reason": "done"}
+
+
+async def test_simple_readers_see_every_file_before_its_call_is_done(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    steps = [
+        [Call("write_file", path="a.txt", content="a"), Call("run_command", command="touch $(seq -f f%g 250)")],
+        Say("Done."),
+    ]
+    options = ChatOptions(model="scripted:test", mode="autopilot", auto_approve_commands=True, max_continuations=0)
+    async with serving(SqliteStore(tmp_path / "t.db"), tmp_path, steps, builtin=True, options=options) as server:
+        chat = await server.local.create("Write.", root=str(project))
+        live = await words_of(server, chat, "", "done")
+        for words in (live, await words_of(server, chat)):
+            order = [(word["type"], word.get("path") or word.get("call", "")) for word in words]
+            assert order[: order.index(("tool_done", "1.0")) + 1][-2] == ("file_modified", "a.txt")
+            assert order.index(("tool_start", "1.1")) < order.index(("file_modified", "f1"))
+            assert order.index(("file_modified", "f250")) < order.index(("tool_done", "1.1"))
+            assert [kind for kind, _ in order].count("file_modified") == 251
 
 
 async def test_a_chat_that_another_process_runs(open_shared: Callable[[], Store], tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from treadle.ports.toolset import Outcome
 from treadle.protocol import wire
 from treadle.protocol.events import (
     CheckpointCreated,
+    Envelope,
     Event,
     FilesChanged,
     Kept,
@@ -104,6 +105,18 @@ async def _all_files(event: FilesChanged | Undone | Redone | Kept, seq: int, sto
             f"the list of the {event.total:,} files that event {seq} changed is lost ({error}), so what this chat "
             "changed can be neither shown nor undone; an export from before may still have it"
         ) from error
+
+
+async def whole_list(store: Store, envelope: Envelope) -> Envelope:
+    """The event with all files that it is about, where the log has only the first; as it is if the rest is lost."""
+    event = envelope.data
+    if not isinstance(event, FilesChanged | Undone | Redone | Kept) or not event.manifest:
+        return envelope
+    try:
+        files = await _read_manifest(store, event.manifest)
+    except (NotFound, Damaged):
+        return envelope
+    return msgspec.structs.replace(envelope, data=msgspec.structs.replace(event, files=files))
 
 
 async def _read_manifest(store: Store, digest: str) -> tuple[FileChange, ...]:

@@ -1,10 +1,9 @@
-"""What simple readers see of a log: the summary of a chat, the four-word view (A-11), and live text coalesced
-for a screen (U-02). Projections only: everything here can be made again from events."""
+"""What readers see of a log in short: the summary of a chat, and live text coalesced for a screen (U-02). Projections
+only: everything here can be made again from events. The view for simple readers is in `simple`."""
 
 import re
-from typing import Any, Literal
+from typing import Literal
 
-from treadle.protocol import events as e
 from treadle.protocol.content import Usage, Value
 from treadle.types import ChatId
 
@@ -32,25 +31,6 @@ class ChatSummary(Value, frozen=True):
     updated_ms: int = 0
     turns: int = 0
     usage: Usage = Usage()
-
-
-def simple(envelope: e.Envelope) -> dict[str, Any] | None:
-    """The four-word view: token, tool_start, tool_done, file_modified, done, error; None for all else (A-11)."""
-    match envelope.data:
-        case e.MessageDelta(text=text):
-            return {"type": "token", "text": text}
-        case e.ExecutionStart(call=call, name=name, args_summary=summary):
-            return {"type": "tool_start", "call": call, "name": name, "args_summary": summary}
-        case e.ExecutionComplete(call=call, success=success, result_summary=summary):
-            return {"type": "tool_done", "call": call, "success": success, "result_summary": summary}
-        case e.FilesChanged(files=files):
-            return {"type": "file_modified", "files": [file.path for file in files]}
-        case e.SessionIdle(reason=reason):
-            return {"type": "done", "reason": reason}
-        case e.SessionError(error_class=error_class, message=message):
-            return {"type": "error", "class": error_class, "message": message}
-        case _:
-            return None
 
 
 _WORD = re.compile(r"\w")

@@ -2,9 +2,7 @@
 
 from collections import OrderedDict
 
-import msgspec
-
-from treadle.protocol import views, wire
+from treadle.protocol import wire
 from treadle.protocol.events import Envelope
 
 MEDIA_TYPE = "text/event-stream"
@@ -30,16 +28,10 @@ class Frames:
             self._kept.popitem(last=False)
         return encoded
 
-    def shown(self, envelope: Envelope, *, simple: bool, deltas: bool) -> bytes | None:
-        """What a reader of this kind is sent, or None."""
-        if not deltas and envelope.type.endswith("_delta"):
-            return None
-        if not simple:
-            return self.json(envelope)
-        word = views.simple(envelope)
-        return None if word is None else msgspec.json.encode(word)
-
 
 def event(data: bytes, id: int = 0) -> bytes:
-    """One server-sent event. Live ones have no id, so that a reader comes back behind the last recorded one."""
+    """One server-sent event. Live ones have no id, so that a reader comes back behind the last recorded one. Without
+    data only the place of the reader is moved."""
+    if not data:
+        return b"id: %d\n\n" % id
     return b"id: %d\ndata: %b\n\n" % (id, data) if id else b"data: %b\n\n" % data

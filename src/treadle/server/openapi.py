@@ -8,6 +8,7 @@ import msgspec
 
 from treadle._version import __version__
 from treadle.protocol.events import LIVE, RECORDED
+from treadle.protocol.simple import WORDS
 from treadle.server.answers import MAX_KEY
 from treadle.server.bodies import Body, Spare
 from treadle.server.problems import codes
@@ -37,7 +38,7 @@ def describe(routes: Sequence[Route]) -> bytes:
     for route in routes:
         kinds += [kind for kind in (route.reply, route.finished, route.body, route.query) if kind is not None]
     events = RECORDED | LIVE
-    kinds += list(events.values())
+    kinds += [*events.values(), *WORDS]
     _, schemas = msgspec.json.schema_components(kinds, ref_template=REFERENCE)
     schemas = {name: _plain(schema) for name, schema in schemas.items()}
     schemas["Envelope"] = _envelope(events)

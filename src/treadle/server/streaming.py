@@ -20,7 +20,7 @@ STALL_S = 60.0
 RESTARTING = 1012
 
 Piece = tuple[int, bytes]
-"""The id of a piece of news, 0 for a live one; and its JSON."""
+"""The id of a piece of news, 0 for a live one; and its JSON, or nothing if only the reader's place is moved."""
 Pieces = AsyncIterator[list[Piece]]
 """Some pieces at a time; none is a heartbeat."""
 
@@ -106,7 +106,7 @@ async def _talk(socket: WebSocket, pieces: Pieces) -> None:
     try:
         async with aclosing(pieces):  # type: ignore[type-var]
             async for batch in pieces:
-                for _id, data in batch or [(0, b"")]:
+                for _id, data in [piece for piece in batch if piece[1]] or [(0, b"")]:
                     async with asyncio.timeout(STALL_S):
                         await socket.send_text(data.decode())
     except (StoreError, TimeoutError) as error:

@@ -1,35 +1,9 @@
-"""The four-word view (A-11) and text coalesced for a screen (U-02)."""
+"""Text coalesced for a screen (U-02)."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.golden.samples import SAMPLES
-from treadle.protocol.events import Envelope
-from treadle.protocol.views import Coalescer, simple
-from treadle.types import ChatId
-
-
-def seen(name: str) -> dict[str, object] | None:
-    return simple(Envelope(1, ChatId("c"), 0, SAMPLES[name]))
-
-
-def test_the_simple_view_of_every_event() -> None:
-    found = {name: shown["type"] for name in SAMPLES if (shown := seen(name)) is not None}
-    assert found == {
-        "assistant.message_delta": "token",
-        "tool.execution_start": "tool_start",
-        "tool.execution_complete": "tool_done",
-        "workspace.files_changed": "file_modified",
-        "session.idle": "done",
-        "session.error": "error",
-    }
-    assert seen("tool.execution_start") == {
-        "type": "tool_start",
-        "call": "3.1",
-        "name": "edit_file",
-        "args_summary": "engine.py",
-    }
-    assert seen("workspace.files_changed") == {"type": "file_modified", "files": ["engine.py", "old.py"]}
+from treadle.protocol.views import Coalescer
 
 
 def test_the_first_update_waits_for_eight_word_characters() -> None:

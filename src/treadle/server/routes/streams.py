@@ -9,6 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.websockets import WebSocket
 
+from treadle.engine.effects import whole_list
+from treadle.protocol.events import Envelope
+from treadle.protocol.simple import SimpleView
 from treadle.protocol.wire import whole
 from treadle.server.bodies import Body
 from treadle.server.frames import MEDIA_TYPE
@@ -59,15 +62,33 @@ async def wanted(service: Service, user: str, request: Request | WebSocket, quer
 
 async def pieces_of(service: Service, stream: Wanted) -> Pieces:
     """What is sent of a chat."""
-    query, frames = stream.query, service.frames
-    simple = query.view == "simple"
+    query = stream.query
+    view = SimpleView() if query.view == "simple" else None
     silence = Silence(service.limits.heartbeat_s)
     async with service.feeds.reading(stream.chat, stream.after, stream.turn) as reader:
         async for batch in service.feeds.batches(reader, service.limits.heartbeat_s, follow=query.follow):
-            shown = [(each.seq, frames.shown(each, simple=simple, deltas=query.deltas)) for each in batch]
-            pieces = [(seq, data) for seq, data in shown if data is not None]
+            wanted = [each for each in batch if query.deltas or not each.type.endswith("_delta")]
+            if view is None:
+                pieces = [(each.seq, service.frames.json(each)) for each in wanted]
+            else:
+                pieces = await _in_words(service, view, wanted, last=reader.live or not batch)
             if silence.broken(pieces):
                 yield pieces
+    if view is not None and (rest := view.flush()):
+        yield [(seq, msgspec.json.encode(word)) for seq, word in rest]
+
+
+async def _in_words(service: Service, view: SimpleView, batch: list[Envelope], *, last: bool) -> list[Piece]:
+    """What simple readers are sent (A-11). An event that has no word moves their place in the log all the same."""
+    pieces: list[Piece] = []
+    for each in batch:
+        said = view.show(await whole_list(service.agent.deps.store, each))
+        pieces += [(seq, msgspec.json.encode(word)) for seq, word in said]
+        if each.seq and not said and not view.holds:
+            pieces.append((each.seq, b""))
+    if last:
+        pieces += [(seq, msgspec.json.encode(word)) for seq, word in view.flush()]
+    return pieces
 
 
 async def events(call: Call) -> Response:

@@ -1,0 +1,206 @@
+"""A view of the log in six words, for simple readers (A-11): token, tool_start, tool_done, file_modified, done, error.
+A projection, with a memory of one turn: what a reader has of its text, so that a late reader, one that fell behind, and
+a turn that is made again all come to the same text, once.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from treadle.protocol import events as e
+from treadle.protocol.files import FileChange
+from treadle.types import CallKey
+
+
+class Word(msgspec.Struct, frozen=True, tag_field="type"):
+    """One piece of news for simple readers; `type` says which."""
+
+
+class Token(Word, frozen=True, tag="token"):
+    """Text of the model."""
+
+    turn: int
+    at: int
+    """Where in the text of the turn it goes, in characters. It is what you have already, unless an attempt failed and
+    the next one says something else: then cut the text there first."""
+    text: str
+
+
+class ToolStart(Word, frozen=True, tag="tool_start"):
+    """A call begins."""
+
+    call: CallKey
+    name: str
+    args_summary: str
+    """One line: its path or command, or its arguments."""
+
+
+class FileModified(Word, frozen=True, tag="file_modified"):
+    """A file was changed: by a call, which is told done behind this, or by an undo or redo."""
+
+    path: str
+    action: Literal["created", "modified", "deleted"]
+
+
+class ToolDone(Word, frozen=True, tag="tool_done"):
+    """A call has ended."""
+
+    call: CallKey
+    success: bool
+    result_summary: str
+
+
+class Done(Word, frozen=True, tag="done"):
+    """A run has ended."""
+
+    reason: e.EndReason
+
+
+class Failed(Word, frozen=True, tag="error"):
+    """The run cannot go on; `done` follows."""
+
+    error_class: str = msgspec.field(name="class")
+    message: str
+
+
+WORDS = (Token, ToolStart, FileModified, ToolDone, Done, Failed)
+Said = tuple[int, Word]
+"""A word, and the seq up to which the reader has everything with it; 0 if more of the same event is to come, or if the
+word is live."""
+
+
+class SimpleView:
+    """One reader's view. Give it every envelope of the chat, in order."""
+
+    def __init__(self) -> None:
+        self._text = _Text()
+        self._held: tuple[int, ToolDone] | None = None
+        """The files of a call stand behind its result in the log, and before it here."""
+
+    def show(self, envelope: e.Envelope) -> list[Said]:
+        seq, words = envelope.seq, self._words(envelope.data)
+        held, self._held = self._held, None
+        if held is not None and isinstance(envelope.data, e.FilesChanged) and envelope.data.call == held[1].call:
+            return [*((0, word) for word in words), (seq, held[1])]
+        first: list[Said] = [] if held is None else [held]
+        if words and isinstance(words[-1], ToolDone):
+            self._held = (seq, words[-1])
+            return first
+        return [*first, *((0, word) for word in words[:-1]), *((seq, word) for word in words[-1:])]
+
+    def flush(self) -> list[Said]:
+        """What is held back, when nothing is to come soon."""
+        held, self._held = self._held, None
+        return [] if held is None else [held]
+
+    @property
+    def holds(self) -> bool:
+        return self._held is not None
+
+    def _words(self, data: e.Event) -> list[Word]:
+        match data:
+            case e.TurnStart(turn=turn):
+                self._text.begin(turn)
+                return []
+            case e.AssistantReset() | e.TurnRetry():
+                self._text.again()
+                return []
+            case e.MessageDelta(turn=turn, text=text):
+                return self._text.add(turn, text)
+            case e.AssistantMessage(turn=turn, content=content):
+                return self._text.end(turn, content)
+            case e.ModelCall(purpose="summary", text=text) if text:
+                return [Token(0, 0, text)]
+            case e.ExecutionStart(call=call, name=name, args_summary=summary):
+                return [ToolStart(call, name, summary)]
+            case e.ExecutionComplete(call=call, success=success, result_summary=summary):
+                return [ToolDone(call, success, summary)]
+            case e.FilesChanged(files=files) | e.Undone(files=files) | e.Redone(files=files):
+                return [_modified(file) for file in files]
+            case e.SessionIdle(reason=reason):
+                return [Done(reason)]
+            case e.SessionError(error_class=error_class, message=message):
+                return [*self._text.drop(), Failed(error_class, message)]
+            case _:
+                return []
+
+
+def _modified(file: FileChange) -> Word:
+    return FileModified(file.path, file.action)
+
+
+class _Text:
+    """What the reader has of the text of a turn. After a failed attempt it is compared with what comes now, and only
+    the difference is told."""
+
+    def __init__(self) -> None:
+        self._turn = 0
+        self._pieces: list[str] = []
+        self._length = 0
+        self._old: str | None = None
+        """What the reader has of an earlier attempt, as long as the new one says the same."""
+        self._place = 0
+        """How much of it was said again."""
+
+    def begin(self, turn: int) -> None:
+        if turn != self._turn:
+            self._turn = turn
+            self._set("")
+        self.again()
+
+    def again(self) -> None:
+        old = self._had()
+        self._old, self._place = (old, 0) if old else (None, 0)
+
+    def add(self, turn: int, text: str) -> list[Word]:
+        if turn != self._turn:
+            self.begin(turn)
+        if self._old is None:
+            return self._say(self._length, text)
+        same = _same(self._old[self._place : self._place + len(text)], text)
+        self._place += same
+        if same == len(text):
+            return []
+        return self._replace(self._old[: self._place], text[same:])
+
+    def end(self, turn: int, content: str) -> list[Word]:
+        """The whole text, as it is recorded."""
+        if turn != self._turn:
+            self.begin(turn)
+        had = self._had()
+        same = _same(had, content)
+        words = [] if had == content else self._replace(content[:same], content[same:])
+        self._turn = 0
+        self._set("")
+        return words
+
+    def drop(self) -> list[Word]:
+        """The turn came to nothing."""
+        turn, had = self._turn, self._had()
+        self._turn = 0
+        self._set("")
+        return [Token(turn, 0, "")] if had else []
+
+    def _replace(self, kept: str, text: str) -> list[Word]:
+        self._set(kept)
+        return self._say(len(kept), text)
+
+    def _say(self, at: int, text: str) -> list[Word]:
+        self._pieces.append(text)
+        self._length += len(text)
+        return [Token(self._turn, at, text)]
+
+    def _had(self) -> str:
+        return "".join(self._pieces) if self._old is None else self._old
+
+    def _set(self, text: str) -> None:
+        self._pieces, self._length = [text], len(text)
+        self._old = None
+
+
+def _same(one: str, other: str) -> int:
+    """How many characters both begin with."""
+    if other.startswith(one):
+        return len(one)
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((place for place, (left, right) in pairs if left != right), min(len(one), len(other)))

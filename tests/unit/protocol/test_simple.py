@@ -1,0 +1,113 @@
+"""The view in six words (A-11): every event, the order of files and calls, and the text exactly once."""
+
+from collections.abc import Iterable
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.golden.samples import SAMPLES
+from treadle.protocol import events as e
+from treadle.protocol.simple import FileModified, SimpleView, Token, ToolDone, Word
+from treadle.types import CallKey, ChatId
+
+
+def show(view: SimpleView, *events: e.Event, seq: int = 1) -> list[tuple[int, Word]]:
+    found: list[tuple[int, Word]] = []
+    for number, event in enumerate(events, seq):
+        found += view.show(e.Envelope(0 if isinstance(event, e.Live) else number, ChatId("c"), 0, event))
+    return found
+
+
+def said(*events: e.Event) -> list[Word]:
+    view = SimpleView()
+    return [word for _, word in (*show(view, *events), *view.flush())]
+
+
+def read(words: Iterable[Word]) -> str:
+    """As the guide says: cut, then add."""
+    texts: dict[int, str] = {}
+    for word in words:
+        if isinstance(word, Token):
+            texts[word.turn] = texts.get(word.turn, "")[: word.at] + word.text
+    return "".join(texts.values())
+
+
+def joined(words: Iterable[Word]) -> str:
+    return "".join(word.text for word in words if isinstance(word, Token))
+
+
+def test_every_event_has_its_words_or_none() -> None:
+    found = {name: [msgspec.to_builtins(word)["type"] for word in said(event)] for name, event in SAMPLES.items()}
+    assert {name: words for name, words in found.items() if words} == {
+        "assistant.message": ["token"],
+        "assistant.message_delta": ["token"],
+        "session.model_call": ["token"],
+        "tool.execution_start": ["tool_start"],
+        "tool.execution_complete": ["tool_done"],
+        "workspace.files_changed": ["file_modified"] * 2,
+        "workspace.undone": ["file_modified"] * len(SAMPLES["workspace.undone"].files),  # type: ignore[attr-defined]
+        "workspace.redone": ["file_modified"] * len(SAMPLES["workspace.redone"].files),  # type: ignore[attr-defined]
+        "session.idle": ["done"],
+        "session.error": ["error"],
+    }
+
+
+def test_files_come_before_the_end_of_their_call() -> None:
+    done = e.ExecutionComplete(CallKey("1.0"), True, result_summary="written")
+    files = msgspec.structs.replace(SAMPLES["workspace.files_changed"], call=CallKey("1.0"))
+    view = SimpleView()
+    found = show(view, done, files, seq=7)
+    assert [type(word) for _, word in found] == [FileModified, FileModified, ToolDone]
+    assert [seq for seq, _ in found] == [0, 0, 8]  # who is cut off in between sees all of it again
+
+
+def test_a_call_without_files_is_done_when_something_else_comes() -> None:
+    view = SimpleView()
+    first = e.ExecutionComplete(CallKey("1.0"), True)
+    assert show(view, first, seq=7) == []
+    assert view.holds
+    found = show(view, e.ExecutionComplete(CallKey("1.1"), True), e.MessageDelta(2, "x"), seq=8)
+    assert [seq for seq, _ in found] == [7, 8, 0]
+    assert [type(word) for _, word in found] == [ToolDone, ToolDone, Token]
+    assert view.flush() == []
+
+
+def test_a_late_reader_gets_the_text_once() -> None:
+    live = said(e.TurnStart(1), e.MessageDelta(1, "Hel"), e.MessageDelta(1, "lo."), e.AssistantMessage(1, "Hello."))
+    late = said(e.TurnStart(1), e.AssistantMessage(1, "Hello."))
+    assert joined(live) == joined(late) == "Hello."
+
+
+def test_a_turn_that_is_made_again() -> None:
+    words = said(
+        e.TurnStart(1),
+        e.MessageDelta(1, "Hello, w"),
+        e.TurnRetry(1, 1, "cut_stream", "cut"),
+        e.AssistantReset(1),
+        e.MessageDelta(1, "Hel"),
+        e.MessageDelta(1, "lo, world"),
+        e.AssistantMessage(1, "Hello, world."),
+    )
+    assert joined(words) == read(words) == "Hello, world."
+
+
+def test_an_attempt_that_says_something_else_tells_where_to_cut() -> None:
+    words = said(
+        e.MessageDelta(1, "Let me"), e.AssistantReset(1), e.MessageDelta(1, "Lo!"), e.AssistantMessage(1, "Lo!")
+    )
+    assert words == [Token(1, 0, "Let me"), Token(1, 1, "o!")]
+    shorter = said(e.MessageDelta(1, "Let me"), e.AssistantReset(1), e.AssistantMessage(1, "Let"))
+    assert shorter[1:] == [Token(1, 3, "")]
+
+
+def test_a_turn_that_came_to_nothing_leaves_no_text() -> None:
+    assert read(said(e.MessageDelta(1, "Half a"), e.SessionError("network", "gone"))) == ""
+
+
+@given(st.lists(st.tuples(st.booleans(), st.text("ab", max_size=3)), max_size=12), st.text("ab", max_size=8))
+def test_whatever_was_said_before_the_text_is_the_recorded_one(tries: list[tuple[bool, str]], final: str) -> None:
+    events: list[e.Event] = [e.TurnStart(1)]
+    for again, text in tries:
+        events.append(e.AssistantReset(1) if again else e.MessageDelta(1, text))
+    assert read(said(*events, e.AssistantMessage(1, final))) == final
