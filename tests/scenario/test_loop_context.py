@@ -7,6 +7,7 @@ import msgspec
 from tests.scenario.kit import Gate, Recording, Stage, change, ended, look, of, play, types
 from tests.unit.chat.player import valid_history
 from treadle import tool
+from treadle.chat.weight import tokens, weigh
 from treadle.models.scripted import Call, Fail, Say, ScriptedModel, Turn, Used
 from treadle.ports.model import ModelInfo
 from treadle.protocol import events as e
@@ -172,6 +173,27 @@ async def test_an_idle_chat_is_compacted_on_request(stage: Stage) -> None:
     assert of(seen, e.CompactionComplete)[0].success
     assert ended(seen) == []  # there was no run
     assert (await chat.ask("three")).text == "3"
+
+
+async def test_what_is_to_be_shortened_is_cut_to_the_window_of_the_model_that_shortens_it(stage: Stage) -> None:
+    """A conversation that a larger model had: what is sent to the smaller one fits it, and so does what it may write."""
+    said = [Say(f"begun {'a' * 9_000}"), Say(f"{'b' * 9_000} ended"), Say("3")]
+    chat = stage.agent(ScriptedModel(said, info=ModelInfo("scripted", "large", window=200_000))).chat()
+    for text in ("one", "two", "three"):
+        await chat.ask(text)
+    small = ModelInfo("scripted", "small", window=4_000, max_output=4_000)
+    model = Recording(ScriptedModel([], others={"compaction": "Letters."}, follow="turns", info=small))
+    seen = await play(stage.agent(model).chat(chat.id).compact())
+    assert of(seen, e.CompactionComplete)[0].success
+    (request,) = model.requests
+    (asked,) = request.entries
+    assert isinstance(asked, UserEntry)
+    assert "begun" in asked.text
+    assert asked.text.endswith("ended")
+    assert "[… left out …]" in asked.text
+    used = tokens(weigh(asked) + len(request.system))
+    assert used < small.window * 0.8
+    assert 256 <= request.max_tokens <= small.window - used
 
 
 async def test_a_message_that_fills_a_small_window_does_not_use_up_the_attempts(stage: Stage) -> None:

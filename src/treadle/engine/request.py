@@ -3,6 +3,7 @@
 from contextlib import suppress
 
 import msgspec
+from msgspec.structs import replace
 
 from treadle.chat.budget import forbidden
 from treadle.chat.decide import Limits
@@ -18,6 +19,10 @@ from treadle.protocol.events import LimitReached
 
 TYPICAL_OUTPUT = 600
 """Tokens that an answer is expected to have when nothing is known yet."""
+LEAST_OUTPUT = 256
+"""An answer is never asked to be shorter for want of room: then the conversation must become shorter."""
+MARGIN = 0.05
+"""The part of the window that is left free, because the size of a request is an estimate."""
 
 
 def find_model(state: ChatState, deps: Deps) -> Model:
@@ -44,7 +49,7 @@ def overhead(state: ChatState, deps: Deps) -> int:
 def build(tenure: Tenure, model: Model, final: bool, deps: Deps) -> ModelRequest:
     """The request of a turn. Its beginning is the same bytes as the turn before (L-21)."""
     options = tenure.state.options
-    return ModelRequest(
+    request = ModelRequest(
         system=deps.system_text(options),
         entries=entries(tenure.state),
         tools=() if final else tuple(deps.tools.specs(options)),
@@ -55,6 +60,18 @@ def build(tenure: Tenure, model: Model, final: bool, deps: Deps) -> ModelRequest
         memo=(memo := tenure.memo(model.info.ref)),
         pictures=memo.pictures,
     )
+    return fitted(request, estimate(tenure.state, overhead(tenure.state, deps)), model.info)
+
+
+def fitted(request: ModelRequest, used: int, info: ModelInfo) -> ModelRequest:
+    """The request with an output limit that fits what is left of the window behind `used` tokens: many servers refuse a
+    request whose input and output limit together are more than the window."""
+    wanted = request.max_tokens or info.max_output
+    window = request.window or info.window
+    left = int(window * (1 - MARGIN)) - used
+    if wanted <= left:
+        return request
+    return replace(request, max_tokens=max(left, min(wanted, LEAST_OUTPUT)))
 
 
 async def load_pictures(request: ModelRequest, deps: Deps) -> None:
@@ -96,4 +113,4 @@ def priced(usage: Usage, info: ModelInfo) -> Usage:
         + usage.cached * (info.usd_per_million_cached or info.usd_per_million_input)
         + usage.output * info.usd_per_million_output
     ) / 1_000_000
-    return msgspec.structs.replace(usage, usd=usd)
+    return replace(usage, usd=usd)

@@ -9,7 +9,7 @@ from treadle.chat.retry import delay
 from treadle.chat.weight import tokens, weigh
 from treadle.engine.deps import Deps
 from treadle.engine.patience import Patience
-from treadle.engine.request import TYPICAL_OUTPUT, priced
+from treadle.engine.request import TYPICAL_OUTPUT, fitted, priced
 from treadle.errors import ModelError, TreadleError
 from treadle.ports.model import Model, ModelRequest
 from treadle.protocol.content import Usage
@@ -28,6 +28,7 @@ class Reply(msgspec.Struct, frozen=True):
 async def ask(model: Model, request: ModelRequest, deps: Deps) -> Reply:
     """Ask once, and again after passing faults."""
     cost = Usage()
+    request = fitted(request, tokens(_sent(request)), model.info)
     for failures in range(ATTEMPTS):
         assembler = Assembler(0)
         try:
