@@ -156,17 +156,25 @@ class Damaged(StoreError):
 
 
 class ModelError(TreadleError):
-    """A provider's failure. `retry_after` is what the provider asked for, in seconds."""
+    """A provider's failure. `retry_after` is what the provider asked for, in seconds; `param` the part of the request
+    that it blames, if it names one."""
 
     code = "model"
 
     def __init__(
-        self, kind: ModelErrorKind, message: str, *, status: int = 0, retry_after: float | None = None
+        self,
+        kind: ModelErrorKind,
+        message: str,
+        *,
+        status: int = 0,
+        retry_after: float | None = None,
+        param: str = "",
     ) -> None:
         super().__init__(message)
         self.kind: ModelErrorKind = kind
         self.status = status
         self.retry_after = retry_after
+        self.param = param
 
 
 class ScriptError(ModelError):

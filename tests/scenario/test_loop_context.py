@@ -176,7 +176,7 @@ async def test_an_idle_chat_is_compacted_on_request(stage: Stage) -> None:
 
 
 async def test_what_is_to_be_shortened_is_cut_to_the_window_of_the_model_that_shortens_it(stage: Stage) -> None:
-    """A conversation that a larger model had: what is sent to the smaller one fits it, and so does what it may write."""
+    """A conversation that a larger model had: what is sent to the smaller one fits it, and so does what it may say."""
     said = [Say(f"begun {'a' * 9_000}"), Say(f"{'b' * 9_000} ended"), Say("3")]
     chat = stage.agent(ScriptedModel(said, info=ModelInfo("scripted", "large", window=200_000))).chat()
     for text in ("one", "two", "three"):

@@ -14,6 +14,7 @@ from treadle.models.wire.access import FixedDoor
 from treadle.models.wire.http import Http
 from treadle.models.wire.http_model import HttpModel
 from treadle.models.wire.listing import list_from
+from treadle.models.wire.refusals import is_refusal, refuses
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.deltas import NoticeDelta
 
@@ -54,7 +55,6 @@ class AnthropicMessages(HttpModel):
         self._encoder = Encoder(info.ref)
         self._output_limit = 0
         """The most that the server said it takes for an answer, once it did."""
-        self._refused: set[str] = set()
 
     def _parameters(self, request: ModelRequest) -> dict[str, Any]:
         limit = request.max_tokens or self._info.max_output or FALLBACK_OUTPUT
@@ -84,17 +84,16 @@ class AnthropicMessages(HttpModel):
     def _mend(self, error: ModelError, sent: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
         """If the server refused a part of the request by name, go without it and say so (M-01, M-10). Each refusal
         leaves less to refuse, so this ends."""
-        if error.kind != "bad_request" or error.status not in (400, 422):
+        if not is_refusal(error):
             return None
         said = str(error)
         if (most := _TOO_MANY.search(said)) and 0 < int(most[1]) < sent["max_tokens"]:
             self._output_limit = int(most[1])
             return self._notice("parameter_lowered", f"takes at most {most[1]} tokens of output; max_tokens is lowered")
-        if "cache_control" in said and self._encoder.drop_marks():
+        if refuses(error, "cache_control", r"[\w.]*cache_control[\w.]*", inside=True) and self._encoder.drop_marks():
             return self._notice("parameter_dropped", "refuses cache_control; it is no longer sent")
-        if "temperature" in said and "temperature" in sent:
-            self._refused.add("temperature")
-            return self._notice("parameter_dropped", "refuses temperature; it is no longer sent")
+        if "temperature" in sent and refuses(error, "temperature"):
+            return self._drop("temperature")
         if "thinking" not in said and "signature" not in said:
             return None
         if _ABOUT_BLOCKS.search(said):
@@ -103,9 +102,8 @@ class AnthropicMessages(HttpModel):
             if "thinking" in sent:
                 self._encoder.talk(request).calm = True
                 return self._notice("thinking_dropped", "misses earlier thinking; it goes on without thinking")
-        elif "thinking" in sent:
-            self._refused.add("thinking")
-            return self._notice("parameter_dropped", "refuses thinking; it is no longer asked for")
+        elif "thinking" in sent and refuses(error, "thinking", r"thinking[\w.]*"):
+            return self._drop("thinking")
         return None
 
 

@@ -14,6 +14,7 @@ from treadle.models.wire.access import Door, FixedDoor
 from treadle.models.wire.http import Http
 from treadle.models.wire.http_model import HttpModel
 from treadle.models.wire.listing import list_from
+from treadle.models.wire.refusals import is_refusal, refuses
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.deltas import NoticeDelta
 
@@ -26,10 +27,11 @@ _HAS_VERSION = re.compile(r"/v\d\w*$")
 _SIGNATURE = re.compile(r"thought[_ ]?signature", re.I)
 _SCHEMA = re.compile(r"json_?schema|function_?declarations|\bschema\b", re.I)
 _REFUSED = {
-    "thinkingConfig": re.compile(r"thinking|include_?thoughts", re.I),
-    "temperature": re.compile(r"temperature", re.I),
-    "maxOutputTokens": re.compile(r"max_?output_?tokens", re.I),
+    "thinkingConfig": r"[\w.]*thinking[\w.]*|[\w.]*include_?thoughts",
+    "temperature": r"[\w.]*temperature",
+    "maxOutputTokens": r"[\w.]*max_?output_?tokens",
 }
+"""What sentences call the parameters."""
 
 
 class Gemini(HttpModel):
@@ -62,7 +64,6 @@ class Gemini(HttpModel):
         # From the third generation on, calls that nobody signed are refused.
         generation = _GENERATION.search(info.name)
         self._encoder = Encoder(info.ref, stand_in=generation is not None and int(generation[1]) >= 3)
-        self._refused: set[str] = set()
         self._switched: set[str] = set()
 
     def _resource(self, name: str) -> str:
@@ -86,15 +87,14 @@ class Gemini(HttpModel):
     def _mend(self, error: ModelError, sent: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
         """If the server refused a part of the request by name, go without it and say so (M-01, M-10). Each refusal
         leaves less to refuse, so this ends."""
-        if error.kind != "bad_request" or error.status not in (400, 422):
+        if not is_refusal(error):
             return None
         said = str(error)
         if _SIGNATURE.search(said):
             return self._mend_signatures("missing" in said or "misses" in said, request)
         for name, words in _REFUSED.items():
-            if name in sent and words.search(said):
-                self._refused.add(name)
-                return self._notice("parameter_dropped", f"refuses {name}; it is no longer sent")
+            if name in sent and refuses(error, name, words):
+                return self._drop(name)
         if request.tools and not self._encoder.reduced and _SCHEMA.search(said):
             self._encoder.reduce()
             return self._notice(

@@ -20,6 +20,7 @@ from treadle.models.wire.encoding import encode_json
 from treadle.models.wire.http import Http
 from treadle.models.wire.http_model import HttpModel
 from treadle.models.wire.listing import list_from
+from treadle.models.wire.refusals import refuses
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.deltas import NoticeDelta
 
@@ -63,7 +64,6 @@ class OllamaChat(HttpModel):
         super().__init__(info, FixedDoor(self._access.base_url, key, self._access.headers), http)
         self._given = info
         self._think = think
-        self._think_refused = False
         self._shown: Shown | None = None
         self._asking = asyncio.Lock()
         self._encoder = Encoder()
@@ -129,7 +129,7 @@ class OllamaChat(HttpModel):
 
     def _thinking(self, shown: Shown) -> Think | None:
         can = shown.can("thinking")
-        if self._think_refused or can is False:
+        if "think" in self._refused or can is False:
             return None
         return self._think if can is None or self._think is not None else True
 
@@ -141,11 +141,7 @@ class OllamaChat(HttpModel):
 
     def _mend(self, error: ModelError, sent: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
         """If the server does not take the word about thinking, go without it for good and say so."""
-        about = str(error).replace(self._info.name, "")
-        if error.kind != "bad_request" or error.status not in (400, 422) or "think" not in sent or "think" not in about:
-            return None
-        self._think_refused = True
-        return self._notice("parameter_dropped", "refuses think; it is no longer sent")
+        return self._drop("think") if "think" in sent and refuses(error, "think", "think(?:ing)?") else None
 
     def _explained(self, error: ModelError, *, heard: bool = False) -> ModelError:
         """The failure with what a user of Ollama can do about it."""

@@ -12,8 +12,9 @@ from treadle.models.openai_stream import StreamReader
 from treadle.models.surroundings import Surroundings
 from treadle.models.wire.access import Door, FixedDoor
 from treadle.models.wire.http import Http, host_of
-from treadle.models.wire.http_model import HttpModel, refused_by_name
+from treadle.models.wire.http_model import HttpModel
 from treadle.models.wire.listing import list_from
+from treadle.models.wire.refusals import refuses
 from treadle.ports.model import Model, ModelInfo, ModelRequest
 from treadle.protocol.deltas import NoticeDelta
 
@@ -52,7 +53,6 @@ class OpenAIChat(HttpModel):
         # The newer name is the only one that all of OpenAI's own models take; elsewhere it is often unknown.
         own = door is None and host_of(base_url) == "api.openai.com"
         self._limit_name = "max_completion_tokens" if own else "max_tokens"
-        self._refused: set[str] = set()
 
     def _parameters(self, request: ModelRequest) -> dict[str, Any]:
         temperature = self._info.temperature if request.temperature is None else request.temperature
@@ -78,18 +78,18 @@ class OpenAIChat(HttpModel):
         if wanted and not self._encoder.thinking_field:
             self._encoder.want_thinking(wanted[1])
             return self._notice("thinking_returned", f"wants its thinking back as {wanted[1]}; from now on it gets it")
-        name = refused_by_name(error, [name for name in sent if name not in ("model", "stream")])
+        name = next((name for name in sent if name not in ("model", "stream") and refuses(error, name)), None)
         if name is None:
             about_thinking = error.kind == "bad_request" and _ABOUT_THINKING.search(str(error))
             if about_thinking and self._encoder.drop_thinking(request):
                 return self._notice("thinking_dropped", "refuses earlier thinking; it goes on without it")
             return None
-        self._refused.add(name)
+        dropped = self._drop(name)
         other = _OTHER_NAME.get(name, "")
         if other and other not in self._refused:
             self._limit_name = other
             return self._notice("parameter_renamed", f"takes {other} instead of {name}")
-        return self._notice("parameter_dropped", f"refuses {name}; it is no longer sent")
+        return dropped
 
 
 def connect(name: str, around: Surroundings) -> Model:

@@ -14,7 +14,8 @@ from treadle.models.openai_responses_stream import StreamReader
 from treadle.models.surroundings import Surroundings
 from treadle.models.wire.access import Door, FixedDoor
 from treadle.models.wire.http import Http
-from treadle.models.wire.http_model import HttpModel, refused_by_name
+from treadle.models.wire.http_model import HttpModel
+from treadle.models.wire.refusals import refuses
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.deltas import NoticeDelta
 
@@ -55,7 +56,6 @@ class OpenAIResponses(HttpModel):
         self._include = self._thinking or info == ModelInfo(info.provider, info.name)
         self._effort = effort
         self._encoder = Encoder(info.ref)
-        self._refused: set[str] = set()
 
     def _parameters(self, request: ModelRequest) -> dict[str, Any]:
         limit = request.max_tokens or self._info.max_output
@@ -83,14 +83,11 @@ class OpenAIResponses(HttpModel):
     def _mend(self, error: ModelError, sent: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
         """If the server refused a parameter by name, go without it for good; if it refused earlier reasoning, go
         without that in this conversation (M-01, M-10)."""
-        name = refused_by_name(error, [name for name in _DROPPABLE if name in sent])
+        name = next((name for name in _DROPPABLE if name in sent and refuses(error, name)), None)
         about_items = error.status in (400, 404, 422) and _ABOUT_ITEMS.search(str(error))
         if about_items and name != "include" and self._encoder.reasoning.drop(request):
             return self._notice("thinking_dropped", "refuses earlier reasoning; it goes on without it")
-        if name is None:
-            return None
-        self._refused.add(name)
-        return self._notice("parameter_dropped", f"refuses {name}; it is no longer sent")
+        return None if name is None else self._drop(name)
 
 
 def connect(name: str, around: Surroundings) -> OpenAIResponses:

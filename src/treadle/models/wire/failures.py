@@ -82,7 +82,8 @@ def failure(
     advice = f"; {_ADVICE[kind]}" if kind in _ADVICE else ""
     wait = retry_after(headers or {}, now)
     wait = said.wait if wait is None else wait
-    return ModelError(kind, f"{where} answered {status}: {sentence}{advice}", status=status, retry_after=wait)
+    told = f"{where} answered {status}: {sentence}{advice}"
+    return ModelError(kind, told, status=status, retry_after=wait, param=said.param)
 
 
 def classify(status: int, text: str) -> ModelErrorKind:

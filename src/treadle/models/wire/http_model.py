@@ -14,9 +14,12 @@ from treadle.faultpoint import faultpoint
 from treadle.models.wire.access import Door
 from treadle.models.wire.http import Http, host_of
 from treadle.models.wire.pictures import NO_PICTURES
+from treadle.models.wire.refusals import is_refusal
 from treadle.ports.model import Memo, ModelInfo, ModelRequest
 from treadle.protocol.deltas import Delta, NoticeDelta, UsageDelta
 
+MENDS = 12
+"""How often one call is made again without what was refused of it; no server has so much to refuse."""
 _ABOUT_PICTURES = re.compile(r"image|picture|vision|multi-?modal|inline_?data|media.?type", re.I)
 
 
@@ -48,6 +51,8 @@ class HttpModel(ABC):
         self._owns_http = http is None
         self._blind: WeakKeyDictionary[Memo, Memo] = WeakKeyDictionary()
         """Conversations whose pictures were refused, and memos for their bytes without them."""
+        self._refused: set[str] = set()
+        """Parameters that this model is no longer sent."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._info.ref!r}, {self._door!r})"
@@ -64,6 +69,8 @@ class HttpModel(ABC):
         request = await self._begin(request)
         refused = False
         asked = request
+        mends = 0
+        known = frozenset(self._refused)
         while True:
             request = self._seen(asked)
             access = await self._door.open(request)
@@ -92,8 +99,13 @@ class HttpModel(ABC):
                 if not heard and not refused and self._door.shut(access, error):
                     refused = True
                     continue
-                notice = None if heard else self._look_away(error, asked) or self._mend(error, parameters, request)
+                mends += 1
+                done = heard or mends > MENDS
+                notice = None if done else self._look_away(error, asked) or self._mend(error, parameters, request)
                 if notice is None:
+                    if is_refusal(error):
+                        # To go without it did not help: whatever the server said of it, it was not the fault.
+                        self._refused &= known
                     raise self._explained(error, heard=heard) from error.__cause__
             yield [notice]
 
@@ -136,13 +148,10 @@ class HttpModel(ABC):
         """The failure, in words that help; `heard` when a part of the answer came before it."""
         return error
 
+    def _drop(self, name: str) -> NoticeDelta:
+        """Go without a parameter from now on; if that does not help, only this once."""
+        self._refused.add(name)
+        return self._notice("parameter_dropped", f"refuses {name}; it is no longer sent")
+
     def _notice(self, kind: str, text: str) -> NoticeDelta:
         return NoticeDelta(kind, f"{self._info.ref} {text}")
-
-
-def refused_by_name(error: ModelError, names: Sequence[str]) -> str | None:
-    """The first of these parameters that a server names in its refusal of a request."""
-    if error.kind != "bad_request" or error.status not in (400, 422):
-        return None
-    said = str(error)
-    return next((name for name in names if name in said), None)

@@ -1,0 +1,129 @@
+"""Which words of a server mean that it refuses a parameter, and which merely mention it (M-01)."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from treadle.errors import ModelError
+from treadle.models.anthropic import AnthropicMessages
+from treadle.models.gemini import Gemini
+from treadle.models.ollama import OllamaChat
+from treadle.models.openai_chat import OpenAIChat
+from treadle.models.openai_responses import OpenAIResponses
+from treadle.models.wire.refusals import refuses
+from treadle.ports.model import Model, ModelInfo, ModelRequest
+from treadle.protocol.content import UserEntry
+from treadle.testing.fake_anthropic import FakeAnthropic
+from treadle.testing.fake_gemini import FakeGemini
+from treadle.testing.fake_model import FakeModelServer, Reply
+from treadle.testing.fake_ollama import FakeOllama
+from treadle.testing.fake_openai import FakeOpenAI
+from treadle.testing.fake_responses import FakeResponses
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Unsupported parameter: 'temperature' is not supported with this model.",
+        "Unsupported value: 'temperature' does not support 0.1 with this model. Only the default is supported.",
+        "Unrecognized request argument supplied: temperature",
+        "temperature: Extra inputs are not permitted",
+        "body.temperature: Extra inputs are not permitted",
+        "`temperature` is deprecated for this model.",
+        "`temperature` may only be set to 1 when thinking is enabled.",
+        "temperature must not be set",
+        "The temperature is out of range",
+    ],
+)
+def test_refusals_in_words(said: str) -> None:
+    for status in (400, 422):
+        assert refuses(ModelError("bad_request", f"host answered {status}: {said}", status=status), "temperature")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "I could not find the city whose temperature you asked for",
+        "messages[3].content: invalid text 'the temperature of the oven'",
+        "Invalid schema for function 'weather': property temperature has an unsupported type",
+        "tools.0.input_schema: temperature must be a number",
+        "the tool set_temperature is not allowed",
+        "unknown model 'temperature-1'",
+        "Invalid role. " + "x" * 80 + " temperature",
+    ],
+)
+def test_a_mention_is_no_refusal(said: str) -> None:
+    assert not refuses(ModelError("bad_request", f"host answered 400: {said}", status=400), "temperature")
+
+
+def test_the_documented_shape_decides() -> None:
+    def error(param: str, status: int = 400) -> ModelError:
+        return ModelError("bad_request", "temperature is not supported", status=status, param=param)
+
+    assert refuses(error("temperature"), "temperature")
+    assert refuses(error("reasoning.summary"), "reasoning")
+    assert not refuses(error("messages[3].content"), "temperature")
+    assert not refuses(error("temperature_2"), "temperature")
+    assert not refuses(error("temperature", 500), "temperature")
+    assert not refuses(ModelError("rate_limit", "temperature is not supported", status=400), "temperature")
+
+
+INFO = ModelInfo("p", "m")
+WIRES: dict[str, tuple[Callable[..., FakeModelServer], Callable[[Any], Model]]] = {
+    "openai": (FakeOpenAI, lambda fake: OpenAIChat(INFO, base_url=fake.base_url)),
+    "responses": (FakeResponses, lambda fake: OpenAIResponses(INFO, base_url=fake.base_url)),
+    "anthropic": (FakeAnthropic, lambda fake: AnthropicMessages(INFO, base_url=fake.base_url)),
+    "gemini": (FakeGemini, lambda fake: Gemini(INFO, base_url=fake.base_url)),
+    "ollama": (FakeOllama, lambda fake: OllamaChat(INFO, base_url=fake.url, think=True)),
+}
+
+
+async def fail(model: Model) -> None:
+    with pytest.raises(ModelError):
+        async for _ in model.stream(ModelRequest("", [UserEntry("x")], temperature=0.5)):
+            pass
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_no_adapter_drops_what_was_merely_mentioned(wire: str) -> None:
+    fake_of, connect = WIRES[wire]
+    said = "The question was about thinking, the temperature and max_tokens of something; it has no answer"
+    with fake_of(lambda _: Reply(status=400, error={"message": said})) as fake:
+        model = connect(fake)
+        await fail(model)
+        await fail(model)
+        await model.close()
+        first, second = fake.requests
+    assert first == second
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_what_was_left_out_and_did_not_help_is_sent_again_next_time(wire: str) -> None:
+    """Words that look like a refusal, whatever is sent: nothing is lost for the calls that come later."""
+    fake_of, connect = WIRES[wire]
+    said = "The temperature is not supported, and thinking is not allowed"
+    with fake_of(lambda _: Reply(status=400, error={"message": said})) as fake:
+        model = connect(fake)
+        await fail(model)
+        asked = len(fake.requests)
+        assert 1 < asked < 5
+        await fail(model)
+        await model.close()
+        assert fake.requests[asked] == fake.requests[0]
+        assert fake.requests[asked - 1] != fake.requests[0]
+
+
+async def test_a_server_that_always_finds_something_else_to_refuse() -> None:
+    left = 10_000
+
+    def refuse(request: Any) -> Reply:
+        nonlocal left
+        left = min(left, request["max_tokens"])
+        return Reply(status=400, error={"message": f"max_tokens: {left} > {left - 1}, which is the maximum"})
+
+    with FakeAnthropic(refuse) as fake:
+        model = AnthropicMessages(INFO, base_url=fake.base_url)
+        await fail(model)
+        await model.close()
+    assert len(fake.requests) < 20
