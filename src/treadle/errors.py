@@ -15,6 +15,7 @@ TreadleError
 │   └── Damaged             damaged            a record cannot be read
 ├── ModelError              model              the provider failed; `kind` says how
 │   └── ScriptError         script             a scripted or recorded model was used off its script
+├── RunFailed               run_failed         a run ended in an error; `error_class` is that of its session.error
 ├── ApiError                api                a server of Treadle refused a request, or could not be reached
 ├── FetchError              fetch              a model's files could not be had; what was got is kept
 └── ToolError               tool               a tool failed; its text goes to the model
@@ -184,6 +185,16 @@ class ScriptError(ModelError):
 
     def __init__(self, message: str) -> None:
         super().__init__("bad_request", message)
+
+
+class RunFailed(TreadleError):
+    """What `ask()` raises in place of an answer. The chat stays usable."""
+
+    code = "run_failed"
+
+    def __init__(self, error_class: str, message: str) -> None:
+        super().__init__(message)
+        self.error_class = error_class
 
 
 class ApiError(TreadleError):

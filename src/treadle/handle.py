@@ -2,6 +2,7 @@
 number of processes, may speak to the same chat."""
 
 import asyncio
+import warnings
 from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, Literal, Self
@@ -13,7 +14,7 @@ from treadle.engine.deps import Deps
 from treadle.engine.effects import whole_list
 from treadle.engine.hub import Subscription
 from treadle.engine.worker import Worker
-from treadle.errors import NotFound
+from treadle.errors import NotFound, RunFailed
 from treadle.files import ChatFiles
 from treadle.protocol import commands as c
 from treadle.protocol import wire
@@ -43,6 +44,8 @@ from treadle.protocol.views import Status
 from treadle.types import ChatId, new_id
 
 FOLLOW_S = 1.0
+_GOES_ON = (c.Send, c.Edit, c.SubmitResults, c.Decide, c.Answer, c.Promote)
+"""Commands after which the model goes on."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -58,17 +61,30 @@ class Following:
     """A command to a chat. Await it to carry it out and leave; iterate over it to carry it out and see everything
     until the chat is idle or waits for someone. Leaving the iteration stops nothing (law 11)."""
 
+    _begun = True
+
     def __init__(self, chat: "Chat", command: c.Command | None, after: int | None = None) -> None:
         self.chat = chat
         self.command = command
         self._after = after
+        self._begun = False
+
+    def __del__(self) -> None:
+        """Like a coroutine that nobody awaits: the message was not sent, and nobody would notice."""
+        if not self._begun:
+            what = type(self.command).__name__ if self.command is not None else "Resume"
+            to_do = "await it (in treadle.sync: call it), or iterate over it"
+            text = f"{what} to chat {self.chat.id} was never carried out: {to_do}"
+            warnings.warn(text, RuntimeWarning, stacklevel=2, source=self)
 
     def after(self, seq: int) -> "Following":
         """The same, beginning with what is recorded behind `seq`, the last event that you have seen: after a
         reconnection nothing is missed and nothing comes twice (D-04)."""
+        self._begun = True
         return Following(self.chat, self.command, seq)
 
     def __await__(self) -> Generator[Any, None, ChatState]:
+        self._begun = True
         return self.chat.carry_out(self.command).__await__()
 
     async def words(self) -> AsyncIterator[Word]:
@@ -81,6 +97,7 @@ class Following:
             yield word
 
     def __aiter__(self) -> AsyncIterator[Envelope]:
+        self._begun = True
         return self.chat.follow(self.command, self._after)
 
 
@@ -94,6 +111,7 @@ class Chat:
         changes: Mapping[str, Any],
         remember: Callable[[Rule], Rule] | None = None,
         notices: Sequence[ModelNotice] = (),
+        check: Callable[[], None] = lambda: None,
     ) -> None:
         self.id = chat
         self._deps = deps
@@ -102,6 +120,7 @@ class Chat:
         self._changes = dict(changes)
         self._remember = remember
         self._notices = tuple(notices)
+        self._check = check
         self._opened = False
         self.warnings: tuple[str, ...] = ()
         """What is odd about the options of a new chat, such as a client tool whose schema cannot be used (A-01)."""
@@ -220,7 +239,7 @@ class Chat:
         return await whole_list(self._deps.store, envelope)
 
     async def ask(self, content: str) -> Answer:
-        """Send, wait, and give back what the run came to."""
+        """Send, wait, and give back what the run came to. RunFailed if that is an error."""
         return await collect(self.send(content))
 
     def _dated(self, rule: Rule) -> Rule:
@@ -232,11 +251,15 @@ class Chat:
         self, command: c.Command | None, seen: Callable[[ChatState], None] | None = None, *, work: bool = True
     ) -> ChatState:
         """Write the command down and, unless others are to do so, let a worker go on. `seen` is told the state that the
-        command meets."""
+        command meets. ConfigError, and nothing is written, if a run could not be judged by the user's rules."""
+        if isinstance(command, _GOES_ON):
+            await asyncio.to_thread(self._check)
         await self.open()
         log = self._deps.log
         if command is None:
             state = await log.load(self.id)
+            if status(state) == "pending":
+                await asyncio.to_thread(self._check)
             if seen is not None:
                 seen(state)
         else:
@@ -341,22 +364,27 @@ def _queued_id(command: c.Command | None, state: ChatState) -> str:
 
 
 async def collect(following: Following) -> Answer:
-    """What a run came to: its last words, why it ended, what it cost."""
-    text, error = "", ""
+    """What a run came to: its last words, why it ended, what it cost. RunFailed if it ended in an error."""
+    text = ""
+    failed: SessionError | None = None
     reason: EndReason | Literal["action_required"] = "done"
     async for envelope in following:
         match envelope.data:
+            case UserMessage(source="person", delivery="idle" | "queued"):  # before it, another run was heard out
+                text, failed = "", None
             case AssistantMessage(content=content) if content:
                 text = content
             case ModelCall(purpose="summary", text=summary):
                 text = summary
-            case SessionError(message=message):
-                error = message
+            case SessionError() as error:
+                failed = error
             case SessionIdle(reason=ended):
                 reason = ended
             case ActionRequired():
                 reason = "action_required"
             case _:
                 pass
+    if failed is not None and reason == "error":
+        raise RunFailed(failed.error_class, failed.message)
     state = await following.chat.state()
-    return Answer(text, reason, state.totals.usage, error)
+    return Answer(text, reason, state.totals.usage, failed.message if failed is not None else "")

@@ -13,7 +13,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import msgspec
 
@@ -41,7 +41,8 @@ from treadle.ports.store import RENEW_S, Listed, Store
 from treadle.ports.toolset import Tool
 from treadle.prompt import system_text
 from treadle.protocol.events import ModelNotice
-from treadle.protocol.options import ChatOptions
+from treadle.protocol.options import ChatOptions, OptionKeywords
+from treadle.spelling import unknown_names
 from treadle.stores.address import open_store
 from treadle.tools.builtin import builtins
 from treadle.tools.registry import Tools
@@ -117,6 +118,8 @@ class Agent:
         self._home = Path(home) if home is not None else home_of(self._env)
         self.rules = RuleBook(self._home, clock)
         self.consent = Consent(self._home, accepted)
+        self._trust = Trust(self._home)
+        self._standard = policy is None
         self._told: set[str] = set()
         self._one_model = model is not None
         found = OneModel(model) if model is not None else models or self._registry()
@@ -162,27 +165,35 @@ class Agent:
         self.warnings += warnings
         return brought
 
-    def chat(self, id: str = "", *, options: ChatOptions | None = None, **changes: Any) -> Chat:
+    def chat(self, id: str = "", *, options: ChatOptions | None = None, **changes: Unpack[OptionKeywords]) -> Chat:
         """A chat, new or by its id. Options may be given as an object, as keywords, or both; for a chat that exists
         they change what they name. Nothing is written before the chat is first used."""
-        unknown = set(changes) - set(ChatOptions.__struct_fields__)
-        if unknown:
-            raise InvalidInput(f"Unknown options: {', '.join(sorted(unknown))}.")
-        if "root" in changes:
-            changes["root"] = os.path.abspath(changes["root"])
+        if unknown := unknown_names("option", changes, ChatOptions.__struct_fields__):
+            raise InvalidInput(unknown)
+        given: dict[str, Any] = {**changes}
+        if "root" in given:
+            given["root"] = os.path.abspath(given["root"])
         if id:
-            named = {**(msgspec.to_builtins(options) if options is not None else {}), **changes}
+            named = {**(msgspec.to_builtins(options) if options is not None else {}), **given}
             if "root" in named:
                 named["root_id"] = identify(named["root"])
-            return Chat(self.deps, self.worker, ChatId(id), None, named, self.rules.add)
+            return Chat(self.deps, self.worker, ChatId(id), None, named, self.rules.add, check=self._check)
         try:
-            chosen = change_options(options or self.options, changes)
+            chosen = change_options(options or self.options, given)
         except msgspec.ValidationError as error:
             raise InvalidInput(f"These options do not fit: {error}.") from error
         ready = self.prepare(chosen)
-        chat = Chat(self.deps, self.worker, new_chat_id(), ready.options, {}, self.rules.add, ready.notices)
+        chat = Chat(
+            self.deps, self.worker, new_chat_id(), ready.options, {}, self.rules.add, ready.notices, self._check
+        )
         chat.warnings = ready.warnings
         return chat
+
+    def _check(self) -> None:
+        """ConfigError if a file is damaged that says what may be done: no run begins as long as it is."""
+        if self._standard:
+            self.rules.all()
+        self._trust.all()
 
     def prepare(self, options: ChatOptions, highest: str = "") -> Prepared:
         """What a new chat with these options begins with: bound to the folder that its root is now, with the
@@ -200,13 +211,12 @@ class Agent:
 
     def _project_hooks(self) -> list[Hooks]:
         """Hooks that projects bring: looked for only if the user has ever trusted a file of a project (S-09)."""
-        trust = Trust(self._home)
+        trust = self._trust
         try:
             if not trust.all():
                 return []
         except ConfigError as error:
             self.warnings.append(str(error))
-            return []
         from treadle.tools.hooks import ProjectHooks
 
         means = self._equipment.means

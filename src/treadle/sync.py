@@ -34,7 +34,7 @@ from treadle.protocol.commands import Command, Result
 from treadle.protocol.content import Image
 from treadle.protocol.events import Delivery, Envelope, Kept, OpenAction, Redone, RestoreRequested, Undone
 from treadle.protocol.files import FileChange
-from treadle.protocol.options import ChatOptions
+from treadle.protocol.options import ChatOptions, OptionKeywords
 from treadle.protocol.permissions import Rule
 from treadle.protocol.views import Status
 from treadle.types import Clock
@@ -179,6 +179,9 @@ class Chat:
     def events(self, after: int = 0) -> list[Envelope]:
         return self._loop.run(self._chat.events(after))
 
+    def wait(self, after: int, timeout_s: float) -> int:
+        return self._loop.run(self._chat.wait(after, timeout_s))
+
     def _follow(self, following: handle.Following) -> Following:
         return Following(self._loop, following)
 
@@ -237,7 +240,7 @@ class Agent:
         self._loop = LoopThread()
         self.warnings = self._agent.warnings
 
-    def chat(self, id: str = "", *, options: ChatOptions | None = None, **changes: Any) -> Chat:
+    def chat(self, id: str = "", *, options: ChatOptions | None = None, **changes: Unpack[OptionKeywords]) -> Chat:
         return Chat(self._loop, self._agent.chat(id, options=options, **changes))
 
     def chats(self, *, archived: bool | None = None, limit: int = 0) -> list[Listed]:

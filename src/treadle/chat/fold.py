@@ -217,7 +217,8 @@ def _queue_changed(state: ChatState, event: e.QueueChanged, at: Envelope) -> Cha
     found = next((item for item in queue if item.id == event.id), None)
     match event.op:
         case "added":
-            queue.append(QueueItem(event.id, event.content, event.delivery, event.images))
+            stopped = state.run is not None and state.run.interrupting
+            queue.append(QueueItem(event.id, event.content, event.delivery, event.images, stopped))
         case "edited":
             queue = [replace(item, content=event.content) if item is found else item for item in queue]
         case "deleted":

@@ -139,6 +139,8 @@ class QueueItem(Value, frozen=True):
     content: str
     delivery: Delivery = "queued"
     images: tuple[Image, ...] = ()
+    after_stop: bool = False
+    """Whether it was said when the run had been stopped and had not ended yet: it is what to do instead."""
 
 
 class Compaction(Value, frozen=True):
@@ -236,7 +238,10 @@ def open_actions(state: ChatState) -> tuple[OpenAction, ...]:
 
 
 def next_queued(state: ChatState) -> QueueItem | None:
-    """The message that starts the next run: unused steering first (L-08)."""
+    """The message that starts the next run: what was said after a stop, then unused steering (L-08)."""
+    for item in state.queue:
+        if item.after_stop:
+            return item
     for item in state.queue:
         if item.delivery == "steering":
             return item
@@ -244,9 +249,12 @@ def next_queued(state: ChatState) -> QueueItem | None:
 
 
 def starts_queued(state: ChatState) -> bool:
-    """Whether an idle chat goes on with its queue by itself. After a stop or an error it waits for a person."""
+    """Whether an idle chat goes on with its queue by itself. After a stop or an error what was queued before waits for
+    a person."""
     if state.run is not None or state.options.archived:
         return False
+    if any(item.after_stop for item in state.queue):
+        return True
     return bool(state.queue) and state.last_end not in ("interrupted", "error", "budget")
 
 

@@ -14,6 +14,7 @@ from treadle.protocol import commands as c
 from treadle.protocol import events as e
 from treadle.protocol.events import Event
 from treadle.protocol.options import ChatOptions
+from treadle.spelling import unknown_names
 
 Events = tuple[Event, ...]
 
@@ -267,9 +268,8 @@ def _extend(state: ChatState, command: c.ExtendTurns) -> Events:
 
 
 def _change(state: ChatState, command: c.ChangeOptions) -> Events:
-    unknown = set(command.changes) - set(ChatOptions.__struct_fields__)
-    if unknown:
-        raise InvalidInput(f"Unknown options: {', '.join(sorted(unknown))}.")
+    if unknown := unknown_names("option", command.changes, ChatOptions.__struct_fields__):
+        raise InvalidInput(unknown)
     try:
         options = change_options(state.options, command.changes)
     except msgspec.ValidationError as error:

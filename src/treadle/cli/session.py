@@ -67,6 +67,8 @@ async def open_agent(
         concurrency=concurrency,
         relays=relays,
     )
+    if works:
+        agent.rules.all()  # a worker must not find out in the middle of a run that they are damaged
     warn(agent.warnings)
     async with agent:
         yield agent

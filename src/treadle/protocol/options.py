@@ -1,7 +1,9 @@
 """The options of a chat: one object for creating it, resuming it and changing it. Numbers are the defaults of
 the specification."""
 
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import Literal, TypedDict
 
 import msgspec
 
@@ -110,3 +112,45 @@ class ChatOptions(Value, frozen=True):
     @property
     def guard_rule(self) -> OnGuard:
         return self.on_guard or ("ask" if self.interactive else "stop")
+
+
+class OptionKeywords(TypedDict, total=False):
+    """ChatOptions as keyword arguments, as `Agent.chat` takes them; a test holds it against them."""
+
+    model: str
+    root: str | PathLike[str]
+    mode: Mode
+    system_prompt: str
+    interactive: bool
+    max_turns: int
+    on_limit: OnLimit | Literal[""]
+    on_guard: OnGuard | Literal[""]
+    run_budget: Budget
+    chat_budget: Budget
+    tools: Sequence[str] | None
+    dynamic_tools: Sequence[DynamicTool]
+    action_deadline_s: float
+    on_deadline: OnDeadline
+    completion: CompletionStyle
+    rung: Rung | Literal[""]
+    max_continuations: int
+    continue_text: str
+    summarize: bool
+    temperature: float | None
+    max_tokens: int
+    context_window: int
+    auto_approve_commands: bool
+    auto_approve_sensitive_edits: bool
+    sensitive: Mapping[str, bool]
+    rules: Sequence[Rule]
+    sandbox: SandboxChoice
+    network: bool
+    strict_paths: bool
+    command_view: bool
+    git_branch: bool
+    checks: Sequence[str]
+    verify: bool
+    diagnose: bool
+    instructions: str
+    archived: bool
+    labels: Sequence[str]

@@ -1,0 +1,20 @@
+"""What somebody may have meant by a name that there is not."""
+
+from collections.abc import Collection, Iterable
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The near name as the end of a sentence; empty if none is near."""
+    from difflib import get_close_matches  # for the few who misspell
+
+    near = get_close_matches(name, list(known), 1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def unknown_names(kind: str, names: Iterable[str], known: Collection[str]) -> str:
+    """A sentence about those that are not known, with the near ones; empty if all are."""
+    odd = sorted(set(names) - set(known))
+    if not odd:
+        return ""
+    parts = [f"there is no {kind} {name!r}{did_you_mean(name, known) or '.'}" for name in odd]
+    return " ".join(part[0].upper() + part[1:] for part in parts)
