@@ -253,13 +253,13 @@ class Chat:
         """Write the command down and, unless others are to do so, let a worker go on. `seen` is told the state that the
         command meets. ConfigError, and nothing is written, if a run could not be judged by the user's rules."""
         if isinstance(command, _GOES_ON):
-            await asyncio.to_thread(self._check)
+            self._check()
         await self.open()
         log = self._deps.log
         if command is None:
             state = await log.load(self.id)
             if status(state) == "pending":
-                await asyncio.to_thread(self._check)
+                self._check()
             if seen is not None:
                 seen(state)
         else:

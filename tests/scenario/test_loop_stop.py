@@ -9,7 +9,7 @@ import pytest
 from tests.processes import running_with, unlike_any_other
 from tests.scenario.kit import Gate, Stage, change, ended, look, of, play, types, until
 from treadle import tool
-from treadle.errors import Refused
+from treadle.errors import Refused, RunFailed
 from treadle.models.scripted import Call, Fail, Finish, Hang, Say, ScriptedModel, Think, Turn
 from treadle.protocol import events as e
 
@@ -181,7 +181,8 @@ async def test_five_retries_then_an_error_and_idle(stage: Stage) -> None:
 
 async def test_a_chat_in_error_goes_on_with_the_next_message(stage: Stage) -> None:
     chat = stage.agent([(Fail("auth", times=1), Say("Here."))]).chat()
-    assert (await chat.ask("go")).reason == "error"
+    with pytest.raises(RunFailed):
+        await chat.ask("go")
     assert (await chat.ask("again")).text == "Here."
 
 

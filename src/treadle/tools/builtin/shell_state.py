@@ -2,6 +2,7 @@
 carry over (T-14). The shell writes both to a descriptor when it ends; a command that was killed, or that became another
 program, leaves them as they were."""
 
+import resource
 import shlex
 import shutil
 from collections.abc import Mapping
@@ -22,9 +23,10 @@ _END = b"end"
 # What stands before the command, on its first line, so that line numbers in messages are right. No eval, or what
 # `set -x` shows would differ. A high descriptor, which no script uses by chance; dash knows only those of one digit.
 _BASH_FD = 199
+_LOWEST_FD = 10
 _BASH = (
     r"__treadle_left() { local IFS=$'\n' name; { printf 'cwd='; pwd -P; printf '\0'; "
-    r"""for name in $(compgen -e); do printf '%s=%s\0' "$name" "${!name-}"; done; printf 'end\0'; } >&199 || :; }; """
+    r"""for name in $(compgen -e); do printf '%s=%s\0' "$name" "${!name-}"; done; printf 'end\0'; } >&{fd} || :; }; """
     r"trap '{ set +eux; __treadle_left; } 2>/dev/null' EXIT; "
 )
 _SH_FD = 7
@@ -44,8 +46,15 @@ def shell_argv(command: str) -> tuple[tuple[str, ...], int]:
     """The command line that runs a command so that its shell tells how it ends, and the descriptor it tells it on."""
     bash, sh = _shells()
     if bash:
-        return (bash, "-c", _BASH + command, "bash"), _BASH_FD
+        number = _descriptor()
+        return (bash, "-c", _BASH.replace("{fd}", str(number)) + command, "bash"), number
     return (sh, "-c", _SH + command, "sh"), _SH_FD
+
+
+def _descriptor() -> int:
+    """As high as this process, and so the command, may have one."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return _BASH_FD if most == resource.RLIM_INFINITY else max(_LOWEST_FD, min(_BASH_FD, most - 1))
 
 
 @cache
