@@ -182,6 +182,9 @@ class Chat:
     def wait(self, after: int, timeout_s: float) -> int:
         return self._loop.run(self._chat.wait(after, timeout_s))
 
+    def whole(self, envelope: Envelope) -> Envelope:
+        return self._loop.run(self._chat.whole(envelope))
+
     def _follow(self, following: handle.Following) -> Following:
         return Following(self._loop, following)
 

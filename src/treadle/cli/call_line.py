@@ -4,6 +4,7 @@ of its output."""
 from treadle.chat.verification import DIAGNOSTICS
 from treadle.cli.inert import inert, inert_line
 from treadle.cli.terminal import Terminal
+from treadle.lines.changes import count
 from treadle.protocol.events import CheckCompleted, ExecutionComplete
 
 MINUS = "\N{MINUS SIGN}"
@@ -74,7 +75,7 @@ def _glimpse(terminal: Terminal, name: str, done: ExecutionComplete) -> list[str
 
 def _last(lines: list[str]) -> list[str]:
     shown = lines[-OUTPUT_LINES:]
-    return [f"… {len(lines) - len(shown)} more lines", *shown] if len(lines) > len(shown) else shown
+    return [f"… {count(len(lines) - len(shown), 'more line')}", *shown] if len(lines) > len(shown) else shown
 
 
 def _first(done: ExecutionComplete) -> str:

@@ -230,7 +230,7 @@ def _news(command: Command, token: str) -> tuple[str, int]:
     head = _read(command, begin, begin + HEAD_READ)
     tail = _read(command, end - TAIL_READ, end)
     lines = sum(_read(command, at, min(at + _PART, end)).count(b"\n") for at in range(begin, end, _PART))
-    return view_ends(head, tail, lines).text, size
+    return view_ends(head, tail, lines, size).text, size
 
 
 def _read(command: Command, begin: int, end: int) -> bytes:

@@ -61,35 +61,29 @@ def view_whole(data: bytes) -> View:
     lines = shown.split("\n")
     if len(lines) <= HEAD_LINES + TAIL_LINES and len(shown.encode()) <= _HEAD_BYTES + _TAIL_BYTES:
         return View(shown, text.encode() == data)
-    return View(_shortened(lines[:HEAD_LINES], lines[-TAIL_LINES:], len(lines)), exact=False, cut=True)
+    size = len(shown.encode())
+    return View(_shortened(lines[:HEAD_LINES], lines[-TAIL_LINES:], len(lines), size), exact=False, cut=True)
 
 
-def view_ends(head: bytes, tail: bytes, lines: int) -> View:
-    """Of an output of so many lines, by how it begins and how it ends."""
+def view_ends(head: bytes, tail: bytes, lines: int, size: int) -> View:
+    """Of an output of so many lines and bytes, by how it begins and how it ends."""
     first = clean(whole_characters(head)).split("\n")[:HEAD_LINES]
     last = clean(whole_characters(tail)).removesuffix("\n").split("\n")
     last = last[1:] or last  # the first one probably lacks its beginning
-    return View(_shortened(first, last[-TAIL_LINES:], lines), exact=False, cut=True)
+    return View(_shortened(first, last[-TAIL_LINES:], lines, size - tail.endswith(b"\n")), exact=False, cut=True)
 
 
-def _shortened(head: list[str], tail: list[str], lines: int) -> str:
+def _shortened(head: list[str], tail: list[str], lines: int, size: int) -> str:
+    """Both ends, and between them how much there was: in lines where whole lines are missing, else in bytes."""
     dropped = lines - len(head) - len(tail)
     if dropped < 0:  # few lines, but long ones: the tail begins where the head ends
         tail = tail[min(-dropped, len(tail) - 1) :]
-        dropped = 0
-    notice = [f"[{dropped:,} lines truncated]"] if dropped else []
-    return "\n".join([_first("\n".join(head)), *notice, _last("\n".join(tail))])
-
-
-def _first(text: str) -> str:
-    data = text.encode()
-    if len(data) <= _HEAD_BYTES:
-        return text
-    return f"{data[:_HEAD_BYTES].decode(errors='ignore')}\n[{len(data) - _HEAD_BYTES:,} bytes truncated]"
-
-
-def _last(text: str) -> str:
-    data = text.encode()
-    if len(data) <= _TAIL_BYTES:
-        return text
-    return f"[{len(data) - _TAIL_BYTES:,} bytes truncated]\n{data[-_TAIL_BYTES:].decode(errors='ignore')}"
+    whole = [("\n".join(part)).encode() for part in (head, tail)]
+    first, last = whole[0][:_HEAD_BYTES], whole[1][-_TAIL_BYTES:]
+    missing = f"{max(0, size - len(first) - len(last)):,} bytes"
+    if dropped > 0:
+        cut = [first, last] != whole
+        missing = f"{dropped:,} lines truncated, {missing} in all" if cut else f"{dropped:,} lines truncated"
+    else:
+        missing += " truncated"
+    return "\n".join((first.decode(errors="ignore"), f"[{missing}]", last.decode(errors="ignore")))

@@ -38,7 +38,7 @@ class Change(msgspec.Struct, frozen=True):
             old = None if self.old is None else decode(self.old, shown).text
             new = None if self.new is None else decode(self.new, shown).text
         except ToolError:
-            added = 0 if self.new is None else self.new.count(b"\n")
+            added = 0 if self.new is None else lines_in(self.new)
             return Diff("(the file was no text before; no diff)", DiffStat(added=added))
         made = diff(shown, old, new)
         return Diff(visible(made.text), made.stat)
@@ -46,6 +46,11 @@ class Change(msgspec.Struct, frozen=True):
 
 def change(path: str, old: bytes | None, new: bytes | None, *, pre: str | None, **more: Any) -> Change:
     return Change(path, old, new, pre, None if new is None else sha256(new), **more)
+
+
+def lines_in(data: bytes) -> int:
+    """With the last one, whether it is ended or not."""
+    return data.count(b"\n") + bool(data and not data.endswith(b"\n"))
 
 
 def sha256(data: bytes) -> str:

@@ -4,6 +4,7 @@ that are wanted."""
 import hashlib
 
 from treadle.errors import ToolError
+from treadle.lines.changes import count
 from treadle.ports.toolset import Outcome
 from treadle.ports.workspace import Workspace, inert
 from treadle.protocol.traces import Seen
@@ -83,13 +84,13 @@ def read_large(workspace: Workspace, path: str, start: int, end: int) -> Outcome
         feeds += chunk.count(b"\n")
         last = chunk[-1:]
     window.end()
-    count = feeds + (last not in (b"", b"\n"))
+    total_lines = feeds + (last not in (b"", b"\n"))
     if not window.lines:
-        raise ToolError(f"{shown} has only {count:,} lines; start_line {start} is past its end.")
+        raise ToolError(f"{shown} has only {count(total_lines, 'line')}; start_line {start} is past its end.")
     until = start + len(window.lines) - 1
     body = [f"{start + i}\t{visible(line.decode(errors='surrogateescape'))}" for i, line in enumerate(window.lines)]
-    header = f"{shown} ({count:,} lines, {size:,} bytes), lines {start} to {until}"
-    wanted = min(end or count, count)
+    header = f"{shown} ({count(total_lines, 'line')}, {size:,} bytes), lines {start} to {until}"
+    wanted = min(end or total_lines, total_lines)
     more = [f"[lines {until + 1} to {wanted} are not shown; call read_file with start_line={until + 1}]"]
     text = "\n".join([header, *body, *(more if until < wanted else [])])
-    return Outcome(text, summary=f"{len(body)} of {count} lines", seen=(Seen(path, total.hexdigest()),))
+    return Outcome(text, summary=f"{len(body)} of {count(total_lines, 'line')}", seen=(Seen(path, total.hexdigest()),))

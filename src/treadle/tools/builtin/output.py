@@ -5,11 +5,13 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from treadle.errors import NotFound, ToolError
+from treadle.lines.changes import count
 from treadle.ports.commands import Command, Ended
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.protocol.tools import ToolSpec
 from treadle.tools.builtin.base import MAX_BYTES, MAX_LINES, ReadOnly, in_thread, parameters
 from treadle.tools.builtin.capture import HEAD_READ, TAIL_READ, View, clean, view_ends, view_whole, whole_characters
+from treadle.tools.builtin.change import lines_in
 from treadle.tools.builtin.means import Means
 from treadle.types import CallKey
 
@@ -65,7 +67,7 @@ def view(command: Command, ended: Ended) -> View:
         return view_whole(b"".join(parts(command)))
     head = command.read(0, HEAD_READ).data
     tail = b"".join(_from(command, max(0, ended.size - TAIL_READ)))
-    return view_ends(head, tail, ended.lines)
+    return view_ends(head, tail, ended.lines, ended.size)
 
 
 def _from(command: Command, at: int) -> Iterator[bytes]:
@@ -120,9 +122,9 @@ def _range(data: bytes, handle: str, arguments: dict[str, Any]) -> Outcome:
         return _by_bytes(data, handle, arguments["offset"])
     first = int(arguments.get("start_line") or 1)
     last = min(int(arguments.get("end_line") or first + _LINES - 1), first + MAX_LINES - 1)
-    total = data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
+    total = lines_in(data)
     if first > total:
-        raise ToolError(f"The output {handle} has {total:,} lines; there is no line {first:,}.")
+        raise ToolError(f"The output {handle} has {count(total, 'line')}; there is no line {first:,}.")
     begin = _line_start(data, 0, first - 1)
     text, end = _fitting(data, begin, _line_start(data, begin, last - first + 1))
     shown = data[begin:end]

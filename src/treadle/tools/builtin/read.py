@@ -2,6 +2,7 @@
 result, so that a later change of a file that is no longer the same can be refused (T-13)."""
 
 from treadle.errors import ToolError
+from treadle.lines.changes import count
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.ports.workspace import Workspace, inert
 from treadle.protocol.tools import ToolSpec
@@ -61,16 +62,16 @@ def _read(workspace: Workspace, given: str, start: int, end: int) -> tuple[Outco
     if not total:
         return Outcome(f"{shown} is empty (0 lines).", summary="0 lines", seen=seen), data
     if start > total:
-        raise ToolError(f"{shown} has only {total:,} lines; start_line {start} is past its end.")
+        raise ToolError(f"{shown} has only {count(total, 'line')}; start_line {start} is past its end.")
     wanted = min(end or total, total)
     body, last = _numbered(lines, start, wanted)
-    header = f"{shown} ({total:,} {'line' if total == 1 else 'lines'}{notes})"
+    header = f"{shown} ({count(total, 'line')}{notes})"
     if (start, last) != (1, total):
         header += f", lines {start} to {last}"
     parts = [header, *body]
     if last < wanted:
         parts.append(f"[lines {last + 1} to {wanted} are not shown; call read_file with start_line={last + 1}]")
-    return Outcome("\n".join(parts), summary=f"{last - start + 1} of {total} lines", seen=seen), data
+    return Outcome("\n".join(parts), summary=f"{last - start + 1} of {count(total, 'line')}", seen=seen), data
 
 
 def _lines(file: Text) -> tuple[list[str], str]:

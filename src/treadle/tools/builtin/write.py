@@ -1,11 +1,12 @@
 """write_file: a whole file at once, atomically (T-02)."""
 
 from treadle.errors import ToolError
+from treadle.lines.changes import count
 from treadle.ports.toolset import Invocation
 from treadle.ports.workspace import Workspace, inert
 from treadle.protocol.tools import ToolSpec
 from treadle.tools.builtin.base import PATH, parameters
-from treadle.tools.builtin.change import Change, change, look
+from treadle.tools.builtin.change import Change, change, lines_in, look
 from treadle.tools.builtin.text import BOM, NAMES, decode, encode
 from treadle.tools.builtin.writing import Writing
 
@@ -38,7 +39,7 @@ def whole_file(workspace: Workspace, invocation: Invocation) -> Change:
     new = encode(invocation.arguments["content"])
     old, pre = look(workspace, path)
     if pre is not None and old != b"" and old != new and path not in invocation.seen:
-        lines = "" if old is None else f" ({old.count(10) + 1:,} lines)"
+        lines = "" if old is None else f" ({count(lines_in(old), 'line')})"
         raise ToolError(
             f"{inert(path)} exists already{lines} and you have not read it; it was not overwritten. Read it first "
             "with read_file, or change a part of it with edit_file."

@@ -1,5 +1,6 @@
 """What the model sees of an output (T-11)."""
 
+import re
 import time
 
 import pytest
@@ -21,7 +22,7 @@ def test_what_is_not_shown_byte_for_byte_is_said_to_be_so(data: bytes) -> None:
 
 def test_head_and_tail_say_how_much_lies_between() -> None:
     data = "".join(f"line {number} ü\n" for number in range(1, 20_001)).encode()
-    lines = view_ends(data[:20_000], data[-152_000:], 20_000).text.split("\n")
+    lines = view_ends(data[:20_000], data[-152_000:], 20_000, len(data)).text.split("\n")
     assert lines[0] == "line 1 ü"
     assert lines[14:17] == ["line 15 ü", "[19,900 lines truncated]", "line 19916 ü"]
     assert lines[-1] == "line 20000 ü"
@@ -31,11 +32,25 @@ def test_head_and_tail_say_how_much_lies_between() -> None:
 @pytest.mark.parametrize("width", [30_000, 1_000_000])
 def test_few_long_lines_are_cut_in_their_middle(width: int) -> None:
     data = b"a" * width + b"\n" + b"b" * width + b"\n"
-    for shown in (view_whole(data), view_ends(data[:20_000], data[-152_000:], 2)):
+    for shown in (view_whole(data), view_ends(data[:20_000], data[-152_000:], 2, len(data))):
         assert len(shown.text) < 50_000
         assert shown.text.startswith("aaa")
-        assert "bytes truncated]" in shown.text
+        assert f"\n[{len(data) - 1 - 10_000 - min(width, 38_000):,} bytes truncated]\n" in shown.text
         assert shown.text.endswith("bbb")
+
+
+def test_the_middle_of_one_line_is_measured() -> None:  # T-11, fault 11
+    size = 250_000_000
+    shown = view_ends(b"a" * 20_000, b"z" * 152_000, 1, size).text
+    assert shown == f"{'a' * 10_000}\n[{size - 48_000:,} bytes truncated]\n{'z' * 38_000}"
+
+
+def test_long_lines_among_many_are_measured_too() -> None:
+    data = b"".join(b"%d " % number + b"x" * 5_000 + b"\n" for number in range(1_000))
+    shown = view_ends(data[:20_000], data[-152_000:], 1_000, len(data)).text
+    [(lines, size)] = re.findall(r"\[([\d,]+) lines truncated, ([\d,]+) bytes in all\]", shown)
+    assert size == f"{len(data) - 1 - 48_000:,}"
+    assert lines == "966"
 
 
 def test_escapes_are_stripped_and_nothing_else_is_lost() -> None:

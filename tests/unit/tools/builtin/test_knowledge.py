@@ -99,7 +99,7 @@ async def test_what_the_model_wrote_itself_it_knows(model: Model, project: Path)
 
 async def test_a_file_never_read_is_not_overwritten(model: Model, project: Path) -> None:
     (project / "a").write_bytes(b"one\n")
-    with pytest.raises(ToolError, match="you have not read it") as caught:
+    with pytest.raises(ToolError, match=r"exists already \(1 line\) and you have not read it") as caught:
         await model("write", path="a", content="new\n")
     assert "read_file" in str(caught.value)
     assert (project / "a").read_bytes() == b"one\n"
