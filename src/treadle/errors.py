@@ -11,6 +11,7 @@ TreadleError
 │   ├── ChatBusy            chat_busy          another live worker holds the chat's lease
 │   ├── ChatExists          chat_exists        the id is taken
 │   ├── AlreadyAnswered     already_answered   the request was answered before; this is the answer it got
+│   ├── Unfinished          unfinished         changes of files are begun; whoever takes the chat up next completes them
 │   ├── NewerSchema         newer_schema       the file was written by a newer Treadle
 │   └── Damaged             damaged            a record cannot be read
 ├── ModelError              model              the provider failed; `kind` says how
@@ -146,6 +147,10 @@ class AlreadyAnswered(StoreError):
         self.request = request
         self.status = status
         self.body = body
+
+
+class Unfinished(StoreError):
+    code = "unfinished"
 
 
 class NewerSchema(StoreError):

@@ -8,7 +8,7 @@ from typing import Protocol, TypedDict, TypeVar, Unpack
 import msgspec
 from msgspec.structs import replace
 
-from treadle.chat.ledger import last_undo, trails
+from treadle.chat.ledger import last_undo, trails, unnamed
 from treadle.chat.state import ChatState
 from treadle.engine.deps import Deps, Restorer
 from treadle.engine.effects import Ledger, read_ledger
@@ -83,7 +83,8 @@ class ChatFiles:
         """The newest run of which something is left that was neither undone nor kept; of none, an empty span."""
         ledger = await self._ledger()
         for span in reversed(await self.runs()):
-            if trails(ledger.entries, RestoreRequested("", "undo", span.since, span.upto, even_kept=even_kept)):
+            wanted = RestoreRequested("", "undo", span.since, span.upto, even_kept=even_kept)
+            if trails(ledger.entries, wanted) or unnamed(ledger.entries, wanted):
                 return span
         head = (await self._chat.state()).head
         return Span(head, head)

@@ -109,11 +109,11 @@ class Case:
     def go(self, **changes: Any) -> int:
         return self.end(self.start(**changes))
 
-    def finish(self, most: int = 8) -> None:
+    def finish(self, most: int = 8, **changes: Any) -> None:
         """Visit until the chat is idle, as people do who have lost their connection."""
         codes = []
         for _ in range(most):
-            codes.append(self.go())
+            codes.append(self.go(**changes))
             if codes[-1] == IDLE:
                 return
         raise AssertionError(f"not idle after visits that ended with {codes}\n{self.errors()}\n{self.story()}")

@@ -155,19 +155,61 @@ def commands_of(treadle: Treadle) -> list[str]:
     return found
 
 
-def test_a_supervisor_that_is_killed_too_leaves_an_unknown_that_is_not_repeated(treadle: Treadle) -> None:
+def end_supervisor(treadle: Treadle, call: str = "1.0") -> None:
+    (owner,) = treadle.folder.glob(f"home/commands/*/{call}/owner")
+    os.kill(int(owner.read_text().split()[0]), signal.SIGKILL)
+
+
+def assert_told_and_undoable(treadle: Treadle) -> None:
+    """What a lost command did is in the log, nothing of its sandbox is in the project, and all of it can be undone."""
+    changed = [event["data"] for event in treadle.log() if event["type"] == "workspace.files_changed"]
+    assert {file["path"] for event in changed for file in event["files"]} == {"counter"}
+    assert sorted(os.listdir(treadle.root)) == ["counter"]
+    assert treadle.counter.read_text() == "ran\n"
+    code, _ = treadle.end(treadle.start("undo", "last", "counter", "--json"))
+    assert code == 0
+    assert os.listdir(treadle.root) == []
+
+
+def test_a_supervisor_that_is_killed_too_leaves_an_unknown_that_is_not_repeated(treadle: Treadle) -> None:  # D-02, W-10
     worker = treadle.run()
     until(treadle.counter.exists)
     worker.kill()
     treadle.end(worker)
-    (owner,) = treadle.folder.glob("home/commands/*/1.0/owner")
-    os.kill(int(owner.read_text().split()[0]), signal.SIGKILL)
+    end_supervisor(treadle)
     code, events = treadle.resume()
     assert code == 0
     (result,) = results(events)
     assert result["synthetic"] == "unknown"
-    assert treadle.counter.read_text() == "ran\n"
     until(lambda: not commands_of(treadle))
+    assert_told_and_undoable(treadle)
+
+
+def test_a_supervisor_that_is_killed_before_the_eyes_of_its_worker(treadle: Treadle) -> None:  # W-10
+    worker = treadle.run()
+    until(treadle.counter.exists)
+    end_supervisor(treadle)
+    code, events = treadle.end(worker)
+    assert code == 0
+    (result,) = results(events)
+    assert "supervisor was killed" in result["error"]
+    assert_told_and_undoable(treadle)
+
+
+@pytest.mark.parametrize("call", [("check_command", {"handle": "1.0"}), ("run_command", {"command": "true"})])
+def test_a_background_process_whose_supervisor_is_killed_leaves_nothing_of_its_sandbox(
+    tmp_path: Path, call: tuple[str, dict[str, Any]]
+) -> None:  # W-10
+    server = "echo ran >> counter; until [ -e go ]; do sleep 0.02; done"
+    script = [Reply(calls=[("run_command", {"command": server, "background": True})]), Reply(calls=[call])]
+    with FakeOpenAI([*script, Reply(calls=[("check_command", {"handle": "1.0"})]), Reply(text="Done.")]) as fake:
+        treadle = Treadle(tmp_path, fake)
+        assert treadle.end(treadle.run("kill@append.after:tool.execution_complete"))[0] == -signal.SIGKILL
+        until(treadle.counter.exists)
+        end_supervisor(treadle)
+        code, _ = treadle.resume()
+    assert code == 0
+    assert_told_and_undoable(treadle)
 
 
 @pytest.mark.parametrize("point", ["tool.command_started", "tool.after:run_command"])

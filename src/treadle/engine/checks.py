@@ -13,9 +13,9 @@ from treadle.engine.deps import Deps
 from treadle.engine.effects import workspace_events
 from treadle.engine.examination import crashed, first_line
 from treadle.engine.lease import STOPPED, Tenure
-from treadle.engine.tool_calls import attempt, reworded, settlement, stop
+from treadle.engine.outcome import Unknown, outcome_of
+from treadle.engine.tool_calls import stop, told
 from treadle.errors import ToolError
-from treadle.faultpoint import faultpoint
 from treadle.ports.toolset import Invocation, Outcome, Tool
 from treadle.protocol.events import CheckCompleted, CheckStarted, Event, ExecutionOutput
 from treadle.protocol.tools import ToolSpec
@@ -55,19 +55,16 @@ async def stop_check(tenure: Tenure, check: OpenCheck, deps: Deps) -> None:
 
 
 async def _carry_out(tenure: Tenure, tool: Tool, invocation: Invocation, begun: bool, deps: Deps) -> None:
-    settled = await settlement(tool, invocation) if begun else "run_again"
-    if settled == "unknown":
-        return await tenure.record(CheckCompleted(invocation.call, False, synthetic="lost"))
     started = deps.clock.monotonic()
-    faultpoint("check.before")
-    outcome = await attempt(tool, invocation) if settled == "run_again" else settled
-    outcome = await reworded(tool.spec, invocation, outcome, deps)
-    faultpoint("check.after")
+    outcome = await outcome_of(tool, invocation, deps, ("check.before", "check.after"), lost=begun)
     took = round((deps.clock.monotonic() - started) * 1000)
-    await tenure.record(*await _events(invocation, outcome, took, deps))
+    await told(tenure, lambda: _events(invocation, outcome, took, deps))
 
 
-async def _events(invocation: Invocation, outcome: Outcome, took: int, deps: Deps) -> list[Event]:
+async def _events(invocation: Invocation, outcome: Outcome | Unknown, took: int, deps: Deps) -> list[Event]:
+    if isinstance(outcome, Unknown):
+        lost = CheckCompleted(invocation.call, False, synthetic="lost")
+        return [lost, *await workspace_events(invocation.call, outcome.found, deps)]
     text = deps.redact(outcome.text)
     summary = deps.redact(outcome.summary) or first_line(text)
     done = CheckCompleted(

@@ -43,6 +43,10 @@ class Restorer(Protocol):
         """Once: after a crash it completes what was begun."""
         ...
 
+    async def begun(self, chat: ChatId, project: Project, request: RestoreRequested) -> bool:
+        """Whether it is decided that it is carried out: then it is, or is completed by whoever carries it out again."""
+        ...
+
     async def preview(self, chat: ChatId, project: Project, request: RestoreRequested) -> Plan: ...
 
     async def texts(self, project: Project, changes: Sequence[FileChange]) -> list[tuple[bytes | None, bytes | None]]:

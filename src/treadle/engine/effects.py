@@ -34,9 +34,11 @@ _LEDGER = {
 _manifests = msgspec.json.Decoder(tuple[FileChange, ...])
 
 
-async def workspace_events(call: CallKey, outcome: Outcome, deps: Deps) -> list[Event]:
+async def workspace_events(call: CallKey, outcome: Outcome | None, deps: Deps) -> list[Event]:
     """What stands behind a call's result: what it changed, or what kept it from changing anything."""
     events: list[Event] = []
+    if outcome is None:
+        return events
     if outcome.files or outcome.uncaptured:
         all_of = await deps.spill(outcome.files)
         events.append(

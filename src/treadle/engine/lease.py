@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from treadle.chat.state import ChatState, summary
 from treadle.engine.hub import SoFar
 from treadle.engine.log import Ahead, Log
-from treadle.errors import HeadMoved
+from treadle.errors import HeadMoved, StoreError
 from treadle.ports.model import Memo
 from treadle.ports.store import Lease
 from treadle.protocol.events import Event, Live
@@ -51,18 +51,33 @@ class Tenure:
                 self.state = await self._log.append(
                     self.state, events, lease=self.lease, durable=durable, ahead=self.ahead
                 )
-                self.released = not summary(self.state).runnable
             except HeadMoved:
                 self.state = await self._log.refresh(self.state)
                 raise
+            except StoreError:
+                raise
+            except Exception:
+                # A fault of ours beside the commit. Only this tenure writes under its epoch: what it finds behind its
+                # head was written by this very append.
+                if not await self._log.wrote(self.state, self.lease):
+                    raise
+                self.state = await self._log.refresh(self.state)
+            self.released = not summary(self.state).runnable
 
     async def record(self, *events: Event, durable: bool = True) -> None:
-        """Record what was done, behind whatever was added meanwhile."""
+        """Record what was done, behind whatever was added meanwhile, and once more after a fault of ours."""
+        struck = False
         while True:
             try:
                 return await self.append(*events, durable=durable)
             except HeadMoved:
                 continue
+            except StoreError:
+                raise
+            except Exception:
+                if struck:
+                    raise
+                struck = True
 
     def live(self, event: Live) -> None:
         self._log.live(self.state.chat, event)

@@ -103,6 +103,10 @@ class Log:
         self._publish(envelopes)
         return self._keep(fold_all(state, envelopes))
 
+    async def wrote(self, state: ChatState, lease: Lease) -> bool:
+        """Whether the log goes on behind this state under this lease."""
+        return any(record.epoch == lease.epoch for record in await self.store.read(state.chat, after=state.head))
+
     async def catch_up(self, reader: Subscription) -> None:
         """Give a reader what is in the log and has not come to it, whoever wrote it."""
         for record in await self.store.read(reader.chat, after=reader.reached):

@@ -11,17 +11,12 @@ from treadle.engine.checks import stop_check
 from treadle.engine.deps import Deps
 from treadle.engine.examination import invocation_of
 from treadle.engine.lease import STOPPED, Tenure
-from treadle.engine.tool_calls import outcome_events, run_one, settlement, stop
-from treadle.faultpoint import faultpoint
-from treadle.protocol.events import AssistantReset, Event, ExecutionComplete, TurnRetry
+from treadle.engine.tool_calls import run_one, stop, unknown
+from treadle.protocol.events import AssistantReset, TurnRetry
 from treadle.protocol.tools import ToolSpec
 from treadle.types import CallKey
 
 LOST = "The worker was lost during the call."
-UNKNOWN = (
-    "The worker was lost while this ran; it is not known whether it took effect, and it was not run again. "
-    "Look at the current state before you go on."
-)
 
 
 async def recover(tenure: Tenure, deps: Deps) -> None:
@@ -62,22 +57,10 @@ async def _stop_all(tenure: Tenure, deps: Deps) -> None:
 
 
 async def settle_call(tenure: Tenure, call: Call, deps: Deps) -> None:
-    options = tenure.state.options
-    found = deps.tools.find(call.request.name, options)
-    invocation = invocation_of(tenure, call, call.request.name, call.arguments or {}, deps)
+    found = deps.tools.find(call.request.name, tenure.state.options)
     if found is None or isinstance(found, ToolSpec):
-        return await tenure.record(_unknown(call))
-    settled = await settlement(found, invocation)
-    faultpoint("recovery.settled")
-    if settled == "run_again":
-        durable = not found.spec.read_only
-        if await tenure.unless_stopped(run_one(tenure, found, invocation, durable, deps)) is STOPPED:
-            await stop(tenure, found, invocation, deps)
-    elif settled == "unknown":
-        await tenure.record(_unknown(call))
-    else:
-        await tenure.record(*await outcome_events(invocation, settled, 0, deps))
-
-
-def _unknown(call: Call) -> Event:
-    return ExecutionComplete(call.key, False, error=UNKNOWN, result_summary="unknown outcome", synthetic="unknown")
+        return await tenure.record(unknown(call.key))
+    invocation = invocation_of(tenure, call, call.request.name, call.arguments or {}, deps)
+    settling = run_one(tenure, found, invocation, not found.spec.read_only, deps, lost=True)
+    if await tenure.unless_stopped(settling) is STOPPED:
+        await stop(tenure, found, invocation, deps)

@@ -8,15 +8,16 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from treadle.chat.ledger import Entry, fingerprint, redone, trails, unnamed
-from treadle.engine.deps import Deps
+from treadle.engine.deps import Deps, Restorer
 from treadle.engine.effects import read_ledger
 from treadle.engine.lease import Tenure
-from treadle.errors import NotFound, StoreError, ToolError
+from treadle.engine.tool_calls import told
+from treadle.errors import ToolError, TreadleError, Unfinished
 from treadle.faultpoint import faultpoint
 from treadle.ports.snapshots import UNCLEAR, Effect, Plan, Snapshots, SnapshotsOf, Wanted
 from treadle.ports.store import Store
 from treadle.ports.workspace import inert
-from treadle.protocol.events import RestoreRequested
+from treadle.protocol.events import Event, RestoreRequested
 from treadle.protocol.files import DiffStat, FileChange, FileConflict, Trail, change_of
 from treadle.protocol.options import Project
 from treadle.protocol.workspace_events import RESTORED
@@ -34,17 +35,39 @@ async def restore(tenure: Tenure, request: RestoreRequested, deps: Deps) -> None
     try:
         if deps.restorer is None:
             raise ToolError(NO_SNAPSHOTS)
-        effect = await deps.restorer.carry_out(chat, project, request)
-    except (ToolError, OSError, NotFound, StoreError) as failed:
-        error = deps.redact(str(failed))
-    faultpoint("restore.after")
-    all_of = await deps.spill(effect.files)
-    done = RESTORED[request.kind](
-        request.restore, all_of.files, all_of.manifest, all_of.total, effect.conflicts, error, effect.git
-    )
-    await tenure.record(done)
+        effect = await _carried_out(deps.restorer, chat, project, request)
+    except Unfinished:
+        raise
+    except Exception as failed:  # nothing was changed, and the chat goes on
+        error = deps.redact(str(failed) if isinstance(failed, TreadleError) else f"{type(failed).__name__}: {failed}")
+    await told(tenure, lambda: _events(request, effect, error, deps))
     if deps.restorer is not None:
         await deps.restorer.release(chat, project, request)
+
+
+async def _events(request: RestoreRequested, effect: Effect, error: str, deps: Deps) -> list[Event]:
+    faultpoint("restore.after")
+    all_of = await deps.spill(effect.files)
+    made = RESTORED[request.kind]
+    return [made(request.restore, all_of.files, all_of.manifest, all_of.total, effect.conflicts, error, effect.git)]
+
+
+async def _carried_out(restorer: Restorer, chat: ChatId, project: Project, request: RestoreRequested) -> Effect:
+    """What is begun is completed or taken back, whatever strikes on the way; if neither can be done now, the request
+    stays open (Unfinished). Any other error: nothing was changed."""
+    try:
+        return await restorer.carry_out(chat, project, request)
+    except Exception:
+        if not await restorer.begun(chat, project, request):
+            raise
+    try:
+        return await restorer.carry_out(chat, project, request)
+    except Exception as failed:
+        if not await restorer.begun(chat, project, request):
+            raise
+        raise Unfinished(
+            f"The {request.kind} could not be completed: {failed} It is completed when the chat is taken up again."
+        ) from failed
 
 
 class SnapshotRestorer:
@@ -62,6 +85,9 @@ class SnapshotRestorer:
             return await asyncio.to_thread(_kept, snapshots, wanted.trails, request)
         effect = await asyncio.to_thread(snapshots.apply, _name(chat, request), wanted)
         return replace(effect, conflicts=(*effect.conflicts, *_unnamed(entries, request)))
+
+    async def begun(self, chat: ChatId, project: Project, request: RestoreRequested) -> bool:
+        return bool(project[0]) and await asyncio.to_thread(self._of(*project).begun, _name(chat, request))
 
     async def preview(self, chat: ChatId, project: Project, request: RestoreRequested) -> Plan:
         snapshots = self._snapshots(project)

@@ -3,9 +3,7 @@ call order (L-06). The intent is recorded before the effect and the outcome afte
 ends the loop: its error is its result (L-05)."""
 
 import asyncio
-from collections.abc import Sequence
-
-from msgspec.structs import replace
+from collections.abc import Awaitable, Callable, Sequence
 
 from treadle.chat.budget import over_budget
 from treadle.chat.state import Call, runnable_calls
@@ -13,13 +11,19 @@ from treadle.engine import stopping
 from treadle.engine.checkpoint import checkpoint
 from treadle.engine.deps import Deps
 from treadle.engine.effects import workspace_events
-from treadle.engine.examination import Ready, Settled, crashed, examine, first_line, seen_of
+from treadle.engine.examination import Ready, Settled, examine, first_line
 from treadle.engine.lease import STOPPED, Stopped, Tenure
-from treadle.errors import LeaseLost, StoreError, ToolError
-from treadle.faultpoint import faultpoint
-from treadle.ports.toolset import Invocation, Outcome, Settlement, Tool
+from treadle.engine.outcome import Unknown, outcome_of
+from treadle.engine.stopping import twice
+from treadle.errors import StoreError, Unfinished
+from treadle.ports.toolset import Invocation, Outcome, Tool
 from treadle.protocol.events import Event, ExecutionComplete, ExecutionStart
-from treadle.protocol.tools import ToolSpec
+from treadle.types import CallKey
+
+UNKNOWN = (
+    "The worker was lost while this ran; it is not known whether it took effect, and it was not run again. "
+    "Look at the current state before you go on."
+)
 
 
 async def run_calls(tenure: Tenure, calls: Sequence[Call], deps: Deps) -> None:
@@ -86,7 +90,7 @@ async def stop(tenure: Tenure, tool: Tool, invocation: Invocation, deps: Deps) -
     """End what a call started; the run is over for it, whether that works or not. What it had done by then is recorded:
     it can be undone like anything else."""
     outcome = await stopping.stop(tool, invocation)
-    if outcome is not None and (events := await workspace_events(invocation.call, outcome, deps)):
+    if events := await twice(lambda: workspace_events(invocation.call, outcome, deps)):
         await tenure.record(*events)
 
 
@@ -101,64 +105,39 @@ async def _run_all(tenure: Tenure, batch: Sequence[Ready], durable: bool, deps: 
         raise failed.exceptions[0] from failed  # the loop tells a lost lease or a full disk from a fault of ours
 
 
-async def run_one(tenure: Tenure, tool: Tool, invocation: Invocation, durable: bool, deps: Deps) -> None:
-    """The effect itself, and its outcome."""
+async def run_one(
+    tenure: Tenure, tool: Tool, invocation: Invocation, durable: bool, deps: Deps, *, lost: bool = False
+) -> None:
+    """The effect itself, and its outcome. `lost`: it may have been begun by a worker before this one."""
     began = deps.clock.monotonic()
-    faultpoint(f"tool.before:{invocation.name}")
-    outcome = await reworded(tool.spec, invocation, await attempt(tool, invocation), deps)
-    faultpoint(f"tool.after:{invocation.name}")
+    points = (f"tool.before:{invocation.name}", f"tool.after:{invocation.name}")
+    outcome = await outcome_of(tool, invocation, deps, points, lost=lost)
     took = round((deps.clock.monotonic() - began) * 1000)
-    await tenure.record(*await outcome_events(invocation, outcome, took, deps), durable=durable)
+    await told(tenure, lambda: outcome_events(invocation, outcome, took, deps), durable=durable)
 
 
-async def reworded(spec: ToolSpec, invocation: Invocation, outcome: Outcome, deps: Deps) -> Outcome:
-    """The outcome as the hooks leave it. What was done is done: a hook that fails here is said, and changes nothing."""
+async def told(tenure: Tenure, tell: Callable[[], Awaitable[list[Event]]], *, durable: bool = True) -> None:
+    """Record what became of an effect. If that fails for whatever reason, the intent stays open, and is settled by
+    whoever takes the chat up next: it is never closed without saying what was done."""
     try:
-        return await deps.hooks.after(spec, invocation, outcome)
-    except Exception as error:
-        note = f"[A hook failed after this call: {type(error).__name__}: {error}]"
-        return replace(outcome, text=f"{outcome.text}\n{note}" if outcome.text else note)
-
-
-async def settlement(tool: Tool, invocation: Invocation) -> Settlement:
-    """What became of a call whose worker was lost."""
-    if tool.spec.read_only:
-        return "run_again"
-    try:
-        return await tool.settle(invocation)
-    except (ToolError, OSError):
-        return "unknown"
-
-
-async def attempt(tool: Tool, invocation: Invocation) -> Outcome:
-    """Run a tool; whatever it raises becomes an outcome that the model can act on."""
-    limit = tool.spec.timeout_s
-    try:
-        async with asyncio.timeout(limit or None) as patience:
-            return await tool.run(invocation)
-    except ToolError as error:
-        return Outcome(str(error), success=False, seen=seen_of(error))
-    except (LeaseLost, StoreError):
+        await tenure.record(*await twice(tell), durable=durable)
+    except StoreError:
         raise
-    except TimeoutError as error:
-        if patience.expired():
-            return await _out_of_time(tool, invocation)
-        return Outcome(crashed(tool.spec, error), success=False)
-    except Exception as error:
-        return Outcome(crashed(tool.spec, error), success=False)
+    except Exception as fault:
+        if not durable:  # it has only read
+            raise
+        raise Unfinished(
+            f"What was done could not be recorded ({type(fault).__name__}: {fault}). It is settled when the chat is "
+            "taken up again."
+        ) from fault
 
 
-async def _out_of_time(tool: Tool, invocation: Invocation) -> Outcome:
-    text = f"{tool.spec.name} was stopped after {tool.spec.timeout_s:g} seconds."
-    try:
-        done = await asyncio.shield(tool.stop(invocation))
-    except (ToolError, OSError) as error:
-        return Outcome(f"{text} It could not be stopped for sure: {error}", success=False)
-    return replace(done or Outcome(""), text=text, summary="", success=False)
-
-
-async def outcome_events(invocation: Invocation, outcome: Outcome, duration_ms: int, deps: Deps) -> list[Event]:
+async def outcome_events(
+    invocation: Invocation, outcome: Outcome | Unknown, duration_ms: int, deps: Deps
+) -> list[Event]:
     """The one result of a call, and what else it brought. No secret gets into the log (S-11)."""
+    if isinstance(outcome, Unknown):
+        return [unknown(invocation.call), *await workspace_events(invocation.call, outcome.found, deps)]
     text = deps.redact(outcome.text)
     complete = ExecutionComplete(
         invocation.call,
@@ -175,3 +154,7 @@ async def outcome_events(invocation: Invocation, outcome: Outcome, duration_ms: 
         effect=outcome.effect,
     )
     return [complete, *await workspace_events(invocation.call, outcome, deps), *outcome.facts]
+
+
+def unknown(call: CallKey) -> ExecutionComplete:
+    return ExecutionComplete(call, False, error=UNKNOWN, result_summary="unknown outcome", synthetic="unknown")

@@ -69,3 +69,8 @@ class Sandbox(Protocol):
         for: it never does less. Whoever runs it passes on no descriptor but the standard ones: what is open is open to
         the command, too."""
         ...
+
+    def tidy(self) -> None:
+        """Remove what this sandbox had put into projects for commands that were killed with everything around them.
+        What belongs to commands that run stays. Never fails."""
+        ...

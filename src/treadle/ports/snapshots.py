@@ -101,6 +101,11 @@ class Snapshots(Protocol):
         """Whether it is decided what becomes of the effect of this call."""
         ...
 
+    def begun(self, name: str) -> bool:
+        """Whether it is decided that the changes of this name are made: they are, or are completed by whoever asks for
+        them again."""
+        ...
+
     # -- commands that write through (W-10) -----------------------------------------------------------------------
 
     def capture(self, name: str) -> tuple[Uncaptured, ...]:

@@ -102,14 +102,18 @@ class RecordedTool:
         return None
 
     async def stop(self, invocation: Invocation) -> Outcome | None:
+        if self._unknown(invocation):
+            return Outcome("", **_changes(self._call(invocation)))
         return left_behind(self._stage, invocation.call)
 
     async def settle(self, invocation: Invocation) -> Settlement:
         """An intent that was found out to be done left the same events as one that was run again."""
+        return "unknown" if self._unknown(invocation) else "run_again"
+
+    def _unknown(self, invocation: Invocation) -> bool:
         call = self._call(invocation)
         here = call.completed is not None and call.completed.epoch == self._stage.epoch
-        unknown = here and call.complete is not None and call.complete.synthetic == "unknown"
-        return "unknown" if unknown else "run_again"
+        return here and call.complete is not None and call.complete.synthetic == "unknown"
 
     def _call(self, invocation: Invocation) -> CallRecord:
         return self._stage.recording.calls[invocation.call]

@@ -34,6 +34,9 @@ class RecordedRestorer:
             raise ToolError(due.error)
         return Effect(due.files, due.conflicts, git=due.git)
 
+    async def begun(self, chat: ChatId, project: Project, request: RestoreRequested) -> bool:
+        return False
+
     async def preview(self, chat: ChatId, project: Project, request: RestoreRequested) -> Plan:
         return Plan(())
 

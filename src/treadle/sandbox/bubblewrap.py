@@ -13,6 +13,7 @@ import stat
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -21,7 +22,7 @@ from secrets import token_hex
 from treadle.errors import SandboxError
 from treadle.faultpoint import faultpoint
 from treadle.ports.sandbox import Confinement, Direct, Level, Unwritable, View
-from treadle.sandbox.launch.hold import ALIVE_FD
+from treadle.sandbox.launch.hold import ALIVE_FD, Holder
 from treadle.sandbox.launcher import Launcher
 from treadle.sandbox.places import STAND_INS
 from treadle.sandbox.seccomp import Filter, assemble
@@ -91,6 +92,12 @@ class Bubblewrap:
         line = ["/bin/sh", "-c", _OPEN_FILTER, self._filter_file(), *words]
         return self._holding(missing, line) if missing else line
 
+    def tidy(self) -> None:
+        notes = self._notes()
+        if os.path.isdir(notes):
+            with suppress(OSError):
+                Holder(notes).sweep()
+
     def _outside(self, confinement: Confinement) -> Iterable[Mount]:
         yield "/dev", ["--dev", "/dev"]
         yield "/proc", ["--proc", "/proc"]
@@ -157,14 +164,17 @@ class Bubblewrap:
         return wanted
 
     def _holding(self, missing: Sequence[str], line: Sequence[str]) -> list[str]:
-        notes = os.path.join(self._scratch, "held")
+        notes = self._notes()
         os.makedirs(notes, mode=0o700, exist_ok=True)
         places = [[_name(path), path, STAND_INS.get(os.path.basename(path))] for path in missing]
         return self._launcher.line("hold", {"notes": notes, "places": places}, line)
 
     def _note(self, path: str) -> str:
         """Where it is noted that a path is held by a command just now, and so exists only seemingly."""
-        return os.path.join(self._scratch, "held", _name(path))
+        return os.path.join(self._notes(), _name(path))
+
+    def _notes(self) -> str:
+        return os.path.join(self._scratch, "held")
 
     def _stand_in(self, path: str) -> str:
         """What is mounted where nothing is."""

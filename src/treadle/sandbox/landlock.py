@@ -56,6 +56,9 @@ class Landlock:
     def views(self) -> bool:
         return False
 
+    def tidy(self) -> None:
+        """Nothing was put anywhere."""
+
     def wrap(self, argv: Sequence[str], confinement: Confinement, cwd: str) -> list[str]:
         if self._abi < OLDEST:
             raise SandboxError(f"Landlock of this kernel (version {self._abi}) is too old; version {OLDEST} is needed")

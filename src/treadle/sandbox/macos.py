@@ -33,6 +33,9 @@ class SandboxExec:
     def views(self) -> bool:
         return False
 
+    def tidy(self) -> None:
+        """Nothing was put anywhere."""
+
     def wrap(self, argv: Sequence[str], confinement: Confinement, cwd: str) -> list[str]:
         if isinstance(confinement.mount, View):
             raise SandboxError("sandbox-exec has no copy-on-write view of the project")

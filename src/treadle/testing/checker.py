@@ -7,6 +7,7 @@ a marker in the environment of everything they started. Knows nothing of how the
 
 import hashlib
 import os
+import stat
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from treadle.protocol import events as e
 from treadle.protocol import wire
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry
 from treadle.protocol.events import Envelope
+from treadle.protocol.files import FileState, encode_path
 from treadle.protocol.views import ChatSummary
 from treadle.protocol.wire import Record
 from treadle.types import CallKey, ChatId
@@ -30,6 +32,7 @@ __all__ = [
     "check",
     "check_checks",
     "check_effects",
+    "check_files",
     "check_folds",
     "check_history",
     "check_messages",
@@ -39,6 +42,7 @@ __all__ = [
     "check_sequence",
     "check_summary",
     "check_turns",
+    "files_of",
 ]
 
 Problems = list[str]
@@ -200,6 +204,63 @@ def check_effects(counter: Path) -> Problems:
     """Each line of a counter file stands for one effect, and no effect happens twice."""
     lines = Counter(counter.read_text().splitlines() if counter.exists() else [])
     return [f"{counter.name}: {line!r} happened {times} times" for line, times in lines.items() if times > 1]
+
+
+def files_of(root: Path) -> dict[str, FileState]:
+    """Everything below a folder, as the log speaks of it."""
+    found: dict[str, FileState] = {}
+    for folder, folders, names in os.walk(root):
+        for name in (*folders, *names):
+            path = Path(folder) / name
+            found[encode_path(str(path.relative_to(root)))] = _state_of(path)
+    return found
+
+
+def _state_of(path: Path) -> FileState:
+    status = path.lstat()
+    mode = stat.S_IMODE(status.st_mode)
+    match stat.S_IFMT(status.st_mode):
+        case stat.S_IFLNK:
+            return FileState("link", target=encode_path(os.readlink(path)))
+        case stat.S_IFREG:
+            return FileState("file", mode, _digest(path), status.st_size)
+        case stat.S_IFDIR:
+            return FileState("directory", mode)
+        case stat.S_IFIFO:
+            return FileState("fifo", mode)
+        case _:
+            return FileState("other", mode)
+
+
+def check_files(log: Sequence[Envelope], before: Mapping[str, FileState], now: Mapping[str, FileState]) -> Problems:
+    """The project is what it was before the chat, with exactly the changes that the log tells (W-01): each path that it
+    names is as it says, and no other is different. For logs whose changes stand in it entirely."""
+    problems: Problems = []
+    told = dict(before)
+    for envelope in log:
+        if not isinstance(envelope.data, e.FilesChanged | e.Undone | e.Redone):
+            continue
+        for change in envelope.data.files:
+            if change.before != told.get(change.path):
+                problems.append(
+                    f"seq {envelope.seq}: {change.path} was {_short(told.get(change.path))} before, and it is said to "
+                    f"have been {_short(change.before)}"
+                )
+            if change.after is None:
+                told.pop(change.path, None)
+            else:
+                told[change.path] = change.after
+    return problems + [
+        f"{path} is {_short(now.get(path))}, and by the log it is {_short(told.get(path))}"
+        for path in sorted(told.keys() | now.keys())
+        if told.get(path) != now.get(path)
+    ]
+
+
+def _short(state: FileState | None) -> str:
+    if state is None:
+        return "nothing"
+    return f"a {state.kind} ({state.mode:o}) {state.digest[:8] or state.target}".strip()
 
 
 def check_summary(folded: ChatState, stored: ChatSummary) -> Problems:

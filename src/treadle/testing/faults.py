@@ -3,6 +3,7 @@ Owns the little language in which a strike is said, so that a process can be tol
 
     TREADLE_FAULTS="kill@append.before:assistant.message#2"   kill -9 of the own process at the 2nd passing
     TREADLE_FAULTS="raise@tool.after:write_file"              an InjectedFault at the 1st passing
+    TREADLE_FAULTS="memory@transaction.put#3"                 a MemoryError; likewise full@ (no space) and cancel@
     TREADLE_FAULTS="delay@store.before_commit#3=35"           35 seconds of standstill at the 3rd passing
     TREADLE_FAULTS="raise@models.request#*"                   at every passing
     TREADLE_FAULTS="kill@*#17"                                at the 17th point, whatever its name
@@ -11,6 +12,8 @@ Owns the little language in which a strike is said, so that a process can be tol
 Several are separated by `;`. In a test's own process: `with faults("raise@tool.before:grep") as passed:`.
 """
 
+import asyncio
+import errno
 import os
 import re
 import signal
@@ -26,12 +29,16 @@ import msgspec
 from treadle import faultpoint
 from treadle.errors import InvalidInput
 
-__all__ = ["VARIABLE", "Fault", "Faults", "InjectedFault", "faults", "install_from_environment", "parse"]
+__all__ = ["VARIABLE", "Fault", "Faults", "InjectedFault", "Strike", "faults", "install_from_environment", "parse"]
 
 VARIABLE = "TREADLE_FAULTS"
 ANY = "*"
-_STRIKE = re.compile(r"(kill|raise|delay)@([^#=;\s]+)(?:#([1-9]\d*|\*))?(?:=(\d+(?:\.\d+)?))?")
-_HOW = "write kill@NAME, raise@NAME, delay@NAME=SECONDS (each with #N for the Nth passing, #* for all) or list=FILE"
+Strike = Literal["kill", "raise", "memory", "full", "cancel", "delay"]
+_STRIKE = re.compile(r"(kill|raise|memory|full|cancel|delay)@([^#=;\s]+)(?:#([1-9]\d*|\*))?(?:=(\d+(?:\.\d+)?))?")
+_HOW = (
+    "write kill@NAME, raise@NAME, memory@NAME, full@NAME, cancel@NAME, delay@NAME=SECONDS (each with #N for the Nth "
+    "passing, #* for all) or list=FILE"
+)
 
 
 class InjectedFault(Exception):
@@ -41,7 +48,7 @@ class InjectedFault(Exception):
 class Fault(msgspec.Struct, frozen=True):
     """One strike, or the wish for a list."""
 
-    action: Literal["kill", "raise", "delay", "list"]
+    action: Strike | Literal["list"]
     point: str = ANY
     passing: int = 1
     """Which passing; 0 for every one."""
@@ -111,6 +118,12 @@ def _strike(fault: Fault, name: str) -> None:
             time.sleep(60)  # a thread may go on for a moment after its process was told to die; this one does not
         case "raise":
             raise InjectedFault(f"injected at {name}, passing {fault.passing}")
+        case "memory":
+            raise MemoryError(f"injected at {name}")
+        case "full":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        case "cancel":
+            raise asyncio.CancelledError(f"injected at {name}")
         case "delay":
             time.sleep(fault.seconds)
         case "list":

@@ -75,6 +75,10 @@ class ProjectSnapshots:
     def decided(self, name: str) -> bool:
         return self.journals.read(name) is not None
 
+    def begun(self, name: str) -> bool:
+        journal = self.journals.read(name)
+        return journal is not None and journal.verdict in ("commit", "restore")
+
     # -- commands that write through ----------------------------------------------------------------------------
 
     def capture(self, name: str) -> tuple[Uncaptured, ...]:

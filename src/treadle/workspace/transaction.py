@@ -18,7 +18,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from treadle.errors import NotFound, ToolError
+from treadle.errors import NotFound, ToolError, TreadleError
 from treadle.faultpoint import faultpoint
 from treadle.ports.snapshots import Effect, Plan
 from treadle.protocol.files import FileChange, FileConflict, git_unit
@@ -151,10 +151,10 @@ class Transactions:
     ) -> Effect:
         try:
             taken = taken + making.make(journal.closed)
-        except (OSError, ToolError) as error:
+        except Exception as error:  # whatever it is: what is decided and cannot be made is taken back
             try:
                 self._take_back(journal, folders)
-            except (OSError, ToolError, NotFound) as second:
+            except Exception as second:
                 raise ToolError(
                     f"The changes could not be made ({_words(error)}), and those that were could not be taken back "
                     f"({_words(second)}). That is done at the next try."
@@ -232,4 +232,6 @@ def _result(journal: Journal, ending: Ending) -> Effect:
 
 
 def _words(error: Exception) -> str:
-    return os.strerror(error.errno or 0) if isinstance(error, OSError) else str(error)
+    if isinstance(error, OSError):
+        return os.strerror(error.errno or 0)
+    return str(error) if isinstance(error, TreadleError) else f"{type(error).__name__}: {error}"

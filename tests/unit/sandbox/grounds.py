@@ -96,6 +96,9 @@ class Given:
         self._place.give()
         return line
 
+    def tidy(self) -> None:
+        pass
+
 
 @contextmanager
 def grounds(user: int | None = None) -> Iterator[Grounds]:

@@ -5,6 +5,7 @@ import asyncio
 import marshal
 import os
 import signal
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ _FRAME = 1_500
 """Bytes of input in one line of the control FIFO: written as hexadecimal, it stays below PIPE_BUF."""
 _INPUT_S = 5.0
 _SWEEPS = 50
+_DYING_S = 2.0
+_STEP_S = 0.002
 MARK = "TREADLE_CALL"
 """In the environment of every command: finds what a killed supervisor left."""
 _decoder = msgspec.json.Decoder(Ended)
@@ -175,15 +178,20 @@ class SupervisedCommand:
         mark = self._job().get("env", {}).get(MARK)
         if mark is None or not os.path.exists("/proc/self/environ"):
             return
+        killed: set[str] = set()
         for _ in range(_SWEEPS):
             found = [
                 pid for pid in os.listdir("/proc") if pid.isdigit() and f"{MARK}={mark}".encode() in _environment(pid)
             ]
             if not found:
-                return
+                break
             for pid in found:
                 with suppress(OSError):
                     os.kill(int(pid), signal.SIGKILL)
+            killed.update(found)
+        until = time.monotonic() + _DYING_S
+        while any(_dying(pid) for pid in killed) and time.monotonic() < until:
+            time.sleep(_STEP_S)
 
     def _pieces(self) -> list[tuple[int, int]]:
         """Where each piece of the output begins, and how long it is by now."""
@@ -193,6 +201,13 @@ class SupervisedCommand:
                 with suppress(FileNotFoundError):
                     found.append((int(name.removeprefix(names.OUTPUT)), os.stat(f"{self.folder}/{name}").st_size))
         return sorted(found)
+
+
+def _dying(pid: str) -> bool:
+    """Whether a killed process is not quite dead: its environment is gone before its locks and files are."""
+    with suppress(OSError, IndexError):
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    return False
 
 
 def _environment(pid: str) -> list[bytes]:

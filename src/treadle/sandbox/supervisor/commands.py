@@ -298,6 +298,9 @@ def _known(parent: str) -> list[Known]:
 
 
 def _ended_ms(folder: str) -> int:
+    """When a command ended; of one whose supervisor was killed, when it last wrote anything."""
     with suppress(FileNotFoundError):
         return os.stat(f"{folder}/{names.EXIT}").st_mtime_ns // 1_000_000
-    return 0
+    if names.look(folder) != names.LOST:
+        return 0
+    return max((os.stat(f"{folder}/{name}").st_mtime_ns // 1_000_000 for name in os.listdir(folder)), default=0)

@@ -14,6 +14,7 @@ from treadle.protocol.tools import ToolSpec
 from treadle.tools.builtin.base import Plain, ReadOnly, in_thread, parameters
 from treadle.tools.builtin.capture import HEAD_READ, TAIL_READ, view_ends, view_whole
 from treadle.tools.builtin.means import Means
+from treadle.tools.builtin.process import tidy
 from treadle.tools.builtin.transaction import Reached, compare, name_of, reached
 from treadle.types import CallKey, SystemClock
 
@@ -212,6 +213,7 @@ async def _observed(command: Command, invocation: Invocation, means: Means) -> R
     if means.snapshots_of is None or not invocation.root or not await in_thread(command.first, invocation.call):
         return Reached()
     snapshots = means.snapshots_of(*invocation.project)
+    await tidy(means, invocation)
     seen = await compare(snapshots, invocation, "observed", _handle(invocation))
     known = [file for file in seen.files if file.after and invocation.seen.get(file.path) == file.after.digest != ""]
     if not known:

@@ -28,6 +28,7 @@ from treadle.tools.builtin.process import (
     place_of,
     refuse_outside,
     sandbox_of,
+    tidy,
 )
 from treadle.tools.builtin.result import collect, ending, sandbox_in
 from treadle.tools.builtin.transaction import (
@@ -160,6 +161,7 @@ class RunCommand:
         if way.view:
             return outcome_of(await discard(snapshots, invocation))
         source: Source = "observed" if invocation.arguments.get("background") else "direct"
+        await tidy(self._means, invocation)
         return outcome_of(await compare(snapshots, invocation, source))
 
     async def settle(self, invocation: Invocation) -> Settlement:
@@ -232,6 +234,7 @@ class RunCommand:
     async def _start(self, commands: Commands, invocation: Invocation, place: Place, way: Way, key: CallKey) -> Command:
         snapshots = self._snapshots(invocation)
         await background.make_room(commands, invocation, snapshots)
+        await tidy(self._means, invocation)
         sandbox = await sandbox_of(self._means, invocation)
         if way.captured and snapshots is not None:
             await in_thread(snapshots.capture, name_of(invocation))
@@ -247,6 +250,7 @@ class RunCommand:
         if snapshots is None or ended.ending == "failed" or not (way.view or way.captured):
             return Reached()
         if not way.view:
+            await tidy(self._means, invocation)
             return await compare(snapshots, invocation)
         if ended.ending in ("exited", "timed_out"):
             return await commit(snapshots, invocation, f"{command.folder}/view")

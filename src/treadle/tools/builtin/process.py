@@ -78,6 +78,14 @@ async def sandbox_of(means: Means, invocation: Invocation) -> Sandbox | None:
     return await in_thread(means.sandbox_of, invocation.options.sandbox)
 
 
+async def tidy(means: Means, invocation: Invocation) -> None:
+    """Take out of projects what the sandbox had put there for commands that were killed together with whoever would
+    have removed it (W-10)."""
+    sandbox = await sandbox_of(means, invocation)
+    if sandbox is not None:
+        await in_thread(sandbox.tidy)
+
+
 def level(sandbox: Sandbox | None, network: bool) -> str:
     """The confinement in words, as it is recorded with each command (S-03)."""
     if sandbox is None or sandbox.level == "none":

@@ -13,6 +13,7 @@ from treadle.tools.builtin.change import Change, Step, headline
 from treadle.tools.builtin.footprints import Footprints
 
 AGAIN = "(Found done after a restart.)"
+LOOK = "Look at them before you go on."
 
 
 # -- telling --------------------------------------------------------------------------------------------------------
@@ -64,12 +65,17 @@ def settled(workspace: Workspace, footprints: Footprints, steps: Sequence[Step],
     if "other" in states:
         if len(steps) == 1:
             return "unknown"
-        made = footprints.made(_done(steps, states), steps)
-        return Outcome(listed(steps, states, "Look at them before you go on."), success=False, files=made)
+        return partly(workspace, footprints, steps, LOOK)
     open_steps = [step for step, state in zip(steps, states, strict=True) if state == "pre" and step.pre != step.post]
     if open_steps or all(step.pre == step.post for step in steps):  # writing the same bytes again changes nothing
         return "run_again"
     return found_done(steps, footprints.made(steps), AGAIN)
+
+
+def partly(workspace: Workspace, footprints: Footprints, steps: Sequence[Step], note: str) -> Outcome:
+    """Changes of which some were made, and the others cannot be."""
+    states = states_of(workspace, steps)
+    return Outcome(listed(steps, states, note), success=False, files=footprints.made(_done(steps, states), steps))
 
 
 def made_so_far(workspace: Workspace, footprints: Footprints, steps: Sequence[Step]) -> Outcome | None:
@@ -95,4 +101,4 @@ def found_done(steps: Sequence[Step], files: tuple[FileChange, ...], note: str) 
 def listed(steps: Sequence[Step], states: Sequence[str], advice: str) -> str:
     words = {"pre": "not changed", "post": "changed as asked", "other": "changed by someone else"}
     lines = [f"{inert(step.path)}: {words[state]}" for step, state in zip(steps, states, strict=True)]
-    return "\n".join([f"The worker was lost while the files were written. {advice}", *lines])
+    return "\n".join([f"The call was cut off while the files were written. {advice}", *lines])

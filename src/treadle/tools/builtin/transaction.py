@@ -5,12 +5,13 @@ or through, with the tree compared before and after. And which command of a call
 One decision per call: its effect is committed or discarded, by its name. A worker that has been asleep finds it made.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import TypeVar
 
 import msgspec
 
-from treadle.errors import StoreError, ToolError
+from treadle.errors import StoreError, ToolError, Unfinished
 from treadle.lines.changes import change_lines, total
 from treadle.ports.commands import Command, Commands, Ended
 from treadle.ports.snapshots import Effect, Snapshots
@@ -21,6 +22,7 @@ from treadle.protocol.tools import digest
 from treadle.tools.builtin.base import in_thread
 from treadle.types import CallKey
 
+T = TypeVar("T")
 ATTEMPTS = 3
 """How often a command may be begun whose supervisor is lost: it may be the command itself that brings it down."""
 _SHOWN = 40
@@ -145,13 +147,10 @@ async def commit(snapshots: Snapshots, invocation: Invocation, view: str) -> Rea
     """Make the effect of the view the project's own."""
     name = name_of(invocation)
     try:
-        effect = await in_thread(snapshots.commit, name, view)
+        effect = await _decided(snapshots, invocation, lambda: snapshots.commit(name, view))
     except ToolError as error:
-        if await in_thread(snapshots.decided, name):
-            raise StoreError(
-                f"What the command changed could not be committed entirely: {error} It is completed when the chat is "
-                "taken up again."
-            ) from error
+        if await in_thread(snapshots.decided, name):  # by somebody else, long ago
+            raise StoreError(str(error)) from error
         with suppress(ToolError):
             await in_thread(snapshots.discard, name)
         return Reached((f"[{_NOT_MADE}: {error}]",), success=False, source="view")
@@ -162,14 +161,38 @@ async def commit(snapshots: Snapshots, invocation: Invocation, view: str) -> Rea
 
 async def discard(snapshots: Snapshots, invocation: Invocation) -> Reached:
     """See to it that nothing is committed; what was decided before stays."""
-    effect = await in_thread(snapshots.discard, name_of(invocation))
+    effect = await _decided(snapshots, invocation, lambda: snapshots.discard(name_of(invocation)))
     return Reached(source="view") if effect is None else reached(effect, "view")
+
+
+async def _decided(snapshots: Snapshots, invocation: Invocation, carry_out: Callable[[], T]) -> T:
+    """Carry out what is decided about the effect of a call, whatever strikes on the way: completed or taken back, now
+    or by whoever takes the chat up next (Unfinished). ToolError: nothing was changed, and nothing is decided."""
+    name = name_of(invocation)
+    try:
+        return await in_thread(carry_out)
+    except ToolError:
+        if not await in_thread(snapshots.begun, name):
+            raise
+    try:
+        return await in_thread(carry_out)
+    except ToolError as error:
+        if not await in_thread(snapshots.begun, name):
+            raise
+        raise Unfinished(
+            f"What the command changed could not be committed entirely: {error} It is completed when the chat is taken "
+            "up again."
+        ) from error
 
 
 async def compare(snapshots: Snapshots, invocation: Invocation, source: Source = "direct", call: str = "") -> Reached:
     """What changed since before the command began."""
+    name = name_of(invocation, call)
     try:
-        effect = await in_thread(snapshots.compare, name_of(invocation, call))
+        try:
+            effect = await in_thread(snapshots.compare, name)
+        except ToolError:  # somebody may have changed what was looked at
+            effect = await in_thread(snapshots.compare, name)
     except ToolError as error:
         return Reached((f"[what it changed in the project could not be found out: {error}]",), source=source)
     return reached(effect, source)

@@ -3,7 +3,7 @@ before and after, change only what still has the first, all files or none, and t
 what happened. A tool says which changes its arguments mean; everything else is here."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -15,10 +15,10 @@ from treadle.ports.workspace import Workspace, inert
 from treadle.protocol.files import decode_path
 from treadle.tools.builtin import knowledge
 from treadle.tools.builtin.base import Plain, in_thread
-from treadle.tools.builtin.change import Change, Step, from_plan, to_plan
+from treadle.tools.builtin.change import Change, Mark, Step, from_plan, to_plan
 from treadle.tools.builtin.footprints import Footprints
 from treadle.tools.builtin.means import Means
-from treadle.tools.builtin.settling import AGAIN, found_done, listed, made_so_far, settled, states_of, told
+from treadle.tools.builtin.settling import AGAIN, LOOK, found_done, made_so_far, partly, settled, states_of, told
 
 
 class Writing(Plain, ABC):
@@ -49,8 +49,10 @@ class Writing(Plain, ABC):
         steps = () if invocation.plan is None else from_plan(invocation.plan)
         if len(steps) > 1:
             states = await in_thread(states_of, workspace, steps)
-            if "other" in states:
+            if "other" in states and "post" not in states:
                 raise await self._conflict(workspace, invocation, steps, states)
+            if "other" in states:
+                return await in_thread(partly, workspace, self._footprints(invocation), steps, LOOK)
             if "post" in states:
                 return await self._finish(workspace, invocation, steps, states)
         changes = await self._changes_as_planned(workspace, invocation, steps)
@@ -62,7 +64,10 @@ class Writing(Plain, ABC):
 
         def work() -> Outcome:
             kept = footprints.keep(footprints.again(changes, steps))
-            _make(workspace, changes, kept, _token(invocation), self.word)
+            try:
+                _make(workspace, changes, kept, _token(invocation), self.word)
+            except _LeftOver as left:
+                return partly(workspace, footprints, kept, str(left))
             return told(changes, footprints.made(kept))
 
         return await in_thread(work)
@@ -138,17 +143,20 @@ class Writing(Plain, ABC):
                 try:
                     new = None if step.post is None else await self._means.blobs.get_blob(step.post)
                 except (NotFound, StoreError):
-                    raise Conflict(
-                        listed(steps, states, "The rest cannot be finished; send what is left again.")
-                    ) from None
+                    rest = "The rest cannot be finished; send what is left again."
+                    return await in_thread(partly, workspace, self._footprints(invocation), steps, rest)
                 left.append(Change(step.path, None, new, step.pre, step.post, step.mode))
         footprints = self._footprints(invocation)
 
         def work() -> Outcome:
             todo = {change.path for change in left}
             kept = {step.path: step for step in footprints.keep([step for step in steps if step.path in todo])}
-            _make(workspace, left, list(kept.values()), _token(invocation), self.word)
-            files = footprints.made([kept.get(step.path, step) for step in steps])
+            all_of = [kept.get(step.path, step) for step in steps]
+            try:
+                _make(workspace, left, list(kept.values()), _token(invocation), self.word)
+            except _LeftOver as error:
+                return partly(workspace, footprints, all_of, str(error))
+            files = footprints.made(all_of)
             return found_done(steps, files, AGAIN if not left else "(Finished after a restart.)")
 
         return await in_thread(work)
@@ -157,23 +165,28 @@ class Writing(Plain, ABC):
 # -- making ---------------------------------------------------------------------------------------------------------
 
 
+class _LeftOver(ToolError):
+    """Changes failed half-way, and not all that were made could be taken back."""
+
+
 def _make(workspace: Workspace, changes: Sequence[Change], steps: Sequence[Step], token: str, word: str) -> None:
     """All of them or none: first the files that are written, then those that are deleted. What fails half-way is taken
     back, as far as nobody else has changed it meanwhile."""
-    places = {step.path: decode_path(step.mark.place) if step.mark is not None else step.path for step in steps}
+    marks = {step.path: step.mark for step in steps if step.mark is not None}
+    places = {path: decode_path(mark.place) for path, mark in marks.items()}
     todo = sorted((each for each in changes if each.pre != each.post), key=lambda each: each.new is None)
-    done: list[Change] = []
+    begun = 0
     try:
         for each in todo:
-            faultpoint(f"tool.{word}_between" if done else f"tool.{word}_before")
+            faultpoint(f"tool.{word}_between" if begun else f"tool.{word}_before")
+            begun += 1
             _apply(workspace, places.get(each.path, each.path), each, token)
-            done.append(each)
     except Exception as error:
-        left = _take_back(workspace, done, token)
+        left = _take_back(workspace, todo[:begun], marks, token)
         _remove_folders(workspace, steps)
         if left:
             names = ", ".join(inert(path) for path in left)
-            raise ToolError(
+            raise _LeftOver(
                 f"{error} These files were changed before that and could not be put back: {names}."
             ) from error
         raise
@@ -197,18 +210,24 @@ def _remove_folders(workspace: Workspace, steps: Sequence[Step]) -> None:
                 workspace.remove_directory(decode_path(folder))
 
 
-def _take_back(workspace: Workspace, done: Sequence[Change], token: str) -> list[str]:
-    """Undo what was made; returns what could not be."""
+def _take_back(workspace: Workspace, begun: Sequence[Change], marks: Mapping[str, Mark], token: str) -> list[str]:
+    """Undo what was made; returns what could not be. The last one may have been struck before it was made, or after."""
     left = []
-    for each in reversed(done):
+    for each in reversed(begun):
+        mark = marks.get(each.path)
+        path = decode_path(mark.place) if mark is not None else each.path
         try:
+            now = workspace.digest(path)
+            if now == each.pre or (now != each.post and each is begun[-1]):
+                continue
             if each.pre is None:
-                workspace.remove(each.path, expected=each.post)
+                workspace.remove(path, expected=each.post)
             elif each.old is None:
                 left.append(each.path)
             else:
-                workspace.write_atomic(each.path, each.old, token=token, expected=each.post)
-        except (ToolError, OSError):
+                mode = mark.before.mode if mark is not None and mark.before is not None else None
+                workspace.write_atomic(path, each.old, mode, token=token, expected=each.post)
+        except Exception:
             left.append(each.path)
     return left
 

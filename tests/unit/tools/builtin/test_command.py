@@ -289,6 +289,9 @@ class Box:
         self.asked.append((confinement, cwd))
         return ["/usr/bin/env", "CONFINED=yes", *argv]
 
+    def tidy(self) -> None:
+        pass
+
 
 def boxed(folder: Path, box: Box, **means: Any) -> Bench:
     guarded = Guarded((f"{folder}/project/.git/hooks",), (f"{folder}/home",))

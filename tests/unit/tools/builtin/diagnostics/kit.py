@@ -41,6 +41,9 @@ class Bubble:
     level: Level = "bubblewrap"
     views = False
 
+    def tidy(self) -> None:
+        pass
+
     def wrap(self, argv: Sequence[str], confinement: Confinement, cwd: str) -> list[str]:
         assert isinstance(confinement.mount, Unwritable)
         assert not confinement.network
