@@ -175,14 +175,12 @@ class Agent:
             given["root"] = os.path.abspath(given["root"])
         if id:
             named = {**(msgspec.to_builtins(options) if options is not None else {}), **given}
+            if "dynamic_tools" in named:
+                self.tool_warnings(self._changed(self.options, named))
             if "root" in named:
                 named["root_id"] = identify(named["root"])
             return Chat(self.deps, self.worker, ChatId(id), None, named, self.rules.add, check=self._check)
-        try:
-            chosen = change_options(options or self.options, given)
-        except msgspec.ValidationError as error:
-            raise InvalidInput(f"These options do not fit: {error}.") from error
-        ready = self.prepare(chosen)
+        ready = self.prepare(self._changed(options or self.options, given))
         chat = Chat(
             self.deps, self.worker, new_chat_id(), ready.options, {}, self.rules.add, ready.notices, self._check
         )
@@ -203,7 +201,17 @@ class Agent:
             options = msgspec.structs.replace(options, root_id=identify(options.root))
         if self._instructions and not options.instructions:
             options = msgspec.structs.replace(options, instructions=read_instructions(*options.project, highest))
-        return Prepared(options, self._notices(options.model), self._tools.warnings(options))
+        return Prepared(options, self._notices(options.model), self.tool_warnings(options))
+
+    def tool_warnings(self, options: ChatOptions) -> tuple[str, ...]:
+        """What is odd about the tools that a client declares; InvalidInput if they cannot be accepted (A-01)."""
+        return self._tools.warnings(options)
+
+    def _changed(self, options: ChatOptions, changes: dict[str, Any]) -> ChatOptions:
+        try:
+            return change_options(options, changes)
+        except msgspec.ValidationError as error:
+            raise InvalidInput(f"These options do not fit: {error}.") from error
 
     async def chats(self, *, archived: bool | None = None, limit: int = 0) -> list[Listed]:
         """The chats of the store, newest change first."""

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.scenario.http_kit import WEATHER, Server, serving
+from treadle.errors import InvalidInput
 from treadle.models.scripted import Call, Say
 from treadle.ports.store import Store
 from treadle.stores.sqlite import SqliteStore
@@ -178,6 +179,38 @@ async def test_tools_that_cannot_be_declared(server: Server) -> None:  # A-01
 async def test_250_tools_fit(server: Server) -> None:
     tools = [{"name": f"t{number}"} for number in range(250)]
     assert (await server.local("POST", "/api/chats", {"dynamic_tools": tools})).status == 201
+
+
+@pytest.mark.parametrize("schema", [None, "text", 7, True, [], [{"type": "object"}], {"type": "string"}, {"type": 7}])
+async def test_a_schema_that_is_none_constrains_nothing(tmp_path: Path, schema: Any) -> None:
+    steps = [Call("odd", anything=[1, {"x": None}]), Say("Done.")]
+    async with serving(SqliteStore(tmp_path / "t.db"), tmp_path, steps) as server:
+        tools = [{"name": "odd", "input_schema": schema}]
+        made = await server.local("POST", "/api/chats", {"dynamic_tools": tools, "content": "Go."})
+        assert made.status == 201, made.data
+        (warning,) = made.json["warnings"]
+        assert "odd" in warning
+        assert "not checked" in warning
+        chat = made.json["id"]
+        seen = await server.local.until(chat, "session.action_required")
+        (action,) = seen[-1]["data"]["actions"]
+        assert action["arguments"] == {"anything": [1, {"x": None}]}
+        body = {"results": [{"tool_call_id": "1.0", "output": "ok"}]}
+        assert (await server.local("POST", f"/api/chats/{chat}/tool-results", body)).status == 204
+        assert (await server.local.until(chat, "session.idle"))[-1]["data"]["reason"] == "done"
+        changed = await server.local("PATCH", f"/api/chats/{chat}", {"dynamic_tools": tools})
+        assert (changed.status, changed.json["warnings"]) == (200, [warning])
+
+
+async def test_tools_are_judged_when_a_chat_is_changed_too(server: Server) -> None:
+    chat = await server.local.create()
+    before = (await server.local("GET", f"/api/chats/{chat}")).json
+    for tools in ([{"name": ""}], [{"name": "a"}, {"name": "a"}], [{"name": f"t{n}"} for n in range(251)]):
+        refused = await server.local("PATCH", f"/api/chats/{chat}", {"dynamic_tools": tools})
+        assert (refused.status, refused.code) == (400, "invalid_input")
+        with pytest.raises(InvalidInput):
+            server.agent.chat(chat, dynamic_tools=tools)
+    assert (await server.local("GET", f"/api/chats/{chat}")).json == before
 
 
 async def test_odd_tools_are_a_warning(tmp_path: Path) -> None:

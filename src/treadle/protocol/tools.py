@@ -36,7 +36,8 @@ class DynamicTool(Value, frozen=True):
 
     name: str
     description: str = ""
-    input_schema: dict[str, Any] = msgspec.field(default_factory=lambda: dict(ANY_OBJECT))
+    input_schema: Any = msgspec.field(default_factory=lambda: dict(ANY_OBJECT))
+    """A JSON Schema. What is none is a warning, and the arguments are not checked."""
 
 
 def digest(value: object) -> str:

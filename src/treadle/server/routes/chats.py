@@ -4,6 +4,7 @@ import base64
 
 from starlette.responses import Response, StreamingResponse
 
+from treadle.chat.fold import change_options
 from treadle.chat.state import ChatState, status
 from treadle.ports.store import Cursor, Listed
 from treadle.protocol import commands as c
@@ -92,13 +93,21 @@ async def patch(call: Call) -> Reply:
     chat = await call.service.owned(call.user, call.path("chat"))
     changes = call.service.admission.change(call.user, wanted.changes())
     commands: list[c.Command] = []
+    warnings: tuple[str, ...] = ()
     if changes:
         if "model" in changes:
             call.service.agent.deps.models.get(changes["model"])
+        if "dynamic_tools" in changes:
+            options = change_options((await call.service.agent.deps.log.load(chat)).options, changes)
+            warnings = call.service.agent.tool_warnings(options)
         commands.append(c.ChangeOptions(changes))
     if isinstance(wanted.title, str):
         commands.append(c.Rename(wanted.title))
-    done, _ = await call.service.execute(chat, commands, call.key, lambda state: reply(chat_view(state, status(state))))
+
+    def answered(state: ChatState) -> Reply:
+        return reply(chat_view(state, status(state), warnings))
+
+    done, _ = await call.service.execute(chat, commands, call.key, answered)
     return done
 
 
