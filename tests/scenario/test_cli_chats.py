@@ -31,6 +31,16 @@ def test_chats_are_listed_newest_first(cli: CommandLine, model: str) -> None:
     assert [line.split()[0] for line in shown] == [second, first]
 
 
+def test_a_chat_in_error_says_why(cli: CommandLine) -> None:
+    failing = cli.script('[[turn]]\nfail = { kind = "auth", message = "the key was refused" }\n')
+    assert cli("run", "Hello.", "--model", failing).code == 1
+    (listed,) = cli("chats", "--json").lines
+    assert listed["last_error"] == {"class": "auth", "message": "the key was refused"}
+    assert "auth: the key was refused" in cli("chats").out
+    assert cli("show", "last", "--json").lines[0]["last_error"] == listed["last_error"]
+    assert "the key was refused" in cli("show", "last").out + cli("show", "last").err
+
+
 def test_a_chat_that_was_cut_off_is_pending(cli: CommandLine, model: str) -> None:
     cli("run", "Look.", "--model", model, env={"TREADLE_FAULTS": "kill@model.before_call#2"})
     assert cli("chats", "--json").lines[0]["status"] == "pending"

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import re
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from tests.homes import seed
 from tests.scenario.http_kit import Client, Server, serving
 from treadle import ScriptedModel, tool
-from treadle.models.scripted import Call, Hang, Say, Turn
+from treadle.models.scripted import Call, Fail, Hang, Say, Turn
 from treadle.ports.store import Store
 from treadle.server.admission import Admission
 from treadle.stores.sqlite import SqliteStore
@@ -58,6 +59,22 @@ async def asked(client: Client) -> tuple[str, dict[str, Any]]:
 
 
 # -- approvals ----------------------------------------------------------------------------------------------------
+
+
+GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "http.md"
+
+
+async def test_an_approval_carries_its_arguments_and_has_the_id_of_the_guide(server: Server) -> None:  # A-06, S-08
+    chat, action = await asked(server.local)
+    assert action["arguments"] == {"target": "prod"}
+    for path in (f"/api/chats/{chat}/actions", f"/api/chats/{chat}/approvals", "/api/actions"):
+        assert [each["action"] for each in (await server.local("GET", path)).json["actions"]] == [action]
+    (told,) = re.findall(r"/approvals/(\S+)", GUIDE.read_text())
+    assert action["action"] == action["call"] == told
+    changed = {"decision": "allow", "hash": action["hash"], "arguments": {**action["arguments"], "target": "stage"}}
+    assert (await server.local("POST", f"/api/chats/{chat}/approvals/{told}", changed)).status == 200
+    await server.local.until(chat, "session.idle")
+    assert DONE == ["stage"]
 
 
 async def test_an_approval_is_answered_once_from_two_front_ends(
@@ -340,3 +357,23 @@ async def test_files_of_the_project_and_of_nothing_else(talker: Server, tmp_path
     assert (await talker.local("GET", f"{at}?path=..")).code == "outside_root"
     bare = await talker.local.create()
     assert (await talker.local("GET", f"/api/chats/{bare}/files")).code == "tool"
+
+
+async def test_a_chat_says_why_it_is_in_error(tmp_path: Path) -> None:
+    model = ScriptedModel([Turn((Fail("auth", "the key was refused"),)), Say("Hello again.")], follow="calls")
+    async with serving(SqliteStore(tmp_path / "t.db"), tmp_path, model) as server:
+        chat = await server.local.create("Hello.")
+        failed = await idle(server.local, chat)
+        why = {"class": "auth", "message": "the key was refused"}
+        assert (failed["status"], failed["last_error"]) == ("error", why)
+        (line,) = (await server.local("GET", "/api/chats")).json["chats"]
+        assert (line["status"], line["last_error"]) == ("error", why)
+        failure = (await server.agent.chat(chat).state()).last_error
+        assert failure is not None
+        assert failure.message == why["message"]
+        head = failed["head"]
+        await server.local("POST", f"/api/chats/{chat}/messages", {"content": "Again."})
+        await server.local.until(chat, "session.idle", after=head)
+        mended = (await server.local("GET", f"/api/chats/{chat}")).json
+        assert (mended["status"], mended["last_error"]) == ("idle", None)
+        assert (await server.local("GET", "/api/chats")).json["chats"][0]["last_error"] is None

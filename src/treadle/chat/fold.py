@@ -19,7 +19,7 @@ from treadle.chat.state import AnsweredTurn, Call, ChatState, Compaction, OpenTu
 from treadle.chat.transcript import rebuild
 from treadle.chat.weight import weigh
 from treadle.protocol import events as e
-from treadle.protocol.content import AssistantEntry, Usage, UserEntry
+from treadle.protocol.content import AssistantEntry, Failure, Usage, UserEntry
 from treadle.protocol.events import Envelope, Event
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.traces import Shell
@@ -61,7 +61,7 @@ def _user_message(state: ChatState, event: e.UserMessage, at: Envelope) -> ChatS
         state = replace(state, queue=tuple(item for item in state.queue if item.id != event.queue_id))
     if state.run is None:
         begun = Run(at.time_ms, state.options.max_turns, first=at.seq)
-        state = replace(state, run=begun, last_end="", question=None)
+        state = replace(state, run=begun, last_end="", last_error=None, question=None)
     elif event.source == "autopilot":
         run = state.run
         stalled = run.stalled + 1 if run.tool_calls == run.calls_at_continuation else 0
@@ -163,6 +163,7 @@ def _task_complete(state: ChatState, event: e.TaskComplete, at: Envelope) -> Cha
 
 
 def _error(state: ChatState, event: e.SessionError, at: Envelope) -> ChatState:
+    state = replace(state, last_error=Failure(event.error_class, event.message))
     if state.run is None:  # a compaction or an undo of an idle chat; made again and again it would never end
         return replace(state, compacting="", restoring=None)
     failed = not state.run.stop or (state.run.stop == "turn_cap" and state.open_turn is not None)
@@ -179,7 +180,8 @@ def _run_end(state: ChatState, event: e.RunEnd, at: Envelope) -> ChatState:
     wall = max(0, at.time_ms - state.run.started_ms) if state.run else 0
     totals = replace(state.totals, wall_ms=state.totals.wall_ms + wall)
     state = replace(state, run=None, open_turn=None, answered=None, calls=(), question=None, compacting="")
-    return replace(state, last_end=event.reason, totals=totals)
+    failure = state.last_error if event.reason == "error" else None
+    return replace(state, last_end=event.reason, last_error=failure, totals=totals)
 
 
 def _rewound(state: ChatState, event: e.SessionRewound, at: Envelope) -> ChatState:

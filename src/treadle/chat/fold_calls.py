@@ -2,12 +2,14 @@
 to its one result; when all of a turn have theirs, they enter the conversation together."""
 
 from collections.abc import Mapping
+from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from treadle.chat.folding import Fold, change_call, change_run, say
 from treadle.chat.guard import WINDOW, signature
-from treadle.chat.state import ChatState
+from treadle.chat.state import Call, ChatState
 from treadle.chat.verification import may_write
 from treadle.protocol import events as e
 from treadle.protocol.content import ResultsEntry, ToolResult
@@ -97,12 +99,13 @@ def _turn_of(state: ChatState) -> int:
 
 
 def _permission_requested(state: ChatState, event: e.PermissionRequested, at: Envelope) -> ChatState:
-    name = next((call.request.name for call in state.calls if call.key == event.call), "")
+    asked = next((call for call in state.calls if call.key == event.call), None)
     action = OpenAction(
         event.action,
         "permission",
         event.call,
-        name,
+        "" if asked is None else asked.request.name,
+        {} if asked is None else _sent(asked),
         text=event.shown,
         hash=event.hash,
         severity=event.severity,
@@ -111,6 +114,16 @@ def _permission_requested(state: ChatState, event: e.PermissionRequested, at: En
         options=("allow", "deny"),
     )
     return change_call(change_run(state, active=True), event.call, phase="asking", action=action)
+
+
+def _sent(call: Call) -> dict[str, Any]:
+    """The arguments of a call as the model sent them, or as somebody changed them; empty if they are no JSON object."""
+    if call.arguments is not None:
+        return call.arguments
+    try:
+        return msgspec.json.decode(call.request.arguments, type=dict[str, Any])
+    except (msgspec.MsgspecError, RecursionError, ValueError):
+        return {}
 
 
 def _permission_completed(state: ChatState, event: e.PermissionCompleted, at: Envelope) -> ChatState:

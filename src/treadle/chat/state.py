@@ -4,9 +4,10 @@ derived: nothing here exists that the events do not say. Knows no time, no I/O a
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from treadle.chat.history import History
-from treadle.protocol.content import Entry, Image, PlanStep, ToolRequest, ToolResult, Usage, Value
+from treadle.protocol.content import Entry, Failure, Image, PlanStep, ToolRequest, ToolResult, Usage, Value
 from treadle.protocol.events import Delivery, EndReason, LimitKind, OpenAction, RestoreRequested, Scope, Trigger
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.traces import Shell
@@ -16,6 +17,10 @@ from treadle.types import CallKey, ChatId
 CallPhase = Literal["requested", "asking", "approved", "started", "waiting", "done"]
 """requested by the model · asking a person · approved · started: the intent is recorded · waiting for someone
 outside · done: it has its one result."""
+
+
+_SENTENCE = 500
+"""So much of an error's sentence stands in the line about a chat."""
 
 
 class Call(Value, frozen=True):
@@ -177,6 +182,8 @@ class ChatState(Value, frozen=True):
     """The conversation as requests carry it: the same, until a compaction makes it shorter."""
     run: Run | None = None
     last_end: EndReason | Literal[""] = ""
+    last_error: Failure | None = None
+    """What went wrong in the run, or in the last one if that ended so."""
     turn: int = 0
     open_turn: OpenTurn | None = None
     answered: AnsweredTurn | None = None
@@ -272,6 +279,15 @@ def status(state: ChatState) -> Status:
     return "running" if run.active else "pending"
 
 
+def failure_of(state: ChatState) -> Failure | None:
+    """Why the chat is in `error`; None if it is not."""
+    return state.last_error if status(state) == "error" else None
+
+
+def _in_short(failure: Failure | None) -> Failure | None:
+    return None if failure is None else replace(failure, message=failure.message[:_SENTENCE])
+
+
 def summary(state: ChatState) -> ChatSummary:
     """The line about a chat that is kept beside its log."""
     shown = status(state)
@@ -292,4 +308,5 @@ def summary(state: ChatState) -> ChatSummary:
         updated_ms=state.updated_ms,
         turns=state.totals.turns,
         usage=state.totals.usage,
+        last_error=_in_short(failure_of(state)),
     )

@@ -58,7 +58,11 @@ def _line(terminal: Terminal, listed: Listed) -> str:
     aged = terminal.paint(f"{_age(summary.updated_ms):>8}", "dim")
     turns = f"{summary.turns} {'turn' if summary.turns == 1 else 'turns'}"
     archived = " (archived)" if summary.archived else ""
-    return f"{summary.chat} {aged}  {terminal.paint(f'{status:15}', colour)} {turns:>9}  {title}{archived}"
+    line = f"{summary.chat} {aged}  {terminal.paint(f'{status:15}', colour)} {turns:>9}  {title}{archived}"
+    if summary.last_error is None:
+        return line
+    why = f"{summary.last_error.error_class}: {summary.last_error.message}"
+    return f"{line}\n{terminal.paint('    ' + inert_line(why, max(20, terminal.width - 4)), 'red')}"
 
 
 def _age(time_ms: int) -> str:

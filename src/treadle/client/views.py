@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from treadle.protocol.content import Usage
+from treadle.protocol.content import Failure, Usage
 from treadle.protocol.events import OpenAction
 from treadle.protocol.files import FileChange, FileConflict
 from treadle.protocol.options import ChatOptions
@@ -27,6 +27,8 @@ class ChatLine(msgspec.Struct, frozen=True, kw_only=True):
     updated: str = ""
     turns: int = 0
     usage: Usage = Usage()
+    last_error: Failure | None = None
+    """Why it is in `error`; None if it is not."""
 
 
 class Queued(msgspec.Struct, frozen=True):

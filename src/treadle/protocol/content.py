@@ -111,3 +111,10 @@ class PlanStep(Value, frozen=True):
 
 
 JsonSchema = dict[str, Any]
+
+
+class Failure(Value, frozen=True):
+    """Why a run ended in error, as its `session.error` said."""
+
+    error_class: str = msgspec.field(name="class")
+    message: str = ""

@@ -4,7 +4,7 @@ only: everything here can be made again from events. The view for simple readers
 import re
 from typing import Literal
 
-from treadle.protocol.content import Usage, Value
+from treadle.protocol.content import Failure, Usage, Value
 from treadle.types import ChatId
 
 Status = Literal["idle", "pending", "running", "interrupting", "requires_action", "error"]
@@ -31,6 +31,8 @@ class ChatSummary(Value, frozen=True):
     updated_ms: int = 0
     turns: int = 0
     usage: Usage = Usage()
+    last_error: Failure | None = None
+    """Why the chat is in `error`; its sentence may be cut."""
 
 
 _WORD = re.compile(r"\w")

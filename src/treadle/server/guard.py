@@ -92,8 +92,11 @@ class Guard:
 
     def _answers_to(self, host: str) -> bool:
         try:
-            name = urlsplit(f"//{host}").hostname or ""
+            parts = urlsplit(f"//{host}")
+            name, _port = parts.hostname or "", parts.port  # a port that is none is an error
         except ValueError:
+            return False
+        if parts.netloc != host or "@" in host:
             return False
         if name in self._hosts or host in self._hosts:
             return True

@@ -4,9 +4,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from treadle.chat.state import ChatState, QueueItem, open_actions, status
+from treadle.chat.state import ChatState, QueueItem, failure_of, open_actions, status
 from treadle.ports.store import Listed
-from treadle.protocol.content import AssistantEntry, Entry, PlanStep, ResultsEntry, UserEntry
+from treadle.protocol.content import AssistantEntry, Entry, Failure, PlanStep, ResultsEntry, UserEntry
 from treadle.protocol.content import Usage as UsageCount
 from treadle.protocol.events import OpenAction
 from treadle.protocol.options import ChatOptions
@@ -34,6 +34,8 @@ class ChatLine(Shape, frozen=True, kw_only=True):
     updated: str
     turns: int
     usage: UsageCount
+    last_error: Failure | None
+    """Why it is in `error`; null if it is not. In lists the sentence may be cut."""
 
 
 class ChatView(ChatLine, frozen=True, kw_only=True):
@@ -198,6 +200,7 @@ def chat_line(listed: Listed) -> ChatLine:
         updated=iso_time(line.updated_ms),
         turns=line.turns,
         usage=line.usage,
+        last_error=line.last_error,
     )
 
 
@@ -216,6 +219,7 @@ def chat_view(state: ChatState, shown: Status, warnings: tuple[str, ...] = ()) -
         updated=iso_time(state.updated_ms),
         turns=state.totals.turns,
         usage=state.totals.usage,
+        last_error=failure_of(state),
         options=options,
         queue=state.queue,
         actions=open_actions(state),
