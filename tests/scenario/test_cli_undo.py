@@ -223,6 +223,32 @@ def test_a_chat_that_is_at_work_is_not_undone(elsewhere: CommandLine) -> None:
     assert not (elsewhere.project / "b.txt").exists()
 
 
+def test_an_earlier_run_is_undone_below_a_later_one(cli: CommandLine, chat: str) -> None:  # W-02, W-03
+    def edit(old: str, new: str) -> str:
+        args = f'{{ path = "a.txt", old_str = "{old}", new_str = "{new}" }}'
+        return f'[[turn]]\ncall = [{{ name = "edit_file", args = {args} }}]\n'
+
+    more = WORK + edit("line 10", "ten") + DONE
+    assert cli("run", "Ten.", "--chat", chat, "--model", cli.script(more, "ten.toml")).code == 0
+    undone = cli("undo", "--run", "1", "a.txt")
+    assert (undone.code, undone.out) == (0, "M a.txt +2 -2\n")
+    assert (cli.project / "a.txt").read_text() == text((10, "ten\n"))
+    assert cli("diff", "--run", "2", "--stat").out == "M a.txt +1 -1\n"
+    assert cli("redo").code == 0
+    more += edit("eighteen", "XVIII") + DONE
+    assert cli("run", "Eighteen.", "--chat", chat, "--model", cli.script(more, "eighteen.toml")).code == 0
+    refused = cli("undo", "--run", "1", "a.txt")
+    assert refused.code == 1
+    assert refused.out.startswith(
+        "✗ a.txt is left as it is: run 3 changed it later, and both changed the same lines (at 18)"
+    )
+    assert "--merge" not in refused.err
+    assert (cli.project / "a.txt").read_text() == text((2, "two\n"), (10, "ten\n"), (18, "XVIII\n"))
+    assert cli("undo").code == 0
+    assert cli("undo", "--run", "1").code == 0
+    assert files(cli) == {"a.txt": text((10, "ten\n"))}
+
+
 KILLS = ("transaction.ready", "transaction.put", "restore.after")
 
 

@@ -1,12 +1,13 @@
 """What a chat has done to the files of its project, out of the log: by path, from which state to which (W-02). Pure.
 
-A path's history is a row of steps. An undo takes the steps away that it covers, a redo puts them back, a keep marks
-them, and one of single hunks divides them. What is left in the range of a request are links: where one step ends as the
-next begins, they are one; where they do not, somebody else changed the file in between (or those changes were kept),
-and going back must not lose that.
+A path's history is a row of steps, each of which begins as the one before it ended; where it does not, somebody else
+changed the file in between, and going back must not lose that. An undo takes the steps away that it covers and moves
+those behind them, a redo puts them back, a keep marks them, and one of single hunks divides them. What is left in the
+range of a request are links to be taken back; steps of other runs behind them are links that stay.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -63,12 +64,16 @@ class _Past(msgspec.Struct, frozen=True):
     file: FileChange
     before: _Row
     after: _Row
+    gone: _Row
+    """The steps that it took back, or parts of which."""
+    alone: bool
+    """Whether it left nobody else's changes in the file."""
 
 
-def trails(entries: Iterable[Entry], wanted: RestoreRequested) -> tuple[Trail, ...]:
+def trails(entries: Iterable[Entry], wanted: RestoreRequested, runs: Sequence[int] = ()) -> tuple[Trail, ...]:
     """What the request is about, by path, oldest first. What is only known from watching comes only if it is named.
-    `entries` are all there are, whatever the range of the request."""
-    found = _found(entries, wanted)
+    `entries` are all there are, whatever the range of the request; `runs` are where runs begin, to name them."""
+    found = _found(entries, wanted, runs)
     chosen = {
         path: trail
         for path, trail in found.items()
@@ -88,12 +93,32 @@ def unnamed(entries: Iterable[Entry], wanted: RestoreRequested) -> tuple[str, ..
     )
 
 
-def redone(entries: Iterable[Entry], undo: str) -> tuple[Trail, ...]:
-    """What takes an undo back: its changes, seen from their end."""
-    for entry in entries:
+def redone(entries: Sequence[Entry], undo: str, runs: Sequence[int] = ()) -> tuple[Trail, ...]:
+    """What takes an undo back: its changes, seen from their end, with all that the chat did to those paths since."""
+    for number, entry in enumerate(entries):
         if isinstance(entry.change, Undone) and entry.change.restore == undo:
-            return tuple(Trail(file.path, (Link(file.before, file.after),)) for file in entry.files)
+            since = _since(entries[number + 1 :], {file.path for file in entry.files}, runs)
+            return tuple(
+                Trail(file.path, (Link(file.before, file.after), *since.get(file.path, ()))) for file in entry.files
+            )
     return ()
+
+
+def _since(entries: Iterable[Entry], paths: Container[str], runs: Sequence[int]) -> dict[str, list[Link]]:
+    found: dict[str, list[Link]] = {}
+    for entry in entries:
+        match entry.change:
+            case FilesChanged(source=source):
+                by, foreign = _run(entry.seq, runs), source == "observed"
+            case Undone() | Redone():
+                by, foreign = f"a later {'undo' if isinstance(entry.change, Undone) else 'redo'}", False
+            case Kept():
+                continue
+        for file in entry.files:
+            if file.path in paths:
+                link = Link(file.before, file.after, by, foreign or file.before == file.after)
+                found.setdefault(file.path, []).append(link)
+    return found
 
 
 def last_undo(entries: Sequence[Entry], requests: Iterable[RestoreRequested]) -> str:
@@ -128,28 +153,45 @@ def covers(paths: Sequence[str], path: str) -> bool:
 # -- the rows -------------------------------------------------------------------------------------------------------
 
 
-def _found(entries: Iterable[Entry], wanted: RestoreRequested) -> dict[str, Trail]:
+def standing(entries: Iterable[Entry]) -> frozenset[str]:
+    """The paths to which something was done that stands."""
+    return frozenset(path for path, row in _rows(entries).items() if row)
+
+
+def _found(entries: Iterable[Entry], wanted: RestoreRequested, runs: Sequence[int] = ()) -> dict[str, Trail]:
     found: dict[str, Trail] = {}
     for path, row in _rows(entries).items():
         chosen = [step for step in row if step.within(wanted)]
         observed = any(step.observed for step in chosen)
         if any(step.cut(wanted) for step in row) or not all(step.known for step in chosen):
             found[path] = Trail(path, (), observed)
-        elif links := tuple(_links(chosen)):
-            found[path] = Trail(path, links, observed)
+        elif chosen:
+            trail = Trail(path, tuple(_chain(row[row.index(chosen[0]) :], chosen, runs)), observed)
+            if trail.links:
+                found[path] = trail
     return found
 
 
-def _links(steps: Iterable[_Step]) -> list[Link]:
-    links: list[Link] = []
-    for step in steps:
-        if links and links[-1].after == step.before:
-            links[-1] = Link(links[-1].before, step.after)
+def _chain(row: Iterable[_Step], chosen: Container[_Step], runs: Sequence[int]) -> list[Link]:
+    """What is wanted and follows on each other is one link."""
+    chain: list[Link] = []
+    for step in row:
+        if step not in chosen:
+            by = _run(step.last, runs) + (" (kept)" if step.kept else "")
+            chain.append(Link(step.before, step.after, by, step.observed or not step.known))
+            continue
+        if chain and not chain[-1].by and chain[-1].after == step.before:
+            chain[-1] = Link(chain[-1].before, step.after)
         else:
-            links.append(Link(step.before, step.after))
-        if links[-1].before == links[-1].after:
-            links.pop()
-    return links
+            chain.append(Link(step.before, step.after))
+        if chain[-1].before == chain[-1].after:
+            chain.pop()
+    return chain
+
+
+def _run(seq: int, runs: Sequence[int]) -> str:
+    number = bisect_left(runs, seq)
+    return f"run {number}" if number else "another run"
 
 
 def _rows(entries: Iterable[Entry]) -> dict[str, _Row]:
@@ -167,20 +209,41 @@ def _rows(entries: Iterable[Entry]) -> dict[str, _Row]:
                 case Kept():
                     rows[file.path] = _keep(row, file, asked)
                 case Undone(restore=restore):
-                    left = _undo(row, file, asked)
-                    undone[restore, file.path] = _Past(file, row, left)
+                    gone = tuple(step for step in row if step.within(asked))
+                    left = _undo(row, gone, file, asked)
+                    undone[restore, file.path] = _Past(file, row, left, gone, _alone(row, gone, file))
                     rows[file.path] = left
                 case Redone():
                     rows[file.path] = _redo(row, file, undone.get((asked.of, file.path)), entry.seq)
     return rows
 
 
-def _undo(row: _Row, file: FileChange, asked: RestoreRequested) -> _Row:
-    gone = [step for step in row if step.within(asked)]
+def _undo(row: _Row, gone: _Row, file: FileChange, asked: RestoreRequested) -> _Row:
+    if not gone:
+        return row
     aim = file.merged or file.after
-    if not gone or file.path not in asked.hunks or aim == gone[0].before:
-        return tuple(step for step in row if step not in gone)
-    return _instead(row, gone, [replace(_melted(gone), after=aim)])
+    part = file.path in asked.hunks and aim != gone[0].before
+    at = row.index(gone[0])
+    left = _moved([step for step in row[at:] if step not in gone], file.rebased)
+    return (*row[:at], *_known([replace(_melted(gone), after=aim)] if part else []), *left)
+
+
+def _moved(steps: Sequence[_Step], rebased: Sequence[Link]) -> Sequence[_Step]:
+    """Steps that stand behind undone ones: they lead from something else to something else now."""
+    if len(steps) != len(rebased):  # an old log, or a path that went back exactly
+        return steps
+    moved = [replace(step, before=link.before, after=link.after) for step, link in zip(steps, rebased, strict=True)]
+    return _known(moved)
+
+
+def _alone(row: _Row, gone: _Row, file: FileChange) -> bool:
+    """Whether an undo met nothing but what the chat itself left."""
+    at = gone[0].before if gone else None
+    for step in row[row.index(gone[0]) :] if gone else ():
+        if step.before != at or step.observed:
+            return False
+        at = step.after
+    return at == file.before
 
 
 def _redo(row: _Row, file: FileChange, past: _Past | None, seq: int) -> _Row:
@@ -188,12 +251,11 @@ def _redo(row: _Row, file: FileChange, past: _Past | None, seq: int) -> _Row:
     if past is None:
         return (*row, _Step(seq, seq, file.before, file.after))
     back = (past.file.after, past.file.before) == (file.before, file.after)
-    if back and past.file.merged is None and row == past.after:
+    if back and (past.alone or past.file.merged is None) and row == past.after:
         return past.before
-    again = [step for step in past.before if step not in past.after]
-    if not again:
+    if not past.gone:
         return row
-    return (*row, replace(_melted(again), before=file.before, after=file.after))
+    return (*row, replace(_melted(past.gone), before=file.before, after=file.after))
 
 
 def _keep(row: _Row, file: FileChange, asked: RestoreRequested) -> _Row:
@@ -214,7 +276,11 @@ def _melted(steps: Sequence[_Step]) -> _Step:
 def _instead(row: _Row, gone: Sequence[_Step], new: Iterable[_Step]) -> _Row:
     at = row.index(gone[0])
     left = [step for step in row[at:] if step not in gone]
-    return (*row[:at], *(step for step in new if step.known), *left)
+    return (*row[:at], *_known(new), *left)
+
+
+def _known(steps: Iterable[_Step]) -> list[_Step]:
+    return [step for step in steps if step.known]
 
 
 # -- what belongs together ---------------------------------------------------------------------------------------------

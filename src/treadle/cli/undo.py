@@ -14,7 +14,7 @@ from treadle.cli.terminal import Terminal
 from treadle.config import Config
 from treadle.errors import InvalidInput, Refused, ToolError
 from treadle.files import Completed, Span
-from treadle.ports.snapshots import Plan
+from treadle.ports.snapshots import MERGEABLE, Plan
 from treadle.protocol import commands as c
 from treadle.protocol import wire
 from treadle.protocol.events import Restored, Undone, UserMessage
@@ -125,7 +125,7 @@ def _show(terminal: Terminal, choice: Choice, plan: Plan, how: How) -> None:
         terminal.note(f"chat {choice.chat.id}: nothing to undo", "dim")
     elif how.preview:
         terminal.note(f"would undo: {summary(plan.files)}; nothing was changed", "dim")
-    if plan.conflicts and not how.merge:
+    if not how.merge and any(each.reason.startswith(MERGEABLE) for each in plan.conflicts):
         terminal.note("   --merge takes the chat's changes out of files that somebody has changed since", "dim")
 
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from treadle.chat.ledger import Entry, fingerprint, redone, trails, unnamed
+from treadle.chat.ledger import Entry, fingerprint, redone, standing, trails, unnamed
 from treadle.engine.deps import Deps, Restorer
-from treadle.engine.effects import read_ledger
+from treadle.engine.effects import Ledger, read_ledger
 from treadle.engine.lease import Tenure
 from treadle.engine.tool_calls import told
 from treadle.errors import ToolError, TreadleError, Unfinished
@@ -79,8 +79,8 @@ class SnapshotRestorer:
 
     async def carry_out(self, chat: ChatId, project: Project, request: RestoreRequested) -> Effect:
         snapshots = self._snapshots(project)
-        entries = (await read_ledger(self._store, chat)).entries
-        wanted = _wanted(entries, request)
+        ledger = await read_ledger(self._store, chat)
+        entries, wanted = ledger.entries, _wanted(ledger, request)
         if request.kind == "keep":
             return await asyncio.to_thread(_kept, snapshots, wanted.trails, request)
         effect = await asyncio.to_thread(snapshots.apply, _name(chat, request), wanted)
@@ -91,9 +91,9 @@ class SnapshotRestorer:
 
     async def preview(self, chat: ChatId, project: Project, request: RestoreRequested) -> Plan:
         snapshots = self._snapshots(project)
-        entries = (await read_ledger(self._store, chat)).entries
-        plan = await asyncio.to_thread(snapshots.plan, _wanted(entries, request))
-        return replace(plan, conflicts=(*plan.conflicts, *_unnamed(entries, request)))
+        ledger = await read_ledger(self._store, chat)
+        plan = await asyncio.to_thread(snapshots.plan, _wanted(ledger, request))
+        return replace(plan, conflicts=(*plan.conflicts, *_unnamed(ledger.entries, request)))
 
     async def texts(self, project: Project, changes: Sequence[FileChange]) -> list[tuple[bytes | None, bytes | None]]:
         snapshots = self._snapshots(project)
@@ -113,14 +113,15 @@ def _name(chat: ChatId, request: RestoreRequested) -> str:
     return f"{chat}/{request.restore}"
 
 
-def _wanted(entries: Sequence[Entry], request: RestoreRequested) -> Wanted:
-    found = redone(entries, request.of) if request.kind == "redo" else trails(entries, request)
+def _wanted(ledger: Ledger, request: RestoreRequested) -> Wanted:
+    entries, runs = ledger.entries, ledger.checkpoints
+    found = redone(entries, request.of, runs) if request.kind == "redo" else trails(entries, request, runs)
     if request.kind == "redo" and not found:
         raise ToolError(f"There is no undo {request.of!r} in this chat that changed something.")
     for path in request.hunks:
         if all(trail.path != path for trail in found):
             raise ToolError(f"Nothing of this chat is left to {request.kind} in {inert(path)}, so it has no hunks.")
-    return Wanted(found, request.hunks, request.merge, fingerprint(entries))
+    return Wanted(found, request.hunks, request.merge, fingerprint(entries), standing(entries))
 
 
 def _unnamed(entries: Sequence[Entry], request: RestoreRequested) -> Sequence[FileConflict]:

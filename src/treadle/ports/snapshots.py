@@ -17,6 +17,8 @@ UNCLEAR = (
     "an older Treadle recorded it; name a range that holds all of them"
 )
 """Why a trail without links is left alone."""
+MERGEABLE = "somebody has changed it"
+"""How the reason begins why a path is left alone that might be merged."""
 
 
 class Effect(msgspec.Struct, frozen=True):
@@ -39,6 +41,8 @@ class Wanted(msgspec.Struct, frozen=True):
     merge: bool = False
     git: str = ""
     """The last known fingerprint of `.git`: if it is another by now, nothing there is touched."""
+    standing: frozenset[str] = frozenset()
+    """All paths to which the chat did something that stands: a folder in which they lie stays without a word."""
 
 
 class Plan(msgspec.Struct, frozen=True):

@@ -33,6 +33,17 @@ class FileState(Value, frozen=True):
     """Where a link points."""
 
 
+class Link(Value, frozen=True):
+    """A path from one state to another, with nobody else's change in between."""
+
+    before: FileState | None
+    after: FileState | None
+    by: str = ""
+    """Who made it, in words, where it is to stay: another run of the chat. Empty: it is what a request is about."""
+    foreign: bool = False
+    """Whether somebody else made it, or may have."""
+
+
 class FileChange(Value, frozen=True):
     """One path, before and after; None: nothing lay there. A rename is two of them. Paths are relative to the root, in
     the form of `encode_path`."""
@@ -46,7 +57,9 @@ class FileChange(Value, frozen=True):
     ignored: bool = False
     """Whether .gitignore names it: build output, caches."""
     merged: Annotated[FileState | None, Perhaps()] = None
-    """For an undo that left somebody else's changes in the file: what it would have brought back without them."""
+    """For an undo that left later changes in the file: what it would have brought back without them."""
+    rebased: Annotated[tuple[Link, ...], Perhaps()] = ()
+    """For an undo below later changes of the same chat: from what to what those lead now, oldest first."""
 
 
 class Uncaptured(Value, frozen=True):
@@ -67,21 +80,20 @@ class FileConflict(Value, frozen=True):
     """From what was expected to what is there, where that can be shown."""
 
 
-class Link(Value, frozen=True):
-    """A path from one state to another, with nobody else's change in between."""
-
-    before: FileState | None
-    after: FileState | None
-
-
 class Trail(Value, frozen=True):
-    """What a chat did to one path: links, oldest first. Between two links somebody else changed it, else they would be
-    one. None at all: what was done in the wanted range cannot be told apart from the rest any more."""
+    """What a chat did to one path since it first did what a request is about, oldest first: what is to be taken back,
+    and what is to stay. Where one link does not begin as the one before it ended, somebody else changed the path. None
+    at all: what was done in the wanted range cannot be told apart from the rest any more."""
 
     path: str
-    links: tuple[Link, ...]
+    chain: tuple[Link, ...]
     observed: bool = False
     """Whether some of it is only known from watching while a background process ran."""
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """What is to be taken back."""
+        return tuple(link for link in self.chain if not link.by)
 
 
 def change_of(
@@ -92,11 +104,12 @@ def change_of(
     *,
     ignored: bool = False,
     merged: FileState | None = None,
+    rebased: tuple[Link, ...] = (),
 ) -> FileChange:
     action: Literal["created", "modified", "deleted"] = "modified"
     if before is None or after is None:
         action = "created" if before is None else "deleted"
-    return FileChange(path, action, stat.added, stat.removed, before, after, ignored, merged)
+    return FileChange(path, action, stat.added, stat.removed, before, after, ignored, merged, rebased)
 
 
 _BYTES = "//bytes/"

@@ -20,6 +20,10 @@ def _told_at_the_end(message: dict[str, Any]) -> dict[str, Any]:
 
 
 UPCASTERS: dict[tuple[str, int], Upcaster] = {
+    ("workspace.files_changed", 1): _as_it_is,  # a change says where later ones of the chat lead behind an undo
+    ("workspace.undone", 1): _as_it_is,
+    ("workspace.redone", 1): _as_it_is,
+    ("workspace.kept", 1): _as_it_is,
     ("session.created", 1): _as_it_is,  # the options say which folder the root is
     ("assistant.message", 1): _told_at_the_end,
     ("assistant.turn_end", 1): _as_it_is,  # it stood before the calls of its turn

@@ -10,6 +10,8 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from treadle.errors import ToolError
 from treadle.lines.hunks import only
 from treadle.ports.snapshots import UNCLEAR, Plan, Wanted
@@ -106,8 +108,7 @@ class _Planning:
             self._remove_only_empty_folders()
             self._put_only_into_folders()
             self._repositories_whole()
-        # A later undo goes on from what a merged one aimed at.
-        ends = [state for change in self._changes.values() for state in (change.after, change.merged)]
+        ends = [state for change in self._changes.values() for state in _ends(change)]
         used = {state.digest for state in ends if state is not None}
         self.made = {digest: data for digest, data in self.made.items() if digest in used}
         return Plan(_sorted(self._changes), _sorted(self._conflicts))
@@ -124,9 +125,10 @@ class _Planning:
             if not trail.links:
                 raise Blocked(UNCLEAR)
             now = self._folders.look(path)
-            links = _as_left(trail, now) if unit == UNIT else trail.links
+            chain = _as_left(trail, now) if unit == UNIT else trail.chain
             way = WayBack(path, now, self._images, lambda each: _read(self._folders, each))
-            found = way.find(links, merging=self._wanted.merge and not unit, hunks=self._wanted.hunks.get(path, ()))
+            hunks = self._wanted.hunks.get(path, ())
+            found = way.find(chain, merging=self._wanted.merge and not unit, whole=bool(unit), hunks=hunks)
         except Blocked as blocked:
             self._conflicts[path] = conflict(path, blocked)
             return
@@ -135,7 +137,8 @@ class _Planning:
             return
         if found.state != now:
             self.made |= way.made
-            self._changes[path] = change_of(path, now, found.state, way.stat(found.state), merged=found.merged)
+            stat = way.stat(found.state)
+            self._changes[path] = change_of(path, now, found.state, stat, merged=found.merged, rebased=found.rebased)
 
     def _git_touched(self) -> bool:
         if self._git_changed is None:
@@ -156,6 +159,7 @@ class _Planning:
                 continue
             del self._changes[path]
             foreign = [child for child in left if child not in self._conflicts and child not in self._ours]
+            foreign = [child for child in foreign if child not in self._wanted.standing]
             # In the store of objects a folder may serve others, too; there is nothing to say about that.
             if (foreign or change.after is not None) and not _holds_objects(path):
                 shown = inert(decode_path((foreign or left)[0]))
@@ -219,10 +223,18 @@ class _Planning:
 
 def _as_left(trail: Trail, now: FileState | None) -> Sequence[Link]:
     """The index is known to say what it said, whatever git has noted beside: it counts as left."""
-    if trail.path != INDEX or now is None or now.kind != "file" or trail.links[-1].after is None:
-        return trail.links
-    *older, last = trail.links
-    return [*older, Link(last.before, now)]
+    if trail.path != INDEX or now is None or now.kind != "file" or trail.chain[-1].after is None:
+        return trail.chain
+    *older, last = trail.chain
+    return [*older, replace(last, after=now)]
+
+
+def _ends(change: FileChange) -> Iterator[FileState | None]:
+    """The states that a later undo may go on from."""
+    yield change.after
+    yield change.merged
+    for link in change.rebased:
+        yield from (link.before, link.after)
 
 
 def _read(folders: Folders, path: str) -> bytes:

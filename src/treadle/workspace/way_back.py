@@ -1,9 +1,11 @@
-"""The way back of one path: from what lies there now, link by link, to what was there at first (W-02). Whatever
-somebody else did to it on the way is never lost: the path is left alone, or, where that is wanted and both are text,
-merged. Knows one path at a time; what belongs together is the business of `undoing`."""
+"""The way back of one path: from what lies there now, link by link, to what was there at first (W-02). What is to stay
+of what came later is put on top of that again: later changes of the chat itself by a three-way merge, as their states
+are known; somebody else's, too, where that is wanted. What cannot be merged is never lost: the path is left alone.
+Knows one path at a time; what belongs together is the business of `undoing`."""
 
 import hashlib
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import msgspec
 from msgspec.structs import replace
@@ -12,21 +14,25 @@ from treadle.errors import NotFound, ToolError
 from treadle.lines import hunks as parts
 from treadle.lines.diff import diff
 from treadle.lines.merge import merge
+from treadle.ports.snapshots import MERGEABLE
 from treadle.ports.workspace import inert
 from treadle.protocol.files import DiffStat, FileConflict, FileState, Link, decode_path
 from treadle.workspace.images import Images
 from treadle.workspace.leavings import LEFT, Leavings
 
 State = FileState | None
+SOMEBODY = "somebody"
 _COUNTED = 1 << 20
 """Files up to this size are compared to say how many lines change."""
 
 
 class Found(msgspec.Struct, frozen=True):
-    """Where the way back ends. `merged`: what that would have been without somebody else's changes."""
+    """Where the way back ends. `merged`: what that would have been without later changes; `rebased`: from what to what
+    the chat's own later changes lead now."""
 
     state: State
     merged: State = None
+    rebased: tuple[Link, ...] = ()
 
 
 class Blocked(Exception):
@@ -63,20 +69,56 @@ class WayBack:
         self.made: dict[str, bytes] = {}
         """Texts that are nowhere kept yet, by their hash."""
 
-    def find(self, links: Sequence[Link], *, merging: bool, hunks: Sequence[int] = ()) -> Found:
-        """Blocked if somebody else's change is in the way, or what was there is no longer kept."""
-        aim = links[0].before
-        if hunks and (chosen := self._with_hunks_taken_back(links, hunks)) is not None:
-            links, aim = [Link(chosen, links[0].after)], chosen
-        state, left = walk(links, self._now)
-        merged = left > 0
-        while left:
-            if not merging:
-                raise self._drifted(links, left, state)
-            state = self._merged(links, left, state)
-            state, left = walk(links[: left - 1], state) if left > 1 else (state, 0)
+    def find(self, chain: Sequence[Link], *, merging: bool, whole: bool = False, hunks: Sequence[int] = ()) -> Found:
+        """Blocked if a later change is in the way, or what was there is no longer kept. `merging`: somebody else's
+        changes are merged, not only those of the chat; `whole`: nothing is."""
+        wanted = [link for link in chain if not link.by]
+        start = wanted[0].before
+        if hunks and (chosen := self._with_hunks_taken_back(wanted, hunks)) is not None:
+            chain = [Link(chosen, link.after) if link is wanted[0] else link for link in chain]
+            wanted, start = [Link(chosen, wanted[0].after)], chosen
+        state, left = walk(wanted, self._now)
+        if left or self._stands_behind(chain):
+            try:
+                return self._rebased(chain, start, merging=merging, whole=whole)
+            except Blocked:
+                if left:
+                    raise
         self._require(state)
-        return Found(state, aim if merged else None)
+        return Found(state)
+
+    def _stands_behind(self, chain: Sequence[Link]) -> bool:
+        """Whether what is there is known from the first link to the last, and some of it is to stay."""
+        follows = all(one.after == other.before for one, other in pairwise(chain))
+        return follows and chain[-1].after == self._now and any(link.by for link in chain)
+
+    def _rebased(self, chain: Sequence[Link], start: State, *, merging: bool, whole: bool) -> Found:
+        """What is to stay of all that led to what is there, on top of what was there at first."""
+        first = next(number for number, link in enumerate(chain) if not link.by)
+        state, moved = start, list(chain[:first])
+        for link in self._with_gaps(chain[first:]):
+            if not link.by:
+                continue
+            before = state
+            if state != link.before:
+                if link.foreign and not merging:
+                    raise self._drifted(link)
+                state = self._merged(link, state, whole=whole)
+            else:
+                state = link.after
+            if link.by != SOMEBODY:
+                moved.append(Link(before, state))
+        self._require(state)
+        return Found(state, start if state != start else None, tuple(moved))
+
+    def _with_gaps(self, chain: Sequence[Link]) -> list[Link]:
+        """With what somebody else did in between and since."""
+        found: list[Link] = []
+        for link in (*chain, Link(self._now, self._now)):
+            if found and found[-1].after != link.before:
+                found.append(Link(found[-1].after, link.before, SOMEBODY, True))
+            found.append(link)
+        return found[:-1]
 
     def stat(self, state: State) -> DiffStat:
         """How many lines the way back adds and removes."""
@@ -97,27 +139,42 @@ class WayBack:
             return None
         return self._make(data, after.mode)
 
-    # -- other people's changes ---------------------------------------------------------------------------------------
+    # -- later changes ------------------------------------------------------------------------------------------------
 
-    def _merged(self, links: Sequence[Link], left: int, now: State) -> State:
-        """Take a link back out of a text that somebody else has changed since."""
-        link = links[left - 1]
-        base, ours, theirs = self.text(link.after), self.text(now), self.text(link.before)
-        if now is None or link.after is None or link.before is None or base is None or ours is None or theirs is None:
-            raise self._drifted(links, left, now, ". It cannot be merged: there is no text on all three sides")
+    def _merged(self, link: Link, state: State, *, whole: bool) -> State:
+        """A later change, made to another state than it was made to."""
+        if state == link.after:
+            return state
+        kinds = {each.kind if each is not None else "" for each in (link.before, link.after, state)}
+        if whole or link.before is None or link.after is None or state is None or kinds - {"file"}:
+            raise self._in_the_way(link, "it was made, removed or replaced as a whole")
+        mode = _merged_mode(link.before.mode, link.after.mode, state.mode)
+        if mode is None:
+            raise self._in_the_way(link, "both changed its mode")
+        if link.before.digest == link.after.digest:
+            return replace(state, mode=mode)
+        if link.before.digest == state.digest:
+            return replace(link.after, mode=mode)
+        base, ours, theirs = self.text(link.before), self.text(link.after), self.text(state)
+        if base is None or ours is None or theirs is None:
+            raise self._in_the_way(link, "there is no text on all three sides")
         done = merge(base, ours, theirs)
         if done.clashes:
             lines = ", ".join(f"{each.first}" for each in done.clashes[:10])
-            raise self._drifted(links, left, now, f". It cannot be merged: both changed the same lines (at {lines})")
-        mode = _merged_mode(link.after.mode, now.mode, link.before.mode)
-        if mode is None:
-            raise self._drifted(links, left, now, ". It cannot be merged: both changed its mode")
+            raise self._in_the_way(link, f"both changed the same lines (at {lines})")
         return self._make(done.data, mode)
 
-    def _drifted(self, links: Sequence[Link], left: int, now: State, more: str = "") -> Blocked:
-        expected = links[left - 1].after
-        when = " since" if left == len(links) else " between two changes of this chat"
-        return Blocked(f"{_difference(expected, now)}{when}{more}", self._shown(expected, now))
+    def _in_the_way(self, link: Link, why: str) -> Blocked:
+        """A later change that cannot be put on top of what was there before."""
+        if link.foreign:
+            return self._drifted(link, f". It cannot be merged: {why}")
+        return Blocked(f"{link.by} changed it later, and {why}; take that back first, or both together")
+
+    def _drifted(self, link: Link, more: str = "") -> Blocked:
+        if link.by != SOMEBODY:
+            return Blocked(f"it was found changed while a background process of {link.by} ran{more}")
+        when = " since" if link.after == self._now else " between two changes of this chat"
+        return Blocked(f"{_difference(link.before, link.after)}{when}{more}", self._shown(link.before, link.after))
 
     def _shown(self, expected: State, now: State) -> str:
         """From what the chat left to what is there, where both are text."""
@@ -177,7 +234,7 @@ class WayBack:
 def both(links: Sequence[Link], text: Callable[[State], bytes | None]) -> tuple[bytes, bytes]:
     """The texts at both ends of a single link. ToolError if there is no such thing."""
     if len(links) != 1:
-        raise Blocked("somebody else changed it between two changes of this chat, so its hunks cannot be told apart")
+        raise Blocked("something else changed it between these changes, so its hunks cannot be told apart")
     old, new = text(links[0].before), text(links[0].after)
     if old is None or new is None:
         raise Blocked("it is no text, or its bytes are no longer kept, so it has no hunks; take all of it or nothing")
@@ -202,5 +259,5 @@ def _difference(expected: State, now: State) -> str:
     if expected.kind != now.kind:
         return f"somebody has made it a {now.kind}"
     if replace(expected, mode=now.mode) == now:
-        return f"somebody has changed its mode from {expected.mode:o} to {now.mode:o}"
-    return "somebody has changed it"
+        return f"{MERGEABLE}s mode from {expected.mode:o} to {now.mode:o}"
+    return MERGEABLE

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from treadle.chat.ledger import Entry, covers, fingerprint, last_undo, redone, trails, unnamed
 from treadle.protocol.events import FilesChanged, Kept, Redone, RestoreRequested, Undone
 from treadle.protocol.files import DiffStat, FileChange, FileState, Link, Trail, change_of, encode_path
-from treadle.workspace.way_back import walk
+from treadle.workspace.way_back import Blocked, State, WayBack
 
 PATHS = ("a", "b", "c")
 
@@ -31,6 +31,19 @@ class Write(msgspec.Struct):
     agent: bool = True
     alive: bool = True
     kept: bool = False
+
+
+class Opaque(WayBack):
+    """The way back where nothing is a text, and all that was there can be had."""
+
+    def __init__(self, path: str, now: State) -> None:
+        self._path, self._now, self.made = path, now, {}
+
+    def text(self, state: State) -> None:
+        return None
+
+    def _require(self, state: State) -> None:
+        pass
 
 
 class World:
@@ -76,10 +89,15 @@ class World:
     def carry_out(self, found: tuple[Trail, ...], request: RestoreRequested) -> list[FileChange]:
         made = []
         for trail in found:
-            state, left = walk(trail.links, self.disk[trail.path])
-            if not left and state != self.disk[trail.path]:
-                made.append(change_of(trail.path, self.disk[trail.path], state, DiffStat()))
-                self.disk[trail.path] = state
+            now = self.disk[trail.path]
+            try:
+                found = Opaque(trail.path, now).find(trail.chain, merging=False)
+            except Blocked:
+                continue
+            if found.state != now:
+                file = change_of(trail.path, now, found.state, DiffStat(), merged=found.merged, rebased=found.rebased)
+                made.append(file)
+                self.disk[trail.path] = found.state
         kind = Undone if request.kind == "undo" else Redone
         self.entries.append(Entry(self.tick(), kind(request.restore, tuple(made)), tuple(made), request))
         return made
@@ -102,6 +120,8 @@ class World:
         for write in self.killed[undo]:
             if write.path in {file.path for file in made}:
                 write.alive = True
+                self.writes.remove(write)  # what is redone comes after all that was done since
+                self.writes.append(write)
         return undo, made
 
     def keep(self, path: str) -> None:
@@ -217,8 +237,8 @@ def _undo_and_check(world: World, run: int, *, one: bool) -> None:
         # Whatever else stands behind the first of them: a person's edit, a kept change, a change of another run.
         foreign = [
             write
-            for write in world.writes
-            if write.path == path and write.seq > mine[0].seq and write not in mine and (write.alive or not write.agent)
+            for write in world.writes[world.writes.index(mine[0]) :]
+            if write.path == path and write not in mine and (write.alive or not write.agent)
         ]
         if foreign or before[path] != mine[-1].after:
             assert world.disk[path] == before[path]

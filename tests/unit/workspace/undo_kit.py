@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from treadle.chat.ledger import Entry, last_undo, redone, trails
+from treadle.chat.ledger import Entry, last_undo, redone, standing, trails
 from treadle.ports.snapshots import Effect, Plan, Wanted
 from treadle.protocol.events import FilesChanged, Redone, RestoreRequested, Undone
 from treadle.protocol.files import DiffStat, FileChange, FileState, Trail, change_of, encode_path
@@ -25,6 +25,7 @@ class Project:
         self.snapshots = ProjectSnapshots(self.root, folder / "home")
         self.entries: list[Entry] = []
         self.requests: list[RestoreRequested] = []
+        self.runs: list[int] = []
         self._seq = 0
 
     def write(self, path: str, data: bytes | str, mode: int = 0o644) -> None:
@@ -66,6 +67,16 @@ class Project:
         self.entries.append(Entry(self.tick(), change, files))
         return files
 
+    def begin_run(self) -> int:
+        """The number of a run that begins here."""
+        self.runs.append(self.tick())
+        return len(self.runs)
+
+    def run(self, number: int) -> dict[str, int]:
+        """Where a run begins and ends, as a request has it."""
+        upto = self.runs[number] - 1 if number < len(self.runs) else 0
+        return {"since": self.runs[number - 1], "upto": upto}
+
     def tick(self) -> int:
         self._seq += 1
         return self._seq
@@ -74,9 +85,12 @@ class Project:
 
     def wanted(self, request: RestoreRequested) -> Wanted:
         found: tuple[Trail, ...]
-        found = redone(self.entries, request.of) if request.kind == "redo" else trails(self.entries, request)
+        if request.kind == "redo":
+            found = redone(self.entries, request.of, self.runs)
+        else:
+            found = trails(self.entries, request, self.runs)
         git = next((e.change.git for e in reversed(self.entries) if getattr(e.change, "git", "")), "")
-        return Wanted(found, request.hunks, request.merge, git)
+        return Wanted(found, request.hunks, request.merge, git, standing(self.entries))
 
     def plan(self, **asked: Any) -> Plan:
         return self.snapshots.plan(self.wanted(RestoreRequested("p", "undo", **asked)))
