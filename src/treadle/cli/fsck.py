@@ -1,16 +1,25 @@
 """`treadle fsck`: look for damage, and mend what can be mended (D-06)."""
 
 import asyncio
+from collections.abc import Sequence
+from pathlib import Path
 
 from treadle.cli.drive import EXIT_ERROR, EXIT_OK
 from treadle.cli.inert import inert_line
 from treadle.cli.session import configured
 from treadle.cli.terminal import Terminal
 from treadle.config import Config
+from treadle.errors import StoreError
 from treadle.housekeeping.damage import inspect
 from treadle.housekeeping.retention import retention_of
+from treadle.housekeeping.salvaging import Rescue, rescue
+from treadle.ports.store import Store
 from treadle.stores.address import open_store, shown
+from treadle.stores.problem import Problem
 from treadle.stores.sqlite import SqliteStore
+
+_TOLD = 20
+"""So many chats are named that have lost something."""
 
 
 def fsck(repair: bool) -> int:
@@ -26,16 +35,72 @@ async def _fsck(config: Config, repair: bool) -> int:
         return EXIT_OK
     try:
         problems = list(await store.check(repair=repair))
-        problems += await inspect(store, config.home, retention_of(config.settings), repair=repair)
+        if isinstance(store, SqliteStore) and any(problem.kind == "database" for problem in problems):
+            _tell(terminal, problems)
+            return await _rescue(terminal, config, store.path)
+        problems += await _kept(store, config, repair=repair)
     finally:
         await store.close()
-    for problem in problems:
-        place = " ".join(part for part in (problem.chat, f"seq {problem.seq}" if problem.seq else "") if part)
-        mended = "mended" if problem.repaired else "found"
-        terminal.line(inert_line(f"{mended}: {problem.kind}: {problem.text}" + (f" ({place})" if place else "")))
+    _tell(terminal, problems)
     left = [problem for problem in problems if not problem.repaired]
     if not problems:
         terminal.note(f"{where} is sound", "green")
     elif left and not repair:
-        terminal.note(f"{len(left)} problems; mend them with: treadle fsck --repair", "yellow")
+        terminal.note(f"{_counted(len(left), 'problem')}; mend them with: treadle fsck --repair", "yellow")
     return EXIT_ERROR if left else EXIT_OK
+
+
+async def _kept(store: Store, config: Config, *, repair: bool) -> list[Problem]:
+    """What is wrong with what lies beside the database; that it cannot be looked at is one more problem."""
+    try:
+        return await inspect(store, config.home, retention_of(config.settings), repair=repair)
+    except (StoreError, OSError) as error:
+        return [Problem("snapshot", f"what is kept for undoing could not be looked at: {error}")]
+
+
+async def _rescue(terminal: Terminal, config: Config, path: Path) -> int:
+    """The file itself is damaged: whatever can be read goes into another, and it is said what cannot."""
+    try:
+        saved = await rescue(path)
+    except StoreError as error:
+        terminal.note(f"{error}; restore a backup of {path}", "red")
+        return EXIT_ERROR
+    beside = SqliteStore(saved.made.path)
+    try:
+        _tell(terminal, [*saved.problems, *await _kept(beside, config, repair=False)])
+    finally:
+        await beside.close()
+    _tell_rescue(terminal, saved, path)
+    return EXIT_ERROR
+
+
+def _tell_rescue(terminal: Terminal, saved: Rescue, path: Path) -> None:
+    made = saved.made
+    terminal.line(
+        f"sound: {_counted(saved.whole, 'chat')} of {made.chats:,}, {_counted(made.records, 'record')} in all"
+    )
+    for chat, count in list(saved.lost.items())[:_TOLD]:
+        terminal.line(inert_line(f"lost: {_counted(count, 'record')} of {chat}"))
+    if len(saved.lost) > _TOLD:
+        terminal.line(f"lost: records of {_counted(len(saved.lost) - _TOLD, 'more chat')}")
+    if not made.chats:
+        terminal.line("lost: everything; no chat can be read")
+    if made.nameless:
+        terminal.line(inert_line(f"lost: what else was known of {', '.join(made.nameless[:_TOLD])}"))
+    terminal.note(f"salvaged into {made.path}; {path} was not changed", "yellow")
+    terminal.note(
+        f"to go on with it: end everything that uses {path}, move it and its -wal and -shm files elsewhere, and then: "
+        f"mv {made.path} {path}",
+        "dim",
+    )
+
+
+def _tell(terminal: Terminal, problems: Sequence[Problem]) -> None:
+    for problem in problems:
+        place = " ".join(part for part in (problem.chat, f"seq {problem.seq}" if problem.seq else "") if part)
+        mended = "mended" if problem.repaired else "found"
+        terminal.line(inert_line(f"{mended}: {problem.kind}: {problem.text}" + (f" ({place})" if place else "")))
+
+
+def _counted(number: int, one: str) -> str:
+    return f"{number:,} {one}{'' if number == 1 else 's'}"

@@ -48,6 +48,7 @@ def lost_without(event: Event) -> list[str]:
 def _within(value: Any, path: str, needed: bool) -> Iterator[Reference]:
     if isinstance(value, msgspec.Struct):
         path = getattr(value, "path", path)
+        needed = needed and not (isinstance(value, FileChange) and _keeps_bytes(value))
         for name, to, perhaps in _fields(type(value)):
             held = getattr(value, name)
             if not to:
@@ -59,6 +60,11 @@ def _within(value: Any, path: str, needed: bool) -> Iterator[Reference]:
     elif isinstance(value, tuple | list | dict):
         for item in value.values() if isinstance(value, dict) else value:
             yield from _within(item, path, needed)
+
+
+def _keeps_bytes(change: FileChange) -> bool:
+    """Whether only the mode changed: then nothing was lost that would have to be kept."""
+    return change.before is not None and change.after is not None and change.before.digest == change.after.digest
 
 
 def _hashes(value: Any) -> Iterator[str]:

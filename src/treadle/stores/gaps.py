@@ -7,6 +7,7 @@ from treadle.protocol.wire import Record
 from treadle.types import ChatId
 
 MISSING = "the record was missing"
+STRAY = "its number is far from all others and cannot be right"
 MOST_LOST = 10_000
 """More than this is not lost: the number of the last record is wrong."""
 

@@ -97,6 +97,13 @@ def test_changes_refer_to_their_manifest_and_to_images(kind: type[e.Event]) -> N
     assert lost_without(event) == [LIST]
 
 
+def test_a_change_of_modes_loses_no_bytes() -> None:
+    changed = FileChange(
+        "a", "modified", before=FileState("file", 0o644, BEFORE), after=FileState("file", 0o755, BEFORE)
+    )
+    assert not any(found.needed for found in references(e.FilesChanged((changed,))))
+
+
 def test_outputs_of_calls_and_checks_and_pictures_are_blobs() -> None:
     assert lost_without(e.ExecutionComplete(CallKey("1.0"), True, output=LIST)) == [LIST]
     assert lost_without(e.CheckCompleted(CallKey("check.1"), True, output=LIST)) == [LIST]

@@ -1,7 +1,8 @@
 """Looking for damage in a database file, and mending what can be mended (`treadle fsck`, D-06).
 
 A repair moves a damaged record to the table `quarantine`, puts `session.record_lost` in its place, and corrects heads
-and summaries that contradict the log. It deletes nothing else. Knows nothing of leases: a repair is one transaction,
+and summaries that contradict the log. It deletes nothing else. In a file whose pages are damaged it changes nothing:
+what can be read of one goes into a new file (`salvage`). Knows nothing of leases: a repair is one transaction,
 and a worker whose chat it touched goes on from the log as it is then.
 """
 
@@ -18,27 +19,42 @@ from treadle.protocol import wire
 from treadle.protocol.events import Envelope, Event, RecordLost
 from treadle.protocol.references import lost_without
 from treadle.protocol.views import STATUSES, ChatSummary
-from treadle.stores.gaps import MISSING, end_after_repair
+from treadle.stores.gaps import MISSING, MOST_LOST, STRAY, end_after_repair
 from treadle.stores.packing import Packed
 from treadle.stores.problem import Problem
 from treadle.stores.sqlite.blobs import Blobs
+from treadle.stores.sqlite.failures import BROKEN, primary_code
 from treadle.stores.sqlite.packing import pack, restore
 from treadle.stores.sqlite.schema import connect
 from treadle.stores.sqlite.tables import COLUMNS, PLACES, Types, encode_summary
 from treadle.types import ChatId
 
+_TOLD = 5
 _COLUMNS = "place, time_ms, type, version, epoch, packing, crc, body"
 
 
 def check(path: Path, *, repair: bool, busy_s: float = 10.0) -> list[Problem]:
     """Everything that is wrong with an up-to-date database and its blobs; an empty list when all is well."""
     blobs = Blobs(path.with_name("blobs"))
-    with closing(connect(path, busy_s=busy_s)) as connection:
-        connection.execute("BEGIN IMMEDIATE" if repair else "BEGIN")
-        problems = list(_Inspection(connection, blobs, repair).problems())
-        if repair:
-            connection.execute("COMMIT")
+    try:
+        with closing(connect(path, busy_s=busy_s)) as connection:
+            problems = _damaged_pages(connection)
+            if not problems:
+                connection.execute("BEGIN IMMEDIATE" if repair else "BEGIN")
+                problems = list(_Inspection(connection, blobs, repair).problems())
+                connection.execute("COMMIT")
+    except sqlite3.DatabaseError as error:
+        if primary_code(error) not in BROKEN:
+            raise
+        problems = [Problem("database", str(error))]
     return problems + list(_damaged_files(blobs))
+
+
+def _damaged_pages(connection: sqlite3.Connection) -> list[Problem]:
+    """What SQLite itself says of the file: the first of it, and how much more there is."""
+    found = [str(text) for (text,) in connection.execute("PRAGMA integrity_check") if text != "ok"]
+    more = [f"and {len(found) - _TOLD:,} more of this kind"] if len(found) > _TOLD else []
+    return [Problem("database", " ".join(text.split())) for text in [*found[:_TOLD], *more]]
 
 
 class _Inspection:
@@ -51,26 +67,10 @@ class _Inspection:
         self._types = Types(connection)
 
     def problems(self) -> Iterator[Problem]:
-        yield from self._readable(self._pages())
-        yield from self._readable(self._chats())
-        yield from self._readable(self._orphans())
-
-    def _readable(self, found: Iterator[Problem]) -> Iterator[Problem]:
-        """What can be found before SQLite itself gives up, and that it did."""
-        try:
-            yield from found
-        except sqlite3.DatabaseError as error:
-            yield Problem("database", f"{error}; what can be read may be copied out with `treadle export`")
-
-    def _pages(self) -> Iterator[Problem]:
-        for (text,) in self._connection.execute("PRAGMA integrity_check"):
-            if text != "ok":
-                yield Problem("database", text)
-
-    def _chats(self) -> Iterator[Problem]:
         for number, chat in self._connection.execute("SELECT no, id FROM chats ORDER BY no").fetchall():
-            yield from self._readable(self._records(number, chat))
-            yield from self._readable(self._chat(number, chat))
+            yield from self._records(number, str(chat))
+            yield from self._chat(number, str(chat))
+        yield from self._orphans()
 
     def _records(self, number: int, chat: str) -> Iterator[Problem]:
         base = number * PLACES
@@ -81,8 +81,13 @@ class _Inspection:
         )
         damaged: list[tuple[Packed, str]] = []
         missing: list[int] = []
+        stray: list[Packed] = []
         for place, time_ms, kind, *rest in rows:
             packed = Packed(place - base, time_ms, self._types.name(kind), *rest)
+            if packed.seq - expected > MOST_LOST:
+                stray.append(packed)
+                yield Problem("record", STRAY, chat, packed.seq, self._repair)
+                continue
             for seq in range(expected, packed.seq):
                 missing.append(seq)
                 yield Problem("gap", "there is no record with this number", chat, seq, self._repair)
@@ -99,6 +104,9 @@ class _Inspection:
                 self._quarantine(base, packed, reason)
             for seq in missing:
                 self._put_lost(base, Packed(seq, 0, "", 0, 0, 0, 0, b""), MISSING)
+            for packed in stray:
+                self._quarantine(base, packed, STRAY)
+                self._connection.execute("DELETE FROM events WHERE place = ?", (base + packed.seq,))
 
     def _lost_blobs(self, event: Event, chat: str, seq: int) -> Iterator[Problem]:
         """Blobs that an event names and that are not there. The event itself is sound and stays."""
@@ -132,8 +140,11 @@ class _Inspection:
             "SELECT head, status, runnable, wake_ms, archived, owner, updated_ms, summary FROM chats WHERE no = ?",
             (number,),
         ).fetchone()
+        head, wake_ms, updated_ms = (_number(value) for value in (head, wake_ms, updated_ms))
         try:
             summary = msgspec.json.decode(body, type=ChatSummary)
+            if summary.chat != chat:
+                raise msgspec.ValidationError("it is another chat's")
         except (msgspec.MsgspecError, UnicodeDecodeError, TypeError) as error:
             yield Problem("summary", f"the summary cannot be read ({error})", chat, 0, self._repair)
             summary = ChatSummary(
@@ -142,7 +153,7 @@ class _Inspection:
                 head,
                 bool(runnable),
                 wake_ms,
-                owner=owner,
+                owner=str(owner),
                 archived=bool(archived),
                 updated_ms=updated_ms,
             )
@@ -168,10 +179,19 @@ class _Inspection:
             yield Problem("orphan", f"{count} records belong to chat number {number}, which does not exist")
 
 
+def _number(value: object) -> int:
+    """A number out of a row that may be damaged: SQLite keeps anything in any column."""
+    return value if isinstance(value, int) else 0
+
+
 def _damaged_files(blobs: Blobs) -> Iterator[Problem]:
     for file in sorted(blobs.folder.glob("??/*")):
         if len(file.name) == 64:
-            with open(file, "rb") as opened:
-                digest = file_digest(opened, "sha256").hexdigest()
+            try:
+                with open(file, "rb") as opened:
+                    digest = file_digest(opened, "sha256").hexdigest()
+            except OSError as error:
+                yield Problem("blob", f"blob {file.name} cannot be read: {error.strerror}")
+                continue
             if digest != file.name:
                 yield Problem("blob", f"blob {file.name} is damaged: its bytes have another hash")

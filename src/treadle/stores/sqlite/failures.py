@@ -17,8 +17,8 @@ _SENTENCES = {
     sqlite3.SQLITE_IOERR: "reading or writing the database {path} failed ({error}); check the disk and try again",
     sqlite3.SQLITE_PERM: "the database {path} may not be accessed; check its permissions",
 }
-_BROKEN = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-_REOPEN = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, *_BROKEN}
+BROKEN = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+_REOPEN = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, *BROKEN}
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
 
 
@@ -42,7 +42,7 @@ def explained(error: BaseException, path: Path) -> BaseException:
         said = InvalidInput(f"the database cannot keep this value: {error}; nothing was changed")
     elif not isinstance(error, sqlite3.Error):
         return error
-    elif (code := primary_code(error)) in _BROKEN:
+    elif (code := primary_code(error)) in BROKEN:
         said = Damaged(f"the database {path} is damaged ({error}); run `treadle fsck`, or restore a backup")
     else:
         sentence = _SENTENCES.get(code, "the database {path} refused: {error}")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from treadle.errors import InvalidInput, StoreError
+from treadle.errors import Damaged, InvalidInput, StoreError
 from treadle.ports.store import LEASE_S, Cursor, Delta, Lease, Listed, Reach, Remembered, Snapshot
 from treadle.protocol.views import ChatSummary, Status
 from treadle.protocol.wire import Record
@@ -216,9 +216,13 @@ class SqliteStore:
 
     async def check(self, *, repair: bool = False) -> Sequence[Problem]:
         """Look for damage, and with `repair` mend what can be mended: `treadle fsck` (D-06)."""
+        from treadle.stores.problem import Problem
         from treadle.stores.sqlite.check import check
 
-        await self._read(Reading.data_version)  # the file exists and is up to date from here on
+        try:
+            await self._read(Reading.data_version)  # the file exists and is up to date from here on
+        except Damaged as error:
+            return [Problem("database", str(error.__cause__ or error))]
         return await self._on_files(lambda blobs: check(self.path, repair=repair))
 
     async def close(self) -> None:

@@ -128,6 +128,21 @@ async def test_a_damaged_summary_hides_no_chat(chat: SqliteStore, path: Path) ->
     assert (await chat.get(B)).summary == summary(B, 1, owner="bob")
 
 
+@pytest.mark.parametrize("column", ["head", "wake_ms", "updated_ms", "owner", "status"])
+async def test_values_that_cannot_be_are_damage_and_no_crash(chat: SqliteStore, path: Path, column: str) -> None:
+    """SQLite keeps anything in any column; fsck compared text with a number."""
+    run(path, f"UPDATE chats SET {column} = 'x', summary = x'00'")
+    assert "summary" in {problem.kind for problem in await chat.check(repair=True)}
+    assert list(await chat.check()) == []
+    assert (await chat.get(A)).summary.head == 4
+
+
+async def test_a_summary_of_another_chat_is_damage(chat: SqliteStore, path: Path) -> None:
+    run(path, "UPDATE chats SET summary = CAST(replace(CAST(summary AS TEXT), ?, 'c_other') AS BLOB)", A)
+    assert one(list(await chat.check(repair=True))) == ("summary", 0, True)
+    assert (await chat.get(A)).summary.chat == A
+
+
 async def test_records_of_no_chat_are_told_and_kept(chat: SqliteStore, path: Path) -> None:
     run(path, "DELETE FROM chats")
     problems = await chat.check(repair=True)

@@ -1,0 +1,69 @@
+"""What `treadle fsck` does with a database whose pages are damaged: everything that can be read goes into a new one
+beside it, which is put right and told about (D-06). The damaged file stays as it is."""
+
+import asyncio
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from treadle.chat.fold import fold_all
+from treadle.chat.state import ChatState, summary
+from treadle.errors import StoreError
+from treadle.protocol import wire
+from treadle.stores.problem import Problem
+from treadle.stores.sqlite import SqliteStore
+from treadle.stores.sqlite.salvage import Salvaged, salvage
+from treadle.types import ChatId
+
+
+class Rescue(msgspec.Struct, frozen=True):
+    """What was saved, and what is lost."""
+
+    made: Salvaged
+    lost: dict[str, int]
+    """By chat: how many records are lost, as far as that can be known."""
+    problems: tuple[Problem, ...]
+
+    @property
+    def whole(self) -> int:
+        """How many chats have lost nothing."""
+        return self.made.chats - len(self.lost)
+
+
+async def rescue(path: Path) -> Rescue:
+    """Make a sound database of what can be read of a damaged one. StoreError if there can be none."""
+    try:
+        made = await asyncio.to_thread(salvage, path)
+    except (OSError, sqlite3.Error) as error:
+        raise StoreError(f"nothing can be salvaged of {path}: {error}") from error
+    store = SqliteStore(made.path)
+    try:
+        problems = await store.check(repair=True)
+        touched = {problem.chat for problem in problems if problem.kind in ("gap", "record", "head", "summary")}
+        lost = {}
+        for chat in sorted(touched | set(made.nameless)):
+            lost[chat] = await _put_right(store, ChatId(chat))
+    finally:
+        await store.close()
+    _leave_one_file(made.path)
+    return Rescue(made, {chat: count for chat, count in lost.items() if count}, tuple(problems))
+
+
+async def _put_right(store: SqliteStore, chat: ChatId) -> int:
+    """The line about a chat, anew from its log; how many of its records are lost."""
+    log = [wire.decode(chat, record) for record in await store.read(chat)]
+    state = fold_all(ChatState(chat=chat), log)
+    await store.append(chat, (), summary(state), lease=None, durable=True)
+    return sum(envelope.type == "session.record_lost" for envelope in log)
+
+
+def _leave_one_file(path: Path) -> None:
+    """So that the new database can be put in the old one's place as one file."""
+    with suppress(sqlite3.Error):
+        connection = sqlite3.connect(path)
+        try:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        finally:
+            connection.close()
