@@ -49,10 +49,12 @@ def identity(fd: int) -> str:
 
 
 class Bound:
-    """The folder at `path`, if it is the one of this identity; with an empty one whichever is there."""
+    """The folder at `path`, if it is the one of this identity; with an empty one whichever is there. `given` is what it
+    is called in errors: where a link leads is not told."""
 
-    def __init__(self, path: str, identity: str) -> None:
+    def __init__(self, path: str, identity: str, given: str) -> None:
         self._path = path
+        self._given = given
         self._identity = identity
         self._seen: tuple[int, int] | None = None
         """Device and inode of the folder, once it was found to be the one: the cheaper look."""
@@ -63,11 +65,11 @@ class Bound:
             fd = os.open(self._path, flags)
         except OSError as error:
             if self._identity and error.errno in (errno.ELOOP, errno.ENOTDIR):
-                raise changed(self._path) from error
+                raise changed(self._given) from error
             raise
         if self._identity and not self._is(fd):
             os.close(fd)
-            raise changed(self._path)
+            raise changed(self._given)
         return fd
 
     def _is(self, fd: int) -> bool:

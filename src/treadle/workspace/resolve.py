@@ -43,7 +43,7 @@ class Resolver:
     def __init__(self, given: str, real: str, bound: str = "", *, openat2: bool = True) -> None:
         self._given = given
         self._real = real
-        self._top = Bound(real, bound)
+        self._top = Bound(real, bound, given)
         self._beneath = open_beneath() if openat2 else None
 
     def top(self) -> int:

@@ -54,6 +54,11 @@ def test_no_use_of_a_root_reaches_what_took_its_place(tmp_path: Path, swap: str,
     for use in USES if swap != "file" else USES[:-1]:
         with pytest.raises(RootChanged):
             use(root)
+    if swap != "file":
+        with pytest.raises(RootChanged) as refused:  # a new process resolves the link anew, and does not tell where to
+            Root(str(project), root.bound)
+        assert str(project) in str(refused.value)
+        assert str(other) not in str(refused.value)
 
 
 def test_a_root_that_comes_back_is_the_same(tmp_path: Path) -> None:
