@@ -249,6 +249,18 @@ def test_an_earlier_run_is_undone_below_a_later_one(cli: CommandLine, chat: str)
     assert files(cli) == {"a.txt": text((10, "ten\n"))}
 
 
+def test_very_many_files_are_all_counted(cli: CommandLine) -> None:  # W-04, D-06
+    many = "for i in $(seq 1 250); do echo $i > f$i; done"
+    script = f'[[turn]]\ncall = [{{ name = "run_command", args = {{ command = "{many}" }} }}]\n' + DONE
+    ended = cli("run", "Make many.", "--model", cli.script(script), "--mode", "autopilot", "--auto-approve-commands")
+    assert f"changed in all: +250 {MINUS}0" in ended.err
+    assert f"250 files, +250 {MINUS}0" in cli("diff", "--stat").err
+    assert f"undone: 250 files, +0 {MINUS}250" in cli("undo").err
+    assert f"redone: 250 files, +250 {MINUS}0" in cli("redo").err
+    assert f"kept: 250 files, +250 {MINUS}0" in cli("keep").err
+    assert f"changed in all: +250 {MINUS}0" in cli("show", "last").err
+
+
 KILLS = ("transaction.ready", "transaction.put", "restore.after")
 
 

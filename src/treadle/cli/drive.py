@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Protocol
 
+from treadle.cli.output import JsonLines
 from treadle.errors import TreadleError
 from treadle.handle import Chat, Following
 from treadle.protocol.events import ActionRequired, EndReason, Envelope, LimitReached, SessionIdle, UserInputRequested
@@ -68,7 +69,7 @@ async def drive(chat: Chat, following: Following, show: Show, after: int) -> int
         async with aclosing(_complete(chat, following, after)) as events:
             async for envelope in events:
                 ending.event(envelope)
-                show.event(envelope)
+                show.event(envelope if isinstance(show, JsonLines) else await chat.files.whole(envelope))
     except asyncio.CancelledError:
         if not signals.ended_by:
             raise

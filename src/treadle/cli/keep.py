@@ -5,8 +5,9 @@ import asyncio
 from treadle.cli.changes import Named, choose, print_changes, print_conflicts
 from treadle.cli.session import configured, open_agent
 from treadle.cli.terminal import Terminal
-from treadle.cli.undo import tell, tell_begun
+from treadle.cli.undo import tell, tell_begun, whole
 from treadle.config import Config
+from treadle.protocol.events import Restored
 
 
 def keep(wanted: Named, as_json: bool) -> int:
@@ -18,7 +19,9 @@ async def _keep(config: Config, wanted: Named, as_json: bool) -> int:
     async with open_agent(config) as agent:
         choice = await choose(agent, wanted)
         await tell_begun(terminal, choice, as_json)
-        done = await choice.files.keep(choice.span, choice.paths, choice.hunks)
+        done: Restored = await choice.files.keep(choice.span, choice.paths, choice.hunks)
+        if not as_json:
+            done = await whole(choice, done)
     if not as_json:
         print_changes(terminal, done.files)
         print_conflicts(terminal, done.conflicts)

@@ -5,8 +5,9 @@ import asyncio
 from treadle.cli.changes import Named, choose, print_changes, print_conflicts
 from treadle.cli.session import configured, open_agent
 from treadle.cli.terminal import Terminal
-from treadle.cli.undo import tell, tell_begun
+from treadle.cli.undo import tell, tell_begun, whole
 from treadle.config import Config
+from treadle.protocol.events import Restored
 
 
 def redo(wanted: Named, merge: bool, as_json: bool) -> int:
@@ -18,7 +19,9 @@ async def _redo(config: Config, wanted: Named, merge: bool, as_json: bool) -> in
     async with open_agent(config) as agent:
         choice = await choose(agent, wanted)
         await tell_begun(terminal, choice, as_json)
-        done = await choice.files.redo(merge=merge)
+        done: Restored = await choice.files.redo(merge=merge)
+        if not as_json:
+            done = await whole(choice, done)
     if not as_json:
         print_changes(terminal, done.files)
         print_conflicts(terminal, done.conflicts)

@@ -5,6 +5,8 @@ import asyncio
 import time
 from contextlib import suppress
 
+import msgspec
+
 from treadle.chat.state import ChatState
 from treadle.cli.call_line import QUIET, show_call, show_check
 from treadle.cli.inert import inert, inert_line
@@ -127,7 +129,7 @@ class Screen:
             self._terminal.line(self._terminal.paint("(cut short)", "dim"))
         self._received = ""
         for request in message.tool_requests:
-            self._calls[request.call] = (request.name, "")
+            self._calls[request.call] = (request.name, _touched(request.arguments))
 
     def _drop_answer(self) -> None:
         self._coalescer.reset()
@@ -152,7 +154,11 @@ class Screen:
                 show_call(self._terminal, name or "call", summary, event)
 
     def _said(self, message: e.UserMessage) -> None:
-        if message.source != "person":
+        if message.source == "check":
+            self._terminal.note("> (check)", "dim")
+            for line in inert(message.content).split("\n"):
+                self._terminal.note(f"  {line}", "dim")
+        elif message.source != "person":
             self._terminal.note(f"> ({message.source}) {inert_line(message.content, 200)}", "dim")
         elif self._echo or message.delivery != "idle":
             self._terminal.line(self._terminal.paint(f"> {inert(message.content)}", "cyan"))
@@ -208,6 +214,15 @@ class Screen:
 
     def _status(self, text: str) -> None:
         self._terminal.status(text)
+
+
+def _touched(arguments: str) -> str:
+    """What a call is about, as the model wrote it: a call that is refused or stopped never begins to say so."""
+    try:
+        found = msgspec.json.decode(arguments)
+    except msgspec.MsgspecError:
+        return arguments
+    return next((str(value) for value in found.values()), "") if isinstance(found, dict) else arguments
 
 
 def _tail(text: str, width: int) -> str:

@@ -27,6 +27,7 @@ async def _show(config: Config, named: str, as_json: bool) -> int:
         store = agent.deps.store
         chat = agent.chat(await find_chat(store, named))
         state, listed, events = await chat.state(), await store.get(chat.id), await chat.events()
+        events = events if as_json else [await chat.files.whole(each) for each in events]
     if as_json:
         sys.stdout.buffer.write(msgspec.json.encode(_object(state, listed)) + b"\n")
     else:

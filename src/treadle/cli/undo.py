@@ -17,7 +17,7 @@ from treadle.files import Completed, Span
 from treadle.ports.snapshots import MERGEABLE, Plan
 from treadle.protocol import commands as c
 from treadle.protocol import wire
-from treadle.protocol.events import Restored, Undone, UserMessage
+from treadle.protocol.events import Envelope, Restored, Undone, UserMessage
 
 
 class How(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ async def _undo(config: Config, wanted: Named, how: How, as_json: bool) -> int:
             choice = msgspec.structs.replace(choice, span=Span(how.to))
         begun = await _complete(terminal, choice, as_json)
         if begun is not None and not how.preview and begun.answers(await _command(choice, how)):
-            return tell(terminal, choice, begun.done, "undone", as_json)
+            return tell(terminal, choice, begun.done if as_json else await whole(choice, begun.done), "undone", as_json)
         if begun is not None and begun.request.kind == "redo" and how.to is None:
             choice = await choose(agent, wanted)  # the last run may be another now
         plan = await _preview(choice, how) if how.files else Plan(())
@@ -64,7 +64,9 @@ async def _undo(config: Config, wanted: Named, how: How, as_json: bool) -> int:
             terminal.note("nothing was changed", "dim")
             return EXIT_ERROR
         done = await _do(choice, how)
-    return tell(terminal, choice, done, "undone", as_json) if done is not None else EXIT_OK
+        if done is None:
+            return EXIT_OK
+        return tell(terminal, choice, done if as_json else await whole(choice, done), "undone", as_json)
 
 
 async def _preview(choice: Choice, how: How) -> Plan:
@@ -134,6 +136,13 @@ async def _agreed(plan: Plan) -> bool:
     sys.stderr.write(f"undo {summary(plan.files)}? [y/N] ")
     sys.stderr.flush()
     return (await read_line() or "")[:1].lower() == "y"
+
+
+async def whole(choice: Choice, done: Restored) -> Restored:
+    """What came of it with all files, however many they are."""
+    found = (await choice.files.whole(Envelope(0, choice.chat.id, 0, done))).data
+    assert isinstance(found, Restored)
+    return found
 
 
 def tell(terminal: Terminal, choice: Choice, done: Restored, word: str, as_json: bool) -> int:

@@ -14,6 +14,7 @@ from treadle.engine.lease import Tenure
 from treadle.engine.tool_calls import told
 from treadle.errors import ToolError, TreadleError, Unfinished
 from treadle.faultpoint import faultpoint
+from treadle.lines.look import shown
 from treadle.ports.snapshots import UNCLEAR, Effect, Plan, Snapshots, SnapshotsOf, Wanted
 from treadle.ports.store import Store
 from treadle.ports.workspace import inert
@@ -141,4 +142,5 @@ def _kept(snapshots: Snapshots, found: Sequence[Trail], request: RestoreRequeste
             moved.append(snapshots.keep_hunks(trail, hunks))
         elif not request.hunks:
             moved.append(change_of(trail.path, trail.links[0].before, trail.links[-1].after, DiffStat()))
-    return Effect(tuple(moved), tuple(unclear))
+    counted = [shown(change, snapshots.texts(change)).change for change in moved]
+    return Effect(tuple(counted), tuple(unclear))
