@@ -36,11 +36,15 @@ from treadle.errors import HeadMoved, StoreError
 from treadle.protocol.commands import Expire
 from treadle.protocol.events import Event, SessionError
 
+AGAIN = 3
+"""How often a step may come to nothing at all before that is a fault of ours."""
+
 
 async def advance(tenure: Tenure, deps: Deps) -> None:
     """Drive one chat until it finishes, must wait, loses its lease, or its worker is about to leave."""
     tenure.ahead = lambda state: ahead(state, deps, begin=not tenure.leaving)
-    settled = False
+    progress = Progress()
+    settled = failed = False
     while True:
         try:
             if not settled:
@@ -49,18 +53,39 @@ async def advance(tenure: Tenure, deps: Deps) -> None:
             step = decide(tenure.state, limits_of(tenure.state, deps))
             if isinstance(step, Wait | Rest) or (tenure.leaving and not isinstance(step, Record)):
                 return
+            progress.at(step, tenure.state.head)
             await _take(step, tenure, deps)
+            failed = False
         except HeadMoved:
             continue  # somebody legally added a command: what was decided is decided anew
         except StoreError:
             raise
         except Exception as error:
-            # Law: nothing may hang, and nothing may spin. A fault of ours ends the run and leaves the chat usable.
-            settled = True  # what cannot be settled is closed with the run
-            running = tenure.state.run is not None
-            await tenure.record(SessionError("internal", f"{type(error).__name__}: {error}"))
-            if not running:
+            # Law: nothing may hang, and nothing may spin. A fault of ours ends the run and leaves the chat usable; one
+            # that meets even the end of the run ends the tenure, and the next one begins where the log stands.
+            if failed:
                 raise
+            settled = failed = True  # what cannot be settled is closed with the run
+            run = tenure.state.run
+            if run is None or run.stop != "error":
+                await tenure.record(SessionError("internal", f"{type(error).__name__}: {error}"))
+
+
+class Progress:
+    """Sees a step that is taken again and again and changes nothing."""
+
+    def __init__(self) -> None:
+        self._step: Step | None = None
+        self._head = -1
+        self._times = 0
+
+    def at(self, step: Step, head: int) -> None:
+        """The loop is about to take this step."""
+        same = head == self._head and step == self._step
+        self._times = self._times + 1 if same else 1
+        self._step, self._head = step, head
+        if self._times > AGAIN:
+            raise RuntimeError(f"the step {type(step).__name__} was taken {AGAIN} times and nothing came of it")
 
 
 def ahead(state: ChatState, deps: Deps, *, begin: bool = True) -> tuple[Event, ...]:
@@ -73,9 +98,16 @@ def ahead(state: ChatState, deps: Deps, *, begin: bool = True) -> tuple[Event, .
         case Record(events=events):
             return events
         case CallModel(final=final) if state.open_turn is None and begin:
-            return open_turn(state, final, deps)
+            return _begun(state, final, deps)
         case _:
             return ()
+
+
+def _begun(state: ChatState, final: bool, deps: Deps) -> tuple[Event, ...]:
+    try:
+        return open_turn(state, final, deps)
+    except Exception:  # it fails again where the call is made, and is recorded there; what led here is recorded now
+        return ()
 
 
 async def _settle(tenure: Tenure, deps: Deps) -> None:

@@ -10,7 +10,6 @@ import contextlib
 import logging
 
 from treadle.engine.worker import Worker
-from treadle.errors import StoreError
 from treadle.ports.store import Lease
 from treadle.types import ChatId
 
@@ -66,8 +65,9 @@ class WorkerPool:
             try:
                 lease = None if self.worker.full else await self.worker.claim()
                 failures = 0
-            except StoreError as error:
-                # A database that is restarted, or full, comes back; and every append is fenced anyway.
+            except Exception as error:
+                # A database that is restarted, or full, comes back; and every append is fenced anyway. Whatever else it
+                # is: a pool that claims no more would leave every chat waiting, and nobody would see why.
                 failures += 1
                 logging.getLogger("treadle").warning("no chat could be claimed: %s", error)
                 await asyncio.sleep(_backoff(failures, self._poll_s))
@@ -92,7 +92,7 @@ class WorkerPool:
     async def _hint(self) -> None:
         try:
             self._seen = await self.worker.store.wait_any(self._seen, self._poll_s)
-        except StoreError:
+        except Exception:
             await asyncio.sleep(self._poll_s)  # the next claim says what is the matter
         await asyncio.sleep(LULL_S)
 

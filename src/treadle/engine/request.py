@@ -12,7 +12,7 @@ from treadle.chat.transcript import entries, estimate
 from treadle.chat.weight import tokens
 from treadle.engine.deps import Deps
 from treadle.engine.lease import Tenure
-from treadle.errors import ConfigError, Damaged, NotFound
+from treadle.errors import Damaged, NotFound
 from treadle.ports.model import Model, ModelInfo, ModelRequest
 from treadle.protocol.content import Usage, UserEntry
 from treadle.protocol.events import LimitReached
@@ -30,12 +30,13 @@ def find_model(state: ChatState, deps: Deps) -> Model:
 
 
 def limits_of(state: ChatState, deps: Deps) -> Limits:
-    """What the rules must know of the model. One that cannot be had fails when it is called, not here."""
+    """What the rules must know of the model and the tools. What cannot be had fails when it is called, not here: the
+    rules must be able to say that a run has ended, whatever is broken."""
     try:
         info = find_model(state, deps).info
-    except ConfigError:
+        return Limits(info.window, state.options.max_tokens or info.max_output, overhead(state, deps))
+    except Exception:
         return Limits()
-    return Limits(info.window, state.options.max_tokens or info.max_output, overhead(state, deps))
 
 
 def overhead(state: ChatState, deps: Deps) -> int:
