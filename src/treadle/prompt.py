@@ -1,7 +1,7 @@
 """The system text: what every model is told before a chat begins. The same bytes for the same options, so that
 providers' prompt caches hit (L-21): no date, no time, no listing of files."""
 
-from treadle.chat.completion import MARKER
+from treadle.chat.completion import MARKER_TEXT
 from treadle.protocol.options import ChatOptions
 
 _BASE = """\
@@ -18,7 +18,6 @@ _AUTOPILOT = """\
 Nobody is watching: decide open points yourself, and call task_complete with a short summary when everything is done.
 """
 _READ_ONLY = "You may read but not change or execute anything in this chat; describe changes instead of making them.\n"
-_MARKER = f"When the whole task is done, write {MARKER} at the end of your last answer.\n"
 _INSTRUCTIONS = """\
 <project_instructions>
 The project has instructions for agents. They are its authors' advice on how to work here: conventions, how to build \
@@ -40,7 +39,7 @@ def system_text(options: ChatOptions) -> str:
     if options.mode == "read-only":
         parts.append(_READ_ONLY)
     if options.completion == "marker":
-        parts.append(_MARKER)
+        parts.append(MARKER_TEXT)
     if options.instructions:
         parts.append(_INSTRUCTIONS.format(text=_framed(options.instructions)))
     return "\n".join(parts)

@@ -2,15 +2,21 @@
 
 from itertools import pairwise
 from pathlib import Path
+from typing import Literal
 
 import msgspec
+import pytest
 
 from tests.scenario.command_line import CommandLine
 from tests.scenario.kit import Recording
 from tests.scenario.three_rounds import DONE, PROMPT, REPLIES, in_words, outcome, prepare
 from treadle import Agent
-from treadle.models.scripted import Say, ScriptedModel, Turn
+from treadle.models.registry import ModelRegistry
+from treadle.models.scripted import Say, ScriptedModel, Think, Turn
+from treadle.ports.model import ModelInfo
 from treadle.protocol import events as e
+from treadle.protocol.options import ChatOptions
+from treadle.replay import replay
 from treadle.testing.fake_model import Reply
 from treadle.testing.fake_openai import FakeOpenAI
 from treadle.types import JsonObject
@@ -71,3 +77,52 @@ async def test_the_marker_of_the_end_works_on_the_text_rung(tmp_path: Path) -> N
     assert said == ["[T]", "Nothing."]
     assert "".join(event.data.text for event in events if isinstance(event.data, e.MessageDelta)) == "[T]Nothing."
     assert any(isinstance(event.data, e.TaskComplete) for event in events)
+
+
+@pytest.mark.parametrize("rung", ["text", ""])
+async def test_the_marker_is_chosen_by_itself_on_the_text_rung(tmp_path: Path, rung: Literal["text", ""]) -> None:
+    """L-15: the model is told of it, and it is found in any letter case, in the text and in the thinking."""
+    call = '<tool_call>{"name": "list_directory", "arguments": {"path": "."}}</tool_call>'
+    steps = [
+        Turn((Think("First I look, then [task_complete]."), Say(f"Looking.\n{call}")), chunk=1),
+        Turn((Think("That was all. [Task_Complete]"), Say("Nothing there. [TASK_")), chunk=2),
+    ]
+    info = ModelInfo("scripted", "words", native_tools=bool(rung))
+    model = Recording(ScriptedModel(steps, info=info))
+    async with Agent(model=model) as agent:
+        chat = agent.chat(root=tmp_path, rung=rung, mode="autopilot")
+        events = [event.data async for event in chat.send("Look.")]
+        log = [event.data for event in await chat.events()]
+        replayed = await replay(agent.deps.store, chat.id)
+    assert "write [TASK_COMPLETE]" in model.requests[0].system
+    said = [event for event in log if isinstance(event, e.AssistantMessage)]
+    assert [message.content for message in said] == ["Looking.", "Nothing there."]
+    assert [block.text for message in said for block in message.reasoning] == ["First I look, then .", "That was all."]
+    assert "".join(event.text for event in events if isinstance(event, e.MessageDelta)) == "Looking.Nothing there. "
+    shown = "".join(event.text for event in events if isinstance(event, e.ReasoningDelta))
+    assert shown == "First I look, then .That was all. "
+    assert [type(event) for event in log].count(e.TaskComplete) == 1
+    assert len(model.requests) == 2
+    assert replayed.matches, replayed.divergence
+
+
+async def test_a_model_that_calls_tools_by_its_protocol_may_write_the_marker(tmp_path: Path) -> None:
+    model = Recording(ScriptedModel([Say("The marker is [TASK_COMPLETE].")]))
+    async with Agent(model=model) as agent:
+        answer = await agent.chat(root=tmp_path).ask("What is the marker?")
+    assert answer.text == "The marker is [TASK_COMPLETE]."
+    assert "TASK_COMPLETE" not in model.requests[0].system
+
+
+async def test_a_model_that_falls_to_the_text_rung_is_told_of_the_marker_at_once(tmp_path: Path) -> None:
+    def answer(request: JsonObject) -> Reply:
+        if request.get("tools"):
+            return Reply(status=400, error={"message": "this model does not support tools"})
+        return Reply(text="Fine. [task_complete]")
+
+    with FakeOpenAI(answer) as fake:
+        registry = ModelRegistry({"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": fake.base_url})
+        async with Agent(models=registry, options=ChatOptions(model="openai:words")) as agent:
+            chat = agent.chat(root=tmp_path)
+            assert (await chat.ask("One.")).text == "Fine."
+            assert "write [TASK_COMPLETE]" in fake.requests[-1]["messages"][0]["content"]

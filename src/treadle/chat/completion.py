@@ -1,7 +1,13 @@
 """When a run is done. The model decides by making no more calls; autopilot asks it to go on (L-14), and a marker in
 the text can stand for `task_complete` where a model has no tools (L-15)."""
 
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
 from treadle.chat.state import ChatState, Run
+from treadle.protocol.content import Thinking
+from treadle.protocol.options import ChatOptions
 
 CONTINUE_TEXT = (
     "You stopped without calling task_complete. If the task is done, call task_complete with a short summary. "
@@ -9,6 +15,7 @@ CONTINUE_TEXT = (
     "and decide open points yourself in the way that fits the task best."
 )
 MARKER = "[TASK_COMPLETE]"
+MARKER_TEXT = f"When the whole task is done, write {MARKER} at the end of your last answer.\n"
 MAX_STALLED = 2
 
 
@@ -27,42 +34,62 @@ def wants_summary(state: ChatState, run: Run) -> bool:
     return worked and not run.spoke and not run.summarized and not run.stop and state.options.summarize
 
 
+def marks(options: ChatOptions, native_tools: bool) -> bool:
+    """Whether the model says by the marker that it is done: as it was set, or else if it calls tools in its text."""
+    on_text = options.rung == "text" or (not options.rung and not native_tools)
+    return options.completion == "marker" or (not options.completion and on_text)
+
+
 class MarkerFilter:
-    """Takes the marker, and at the end every trailing prefix of it, out of a stream of text (L-15)."""
+    """Takes the marker, in any letter case, and at the end every trailing prefix of it out of a stream of text (L-15).
+
+    Every prefix begins with the only `[` of the marker, so the text is looked at from one `[` to the next. What may
+    still become a marker is held, and every character is looked at once, whatever the text is."""
 
     def __init__(self) -> None:
-        self._held = ""
+        self._open: str | None = None
+        """The prefix that the text ends with, if it does."""
+        self._before: list[str] = []
+        """Prefixes that stand in a row before it. One becomes a marker when what stands in its midst is taken out."""
         self.found = False
 
     def feed(self, text: str) -> str:
         """What may be shown: everything up to where a marker might begin."""
-        text = self._held + text
-        while MARKER in text:  # again, because taking one out may join the halves of another
-            self.found = True
-            text = text.replace(MARKER, "")
-        keep = trailing_prefix(text)
-        self._held = text[len(text) - keep :] if keep else ""
-        return text[: len(text) - keep] if keep else text
+        if self._open is None and "[" not in text:
+            return text
+        out: list[str] = []
+        first, *rest = text.split("[")
+        self._extend(first, out)
+        for piece in rest:
+            if self._open is not None:
+                self._before.append(self._open)
+            self._open = ""
+            self._extend(f"[{piece}", out)
+        return "".join(out)
 
     def end(self) -> str:
         """At the end of the text a begun marker is dropped, not shown."""
-        self._held = ""
+        self._open = None
+        self._before.clear()
         return ""
 
-
-def trailing_prefix(text: str) -> int:
-    """How many characters at the end of the text begin the marker, once or several times in a row."""
-    total = 0
-    while (length := _one_prefix(text[: len(text) - total])) > 0:
-        total += length
-    return total
-
-
-def _one_prefix(text: str) -> int:
-    for length in range(min(len(MARKER) - 1, len(text)), 0, -1):
-        if text.endswith(MARKER[:length]):
-            return length
-    return 0
+    def _extend(self, text: str, out: list[str]) -> None:
+        """Go on with text that holds no `[` but at its beginning."""
+        at = 0
+        while self._open is not None and at < len(text):
+            size = len(self._open)
+            piece = text[at : at + len(MARKER) - size]
+            if piece.upper() != MARKER[size : size + len(piece)]:
+                out += (*self._before, self._open)
+                self.end()
+            elif size + len(piece) < len(MARKER):
+                self._open += piece
+                return
+            else:
+                self.found = True
+                at += len(piece)
+                self._open = self._before.pop() if self._before else None
+        out.append(text[at:])
 
 
 def strip_marker(text: str) -> tuple[str, bool]:
@@ -70,3 +97,14 @@ def strip_marker(text: str) -> tuple[str, bool]:
     gate = MarkerFilter()
     shown = gate.feed(text) + gate.end()
     return (shown.rstrip() if gate.found else shown), gate.found
+
+
+def strip_thinking(thinking: Sequence[Thinking]) -> tuple[tuple[Thinking, ...], bool]:
+    """The same for thinking. What was signed stays as it is: it goes back to its model to the letter (M-10)."""
+    stripped = [(block, False) if block.opaque else _strip_block(block) for block in thinking]
+    return tuple(block for block, _ in stripped if block.text or block.opaque), any(found for _, found in stripped)
+
+
+def _strip_block(block: Thinking) -> tuple[Thinking, bool]:
+    text, found = strip_marker(block.text)
+    return replace(block, text=text), found

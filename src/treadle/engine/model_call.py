@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 from treadle.chat.assembly import Answer, Assembler
 from treadle.chat.budget import admit
-from treadle.chat.completion import MarkerFilter, strip_marker
+from treadle.chat.completion import MarkerFilter, marks, strip_marker, strip_thinking
 from treadle.chat.retry import delay
 from treadle.chat.state import ChatState
 from treadle.engine import request as requests
@@ -108,7 +108,9 @@ class Attempt:
         self._model = model
         self._deps = deps
         self._assembler = Assembler(turn, self._show_call)
-        self._marker = MarkerFilter() if tenure.state.options.completion == "marker" else None
+        self._marks = False
+        """Whether the marker is looked for; known once the answer begins, because only then its rung is."""
+        self._text_gate, self._thought_gate = MarkerFilter(), MarkerFilter()
 
     async def run(self, request: ModelRequest) -> Answer:
         faultpoint("model.before_call")
@@ -124,6 +126,7 @@ class Attempt:
             async for deltas in stream:
                 if not self.heard and not _beside(deltas):
                     self.heard = True
+                    self._marks = marks(self._tenure.state.options, self._model.info.native_tools)
                     faultpoint("model.first_delta")
                 patience.hear(deltas)
                 self._assembler.feed(deltas)
@@ -135,9 +138,9 @@ class Attempt:
     def _so_far(self) -> list[Envelope]:
         """For whoever comes in the middle of the answer (D-04)."""
         text, thinking = self._assembler.text, self._assembler.thinking_text
-        if self._marker is not None:
-            self._marker = MarkerFilter()
-            text = self._marker.feed(text)
+        if self._marks:
+            self._text_gate, self._thought_gate = MarkerFilter(), MarkerFilter()
+            text, thinking = self._text_gate.feed(text), self._thought_gate.feed(thinking)
         live: list[Live] = [ReasoningDelta(self.turn, thinking)] if thinking else []
         live += [MessageDelta(self.turn, text)] if text else []
         now = self._deps.clock.now_ms()
@@ -146,11 +149,13 @@ class Attempt:
     def _show(self, deltas: Sequence[Delta]) -> None:
         for delta in deltas:
             if isinstance(delta, TextDelta):
-                text = self._marker.feed(delta.text) if self._marker else delta.text
+                text = self._text_gate.feed(delta.text) if self._marks else delta.text
                 if text:
                     self._tenure.live(MessageDelta(self.turn, text))
             elif isinstance(delta, ThinkingDelta):
-                self._tenure.live(ReasoningDelta(self.turn, delta.text))
+                thought = self._thought_gate.feed(delta.text) if self._marks else delta.text
+                if thought:
+                    self._tenure.live(ReasoningDelta(self.turn, thought))
 
     def _show_call(self, position: int, delta: CallDelta) -> None:
         if self._tenure.listened:
@@ -171,11 +176,16 @@ class Attempt:
         partial = isinstance(done, Stopped)
         answer = self._assembler.partial(info.ref) if isinstance(done, Stopped) else done
         usage = self.cost()
-        text, marked = strip_marker(answer.text) if self._marker else (answer.text, False)
+        text, thinking, marked = answer.text, answer.thinking, False
+        if self._marks:
+            text, marked = strip_marker(text)
+            thinking, thought_so = strip_thinking(thinking)
+            if thought_so and not answer.requests:  # who thinks of the end and goes on has not ended
+                text, marked = text.rstrip(), True
         events: list[Event] = [ModelNotice(notice.kind, notice.text) for notice in self._assembler.notices]
         told = (usage, answer.finish_reason)
-        if not partial or text or answer.thinking:
-            events.append(AssistantMessage(self.turn, text, answer.thinking, answer.requests, partial, *told))
+        if not partial or text or thinking:
+            events.append(AssistantMessage(self.turn, text, thinking, answer.requests, partial, *told))
         else:  # nothing came that could be kept, but it may have cost something
             events.append(TurnEnd(self.turn, *told))
         if marked and not partial:

@@ -58,6 +58,7 @@ def build(tenure: Tenure, model: Model, final: bool, deps: Deps) -> ModelRequest
         max_tokens=options.max_tokens,
         window=options.context_window,
         rung=options.rung,
+        marker=not options.completion,
         memo=(memo := tenure.memo(model.info.ref)),
         pictures=memo.pictures,
     )

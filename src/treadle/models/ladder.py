@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from msgspec.structs import replace
 
+from treadle.chat.completion import MARKER_TEXT
 from treadle.errors import ModelError
 from treadle.models.answers import Answer, NativeAnswer, PlainAnswer, TextAnswer
 from treadle.ports.model import Memo, Model, ModelInfo, ModelRequest
@@ -64,7 +65,9 @@ class Ladder:
 
     @property
     def info(self) -> ModelInfo:
-        return self.inner.info
+        """What is known of the model, by now."""
+        info = self.inner.info
+        return replace(info, native_tools=False) if self._rung == "text" and info.native_tools else info
 
     async def close(self) -> None:
         await self.inner.close()
@@ -104,7 +107,8 @@ class Ladder:
         if told is None:
             told = self._retold[request.memo] = Retelling()
         prompt = self._prompt(request.tools) if rung == "text" else ""
-        system = "\n".join(part for part in (request.system, prompt) if part)
+        marker = MARKER_TEXT if rung == "text" and request.marker else ""
+        system = "\n".join(part for part in (request.system, prompt, marker) if part)
         return replace(request, system=system, entries=told.entries(request.entries), tools=(), rung="")
 
     def _prompt(self, tools: tuple[ToolSpec, ...]) -> str:

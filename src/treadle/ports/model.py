@@ -107,6 +107,8 @@ class ModelRequest(msgspec.Struct, frozen=True):
     """The context window that the user chose, for servers that must be told; 0 leaves it to the model."""
     rung: Rung | Literal[""] = ""
     """How tools are to be called; empty leaves it to what is known of the model."""
+    marker: bool = False
+    """Whether a model that calls tools in its text is told of the marker (L-15)."""
     memo: Memo = msgspec.field(default_factory=Memo)
     pictures: Pictures = msgspec.field(default_factory=dict)
     """Those that are there to be shown. What is encoded stays: a later request of the same memo has them, too."""

@@ -61,7 +61,8 @@ class ChatOptions(Value, frozen=True):
     action_deadline_s: float = 300.0
     """How long a client tool may take; 0 turns the deadline off (A-05)."""
     on_deadline: OnDeadline = "continue"
-    completion: CompletionStyle = "tool"
+    completion: CompletionStyle | Literal[""] = ""
+    """How the model says that it is done; empty: by the tool, or by the marker if it calls tools in its text (L-15)."""
     rung: Rung | Literal[""] = ""
     """Forces how the model calls tools; empty finds out (M-07)."""
     max_continuations: int = 5

@@ -80,7 +80,7 @@ class RecordedModel:
         stage = self._log.stage
         due = await stage.turn()
         following = [envelope.data for envelope in stage.recording.following(due)]
-        said = _turn(following, self._marks) if request.purpose == "turn" else _side_call(following)
+        said = _turn(following) if request.purpose == "turn" else _side_call(following)
         if said is None:
             await stage.leave(stage.differs(due, None))
         if said.deltas:
@@ -90,26 +90,22 @@ class RecordedModel:
         if said.error is not None:
             raise said.error
 
-    @property
-    def _marks(self) -> bool:
-        return self._log.state.options.completion == "marker"
-
     async def close(self) -> None:
         """Nothing is held open."""
 
 
-def _turn(following: Sequence[Event], marks: bool) -> Said | None:
+def _turn(following: Sequence[Event]) -> Said | None:
     """The attempt that these events are the record of; None if they are none of an attempt."""
     first, *rest = following
     match first:
         case ModelNotice(kind=kind, text=text):
-            later = _turn(rest, marks) if rest else Said((UsageDelta(Usage()), FinishDelta()))
+            later = _turn(rest) if rest else Said((UsageDelta(Usage()), FinishDelta()))
             notice = (NoticeDelta(kind, text),)
             return later and msgspec.structs.replace(later, deltas=(*notice, *later.deltas))
         case TurnRetry():
             return Said(_counted(first.usage), _failure(first, rest))
         case AssistantMessage():
-            marked = marks and bool(rest) and isinstance(rest[0], TaskComplete)
+            marked = bool(rest) and isinstance(rest[0], TaskComplete)  # one by the tool comes behind its result
             deltas = (*_deltas(first, marked), UsageDelta(first.usage or Usage()))  # none in a torn copy
             if first.partial:
                 return Said(deltas, stopped=True)

@@ -4,6 +4,7 @@ and prices, the weight of the system text, the time. All of it is worked back fr
 from collections.abc import Sequence
 from itertools import islice
 
+from treadle.chat.answer_limits import NOTICES
 from treadle.chat.state import ChatState
 from treadle.chat.transcript import COMPACT_AT, HEADROOM_TOKENS, estimate, threshold
 from treadle.chat.weight import CHARS_PER_TOKEN
@@ -14,11 +15,13 @@ from treadle.engine.request import TYPICAL_OUTPUT
 from treadle.ports.model import ModelInfo
 from treadle.ports.store import Lease
 from treadle.protocol.events import (
+    AssistantMessage,
     CompactionComplete,
     CompactionStart,
     Event,
     LimitReached,
     LimitWarning,
+    TaskComplete,
     TurnEnd,
     TurnStart,
 )
@@ -159,7 +162,17 @@ def info(log: WatchedLog, ref: str) -> ModelInfo:
             pass
     window, output = _capacity(state, near)
     provider, _, name = ref.partition(":")
-    return ModelInfo(provider, name, window, output, usd_per_million_input=price * 1_000_000)
+    native = not _is_marked(log, state)
+    return ModelInfo(provider, name, window, output, usd_per_million_input=price * 1_000_000, native_tools=native)
+
+
+def _is_marked(log: WatchedLog, state: ChatState) -> bool:
+    """Whether the answer that comes next ended its run by the marker: only the record knows which rung it was on."""
+    if state.open_turn is None:
+        return False
+    near = [envelope.data for envelope in islice(log.stage.recording.outputs(state.head), NOTICES + 2)]
+    said = next((place for place, event in enumerate(near) if isinstance(event, AssistantMessage)), len(near))
+    return any(isinstance(event, TaskComplete) for event in near[said + 1 : said + 2])
 
 
 def _too_dear(limit: LimitReached, tokens: int) -> float:

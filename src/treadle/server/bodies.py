@@ -74,7 +74,7 @@ class OptionChanges(Body, frozen=True, kw_only=True):
     tools: tuple[str, ...] | UnsetType | None = UNSET
     action_deadline_s: _Seconds | UnsetType = UNSET
     on_deadline: OnDeadline | UnsetType = UNSET
-    completion: CompletionStyle | UnsetType = UNSET
+    completion: CompletionStyle | Literal[""] | UnsetType = UNSET
     rung: Rung | Literal[""] | UnsetType = UNSET
     max_continuations: _Count | UnsetType = UNSET
     continue_text: str | UnsetType = UNSET
