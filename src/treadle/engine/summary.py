@@ -1,5 +1,6 @@
 """The summary at the end of a run that said nothing (L-17): a recorded model call of its own purpose."""
 
+from treadle.chat.fold import position_of
 from treadle.chat.state import ChatState
 from treadle.chat.transcript import entries
 from treadle.engine import request as requests
@@ -42,10 +43,12 @@ def _task_of(entry: Entry) -> str:
 
 
 def recent_lines(state: ChatState) -> str:
-    """The last results, one line each."""
+    """The last results of the run, one line each."""
+    begun = position_of(state, state.run.first) if state.run is not None else None
+    said = state.history.slice(begun or 0)
     results = [
         (call.name, result)
-        for entry, asked in zip(state.history.slice(1), state.history.slice(0), strict=False)
+        for entry, asked in zip(said[1:], said, strict=False)
         if isinstance(entry, ResultsEntry) and isinstance(asked, AssistantEntry)
         for call, result in zip(asked.calls, entry.results, strict=False)
     ]
