@@ -15,11 +15,20 @@ from msgspec import Meta
 from treadle.errors import ConfigError
 from treadle.ports.sandbox import Demand
 from treadle.protocol.options import Budget, ChatOptions, CompletionStyle, Mode, OnLimit, Rung
+from treadle.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from treadle.tools.hooks import Hook
 
+PREFIX = "TREADLE_"
 HOME_VARIABLE = "TREADLE_HOME"
+PROGRAM_PREFIX = "TREADLE_COMMAND_"
+"""Models that are programs, by names that a user chooses."""
+OTHER_VARIABLES = tuple(
+    f"{PREFIX}{name}"
+    for name in ("CALL", "DEBUG", "FAULTS", "LOCAL_THREADS", "OLLAMA_THINK", "PROGRAM_VARIABLES", "TOKEN", "URL")
+)
+"""Read elsewhere, and no settings."""
 FILE_NAME = "config.toml"
 DATABASE_NAME = "treadle.db"
 
@@ -124,7 +133,7 @@ class Config(msgspec.Struct, frozen=True):
 
 
 def variable(name: str) -> str:
-    return f"TREADLE_{name.upper()}"
+    return f"{PREFIX}{name.upper()}"
 
 
 def home_of(environment: Mapping[str, str]) -> Path:
@@ -149,10 +158,12 @@ def load(environment: Mapping[str, str] | None = None, flags: Mapping[str, Any] 
     hooks = _hooks(written.pop("hooks", ()), file)
     for name, value in written.items():
         if name not in sources:
-            warnings.append(f"{file}: there is no setting {name!r}; it is ignored")
+            near = did_you_mean(name, sources)
+            warnings.append(f"{file}: there is no setting {name!r}{near or ';'} it is ignored")
             continue
         values[name] = _checked(name, value, f"{file}: {name}", strict=True)
         sources[name] = f"file {file}"
+    warnings += _unknown_variables(env)
     for name in sources:
         given = env.get(variable(name), "")
         if given:
@@ -164,6 +175,14 @@ def load(environment: Mapping[str, str] | None = None, flags: Mapping[str, Any] 
             values[name] = _checked(name, value, shown, strict=True)
             sources[name] = f"flag {shown}"
     return Config(home, Settings(**values), sources, tuple(warnings), hooks)
+
+
+def _unknown_variables(env: Mapping[str, str]) -> list[str]:
+    """What begins like one of ours and is none is misspelt, most likely."""
+    known = {HOME_VARIABLE, *OTHER_VARIABLES, *(variable(name) for name in Settings.__struct_fields__)}
+    odd = sorted(name for name in env if name.startswith(PREFIX) and name not in known)
+    odd = [name for name in odd if not name.startswith(PROGRAM_PREFIX)]
+    return [f"there is no variable {name}{did_you_mean(name, known, PREFIX) or ';'} it is ignored" for name in odd]
 
 
 def _hooks(value: object, file: Path) -> "tuple[Hook, ...]":

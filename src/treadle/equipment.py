@@ -6,17 +6,21 @@ import tempfile
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from treadle.ports.sandbox import Demand, Sandbox
 from treadle.ports.snapshots import Snapshots, SnapshotsOf
 from treadle.ports.store import Store
-from treadle.protocol.events import GitBranchCreated
+from treadle.protocol.events import GitBranchCreated, SandboxNotice
 from treadle.protocol.options import ChatOptions, Project
 from treadle.sandbox.supervisor.commands import SupervisedCommands
 from treadle.tools.builtin.means import Guarded, Means
 from treadle.types import ChatId, new_id
 from treadle.workspace.identity import changed, locate
 from treadle.workspace.root import Root
+
+if TYPE_CHECKING:
+    from treadle.sandbox.choose import Choice
 
 
 class Equipment:
@@ -38,7 +42,7 @@ class Equipment:
         self.commands, self.passing = self._commands()
         self._kept_in = self._own_folder()
         self.snapshots_of: SnapshotsOf = lru_cache(maxsize=64)(self._snapshots)
-        self._sandbox_of = lru_cache(maxsize=8)(self._sandbox)
+        self._choice_of = lru_cache(maxsize=8)(self._choice)
         self._viewed: dict[tuple[str, str], bool] = {}
         self.means = Means(
             self._roots,
@@ -50,6 +54,7 @@ class Equipment:
             redact,
             self._guarded,
             self.snapshots_of,
+            notice=self._notice,
             views=self._views,
         )
 
@@ -80,10 +85,24 @@ class Equipment:
 
                 shutil.rmtree(self._kept_in, ignore_errors=True)
 
-    def _sandbox(self, demand: Demand) -> Sandbox:
+    def _choice(self, demand: Demand) -> "Choice":
         from treadle.sandbox.choose import choose
 
-        return choose(self._home, demand).sandbox
+        return choose(self._home, demand)
+
+    def _sandbox_of(self, demand: Demand) -> Sandbox:
+        return self._choice_of(demand).sandbox
+
+    def _notice(self, root: str, options: ChatOptions) -> SandboxNotice:
+        """How commands are confined, and why it is not more."""
+        choice = self._choice_of(options.sandbox)
+        view = options.command_view and self._views(choice.sandbox, root)
+        place = "without a sandbox" if choice.level == "none" else f"in the sandbox {choice.level}"
+        why = f" ({'; '.join(choice.reasons)})" if choice.reasons else ""
+        off = "no view of it works here" if options.command_view else "the setting command_view is off"
+        how = "on a copy-on-write view of the project" if view else f"write to the project directly ({off})"
+        text = f"Commands run {place}{why}, {'' if view else 'and '}{how}."
+        return SandboxNotice(choice.level, view, bool(choice.reasons) or not view, text)
 
     def _views(self, sandbox: Sandbox, root: str) -> bool:
         """Tried once for each project."""

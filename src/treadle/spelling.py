@@ -3,12 +3,12 @@
 from collections.abc import Collection, Iterable
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The near name as the end of a sentence; empty if none is near."""
+def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
+    """The near name as the end of a sentence; empty if none is near. The prefix that all of them have tells nothing."""
     from difflib import get_close_matches  # for the few who misspell
 
-    near = get_close_matches(name, list(known), 1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    near = get_close_matches(name.removeprefix(prefix), [each.removeprefix(prefix) for each in known], 1)
+    return f"; did you mean {prefix + near[0]!r}?" if near else ""
 
 
 def unknown_names(kind: str, names: Iterable[str], known: Collection[str]) -> str:

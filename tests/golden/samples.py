@@ -100,7 +100,7 @@ _ALL: tuple[e.Event, ...] = (
     ),
     e.ModelCall("summary", USAGE, "The test was mended.", "cut short"),
     e.ExecutionStart(
-        KEY, "edit_file", {"path": "engine.py", "old_str": "a", "new_str": "b"}, "engine.py", {"pre": "1f"}
+        KEY, "edit_file", {"path": "engine.py", "old_str": "a", "new_str": "b"}, "engine.py", {"pre": "1f"}, True
     ),
     e.ExecutionComplete(
         KEY,
@@ -149,6 +149,7 @@ _ALL: tuple[e.Event, ...] = (
     e.LimitExtended(20, "ada"),
     e.PlanUpdated((PlanStep("read the test", "done"), PlanStep("mend it", "in_progress"))),
     e.ModelNotice("rung", "This model has no native tool calls; text calls are used."),
+    e.SandboxNotice("landlock", True, True, "Commands run in the sandbox landlock (bubblewrap: there is no bwrap)."),
     e.GuardNotice("nudge", 2, 3, "You have made the same 2 calls 3 times in a row."),
     e.CheckStarted(CallKey("check.2"), "make test", 2, ("engine.py",), {"folder": "9f"}),
     e.CheckCompleted(

@@ -83,6 +83,14 @@ def test_every_setting_of_a_chat_reaches_it() -> None:
     assert (options.root, options.completion) == ("/root", "marker")
 
 
+def test_an_unknown_variable_is_a_warning(env: dict[str, str]) -> None:  # E-06
+    given = env | {"TREADLE_MAX_TURN": "3", "TREADLE_XYZZY": "1", "TREADLE_COMMAND_MINE": "cat", "TREADLE_DEBUG": "1"}
+    assert load(given).warnings == (
+        "there is no variable TREADLE_MAX_TURN; did you mean 'TREADLE_MAX_TURNS'? it is ignored",
+        "there is no variable TREADLE_XYZZY; it is ignored",
+    )
+
+
 def test_the_home_is_a_folder_of_the_user() -> None:
     assert home_of({"TREADLE_HOME": "~/x"}) == Path.home() / "x"
     assert home_of({}).is_absolute()

@@ -239,6 +239,10 @@ def change_options(options: ChatOptions, changes: dict[str, Any]) -> ChatOptions
     return msgspec.convert({**msgspec.to_builtins(options), **changes}, ChatOptions)
 
 
+def _sandbox_notice(state: ChatState, event: e.SandboxNotice, at: Envelope) -> ChatState:
+    return replace(state, sandbox_notice=event.text)
+
+
 def _options_changed(state: ChatState, event: e.OptionsChanged, at: Envelope) -> ChatState:
     try:
         options = change_options(state.options, event.changes)
@@ -313,6 +317,7 @@ _APPLY: dict[type[Event], Fold] = {
     e.LimitReached: _limit_reached,
     e.LimitExtended: _limit_extended,
     e.GuardNotice: _guard_notice,
+    e.SandboxNotice: _sandbox_notice,
     e.PlanUpdated: _plan_updated,
     e.RecordLost: _record_lost,
     **CALLS,

@@ -36,7 +36,7 @@ def _close_action(state: ChatState, action: str, at: Envelope) -> ChatState:
 
 def _execution_start(state: ChatState, event: e.ExecutionStart, at: Envelope) -> ChatState:
     state = replace(state, totals=replace(state.totals, tool_calls=state.totals.tool_calls + 1))
-    writes = may_write(event.name, event.arguments)
+    writes = not event.read_only and may_write(event.name, event.arguments)
     state = change_call(state, event.call, phase="started", arguments=event.arguments, plan=event.plan, writes=writes)
     return change_run(state, active=True, tool_calls=state.run.tool_calls + 1 if state.run else 0)
 

@@ -182,6 +182,8 @@ class ChatState(Value, frozen=True):
     """The conversation as requests carry it: the same, until a compaction makes it shorter."""
     run: Run | None = None
     last_end: EndReason | Literal[""] = ""
+    sandbox_notice: str = ""
+    """What was last said about the confinement of commands."""
     last_error: Failure | None = None
     """What went wrong in the run, or in the last one if that ended so."""
     turn: int = 0

@@ -50,6 +50,8 @@ def notice(event: e.Event) -> tuple[str, Colour] | None:
             return f"{turns} more turns (by {inert_line(by, 40)})", "dim"
         case e.ModelNotice(text=text):
             return f"note: {inert_line(text, 500)}", "yellow"
+        case e.SandboxNotice(text=text, lowered=lowered):
+            return f"note: {inert_line(text, 500)}", "yellow" if lowered else "dim"
         case e.GuardNotice(action="nudge"):
             return "the model repeats itself; it was told so", "yellow"
         case e.GuardNotice():

@@ -32,6 +32,7 @@ TEXTS: dict[type[Event], tuple[str, ...]] = {
     e.UserInputCompleted: ("answer",),
     e.TitleChanged: ("title",),
     e.ModelNotice: ("text",),
+    e.SandboxNotice: ("text",),
     e.GuardNotice: ("text",),
     e.Undone: ("error",),
     e.Redone: ("error",),

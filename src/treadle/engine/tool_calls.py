@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from treadle.chat.budget import over_budget
-from treadle.chat.state import Call, runnable_calls
+from treadle.chat.state import Call, ChatState, runnable_calls
 from treadle.engine import stopping
 from treadle.engine.checkpoint import checkpoint
 from treadle.engine.deps import Deps
@@ -16,8 +16,8 @@ from treadle.engine.lease import STOPPED, Stopped, Tenure
 from treadle.engine.outcome import Unknown, outcome_of
 from treadle.engine.stopping import twice
 from treadle.errors import StoreError, Unfinished
-from treadle.ports.toolset import Invocation, Outcome, Tool
-from treadle.protocol.events import Event, ExecutionComplete, ExecutionStart
+from treadle.ports.toolset import Fact, Invocation, Outcome, Tool
+from treadle.protocol.events import Event, ExecutionComplete, ExecutionStart, SandboxNotice
 from treadle.types import CallKey
 
 UNKNOWN = (
@@ -75,7 +75,8 @@ async def _run_batch(tenure: Tenure, batch: Sequence[Ready], deps: Deps) -> Stop
     for ready in batch:
         events.extend(ready.approved)
         started = ready.invocation
-        events.append(ExecutionStart(started.call, started.name, started.arguments, ready.summary, started.plan))
+        reads = ready.tool.spec.read_only
+        events.append(ExecutionStart(started.call, started.name, started.arguments, ready.summary, started.plan, reads))
     if any(ready.invocation.plan is not None for ready in batch):
         events = [*await checkpoint(tenure, deps), *events]
     await tenure.append(*events, durable=durable)
@@ -113,7 +114,7 @@ async def run_one(
     points = (f"tool.before:{invocation.name}", f"tool.after:{invocation.name}")
     outcome = await outcome_of(tool, invocation, deps, points, lost=lost)
     took = round((deps.clock.monotonic() - began) * 1000)
-    await told(tenure, lambda: outcome_events(invocation, outcome, took, deps), durable=durable)
+    await told(tenure, lambda: outcome_events(tenure.state, invocation, outcome, took, deps), durable=durable)
 
 
 async def told(tenure: Tenure, tell: Callable[[], Awaitable[list[Event]]], *, durable: bool = True) -> None:
@@ -133,7 +134,7 @@ async def told(tenure: Tenure, tell: Callable[[], Awaitable[list[Event]]], *, du
 
 
 async def outcome_events(
-    invocation: Invocation, outcome: Outcome | Unknown, duration_ms: int, deps: Deps
+    state: ChatState, invocation: Invocation, outcome: Outcome | Unknown, duration_ms: int, deps: Deps
 ) -> list[Event]:
     """The one result of a call, and what else it brought. No secret gets into the log (S-11)."""
     if isinstance(outcome, Unknown):
@@ -153,7 +154,16 @@ async def outcome_events(
         shell=outcome.shell,
         effect=outcome.effect,
     )
-    return [complete, *await workspace_events(invocation.call, outcome, deps), *outcome.facts]
+    return [complete, *await workspace_events(invocation.call, outcome, deps), *_news(state, outcome.facts)]
+
+
+def _news(state: ChatState, facts: Sequence[Fact]) -> list[Fact]:
+    """Without what the chat knows already about the confinement of commands, or need not know."""
+    return [fact for fact in facts if not isinstance(fact, SandboxNotice) or _is_news(fact, state.sandbox_notice)]
+
+
+def _is_news(notice: SandboxNotice, before: str) -> bool:
+    return notice.text != before and (notice.lowered or bool(before))
 
 
 def unknown(call: CallKey) -> ExecutionComplete:

@@ -295,6 +295,19 @@ class ModelNotice(Event, frozen=True):
     text: str
 
 
+class SandboxNotice(Event, frozen=True):
+    """How commands are confined, where that is less than it could be: recorded behind the first command of a chat, and
+    again when it has changed (S-03, W-08)."""
+
+    TYPE = "sandbox.notice"
+    level: str
+    view: bool = False
+    """Whether commands run on a copy-on-write view of the project; else they write to it directly."""
+    lowered: bool = False
+    """Whether it is less than it could be. If not, it was before."""
+    text: str = ""
+
+
 class GuardNotice(Event, frozen=True):
     """The loop guard saw the same calls with the same results over and over (L-10)."""
 

@@ -16,11 +16,14 @@ class ExecutionStart(Event, frozen=True):
     """The intent: recorded before the effect. `plan` is what recovery needs to tell whether it happened."""
 
     TYPE = "tool.execution_start"
+    VERSION = 2
     call: CallKey
     name: str
     arguments: dict[str, Any] = msgspec.field(default_factory=dict)
     args_summary: str = ""
     plan: Plan = None
+    read_only: bool = False
+    """Whether the tool says of itself that it changes nothing."""
 
 
 class ExecutionComplete(Event, frozen=True):

@@ -24,6 +24,7 @@ UPCASTERS: dict[tuple[str, int], Upcaster] = {
     ("workspace.undone", 1): _as_it_is,
     ("workspace.redone", 1): _as_it_is,
     ("workspace.kept", 1): _as_it_is,
+    ("tool.execution_start", 1): _as_it_is,  # whether the tool only reads
     ("session.created", 1): _as_it_is,  # the options say which folder the root is
     ("assistant.message", 1): _told_at_the_end,
     ("assistant.turn_end", 1): _as_it_is,  # it stood before the calls of its turn

@@ -25,6 +25,7 @@ from treadle.protocol.events import (
     PermissionCompleted,
     PermissionRequested,
     PlanUpdated,
+    SandboxNotice,
     SessionCreated,
     TaskComplete,
     UserInputRequested,
@@ -178,7 +179,7 @@ class Recording:
                     call.files = files
                 case WorkspaceConflict(call=key) as conflict if key == call.request.call:
                     call.conflict = conflict
-                case PlanUpdated() | TaskComplete() as fact:
+                case PlanUpdated() | TaskComplete() | SandboxNotice() as fact:
                     facts.append(fact)
                 case _:
                     break

@@ -148,7 +148,8 @@ def _spec(name: str, calls: Sequence[CallRecord]) -> ToolSpec:
     return ToolSpec(
         real[0] if real else name,
         kind=kinds[0] if kinds else "function",
-        read_only=any(call.parallel or (call.request.repaired and not call.refused) for call in calls),
+        read_only=any(start.read_only for start in starts)
+        or any(call.parallel or (call.request.repaired and not call.refused) for call in calls),
         timeout_s=0.0,
         summary_argument=next(fitting, probes[0]).summary_argument,
     )

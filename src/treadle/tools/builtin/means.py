@@ -9,6 +9,8 @@ from treadle.ports.commands import Commands
 from treadle.ports.sandbox import Demand, Sandbox
 from treadle.ports.snapshots import SnapshotsOf
 from treadle.ports.workspace import WorkspaceOf
+from treadle.protocol.events import SandboxNotice
+from treadle.protocol.options import ChatOptions
 
 Outside = Callable[[str, str, str], tuple[str, ...]]
 """(command, root, cwd) → the words of the command that lead out of the root (S-15)."""
@@ -50,5 +52,7 @@ class Means(msgspec.Struct, frozen=True):
     """By root: what commands may not write, and what they may not read (S-03)."""
     snapshots_of: SnapshotsOf | None = None
     """None: nothing is kept of what files were, so nothing can be taken back."""
+    notice: Callable[[str, ChatOptions], SandboxNotice | None] = lambda _root, _options: None
+    """How commands of this root with these options are confined, for people."""
     views: Callable[[Sandbox, str], bool] = lambda sandbox, _root: sandbox.views
     """Whether commands of this root can run on a copy-on-write view in this sandbox (W-08)."""

@@ -42,6 +42,7 @@ async def collect(
             last,
         )
     )
+    notice = await in_thread(means.notice, invocation.root, invocation.options)
     return Outcome(
         text,
         summary=", ".join(told),
@@ -56,6 +57,7 @@ async def collect(
         output=digest,
         sandbox=sandbox_in(invocation),
         shell=left.shell,
+        facts=() if notice is None else (notice,),
     )
 
 
