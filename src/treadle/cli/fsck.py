@@ -10,6 +10,7 @@ from treadle.cli.session import configured
 from treadle.cli.terminal import Terminal
 from treadle.config import Config
 from treadle.errors import StoreError
+from treadle.housekeeping.ahead import look_ahead
 from treadle.housekeeping.damage import inspect
 from treadle.housekeeping.retention import retention_of
 from treadle.housekeeping.salvaging import Rescue, rescue
@@ -53,7 +54,8 @@ async def _fsck(config: Config, repair: bool) -> int:
 async def _kept(store: Store, config: Config, *, repair: bool) -> list[Problem]:
     """What is wrong with what lies beside the database; that it cannot be looked at is one more problem."""
     try:
-        return await inspect(store, config.home, retention_of(config.settings), repair=repair)
+        found = await inspect(store, config.home, retention_of(config.settings), repair=repair)
+        return found + await look_ahead(store, config.home, repair=repair)
     except (StoreError, OSError) as error:
         return [Problem("snapshot", f"what is kept for undoing could not be looked at: {error}")]
 

@@ -139,6 +139,11 @@ class Commands(Protocol):
         """The command of this call, if it was ever started."""
         ...
 
+    def taken(self, chat: ChatId, call: CallKey) -> bool:
+        """Whether anything was ever kept under this key: a command that ran, was to run, or was never to. Blocks for a
+        moment."""
+        ...
+
     async def prevent(self, chat: ChatId, call: CallKey) -> None:
         """See to it that the call's command is not running and never will: stopped if it was started, and never started
         if it was not, not even by a worker that has been asleep."""

@@ -7,14 +7,14 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from treadle.protocol.content import Value
-from treadle.protocol.events import PlanUpdated, SandboxNotice, TaskComplete
+from treadle.protocol.events import ModelNotice, PlanUpdated, SandboxNotice, TaskComplete
 from treadle.protocol.files import DiffStat, FileChange, FileConflict, Source, Uncaptured
 from treadle.protocol.options import ChatOptions, Project
 from treadle.protocol.tools import ToolSpec
 from treadle.protocol.traces import Seen, Shell
 from treadle.types import CallKey, ChatId
 
-Fact = PlanUpdated | TaskComplete | SandboxNotice
+Fact = PlanUpdated | TaskComplete | SandboxNotice | ModelNotice
 """What a tool may put into the log beside its result."""
 
 

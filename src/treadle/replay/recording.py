@@ -22,6 +22,7 @@ from treadle.protocol.events import (
     ExternalToolRequested,
     FilesChanged,
     LimitWarning,
+    ModelNotice,
     PermissionCompleted,
     PermissionRequested,
     PlanUpdated,
@@ -179,7 +180,7 @@ class Recording:
                     call.files = files
                 case WorkspaceConflict(call=key) as conflict if key == call.request.call:
                     call.conflict = conflict
-                case PlanUpdated() | TaskComplete() | SandboxNotice() as fact:
+                case PlanUpdated() | TaskComplete() | SandboxNotice() | ModelNotice(kind="log_put_back") as fact:
                     facts.append(fact)
                 case _:
                     break

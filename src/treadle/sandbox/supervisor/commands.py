@@ -68,6 +68,9 @@ class SupervisedCommands:
         folder = self._path(chat, call)
         return None if names.look(folder) == names.UNSTARTED else SupervisedCommand(folder)
 
+    def taken(self, chat: ChatId, call: CallKey) -> bool:
+        return os.path.exists(self._path(chat, call))
+
     async def prevent(self, chat: ChatId, call: CallKey) -> None:
         folder = self._path(chat, call)
         await asyncio.to_thread(_bury_unborn, folder)
@@ -90,10 +93,24 @@ class SupervisedCommands:
         if names.look(folder) in (names.ENDED, names.LOST):
             await asyncio.to_thread(_empty, folder)
 
+    def ever(self, chat: ChatId) -> list[CallKey]:
+        """Every key under which something is kept, or was. Blocks for a moment."""
+        return [CallKey(name) for name in sorted(_children(os.path.dirname(self._path(chat, CallKey("0.0")))))]
+
+    def set_aside(self, chat: ChatId, call: CallKey) -> bool:
+        """Let nobody find what is kept under this key, without removing it; not while it runs. Blocks for a moment."""
+        folder = self._path(chat, call)
+        if names.look(folder) == names.RUNNING:
+            return False
+        os.rename(folder, f"{os.path.dirname(folder)}/.{new_id('aside')}.{call}")
+        return True
+
     async def tidy(self, chat: ChatId, open_calls: Collection[CallKey]) -> None:
         """End what the calls of a chat left running, except background processes and calls that are still open."""
         for command in await self.known(chat):
-            call = command.call.partition("~")[0]  # what is behind it tells the attempts of a call from each other
+            # Behind a tilde stands what tells the attempts of a call from each other, behind a dash what tells calls of
+            # the same key from each other, all but one of which are in logs that were lost.
+            call = command.call.partition("~")[0].partition("-")[0]
             if command.running and not command.background and call not in open_calls:
                 await self.prevent(chat, command.call)
 

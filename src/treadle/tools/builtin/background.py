@@ -10,12 +10,12 @@ from treadle.ports.commands import Command, Commands, Ended, Known
 from treadle.ports.snapshots import Effect, Snapshots
 from treadle.ports.toolset import Invocation, Outcome, Settlement
 from treadle.ports.workspace import inert
-from treadle.protocol.tools import ToolSpec
+from treadle.protocol.tools import ToolSpec, digest
 from treadle.tools.builtin.base import Plain, ReadOnly, in_thread, parameters
 from treadle.tools.builtin.capture import HEAD_READ, TAIL_READ, view_ends, view_whole
 from treadle.tools.builtin.means import Means
 from treadle.tools.builtin.process import tidy
-from treadle.tools.builtin.transaction import Reached, compare, name_of, reached
+from treadle.tools.builtin.transaction import Reached, compare, name_of, own_of, reached
 from treadle.types import CallKey, SystemClock
 
 MAX_RUNNING = 8
@@ -45,7 +45,7 @@ async def make_room(commands: Commands, invocation: Invocation, snapshots: Snaps
     old = [one for number, one in enumerate(ended) if number >= KEPT or now - one.ended_ms > KEPT_MS]
     for one in [*old, *(one for one in known if not one.background and not one.running)]:
         call = one.call.partition("~")[0]
-        if call == invocation.call:  # an attempt of this very call
+        if call.partition("-")[0] == invocation.call:  # an attempt of this very call
             continue
         await commands.forget(invocation.chat, one.call)
         if snapshots is not None:  # last: who comes late finds no view to commit
@@ -58,7 +58,7 @@ async def begun(command: Command, invocation: Invocation, notes: tuple[str, ...]
     ended = await _settle_down(command, 0, _LOOK_S)
     if ended is not None and ended.ending == "failed":
         raise ToolError(f"The command could not be started: {ended.error}.")
-    handle = invocation.call
+    handle = own_of(invocation)
     text, _ = await in_thread(_news, command, handle)
     state = _state(ended)
     how = f'[handle "{handle}", {state}: check_command shows what it writes, stop_command ends it]'
@@ -136,7 +136,8 @@ class SendInput(_Handled):
         if arguments.get("enter", True) and (text or not end):
             text += "\n"
         begin, _ = await in_thread(command.since, invocation.call)
-        await command.write(text.encode(errors="surrogateescape"), token=invocation.call, end=end)
+        token = f"{invocation.call}~{digest(arguments)[:12]}"  # of these words: a log that was put back may say others
+        await command.write(text.encode(errors="surrogateescape"), token=token, end=end)
         ended = await _settle_down(command, begin, _LOOK_S, until_news=True)
         return await _report(command, invocation, ended, self._means)
 

@@ -2,9 +2,11 @@
 takes up the one that this call has already: after a crash the real output and exit code are collected, and nothing runs
 twice (D-02)."""
 
+import itertools
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from treadle.errors import ToolError
 from treadle.faultpoint import faultpoint
@@ -33,19 +35,24 @@ from treadle.tools.builtin.process import (
 from treadle.tools.builtin.result import collect, ending, sandbox_in
 from treadle.tools.builtin.transaction import (
     ATTEMPTS,
+    RECORDED_BEFORE,
     Attempt,
     Reached,
     Tried,
     Way,
+    before_of,
     commit,
     compare,
     current,
     discard,
+    facts_of,
+    forgotten,
     is_lost,
     last_lines,
     name_of,
     newest,
     outcome_of,
+    own_of,
     prevent,
     rehearsal_key,
     way_of,
@@ -96,7 +103,7 @@ class RunCommand:
         place = await place_of(self._means, invocation)
         sandbox = await sandbox_of(self._means, invocation)
         refuse_outside(self._means, invocation, sandbox, place)
-        way = await self._way(invocation)
+        way = await self._way(await self._named(invocation))
         here = {"place": await in_thread(lambda: commands.place), "sandbox": level(sandbox, way.network)}
         return here | msgspec.structs.asdict(way)
 
@@ -104,18 +111,21 @@ class RunCommand:
         commands = self._commands()
         way = await self._way(invocation) if invocation.plan is None else way_of(invocation)
         place = await place_of(self._means, invocation)
+        place = replace(place, notes=(*place.notes, *before_of(invocation)))
         attempt = await self._attempt(invocation, way)
         if attempt.command is None and await self._decided(invocation, way):
             return await self._completed(invocation)
         command = attempt.command or await self._start(commands, invocation, place, way, attempt.key)
         faultpoint("tool.command_started")
         if invocation.arguments.get("background"):
-            return await background.begun(command, invocation, place.notes, sandbox_in(invocation))
+            begun = await background.begun(command, invocation, place.notes, sandbox_in(invocation))
+            return replace(begun, facts=(*begun.facts, *facts_of(invocation)))
         ended = await follow(command, invocation.emit)
         faultpoint("tool.command_ended")
         reached = await self._reach(command, ended, invocation, way)
         faultpoint("tool.command_reached")
-        return await collect(self._means, command, ended, invocation, place, way, reached)
+        outcome = await collect(self._means, command, ended, invocation, place, way, reached)
+        return replace(outcome, facts=(*outcome.facts, *facts_of(invocation)))
 
     async def preview(self, invocation: Invocation) -> str:
         return ""
@@ -135,6 +145,7 @@ class RunCommand:
         commands, snapshots = self._commands(), self._snapshots(invocation)
         if snapshots is None or not await self._on_view(invocation):
             return None
+        invocation = await self._named(invocation)
         way = Way(view=True, network=network, key=rehearsal_key(invocation))
         place = await place_of(self._means, invocation)
         attempt = await current(commands, invocation, way)
@@ -169,9 +180,11 @@ class RunCommand:
         started on another machine, or before a power cut, is taken up only if its end is safe on this disk. What ran on
         a view without network has done nothing before it is decided that it is committed, so it may run again."""
         commands, way = self._commands(), way_of(invocation)
+        if await forgotten(commands, invocation, way):
+            return Outcome(RECORDED_BEFORE, "carried out before; its result is lost", success=False, effect="direct")
         if way.view:
             return await self._settle_view(commands, invocation, way)
-        command = await commands.find(invocation.chat, invocation.call)
+        command = await commands.find(invocation.chat, own_of(invocation))
         if (invocation.plan or {}).get("place") != await in_thread(lambda: commands.place):
             return "run_again" if command is not None and command.durable else "unknown"
         ended = await command.wait(0) if command is not None else None
@@ -206,13 +219,26 @@ class RunCommand:
         return await in_thread(self._means.views, sandbox, invocation.root)
 
     async def _way(self, invocation: Invocation) -> Way:
-        network, key = invocation.options.network, str(invocation.call)
+        network, key = invocation.options.network, own_of(invocation)
         on_view = await self._on_view(invocation)
         if on_view:
             tried = (await newest(self._commands(), invocation, Way(key=rehearsal_key(invocation)))).command
             if tried is not None and not await is_lost(tried):
-                network, key = False, rehearsal_key(invocation)
-        return Way(on_view, network, key, captured=not on_view and self._snapshots(invocation) is not None)
+                network, key = False, CallKey(rehearsal_key(invocation))
+        captured = not on_view and self._snapshots(invocation) is not None
+        return Way(on_view, network, key, captured, own_of(invocation))
+
+    async def _named(self, invocation: Invocation) -> Invocation:
+        """A call that is about to begin, under a name of its own: whatever this home knows under that of its key was
+        begun before, in a log that was lost. It stays where it is."""
+        commands, snapshots = self._commands(), self._snapshots(invocation)
+        for number in itertools.count():
+            own = CallKey(f"{invocation.call}-{number}" if number else invocation.call)
+            named = replace(invocation, plan={"own": own})
+            taken = await in_thread(commands.taken, invocation.chat, own)
+            if not taken and (snapshots is None or not await in_thread(snapshots.decided, name_of(named))):
+                return named
+        raise AssertionError("unreachable")
 
     async def _attempt(self, invocation: Invocation, way: Way) -> Attempt:
         """What to follow. What is decided is completed, and its command is not run again."""

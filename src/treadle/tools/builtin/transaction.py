@@ -17,6 +17,7 @@ from treadle.ports.commands import Command, Commands, Ended
 from treadle.ports.snapshots import Effect, Snapshots
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.ports.workspace import inert
+from treadle.protocol.events import ModelNotice
 from treadle.protocol.files import DiffStat, FileChange, FileConflict, Source, Uncaptured, decode_path
 from treadle.protocol.tools import digest
 from treadle.tools.builtin.base import in_thread
@@ -25,6 +26,14 @@ from treadle.types import CallKey
 T = TypeVar("T")
 ATTEMPTS = 3
 """How often a command may be begun whose supervisor is lost: it may be the command itself that brings it down."""
+RECORDED_BEFORE = (
+    "This command was carried out, and its result was recorded in a log that was lost: the database was put back to an "
+    "earlier state. Its output is gone, and it was not run again. Look at the files before you go on."
+)
+MADE_BEFORE = (
+    "a command was run as call {call} before, in a log that was lost: the database was put back to an earlier state. "
+    "What that command changed in the project was not taken back"
+)
 _SHOWN = 40
 _NOT_MADE = "the command ran, but nothing of what it changed was committed"
 
@@ -38,6 +47,9 @@ class Way(msgspec.Struct, frozen=True):
     """Of its first attempt."""
     captured: bool = False
     """Whether the tree is compared before and after."""
+    own: str = ""
+    """The name under which this home knows it: the call's key, with a number behind it if there was a call of this key
+    before, in a log that was lost (a database that was put back)."""
 
 
 class Reached(msgspec.Struct, frozen=True):
@@ -76,17 +88,31 @@ def way_of(invocation: Invocation) -> Way:
     """As it was recorded. Calls of earlier versions wrote through, and nothing was compared."""
     plan = invocation.plan or {}
     known = {name: plan[name] for name in Way.__struct_fields__ if name in plan}
-    return Way(**{"key": str(invocation.call), **known})
+    return Way(**{"key": str(own_of(invocation)), **known})
+
+
+def own_of(invocation: Invocation) -> CallKey:
+    return CallKey((invocation.plan or {}).get("own") or invocation.call)
 
 
 def name_of(invocation: Invocation, call: str = "") -> str:
     """The name of a call's effect."""
-    return f"{invocation.chat}/{call or invocation.call}"
+    return f"{invocation.chat}/{call or own_of(invocation)}"
 
 
 def rehearsal_key(invocation: Invocation) -> str:
     """Of the command that is tried before it is allowed. Whoever allows it may edit it: then it is another one."""
-    return f"{invocation.call}~{digest(invocation.arguments)[:12]}"
+    return f"{own_of(invocation)}~{digest(invocation.arguments)[:12]}"
+
+
+def before_of(invocation: Invocation) -> tuple[str, ...]:
+    """What the model must know of a call that had another one before it."""
+    return () if own_of(invocation) == invocation.call else (f"[{MADE_BEFORE.format(call=invocation.call)}]",)
+
+
+def facts_of(invocation: Invocation) -> tuple[ModelNotice, ...]:
+    """The same for people."""
+    return tuple(ModelNotice("log_put_back", text[1:-1]) for text in before_of(invocation))
 
 
 # -- attempts ---------------------------------------------------------------------------------------------------------
@@ -127,9 +153,19 @@ async def is_lost(command: Command) -> bool:
     return not command.present or (ended is not None and ended.ending == "lost")
 
 
+async def forgotten(commands: Commands, invocation: Invocation, way: Way) -> bool:
+    """Whether the command of a call that has no result came to its end and was let go of, which is done only when the
+    result is recorded: so the log was put back to before that."""
+    found = await newest(commands, invocation, way)
+    ended = await found.command.wait(0) if found.command is not None else None
+    if ended is None or ended.ending not in ("exited", "timed_out"):
+        return False
+    return all(known.call != found.key for known in await commands.known(invocation.chat))
+
+
 async def prevent(commands: Commands, invocation: Invocation, way: Way) -> None:
     """No command of this call runs, and none will."""
-    for key in dict.fromkeys((way.key, str(invocation.call), rehearsal_key(invocation))):
+    for key in dict.fromkeys((way.key, own_of(invocation), rehearsal_key(invocation))):
         found = await newest(commands, invocation, Way(key=key))
         for number in range(1, min(found.number + (found.command is not None), ATTEMPTS) + 1):
             if key == way.key or found.command is not None:

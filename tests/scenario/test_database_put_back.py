@@ -1,0 +1,135 @@
+"""A database that is older than its home: a backup was put back. The chat goes on from what the database has; commands
+that were run in the future that was lost are neither taken for its own nor run again for it, and what is on disk is
+said (D-02, D-06, fault 14)."""
+
+import asyncio
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import asyncpg  # type: ignore[import-untyped]
+import pytest
+
+from tests.scenario.command_line import CommandLine
+
+SCRIPT = """
+[[turn]]
+text = "Hello."
+[[turn]]
+call = [{ name = "run_command", args = { command = "echo x >> count; echo one" } }]
+[[turn]]
+call = [{ name = "run_command", args = { command = "echo y >> count; echo two" } }]
+[[turn]]
+text = "Done."
+"""
+TABLES = ("chats", "events", "snapshots", "blobs", "blob_parts")
+
+
+class Backups:
+    """Backups of the database that the command line uses."""
+
+    def __init__(self, cli: CommandLine, address: str) -> None:
+        self._file = cli.home / "treadle.db"
+        self._address = address
+
+    def make(self) -> None:
+        if self._address:
+            return asyncio.run(self._execute(*(f"CREATE TABLE old_{t} AS SELECT * FROM {t}" for t in TABLES)))
+        with closing(sqlite3.connect(self._file)) as source, closing(sqlite3.connect(self._copy)) as copy:
+            source.backup(copy)
+
+    def put_back(self) -> None:
+        if self._address:
+            again = [f"DELETE FROM {t}" for t in TABLES]
+            again += [f"INSERT INTO {t} OVERRIDING SYSTEM VALUE SELECT * FROM old_{t}" for t in TABLES]
+            return asyncio.run(self._execute(*again))
+        for file in self._file.parent.glob(f"{self._file.name}-*"):
+            file.unlink()
+        shutil.copy(self._copy, self._file)
+
+    def cut(self, chat: str, head: int) -> None:
+        """As if the backup had been made when the log ended with `head`, in the middle of a run."""
+        if self._address:
+            return asyncio.run(
+                self._execute(
+                    f"DELETE FROM events WHERE seq > {head}",
+                    "DELETE FROM snapshots",
+                    f"UPDATE chats SET head = {head}, runnable = true, status = 'running'",
+                )
+            )
+        with closing(sqlite3.connect(self._file)) as connection, connection:
+            connection.execute("DELETE FROM events WHERE place > (1 << 32) + ?", (head,))
+            connection.execute("DELETE FROM snapshots")
+            connection.execute("UPDATE chats SET head = ?, runnable = 1, status = 'running'", (head,))
+
+    @property
+    def _copy(self) -> Path:
+        return self._file.with_name("backup")
+
+    async def _execute(self, *statements: str) -> None:
+        connection = await asyncpg.connect(self._address)
+        for statement in statements:
+            await connection.execute(statement)
+        await connection.close()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def backups(request: pytest.FixtureRequest, cli: CommandLine) -> Backups:
+    address = request.getfixturevalue("postgres") if request.param == "postgres" else ""
+    if address:
+        cli.environment["TREADLE_STORE"] = address
+    return Backups(cli, address)
+
+
+@pytest.fixture(params=["view", "through"])
+def way(request: pytest.FixtureRequest, cli: CommandLine) -> str:
+    """How commands reach the project: on a view, where one can be made, or directly."""
+    cli.environment["TREADLE_COMMAND_VIEW"] = "true" if request.param == "view" else "false"
+    return str(request.param)
+
+
+def test_a_chat_goes_on_from_what_the_database_has(cli: CommandLine, backups: Backups, way: str) -> None:
+    count, model = cli.project / "count", cli.script(SCRIPT)
+    chat = cli("run", "Hi.", "--model", model, "--json").events[0]["chat"]
+    backups.make()
+    lost = cli("run", "Go.", "--chat", chat, "--auto-approve-commands", "--json")
+    assert (lost.code, count.read_text()) == (0, "x\ny\n")
+    for times in (2, 3):
+        backups.put_back()
+        told = cli("fsck")
+        assert told.code == 1
+        assert "2.0" in told.out
+        assert "older than the home" in told.out
+        ran = cli("run", "Go.", "--chat", chat, "--auto-approve-commands", "--json")
+        assert ran.code == 0, ran.err
+        done = ran.of("tool.execution_complete")
+        assert [one["success"] for one in done] == [True, True], done
+        assert "one" in done[0]["result"]
+        assert "two" in done[1]["result"]
+        assert "in a log that was lost" in done[0]["result"]
+        assert [notice["kind"] for notice in ran.of("model.notice")] == ["log_put_back"] * 2
+        assert count.read_text() == "x\ny\n" * times
+        assert [file["path"] for files in ran.of("workspace.files_changed") for file in files["files"]] == ["count"] * 2
+    assert cli("undo", chat, "--yes").code == 0
+    assert count.read_text() == "x\ny\n" * 2  # what was lost stays
+    assert cli("fsck", "--repair").code == 0
+    assert cli("fsck").code == 0
+    assert cli("replay", chat).code == 0
+
+
+def test_a_command_that_ended_after_the_backup_is_not_run_again(cli: CommandLine, backups: Backups, way: str) -> None:
+    """The backup has the intent; its outcome was recorded in the future that was lost."""
+    count, model = cli.project / "count", cli.script(SCRIPT)
+    ran = cli("run", "Hi.", "--model", model, "--json")
+    chat = ran.events[0]["chat"]
+    lost = cli("run", "Go.", "--chat", chat, "--auto-approve-commands", "--json")
+    begun = next(event["seq"] for event in lost.events if event["type"] == "tool.execution_start")
+    assert count.read_text() == "x\ny\n"
+    backups.cut(chat, begun)
+    resumed = cli("resume", chat, "--json")
+    assert resumed.code == 0, resumed.err
+    first = resumed.of("tool.execution_complete")[0]
+    assert (first["success"], "was not run again" in first["error"]) == (False, True), first
+    assert "in a log that was lost" in resumed.of("tool.execution_complete")[1]["result"]
+    assert count.read_text() == "x\ny\ny\n"
