@@ -38,7 +38,7 @@ class _Chat:
         return bool(self.worker) and self.lease_until > now
 
     def holds(self, lease: Lease) -> bool:
-        return bool(self.worker) and lease.epoch == self.epoch
+        return lease.worker == self.worker and lease.epoch == self.epoch
 
     def claimable(self, now: float, now_ms: int) -> bool:
         due = self.summary.runnable or 0 < self.summary.wake_ms <= now_ms

@@ -133,7 +133,7 @@ class Writing:
         number, head, epoch, worker, until_ms, boot = row
         if take is not None and (take.epoch != epoch + 1 or self._leases.live(worker, until_ms, boot)):
             raise ChatBusy(f"chat {chat} is held, or was meanwhile; it cannot be taken as epoch {take.epoch}")
-        if lease is not None and not (lease.chat == chat and lease.epoch == epoch and worker):
+        if lease is not None and not (lease.chat == chat and lease.epoch == epoch and lease.worker == worker):
             raise LeaseLost(f"epoch {lease.epoch} of chat {chat} is over (now {epoch}); write nothing more")
         if packed and packed[0].seq != head + 1:
             if (last := self._last(number)) > head:
@@ -169,19 +169,20 @@ class Writing:
     def renew(self, leases: Sequence[Lease]) -> list[Lease]:
         if not leases:
             return []
-        pairs = ", ".join(["(?, ?)"] * len(leases))
-        wanted = [value for lease in leases for value in (lease.chat, lease.epoch)]
+        rows = ", ".join(["(?, ?, ?)"] * len(leases))
+        wanted = [value for lease in leases for value in (lease.chat, lease.epoch, lease.worker)]
         cursor = self._connection.execute(
             "UPDATE chats SET lease_until = ?, boot = ? WHERE worker <> '' "
-            f"AND (id, epoch) IN (VALUES {pairs}) RETURNING id, epoch",
+            f"AND (id, epoch, worker) IN (VALUES {rows}) RETURNING id, epoch, worker",
             (self._leases.until_ms(), self._leases.boot, *wanted),
         )
         renewed = set(cursor.fetchall())
-        return [lease for lease in leases if (lease.chat, lease.epoch) in renewed]
+        return [lease for lease in leases if (lease.chat, lease.epoch, lease.worker) in renewed]
 
     def release(self, leases: Sequence[Lease]) -> None:
         self._connection.executemany(
-            "UPDATE chats SET worker = '' WHERE id = ? AND epoch = ?", [(lease.chat, lease.epoch) for lease in leases]
+            "UPDATE chats SET worker = '' WHERE id = ? AND epoch = ? AND worker = ?",
+            [(lease.chat, lease.epoch, lease.worker) for lease in leases],
         )
 
     def save_snapshot(self, chat: ChatId, seq: int, body: bytes) -> None:

@@ -66,6 +66,17 @@ class LeaseContract(OpensStore):
         assert list(await store.renew([zombie, heir])) == [heir]
         await add(store, A, 3, heir)
 
+    async def test_a_lease_is_its_worker_s_own(self, store: Store) -> None:
+        """A database that was put back gives the same number again; whoever had it before has it no more."""
+        await begin(store, A)
+        held = await claimed(store, "new", A)
+        lost = Lease(A, held.epoch, "old", held.head)
+        with pytest.raises(LeaseLost):
+            await add(store, A, 2, lost)
+        assert list(await store.renew([lost])) == []
+        await store.release(lost)
+        await add(store, A, 2, held)
+
     async def test_a_released_lease_writes_nothing_more(self, store: Store) -> None:
         await begin(store, A)
         lease = await claimed(store, "w", A)
