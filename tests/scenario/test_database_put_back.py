@@ -11,8 +11,9 @@ from pathlib import Path
 import asyncpg  # type: ignore[import-untyped]
 import pytest
 
-from tests.scenario.command_line import CommandLine
+from tests.scenario.command_line import CommandLine, Ended
 
+pytestmark = pytest.mark.timeout(300)  # several processes one after the other
 SCRIPT = """
 [[turn]]
 text = "Hello."
@@ -89,33 +90,54 @@ def way(request: pytest.FixtureRequest, cli: CommandLine) -> str:
     return str(request.param)
 
 
-def test_a_chat_goes_on_from_what_the_database_has(cli: CommandLine, backups: Backups, way: str) -> None:
-    count, model = cli.project / "count", cli.script(SCRIPT)
-    chat = cli("run", "Hi.", "--model", model, "--json").events[0]["chat"]
+def begin(cli: CommandLine, backups: Backups) -> str:
+    """A chat whose second run is lost."""
+    chat = str(cli("run", "Hi.", "--model", cli.script(SCRIPT), "--json").events[0]["chat"])
     backups.make()
-    lost = cli("run", "Go.", "--chat", chat, "--auto-approve-commands", "--json")
-    assert (lost.code, count.read_text()) == (0, "x\ny\n")
-    for times in (2, 3):
-        backups.put_back()
-        told = cli("fsck")
-        assert told.code == 1
-        assert "2.0" in told.out
-        assert "older than the home" in told.out
-        ran = cli("run", "Go.", "--chat", chat, "--auto-approve-commands", "--json")
-        assert ran.code == 0, ran.err
-        done = ran.of("tool.execution_complete")
-        assert [one["success"] for one in done] == [True, True], done
-        assert "one" in done[0]["result"]
-        assert "two" in done[1]["result"]
-        assert "in a log that was lost" in done[0]["result"]
-        assert [notice["kind"] for notice in ran.of("model.notice")] == ["log_put_back"] * 2
-        assert count.read_text() == "x\ny\n" * times
-        assert [file["path"] for files in ran.of("workspace.files_changed") for file in files["files"]] == ["count"] * 2
+    assert go(cli, chat).code == 0
+    assert (cli.project / "count").read_text() == "x\ny\n"
+    backups.put_back()
+    return chat
+
+
+def go(cli: CommandLine, chat: str) -> Ended:
+    return cli("run", "Go.", "--chat", chat, "--auto-approve-commands", "--json")
+
+
+def test_a_chat_goes_on_from_what_the_database_has(cli: CommandLine, backups: Backups, way: str) -> None:
+    chat = begin(cli, backups)
+    ran = go(cli, chat)
+    assert ran.code == 0, ran.err
+    done = ran.of("tool.execution_complete")
+    assert [one["success"] for one in done] == [True, True], done
+    assert "one" in done[0]["result"]
+    assert "two" in done[1]["result"]
+    assert "in a log that was lost" in done[0]["result"]
+    assert [notice["kind"] for notice in ran.of("model.notice")] == ["log_put_back"] * 2
+    assert (cli.project / "count").read_text() == "x\ny\n" * 2
+    assert [file["path"] for files in ran.of("workspace.files_changed") for file in files["files"]] == ["count"] * 2
+
+
+def test_it_is_put_back_again_and_undone(cli: CommandLine) -> None:
+    backups = Backups(cli, "")
+    chat = begin(cli, backups)
+    assert go(cli, chat).code == 0
+    backups.put_back()
+    assert go(cli, chat).code == 0
+    assert (cli.project / "count").read_text() == "x\ny\n" * 3
     assert cli("undo", chat, "--yes").code == 0
-    assert count.read_text() == "x\ny\n" * 2  # what was lost stays
+    assert (cli.project / "count").read_text() == "x\ny\n" * 2  # what was lost stays
+    assert cli("replay", chat).code == 0
+
+
+def test_fsck_tells_what_the_home_knows_and_sets_it_aside(cli: CommandLine, backups: Backups) -> None:
+    begin(cli, backups)
+    told = cli("fsck")
+    assert told.code == 1
+    assert "older than the home" in told.out
+    assert "2.0" in told.out
     assert cli("fsck", "--repair").code == 0
     assert cli("fsck").code == 0
-    assert cli("replay", chat).code == 0
 
 
 def test_a_command_that_ended_after_the_backup_is_not_run_again(cli: CommandLine, backups: Backups, way: str) -> None:
