@@ -1,26 +1,33 @@
 """Chats of ten thousand and of a hundred thousand events (fault 18; D-06): they open from their tail, an append costs
 what it costs in a short chat, and memory stays in proportion to the conversation."""
 
+import asyncio
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from treadle import Agent, ChatOptions, ScriptedModel
+from treadle.chat import snapshot
 from treadle.chat.fold import fold
 from treadle.chat.state import ChatState, summary
+from treadle.cli import chats as chats_command
+from treadle.cli import show as show_command
 from treadle.engine.hub import Hub
 from treadle.engine.log import SNAPSHOT_EVERY, Log
+from treadle.ports.store import Listed, Snapshot
 from treadle.protocol import events as e
 from treadle.protocol import wire
 from treadle.protocol.commands import Rename
 from treadle.protocol.content import ToolRequest, Usage
 from treadle.protocol.events import Envelope, Event
+from treadle.protocol.views import ChatSummary
 from treadle.protocol.wire import Record
 from treadle.stores.sqlite import SqliteStore
+from treadle.stores.sqlite.lists import Lists
 from treadle.testing.checker import check_summary
 from treadle.types import ChatId, SystemClock, call_key
 
@@ -176,3 +183,54 @@ async def test_a_long_chat_opens_from_its_tail_and_grows_at_the_price_of_a_short
 
     ratio = await cost_of_commands(long_) / await cost_of_commands(short)
     assert ratio < 3.0, f"an append costs {ratio:.1f} times as much as in a short chat"
+
+
+def test_showing_a_long_chat_and_listing_many_costs_what_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Bounded work, whatever there is: records that are decoded, chats that are read."""
+    monkeypatch.setenv("TREADLE_HOME", str(tmp_path))
+    path = tmp_path / "treadle.db"
+    asyncio.run(_many(path))
+    decoded: list[int] = []
+    decode = wire.decode
+    monkeypatch.setattr(wire, "decode", lambda chat, record: decoded.append(record.seq) or decode(chat, record))
+    assert show_command.show(CHAT, everything=False, as_json=False) == 0
+    assert 0 < len(decoded) <= show_command.MOST + SNAPSHOT_EVERY
+    said = capsys.readouterr()
+    assert "earlier events are not shown" in said.err
+    assert "What about file" in said.out
+    decoded.clear()
+    assert show_command.show(CHAT, everything=True, as_json=False) == 0
+    assert len(decoded) >= 6_000
+    capsys.readouterr()
+
+    listed: list[int] = []
+    select = Lists._select
+    monkeypatch.setattr(
+        Lists, "_select", lambda self, rest, values, limit: _counted(listed, select(self, rest, values, limit))
+    )
+    assert chats_command.list_chats(everything=False, as_json=False) == 0
+    said = capsys.readouterr()
+    assert len(said.out.splitlines()) == chats_command.MOST
+    assert "treadle chats --all" in said.err
+    assert listed == [chats_command.MOST + 1]
+    assert chats_command.list_chats(everything=True, as_json=False) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 301
+
+
+def _counted(counts: list[int], found: Sequence[Listed]) -> Sequence[Listed]:
+    counts.append(len(found))
+    return found
+
+
+async def _many(path: Path) -> None:
+    """A long chat with a snapshot, and many short ones."""
+    state = await write(path, 6_000)
+    store = SqliteStore(path)
+    await store.save_snapshot(CHAT, Snapshot(state.head, snapshot.encode(state)))
+    for number in range(300):
+        chat = ChatId(f"c_{number:03d}")
+        first = wire.encode(Envelope(1, chat, number, e.SessionCreated(ChatOptions()), 0))
+        await store.create(ChatSummary(chat, head=1, updated_ms=number), [first])
+    await store.close()

@@ -15,6 +15,9 @@ from treadle.ports.store import Listed
 from treadle.protocol import wire
 from treadle.protocol.views import Status
 
+MOST = 200
+"""So many chats are listed for people, the newest."""
+
 
 def list_chats(everything: bool, as_json: bool) -> int:
     return asyncio.run(_chats(configured(), everything, as_json))
@@ -22,7 +25,8 @@ def list_chats(everything: bool, as_json: bool) -> int:
 
 async def _chats(config: Config, everything: bool, as_json: bool) -> int:
     async with open_agent(config) as agent:
-        chats = await agent.chats(archived=None if everything else False)
+        limit = 0 if everything or as_json else MOST + 1
+        chats = await agent.chats(archived=None if everything else False, limit=limit)
     if as_json:
         for listed in chats:
             sys.stdout.buffer.write(msgspec.json.encode(as_dict(listed)) + b"\n")
@@ -30,8 +34,11 @@ async def _chats(config: Config, everything: bool, as_json: bool) -> int:
     terminal = Terminal()
     if not chats:
         terminal.note("no chats yet; begin one with: treadle run PROMPT", "dim")
-    for listed in chats:
+    shown = chats if everything else chats[:MOST]
+    for listed in shown:
         terminal.line(_line(terminal, listed))
+    if len(shown) < len(chats):
+        terminal.note(f"these are the {MOST} newest; all of them: treadle chats --all", "dim")
     return 0
 
 

@@ -57,6 +57,13 @@ class Screen:
             first = next((str(value) for value in arguments.values()), "")
             self._calls[call.key] = (call.request.name, first)
 
+    def earlier(self, text: str) -> None:
+        self._terminal.note(text, "dim")
+
+    def counts(self, state: ChatState) -> None:
+        """What the whole chat came to, where only its end was shown."""
+        self._usage, self._turns, self._done = state.totals.usage, state.totals.turns, state.totals.tool_calls
+
     def event(self, envelope: e.Envelope) -> None:
         event = envelope.data
         match event:

@@ -14,32 +14,49 @@ from treadle.config import Config
 from treadle.ports.store import Listed
 from treadle.protocol import wire
 from treadle.protocol.content import AssistantEntry, ResultsEntry, UserEntry
-from treadle.protocol.events import ActionRequired, Envelope, SessionIdle
+from treadle.protocol.events import ActionRequired, Envelope, SessionIdle, UserMessage
 from treadle.types import ChatId
 
+MOST = 2_000
+"""So many events of a chat are shown, its last ones."""
 
-def show(chat: str, as_json: bool) -> int:
-    return asyncio.run(_show(configured(), chat, as_json))
+
+def show(chat: str, everything: bool, as_json: bool) -> int:
+    return asyncio.run(_show(configured(), chat, everything, as_json))
 
 
-async def _show(config: Config, named: str, as_json: bool) -> int:
+async def _show(config: Config, named: str, everything: bool, as_json: bool) -> int:
     async with open_agent(config) as agent:
         store = agent.deps.store
         chat = agent.chat(await find_chat(store, named))
-        state, listed, events = await chat.state(), await store.get(chat.id), await chat.events()
-        events = events if as_json else [await chat.files.whole(each) for each in events]
+        state, listed = await chat.state(), await store.get(chat.id)
+        events = [] if as_json else await chat.events(0 if everything else max(0, state.head - MOST))
+        events = [await chat.files.whole(each) for each in events]
     if as_json:
         sys.stdout.buffer.write(msgspec.json.encode(_object(state, listed)) + b"\n")
     else:
-        _print(chat.id, state, events)
+        _print(chat.id, state, _from_a_message(events))
     return 0
+
+
+def _from_a_message(events: list[Envelope]) -> list[Envelope]:
+    """From where somebody said something; all of it if that is not in it, or if it is the whole log."""
+    if not events or events[0].seq == 1:
+        return events
+    first = next((number for number, one in enumerate(events) if isinstance(one.data, UserMessage)), 0)
+    return events[first:]
 
 
 def _print(chat: ChatId, state: ChatState, events: list[Envelope]) -> None:
     screen = Screen(echo=True)
     screen.begin(chat, state.options.model, state.options.root)
+    earlier = events[0].seq - 1 if events else 0
+    if earlier:
+        screen.earlier(f"{earlier:,} earlier events are not shown; all of them: treadle show {chat} --all")
     for envelope in events:
         screen.event(envelope)
+    if earlier:
+        screen.counts(state)
     actions = open_actions(state)
     if actions:
         screen.event(Envelope(0, chat, 0, ActionRequired(actions)))

@@ -4,7 +4,7 @@ import click
 
 
 @click.command("chats")
-@click.option("--all", "everything", is_flag=True, help="Show archived chats too.")
+@click.option("--all", "everything", is_flag=True, help="Show all chats, archived ones too.")
 @click.option("--json", "as_json", is_flag=True, help="Print every chat as one line of JSON.")
 def command(everything: bool, as_json: bool) -> int:
     """List the chats, newest first."""
