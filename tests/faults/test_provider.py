@@ -226,7 +226,7 @@ async def test_a_server_that_is_not_there() -> None:
         model = OpenAIChat(ModelInfo("openai", "gone"), base_url="http://127.0.0.1:9/v1")
         async with Agent(model=model, retry_base_s=0.0001) as agent:
             news = [envelope async for envelope in agent.chat().send("Go.")]
-        assert [retry.error_class for retry in of(news, TurnRetry)] == ["network"] * len(of(news, TurnRetry))
+        assert [retry.error_class for retry in of(news, TurnRetry)] == ["network"] * RETRIES
         assert [error.error_class for error in of(news, SessionError)] == ["network"]
         assert news[-1].data == SessionIdle("error")
         assert on.fake.requests == []

@@ -206,3 +206,10 @@ def test_time_is_linear_even_when_every_fragment_repeats_the_name() -> None:  # 
     cost(1_000)
     small, large = cost(8_000), cost(128_000)
     assert large < 90 * small  # quadratic would be 256 times
+
+
+def test_a_known_id_wins_in_the_middle_of_its_arguments_whatever_the_name_is() -> None:  # M-08
+    assembler = Assembler(1)
+    assembler.feed([CallDelta("a", 0, "read", '{"path": '), CallDelta("a", 0, "write", '"x"}'), FinishDelta("stop")])
+    (call,) = assembler.finish("p:m").requests
+    assert (call.id, call.name, call.arguments) == ("a", "read", '{"path": "x"}')
