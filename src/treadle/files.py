@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from treadle.chat.ledger import last_undo, trails, unnamed
 from treadle.chat.state import ChatState
 from treadle.engine.deps import Deps, Restorer
-from treadle.engine.effects import Ledger, read_ledger, whole_list
+from treadle.engine.effects import Ledger, read_ledger
 from treadle.engine.restore import NO_SNAPSHOTS
 from treadle.errors import InvalidInput, ToolError, TreadleError
 from treadle.lines.look import Shown, shown
@@ -155,10 +155,6 @@ class ChatFiles:
             await self._chat.carry_out(command)
             return None
         return await self._carry_out(command, Undone, await self.complete())
-
-    async def whole(self, envelope: Envelope) -> Envelope:
-        """The same with all changes of files, where only the first stand in the log."""
-        return await whole_list(self._deps.store, envelope)
 
     async def begun(self) -> RestoreRequested | None:
         """The request that was begun and not ended, because whoever carried it out died; None if there is none."""

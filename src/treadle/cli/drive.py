@@ -69,7 +69,7 @@ async def drive(chat: Chat, following: Following, show: Show, after: int) -> int
         async with aclosing(_complete(chat, following, after)) as events:
             async for envelope in events:
                 ending.event(envelope)
-                show.event(envelope if isinstance(show, JsonLines) else await chat.files.whole(envelope))
+                show.event(envelope if isinstance(show, JsonLines) else await chat.whole(envelope))
     except asyncio.CancelledError:
         if not signals.ended_by:
             raise

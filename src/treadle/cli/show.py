@@ -31,7 +31,7 @@ async def _show(config: Config, named: str, everything: bool, as_json: bool) -> 
         chat = agent.chat(await find_chat(store, named))
         state, listed = await chat.state(), await store.get(chat.id)
         events = [] if as_json else await chat.events(0 if everything else max(0, state.head - MOST))
-        events = [await chat.files.whole(each) for each in events]
+        events = [await chat.whole(each) for each in events]
     if as_json:
         sys.stdout.buffer.write(msgspec.json.encode(_object(state, listed)) + b"\n")
     else:

@@ -140,7 +140,7 @@ async def _agreed(plan: Plan) -> bool:
 
 async def whole(choice: Choice, done: Restored) -> Restored:
     """What came of it with all files, however many they are."""
-    found = (await choice.files.whole(Envelope(0, choice.chat.id, 0, done))).data
+    found = (await choice.chat.whole(Envelope(0, choice.chat.id, 0, done))).data
     assert isinstance(found, Restored)
     return found
 
