@@ -12,6 +12,7 @@ from treadle.ports.model import ModelInfo
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
 from treadle.protocol.content import AssistantEntry, Usage
+from treadle.testing.clock import ManualClock
 
 COST = Usage(2_000, 100)
 
@@ -128,6 +129,17 @@ async def test_what_was_spent_survives_a_restart(stage: Stage) -> None:  # fault
     seen = await play(again.resume())
     assert ended(seen) == ["budget"]
     assert len(of(await again.events(), e.TurnStart)) == 3
+
+
+async def test_a_person_may_think_as_long_as_they_like(stage: Stage) -> None:  # L-11
+    clock = ManualClock()
+    agent = stage.agent([*working(1), Say("Done.")], change, clock=clock)
+    chat = agent.chat(max_turns=1, interactive=True, run_budget=Budget(wall_s=10.0))
+    await play(chat.send("go"))
+    clock.advance(3_600)
+    seen = await play(chat.answer((await chat.actions())[0], "continue"))
+    assert ended(seen) == ["done"]
+    assert (await chat.state()).totals.wall_ms == 0
 
 
 async def test_dying_again_and_again_in_a_call_does_not_overspend(stage: Stage) -> None:  # fault 30

@@ -25,7 +25,7 @@ class Account(msgspec.Struct, frozen=True):
 
 def accounts(state: ChatState, run: Run, estimate: Usage, now_ms: int) -> Iterator[Account]:
     """Every limit that is set, for the run and for the whole chat."""
-    run_wall = max(0, now_ms - run.started_ms) / 1000
+    run_wall = run.worked_ms(now_ms) / 1000
     totals = state.totals
     chat_wall = totals.wall_ms / 1000 + run_wall
     yield from _of("run", state.options.run_budget, run.usage, run.turns, run.tool_calls, run_wall, estimate)

@@ -15,7 +15,7 @@ from treadle.chat.fold_calls import CALLS
 from treadle.chat.fold_checks import CHECKS, told
 from treadle.chat.fold_workspace import WORKSPACE
 from treadle.chat.folding import Fold, change_run, say, spend
-from treadle.chat.state import AnsweredTurn, Call, ChatState, Compaction, OpenTurn, QueueItem, Run
+from treadle.chat.state import AnsweredTurn, Call, ChatState, Compaction, OpenTurn, QueueItem, Run, awaits_person
 from treadle.chat.transcript import rebuild
 from treadle.chat.weight import weigh
 from treadle.protocol import events as e
@@ -32,13 +32,27 @@ def fold(state: ChatState, envelope: Envelope) -> ChatState:
     apply = _APPLY.get(type(event))
     if apply is not None:
         state = apply(state, event, envelope)
-    return replace(state, head=envelope.seq, updated_ms=envelope.time_ms or state.updated_ms)
+    state = replace(state, head=envelope.seq, updated_ms=envelope.time_ms or state.updated_ms)
+    return _timed(state, envelope.time_ms)
 
 
 def fold_all(state: ChatState, envelopes: Iterable[Envelope]) -> ChatState:
     for envelope in envelopes:
         state = fold(state, envelope)
     return state
+
+
+def _timed(state: ChatState, now_ms: int) -> ChatState:
+    """Waiting for a person is no working time: it begins and ends with what was recorded then (L-11)."""
+    run = state.run
+    if run is None or not (run.waits_since_ms or state.calls or state.question):
+        return state
+    waits = awaits_person(state)
+    if waits == bool(run.waits_since_ms):
+        return state
+    if waits:
+        return change_run(state, waits_since_ms=now_ms)
+    return change_run(state, waits_since_ms=0, waited_ms=run.waited_ms + max(0, now_ms - run.waits_since_ms))
 
 
 # -- the conversation ---------------------------------------------------------------------------------------------
@@ -177,7 +191,7 @@ def _interrupted(state: ChatState, event: e.Interrupted, at: Envelope) -> ChatSt
 def _run_end(state: ChatState, event: e.RunEnd, at: Envelope) -> ChatState:
     if state.open_turn is not None:  # it was cut off and nobody settled it: a crash must not hide what it cost
         state = spend(state, state.open_turn.reserved)
-    wall = max(0, at.time_ms - state.run.started_ms) if state.run else 0
+    wall = state.run.worked_ms(at.time_ms) if state.run else 0
     totals = replace(state.totals, wall_ms=state.totals.wall_ms + wall)
     state = replace(state, run=None, open_turn=None, answered=None, calls=(), question=None, compacting="")
     failure = state.last_error if event.reason == "error" else None

@@ -137,6 +137,15 @@ class Run(Value, frozen=True):
     """Whether a record was lost since its last turn began: what it did then, or that it was stopped, may be unknown."""
     diagnosed: str = ""
     """The errors in changed files that the model was told about last."""
+    waits_since_ms: int = 0
+    """Since when it waits for a person; 0 when it does not."""
+    waited_ms: int = 0
+    """How long it has waited for a person before that, all in all."""
+
+    def worked_ms(self, now_ms: int) -> int:
+        """How long it has worked, as budgets and people count it: without the time in which it waited for a person."""
+        until = self.waits_since_ms or now_ms
+        return max(0, until - self.started_ms - self.waited_ms)
 
 
 class QueueItem(Value, frozen=True):
@@ -164,6 +173,7 @@ class Totals(Value, frozen=True):
     turns: int = 0
     tool_calls: int = 0
     wall_ms: int = 0
+    """How long its runs worked, those that have ended."""
 
 
 class ChatState(Value, frozen=True):
@@ -279,6 +289,12 @@ def status(state: ChatState) -> Status:
     if not run.stop and awaits_action(state):
         return "requires_action"
     return "running" if run.active else "pending"
+
+
+def awaits_person(state: ChatState) -> bool:
+    """Whether the chat can go on only after a person said something. A client's tool works while it is waited for,
+    and so does the run."""
+    return status(state) == "requires_action" and all(action.of_person for action in open_actions(state))
 
 
 def failure_of(state: ChatState) -> Failure | None:

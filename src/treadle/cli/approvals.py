@@ -69,7 +69,7 @@ async def _waiting_chats(agent: Agent) -> list[ChatId]:
 
 async def _asked(agent: Agent, chat: ChatId) -> list[OpenAction]:
     """What a person can answer: client tools wait for a program."""
-    return [action for action in await agent.chat(chat).actions() if action.kind != "external_tool"]
+    return [action for action in await agent.chat(chat).actions() if action.of_person]
 
 
 def approve(named: str, reply: Reply, as_json: bool) -> int:

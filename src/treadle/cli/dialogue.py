@@ -46,7 +46,7 @@ async def converse(chat: Chat, following: Following, show: Show, after: int, dia
             continue
         if dialogue is None:
             return code
-        actions = [action for action in await chat.actions() if action.kind != "external_tool"]
+        actions = [action for action in await chat.actions() if action.of_person]
         if not actions:
             return code
         answered = await dialogue.answer(chat, actions[0])

@@ -35,6 +35,8 @@ class Screen:
         """The text of the present answer that came live; shown or about to be."""
         self._calls: dict[CallKey, tuple[str, str]] = {}
         self._began = time.monotonic()
+        self._waits_since = 0.0
+        """Since when a person is asked: that is not the run's time."""
         self._usage = Usage()
         self._turns = 0
         self._done = 0
@@ -66,6 +68,7 @@ class Screen:
 
     def event(self, envelope: e.Envelope) -> None:
         event = envelope.data
+        self._heard()
         match event:
             case e.MessageDelta(text=text):
                 self._received += text
@@ -201,8 +204,15 @@ class Screen:
             self._terminal.note(f"── nothing to do: the chat is idle ({end(reason)})", "dim")
         self._terminal.note(f"   {how_to_go_on(chat, reason)}", "dim")
 
+    def _heard(self) -> None:
+        if self._waits_since:
+            self._began += time.monotonic() - self._waits_since
+            self._waits_since = 0.0
+
     def _waits(self, chat: ChatId, actions: tuple[e.OpenAction, ...]) -> None:
         self._end_text()
+        if all(action.of_person for action in actions):
+            self._waits_since = time.monotonic()
         if self._asks:
             return
         self._terminal.note(f"── chat {chat} waits for someone", "yellow")

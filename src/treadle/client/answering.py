@@ -180,7 +180,7 @@ class Run:
                 self._begin((action.action, action.hash), self._decide(action, self._approve))
             elif action.kind == "user_input" and self._answer is not None:
                 self._begin((action.action,), self._reply(action, self._answer))
-            elif action.kind != "external_tool":
+            elif action.of_person:
                 left.append(action)
         if not left:
             return None

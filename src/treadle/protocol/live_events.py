@@ -85,6 +85,11 @@ class OpenAction(Value, frozen=True):
     reason: str = ""
     offers: tuple[Offer, ...] = ()
 
+    @property
+    def of_person(self) -> bool:
+        """Whether a person must say something; a client's tool answers by itself."""
+        return self.kind != "external_tool"
+
 
 class ActionRequired(Live, frozen=True):
     """The loop has left and waits for these; published after the commit (A-02)."""

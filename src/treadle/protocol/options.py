@@ -34,6 +34,7 @@ class Budget(Value, frozen=True):
     tokens: int = 0
     usd: float = 0.0
     wall_s: float = 0.0
+    """Seconds of work. Waiting for a person (an approval, an answer) is no work; waiting for a client's tool is."""
     tool_calls: int = 0
 
 

@@ -131,6 +131,7 @@ class UsageView(Shape, frozen=True, kw_only=True):
     turns: int
     tool_calls: int = 0
     wall_ms: int = 0
+    """How long the chat's runs worked, those that have ended; waiting for a person is not counted."""
     context_tokens: int = 0
     """How much of the model's window the conversation took at last."""
     chats: int = 1

@@ -4,10 +4,12 @@ import pytest
 
 from tests.unit.chat.logs import answer, chat, ran, said
 from treadle.chat.budget import admit, forbidden, over_budget
+from treadle.chat.fold import fold
 from treadle.chat.state import ChatState
 from treadle.protocol import events as e
 from treadle.protocol.content import Usage
 from treadle.protocol.options import Budget, ChatOptions
+from treadle.types import call_key
 
 ESTIMATE = Usage(80, 20, usd=0.1)
 START = e.TurnStart(2, reserved=ESTIMATE)
@@ -89,3 +91,67 @@ def test_before_tools_run_only_calls_and_time_are_looked_at() -> None:
         assert state.run is not None
         found = over_budget(state, state.run, state.run.started_ms + 2_000)
         assert (found.kind if found else None) == kind
+
+
+# -- waiting for a person is not working time (L-11) ------------------------------------------------------------------
+
+
+ASKED = e.PermissionRequested("p1", call_key(1, 0), "shown")
+ALLOWED = e.PermissionCompleted("p1", "allow")
+QUESTION = e.UserInputRequested("q1", "Which?", call=call_key(1, 0), purpose="ask")
+
+
+def at(state: ChatState, now_ms: int, *events: e.Event) -> ChatState:
+    """The same state after these events, all of them at this time."""
+    for event in events:
+        state = fold(state, e.Envelope(state.head + 1, state.chat, now_ms, event, 1))
+    return state
+
+
+def begun(*names: str) -> ChatState:
+    """A run that began at 0:01 and whose model has asked for these calls."""
+    start = at(ChatState(), 1_000, e.SessionCreated(ChatOptions(run_budget=Budget(wall_s=10))), said())
+    return at(start, 2_000, *answer(1, *names))
+
+
+def worked(state: ChatState, now_ms: int) -> int:
+    assert state.run is not None
+    return state.run.worked_ms(now_ms)
+
+
+def test_the_time_in_which_an_approval_was_waited_for_is_not_spent() -> None:  # L-11
+    asked = at(begun("a"), 3_000, ASKED)
+    assert worked(asked, 3_600_000) == 2_000
+    allowed = at(asked, 3_600_000, ALLOWED)
+    assert worked(allowed, 3_604_000) == 6_000
+    assert allowed.run is not None
+    assert over_budget(allowed, allowed.run, 3_607_999) is None
+    assert over_budget(allowed, allowed.run, 3_608_000) == e.LimitReached("wall_s", 10, 10)
+    done = at(allowed, 3_604_000, *ran(1), e.RunEnd("done"))
+    assert done.totals.wall_ms == 6_000
+
+
+@pytest.mark.parametrize("end", [e.Interrupted(), e.UserInputCompleted("q1", "this")])
+def test_a_question_is_waited_for_until_it_is_answered_or_the_run_is_stopped(end: e.Event) -> None:  # L-11
+    asked = at(begun("a"), 3_000, QUESTION)
+    assert worked(at(asked, 9_000, end), 10_000) == 3_000
+
+
+def test_the_question_of_the_loop_itself_is_one_for_a_person() -> None:  # L-03, L-11
+    asked = at(begun(), 3_000, e.UserInputRequested("limit.5", "Go on?", ("continue", "stop"), "limit"))
+    assert worked(asked, 900_000) == 2_000
+
+
+def test_it_works_while_another_call_runs_and_while_a_client_works() -> None:  # L-11, A-02
+    running = at(begun("a", "b"), 3_000, e.ExecutionStart(call_key(1, 0), "a"))
+    asked = at(running, 3_000, e.PermissionRequested("p1", call_key(1, 1), "shown"))
+    assert worked(asked, 8_000) == 7_000
+    left = at(asked, 8_000, e.ExecutionComplete(call_key(1, 0), True, "ok"))
+    assert worked(left, 90_000) == 7_000  # from here on nothing but the person is waited for
+    client = at(begun("a"), 3_000, e.ExternalToolRequested(call_key(1, 0), "a"))
+    assert worked(client, 8_000) == 7_000
+
+
+def test_a_clock_that_goes_back_gives_no_time_back() -> None:  # fault 15
+    asked = at(begun("a"), 3_000, ASKED)
+    assert worked(at(asked, 2_000, ALLOWED), 3_000) == 2_000

@@ -121,3 +121,17 @@ def test_a_passing_line_fits_into_its_row() -> None:
     assert _fitting("abcdef", 4) == "abcd"
     assert _fitting("中文字", 4) == "中文"
     assert _fitting("ä中", 2) == "ä"
+
+
+def test_the_time_in_which_a_person_was_asked_is_not_shown_as_the_run_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("treadle.cli.screen.time.monotonic", lambda: now)
+    shown = Shown()
+    shown.show(e.TurnEnd(1))
+    now = 102.0
+    shown.show(e.ActionRequired((e.OpenAction("p1", "permission", CALL),)))
+    now = 900.0
+    shown.show(e.PermissionCompleted("p1", "allow"))
+    now = 901.0
+    shown.show(e.SessionIdle("done"))
+    assert " · 3.0 s\n" in shown.err
