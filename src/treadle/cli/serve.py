@@ -11,6 +11,8 @@ from treadle.cli.project import project_root
 from treadle.cli.session import configured, open_agent, warn
 from treadle.config import Config
 from treadle.errors import InvalidInput
+from treadle.housekeeping.retention import retention_of
+from treadle.housekeeping.tending import tended
 from treadle.runtime import Agent
 from treadle.server.admission import Admission
 from treadle.server.running import address_of, bind, is_loopback, run
@@ -54,7 +56,8 @@ async def _serve(config: Config, works: bool) -> int:
                 _say(f"none of the tokens is yours; make one with: treadle tokens add {LOCAL}")
             _say(f"how to use it: {address}/api/docs")
 
-        await run(service, listening, ready, settings.drain_s)
+        async with tended(agent.deps.store, config.home, retention_of(settings)):
+            await run(service, listening, ready, settings.drain_s)
     return 0
 
 

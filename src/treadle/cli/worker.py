@@ -11,6 +11,8 @@ from typing import Any
 from treadle.cli.session import configured, open_agent
 from treadle.config import Config
 from treadle.engine.pool import WorkerPool
+from treadle.housekeeping.retention import retention_of
+from treadle.housekeeping.tending import tended
 
 EXIT_OK = 0
 
@@ -26,7 +28,8 @@ async def _work(config: Config) -> int:
         asked = Signals()
         pool.start()
         _say(f"worker {agent.worker.name} takes up to {settings.concurrency} chats at once")
-        await asked.to_drain.wait()
+        async with tended(agent.deps.store, config.home, retention_of(settings)):
+            await asked.to_drain.wait()
         _say("draining; a second signal leaves at once")
         draining = asyncio.create_task(pool.drain(settings.drain_s))
         leaving = asyncio.create_task(asked.to_leave.wait())

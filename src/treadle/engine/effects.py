@@ -28,6 +28,7 @@ from treadle.protocol.references import REFERRING, Reference, references
 from treadle.types import CallKey, ChatId
 
 _PAGE = 5_000
+_SHORT_PAGE = 500
 _LEDGER = {
     kind.TYPE for kind in (FilesChanged, Undone, Redone, Kept, RestoreRequested, CheckpointCreated, SessionImported)
 }
@@ -132,7 +133,7 @@ async def all_references(store: Store, chat: ChatId) -> AsyncIterator[tuple[int,
     """Everything that a log refers to, with the seq of the event; what manifests list follows them. A manifest
     that is lost hides only what it alone listed."""
     since = 0
-    while records := await store.read(chat, after=since, limit=_PAGE):
+    while records := await store.read(chat, after=since, limit=_SHORT_PAGE):  # others are served in between
         since = records[-1].seq
         for record in records:
             if record.type not in REFERRING:

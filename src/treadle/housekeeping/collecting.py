@@ -7,19 +7,22 @@ was used within a day stays in any case: a process may be about to refer to it.
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from treadle.engine.effects import all_references
 from treadle.errors import TreadleError
+from treadle.housekeeping.marks import Marks
 from treadle.housekeeping.retention import (
     DAY_S,
     EVER,
     Collected,
     Retention,
+    Stamp,
     folder_of,
+    read_stamp,
     stamp_of,
     worth_of,
     write_stamp,
@@ -36,48 +39,75 @@ from treadle.workspace.upkeep import Upkeep
 
 TREE_DAYS = 7.0
 """So long the tree of a root is remembered that no command was run on."""
-_CHEAP_S = 1.0
-_CHEAP_IMAGES = 20_000
+_CHEAP_S = 0.5
 
 
-class TooMuch(Exception):
-    """There is more to look through than there is time."""
+class Unfinished(Exception):
+    """The pass was told to stop before it had seen everything; nothing was removed."""
 
 
-async def collect(
-    store: Store, home: Path, retention: Retention, *, dry: bool = False, seconds: float = EVER
-) -> Collected:
-    """Remove what is not to be kept; with `dry` only say what that is. TooMuch, with nothing removed, if it takes more
-    than so many seconds to find out."""
-    keeper = _Keeper(store, home, retention, time.time(), time.monotonic() + seconds)
+async def collect(store: Store, home: Path, retention: Retention, *, dry: bool = False) -> Collected:
+    """Remove what is not to be kept; with `dry` only say what that is."""
+    keeper = _Keeper(store, home, retention, time.time(), Marks(store, home, remembers=False))
     await keeper.look()
     found = await asyncio.to_thread(keeper.remove, dry)
     return replace(found, commands=await keeper.forget_commands(dry))
 
 
-async def now_and_then(store: Store, home: Path, retention: Retention) -> None:
-    """If it can be done in about a second; else it is left to `treadle gc`, which also tells what goes wrong."""
+async def collect_some(
+    store: Store, home: Path, retention: Retention, *, seconds: float = EVER, going: Callable[[], bool] = lambda: True
+) -> None:
+    """One pass: read logs for so many seconds at most, and remove for as long, as long as it is `going`. The next pass
+    goes on where it stopped. Waits for nobody who keeps something."""
+    stamp_of(home).touch()  # so that no other process begins one, too
+    marks = await asyncio.to_thread(Marks, store, home, remembers=True)
+    keeper = _Keeper(store, home, retention, time.time(), marks, seconds, going)
     try:
-        stamp_of(home).touch()  # whatever comes of it, it is not tried again today
-        await collect(store, home, retention, seconds=_CHEAP_S)
-    except (TooMuch, OSError, TreadleError):
+        await keeper.look()
+        await asyncio.to_thread(keeper.remove, False)
+        await keeper.forget_commands(False)
+    except (Unfinished, BlockingIOError):
+        write_stamp(home, replace(read_stamp(home), done=False))
+    except (OSError, TreadleError):
+        with suppress(OSError):  # what cannot be done is not tried again at once
+            write_stamp(home, replace(read_stamp(home), done=True, shard=""))
+        raise
+
+
+async def now_and_then(store: Store, home: Path, retention: Retention) -> None:
+    """A pass of about a second. What goes wrong is told by `treadle gc`."""
+    try:
+        await collect_some(store, home, retention, seconds=_CHEAP_S)
+    except (OSError, TreadleError):
         return
 
 
 class _Keeper:
-    """One collection: first look, then remove."""
+    """One collection: first look, then remove. A pass that is `going` only for a while leaves the rest to the next."""
 
-    def __init__(self, store: Store, home: Path, retention: Retention, now: float, until: float) -> None:
+    def __init__(
+        self,
+        store: Store,
+        home: Path,
+        retention: Retention,
+        now: float,
+        marks: Marks,
+        seconds: float = EVER,
+        going: Callable[[], bool] | None = None,
+    ) -> None:
         self._store = store
+        self._home = home
         self._folder = folder_of(home)
-        self._stamp = stamp_of(home)
+        self._stamp = read_stamp(home)
+        self._marks = marks
+        self._seconds = seconds
+        self._going = going
         self._images = Images(self._folder)
         self._upkeep = Upkeep(self._folder)
         self._journals = Journals(self._folder / "journals")
         self._commands = SupervisedCommands(home / "commands")
         self._retention = retention
         self._now = now
-        self._until = until
         self._line = now - retention.days * DAY_S
         self._worth: dict[str, float] = {}
         self._open: set[str] = set()
@@ -86,25 +116,38 @@ class _Keeper:
 
     async def look(self) -> None:
         self._chats = await self._store.list()
+        all_seen = False
+        try:
+            await self._look_at_logs()
+            all_seen = True
+        finally:
+            await asyncio.to_thread(self._marks.write, all_seen=all_seen)
+        for chat in {_chat(capture) for _, capture in self._upkeep.captures() if capture is not None}:
+            for call in await self._commands.running(chat):
+                self._running.add(f"{chat}/{call.partition('~')[0]}")
+        await asyncio.to_thread(self._look_at_files)
+
+    async def _look_at_logs(self) -> None:
+        until = time.monotonic() + self._seconds
         for listed in self._chats:
             worth = worth_of(listed)
             if worth == EVER:
                 self._open.add(listed.summary.chat)
             if worth < self._line:
                 continue
-            self._in_time()
-            async for _, found in all_references(self._store, listed.summary.chat):
-                if found.kind == "image":
-                    self._refer([found.digest], worth)
-        for chat in {_chat(capture) for _, capture in self._upkeep.captures() if capture is not None}:
-            for call in await self._commands.running(chat):
-                self._running.add(f"{chat}/{call.partition('~')[0]}")
-        await asyncio.to_thread(self._look_at_files)
+            late = time.monotonic() > until and not self._marks.knows(listed)
+            self._refer(await self._marks.of(listed), worth)
+            if late:  # but a pass that comes this far has read one more
+                raise Unfinished
+            self._check_going()
 
     def remove(self, dry: bool) -> Collected:
-        images = list(self._images.all())
-        line = self._raised(images)
-        keep = {image.digest for image in images if self._worth.get(image.digest, 0.0) > line}
+        resumes = self._going is not None and bool(self._stamp.shard)
+        # Which line it takes to stay below the cap is asked once; whoever resumes has it.
+        images = [] if resumes else list(self._all_images())
+        line = max(self._line, self._stamp.goal) if resumes else self._raised(images)
+        if not dry and self._folder.is_dir():
+            self._write_stamp(line, self._stamp.shard if resumes else "0")  # before anything is missing
         trees = [tree for tree in self._upkeep.trees() if tree.used <= self._tree_line(line)]
         gone = 0
         for file, capture in self._upkeep.captures():
@@ -115,11 +158,13 @@ class _Keeper:
         decisions = 0
         if not dry:
             # Trees first: whoever has none reads everything anew, and relies on nothing that goes now.
-            self._upkeep.drop_trees(self._tree_line(line))
+            self._upkeep.drop_trees(self._tree_line(line), wait=self._going is None)
             self._upkeep.tidy(stage=not any(self._journals.unfinished()))
             decisions = self._journals.sweep(max(DAY_S, self._retention.days * DAY_S))
             Leavings(self._folder / LEFT).sweep(max(DAY_S, self._now - line))
-        swept = self._images.sweep(keep, DAY_S, dry=dry)
+        keep = {digest for digest, worth in self._worth.items() if worth > line}
+        since, going = self._stamp.shard if resumes else "", self._paced() if self._going is not None else None
+        swept = self._images.sweep(keep, DAY_S, dry=dry, since=since, going=going)
         total = sum(image.size for image in images)
         found = Collected(
             swept.count,
@@ -132,12 +177,13 @@ class _Keeper:
             line=line,
         )
         if not dry and self._folder.is_dir():
-            write_stamp(self._stamp, found)
+            self._write_stamp(line, swept.left_at)
         return found
 
     async def forget_commands(self, dry: bool) -> int:
         count = 0
         for listed in self._chats:
+            self._check_going()
             chat = listed.summary.chat
             if chat in self._open:
                 continue
@@ -154,11 +200,11 @@ class _Keeper:
         for journal in self._journals.unfinished():
             self._refer((found.digest for file in journal.files for found in references(file)), EVER)
         for _, capture in self._upkeep.captures():
-            self._in_time()
+            self._check_going()
             if capture is not None and (worth := self._capture_worth(capture)) > self._line:
                 self._refer(self._upkeep.relied_on(self._upkeep.tree_of(capture)) or (), worth)
         for tree in self._upkeep.trees():
-            self._in_time()
+            self._check_going()
             if tree.used > self._tree_line(self._line):
                 self._refer(self._upkeep.relied_on(tree.file) or (), tree.used)
 
@@ -166,9 +212,22 @@ class _Keeper:
         for digest in found:
             self._worth[digest] = max(worth, self._worth.get(digest, 0.0))
 
-    def _in_time(self) -> None:
-        if time.monotonic() > self._until:
-            raise TooMuch
+    def _all_images(self) -> Iterator[Image]:
+        for image in self._images.all():
+            self._check_going()
+            yield image
+
+    def _check_going(self) -> None:
+        if self._going is not None and not self._going():
+            raise Unfinished
+
+    def _paced(self) -> Callable[[], bool]:
+        until, going = time.monotonic() + self._seconds, self._going
+        return lambda: time.monotonic() < until and (going is None or going())
+
+    def _write_stamp(self, line: float, shard: str) -> None:
+        """What is gone stays gone, also when the next line lies further back."""
+        write_stamp(self._home, Stamp(max(line, self._stamp.line), not shard, shard, line))
 
     def _capture_worth(self, capture: Capture) -> float:
         """Without bound as long as somebody may still compare with it: a chat at work, a process in the background."""
@@ -183,8 +242,6 @@ class _Keeper:
 
     def _raised(self, images: list[Image]) -> float:
         """The line, as far up as it takes to stay below the cap."""
-        if self._until < EVER and (len(images) > _CHEAP_IMAGES or self._images.in_use()):
-            raise TooMuch
         line = self._line
         fresh = self._now - DAY_S
         total = sum(image.size for image in images if image.used > fresh or self._worth.get(image.digest, 0.0) > line)

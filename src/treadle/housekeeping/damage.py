@@ -7,7 +7,7 @@ from pathlib import Path
 
 from treadle.engine.effects import all_references, imported_at
 from treadle.errors import NotFound, ToolError
-from treadle.housekeeping.retention import DAY_S, EVER, Retention, folder_of, last_line, worth_of
+from treadle.housekeeping.retention import DAY_S, EVER, Retention, folder_of, read_stamp, worth_of
 from treadle.ports.snapshots import Wanted
 from treadle.ports.store import Listed, Store
 from treadle.stores.problem import Problem
@@ -25,7 +25,7 @@ async def inspect(store: Store, home: Path, retention: Retention, *, repair: boo
     chats = await store.list()
     at_work = {str(listed.summary.chat) for listed in chats if listed.leased}
     problems = await asyncio.to_thread(lambda: list(_damage(home, at_work, repair)))
-    line = max(last_line(home), time.time() - retention.days * DAY_S)
+    line = max(read_stamp(home).line, time.time() - retention.days * DAY_S)
     images = Images(folder_of(home))
     for listed in chats:
         if worth_of(listed) > line:

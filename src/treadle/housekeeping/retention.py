@@ -1,5 +1,6 @@
 """How long things are kept, and what a chat is worth to what it refers to."""
 
+import secrets
 import time
 from pathlib import Path
 
@@ -50,32 +51,51 @@ def worth_of(listed: Listed) -> float:
     return EVER if at_work else summary.updated_ms / 1000
 
 
+class Stamp(msgspec.Struct, frozen=True):
+    """How far collecting has come. When it was last done is the time of its file."""
+
+    line: float = 0.0
+    """Up to which time chats may refer to what was collected, ever (seconds since 1970)."""
+    done: bool = True
+    """Whether the last pass came to its end. If not, the next one goes on:"""
+    shard: str = ""
+    """from here, if it had begun to remove,"""
+    goal: float = 0.0
+    """what is worth no more than this."""
+
+
 def stamp_of(home: Path) -> Path:
-    """The file that says when this was last done, and what came of it."""
     return folder_of(home) / _STAMP
 
 
-def is_due(home: Path) -> bool:
-    """Whether a day has passed since this was last done. The first time only the clock is set: nothing can be old
-    enough yet."""
+def is_due(home: Path, every_s: float = DAY_S) -> bool:
+    """Whether so much time has passed since this was last done, or it was not done to the end. The first time only the
+    clock is set: nothing can be old enough yet."""
     stamp = stamp_of(home)
     try:
-        return time.time() - stamp.stat().st_mtime > DAY_S
+        return time.time() - stamp.stat().st_mtime > every_s or not read_stamp(home).done
     except FileNotFoundError:
         if stamp.parent.is_dir():
-            write_stamp(stamp, Collected())
+            write_stamp(home, Stamp())
         return False
 
 
-def write_stamp(stamp: Path, found: Collected) -> None:
-    new = stamp.with_name(f".{_STAMP}")
-    new.write_bytes(msgspec.json.encode(found))
-    new.replace(stamp)
+def write_stamp(home: Path, stamp: Stamp) -> None:
+    replace_file(stamp_of(home), msgspec.json.encode(stamp))
 
 
-def last_line(home: Path) -> float:
-    """Up to which time chats may refer to what was collected."""
+def read_stamp(home: Path) -> Stamp:
     try:
-        return msgspec.json.decode(stamp_of(home).read_bytes(), type=Collected).line
+        return msgspec.json.decode(stamp_of(home).read_bytes(), type=Stamp)
     except (OSError, msgspec.DecodeError):
-        return 0.0
+        return Stamp()
+
+
+def replace_file(file: Path, content: bytes) -> None:
+    """In one step, whoever else does the same."""
+    new = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
+    try:
+        new.write_bytes(content)
+        new.replace(file)
+    finally:
+        new.unlink(missing_ok=True)

@@ -10,7 +10,7 @@ import hashlib
 import os
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -39,6 +39,8 @@ class Image(msgspec.Struct, frozen=True):
 class Swept(msgspec.Struct, frozen=True):
     count: int = 0
     size: int = 0
+    left_at: str = ""
+    """The shard where it was told to stop; empty if it came to the end."""
 
 
 class Images:
@@ -138,41 +140,58 @@ class Images:
         """What writers left half-written, or write at this moment."""
         return [os.path.join(self._incoming, name) for name in _names(self._incoming) if name != ".lock"]
 
-    def sweep(self, keep: set[str], older_than_s: float, *, dry: bool = False) -> Swept:
-        """Remove what is not to be kept and was not used for so long; and what was left half-written long ago."""
+    def sweep(
+        self,
+        keep: Collection[str],
+        older_than_s: float,
+        *,
+        dry: bool = False,
+        since: str = "",
+        going: Callable[[], bool] | None = None,
+    ) -> Swept:
+        """Remove what is not to be kept and was not used for so long; and what was left half-written long ago. With
+        `going` it stops when that says no, or where it would have to wait for somebody who keeps something; `since` is
+        the shard where it stopped the last time."""
         count = size = 0
-        for shard in _names(self._objects):
-            folder = os.path.join(self._objects, shard)
-            with self._lock(fcntl.LOCK_EX), os.scandir(folder) as found:
-                before = time.time() - older_than_s
-                for each in found:
-                    stat = each.stat(follow_symlinks=False)
-                    if each.name in keep or stat.st_mtime > before:
-                        continue
-                    count, size = count + 1, size + stat.st_size
-                    if not dry:
-                        os.unlink(each.path)
-                        faultpoint("snapshot.swept")
+        first = True
+        for shard in sorted(name for name in _names(self._objects) if name >= since):
+            if going is not None and not first and not going():
+                return Swept(count, size, shard)
+            first = False
+            try:
+                for removed in self._sweep_shard(shard, keep, older_than_s, dry=dry, wait=going is None):
+                    count, size = count + 1, size + removed
+                    if going is not None and not going():
+                        return Swept(count, size, shard)
+            except BlockingIOError:
+                return Swept(count, size, shard)
         if not dry:
             old = time.time() - max(older_than_s, _ABANDONED_S)
             with suppress(FileNotFoundError):
                 unlink_all(path for path in self.half_done() if os.lstat(path).st_mtime < old)
         return Swept(count, size)
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """While the block lasts, nobody keeps anything or begins to rely on what is kept. Not for a sweep, which sees
-        to that itself."""
-        with self._lock(fcntl.LOCK_EX):
-            yield
+    def _sweep_shard(
+        self, shard: str, keep: Collection[str], older_than_s: float, *, dry: bool, wait: bool
+    ) -> Iterator[int]:
+        """The sizes of what is removed, one by one."""
+        with self.alone(wait=wait), os.scandir(os.path.join(self._objects, shard)) as found:
+            before = time.time() - older_than_s
+            for each in found:
+                stat = each.stat(follow_symlinks=False)
+                if each.name in keep or stat.st_mtime > before:
+                    continue
+                if not dry:
+                    os.unlink(each.path)
+                    faultpoint("snapshot.swept")
+                yield stat.st_size
 
-    def in_use(self) -> bool:
-        """Whether somebody keeps something at this moment, so that a sweep would have to wait."""
-        try:
-            with self._lock(fcntl.LOCK_EX | fcntl.LOCK_NB):
-                return False
-        except BlockingIOError:
-            return True
+    @contextmanager
+    def alone(self, *, wait: bool = True) -> Iterator[None]:
+        """While the block lasts, nobody keeps anything or begins to rely on what is kept. Not for a sweep, which sees
+        to that itself. BlockingIOError, without `wait`, if somebody keeps something at this moment."""
+        with self._lock(fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB):
+            yield
 
     @contextmanager
     def _lock(self, how: int) -> Iterator[None]:

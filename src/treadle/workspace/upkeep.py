@@ -57,13 +57,13 @@ class Upkeep:
         nodes = (node for folder in found[0].folders.values() for node in folder.nodes.values())
         return {node.content.hex() for node in nodes if node.kept and len(node.content) == 32 and not node.left}
 
-    def drop_trees(self, used_until: float) -> int:
+    def drop_trees(self, used_until: float, *, wait: bool = True) -> int:
         """Forget the trees that were not used since. Nobody begins to rely on one meanwhile; afterwards what is kept
-        for them alone may go."""
+        for them alone may go. BlockingIOError as with `Images.alone`."""
         count = 0
         if not self.trees():
             return count
-        with self._images.alone():
+        with self._images.alone(wait=wait):
             for tree in self.trees():
                 if tree.used <= used_until:
                     tree.file.unlink(missing_ok=True)

@@ -10,13 +10,15 @@ import pytest
 from msgspec.structs import replace
 
 from tests.unit.housekeeping.kit import Home
-from treadle.housekeeping.collecting import TooMuch, collect, now_and_then
-from treadle.housekeeping.retention import DAY_S, Retention, is_due, last_line, stamp_of
+from treadle.housekeeping.collecting import collect, collect_some, now_and_then
+from treadle.housekeeping.retention import DAY_S, Retention, is_due, read_stamp, stamp_of
 from treadle.ports.commands import Job
-from treadle.protocol.events import ExecutionStart, FilesChanged
+from treadle.protocol import wire
+from treadle.protocol.events import Envelope, ExecutionStart, FilesChanged
 from treadle.protocol.files import DiffStat, FileState, change_of
+from treadle.protocol.wire import Record
 from treadle.sandbox.supervisor.commands import SupervisedCommands
-from treadle.types import CallKey
+from treadle.types import CallKey, ChatId
 from treadle.workspace.journal import Ending, Journal
 
 
@@ -52,7 +54,9 @@ async def test_beyond_the_cap_the_oldest_go_first(home: Home) -> None:
     found = await collect(home.store, home.path, Retention(cap=320))
     assert home.kept() == {b"\1" * 100, b"\2" * 100, b"\3" * 100, b"shared by all"}
     assert found.kept_bytes == 313
-    assert time.time() - 4 * DAY_S == pytest.approx(last_line(home.path), abs=60)
+    assert time.time() - 4 * DAY_S == pytest.approx(read_stamp(home.path).line, abs=60)
+    await collect(home.store, home.path, Retention())
+    assert time.time() - 4 * DAY_S == pytest.approx(read_stamp(home.path).line, abs=60), "what is gone stays gone"
 
 
 async def test_the_cap_takes_nothing_that_was_used_within_a_day(home: Home) -> None:
@@ -171,13 +175,70 @@ async def test_a_lost_manifest_costs_only_what_it_alone_listed(home: Home) -> No
     assert home.kept() == {b"shown", b"of another"}
 
 
-async def test_nothing_is_removed_when_there_is_no_time(home: Home) -> None:
+async def test_passes_too_short_for_all_of_it_bring_it_below_the_cap_together(home: Home) -> None:  # W-01
+    for number in range(30):
+        await home.chat(f"c_{number}", b"%d" % number * 500, days=3 + number)
+    await home.chat("c_waits", b"waits", days=99, status="requires_action")
+    passes, cap = 0, 5_000
+    removed = []
+    while not passes or not read_stamp(home.path).done:
+        before = len(home.kept())
+        await collect_some(home.store, home.path, Retention(days=100, cap=cap), seconds=0)
+        assert is_due(home.path) != read_stamp(home.path).done, "what was left is gone on with, by whoever comes next"
+        removed.append(before - len(home.kept()))
+        passes += 1
+        assert passes < 200
+    assert max(removed) < 3, "each did a little"
+    assert home.images.size() <= cap
+    assert home.kept() == {b"waits", *(b"%d" % number * 500 for number in range(9))}, "the oldest went"
+
+
+async def test_a_pass_that_goes_on_leaves_what_came_to_be_needed_meanwhile(home: Home) -> None:
+    for number in range(30):
+        home.image(b"%d" % number)
+    while not read_stamp(home.path).shard:
+        await collect_some(home.store, home.path, Retention(), seconds=0)
+    left = home.kept()
+    await home.chat("c_1", *left)
+    await collect_some(home.store, home.path, Retention())
+    assert read_stamp(home.path).done
+    assert home.kept() == left
+    assert len(left) > 20
+
+
+async def test_a_pass_reads_a_log_again_only_if_it_has_changed(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    chats = [await home.chat(f"c_{number}", b"%d" % number, days=3) for number in range(3)]
+    read: list[str] = []
+    real = home.store.read
+
+    async def seen(chat: ChatId, after: int = 0, limit: int = 0) -> list[Record]:
+        read.append(chat)
+        return await real(chat, after, limit)
+
+    monkeypatch.setattr(home.store, "read", seen)
+    await collect_some(home.store, home.path, Retention())
+    assert set(read) == set(chats)
+    read.clear()
+    image = home.image(b"more")
+    change = change_of("a", FileState("file", 0o644, image, 4), None, DiffStat())
+    record = wire.encode(Envelope(2, chats[1], time.time_ns() // 10**6, FilesChanged((change,))))
+    summary = replace((await home.store.get(chats[1])).summary, head=2)
+    await home.store.append(chats[1], [record], summary, lease=None, durable=True)
+    await collect_some(home.store, home.path, Retention())
+    assert set(read) == {chats[1]}
+    assert home.kept() == {b"0", b"1", b"2", b"more"}
+    (home.folder / "marks").write_bytes(b"damaged")
+    await collect_some(home.store, home.path, Retention())
+    assert home.kept() == {b"0", b"1", b"2", b"more"}
+
+
+async def test_a_pass_ends_when_it_is_told_to(home: Home) -> None:
+    for number in range(30):
+        home.image(b"%d" % number)
     await home.chat("c_1", b"one", days=3)
-    home.image(b"nobody's")
-    with pytest.raises(TooMuch):
-        await collect(home.store, home.path, Retention(), seconds=-1)
-    await now_and_then(home.store, home.path, Retention())
-    assert home.kept() == {b"one"}
+    await collect_some(home.store, home.path, Retention(), going=lambda: False)
+    assert len(home.kept()) == 31
+    assert is_due(home.path)
 
 
 async def test_what_processes_that_died_left_goes_after_a_day(
@@ -202,7 +263,10 @@ async def test_by_itself_it_waits_for_nobody(home: Home) -> None:
     home.image(b"nobody's")
     with home.images.batch():
         await now_and_then(home.store, home.path, Retention())
-    assert home.kept() == {b"nobody's"}
+        assert home.kept() == {b"nobody's"}
+    assert is_due(home.path), "the next one does it"
+    await now_and_then(home.store, home.path, Retention())
+    assert home.kept() == set()
 
 
 async def test_by_itself_once_a_day(home: Home) -> None:

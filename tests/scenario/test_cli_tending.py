@@ -1,0 +1,118 @@
+"""What is kept for undoing stays below its cap where no `treadle run` ends: real processes of `serve` and `worker`."""
+
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.scenario.command_line import CommandLine, end
+from treadle.housekeeping.retention import read_stamp, stamp_of
+from treadle.workspace.images import Images
+
+DAY_S = 86_400
+CAP = {"TREADLE_SNAPSHOT_CAP_GB": "0.0000025"}  # 2,500 bytes
+WAIT_S = 60.0
+COMMANDS = {"serve": ("serve", "--port", "0"), "worker": ("worker",)}
+
+
+def until(fact: Callable[[], Any], what: str) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not fact():
+        assert time.monotonic() < deadline, f"never: {what}"
+        time.sleep(0.02)
+
+
+def writing(content: str) -> str:
+    call = f'{{ name = "write_file", args = {{ path = "a", content = "{content}" }} }}'
+    read = '{ name = "read_file", args = { path = "a" } }'
+    return f'[[turn]]\ncall = [{read}]\n[[turn]]\ncall = [{call}]\n[[turn]]\ntext = "Done."\n'
+
+
+def made_old(file: Path) -> None:
+    os.utime(file, (time.time() - 2 * DAY_S,) * 2)
+
+
+class Crowded:
+    """A home with two chats that overwrote a file, and far more that nobody needs; all of it two days old."""
+
+    def __init__(self, cli: CommandLine) -> None:
+        self.cli = cli
+        self.images = Images(cli.home / "snapshots")
+        self.file = cli.project / "a"
+        self.file.write_text("0" * 3000)
+        for content in ("1" * 2000, "2" * 1000):
+            assert cli("run", "Write.", "--model", cli.script(writing(content))).code == 0
+        for number in range(300):
+            self.images.put(b"nobody's %d" % number)
+        for image in list(self.images.all()):
+            made_old(self.images.folder / "objects" / image.digest[:2] / image.digest)
+        made_old(stamp_of(cli.home))
+
+    def count(self) -> int:
+        return len(list(self.images.all()))
+
+    def is_done(self) -> bool:
+        stamp = read_stamp(self.cli.home)
+        return stamp.done and stamp.goal > 0
+
+    def start(self, command: str, **env: str) -> "subprocess.Popen[str]":
+        return self.cli.start(*COMMANDS[command], env=CAP | env)
+
+
+@pytest.fixture
+def crowded(cli: CommandLine) -> Crowded:
+    return Crowded(cli)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_cap_holds_where_a_process_stays(crowded: Crowded, command: str) -> None:  # W-01
+    process = crowded.start(command)
+    try:
+        until(crowded.is_done, "a pass is done")
+    finally:
+        process.terminate()
+        assert end(process).code == 0
+    assert crowded.images.size() <= 2500
+    cli = crowded.cli
+    assert cli("undo", "last", "--yes").code == 0
+    assert crowded.file.read_text() == "1" * 2000, "what the newest run needs was there"
+    older = cli("chats", "--json").lines[1]["chat"]
+    assert "no longer kept" in cli("undo", older, "--yes").out
+    assert cli("fsck").code == 0, "what was collected is not missed"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_signal_ends_a_pass_at_once_and_the_next_goes_on(crowded: Crowded, command: str) -> None:  # fault 17
+    passed = crowded.cli.folder / "passed"
+    faults = f"delay@snapshot.swept#*=0.3;list={passed}"  # all of it would take a minute and a half
+    process = crowded.start(command, TREADLE_FAULTS=faults)
+    until(lambda: passed.exists() and "snapshot.swept" in passed.read_text(), "it removes")
+    began = time.monotonic()
+    process.terminate()
+    assert end(process).code == 0
+    assert time.monotonic() - began < 20
+    assert crowded.count() > 200
+    assert not read_stamp(crowded.cli.home).done
+    again = crowded.start(command)
+    try:
+        until(crowded.is_done, "the next pass ends")
+    finally:
+        again.terminate()
+        end(again)
+    assert crowded.images.size() <= 2500
+
+
+def test_runs_together_bring_very_many_below_the_cap(crowded: Crowded) -> None:
+    hello = crowded.cli.script('[[turn]]\ntext = "Hello."\n')
+    env = CAP | {"TREADLE_FAULTS": "delay@snapshot.swept#*=0.01"}
+    counts = [crowded.count()]
+    while not crowded.is_done():
+        assert crowded.cli("run", "Hello.", "--model", hello, env=env).code == 0
+        counts.append(crowded.count())
+        assert counts[-1] < counts[-2], "each removes some"
+    assert len(counts) > 3, "one alone did not do it"
+    assert crowded.images.size() <= 2500
