@@ -23,7 +23,7 @@ from treadle.replay.recording import Recording
 from treadle.replay.sight import DecidedTime, WatchedLog, filler
 from treadle.replay.stage import Stage
 from treadle.replay.tools import RecordedPolicy, RecordedTools
-from treadle.replay.workspace import RecordedRestorer, recorded_branch, recorded_spill
+from treadle.replay.workspace import RecordedRestorer, recorded_branch, recorded_root, recorded_spill
 from treadle.types import ChatId
 
 __all__ = ["Divergence", "ReplayResult", "replay"]
@@ -72,6 +72,7 @@ def _surroundings(log: WatchedLog) -> Deps:
         lambda options: filler(log, options),
         restorer=RecordedRestorer(stage),
         branch=lambda _root, _chat, _message: recorded_branch(stage),
+        bind=lambda _options, _owner: recorded_root(stage),
     )
 
 

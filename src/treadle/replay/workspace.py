@@ -3,15 +3,17 @@
 from collections.abc import Sequence
 
 from treadle.engine.spill import Spilled
-from treadle.errors import ToolError
+from treadle.errors import RootChanged, ToolError
 from treadle.ports.snapshots import Effect, Plan
 from treadle.ports.toolset import Outcome
 from treadle.protocol.events import (
     CheckpointCreated,
     FilesChanged,
     GitBranchCreated,
+    OptionsChanged,
     Restored,
     RestoreRequested,
+    SessionError,
     WorkspaceConflict,
 )
 from treadle.protocol.files import FileChange
@@ -50,6 +52,17 @@ class RecordedRestorer:
 async def recorded_branch(stage: Stage) -> GitBranchCreated | None:
     due = (await stage.turn()).data
     return due if isinstance(due, GitBranchCreated) else None
+
+
+def recorded_root(stage: Stage) -> str:
+    """Which folder a worker found the root to be, where it looked for the first time or found another one."""
+    due = stage.due()
+    event = due.data if due is not None else None
+    if isinstance(event, SessionError) and event.error_class == RootChanged.code:
+        raise RootChanged(event.message)
+    if isinstance(event, OptionsChanged) and event.by == "treadle":
+        return str(event.changes.get("root_id", ""))
+    return ""
 
 
 async def recorded_spill(stage: Stage, files: Sequence[FileChange]) -> Spilled:
