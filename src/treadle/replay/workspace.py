@@ -75,9 +75,9 @@ async def recorded_spill(stage: Stage, files: Sequence[FileChange]) -> Spilled:
 
 
 def before_a_change(stage: Stage) -> bool:
-    """Whether what stands next in the record is what stands before a run's first change."""
-    due = stage.due()
-    return due is not None and isinstance(due.data, CheckpointCreated | GitBranchCreated)
+    """Whether this worker is still to record what stands before a run's first change; reads may end before it."""
+    coming = (envelope for envelope in stage.recording.outputs(stage.now) if envelope.epoch == stage.epoch)
+    return any(isinstance(envelope.data, CheckpointCreated | GitBranchCreated) for envelope in coming)
 
 
 def left_behind(stage: Stage, call: CallKey) -> Outcome | None:

@@ -41,6 +41,19 @@ async def changes_are_undone_redone_and_kept(world: World) -> ChatId:
 
 
 @scene
+async def a_command_writes_through(world: World) -> ChatId:
+    """The confinement is less than it could be, and that is said once."""
+    command = Call("run_command", command="echo two >> two.txt")
+    model = ScriptedModel([command, command, Say("Done.")])
+    agent = world.agent(model)
+    chat = agent.chat(options=world.options(mode="autopilot", command_view=False))
+    await watch(chat.send("Write directly."))
+    model.assert_done()
+    await finish(agent)
+    return chat.id
+
+
+@scene
 async def an_earlier_message_is_edited_with_the_files(world: World) -> ChatId:
     model = ScriptedModel([Call("write_file", path="made", content="x"), Say("Made."), Say("As you like.")])
     agent = world.agent(model)
