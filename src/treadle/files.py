@@ -2,7 +2,8 @@
 changes something is a command of the chat, carried out by whoever drives it (W-02, W-03)."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Protocol, TypedDict, TypeVar, Unpack
 
 import msgspec
@@ -14,6 +15,7 @@ from treadle.engine.deps import Deps, Restorer
 from treadle.engine.effects import Ledger, read_ledger
 from treadle.engine.restore import NO_SNAPSHOTS
 from treadle.errors import InvalidInput, ToolError, TreadleError
+from treadle.lines.changes import merged
 from treadle.lines.look import Shown, shown
 from treadle.ports.snapshots import Plan
 from treadle.protocol import commands as c
@@ -98,7 +100,9 @@ class ChatFiles:
         wanted = RestoreRequested("", "undo", span.since, span.upto, tuple(paths), even_kept=even_kept)
         found = trails((await self._ledger()).entries, wanted)
         return tuple(
-            change_of(each.path, each.links[0].before, each.links[-1].after, DiffStat()) for each in found if each.links
+            change_of(each.path, each.links[0].before, each.links[-1].after, DiffStat(), ignored=each.ignored)
+            for each in found
+            if each.links
         )
 
     async def diff(
@@ -108,6 +112,24 @@ class ChatFiles:
         changes = await self.changes(span, paths, even_kept=even_kept)
         texts = await self._restorer().texts(await self._project(), changes)
         return [shown(change, both) for change, both in zip(changes, texts, strict=True)]
+
+    async def net(self, steps: Iterable[FileChange]) -> tuple[FileChange, ...]:
+        """Steps, oldest first, as one change for each path, with what came and went between its two ends. Where those
+        texts are not to be had (the project of another machine), what came and went in each step is added up."""
+        steps = tuple(steps)
+        changes = merged({}, steps)
+        seen = Counter(step.path for step in steps)
+        again = [
+            replace(each, added=0, removed=0)
+            for path, each in changes.items()
+            if seen[path] > 1 and each.before != each.after
+        ]
+        try:
+            texts = await self._restorer().texts(await self._project(), again) if again else []
+        except (ToolError, OSError):
+            return tuple(changes.values())
+        counted = [shown(change, both).change for change, both in zip(again, texts, strict=True)]
+        return tuple((changes | {each.path: each for each in counted}).values())
 
     async def look(self, change: FileChange) -> Shown:
         """One of `changes` with its hunks: for who would not have the texts of all of them at once."""

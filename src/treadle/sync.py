@@ -11,7 +11,7 @@ Owns the bridge between threads and nothing else: every call is one of `treadle.
 of threads, not from inside a running event loop.
 """
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -83,6 +83,9 @@ class ChatFiles:
 
     def diff(self, span: Span | None = None, paths: Sequence[str] = (), *, even_kept: bool = False) -> list[Shown]:
         return self._loop.run(self._files.diff(span, paths, even_kept=even_kept))
+
+    def net(self, steps: Iterable[FileChange]) -> tuple[FileChange, ...]:
+        return self._loop.run(self._files.net(steps))
 
     def preview(self, span: Span | None = None, paths: Sequence[str] = (), **choice: Unpack[Choice]) -> Plan:
         return self._loop.run(self._files.preview(span, paths, **choice))

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from treadle.lines import aside
 from treadle.workspace import left_out
 
 PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "snapshots.md").read_text(encoding="utf-8")
@@ -14,7 +15,7 @@ def names(beginning: str) -> set[str]:
 
 
 def test_every_folder_that_is_left_out_is_named_and_no_other() -> None:
-    assert names("Folders that are left out by their name") == left_out.GENERATED
+    assert names("Folders that are left out by their name") == aside.CACHES
     assert names("Names that people also give") == left_out.GENERATED_IF_IGNORED
 
 

@@ -89,7 +89,7 @@ def test_a_run_ends_with_what_it_changed_and_the_way_back(cli: CommandLine) -> N
     told = ended.err.splitlines()
     assert "   A made/new.txt +1" in told
     assert "   M a.txt +2 -2" in told
-    assert any(f"changed in all: +3 {MINUS}2 · undo: treadle undo c_" in line for line in told)
+    assert any(f"changed in all: 2 files, +3 {MINUS}2 · undo: treadle undo c_" in line for line in told)
 
 
 def test_undo_and_redo_bring_everything_back_and_again(cli: CommandLine, chat: str) -> None:
@@ -253,12 +253,12 @@ def test_very_many_files_are_all_counted(cli: CommandLine) -> None:  # W-04, D-0
     many = "for i in $(seq 1 250); do echo $i > f$i; done"
     script = f'[[turn]]\ncall = [{{ name = "run_command", args = {{ command = "{many}" }} }}]\n' + DONE
     ended = cli("run", "Make many.", "--model", cli.script(script), "--mode", "autopilot", "--auto-approve-commands")
-    assert f"changed in all: +250 {MINUS}0" in ended.err
+    assert f"changed in all: 250 files, +250 {MINUS}0" in ended.err
     assert f"250 files, +250 {MINUS}0" in cli("diff", "--stat").err
     assert f"undone: 250 files, +0 {MINUS}250" in cli("undo").err
     assert f"redone: 250 files, +250 {MINUS}0" in cli("redo").err
     assert f"kept: 250 files, +250 {MINUS}0" in cli("keep").err
-    assert f"changed in all: +250 {MINUS}0" in cli("show", "last").err
+    assert f"changed in all: 250 files, +250 {MINUS}0" in cli("show", "last").err
 
 
 KILLS = ("transaction.ready", "transaction.put", "restore.after")

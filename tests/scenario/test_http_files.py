@@ -95,16 +95,18 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
 
 async def test_changes_are_seen_by_hunk(place: Place) -> None:  # W-04
     seen = (await place.local("GET", f"{place.at}/changes")).json
-    assert seen["total"] == 3
+    assert seen["total"] == 2
     by_path = {file["path"]: file for file in seen["files"]}
-    assert list(by_path) == ["a.txt", "made", "made/new.txt"]
+    assert list(by_path) == ["a.txt", "made/new.txt"]
     a = by_path["a.txt"]
     assert (a["action"], a["added"], a["removed"], a["cut"]) == ("modified", 2, 2, False)
     assert [hunk["number"] for hunk in a["hunks"]] == [1, 2]
     assert {"-line 2", "+two"} <= set(a["hunks"][0]["lines"])
     assert by_path["made/new.txt"]["action"] == "created"
-    one = (await place.local("GET", f"{place.at}/changes?path=made/../made/&limit=1&after=1")).json
+    one = (await place.local("GET", f"{place.at}/changes?limit=1&after=1")).json
     assert ([file["path"] for file in one["files"]], one["total"]) == (["made/new.txt"], 2)
+    one = (await place.local("GET", f"{place.at}/changes?path=made/../made/")).json
+    assert ([file["path"] for file in one["files"]], one["total"]) == (["made/new.txt"], 1)
     runs = (await place.local("GET", f"{place.at}/runs")).json
     assert [(run["run"], run["content"]) for run in runs["runs"]] == [(1, "Do the work.")]
     for query, code in (("run=2", "invalid_input"), ("run=x", "bad_request"), ("path=../x", "outside_root")):
@@ -126,15 +128,31 @@ async def test_what_is_no_utf8_is_seen_too(tmp_path: Path) -> None:
         assert seen["hunks"][0]["lines"] == [" caf\ufffd", "+th\ufffd"]
 
 
+async def test_an_undo_of_very_many_files_lists_them_all(tmp_path: Path) -> None:  # W-02, D-06
+    project = prepare(tmp_path)
+    steps = [[Call("run_command", command="mkdir d && for i in $(seq 1 250); do echo $i > d/f$i; done")], Say("Done.")]
+    options = ChatOptions(model="scripted:test", auto_approve_commands=True, summarize=False, verify=False)
+    async with serving(
+        SqliteStore(tmp_path / "t.db"), seed(tmp_path / "home"), steps, builtin=True, options=options
+    ) as server:
+        chat = await server.local.create("Write.", root=str(project))
+        await server.local.until(chat, "session.idle")
+        assert (await server.local("GET", f"/api/chats/{chat}/changes?limit=1")).json["total"] == 250
+        done = (await server.local("POST", f"/api/chats/{chat}/undo?wait=60")).json
+        assert (done["total"], len(done["files"])) == (250, 251)
+        assert not (project / "d").exists()
+
+
 async def test_undo_redo_and_what_it_says(place: Place) -> None:  # W-02
     before = await place.local.log(place.chat)
     plan = (await place.local("POST", f"{place.at}/undo", {"preview": True})).json
-    assert (plan["preview"], plan["total"], plan["conflicts"]) == (True, 3, [])
+    assert (plan["preview"], plan["total"], plan["conflicts"]) == (True, 2, [])
     assert place.a() == NEW
     assert await place.local.log(place.chat) == before
     done = await place.local("POST", f"{place.at}/undo?wait=60")
     assert done.status == 200
     assert {file["path"] for file in done.json["files"]} == {"a.txt", "made", "made/new.txt"}
+    assert done.json["total"] == 2  # a folder is no file
     assert (done.json["error"], place.a(), (place.project / "made").exists()) == ("", OLD, False)
     undone = [event for event in await place.local.log(place.chat) if event["type"] == "workspace.undone"]
     assert [event["data"]["restore"] for event in undone] == [done.json["restore"]]
@@ -289,7 +307,7 @@ async def test_a_worker_elsewhere_carries_it_out(open_shared: Callable[[], Store
             chat = await local.create("Do the work.", root=str(project))
             other.worker.start(chat)  # type: ignore[arg-type]
             await local.until(chat, "session.idle")
-            assert (await local("GET", f"/api/chats/{chat}/changes")).json["total"] == 3
+            assert (await local("GET", f"/api/chats/{chat}/changes")).json["total"] == 2
             asked = await local("POST", f"/api/chats/{chat}/undo")
             assert (asked.status, asked.json["status"]) == (202, "pending")
             other.worker.start(chat)  # type: ignore[arg-type]
@@ -313,7 +331,7 @@ async def test_a_project_on_another_machine(tmp_path: Path) -> None:
     async with serving(SqliteStore(tmp_path / "t.db"), tmp_path / "home", model, works=False, builtin=True) as server:
         local = server.local
         seen = await local("GET", f"/api/chats/{chat}/changes")
-        assert [file["path"] for file in seen.json["files"]] == ["a.txt", "made", "made/new.txt"]
+        assert [file["path"] for file in seen.json["files"]] == ["a.txt", "made/new.txt"]
         plan = await local("POST", f"/api/chats/{chat}/undo", {"preview": True})
         assert (plan.status, plan.code) == (400, "tool")
 
@@ -355,5 +373,5 @@ async def test_with_the_client_without_async(place: Place) -> None:
             back = files.back_to(files.runs()[0].message, conversation=False)
             return found, done.error, files.preview().total, len(back.files)
 
-    assert await asyncio.to_thread(work) == (3, "", 0, 1)
+    assert await asyncio.to_thread(work) == (2, "", 0, 1)
     assert place.a() == OLD

@@ -70,7 +70,7 @@ class _Past(msgspec.Struct, frozen=True):
     """Whether it left nobody else's changes in the file."""
 
 
-def trails(entries: Iterable[Entry], wanted: RestoreRequested, runs: Sequence[int] = ()) -> tuple[Trail, ...]:
+def trails(entries: Sequence[Entry], wanted: RestoreRequested, runs: Sequence[int] = ()) -> tuple[Trail, ...]:
     """What the request is about, by path, oldest first. What is only known from watching comes only if it is named.
     `entries` are all there are, whatever the range of the request; `runs` are where runs begin, to name them."""
     found = _found(entries, wanted, runs)
@@ -84,7 +84,7 @@ def trails(entries: Iterable[Entry], wanted: RestoreRequested, runs: Sequence[in
     return tuple(chosen.values())
 
 
-def unnamed(entries: Iterable[Entry], wanted: RestoreRequested) -> tuple[str, ...]:
+def unnamed(entries: Sequence[Entry], wanted: RestoreRequested) -> tuple[str, ...]:
     """What would be covered if it were not only known from watching."""
     return tuple(
         path
@@ -99,7 +99,8 @@ def redone(entries: Sequence[Entry], undo: str, runs: Sequence[int] = ()) -> tup
         if isinstance(entry.change, Undone) and entry.change.restore == undo:
             since = _since(entries[number + 1 :], {file.path for file in entry.files}, runs)
             return tuple(
-                Trail(file.path, (Link(file.before, file.after), *since.get(file.path, ()))) for file in entry.files
+                Trail(file.path, (Link(file.before, file.after), *since.get(file.path, ())), ignored=file.ignored)
+                for file in entry.files
             )
     return ()
 
@@ -158,15 +159,19 @@ def standing(entries: Iterable[Entry]) -> frozenset[str]:
     return frozenset(path for path, row in _rows(entries).items() if row)
 
 
-def _found(entries: Iterable[Entry], wanted: RestoreRequested, runs: Sequence[int] = ()) -> dict[str, Trail]:
+def _found(entries: Sequence[Entry], wanted: RestoreRequested, runs: Sequence[int] = ()) -> dict[str, Trail]:
     found: dict[str, Trail] = {}
+    ignored = {
+        file.path: file.ignored for entry in entries for file in entry.files if not isinstance(entry.change, Kept)
+    }
     for path, row in _rows(entries).items():
         chosen = [step for step in row if step.within(wanted)]
         observed = any(step.observed for step in chosen)
         if any(step.cut(wanted) for step in row) or not all(step.known for step in chosen):
-            found[path] = Trail(path, (), observed)
+            found[path] = Trail(path, (), observed, ignored[path])
         elif chosen:
-            trail = Trail(path, tuple(_chain(row[row.index(chosen[0]) :], chosen, runs)), observed)
+            chain = tuple(_chain(row[row.index(chosen[0]) :], chosen, runs))
+            trail = Trail(path, chain, observed, ignored[path])
             if trail.links:
                 found[path] = trail
     return found

@@ -3,11 +3,10 @@ changes look (W-03, W-04). Names and texts from the project are made inert here.
 
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from treadle.cli.call_line import MINUS
 from treadle.cli.inert import inert, inert_line
 from treadle.cli.project import project_root
 from treadle.cli.session import LAST, find_chat
@@ -15,7 +14,8 @@ from treadle.cli.terminal import Colour, Terminal
 from treadle.errors import InvalidInput, NotFound
 from treadle.files import ChatFiles, Span
 from treadle.handle import Chat
-from treadle.lines.changes import change_lines, count, in_git, total
+from treadle.lines.aside import ASIDE, Aside, count, is_folder, sort_out
+from treadle.lines.changes import change_lines, without_parents
 from treadle.lines.look import Shown
 from treadle.protocol.files import FileChange, FileConflict, decode_path, encode_path
 from treadle.runtime import Agent
@@ -34,6 +34,7 @@ class Named(msgspec.Struct, frozen=True):
     run: int | None = None
     everything: bool = False
     even_kept: bool = False
+    caches: bool = False
 
 
 def named(words: Sequence[str], **more: object) -> Named:
@@ -51,6 +52,8 @@ class Choice(msgspec.Struct, frozen=True):
     paths: tuple[str, ...]
     hunks: Mapping[str, tuple[int, ...]]
     even_kept: bool = False
+    aside: Collection[Aside] = ASIDE
+    """What is only counted."""
 
 
 async def choose(agent: Agent, wanted: Named) -> Choice:
@@ -62,7 +65,8 @@ async def choose(agent: Agent, wanted: Named) -> Choice:
     hunks = _hunks(root, wanted.hunks)
     if paths and hunks:
         raise InvalidInput("name either files or hunks; a hunk names its file itself")
-    return Choice(chat, chat.files, await _span(chat.files, wanted), paths, hunks, wanted.even_kept)
+    aside: frozenset[Aside] = frozenset(("git",)) if wanted.caches else ASIDE
+    return Choice(chat, chat.files, await _span(chat.files, wanted), paths, hunks, wanted.even_kept, aside)
 
 
 async def _chat(agent: Agent, name: str) -> Chat:
@@ -126,8 +130,8 @@ def shown_path(path: str) -> str:
     return inert_line(decode_path(path))
 
 
-def print_changes(terminal: Terminal, files: Sequence[FileChange]) -> None:
-    for line in change_lines(files, shown_path, MOST):
+def print_changes(terminal: Terminal, files: Iterable[FileChange], aside: Collection[Aside] = ASIDE) -> None:
+    for line in change_lines(files, shown_path, MOST, aside):
         colour = _COLOURS.get(line[:1])
         terminal.line(terminal.paint(line, colour) if colour else line)
 
@@ -140,26 +144,20 @@ def print_conflicts(terminal: Terminal, conflicts: Iterable[FileConflict]) -> No
             terminal.line(_painted(terminal, f"    {line}", line[:1]))
 
 
-def print_diff(terminal: Terminal, found: Iterable[Shown]) -> None:
-    """The changes of files in full; what .gitignore names and what lies in `.git` is only counted."""
-    ordered = sorted(found, key=lambda each: decode_path(each.change.path).split("/"))
-    parents = {each.change.path.rpartition("/")[0] for each in ordered}
-    counted: list[FileChange] = []
-    for each in ordered:
-        file = each.change
-        if file.ignored or in_git(file.path):
-            counted.append(file)
-        elif not _is_folder(file):
-            _print_file(terminal, each)
-        elif file.path not in parents:
-            print_changes(terminal, [file])
-    print_changes(terminal, counted)
+def print_diff(terminal: Terminal, found: Iterable[Shown], aside: Collection[Aside] = ASIDE) -> None:
+    """The changes of files in full; what is put aside is only counted."""
+    looks = {each.change.path: each for each in found}
+    parts = sort_out((each.change for each in looks.values()), aside)
+    for file in sorted(without_parents(parts.told), key=lambda file: decode_path(file.path).split("/")):
+        _print_file(terminal, looks[file.path])
+    for counted in parts.counts:
+        terminal.line(terminal.paint(f"[{counted}]", "dim"))
 
 
 def _print_file(terminal: Terminal, each: Shown) -> None:
     file, path = each.change, shown_path(each.change.path)
-    print_changes(terminal, [file])
-    for note in each.notes:
+    print_changes(terminal, [file], ())
+    for note in () if is_folder(file) else each.notes:
         terminal.line(terminal.paint(f"  {inert_line(note)}", "dim"))
     if each.hunks:
         terminal.line(f"--- {'/dev/null' if file.before is None else path}")
@@ -173,18 +171,6 @@ def _print_file(terminal: Terminal, each: Shown) -> None:
 def _painted(terminal: Terminal, text: str, mark: str) -> str:
     colour = _COLOURS.get(mark) if mark in "+-@" else None
     return terminal.paint(text, colour) if colour and mark else text
-
-
-def summary(files: Sequence[FileChange]) -> str:
-    """How many files, and how many lines came and went."""
-    real = [file for file in files if not _is_folder(file)]
-    stat = total(real)
-    return f"{count(len(real), 'file')}, +{stat.added:,} {MINUS}{stat.removed:,}"
-
-
-def _is_folder(file: FileChange) -> bool:
-    state = file.after or file.before
-    return state is not None and state.kind == "directory"
 
 
 def write_json(value: object) -> None:

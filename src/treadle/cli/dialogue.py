@@ -5,6 +5,7 @@ and this terminal follows the chat."""
 import asyncio
 import os
 import sys
+from collections.abc import Sequence
 
 from treadle.chat.state import open_actions
 from treadle.cli.approvals import chosen_rule, edited
@@ -15,6 +16,7 @@ from treadle.cli.terminal import Terminal
 from treadle.errors import Refused, TreadleError
 from treadle.handle import Chat, Following
 from treadle.protocol.events import Envelope, OpenAction
+from treadle.protocol.files import FileChange
 from treadle.protocol.permissions import RuleScope
 
 _SCOPES: dict[str, RuleScope] = {"c": "chat", "p": "project", "u": "user"}
@@ -65,6 +67,9 @@ class _Seen:
     def event(self, envelope: Envelope) -> None:
         self._show.event(envelope)
         self.seq = envelope.seq or self.seq
+
+    def changed(self, files: Sequence[FileChange]) -> None:
+        self._show.changed(files)
 
 
 class Dialogue:

@@ -2,8 +2,9 @@
 
 import asyncio
 
-from treadle.cli.changes import Choice, Named, choose, print_changes, print_diff, summary, write_json
+from treadle.cli.changes import Choice, Named, choose, print_changes, print_diff, write_json
 from treadle.cli.inert import inert_line
+from treadle.cli.notices import summary
 from treadle.cli.session import configured, open_agent
 from treadle.cli.terminal import Terminal
 from treadle.config import Config
@@ -32,11 +33,11 @@ async def _diff(config: Config, wanted: Named, stat: bool, runs: bool, as_json: 
     if not files:
         terminal.note(f"chat {choice.chat.id} has changed nothing that is neither undone nor kept", "dim")
     elif stat:
-        print_changes(terminal, files)
+        print_changes(terminal, files, choice.aside)
     else:
-        print_diff(terminal, found)
+        print_diff(terminal, found, choice.aside)
     if files:
-        terminal.note(f"{summary(files)} · undo: treadle undo {choice.chat.id}", "dim")
+        terminal.note(f"{summary(files, choice.aside)} · undo: treadle undo {choice.chat.id}", "dim")
     return 0
 
 

@@ -7,14 +7,25 @@ everything as a crash would, but give the lease back.
 import asyncio
 import os
 import signal
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Protocol
 
 from treadle.cli.output import JsonLines
 from treadle.errors import TreadleError
 from treadle.handle import Chat, Following
-from treadle.protocol.events import ActionRequired, EndReason, Envelope, LimitReached, SessionIdle, UserInputRequested
+from treadle.protocol.events import (
+    ActionRequired,
+    EndReason,
+    Envelope,
+    FilesChanged,
+    LimitReached,
+    Redone,
+    SessionIdle,
+    Undone,
+    UserInputRequested,
+)
+from treadle.protocol.files import FileChange
 
 EXIT_OK = 0
 EXIT_ERROR = 1
@@ -39,6 +50,9 @@ class Show(Protocol):
 
     def event(self, envelope: Envelope) -> None: ...
 
+    def changed(self, files: Sequence[FileChange]) -> None:
+        """What the run that ends now did to each file."""
+
 
 class Ending:
     """Listens for how a run ends, to say it as an exit code (U-01)."""
@@ -61,6 +75,7 @@ class Ending:
 async def drive(chat: Chat, following: Following, show: Show, after: int) -> int:
     """Carry out a command and show everything recorded behind `after`, until the chat is idle or waits."""
     ending = Ending()
+    steps = [] if isinstance(show, JsonLines) else await _earlier_steps(chat, after)
     current = asyncio.current_task()
     assert current is not None
     signals = Signals(chat, current)
@@ -69,7 +84,15 @@ async def drive(chat: Chat, following: Following, show: Show, after: int) -> int
         async with aclosing(_complete(chat, following, after)) as events:
             async for envelope in events:
                 ending.event(envelope)
-                show.event(envelope if isinstance(show, JsonLines) else await chat.whole(envelope))
+                if isinstance(show, JsonLines):
+                    show.event(envelope)
+                    continue
+                envelope = await chat.whole(envelope)
+                if isinstance(envelope.data, SessionIdle):
+                    show.changed(await chat.files.net(steps))
+                    steps.clear()
+                steps += steps_of(envelope)
+                show.event(envelope)
     except asyncio.CancelledError:
         if not signals.ended_by:
             raise
@@ -78,6 +101,20 @@ async def drive(chat: Chat, following: Following, show: Show, after: int) -> int
     finally:
         signals.remove()
     return ending.code
+
+
+def steps_of(envelope: Envelope) -> tuple[FileChange, ...]:
+    """What an event tells of changed files."""
+    return envelope.data.files if isinstance(envelope.data, FilesChanged | Undone | Redone) else ()
+
+
+async def _earlier_steps(chat: Chat, after: int) -> list[FileChange]:
+    """What the run that is under way did to files up to here: in another process, or before it waited for somebody."""
+    run = (await chat.state()).run
+    if run is None or run.first >= after:
+        return []
+    earlier = [await chat.whole(each) for each in await chat.events(run.first) if each.seq <= after]
+    return [step for each in earlier for step in steps_of(each)]
 
 
 async def _complete(chat: Chat, following: Following, after: int) -> AsyncGenerator[Envelope, None]:

@@ -1,11 +1,12 @@
 """What a run tells beside its work, each as one line of text: retries, limits, notices, questions, the end."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from treadle.cli.call_line import MINUS
 from treadle.cli.inert import inert, inert_line
 from treadle.cli.terminal import Colour
-from treadle.lines.changes import change_lines, count, total
+from treadle.lines.aside import ASIDE, Aside, count, is_folder, sort_out
+from treadle.lines.changes import change_lines, total
 from treadle.protocol import events as e
 from treadle.protocol.content import Usage
 from treadle.protocol.files import decode_path
@@ -97,10 +98,16 @@ def _restored(event: e.Undone | e.Redone | e.Kept) -> tuple[str, Colour]:
 def changed(chat: ChatId, files: Sequence[e.FileChange]) -> list[str]:
     """What a run changed, one line a file, and the way back (W-04)."""
     lines = change_lines(files, lambda path: inert_line(decode_path(path), 200), MOST_CHANGED)
-    if not lines:
-        return []
-    stat = total(files)
-    return [*lines, f"changed in all: +{stat.added:,} {MINUS}{stat.removed:,} · undo: treadle undo {chat}"]
+    return [*lines, f"changed in all: {summary(files)} · undo: treadle undo {chat}"] if lines else []
+
+
+def summary(files: Iterable[e.FileChange], aside: Collection[Aside] = ASIDE) -> str:
+    """How many files, how many lines came and went, and how many files are only counted."""
+    parts = sort_out(files, aside)
+    stat = total(parts.told, ())
+    real = sum(not is_folder(file) for file in parts.told)
+    told = f"{count(real, 'file')}, +{stat.added:,} {MINUS}{stat.removed:,}"
+    return "; ".join([*([told] if parts.told or not parts.counts else []), *parts.counts])
 
 
 def _limit(event: e.LimitWarning | e.LimitReached) -> str:

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 import click
 from msgspec.structs import replace
 
-from treadle.cli.changes import Choice, Named, choose, print_diff, shown_path, summary
+from treadle.cli.changes import Choice, Named, choose, print_diff, shown_path
 from treadle.cli.inert import inert, inert_line
+from treadle.cli.notices import summary
 from treadle.cli.session import configured, open_agent
 from treadle.cli.terminal import Terminal
 from treadle.config import Config
@@ -48,8 +49,9 @@ def _print(terminal: Terminal, choice: Choice, found: Sequence[Shown], events: S
     for line in [*_commands(events), *_uncaptured(events), *_restored(events)]:
         terminal.line(line)
     files = [each.change for each in found]
-    terminal.line(terminal.paint(f"changed: {summary(files)}" if files else "changed: nothing that is left", "bold"))
-    print_diff(terminal, found)
+    left = summary(files, choice.aside) if files else "nothing that is left"
+    terminal.line(terminal.paint(f"changed: {left}", "bold"))
+    print_diff(terminal, found, choice.aside)
 
 
 def _commands(events: Sequence[e.Envelope]) -> list[str]:

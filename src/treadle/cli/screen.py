@@ -3,6 +3,7 @@ call or a notice looks like is the business of `call_line` and `notices`."""
 
 import asyncio
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 
 import msgspec
@@ -12,7 +13,6 @@ from treadle.cli.call_line import QUIET, show_call, show_check
 from treadle.cli.inert import inert, inert_line
 from treadle.cli.notices import changed, cost, end, how_to_answer, how_to_go_on, notice, waiting
 from treadle.cli.terminal import Terminal
-from treadle.lines.changes import merged
 from treadle.protocol import events as e
 from treadle.protocol.content import PlanStep, Usage
 from treadle.protocol.views import Coalescer
@@ -40,7 +40,7 @@ class Screen:
         self._usage = Usage()
         self._turns = 0
         self._done = 0
-        self._changed: dict[str, e.FileChange] = {}
+        self._changed: Sequence[e.FileChange] = ()
         """What the run did to each file, from its beginning on."""
 
     def begin(self, chat: ChatId, model: str, root: str, *, resumed: bool = False) -> None:
@@ -65,6 +65,10 @@ class Screen:
     def counts(self, state: ChatState) -> None:
         """What the whole chat came to, where only its end was shown."""
         self._usage, self._turns, self._done = state.totals.usage, state.totals.turns, state.totals.tool_calls
+
+    def changed(self, files: Sequence[e.FileChange]) -> None:
+        """What the run that ends now did to each file."""
+        self._changed = files
 
     def event(self, envelope: e.Envelope) -> None:
         event = envelope.data
@@ -99,8 +103,6 @@ class Screen:
                 self._terminal.line(f"{self._terminal.paint('✓', 'green')} {inert(summary)}")
             case e.ModelCall():
                 self._side_call(event)
-            case e.FilesChanged(files=files):
-                self._changed = merged(self._changed, files)
             case e.SessionIdle(reason=reason):
                 self._idle(envelope.chat, reason)
             case e.ActionRequired(actions=actions):
@@ -186,8 +188,6 @@ class Screen:
     def _notice(self, event: e.Event) -> None:
         if isinstance(event, e.TurnRetry | e.CompactionComplete):
             self._usage += event.usage
-        if isinstance(event, e.Undone | e.Redone):
-            self._changed = merged(self._changed, event.files)
         if told := notice(event):
             text, colour = told
             self._terminal.note(text, colour)
@@ -197,9 +197,9 @@ class Screen:
         if self._turns or self._done:
             spent = cost(self._usage, self._turns, self._done, 0 if self._echo else time.monotonic() - self._began)
             self._terminal.note(f"── {end(reason)} · {spent}", "dim")
-            for line in changed(chat, list(self._changed.values())):
+            for line in changed(chat, self._changed):
                 self._terminal.note(f"   {line}", "dim")
-            self._changed.clear()
+            self._changed = ()
         else:
             self._terminal.note(f"── nothing to do: the chat is idle ({end(reason)})", "dim")
         self._terminal.note(f"   {how_to_go_on(chat, reason)}", "dim")

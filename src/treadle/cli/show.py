@@ -2,12 +2,14 @@
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from treadle.chat.state import ChatState, open_actions
 from treadle.cli.chats import as_dict
+from treadle.cli.drive import steps_of
 from treadle.cli.screen import Screen
 from treadle.cli.session import configured, find_chat, open_agent
 from treadle.config import Config
@@ -15,6 +17,7 @@ from treadle.ports.store import Listed
 from treadle.protocol import wire
 from treadle.protocol.content import AssistantEntry, ResultsEntry, UserEntry
 from treadle.protocol.events import ActionRequired, Envelope, SessionIdle, UserMessage
+from treadle.protocol.files import FileChange
 from treadle.types import ChatId
 
 MOST = 2_000
@@ -31,11 +34,12 @@ async def _show(config: Config, named: str, everything: bool, as_json: bool) -> 
         chat = agent.chat(await find_chat(store, named))
         state, listed = await chat.state(), await store.get(chat.id)
         events = [] if as_json else await chat.events(0 if everything else max(0, state.head - MOST))
-        events = [await chat.whole(each) for each in events]
+        events = _from_a_message([await chat.whole(each) for each in events])
+        changes = await chat.files.net(step for each in events for step in steps_of(each))
     if as_json:
         sys.stdout.buffer.write(msgspec.json.encode(_object(state, listed)) + b"\n")
     else:
-        _print(chat.id, state, _from_a_message(events))
+        _print(chat.id, state, events, changes)
     return 0
 
 
@@ -47,8 +51,9 @@ def _from_a_message(events: list[Envelope]) -> list[Envelope]:
     return events[first:]
 
 
-def _print(chat: ChatId, state: ChatState, events: list[Envelope]) -> None:
+def _print(chat: ChatId, state: ChatState, events: list[Envelope], changes: Sequence[FileChange]) -> None:
     screen = Screen(echo=True)
+    screen.changed(changes)
     screen.begin(chat, state.options.model, state.options.root)
     earlier = events[0].seq - 1 if events else 0
     if earlier:

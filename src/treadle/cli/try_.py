@@ -17,7 +17,8 @@ from treadle.cli.terminal import Colour, Terminal
 from treadle.config import Config
 from treadle.equipment import Equipment
 from treadle.errors import SandboxError
-from treadle.lines.changes import count, total
+from treadle.lines.aside import count
+from treadle.lines.changes import total
 from treadle.ports.toolset import Invocation
 from treadle.protocol.options import ChatOptions
 from treadle.sandbox.supervisor.commands import SupervisedCommands

@@ -5,10 +5,11 @@ import sys
 
 import msgspec
 
-from treadle.cli.changes import Choice, Named, choose, print_changes, print_conflicts, summary, write_json
+from treadle.cli.changes import Choice, Named, choose, print_changes, print_conflicts, write_json
 from treadle.cli.dialogue import read_line, someone_is_there
 from treadle.cli.drive import EXIT_ERROR, EXIT_OK
 from treadle.cli.inert import inert_line
+from treadle.cli.notices import summary
 from treadle.cli.session import configured, open_agent
 from treadle.cli.terminal import Terminal
 from treadle.config import Config

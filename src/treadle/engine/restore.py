@@ -141,6 +141,7 @@ def _kept(snapshots: Snapshots, found: Sequence[Trail], request: RestoreRequeste
         elif hunks := request.hunks.get(trail.path):
             moved.append(snapshots.keep_hunks(trail, hunks))
         elif not request.hunks:
-            moved.append(change_of(trail.path, trail.links[0].before, trail.links[-1].after, DiffStat()))
+            ends = trail.links[0].before, trail.links[-1].after
+            moved.append(change_of(trail.path, *ends, DiffStat(), ignored=trail.ignored))
     counted = [shown(change, snapshots.texts(change)).change for change in moved]
     return Effect(tuple(counted), tuple(unclear))

@@ -1,21 +1,21 @@
 """Changes of files in words: a line for each, with what came and went (W-04). How a path is shown is the caller's
 business; here it is only placed."""
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from treadle.lines.aside import ASIDE, Aside, count, is_folder, sort_out
 from treadle.protocol.files import DiffStat, FileChange, FileState, change_of
 
 _SIGNS = {"created": "A", "modified": "M", "deleted": "D"}
-_GIT = ".git"
 _MANY = 5
 """A folder that was removed with more files than this in it is told of in one line."""
 
 
-def total(files: Iterable[FileChange]) -> DiffStat:
-    """What came and went in all, without what .gitignore names."""
-    counted = [file for file in files if not file.ignored and not in_git(file.path)]
+def total(files: Iterable[FileChange], aside: Collection[Aside] = ASIDE) -> DiffStat:
+    """What came and went in all, without what is put aside."""
+    counted = sort_out(files, aside).told
     return DiffStat(sum(file.added for file in counted), sum(file.removed for file in counted))
 
 
@@ -35,36 +35,39 @@ def merged(known: Mapping[str, FileChange], files: Iterable[FileChange]) -> dict
     return found
 
 
-def change_lines(files: Sequence[FileChange], shown: Callable[[str], str], most: int = 30) -> list[str]:
-    """One line a file, at most so many; what .gitignore names and what lies in `.git` is only counted. Folders are told
-    of where they are all there is to tell: of one with files in it, the files tell, unless all of it is gone."""
-    plain = [file for file in files if not file.ignored and not in_git(file.path)]
-    parents = {file.path.rpartition("/")[0] for file in plain}
-    gone = _gone_folders(plain)
-    told = [file for file in plain if file.path in gone or not (_is_folder(file) and file.path in parents)]
-    told = [file for file in told if file.path in gone or not _below(file.path, gone)]
+def change_lines(
+    files: Iterable[FileChange], shown: Callable[[str], str], most: int = 30, aside: Collection[Aside] = ASIDE
+) -> list[str]:
+    """One line a file, at most so many; what is put aside is only counted. Of a folder that is gone with many files in
+    it, the folder tells."""
+    found = sort_out(files, aside)
+    gone = _gone_folders(found.told)
+    told = [file for file in without_parents(found.told, gone) if file.path in gone or not _below(file.path, gone)]
     lines = [change_line(file, shown) + gone.get(file.path, "") for file in told[:most]]
     if len(told) > most:
         rest = told[most:]
-        lines.append(f"[{count(len(rest), 'more file')}{_numbers(total(rest))}]")
-    if inside := sum(in_git(file.path) and not _is_folder(file) for file in files):
-        lines.append(f"[.git: {count(inside, 'file')}]")
-    if ignored := sum(file.ignored and not _is_folder(file) for file in files):
-        lines.append(f"[{count(ignored, 'ignored file')}]")
-    return lines
+        lines.append(f"[{count(len(rest), 'more file')}{_numbers(total(rest, ()))}]")
+    return lines + [f"[{counted}]" for counted in found.counts]
+
+
+def without_parents(files: Iterable[FileChange], even: Container[str] = ()) -> list[FileChange]:
+    """Folders only where they are all there is to tell: of one with something in it, that tells."""
+    files = tuple(files)
+    parents = {file.path.rpartition("/")[0] for file in files}
+    return [file for file in files if file.path in even or not (is_folder(file) and file.path in parents)]
 
 
 def _gone_folders(files: Sequence[FileChange]) -> dict[str, str]:
     """Folders that were removed with many files in them: told of in one line, of which this is the end."""
     deleted = [file for file in files if file.action == "deleted"]
-    folders = {file.path for file in deleted if _is_folder(file)}
+    folders = {file.path for file in deleted if is_folder(file)}
     inside: dict[str, list[FileChange]] = {}
     for file in deleted:
-        if not _is_folder(file) and (top := _below(file.path, folders)):
+        if not is_folder(file) and (top := _below(file.path, folders)):
             inside.setdefault(top, []).append(file)
     kept = {_below(file.path, folders) for file in files if file.action != "deleted"}
     return {
-        top: f" ({count(len(all_of), 'file')}){_numbers(total(all_of))}"
+        top: f" ({count(len(all_of), 'file')}){_numbers(total(all_of, ()))}"
         for top, all_of in inside.items()
         if len(all_of) > _MANY and top not in kept
     }
@@ -82,25 +85,12 @@ def _below(path: str, folders: Container[str]) -> str:
 
 def change_line(file: FileChange, shown: Callable[[str], str]) -> str:
     """`M src/a.py +3 -1`."""
-    name = shown(file.path) + ("/" if _is_folder(file) else "")
+    name = shown(file.path) + ("/" if is_folder(file) else "")
     return f"{_SIGNS[file.action]} {name}{_numbers(DiffStat(file.added, file.removed))}{_nature(file)}"
-
-
-def in_git(path: str) -> bool:
-    return path == _GIT or path.startswith(f"{_GIT}/")
-
-
-def count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _numbers(stat: DiffStat) -> str:
     return (f" +{stat.added:,}" if stat.added else "") + (f" -{stat.removed:,}" if stat.removed else "")
-
-
-def _is_folder(file: FileChange) -> bool:
-    state = file.after or file.before
-    return state is not None and state.kind == "directory"
 
 
 def _nature(file: FileChange) -> str:

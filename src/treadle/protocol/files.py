@@ -89,6 +89,8 @@ class Trail(Value, frozen=True):
     chain: tuple[Link, ...]
     observed: bool = False
     """Whether some of it is only known from watching while a background process ran."""
+    ignored: bool = False
+    """Whether .gitignore names it."""
 
     @property
     def links(self) -> tuple[Link, ...]:

@@ -49,7 +49,7 @@ class Changes(Shape, frozen=True, kw_only=True):
     """The stretch of the log that it is about; 0: until now."""
     files: tuple[ChangedFile, ...]
     total: int
-    """How many files there are; `after` leads to the others."""
+    """How many there are in all; `after` leads to the others. A folder is listed where nothing in it is."""
 
 
 class Restoration(Shape, frozen=True, kw_only=True):
@@ -59,8 +59,9 @@ class Restoration(Shape, frozen=True, kw_only=True):
     """Its name; of an undo, what a redo refers to."""
     preview: bool
     files: tuple[FileChange, ...]
-    """What was changed: from what was there to what is there now. Of very many the first."""
+    """What was changed: from what was there to what is there now. With `preview`, of very many the first."""
     total: int
+    """How many files that are; folders are not counted."""
     conflicts: tuple[FileConflict, ...]
     """What was left alone, and why."""
     error: str

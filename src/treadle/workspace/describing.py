@@ -4,7 +4,8 @@ texts. Bounded, inert, and the same for the same effect, because the answer is b
 import os
 
 from treadle.errors import ToolError
-from treadle.lines.changes import change_lines, count, in_git, total
+from treadle.lines.aside import JUDGED, count, sort_out
+from treadle.lines.changes import change_lines, total
 from treadle.lines.diff import diff
 from treadle.ports.snapshots import Effect
 from treadle.ports.workspace import inert
@@ -22,7 +23,7 @@ NOTHING = "It changes nothing in the project."
 def describe(root: Root, upper: Upper, effect: Effect) -> str:
     if not effect.files and not effect.uncaptured and not effect.conflicts:
         return NOTHING
-    lines = [_head(effect), *change_lines(effect.files, shown, MOST_FILES)]
+    lines = [_head(effect), *change_lines(effect.files, shown, MOST_FILES, JUDGED)]
     lines += [f"[not committed: {shown(each.path)}: {each.reason}]" for each in effect.uncaptured[:MOST_FILES]]
     lines += conflict_lines(effect.conflicts)
     diffs = _diffs(root, upper, effect)
@@ -39,8 +40,8 @@ def shown(path: str) -> str:
 
 
 def _head(effect: Effect) -> str:
-    files = [file for file in effect.files if not file.ignored and not in_git(file.path)]
-    stat = total(files)
+    files = sort_out(effect.files, JUDGED).told
+    stat = total(files, ())
     return f"{count(len(files), 'change')}, +{stat.added:,} -{stat.removed:,}"
 
 
@@ -48,7 +49,7 @@ def _diffs(root: Root, upper: Upper, effect: Effect) -> list[str]:
     """As many as there is room for; the rest is counted."""
     lines: list[str] = []
     size = 0
-    texts = [file for file in effect.files if not file.ignored and not in_git(file.path) and _may_be_text(file)]
+    texts = [file for file in sort_out(effect.files, JUDGED).told if _may_be_text(file)]
     texts.sort(key=lambda file: file.action == "deleted")  # what is gone tells least
     for number, file in enumerate(texts):
         if len(lines) >= _MOST_LINES or size >= _MOST_CHARS:

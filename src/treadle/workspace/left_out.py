@@ -6,6 +6,7 @@ Names that are also given to folders of sources (build, target …) count only w
 
 from collections.abc import Iterable, Mapping
 
+from treadle.lines.aside import CACHES
 from treadle.protocol.files import Uncaptured
 
 FILE_CAP = 64 << 20
@@ -17,37 +18,6 @@ TOTAL_CAP = 4 << 30
 IGNORED_TOTAL_CAP = 256 << 20
 DEPTH_CAP = 250
 
-GENERATED = frozenset(
-    (
-        "node_modules",
-        "bower_components",
-        "jspm_packages",
-        ".pnpm-store",
-        ".next",
-        ".nuxt",
-        ".svelte-kit",
-        ".angular",
-        ".parcel-cache",
-        ".turbo",
-        ".venv",
-        "__pycache__",
-        ".tox",
-        ".nox",
-        ".eggs",
-        ".mypy_cache",
-        ".pytest_cache",
-        ".ruff_cache",
-        ".hypothesis",
-        ".ipynb_checkpoints",
-        ".gradle",
-        ".terraform",
-        ".dart_tool",
-        ".stack-work",
-        ".ccls-cache",
-        ".direnv",
-    )
-)
-"""By name alone."""
 GENERATED_IF_IGNORED = frozenset(
     (
         "venv",
@@ -92,7 +62,7 @@ _MOST_LISTED = 40
 
 
 def generated(name: str, ignored: bool) -> bool:
-    return name in GENERATED or (ignored and name in GENERATED_IF_IGNORED)
+    return name in CACHES or (ignored and name in GENERATED_IF_IGNORED)
 
 
 def listed(left: Iterable[tuple[str, int, int]], said: Mapping[str, str] | None = None) -> tuple[Uncaptured, ...]:

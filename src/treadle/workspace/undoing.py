@@ -77,11 +77,11 @@ def keep_hunks(root: Root, images: Images, trail: Trail, hunks: Sequence[int]) -
     before, after = trail.links[0].before, trail.links[0].after
     data = only(old, new, hunks)
     if data == new:
-        return change_of(trail.path, before, after, DiffStat())
+        return change_of(trail.path, before, after, DiffStat(), ignored=trail.ignored)
     if before is None or after is None:
         raise ToolError(f"{inert(decode_path(trail.path))} was made or removed as a whole; keep all of it or nothing.")
     kept = FileState("file", before.mode, images.put(data), len(data))
-    return change_of(trail.path, before, kept, DiffStat())
+    return change_of(trail.path, before, kept, DiffStat(), ignored=trail.ignored)
 
 
 class _Planning:
@@ -138,7 +138,9 @@ class _Planning:
         if found.state != now:
             self.made |= way.made
             stat = way.stat(found.state)
-            self._changes[path] = change_of(path, now, found.state, stat, merged=found.merged, rebased=found.rebased)
+            self._changes[path] = change_of(
+                path, now, found.state, stat, ignored=trail.ignored, merged=found.merged, rebased=found.rebased
+            )
 
     def _git_touched(self) -> bool:
         if self._git_changed is None:

@@ -10,6 +10,7 @@ import click
 @click.option("--runs", is_flag=True, help="List the runs that may have changed files, with their numbers.")
 @click.option("--stat", is_flag=True, help="Only which files, and how many lines.")
 @click.option("--even-kept", is_flag=True, help="Also what was kept.")
+@click.option("--caches", is_flag=True, help="Also caches and what .gitignore names, file by file.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a file.")
 def command(
     words: tuple[str, ...],
@@ -18,6 +19,7 @@ def command(
     runs: bool,
     stat: bool,
     even_kept: bool,
+    caches: bool,
     as_json: bool,
 ) -> int:
     """Show what a run changed in the project, hunk by hunk.
@@ -28,5 +30,5 @@ def command(
     from treadle.cli.changes import named
     from treadle.cli.diff import diff
 
-    wanted = named(words, run=run, everything=everything, even_kept=even_kept)
+    wanted = named(words, run=run, everything=everything, even_kept=even_kept, caches=caches)
     return diff(wanted, stat=stat, runs=runs, as_json=as_json)

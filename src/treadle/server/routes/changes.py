@@ -4,17 +4,21 @@ elsewhere."""
 
 import posixpath
 import time
+from collections.abc import Sequence
 
 import msgspec
 
+from treadle.engine.effects import whole_list
 from treadle.errors import InvalidInput, OutsideRoot, Refused, RootChanged, ToolError
 from treadle.files import ChatFiles, Completed, Span
+from treadle.lines.aside import is_folder
+from treadle.lines.changes import without_parents
 from treadle.lines.look import Shown, shown
 from treadle.ports.snapshots import Plan
 from treadle.ports.workspace import inert
 from treadle.protocol import commands as c
 from treadle.protocol import wire
-from treadle.protocol.events import Restored, UserMessage
+from treadle.protocol.events import Envelope, Restored, UserMessage
 from treadle.protocol.files import FileChange
 from treadle.server.bodies import ChangeChoice, GoBack, KeepFiles, RedoFiles, UndoFiles
 from treadle.server.file_shapes import ChangedFile, Changes, Restoration, RunList, RunView
@@ -64,13 +68,14 @@ async def changes(call: Call) -> Reply:
     span = await _span(files, run, wanted.even_kept)
     paths = await _recorded(call.service, chat, (wanted.path,) if wanted.path else ())
     found = await files.changes(span, paths, even_kept=wanted.even_kept)
-    page = sorted(found, key=lambda each: each.path)[wanted.after : wanted.after + wanted.limit]
+    told = sorted(without_parents(found), key=lambda each: each.path)
+    page = told[wanted.after : wanted.after + wanted.limit]
     left = MOST_CHARACTERS
     looks: list[ChangedFile] = []
     for change in page:
         look, left = _fitting(await _look(files, change), left)
         looks.append(look)
-    return reply(Changes(since=span.since, upto=span.upto, files=tuple(looks), total=len(found)))
+    return reply(Changes(since=span.since, upto=span.upto, files=tuple(looks), total=len(told)))
 
 
 async def _look(files: ChatFiles, change: FileChange) -> Shown:
@@ -165,7 +170,7 @@ async def _restore(call: Call, command: c.Restore | c.Rewind, begun: Completed |
     if begun is None or not begun.answers(command):
         return await carry_out(call, command, restore=command.restore, status=202)
     chat = await call.service.owned(call.user, call.path("chat"))
-    answer = reply(_done(begun.done))
+    answer = reply(_done(await _whole(call.service, chat, begun.done)))
     done, _ = await call.service.execute(chat, (), call.key, lambda _state: answer)
     return done
 
@@ -179,7 +184,9 @@ async def outcome(call: Call, done: Reply) -> Reply:
     if not asked.restore:  # only the conversation went back, and that is done
         return reply(Restoration(restore="", preview=False, files=(), total=0, conflicts=(), error=""))
     found = await _recorded_outcome(call.service, ChatId(asked.chat), asked.restore, asked.head, wait_s)
-    return done if found is None else reply(_done(found))
+    if found is None:
+        return done
+    return reply(_done(await _whole(call.service, ChatId(asked.chat), found)))
 
 
 async def _recorded_outcome(service: Service, chat: ChatId, restore: str, after: int, wait_s: float) -> Restored | None:
@@ -198,15 +205,26 @@ async def _recorded_outcome(service: Service, chat: ChatId, restore: str, after:
         await store.wait(chat, after, min(left, LOOK_S))
 
 
+async def _whole(service: Service, chat: ChatId, done: Restored) -> Restored:
+    """What came of it with all files, however many they are."""
+    found = (await whole_list(service.agent.deps.store, Envelope(0, chat, 0, done))).data
+    assert isinstance(found, Restored)
+    return found
+
+
 def _done(said: Restored) -> Restoration:
     return Restoration(
         restore=said.restore,
         preview=False,
         files=said.files,
-        total=said.total or len(said.files),
+        total=_number(said.files) if len(said.files) >= said.total else said.total,  # the list may be lost
         conflicts=said.conflicts,
         error=said.error,
     )
+
+
+def _number(files: Sequence[FileChange]) -> int:
+    return sum(not is_folder(file) for file in files)
 
 
 def _planned(plan: Plan) -> Restoration:
@@ -214,7 +232,7 @@ def _planned(plan: Plan) -> Restoration:
         restore="",
         preview=True,
         files=plan.files[:MOST_FILES],
-        total=len(plan.files),
+        total=_number(plan.files),
         conflicts=plan.conflicts[:MOST_FILES],
         error="",
     )

@@ -4,7 +4,7 @@ that are wanted."""
 import hashlib
 
 from treadle.errors import ToolError
-from treadle.lines.changes import count
+from treadle.lines.aside import count
 from treadle.ports.toolset import Outcome
 from treadle.ports.workspace import Workspace, inert
 from treadle.protocol.traces import Seen

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from treadle.errors import NotFound, ToolError
-from treadle.lines.changes import count
+from treadle.lines.aside import count
 from treadle.ports.commands import Command, Ended
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.protocol.tools import ToolSpec

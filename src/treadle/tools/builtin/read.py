@@ -2,7 +2,7 @@
 result, so that a later change of a file that is no longer the same can be refused (T-13)."""
 
 from treadle.errors import ToolError
-from treadle.lines.changes import count
+from treadle.lines.aside import count
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.ports.workspace import Workspace, inert
 from treadle.protocol.tools import ToolSpec

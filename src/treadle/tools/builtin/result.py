@@ -3,7 +3,7 @@ Owns the words; what is to become of the project was decided before."""
 
 from treadle.errors import ToolError
 from treadle.faultpoint import faultpoint
-from treadle.lines.changes import count
+from treadle.lines.aside import count, sort_out
 from treadle.ports.commands import Command, Ended
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.tools.builtin.base import in_thread
@@ -28,7 +28,7 @@ async def collect(
     faultpoint("command.collected")
     left = await in_thread(_left, means, command, invocation, place)
     how, last = ending(ended, invocation, way)
-    changes = sum(not file.ignored for file in reached.files)
+    changes = len(sort_out(reached.files).told)
     told = [how, count(ended.lines, "line"), *([count(changes, "change")] if changes else [])]
     text = "\n".join(
         (

@@ -1,0 +1,92 @@
+"""What people see of changes agrees wherever they look, and caches are folded (W-04)."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.scenario.command_line import CommandLine
+from tests.scenario.test_cli_undo import Here
+from treadle.cli.call_line import MINUS
+
+DONE = '[[turn]]\ntext = "Done."\n'
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Here:
+    made = Here(tmp_path)
+    made.monkeypatch, made.captured = monkeypatch, capfd
+    return made
+
+
+def edits(*pairs: tuple[str, str]) -> str:
+    one = '[[turn]]\ncall = [{{ name = "edit_file", args = {{ path = "a.txt", old_str = "{}", new_str = "{}" }} }}]\n'
+    return "".join(one.format(*pair) for pair in pairs)
+
+
+def runs(command: str) -> str:
+    return f"[[turn]]\ncall = [{{ name = \"run_command\", args = {{ command = '{command}' }} }}]\n"
+
+
+def test_a_line_that_was_changed_twice_is_one_changed_line(cli: CommandLine) -> None:
+    (cli.project / "a.txt").write_text("one\ntwo\n")
+    ended = cli("run", "Go.", "--model", cli.script(edits(("two", "zwei"), ("zwei", "deux")) + DONE))
+    in_all = f"1 file, +1 {MINUS}1"
+    assert "   M a.txt +1 -1" in ended.err.splitlines()
+    assert f"changed in all: {in_all} · undo" in ended.err
+    assert f"changed in all: {in_all} · undo" in cli("show", "last").err
+    assert in_all in cli("diff").err
+    assert f"changed: {in_all}\n" in cli("review").out
+    assert f"would undo: {in_all}" in cli("undo", "--preview").err
+
+
+def test_what_was_changed_and_changed_back_is_no_change(cli: CommandLine) -> None:
+    (cli.project / "a.txt").write_text("one\ntwo\n")
+    ended = cli("run", "Go.", "--model", cli.script(edits(("two", "zwei"), ("zwei", "two")) + DONE))
+    assert "changed in all" not in ended.err
+    assert "has changed nothing" in cli("diff").err
+
+
+def test_a_run_that_waited_ends_with_all_that_it_changed(cli: CommandLine) -> None:
+    (cli.project / "a.txt").write_text("one\ntwo\n")
+    asks = '[[turn]]\ncall = [{ name = "ask_user", args = { question = "Which?" } }]\n'
+    script = cli.script(edits(("two", "zwei")) + asks + edits(("zwei", "deux")) + DONE)
+    waits = cli("run", "Go.", "--model", script, "--interactive")
+    assert "waits for someone" in waits.err
+    assert f"changed in all: 1 file, +1 {MINUS}1" in cli("resume", "last", "--answer", "This.").err
+
+
+def test_caches_are_one_line_without_a_gitignore(cli: CommandLine) -> None:
+    make = "mkdir -p __pycache__ .pytest_cache && echo x > __pycache__/a.pyc && echo y > .pytest_cache/b && echo z > c"
+    script = cli.script(runs(make) + DONE)
+    ended = cli("run", "Go.", "--model", script, "--mode", "autopilot", "--auto-approve-commands")
+    folded = "2 files in .pytest_cache, __pycache__"
+    assert f"   [{folded}]" in ended.err.splitlines()
+    in_all = f"1 file, +1 {MINUS}0; {folded}"
+    assert f"changed in all: {in_all} · undo" in ended.err
+    for told in (cli("diff"), cli("diff", "--stat"), cli("review")):
+        assert f"[{folded}]\n" in told.out
+        assert "A __pycache__" not in told.out
+        assert in_all in told.out + told.err
+    everything = cli("diff", "--caches")
+    assert "A __pycache__/a.pyc +1\n" in everything.out
+    assert f"3 files, +3 {MINUS}0" in everything.err
+    assert "A __pycache__/a.pyc +1\n" in cli("review", "--caches").out
+    assert cli("undo").code == 0
+    assert [path.name for path in cli.project.iterdir()] == []
+
+
+def test_what_gitignore_names_is_counted_in_diff_review_and_undo(cli: CommandLine) -> None:
+    (cli.project / ".gitignore").write_text("*.o\n")
+    script = cli.script(runs("echo x > a.o && echo y > b.c") + DONE)
+    ended = cli("run", "Go.", "--model", script, "--mode", "autopilot", "--auto-approve-commands")
+    in_all = f"1 file, +1 {MINUS}0; 1 ignored file"
+    assert in_all in ended.err
+    for told in (cli("diff"), cli("review")):
+        assert "[1 ignored file]\n" in told.out
+        assert "A a.o" not in told.out
+        assert in_all in told.out + told.err
+    assert "A a.o +1" in cli("diff", "--caches").out
+    assert f"undone: 1 file, +0 {MINUS}1; 1 ignored file" in cli("undo").err
+    assert not (cli.project / "a.o").exists()
+    assert f"redone: {in_all}" in cli("redo").err
+    assert f"kept: {in_all}" in cli("keep").err

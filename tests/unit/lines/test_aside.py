@@ -1,0 +1,48 @@
+"""Caches are counted and named, not listed (W-04)."""
+
+from tests.unit.lines.test_changes import change, file, folder
+from treadle.lines.aside import JUDGED, sort_out
+from treadle.lines.changes import change_lines, total
+from treadle.protocol.files import DiffStat
+
+
+def test_caches_are_one_line_whatever_gitignore_says() -> None:  # W-04
+    files = [
+        change("a.py", file("x"), file("y"), 1, 1),
+        change("__pycache__", None, folder()),
+        change("__pycache__/a.pyc", None, file(), 4),
+        change("tests/__pycache__/b.pyc", None, file(), ignored=True),
+        change(".pytest_cache/v/lastfailed", None, file(), 2),
+        change("web/node_modules/x/index.js", None, file(), 900),
+        change("b.o", None, file(), 9, ignored=True),
+    ]
+    lines = change_lines(files, str)
+    assert lines == ["M a.py +1 -1", "[4 files in .pytest_cache, __pycache__, node_modules]", "[1 ignored file]"]
+    assert total(files) == DiffStat(1, 1)
+
+
+def test_only_what_lies_in_such_a_folder_is_a_cache() -> None:
+    files = [change("node_modules", None, file(), 1), change("src/target/a.c", None, file(), 1)]
+    assert sort_out(files).told == tuple(files)
+
+
+def test_a_folder_that_says_of_itself_that_it_is_a_cache_is_one() -> None:
+    files = [
+        change("target", None, folder()),
+        change("target/CACHEDIR.TAG", None, file(), 3),
+        change("target/debug/x", None, file()),
+        change("src/target/a.c", None, file(), 1),
+    ]
+    assert change_lines(files, str) == ["A src/target/a.c +1", "[2 files in target]"]
+
+
+def test_who_allows_a_change_sees_what_lies_in_caches() -> None:  # S-08
+    files = [change(".venv/bin/python", file("x"), file("y"), 1, 1), change("b.o", None, file(), ignored=True)]
+    assert change_lines(files, str, aside=JUDGED) == ["M .venv/bin/python +1 -1", "[1 ignored file]"]
+
+
+def test_many_names_are_cut() -> None:
+    names = (".mypy_cache", ".nox", ".ruff_cache", ".tox", ".venv")
+    assert sort_out([change(f"{name}/x", None, file()) for name in names]).counts == [
+        "5 files in .mypy_cache, .nox, .ruff_cache, .tox …"
+    ]
