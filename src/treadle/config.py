@@ -32,6 +32,9 @@ OTHER_VARIABLES = tuple(
 FILE_NAME = "config.toml"
 DATABASE_NAME = "treadle.db"
 
+BUDGETS: Mapping[str, str] = {f"budget_{kind}": kind for kind in Budget.__struct_fields__}
+"""By setting: what it limits in a run (L-11)."""
+
 _Count = Annotated[int, Meta(ge=0)]
 _Amount = Annotated[float, Meta(ge=0)]
 
@@ -46,6 +49,9 @@ class Settings(msgspec.Struct, frozen=True):
     on_limit: OnLimit | Literal[""] = ""
     budget_usd: _Amount = 0.0
     budget_tokens: _Count = 0
+    budget_wall_s: _Amount = 0.0
+    budget_turns: _Count = 0
+    budget_tool_calls: _Count = 0
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     max_tokens: _Count = 0
     context_window: _Count = 0
@@ -90,7 +96,7 @@ class Settings(msgspec.Struct, frozen=True):
             mode=self.mode,
             max_turns=self.max_turns,
             on_limit=self.on_limit,
-            run_budget=Budget(usd=self.budget_usd, tokens=self.budget_tokens),
+            run_budget=Budget(**{kind: getattr(self, name) for name, kind in BUDGETS.items()}),
             temperature=self.temperature,
             max_tokens=self.max_tokens,
             context_window=self.context_window,

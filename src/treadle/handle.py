@@ -55,6 +55,7 @@ class Answer(msgspec.Struct, frozen=True):
     reason: EndReason | Literal["action_required"]
     usage: Usage
     error: str = ""
+    """What went wrong, or which limit ended it, in words."""
 
 
 class Following:
@@ -290,7 +291,7 @@ class Chat:
                     yield wire.decode(self.id, record)
             quiet = status(state) in ("idle", "error")
             if quiet and reader.untouched:
-                yield Envelope(0, self.id, self._deps.clock.now_ms(), SessionIdle(state.last_end or "done"))
+                yield Envelope(0, self.id, self._deps.clock.now_ms(), _idle(state))
                 return
             queued = _queued_id(command, state)
             while True:
@@ -345,9 +346,13 @@ class Chat:
             if state.head == reader.reached and status(state) == "requires_action":
                 return Envelope(0, self.id, self._deps.clock.now_ms(), ActionRequired(open_actions(state)))
             if state.head == reader.reached and status(state) in ("idle", "error"):  # what ended was no run
-                return Envelope(0, self.id, self._deps.clock.now_ms(), SessionIdle(state.last_end or "done"))
+                return Envelope(0, self.id, self._deps.clock.now_ms(), _idle(state))
             await self._deps.store.wait(self.id, reader.reached, FOLLOW_S)
             await self._deps.log.catch_up(reader)
+
+
+def _idle(state: ChatState) -> SessionIdle:
+    return SessionIdle(state.last_end or "done", state.last_why)
 
 
 def _settles(data: Event, queued: str) -> bool:
@@ -365,7 +370,7 @@ def _queued_id(command: c.Command | None, state: ChatState) -> str:
 
 async def collect(following: Following) -> Answer:
     """What a run came to: its last words, why it ended, what it cost. RunFailed if it ended in an error."""
-    text = ""
+    text = why = ""
     failed: SessionError | None = None
     reason: EndReason | Literal["action_required"] = "done"
     async for envelope in following:
@@ -378,8 +383,8 @@ async def collect(following: Following) -> Answer:
                 text = summary
             case SessionError() as error:
                 failed = error
-            case SessionIdle(reason=ended):
-                reason = ended
+            case SessionIdle(reason=ended, why=words):
+                reason, why = ended, words
             case ActionRequired():
                 reason = "action_required"
             case _:
@@ -387,4 +392,4 @@ async def collect(following: Following) -> Answer:
     if failed is not None and reason == "error":
         raise RunFailed(failed.error_class, failed.message)
     state = await following.chat.state()
-    return Answer(text, reason, state.totals.usage, failed.message if failed is not None else "")
+    return Answer(text, reason, state.totals.usage, failed.message if failed is not None else why)

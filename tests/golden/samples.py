@@ -92,7 +92,7 @@ _ALL: tuple[e.Event, ...] = (
     e.TaskComplete("The test passes; the off-by-one in step() is mended."),
     e.SessionError("auth", "The key was refused. Set OPENAI_API_KEY."),
     e.Interrupted("ada"),
-    e.RunEnd("task_complete"),
+    e.RunEnd("budget", "stopped at the budget: $0.52 of $0.50"),
     e.SessionRewound(7, "ada"),
     e.CompactionStart("threshold", 110_000),
     e.CompactionComplete(
@@ -156,7 +156,7 @@ _ALL: tuple[e.Event, ...] = (
         CallKey("check.2"), False, "1 failed\n[exit code 2]", "exit 2, 2 lines", "bubblewrap", "lost", "ab12", 900
     ),
     e.RecordLost("user.message", "the stored bytes are damaged"),
-    e.SessionIdle("done"),
+    e.SessionIdle("budget", "stopped at the budget: $0.52 of $0.50"),
     e.MessageDelta(3, "I look"),
     e.ReasoningDelta(3, "The test"),
     e.ToolCallDelta(3, 1, "run_command", '{"comm'),

@@ -1,5 +1,7 @@
 """The exit codes of U-01, and what signals do."""
 
+import json
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -87,6 +89,19 @@ def test_55_at_the_budget(cli: CommandLine) -> None:  # L-11
     assert ended.code == 55
     assert ended.of("session.limit_reached")[0]["kind"] == "usd"
     assert ended.types[-1] == "session.idle"
+    (idle,) = ended.of("session.idle")
+    assert idle["why"].startswith("stopped at the budget: $0.")
+    assert ended.of("session.run_end") == [idle]
+
+
+def test_the_last_line_at_the_budget_has_the_sum(cli: CommandLine) -> None:  # L-11
+    model = cli.script("[model]\nusd_per_million_input = 100.0\n" + LOOK + HELLO)
+    ended = cli("run", "Look.", "--model", model, "--budget-usd", "0.15")
+    assert ended.code == 55
+    assert re.search(r"^── stopped at the budget: \$0\.\d+ of \$0\.15", ended.err, re.MULTILINE)
+    again = cli("show", "last")
+    assert "── stopped at the budget: $0." in again.err
+    assert json.loads(cli("show", "last", "--json").out)["last_why"].startswith("stopped at the budget: $0.")
 
 
 def test_130_when_interrupted_and_the_stop_is_recorded(cli: CommandLine) -> None:  # L-07, fault 22
@@ -96,7 +111,7 @@ def test_130_when_interrupted_and_the_stop_is_recorded(cli: CommandLine) -> None
     ended = end(process)
     assert ended.code == 130
     assert ended.types.index("session.interrupted") < ended.types.index("tool.execution_complete")
-    assert ended.of("session.idle") == [{"reason": "interrupted"}]
+    assert ended.of("session.idle") == [{"reason": "interrupted", "why": ""}]
     assert ended.types[-1] == "session.idle"
     resumed = cli("resume", before[0]["chat"], "--json")
     assert (resumed.code, resumed.types) == (130, ["session.idle"])  # a stopped run is not taken for a crashed one

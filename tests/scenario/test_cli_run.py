@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.scenario.command_line import CommandLine
 from treadle.testing.fake_openai import FakeOpenAI, Reply
 
@@ -119,6 +121,27 @@ def test_options_of_a_new_chat_are_in_the_log(cli: CommandLine) -> None:
     assert options["run_budget"]["usd"] == 0.5
 
 
+def test_every_budget_has_a_flag_for_new_chats_and_for_old_ones(cli: CommandLine) -> None:  # L-11
+    model = cli.script(HELLO + '[[turn]]\ntext = "Again."\n')
+    flags = ["--budget-tokens", "100000", "--budget-wall-s", "90", "--budget-turns", "9", "--budget-tool-calls", "8"]
+    first = cli("run", "Hello.", "--model", model, "--budget-usd", "0.5", *flags, "--json")
+    budget = {"turns": 9, "tokens": 100_000, "usd": 0.5, "wall_s": 90.0, "tool_calls": 8}
+    assert first.of("session.created")[0]["options"]["run_budget"] == budget
+    again = cli("run", "Hello?", "--chat", "last", "--budget-turns", "0", "--budget-wall-s", "30", "--json")
+    changes = again.of("session.options_changed")[0]["changes"]
+    del budget["turns"]  # none is not recorded
+    assert changes == {"run_budget": budget | {"wall_s": 30.0}}
+
+
+@pytest.mark.parametrize("kind", ["turns", "tool_calls"])
+def test_a_budget_of_turns_or_calls_ends_the_run(cli: CommandLine, kind: str) -> None:  # L-11
+    look = '[[turn]]\ncall = [{ name = "list_directory", args = { path = "." } }]\n'
+    flag = f"--budget-{kind.replace('_', '-')}"
+    ended = cli("run", "Look.", "--model", cli.script(look + look + HELLO), flag, "1", "--json")
+    assert ended.code == 55
+    assert ended.of("session.idle")[0]["why"] == f"stopped at the budget: 1 of 1 {kind.replace('_', ' ')}"
+
+
 def test_the_root_is_the_git_root_and_never_everything(cli: CommandLine) -> None:  # S-02
     model = cli.script(HELLO)
     inner = cli.project / "src" / "deep"
@@ -161,7 +184,7 @@ def test_the_marker_ends_a_run_and_is_never_shown_or_stored(cli: CommandLine) ->
     assert cli(*arguments).out == "It works. \n"
     events = cli(*arguments, "--json")
     assert "TASK_COMPLETE" not in events.out.replace("session.task_complete", "")
-    assert events.of("session.idle") == [{"reason": "task_complete"}]
+    assert [idle["reason"] for idle in events.of("session.idle")] == ["task_complete"]
 
 
 def test_a_home_inside_the_project_is_warned_about(cli: CommandLine) -> None:  # S-09

@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from treadle.config import Settings, home_of, load
 from treadle.errors import ConfigError
+from treadle.protocol.options import Budget
 
 
 @pytest.fixture
@@ -75,12 +77,30 @@ def test_a_wrong_variable_is_named(env: dict[str, str], name: str, text: str) ->
 
 
 def test_every_setting_of_a_chat_reaches_it() -> None:
-    changed = Settings("a:b", "ask", 3, "error", 0.5, 100, 0.7, 200, 300, False, "marker")
+    changed = Settings(
+        "a:b",
+        "ask",
+        3,
+        "error",
+        0.5,
+        100,
+        temperature=0.7,
+        max_tokens=200,
+        context_window=300,
+        summarize=False,
+        completion="marker",
+    )
     options = changed.chat_options("/root")
     assert (options.model, options.mode, options.max_turns, options.on_limit) == ("a:b", "ask", 3, "error")
     assert (options.run_budget.usd, options.run_budget.tokens, options.temperature) == (0.5, 100, 0.7)
     assert (options.max_tokens, options.context_window, options.summarize) == (200, 300, False)
     assert (options.root, options.completion) == ("/root", "marker")
+
+
+def test_every_budget_is_a_setting(env: dict[str, str]) -> None:  # L-11
+    given = {f"TREADLE_BUDGET_{kind.upper()}": "7" for kind in Budget.__struct_fields__}
+    budget = load(env | given).settings.chat_options("/root").run_budget
+    assert set(msgspec.to_builtins(budget).values()) == {7}
 
 
 def test_an_unknown_variable_is_a_warning(env: dict[str, str]) -> None:  # E-06

@@ -7,7 +7,7 @@ import msgspec
 
 from treadle.chat.state import ChatState, Run
 from treadle.protocol.content import Usage
-from treadle.protocol.events import Event, LimitKind, LimitReached, LimitWarning, Scope, TurnStart
+from treadle.protocol.events import EndReason, Event, LimitKind, LimitReached, LimitWarning, Scope, TurnStart
 from treadle.protocol.options import Budget
 
 WARN_AT = 0.8
@@ -82,3 +82,31 @@ def over_budget(state: ChatState, run: Run, now_ms: int) -> LimitReached | None:
         if account.kind in ("tool_calls", "wall_s") and exhausted(account):
             return LimitReached(account.kind, account.used, account.limit, account.scope)
     return None
+
+
+def spent_of(limit: LimitReached | LimitWarning) -> str:
+    """How much of a limit is used, for people: `$0.52 of $0.50`, `5,210 of 5,000 tokens`."""
+    match limit.kind:
+        case "usd":
+            return f"{_dollars(limit.used)} of {_dollars(limit.limit)}"
+        case "wall_s":
+            return f"{limit.used:,.4g} s of {limit.limit:,.4g} s"
+        case "turns" | "tokens" | "tool_calls" as kind:
+            return f"{limit.used:,.0f} of {limit.limit:,.0f} {kind.replace('_', ' ')}"
+
+
+def _dollars(amount: float) -> str:
+    """In cents, and more precisely only where there is more to say."""
+    exact = f"{amount:,.4f}"
+    return f"${exact.removesuffix('00')}"
+
+
+def why_stopped(limit: LimitReached, reason: EndReason) -> str:
+    """Why a run ended at a limit, in words; empty if it ended for another reason."""
+    if reason == "turn_cap":
+        return f"stopped at the turn cap: {spent_of(limit)}"
+    if reason != "budget":
+        return ""
+    whose = "budget" if limit.scope == "run" else "chat's budget"
+    over = "" if limit.used >= limit.limit else "; the next model call might go over it"
+    return f"stopped at the {whose}: {spent_of(limit)}{over}"

@@ -4,6 +4,7 @@ the last of its calls has its result."""
 
 from collections.abc import Sequence
 
+from treadle.chat.budget import why_stopped
 from treadle.chat.state import AnsweredTurn, Call, ChatState
 from treadle.protocol.content import Usage
 from treadle.protocol.events import (
@@ -86,7 +87,9 @@ def end_run(state: ChatState, reason: EndReason) -> tuple[Event, ...]:
         ended.append(answered)
     lost = state.run is not None and state.run.lost
     closed = close_calls(state, "record_lost" if lost else reason)
-    return (*ended, *with_turn_end(state, closed), RunEnd(reason))
+    limit = state.run.limit if state.run is not None else None
+    why = why_stopped(limit, reason) if limit is not None else ""
+    return (*ended, *with_turn_end(state, closed), RunEnd(reason, why))
 
 
 def end_turn(state: ChatState) -> TurnEnd | None:

@@ -75,7 +75,7 @@ def _user_message(state: ChatState, event: e.UserMessage, at: Envelope) -> ChatS
         state = replace(state, queue=tuple(item for item in state.queue if item.id != event.queue_id))
     if state.run is None:
         begun = Run(at.time_ms, state.options.max_turns, first=at.seq)
-        state = replace(state, run=begun, last_end="", last_error=None, question=None)
+        state = replace(state, run=begun, last_end="", last_why="", last_error=None, question=None)
     elif event.source == "autopilot":
         run = state.run
         stalled = run.stalled + 1 if run.tool_calls == run.calls_at_continuation else 0
@@ -195,7 +195,7 @@ def _run_end(state: ChatState, event: e.RunEnd, at: Envelope) -> ChatState:
     totals = replace(state.totals, wall_ms=state.totals.wall_ms + wall)
     state = replace(state, run=None, open_turn=None, answered=None, calls=(), question=None, compacting="")
     failure = state.last_error if event.reason == "error" else None
-    return replace(state, last_end=event.reason, last_error=failure, totals=totals)
+    return replace(state, last_end=event.reason, last_why=event.why, last_error=failure, totals=totals)
 
 
 def _rewound(state: ChatState, event: e.SessionRewound, at: Envelope) -> ChatState:
@@ -281,7 +281,7 @@ def _limit_reached(state: ChatState, event: e.LimitReached, at: Envelope) -> Cha
     run = state.run
     capped = run is not None and event.kind == "turns" and event.scope == "run" and run.turns >= run.turn_limit
     cap = capped and run is not None and not run.stop
-    return change_run(state, stop="turn_cap" if cap else "budget")
+    return change_run(state, stop="turn_cap" if cap else "budget", limit=event)
 
 
 def _limit_extended(state: ChatState, event: e.LimitExtended, at: Envelope) -> ChatState:

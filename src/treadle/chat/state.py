@@ -8,7 +8,16 @@ from msgspec.structs import replace
 
 from treadle.chat.history import History
 from treadle.protocol.content import Entry, Failure, Image, PlanStep, ToolRequest, ToolResult, Usage, Value
-from treadle.protocol.events import Delivery, EndReason, LimitKind, OpenAction, RestoreRequested, Scope, Trigger
+from treadle.protocol.events import (
+    Delivery,
+    EndReason,
+    LimitKind,
+    LimitReached,
+    OpenAction,
+    RestoreRequested,
+    Scope,
+    Trigger,
+)
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.traces import Shell
 from treadle.protocol.views import ChatSummary, Status
@@ -137,6 +146,8 @@ class Run(Value, frozen=True):
     """Whether a record was lost since its last turn began: what it did then, or that it was stopped, may be unknown."""
     diagnosed: str = ""
     """The errors in changed files that the model was told about last."""
+    limit: LimitReached | None = None
+    """The limit that ends it."""
     waits_since_ms: int = 0
     """Since when it waits for a person; 0 when it does not."""
     waited_ms: int = 0
@@ -192,6 +203,8 @@ class ChatState(Value, frozen=True):
     """The conversation as requests carry it: the same, until a compaction makes it shorter."""
     run: Run | None = None
     last_end: EndReason | Literal[""] = ""
+    last_why: str = ""
+    """The same in words, where the reason does not say all."""
     sandbox_notice: str = ""
     """What was last said about the confinement of commands."""
     last_error: Failure | None = None

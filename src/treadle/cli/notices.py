@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Sequence
 
+from treadle.chat.budget import spent_of
 from treadle.cli.call_line import MINUS
 from treadle.cli.inert import inert, inert_line
 from treadle.cli.terminal import Colour
@@ -23,13 +24,6 @@ _ENDS: dict[e.EndReason, str] = {
     "budget": "stopped at the budget",
     "guard": "stopped: the model repeated itself",
     "superseded": "replaced by an edit",
-}
-_UNITS: dict[e.LimitKind, str] = {
-    "turns": "turns",
-    "tokens": "tokens",
-    "usd": "dollars",
-    "wall_s": "seconds",
-    "tool_calls": "tool calls",
 }
 
 
@@ -111,11 +105,8 @@ def summary(files: Iterable[e.FileChange], aside: Collection[Aside] = ASIDE) -> 
 
 
 def _limit(event: e.LimitWarning | e.LimitReached) -> str:
-    unit = _UNITS[event.kind]
-    used = f"{event.used:,.4g} of {event.limit:,.4g} {unit} of this {event.scope}"
-    if isinstance(event, e.LimitReached):
-        return f"limit reached: {used} used"
-    return f"warning: {used} used"
+    word = "limit reached" if isinstance(event, e.LimitReached) else "warning"
+    return f"{word}: {spent_of(event)} of this {event.scope} used"
 
 
 def waiting(action: e.OpenAction) -> list[str]:
@@ -169,8 +160,8 @@ def cost(usage: Usage, turns: int, calls: int, seconds: float) -> str:
     return " · ".join(parts)
 
 
-def end(reason: e.EndReason) -> str:
-    return _ENDS[reason]
+def end(idle: e.SessionIdle) -> str:
+    return inert_line(idle.why, 300) or _ENDS[idle.reason]
 
 
 def how_to_go_on(chat: ChatId, reason: e.EndReason) -> str:

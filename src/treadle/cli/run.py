@@ -16,7 +16,7 @@ from treadle.cli.project import project_root
 from treadle.cli.screen import Screen
 from treadle.cli.session import configured, find_chat, open_agent, warn
 from treadle.cli.terminal import Terminal
-from treadle.config import Config
+from treadle.config import BUDGETS, Config
 from treadle.errors import ConfigError, InvalidInput
 from treadle.handle import Chat
 from treadle.housekeeping.retention import is_due, retention_of
@@ -109,8 +109,8 @@ async def _old_chat(agent: Agent, config: Config, wanted: Wanted) -> tuple[Chat,
     for name, source in config.sources.items():
         if source.startswith("flag "):
             changes[name] = getattr(config.settings, name)
-    if (usd := changes.pop("budget_usd", None)) is not None:
-        changes["run_budget"] = msgspec.to_builtins(msgspec.structs.replace(options.run_budget, usd=usd))
+    if budget := {kind: changes.pop(name) for name, kind in BUDGETS.items() if name in changes}:
+        changes["run_budget"] = msgspec.to_builtins(msgspec.structs.replace(options.run_budget, **budget))
     if wanted.root is not None:
         changes["root"] = str(_root(config, wanted))
     if not options.model:

@@ -40,6 +40,7 @@ class Screen:
         self._usage = Usage()
         self._turns = 0
         self._done = 0
+        self._ended = False
         self._changed: Sequence[e.FileChange] = ()
         """What the run did to each file, from its beginning on."""
 
@@ -103,8 +104,10 @@ class Screen:
                 self._terminal.line(f"{self._terminal.paint('✓', 'green')} {inert(summary)}")
             case e.ModelCall():
                 self._side_call(event)
-            case e.SessionIdle(reason=reason):
-                self._idle(envelope.chat, reason)
+            case e.RunEnd():
+                self._ended = True
+            case e.SessionIdle():
+                self._idle(envelope.chat, event)
             case e.ActionRequired(actions=actions):
                 self._waits(envelope.chat, actions)
             case _:
@@ -192,17 +195,17 @@ class Screen:
             text, colour = told
             self._terminal.note(text, colour)
 
-    def _idle(self, chat: ChatId, reason: e.EndReason) -> None:
+    def _idle(self, chat: ChatId, idle: e.SessionIdle) -> None:
         self._end_text()
-        if self._turns or self._done:
+        if self._turns or self._done or self._ended:
             spent = cost(self._usage, self._turns, self._done, 0 if self._echo else time.monotonic() - self._began)
-            self._terminal.note(f"── {end(reason)} · {spent}", "dim")
+            self._terminal.note(f"── {end(idle)} · {spent}", "dim")
             for line in changed(chat, self._changed):
                 self._terminal.note(f"   {line}", "dim")
             self._changed = ()
         else:
-            self._terminal.note(f"── nothing to do: the chat is idle ({end(reason)})", "dim")
-        self._terminal.note(f"   {how_to_go_on(chat, reason)}", "dim")
+            self._terminal.note(f"── nothing to do: the chat is idle ({end(idle)})", "dim")
+        self._terminal.note(f"   {how_to_go_on(chat, idle.reason)}", "dim")
 
     def _heard(self) -> None:
         if self._waits_since:

@@ -68,7 +68,7 @@ def _print(chat: ChatId, state: ChatState, events: list[Envelope], changes: Sequ
     elif state.restoring is not None:
         screen.restoring(chat, state.restoring)
     elif state.run is None:
-        screen.event(Envelope(0, chat, 0, SessionIdle(state.last_end or "done")))
+        screen.event(Envelope(0, chat, 0, SessionIdle(state.last_end or "done", state.last_why)))
     else:
         screen.unfinished(chat)
 
@@ -77,6 +77,7 @@ def _object(state: ChatState, listed: Listed) -> dict[str, Any]:
     return as_dict(listed) | {
         "options": wire.whole(state.options),
         "last_end": state.last_end,
+        "last_why": state.last_why,
         "messages": [_entry(entry) for entry in state.history],
         "actions": wire.whole(open_actions(state)),
         "queue": wire.whole(state.queue),

@@ -53,6 +53,7 @@ class Reply(msgspec.Struct, frozen=True):
     reason: str
     """Why it ended, as in `session.run_end`; or `action_required`: it waits for `actions`."""
     error: str = ""
+    """What went wrong, or which limit ended it, in words."""
     actions: tuple[OpenAction, ...] = ()
 
 
@@ -109,7 +110,7 @@ class Run:
             sent = await self._chat.send(content)
             self._queued, self._first = sent.queued, sent.head
         elif info.status in ("idle", "error"):
-            return await self._last_reply(info.last_end)
+            return await self._last_reply(info.last_end, info.last_why)
         try:
             async with contextlib.aclosing(self._chat.events(after)) as events:
                 while True:
@@ -140,9 +141,9 @@ class Run:
             coming.cancel()
             await asyncio.gather(coming, return_exceptions=True)
 
-    async def _last_reply(self, reason: str) -> Reply:
+    async def _last_reply(self, reason: str, why: str) -> Reply:
         said = [entry.content for entry in await self._chat.messages() if entry.role == "assistant"]
-        return Reply(said[-1] if said else "", reason or "done")
+        return Reply(said[-1] if said else "", reason or "done", why)
 
     async def _take(self, seq: int, event: Event) -> Reply | None:
         match event:
@@ -158,9 +159,9 @@ class Run:
                 self._queued = ""
             case ActionRequired(actions=actions):
                 return await self._act(actions)
-            case RunEnd(reason=reason) if seq > self._first and reason != "superseded" and await self._over():
+            case RunEnd(reason=reason, why=why) if seq > self._first and reason != "superseded" and await self._over():
                 self._handlers.drop(self._chat.id)
-                return Reply(self._text, reason, self._error)
+                return Reply(self._text, reason, self._error or why)
         return None
 
     async def _over(self) -> bool:

@@ -47,6 +47,8 @@ class ChatInfo(ChatLine, frozen=True, kw_only=True):
     """What it waits for."""
     last_end: str = ""
     """Why the last run ended."""
+    last_why: str = ""
+    """The same in words, where it does not say all: at a budget, which one, and how much of it is used."""
     warnings: tuple[str, ...] = ()
     """What is odd about the options of a new chat (A-01)."""
 

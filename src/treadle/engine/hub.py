@@ -38,8 +38,8 @@ class Subscription:
             while (following := self._early.pop(self._next, None)) is not None:
                 self._ready.append(following)
                 self._next += 1
-                if isinstance(following.data, RunEnd):
-                    self._ready.append(Envelope(0, self.chat, following.time_ms, SessionIdle(following.data.reason)))
+                if isinstance(end := following.data, RunEnd):
+                    self._ready.append(Envelope(0, self.chat, following.time_ms, SessionIdle(end.reason, end.why)))
             self._nudged = self._nudged or bool(self._early)
         self._wake()
 

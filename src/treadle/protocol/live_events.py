@@ -15,7 +15,10 @@ class SessionIdle(Live, frozen=True):
     """The run is over; exactly once behind every `session.run_end` (L-12)."""
 
     TYPE = "session.idle"
+    VERSION = 2
     reason: EndReason
+    why: str = ""
+    """As in `session.run_end`."""
 
 
 class MessageDelta(Live, frozen=True):

@@ -54,6 +54,8 @@ class Done(Word, frozen=True, tag="done"):
     """A run has ended."""
 
     reason: e.EndReason
+    why: str = ""
+    """The same in words, where the reason does not say all."""
 
 
 class Failed(Word, frozen=True, tag="error"):
@@ -117,8 +119,8 @@ class SimpleView:
                 return [ToolDone(call, success, summary)]
             case e.FilesChanged(files=files) | e.Undone(files=files) | e.Redone(files=files):
                 return [_modified(file) for file in files]
-            case e.SessionIdle(reason=reason):
-                return [Done(reason)]
+            case e.SessionIdle(reason=reason, why=why):
+                return [Done(reason, why)]
             case e.SessionError(error_class=error_class, message=message):
                 return [*self._text.drop(), Failed(error_class, message)]
             case _:

@@ -26,6 +26,8 @@ UPCASTERS: dict[tuple[str, int], Upcaster] = {
     ("workspace.kept", 1): _as_it_is,
     ("tool.execution_start", 1): _as_it_is,  # whether the tool only reads
     ("session.created", 1): _as_it_is,  # the options say which folder the root is
+    ("session.run_end", 1): _as_it_is,  # why, in words
+    ("session.idle", 1): _as_it_is,
     ("assistant.message", 1): _told_at_the_end,
     ("assistant.turn_end", 1): _as_it_is,  # it stood before the calls of its turn
 }

@@ -57,7 +57,7 @@ def decode_event(kind: str, version: int, body: bytes | msgspec.Raw) -> Event:
     if version == 0:  # how a store marks a body that it could not restore
         raise Damaged(f"{kind} cannot be read: its stored bytes are damaged")
     try:
-        if version == RECORDED.get(kind, Event).VERSION:
+        if version == decoder.type.VERSION:
             return decoder.decode(body)
         return msgspec.convert(upcast.upcast(kind, version, msgspec.json.decode(body)), decoder.type)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

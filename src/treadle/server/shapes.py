@@ -48,6 +48,8 @@ class ChatView(ChatLine, frozen=True, kw_only=True):
     plan: tuple[PlanStep, ...]
     last_end: str
     """Why the last run ended."""
+    last_why: str
+    """The same in words, where it does not say all: at a budget, which one, and how much of it is used."""
     warnings: tuple[str, ...] = ()
     """What is odd about the options of a new chat (A-01)."""
 
@@ -226,6 +228,7 @@ def chat_view(state: ChatState, shown: Status, warnings: tuple[str, ...] = ()) -
         actions=open_actions(state),
         plan=state.plan,
         last_end=state.last_end,
+        last_why=state.last_why,
         warnings=warnings,
     )
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.unit.chat.logs import answer, chat, ran, said
-from treadle.chat.budget import admit, forbidden, over_budget
+from treadle.chat.budget import admit, forbidden, over_budget, why_stopped
 from treadle.chat.fold import fold
 from treadle.chat.state import ChatState
 from treadle.protocol import events as e
@@ -155,3 +155,33 @@ def test_it_works_while_another_call_runs_and_while_a_client_works() -> None:  #
 def test_a_clock_that_goes_back_gives_no_time_back() -> None:  # fault 15
     asked = at(begun("a"), 3_000, ASKED)
     assert worked(at(asked, 2_000, ALLOWED), 3_000) == 2_000
+
+
+# -- the end says which budget, with the sum (L-11) -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("limit", "reason", "words"),
+    [
+        (e.LimitReached("usd", 0.52, 0.5), "budget", "stopped at the budget: $0.52 of $0.50"),
+        (e.LimitReached("usd", 0.00123, 0.001), "budget", "stopped at the budget: $0.0012 of $0.0010"),
+        (
+            e.LimitReached("usd", 0.48, 0.5),
+            "budget",
+            "stopped at the budget: $0.48 of $0.50; the next model call might go over it",
+        ),
+        (
+            e.LimitReached("tokens", 5_210, 5_000, "chat"),
+            "budget",
+            "stopped at the chat's budget: 5,210 of 5,000 tokens",
+        ),
+        (e.LimitReached("wall_s", 12.34, 10), "budget", "stopped at the budget: 12.34 s of 10 s"),
+        (e.LimitReached("tool_calls", 3, 3), "budget", "stopped at the budget: 3 of 3 tool calls"),
+        (e.LimitReached("turns", 20, 20), "turn_cap", "stopped at the turn cap: 20 of 20 turns"),
+        (e.LimitReached("turns", 20, 20), "error", ""),
+    ],
+)
+def test_a_run_that_ended_at_a_limit_says_which_and_how_much(
+    limit: e.LimitReached, reason: e.EndReason, words: str
+) -> None:
+    assert why_stopped(limit, reason) == words

@@ -103,7 +103,7 @@ def test_everything_that_was_spent_is_in_the_sum() -> None:  # L-02, L-11
     [
         (e.SessionError("auth", "The key is wrong."), "error (auth): The key is wrong."),
         (e.LimitWarning("turns", 17, 20), "warning: 17 of 20 turns of this run used"),
-        (e.LimitReached("usd", 0.5, 0.5, "chat"), "limit reached: 0.5 of 0.5 dollars of this chat used"),
+        (e.LimitReached("usd", 0.5, 0.5, "chat"), "limit reached: $0.50 of $0.50 of this chat used"),
         (e.ModelNotice("ladder", "No tools."), "note: No tools."),
         (e.GuardNotice("nudge", 1, 3), "the model repeats itself; it was told so"),
         (e.RecordLost("user.message", "bad"), "a damaged record was left out (user.message): bad"),

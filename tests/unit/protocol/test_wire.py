@@ -22,7 +22,7 @@ def line(**changes: object) -> str:
 
 def test_the_envelope_on_the_wire() -> None:
     shown = wire.to_dict(Envelope(17, CHAT, 1_700_000_000_007, RunEnd("done"), 3))
-    assert list(shown) == ["seq", "id", "chat", "time", "type", "data", "epoch"]
+    assert list(shown) == ["seq", "id", "chat", "time", "type", "data", "version", "epoch"]
     assert shown["id"] == "c_1:17"
     assert shown["time"] == "2023-11-14T22:13:20.007Z"
 
