@@ -1,6 +1,7 @@
 """Parsing the command line: a group that loads a command's module only when it is used, and the one place where an
 error becomes a line on standard error and an exit code."""
 
+import errno
 import os
 import sys
 from importlib import import_module
@@ -71,6 +72,10 @@ def invoke(arguments: list[str]) -> int:
     except Exception as error:
         if os.environ.get("TREADLE_DEBUG"):
             raise
+        if isinstance(error, OSError) and error.errno == errno.EROFS:
+            place = inert(str(error.filename or "a file"))
+            click.echo(f"treadle: {place} cannot be written: the file system is read-only; allow writing", err=True)
+            return EXIT_ERROR
         what = f"{type(error).__name__}: {inert(str(error))}"
         click.echo(f"treadle: internal error, {what} (TREADLE_DEBUG=1 shows where)", err=True)
         return EXIT_ERROR

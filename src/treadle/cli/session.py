@@ -43,6 +43,11 @@ async def open_agent(
         raise StoreError(
             f"Treadle's home {config.home} cannot be made: {error.strerror}; choose another with TREADLE_HOME"
         ) from error
+    if works and not os.access(config.home, os.W_OK):
+        raise StoreError(
+            f"Treadle's home {config.home} is read-only: chats can be read, but not worked on; allow writing, or "
+            "choose another with TREADLE_HOME"
+        )
     settings = config.settings
     models = ModelRegistry(os.environ, home=config.home)
     if works:

@@ -31,6 +31,13 @@ def needs_reopening(error: BaseException) -> bool:
     return primary_code(error) in _REOPEN
 
 
+def read_only(path: Path) -> StoreError:
+    return StoreError(
+        f"the database {path} is read-only, or its folder is; nothing was changed, allow writing and try again "
+        "(chats, show, export, diff and pending work all the same)"
+    )
+
+
 def explained(error: BaseException, path: Path) -> BaseException:
     """The error to raise in its place; one that is not the database's or the disk's stays what it is."""
     if isinstance(error, OSError):

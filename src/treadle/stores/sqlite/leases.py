@@ -12,6 +12,7 @@ well: the file is made before the first claim and removed after the last release
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
@@ -124,7 +125,8 @@ def alive(path: Path) -> bool:
         return False
     if descriptor < 0:
         return True
-    path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # it may lie where nothing can be written
+        path.unlink(missing_ok=True)
     os.close(descriptor)
     return False
 
@@ -138,7 +140,12 @@ def sweep(folder: Path) -> None:
 def _try_lock(path: Path, create: int = 0) -> int:
     """A locked descriptor of the file that has this name now, or -1 when another holds it."""
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | create, 0o600)
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | create, 0o600)
+        except OSError as error:
+            if create or error.errno not in (errno.EROFS, errno.EACCES):
+                raise
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # enough to try a lock
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -61,7 +61,7 @@ def backup_path(path: Path, version: int) -> Path:
 
 
 def _up_to_date(connection: sqlite3.Connection, path: Path, steps: dict[int, Path]) -> bool:
-    version = _version(connection)
+    version = version_of(connection)
     if version > len(steps):
         raise NewerSchema(
             f"{path} was written by a newer Treadle (its schema is {version}, this one knows {len(steps)}); "
@@ -76,7 +76,7 @@ def _migrate(connection: sqlite3.Connection, path: Path, steps: dict[int, Path])
     connection.execute("BEGIN IMMEDIATE")
     try:
         if not _up_to_date(connection, path, steps):
-            version = _version(connection)
+            version = version_of(connection)
             if version:
                 _back_up(path, backup_path(path, version))
             elif connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
@@ -139,5 +139,5 @@ def _use_wal(connection: sqlite3.Connection, busy_s: float) -> None:
             time.sleep(0.01)
 
 
-def _version(connection: sqlite3.Connection) -> int:
+def version_of(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])

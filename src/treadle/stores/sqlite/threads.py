@@ -15,8 +15,9 @@ from treadle.errors import TreadleError
 from treadle.faultpoint import faultpoint
 from treadle.stores.sqlite import schema
 from treadle.stores.sqlite.blobs import Blobs
-from treadle.stores.sqlite.failures import explained, needs_reopening
+from treadle.stores.sqlite.failures import explained, needs_reopening, primary_code, read_only
 from treadle.stores.sqlite.lane import Job
+from treadle.stores.sqlite.read_only import ReadOnly, may_write
 from treadle.stores.sqlite.tables import Reading, Writing
 
 S = TypeVar("S")
@@ -31,17 +32,36 @@ class Database:
         self._migrations = migrations
         self._prepared = False
         self._guard = threading.Lock()
+        self._copied: ReadOnly | None = None
 
-    def connect(self) -> sqlite3.Connection:
+    def connect(self, *, writes: bool) -> sqlite3.Connection:
+        try:
+            with self._guard:
+                if not self._prepared:
+                    schema.prepare(self.path, busy_s=self._busy_s, migrations=self._migrations)
+                    self._prepared = True
+            return schema.connect(self.path, busy_s=self._busy_s)
+        except (sqlite3.OperationalError, OSError) as error:
+            if may_write(self.path):
+                raise
+            if writes:
+                raise read_only(self.path) from error
         with self._guard:
-            if not self._prepared:
-                schema.prepare(self.path, busy_s=self._busy_s, migrations=self._migrations)
-                self._prepared = True
-        return schema.connect(self.path, busy_s=self._busy_s)
+            self._copied = self._copied or ReadOnly(self.path, self._busy_s, self._migrations)
+            return self._copied.connect()
+
+    def close(self) -> None:
+        """Remove the copy from which a database is read that cannot be written, if there is one."""
+        with self._guard:
+            if self._copied is not None:
+                self._copied.close()
+                self._copied = None
 
 
 class _Connected(Generic[S]):
     """A connection that is opened when it is needed and given up when it has become useless."""
+
+    WRITES = False
 
     def __init__(self, database: Database, tables: Callable[[sqlite3.Connection], S]) -> None:
         self._database = database
@@ -51,13 +71,17 @@ class _Connected(Generic[S]):
 
     def _open(self) -> tuple[sqlite3.Connection, S]:
         if self._connection is None or self._tables is None:
-            self._connection = self._database.connect()
+            self._connection = self._database.connect(writes=self.WRITES)
             self._tables = self._make_tables(self._connection)
         return self._connection, self._tables
 
     def _explained(self, error: BaseException) -> BaseException:
         if needs_reopening(error):
             self.close()
+        if primary_code(error) == sqlite3.SQLITE_READONLY and not may_write(self._database.path):
+            said = read_only(self._database.path)
+            said.__cause__ = error
+            return said
         return explained(error, self._database.path)
 
     def close(self) -> None:
@@ -67,6 +91,10 @@ class _Connected(Generic[S]):
 
 
 class Reader(_Connected[Reading]):
+    def close(self) -> None:
+        super().close()
+        self._database.close()
+
     def execute(self, batch: list[Job[Reading, Any]]) -> None:
         for job in batch:
             try:
@@ -93,6 +121,7 @@ class Files:
 class Writer(_Connected[Writing]):
     """The only connection of this store that writes."""
 
+    WRITES = True
     commits = 0
     _full = False
 

@@ -12,6 +12,7 @@ import pytest
 from treadle import faultpoint
 from treadle.errors import NewerSchema, StoreError
 from treadle.stores.sqlite import SqliteStore, schema
+from treadle.stores.sqlite.read_only import ReadOnly
 from treadle.testing.store_contract import A, begin
 
 
@@ -24,6 +25,22 @@ def newer(tmp_path: Path) -> Path:
     script = "-- a comment; with a semicolon\nCREATE TABLE added (\n  a INTEGER\n);\nINSERT INTO added VALUES (1);\n"
     (folder / f"{number:04d}_add.sql").write_text(script)
     return folder
+
+
+def test_a_database_that_cannot_be_written_is_read_as_a_newer_treadle_sees_it(newer: Path, tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    schema.prepare(path, busy_s=1)
+    before = path.read_bytes()
+    read = ReadOnly(path, 1, newer)
+    with closing(read.connect()) as connection:
+        assert connection.execute("SELECT a FROM added").fetchall() == [(1,)]
+    assert path.read_bytes() == before
+    assert not list(tmp_path.glob("old.db?*"))
+    read.close()
+    with closing(ReadOnly(path, 1, schema.MIGRATIONS).connect()) as connection:
+        assert connection.execute("SELECT count(*) FROM chats").fetchall() == [(0,)]
+        with pytest.raises(sqlite3.OperationalError, match="readonly"):
+            connection.execute("DELETE FROM chats")
 
 
 def mode(path: Path) -> int:
