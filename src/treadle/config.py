@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from treadle.errors import ConfigError
 from treadle.ports.sandbox import Demand
-from treadle.protocol.options import Budget, ChatOptions, CompletionStyle, Mode, OnLimit, Rung
+from treadle.protocol.options import PRESETS, Budget, ChatOptions, CompletionStyle, Mode, OnLimit, Preset, Rung
 from treadle.spelling import did_you_mean
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ class Settings(msgspec.Struct, frozen=True):
     TREADLE_ and the name in capitals."""
 
     model: str = ""
+    preset: Preset | Literal[""] = ""
     mode: Mode = "auto-edit"
     max_turns: Annotated[int, Meta(ge=1)] = 20
     on_limit: OnLimit | Literal[""] = ""
@@ -180,7 +181,21 @@ def load(environment: Mapping[str, str] | None = None, flags: Mapping[str, Any] 
             shown = f"--{name.replace('_', '-')}"
             values[name] = _checked(name, value, shown, strict=True)
             sources[name] = f"flag {shown}"
+    _preset(values, sources)
     return Config(home, Settings(**values), sources, tuple(warnings), hooks)
+
+
+def _preset(values: dict[str, Any], sources: dict[str, str]) -> None:
+    """A preset stands where it was named: it wins over what comes from before that, and gives way to the rest."""
+    named = values.get("preset")
+    if not named:
+        return
+    ranks = ("default", "file", "environment", "flag")
+    source = sources["preset"]
+    for name, value in PRESETS[named].items():
+        if ranks.index(sources[name].partition(" ")[0]) < ranks.index(source.partition(" ")[0]):
+            values[name] = value
+            sources[name] = f"{source} ({named})"
 
 
 def _unknown_variables(env: Mapping[str, str]) -> list[str]:

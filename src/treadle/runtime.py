@@ -41,7 +41,7 @@ from treadle.ports.store import RENEW_S, Listed, Store
 from treadle.ports.toolset import Tool
 from treadle.prompt import system_text
 from treadle.protocol.events import ModelNotice
-from treadle.protocol.options import ChatOptions, OptionKeywords
+from treadle.protocol.options import PRESETS, ChatOptions, OptionKeywords, Preset
 from treadle.spelling import unknown_names
 from treadle.stores.address import open_store
 from treadle.tools.builtin import builtins
@@ -165,12 +165,22 @@ class Agent:
         self.warnings += warnings
         return brought
 
-    def chat(self, id: str = "", *, options: ChatOptions | None = None, **changes: Unpack[OptionKeywords]) -> Chat:
-        """A chat, new or by its id. Options may be given as an object, as keywords, or both; for a chat that exists
-        they change what they name. Nothing is written before the chat is first used."""
+    def chat(
+        self,
+        id: str = "",
+        *,
+        options: ChatOptions | None = None,
+        preset: Preset | None = None,
+        **changes: Unpack[OptionKeywords],
+    ) -> Chat:
+        """A chat, new or by its id. Options may be given as an object, by the name of a preset, and as keywords, each
+        of which wins over those before; for a chat that exists they change what they name. Nothing is written before
+        the chat is first used."""
         if unknown := unknown_names("option", changes, ChatOptions.__struct_fields__):
             raise InvalidInput(unknown)
-        given: dict[str, Any] = {**changes}
+        if preset is not None and preset not in PRESETS:
+            raise InvalidInput(f"there is no preset {preset!r}; there is: {', '.join(PRESETS)}")
+        given: dict[str, Any] = {**(PRESETS[preset] if preset is not None else {}), **changes}
         if "root" in given:
             given["root"] = os.path.abspath(given["root"])
         if id:

@@ -34,7 +34,7 @@ from treadle.protocol.commands import Command, Result
 from treadle.protocol.content import Image
 from treadle.protocol.events import Delivery, Envelope, Kept, OpenAction, Redone, RestoreRequested, Undone
 from treadle.protocol.files import FileChange
-from treadle.protocol.options import ChatOptions, OptionKeywords
+from treadle.protocol.options import ChatOptions, OptionKeywords, Preset
 from treadle.protocol.permissions import Rule
 from treadle.protocol.views import Status
 from treadle.types import Clock
@@ -246,8 +246,15 @@ class Agent:
         self._loop = LoopThread()
         self.warnings = self._agent.warnings
 
-    def chat(self, id: str = "", *, options: ChatOptions | None = None, **changes: Unpack[OptionKeywords]) -> Chat:
-        return Chat(self._loop, self._agent.chat(id, options=options, **changes))
+    def chat(
+        self,
+        id: str = "",
+        *,
+        options: ChatOptions | None = None,
+        preset: Preset | None = None,
+        **changes: Unpack[OptionKeywords],
+    ) -> Chat:
+        return Chat(self._loop, self._agent.chat(id, options=options, preset=preset, **changes))
 
     def chats(self, *, archived: bool | None = None, limit: int = 0) -> list[Listed]:
         return self._loop.run(self._agent.chats(archived=archived, limit=limit))

@@ -117,6 +117,21 @@ def test_130_when_interrupted_and_the_stop_is_recorded(cli: CommandLine) -> None
     assert (resumed.code, resumed.types) == (130, ["session.idle"])  # a stopped run is not taken for a crashed one
 
 
+def test_killed_as_soon_as_the_stop_is_recorded_it_is_a_stopped_run(cli: CommandLine) -> None:  # L-07, fault 22
+    env = {"TREADLE_FAULTS": "kill@append.after:session.interrupted"}
+    process = cli.start("run", "Sleep.", "--model", cli.script(SLEEP), "--json", env=env)
+    until(process, "tool.execution_start")
+    process.send_signal(signal.SIGINT)
+    assert end(process).code == -signal.SIGKILL
+    assert cli("export", "last").types[-1] == "session.interrupted"  # nothing was torn down before it
+    assert cli("resume", "last", "--json").code == 130
+    log = cli("export", "last")
+    assert [data["reason"] for data in log.of("session.run_end")] == ["interrupted"]
+    assert [data["synthetic"] for data in log.of("tool.execution_complete")] == ["interrupted"]
+    assert len(log.of("assistant.turn_start")) == 1
+    assert cli("resume", "last", "--json").types == ["session.idle"]  # and so it stays
+
+
 def test_a_second_interrupt_leaves_at_once(cli: CommandLine) -> None:
     # A write that is under way is waited for, and this one takes five minutes: only the second signal ends it.
     write = '[[turn]]\ncall = [{ name = "write_file", args = { path = "a", content = "a" } }]\n'

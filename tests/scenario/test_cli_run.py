@@ -121,6 +121,16 @@ def test_options_of_a_new_chat_are_in_the_log(cli: CommandLine) -> None:
     assert options["run_budget"]["usd"] == 0.5
 
 
+def test_the_preset_strict_is_for_new_chats_and_for_old_ones(cli: CommandLine) -> None:  # S-15, L-03
+    model = cli.script(HELLO + '[[turn]]\ntext = "Again."\n')
+    first = cli("run", "Hello.", "--model", model, "--preset", "strict", "--max-turns", "4", "--json")
+    options = first.of("session.created")[0]["options"]
+    assert (options["mode"], options["max_turns"], options["strict_paths"]) == ("ask", 4, True)
+    again = cli("run", "Hello?", "--chat", "last", "--preset", "strict", "--mode", "review", "--json")
+    changes = again.of("session.options_changed")[0]["changes"]
+    assert (changes["mode"], changes["max_turns"]) == ("review", 10)
+
+
 def test_every_budget_has_a_flag_for_new_chats_and_for_old_ones(cli: CommandLine) -> None:  # L-11
     model = cli.script(HELLO + '[[turn]]\ntext = "Again."\n')
     flags = ["--budget-tokens", "100000", "--budget-wall-s", "90", "--budget-turns", "9", "--budget-tool-calls", "8"]

@@ -124,3 +124,13 @@ async def test_an_answer_stays_open_when_the_rules_cannot_be_read(stage: Stage, 
         await play(chat.approve(action))
     assert await chat.actions() == (action,)
     await chat.interrupt()  # which needs no rules
+
+
+async def test_a_preset_by_name(stage: Stage) -> None:  # S-15
+    agent = stage.agent([Say("Hello.")])
+    chat = agent.chat(preset="strict", max_turns=4)
+    await chat.ask("Hi.")
+    options = (await chat.state()).options
+    assert (options.mode, options.max_turns, options.strict_paths) == ("ask", 4, True)
+    with pytest.raises(InvalidInput, match="there is no preset 'lax'; there is: strict"):
+        agent.chat(preset="lax")  # type: ignore[arg-type]

@@ -78,12 +78,12 @@ def test_a_wrong_variable_is_named(env: dict[str, str], name: str, text: str) ->
 
 def test_every_setting_of_a_chat_reaches_it() -> None:
     changed = Settings(
-        "a:b",
-        "ask",
-        3,
-        "error",
-        0.5,
-        100,
+        model="a:b",
+        mode="ask",
+        max_turns=3,
+        on_limit="error",
+        budget_usd=0.5,
+        budget_tokens=100,
         temperature=0.7,
         max_tokens=200,
         context_window=300,
@@ -101,6 +101,18 @@ def test_every_budget_is_a_setting(env: dict[str, str]) -> None:  # L-11
     given = {f"TREADLE_BUDGET_{kind.upper()}": "7" for kind in Budget.__struct_fields__}
     budget = load(env | given).settings.chat_options("/root").run_budget
     assert set(msgspec.to_builtins(budget).values()) == {7}
+
+
+def test_a_preset_stands_where_it_was_named(env: dict[str, str]) -> None:  # S-15
+    write(env, 'max_turns = 50\nmode = "autopilot"\n')
+    given = load(env, {"preset": "strict", "mode": "review"})
+    assert (given.settings.mode, given.settings.max_turns, given.settings.strict_paths) == ("review", 10, True)
+    assert given.sources["max_turns"] == "flag --preset (strict)"
+    write(env, 'preset = "strict"\nmax_turns = 50\n')
+    weak = load(env | {"TREADLE_MODE": "autopilot"}).settings
+    assert (weak.mode, weak.max_turns, weak.strict_paths) == ("autopilot", 50, True)
+    with pytest.raises(ConfigError, match="TREADLE_PRESET = 'lax'"):
+        load(env | {"TREADLE_PRESET": "lax"})
 
 
 def test_an_unknown_variable_is_a_warning(env: dict[str, str]) -> None:  # E-06

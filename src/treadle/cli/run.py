@@ -109,6 +109,7 @@ async def _old_chat(agent: Agent, config: Config, wanted: Wanted) -> tuple[Chat,
     for name, source in config.sources.items():
         if source.startswith("flag "):
             changes[name] = getattr(config.settings, name)
+    changes.pop("preset", None)  # what it means is there by name
     if budget := {kind: changes.pop(name) for name, kind in BUDGETS.items() if name in changes}:
         changes["run_budget"] = msgspec.to_builtins(msgspec.structs.replace(options.run_budget, **budget))
     if wanted.root is not None:

@@ -3,7 +3,7 @@ the specification."""
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 import msgspec
 
@@ -114,6 +114,14 @@ class ChatOptions(Value, frozen=True):
     @property
     def guard_rule(self) -> OnGuard:
         return self.on_guard or ("ask" if self.interactive else "stop")
+
+
+Preset = Literal["strict"]
+PRESETS: Mapping[Preset, Mapping[str, Any]] = {
+    "strict": {"mode": "ask", "max_turns": 10, "strict_paths": True},
+}
+"""Options under one name. What is said beside a preset wins over it. `strict`: a person is asked before anything is
+changed or run, commands may not name paths outside the project (S-15), and a run has 10 rounds."""
 
 
 class OptionKeywords(TypedDict, total=False):

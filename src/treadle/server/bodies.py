@@ -11,6 +11,7 @@ from treadle.errors import InvalidInput
 from treadle.protocol.content import Image
 from treadle.protocol.events import Delivery
 from treadle.protocol.options import (
+    PRESETS,
     Budget,
     ChatOptions,
     CompletionStyle,
@@ -18,6 +19,7 @@ from treadle.protocol.options import (
     OnDeadline,
     OnGuard,
     OnLimit,
+    Preset,
     Rung,
     SandboxChoice,
 )
@@ -59,6 +61,8 @@ class Picture(Body, frozen=True):
 class OptionChanges(Body, frozen=True, kw_only=True):
     """The options of a chat; what is left out stays as it is."""
 
+    preset: Preset | UnsetType = UNSET
+    """Options under one name; those that are named beside it win."""
     model: Line | UnsetType = UNSET
     root: Line | UnsetType = UNSET
     mode: Mode | UnsetType = UNSET
@@ -98,7 +102,8 @@ class OptionChanges(Body, frozen=True, kw_only=True):
     def changes(self) -> dict[str, Any]:
         """The options that were named, as plain data."""
         named = {name: getattr(self, name) for name in ChatOptions.__struct_fields__ if hasattr(self, name)}
-        return {name: msgspec.to_builtins(value) for name, value in named.items() if value is not UNSET}
+        said = {name: msgspec.to_builtins(value) for name, value in named.items() if value is not UNSET}
+        return {**(PRESETS[self.preset] if self.preset is not UNSET else {}), **said}
 
 
 class CreateChat(OptionChanges, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from treadle.errors import InvalidInput
@@ -120,3 +121,8 @@ def test_commands_may_be_confined_more_and_not_less() -> None:
     strict = Admission(ChatOptions(strict_paths=True))
     with pytest.raises(InvalidInput):
         strict.change("bob", {"strict_paths": False})
+
+
+def test_a_preset_is_a_name_for_options_and_what_is_named_beside_it_wins() -> None:  # S-15
+    body = msgspec.json.decode(b'{"preset": "strict", "mode": "review"}', type=OptionChanges)
+    assert body.changes() == {"mode": "review", "max_turns": 10, "strict_paths": True}

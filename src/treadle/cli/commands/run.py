@@ -8,6 +8,7 @@ import click
 MODES = ("read-only", "ask", "review", "auto-edit", "autopilot")
 ON_LIMIT = ("ask", "answer", "error")
 COMPLETION = ("tool", "marker")
+PRESETS = ("strict",)
 RUNGS = ("native", "text", "plain")
 """The same as in `treadle.protocol.options`, which a test sees to; written out so that help costs no import."""
 
@@ -17,6 +18,7 @@ RUNGS = ("native", "text", "plain")
 @click.option("--model", metavar="PROVIDER:NAME", help="The model to work with.")
 @click.option("--root", metavar="DIR", help="The project; without it the git root, else the working directory.")
 @click.option("--force-root", is_flag=True, help="Allow the whole disk or the home folder as the project.")
+@click.option("--preset", type=click.Choice(PRESETS), help="Options under one name; other flags win over it.")
 @click.option("--mode", type=click.Choice(MODES), help="What the model may do without asking.")
 @click.option("--max-turns", type=click.IntRange(min=1), metavar="N", help="How many model calls the run may make.")
 @click.option("--on-limit", type=click.Choice(ON_LIMIT), help="What happens when they are used up.")
