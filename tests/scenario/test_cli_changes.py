@@ -90,3 +90,14 @@ def test_what_gitignore_names_is_counted_in_diff_review_and_undo(cli: CommandLin
     assert not (cli.project / "a.o").exists()
     assert f"redone: {in_all}" in cli("redo").err
     assert f"kept: {in_all}" in cli("keep").err
+
+
+def test_a_refused_command_is_in_every_view(cli: CommandLine) -> None:
+    waits = cli("run", "Go.", "--model", cli.script(runs("touch x") + DONE), "--mode", "ask", "--interactive")
+    assert "waits for someone" in waits.err
+    denied = cli("resume", "last", "--deny", "--feedback", "Not now.")
+    assert denied.code == 0
+    for told in (denied.out, cli("show", "last").out):
+        assert "run_command touch x …" in told
+    assert "$ touch x  (" in cli("review", "last").out
+    assert not (cli.project / "x").exists()

@@ -255,7 +255,7 @@ async def test_simple_readers_get_the_text_once_whenever_they_come(tmp_path: Pat
             await words_of(server, chat, "&follow=false&deltas=false"),
         ):
             assert text_of(words) == said
-            assert words[-1] == {"type": "done", "reason": "done"}
+            assert (words[-1]["type"], words[-1]["reason"]) == ("done", "done")
 
 
 async def test_simple_readers_see_every_file_before_its_call_is_done(tmp_path: Path) -> None:
@@ -365,3 +365,18 @@ async def test_live_text_of_a_chat_that_another_process_runs(
             assert (await server.local("POST", f"/api/chats/{chat}/interrupt")).status == 200
             seen = await server.local.until(chat, "session.idle")
             assert recorded(seen) == await server.local.log(chat)
+
+
+async def test_simple_readers_see_what_a_stopped_call_was_about(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    steps = [[Call("write_file", path="a.txt", content="x")], Say("Done.")]
+    options = ChatOptions(model="scripted:test", mode="ask", interactive=True, summarize=False)
+    async with serving(SqliteStore(tmp_path / "t.db"), tmp_path, steps, builtin=True, options=options) as server:
+        chat = await server.local.create("Write.", root=str(project))
+        await server.local.until(chat, "session.action_required")
+        await server.local("POST", f"/api/chats/{chat}/interrupt", {})
+        await server.local.until(chat, "session.idle")
+        begun, ended = [word for word in await words_of(server, chat) if word["type"].startswith("tool_")]
+        assert (begun["name"], begun["args_summary"]) == ("write_file", "a.txt")
+        assert (ended["type"], ended["call"], ended["result_summary"]) == ("tool_done", begun["call"], "interrupted")

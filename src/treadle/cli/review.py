@@ -18,8 +18,10 @@ from treadle.config import Config
 from treadle.files import Span
 from treadle.lines.look import Shown
 from treadle.protocol import events as e
+from treadle.protocol.views import touched
 
-_WAYS = {"view": "on a copy, then committed", "direct": "written through", "": ""}
+_WAYS = {"view": "on a copy, then committed", "direct": "written through"}
+COMMAND = "run_command"
 
 
 def review(wanted: Named) -> int:
@@ -29,8 +31,11 @@ def review(wanted: Named) -> int:
 async def _review(config: Config, wanted: Named) -> int:
     async with open_agent(config) as agent:
         choice = await choose(agent, wanted)
-        if wanted.run is None and not wanted.everything and (runs := await choice.files.runs()):
-            choice = replace(choice, span=runs[-1])  # also if all of it was undone
+        if wanted.run is None and not wanted.everything:
+            runs = (
+                await choice.files.runs()
+            )  # the last one also if all of it was undone; if none did anything, the task
+            choice = replace(choice, span=runs[-1] if runs else Span())
         found = await choice.files.diff(choice.span, choice.paths, even_kept=True)
         events = [each for each in await choice.chat.events() if _within(each, choice.span)]
     _page(lambda terminal: _print(terminal, choice, found, events))
@@ -55,16 +60,28 @@ def _print(terminal: Terminal, choice: Choice, found: Sequence[Shown], events: S
 
 
 def _commands(events: Sequence[e.Envelope]) -> list[str]:
+    """What was run, and what was to be run and was refused or stopped before."""
     begun = {each.data.call: each.data for each in events if isinstance(each.data, e.ExecutionStart)}
+    asked = {
+        request.call: request
+        for each in events
+        if isinstance(each.data, e.AssistantMessage)
+        for request in each.data.tool_requests
+    }
     lines = []
     for envelope in events:
         done = envelope.data
-        if not isinstance(done, e.ExecutionComplete) or not done.effect:
+        if not isinstance(done, e.ExecutionComplete):
             continue
-        start = begun.get(done.call)
-        command = str(start.arguments.get("command", start.args_summary)) if start is not None else ""
+        start, request = begun.get(done.call), asked.get(done.call)
+        refused = not done.success and not done.sandbox and request is not None and request.name == COMMAND
+        if not done.effect and not refused:
+            continue
+        command = str(start.arguments.get("command", "")) if start is not None else ""
+        command = command or (touched(request.arguments) if request is not None else "")
         ended = inert_line(done.result_summary or ("done" if done.success else "failed"), 60)
-        lines.append(f"$ {inert_line(command, 200)}  ({ended}; {_WAYS[done.effect]})")
+        way = f"; {_WAYS[done.effect]}" if done.effect else ""
+        lines.append(f"$ {inert_line(command, 200)}  ({ended}{way})")
     return lines
 
 

@@ -15,7 +15,7 @@ from treadle.cli.notices import changed, cost, end, how_to_answer, how_to_go_on,
 from treadle.cli.terminal import Terminal
 from treadle.protocol import events as e
 from treadle.protocol.content import PlanStep, Usage
-from treadle.protocol.views import Coalescer
+from treadle.protocol.views import Coalescer, touched
 from treadle.types import CallKey, ChatId
 
 _PLAN_MARKS = {"pending": "·", "in_progress": ">", "done": "✓"}
@@ -56,9 +56,8 @@ class Screen:
         if state.run is not None and state.run.check is not None:
             self._calls[state.run.check.check] = ("check", state.run.check.command)
         for call in state.calls:
-            arguments = call.arguments or {}
-            first = next((str(value) for value in arguments.values()), "")
-            self._calls[call.key] = (call.request.name, first)
+            arguments = msgspec.json.encode(call.arguments).decode() if call.arguments else call.request.arguments
+            self._calls[call.key] = (call.request.name, touched(arguments))
 
     def earlier(self, text: str) -> None:
         self._terminal.note(text, "dim")
@@ -144,7 +143,7 @@ class Screen:
             self._terminal.line(self._terminal.paint("(cut short)", "dim"))
         self._received = ""
         for request in message.tool_requests:
-            self._calls[request.call] = (request.name, _touched(request.arguments))
+            self._calls[request.call] = (request.name, touched(request.arguments))
 
     def _drop_answer(self) -> None:
         self._coalescer.reset()
@@ -158,9 +157,10 @@ class Screen:
         name, summary = self._calls.get(event.call, ("", ""))
         match event:
             case e.ExecutionStart():
-                self._calls[event.call] = (event.name, event.args_summary)
+                summary = event.args_summary or summary
+                self._calls[event.call] = (event.name, summary)
                 if event.name not in QUIET:
-                    self._status(f"● {event.name} {inert_line(event.args_summary)} …")
+                    self._status(f"● {event.name} {inert_line(summary)} …")
             case e.ExecutionOutput(text=text):
                 last = inert_line(text.rstrip("\n").rpartition("\n")[2])
                 self._status(f"● {name} {inert_line(summary, 60)} … {last}")
@@ -234,15 +234,6 @@ class Screen:
 
     def _status(self, text: str) -> None:
         self._terminal.status(text)
-
-
-def _touched(arguments: str) -> str:
-    """What a call is about, as the model wrote it: a call that is refused or stopped never begins to say so."""
-    try:
-        found = msgspec.json.decode(arguments)
-    except msgspec.MsgspecError:
-        return arguments
-    return next((str(value) for value in found.values()), "") if isinstance(found, dict) else arguments
 
 
 def _tail(text: str, width: int) -> str:

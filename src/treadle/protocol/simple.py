@@ -1,6 +1,7 @@
 """A view of the log in six words, for simple readers (A-11): token, tool_start, tool_done, file_modified, done, error.
 A projection, with a memory of one turn: what a reader has of its text, so that a late reader, one that fell behind, and
-a turn that is made again all come to the same text, once.
+a turn that is made again all come to the same text, once; and its calls, each of which has a beginning here, also if it
+was refused or stopped before it could begin.
 """
 
 from typing import Literal
@@ -8,7 +9,9 @@ from typing import Literal
 import msgspec
 
 from treadle.protocol import events as e
+from treadle.protocol.content import ToolRequest
 from treadle.protocol.files import FileChange
+from treadle.protocol.views import touched
 from treadle.types import CallKey
 
 
@@ -27,7 +30,7 @@ class Token(Word, frozen=True, tag="token"):
 
 
 class ToolStart(Word, frozen=True, tag="tool_start"):
-    """A call begins."""
+    """A call begins, or would have: one that is refused or stopped before has this and its `tool_done`."""
 
     call: CallKey
     name: str
@@ -78,6 +81,8 @@ class SimpleView:
         self._text = _Text()
         self._held: tuple[int, ToolDone] | None = None
         """The files of a call stand behind its result in the log, and before it here."""
+        self._requests: dict[CallKey, ToolRequest] = {}
+        """The calls of the turn that have not begun."""
 
     def show(self, envelope: e.Envelope) -> list[Said]:
         seq, words = envelope.seq, self._words(envelope.data)
@@ -87,7 +92,7 @@ class SimpleView:
         first: list[Said] = [] if held is None else [held]
         if words and isinstance(words[-1], ToolDone):
             self._held = (seq, words[-1])
-            return first
+            return [*first, *((0, word) for word in words[:-1])]
         return [*first, *((0, word) for word in words[:-1]), *((seq, word) for word in words[-1:])]
 
     def flush(self) -> list[Said]:
@@ -109,14 +114,15 @@ class SimpleView:
                 return []
             case e.MessageDelta(turn=turn, text=text):
                 return self._text.add(turn, text)
-            case e.AssistantMessage(turn=turn, content=content):
+            case e.AssistantMessage(turn=turn, content=content, tool_requests=requests):
+                self._requests = {request.call: request for request in requests}
                 return self._text.end(turn, content)
             case e.ModelCall(purpose="summary", text=text) if text:
                 return [Token(0, 0, text)]
             case e.ExecutionStart(call=call, name=name, args_summary=summary):
-                return [ToolStart(call, name, summary)]
+                return self._begun(call, name, summary) or [ToolStart(call, name, summary)]
             case e.ExecutionComplete(call=call, success=success, result_summary=summary):
-                return [ToolDone(call, success, summary)]
+                return [*self._begun(call), ToolDone(call, success, summary)]
             case e.FilesChanged(files=files) | e.Undone(files=files) | e.Redone(files=files):
                 return [_modified(file) for file in files]
             case e.SessionIdle(reason=reason, why=why):
@@ -125,6 +131,11 @@ class SimpleView:
                 return [*self._text.drop(), Failed(error_class, message)]
             case _:
                 return []
+
+    def _begun(self, call: CallKey, name: str = "", summary: str = "") -> list[Word]:
+        """The beginning of a call whose request was seen; nothing if it has been told."""
+        request = self._requests.pop(call, None)
+        return [] if request is None else [ToolStart(call, name or request.name, summary or touched(request.arguments))]
 
 
 def _modified(file: FileChange) -> Word:

@@ -4,6 +4,8 @@ only: everything here can be made again from events. The view for simple readers
 import re
 from typing import Literal
 
+import msgspec
+
 from treadle.protocol.content import Failure, Usage, Value
 from treadle.types import ChatId
 
@@ -33,6 +35,25 @@ class ChatSummary(Value, frozen=True):
     usage: Usage = Usage()
     last_error: Failure | None = None
     """Why the chat is in `error`; its sentence may be cut."""
+
+
+_TELLING = ("command", "path", "file_path")
+_SUMMARY = 120
+
+
+def touched(arguments: str) -> str:
+    """One line for what a call is about, as the model wrote it: a call that is refused, stopped or not understood has
+    no intent in the log that would say so."""
+    text = arguments
+    try:
+        found = msgspec.json.decode(arguments)
+    except msgspec.MsgspecError:
+        found = None
+    if isinstance(found, dict):
+        told = [found[name] for name in _TELLING if name in found] or list(found.values()) or [""]
+        text = told[0] if isinstance(told[0], str) else msgspec.json.encode(told[0]).decode()
+    line = text.strip().partition("\n")[0]
+    return line if len(line) <= _SUMMARY else line[: _SUMMARY - 1] + "…"
 
 
 _WORD = re.compile(r"\w")

@@ -67,6 +67,28 @@ async def test_partial_text_is_marked() -> None:  # L-07
     assert Shown().show(e.AssistantMessage(1, "Half a", partial=True)) == "Half a\n(cut short)\n"
 
 
+COMMAND = ToolRequest(CALL, "run_command", '{"timeout":5,"command":"make all"}')
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [e.ExecutionComplete(CALL, False, error="No.", result_summary="denied")],
+        [e.ExecutionComplete(CALL, False, error="No.", result_summary="interrupted", synthetic="interrupted")],
+        [e.ExecutionStart(CALL, "run_command"), e.ExecutionComplete(CALL, False, error="No.", result_summary="bad")],
+    ],
+    ids=["denied", "interrupted", "not understood"],
+)
+def test_a_call_that_did_not_run_keeps_its_command(events: list[e.Event]) -> None:  # U-02
+    assert "run_command make all … " in Shown().show(e.AssistantMessage(1, tool_requests=(COMMAND,)), *events)
+
+
+async def test_what_a_check_says_keeps_its_lines() -> None:  # L-17, U-02
+    shown = Shown()
+    shown.show(e.UserMessage("The check failed:\n  E1 in a.py\n  E2 in b.py", source="check"))
+    assert shown.err.splitlines() == ["> (check)", "  The check failed:", "    E1 in a.py", "    E2 in b.py"]
+
+
 def test_a_call_that_was_never_started_still_has_its_name() -> None:
     shown = Shown()
     asked = e.AssistantMessage(1, tool_requests=(ToolRequest(CALL, "write_file"),))

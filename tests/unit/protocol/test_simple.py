@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from tests.golden.samples import SAMPLES
 from treadle.protocol import events as e
-from treadle.protocol.simple import FileModified, SimpleView, Token, ToolDone, Word
+from treadle.protocol.content import ToolRequest
+from treadle.protocol.simple import FileModified, SimpleView, Token, ToolDone, ToolStart, Word
 from treadle.types import CallKey, ChatId
 
 
@@ -111,3 +112,25 @@ def test_whatever_was_said_before_the_text_is_the_recorded_one(tries: list[tuple
     for again, text in tries:
         events.append(e.AssistantReset(1) if again else e.MessageDelta(1, text))
     assert read(said(*events, e.AssistantMessage(1, final))) == final
+
+
+def test_a_call_that_never_began_has_its_command_all_the_same() -> None:
+    calls = [CallKey(f"1.{number}") for number in range(3)]
+    requests = tuple(ToolRequest(call, "run_command", '{"command":"make all\\nmake more"}') for call in calls)
+    found = said(
+        e.AssistantMessage(1, tool_requests=requests),
+        e.ExecutionStart(calls[0], "run_command", {"command": "make all"}, "make all"),
+        e.ExecutionComplete(calls[0], True, result_summary="exit 0"),
+        e.ExecutionStart(calls[1], "run_command"),  # its arguments were not understood
+        e.ExecutionComplete(calls[1], False, result_summary="timeout: no number"),
+        e.ExecutionComplete(calls[2], False, result_summary="interrupted", synthetic="interrupted"),
+    )
+    begun, ended = ([word for word in found if isinstance(word, kind)] for kind in (ToolStart, ToolDone))
+    assert begun == [ToolStart(call, "run_command", "make all") for call in calls]
+    assert [word.call for word in ended] == calls
+    assert all(found.index(start) < found.index(done) for start, done in zip(begun, ended, strict=True))
+
+
+def test_who_comes_after_the_request_is_told_of_no_beginning() -> None:
+    done = e.ExecutionComplete(CallKey("1.0"), False, result_summary="interrupted")
+    assert said(done) == [ToolDone(CallKey("1.0"), False, "interrupted")]
