@@ -29,6 +29,12 @@ def by_name(shown: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {model["model"]: model for model in shown["models"]}
 
 
+def listed_under(title: str, out: str) -> list[str]:
+    """The names of one paragraph, without models that happen to be on this machine."""
+    lines = [line for part in out.split("\n\n") if part.startswith(title) for line in part.splitlines()[1:]]
+    return [line.split()[0] for line in lines if not line.startswith("  local:")]
+
+
 def has_google_auth() -> bool:
     """It belongs to the extra `vertex`."""
     try:
@@ -46,7 +52,9 @@ def test_what_can_be_used_and_what_to_set_for_the_rest(alone: CommandLine) -> No
     assert not any(line.startswith("openai:") for line in lines)
     (openai,) = [line for line in lines if line.split()[:1] == ["openai"]]
     assert "set OPENAI_API_KEY, or OPENAI_BASE_URL" in openai
-    assert "lmstudio" in next(line for line in lines if line.startswith("Ready, with any model"))
+    (unasked,) = [line for line in lines if line.startswith("Not asked: ")]
+    assert {"anthropic", "lmstudio"} <= set(unasked.removeprefix("Not asked: ").partition(" (")[0].split(", "))
+    assert listed_under("Ready:", ended.out) == []  # a key that is set may be wrong, and a server down
     (vertex,) = [line for line in lines if line.split()[:1] == ["vertex"]]
     assert ("GOOGLE_CLOUD_PROJECT" if has_google_auth() else "print-access-token") in vertex
     assert KEY not in ended.out
@@ -63,7 +71,10 @@ def test_all_of_them_as_json(alone: CommandLine) -> None:
     assert (mistral["usable"], mistral["window"], mistral["temperature"]) == (False, 262_144, 0.1)
     assert "MISTRAL_API_KEY" in mistral["why"]
     assert found["openai-responses:gpt-5"]["temperature"] is False
-    assert usable["providers"]["groq"] == {"usable": True, "why": "", "asked": False, "failure": ""}
+    groq = {"usable": True, "why": "", "asked": False, "failure": "", "state": "not asked"}
+    assert usable["providers"]["groq"] == groq
+    assert found["groq:llama-3.3-70b-versatile"]["state"] == "not asked"
+    assert (mistral["state"], usable["providers"]["deepseek"]["state"]) == ("missing", "missing")
     assert "DEEPSEEK_API_KEY" in usable["providers"]["deepseek"]["why"]
     assert not {"scripted", "recorded", "command"} & set(everything["providers"])
 
@@ -73,6 +84,7 @@ def test_models_on_this_machine_are_there_one_by_one(alone: CommandLine) -> None
     assert found["local:qwen-coder"]["window"] == 8_192
     assert not found["local:qwen-coder"]["usable"]
     assert found["local:qwen-coder"]["why"]
+    assert found["local:qwen-coder"]["state"] == "missing"
 
 
 def test_the_users_own_file(alone: CommandLine) -> None:
@@ -142,8 +154,35 @@ def test_servers_are_asked_and_their_failures_told(alone: CommandLine) -> None:
     assert (providers["groq"]["asked"], providers["xai"]["asked"]) == (True, False)
     assert "Incorrect API key" in providers["xai"]["failure"]
     assert "cannot be reached" in providers["lmstudio"]["failure"]
-    for provider in ("xai", "lmstudio", "ollama"):
-        assert any(line.split()[:1] == [provider] for line in ended.out.splitlines())
+    states = {name: said["state"] for name, said in providers.items()}
+    assert [states[name] for name in ("groq", "vllm", "xai", "lmstudio", "ollama")] == [
+        "ready",
+        "ready",
+        "failed",
+        "failed",
+        "failed",
+    ]
+    assert (found["vllm:fake"]["state"], found["xai:grok-4.5"]["state"]) == ("ready", "failed")
+    assert listed_under("Ready:", ended.out) == ["groq", "vllm"]
+    assert {"xai", "lmstudio", "ollama"} <= set(listed_under("Failed when asked:", ended.out))
+    (grok,) = [line for line in ended.out.splitlines() if line.startswith("xai:grok-4.5 ")]
+    assert grok.endswith("(failed when asked)")
+
+
+def test_a_list_that_anybody_gets_says_nothing_of_the_key(alone: CommandLine) -> None:
+    def route(method: str, path: str, headers: Headers, body: bytes) -> Answer:
+        if path == "/key" and headers["authorization"] != f"Bearer {KEY}":
+            return json_answer(401, {"error": {"message": "User not found."}})
+        return json_answer(200, {"data": [{"id": "open/model"}]} if path == "/models" else {"data": {}})
+
+    with ThreadedServer(route) as server:
+        env = {"OPENROUTER_BASE_URL": server.url}
+        good = json.loads(alone("models", "--remote", "--json", env={**env, "OPENROUTER_API_KEY": KEY}).out)
+        bad = json.loads(alone("models", "--remote", "--json", env={**env, "OPENROUTER_API_KEY": "sk-wrong-key"}).out)
+    assert good["providers"]["openrouter"]["state"] == "ready"
+    assert by_name(good)["openrouter:open/model"]["state"] == "ready"
+    assert bad["providers"]["openrouter"]["state"] == "failed"
+    assert "User not found" in bad["providers"]["openrouter"]["failure"]
 
 
 def test_nothing_is_asked_unless_it_is_wanted(alone: CommandLine) -> None:

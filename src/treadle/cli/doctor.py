@@ -16,7 +16,7 @@ from treadle.cli.session import configured
 from treadle.cli.terminal import Colour, Terminal
 from treadle.config import Config
 from treadle.errors import SandboxError
-from treadle.models.offering import usable_providers
+from treadle.models.offering import all_offers, provider_state
 from treadle.models.registry import ModelRegistry
 from treadle.sandbox.choose import FOLDER, Choice, Findings, choose, examine
 from treadle.sandbox.report import ATTEMPTS, Report, Verdict
@@ -53,9 +53,18 @@ def _look_around(config: Config) -> Iterator[Finding]:
     yield Finding("search", search or "no rg; searching is slower without it", True if search else None)
     git = shutil.which("git")
     yield Finding("git", git or "no git; projects without it work, too", True if git else None)
-    usable = usable_providers(ModelRegistry(os.environ, home=config.home))
+    yield _models(config)
+
+
+def _models(config: Config) -> Finding:
+    """No server is asked, so that only a model on this machine is known to be well."""
+    registry = ModelRegistry(os.environ, home=config.home)
+    offers = [(each.provider, provider_state(registry, each)) for each in all_offers(registry) if each.models]
+    ready = [provider for provider, state in offers if state == "ready"]
+    unasked = [provider for provider, state in offers if state == "not asked"]
+    found = [*ready, *([f"{', '.join(unasked)} (not asked; treadle models --remote asks)"] if unasked else [])]
     nothing = "no key and no server is known yet; treadle models --all shows what is missing"
-    yield Finding("models", ", ".join(usable) or nothing, True if usable else None)
+    return Finding("models", "; ".join(found) or nothing, True if ready else None)
 
 
 def _home(config: Config) -> Finding:

@@ -11,7 +11,8 @@ from treadle.cli.inert import inert_line
 from treadle.cli.session import configured, warn
 from treadle.cli.terminal import Terminal
 from treadle.errors import ConfigError, ModelError
-from treadle.models.offering import Offer, all_offers, usable
+from treadle.models.local import catalog as local
+from treadle.models.offering import Offer, State, all_offers, model_state, provider_state, usable
 from treadle.models.registry import ModelRegistry
 from treadle.ports.model import ModelInfo
 
@@ -31,6 +32,7 @@ def list_models(*, everything: bool, remote: bool, as_json: bool) -> int:
         sys.stdout.buffer.write(msgspec.json.encode(_object(registry, offers, everything)) + b"\n")
     else:
         _print(Terminal(), registry, offers, everything)
+        _print_states(Terminal(), registry, offers, remote)
     return 0
 
 
@@ -60,9 +62,16 @@ def _object(registry: ModelRegistry, offers: Sequence[Offer], everything: bool) 
         for info in offer.models:
             why = usable(registry, offer, info)
             if everything or not why:
-                models.append(_described(info) | {"usable": not why, "why": why})
+                state = model_state(registry, offer, info)
+                models.append(_described(info) | {"usable": not why, "why": why, "state": state})
     providers = {
-        offer.provider: {"usable": not offer.why, "why": offer.why, "asked": offer.asked, "failure": offer.failure}
+        offer.provider: {
+            "usable": not offer.why,
+            "why": offer.why,
+            "asked": offer.asked,
+            "failure": offer.failure,
+            "state": provider_state(registry, offer),
+        }
         for offer in offers
     }
     return {"models": models, "providers": providers}
@@ -85,37 +94,51 @@ def _described(info: ModelInfo) -> dict[str, object]:
 
 
 HEADER = ("model", "window", "output", "$ in", "$ cached", "$ out", "can")
+MARKS = {"missing": ["(not ready)"], "failed": ["(failed when asked)"]}
+LOCALLY = "its weights are on this machine"
 
 
 def _print(terminal: Terminal, registry: ModelRegistry, offers: Sequence[Offer], everything: bool) -> None:
-    rows: list[tuple[str, ...]] = []
-    missing: dict[str, str] = {}
-    for offer in offers:
-        for info in offer.models:
-            why = usable(registry, offer, info)
-            if why and not offer.why:
-                missing[info.ref] = why
-            if everything or not why:
-                rows.append(_row(info, usable=not why))
-        if offer.why:
-            missing[offer.provider] = offer.why
+    rows = [
+        _row(info, model_state(registry, offer, info))
+        for offer in offers
+        for info in offer.models
+        if everything or not usable(registry, offer, info)
+    ]
     if rows:
         _table(terminal, rows)
         terminal.line(terminal.paint("Prices in USD for a million tokens, where they are known.", "dim"))
-    unnamed = [o.provider for o in offers if not o.why and not o.models and not o.failure and not o.asked]
-    if unnamed:
-        terminal.line(f"\nReady, with any model of theirs: {', '.join(unnamed)} (--remote asks them which)")
-    _pairs(terminal, "Did not answer:", {o.provider: o.failure for o in offers if o.failure})
+
+
+def _print_states(terminal: Terminal, registry: ModelRegistry, offers: Sequence[Offer], remote: bool) -> None:
+    """What is known of the providers, and how: nothing is called ready that was not looked at."""
+    ready: dict[str, str] = {}
+    missing: dict[str, str] = {}
+    for offer in offers:
+        if offer.why:
+            missing[offer.provider] = offer.why
+        elif offer.asked:
+            ready[offer.provider] = f"answered just now; models: {len(offer.models)}"
+        else:  # models on this machine are there one by one
+            found = {info.ref: usable(registry, offer, info) for info in offer.models}
+            missing |= {ref: why for ref, why in found.items() if why}
+            ready |= {ref: LOCALLY for ref, why in found.items() if not why and offer.provider == local.PROVIDER}
+    _pairs(terminal, "Ready:", ready)
+    unasked = [offer.provider for offer in offers if provider_state(registry, offer) == "not asked"]
+    if unasked:
+        how = "they cannot be" if remote else "--remote asks whether their servers answer and take the key"
+        terminal.line(f"\nNot asked: {', '.join(unasked)} ({how})")
+    _pairs(terminal, "Failed when asked:", {o.provider: o.failure for o in offers if o.failure})
     _pairs(terminal, "Not ready:", missing)
-    if not rows and not unnamed:
-        terminal.note("no model can be used yet; set one of the variables above")
+    if not ready and not unasked:
+        terminal.note("no model can be used yet; see above what is missing")
 
 
-def _row(info: ModelInfo, *, usable: bool) -> tuple[str, ...]:
+def _row(info: ModelInfo, state: State) -> tuple[str, ...]:
     prices = (info.usd_per_million_input, info.usd_per_million_cached, info.usd_per_million_output)
     known = any(prices)
     can = {"tools": info.native_tools, "thinking": info.thinking, "vision": info.vision}
-    traits = [name for name, has in can.items() if has] + ([] if usable else ["(not ready)"])
+    traits = [name for name, has in can.items() if has] + MARKS.get(state, [])
     shown = (f"{price:.4g}" if known else "" for price in prices)
     return (inert_line(info.ref), _tokens(info.window), _tokens(info.max_output), *shown, " ".join(traits))
 

@@ -3,6 +3,7 @@
 
 import re
 
+from treadle.errors import ModelError
 from treadle.models.keys import Secret, find_key
 from treadle.models.openai_chat import OpenAIChat
 from treadle.models.providers import SERVERS, address_variable, key_variable
@@ -25,9 +26,16 @@ def connect_to(server: str, name: str, around: Surroundings) -> OpenAIChat:
 
 
 async def list_models_of(server: str, around: Surroundings) -> list[ModelInfo]:
-    """What the server says it has."""
+    """What the server says it has, if it takes the key."""
     key, url = _access(server, server, around)
-    return await list_from(around, server, f"{url.rstrip('/')}/models", key)
+    base_url = url.rstrip("/")
+    if path := SERVERS[server].key_path:
+        try:
+            await around.http.get(base_url + path, {}, key)
+        except ModelError as error:
+            if error.status != 404:  # a relay in its place need not know this path
+                raise
+    return await list_from(around, server, f"{base_url}/models", key)
 
 
 def _access(server: str, ref: str, around: Surroundings) -> tuple[Secret, str]:

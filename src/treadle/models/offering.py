@@ -1,8 +1,9 @@
-"""Which models can be used with the keys at hand, and what is missing for the rest (M-12). Nothing is asked of any
-network."""
+"""Which models can be used with the keys at hand, what is missing for the rest, and what is known of either only when
+it was looked at (M-12). Nothing is asked of any network here."""
 
 import os
 from collections.abc import Mapping
+from typing import Literal
 
 import msgspec
 
@@ -29,6 +30,12 @@ HINTS: Mapping[str, tuple[tuple[str, ...], str]] = {
 when there is none of them."""
 
 
+State = Literal["ready", "not asked", "failed", "missing"]
+"""What is known of a provider or of a model. `ready` was looked at just now: its server took the key and answered, or
+its weights lie on this machine. `not asked` has all that can be seen from here; the key may be wrong and the server
+down."""
+
+
 class Offer(msgspec.Struct):
     """One provider: its models, and why it cannot be used, if it cannot."""
 
@@ -38,13 +45,7 @@ class Offer(msgspec.Struct):
     failure: str = ""
     """What its server said when it was asked."""
     asked: bool = False
-
-
-def usable_providers(registry: ModelRegistry) -> list[str]:
-    """The providers of which at least one model can be used now, as far as is known without asking them."""
-    return [
-        each.provider for each in all_offers(registry) if any(not usable(registry, each, info) for info in each.models)
-    ]
+    """Whether its server answered just now."""
 
 
 def all_offers(registry: ModelRegistry) -> list[Offer]:
@@ -74,3 +75,17 @@ def _why_not(registry: ModelRegistry, ref: str) -> str:
 def usable(registry: ModelRegistry, offer: Offer, info: ModelInfo) -> str:
     """Why this one model cannot be used. Models on this machine are there one by one."""
     return offer.why or (_why_not(registry, info.ref) if offer.provider == local.PROVIDER else "")
+
+
+def model_state(registry: ModelRegistry, offer: Offer, info: ModelInfo) -> State:
+    if usable(registry, offer, info):
+        return "missing"
+    return "ready" if offer.provider == local.PROVIDER else provider_state(registry, offer)
+
+
+def provider_state(registry: ModelRegistry, offer: Offer) -> State:
+    if offer.provider == local.PROVIDER:
+        return "ready" if any(not usable(registry, offer, info) for info in offer.models) else "missing"
+    if offer.why or offer.failure:
+        return "missing" if offer.why else "failed"
+    return "ready" if offer.asked else "not asked"

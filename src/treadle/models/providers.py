@@ -14,6 +14,8 @@ class Server(NamedTuple):
     """Where it wants the thinking of its models back."""
     ids: str = ""
     """What it takes as the id of a call, as a pattern; empty: anything."""
+    key_path: str = ""
+    """What it answers only with a good key, where it gives the list of its models to anybody."""
 
 
 SERVERS: Mapping[str, Server] = {
@@ -22,7 +24,7 @@ SERVERS: Mapping[str, Server] = {
     "llamacpp": Server("http://127.0.0.1:8080/v1", needs_key=False),
     "lmstudio": Server("http://127.0.0.1:1234/v1", needs_key=False),
     "mistral": Server("https://api.mistral.ai/v1", ids="[A-Za-z0-9]{9}"),
-    "openrouter": Server("https://openrouter.ai/api/v1"),
+    "openrouter": Server("https://openrouter.ai/api/v1", key_path="/key"),
     "together": Server("https://api.together.xyz/v1"),
     "vllm": Server("http://127.0.0.1:8000/v1", needs_key=False),
     "xai": Server("https://api.x.ai/v1"),

@@ -45,6 +45,13 @@ def test_the_overview(home: Path) -> None:
 
 
 @needs_bubblewrap
+def test_a_key_that_nobody_tried_is_not_called_well(home: Path) -> None:  # M-12
+    ended = doctor(home, GROQ_API_KEY="sk-test-never-tried")
+    (models,) = [line for line in ended.stdout.splitlines() if line.split()[1] == "models"]
+    assert "groq (not asked; treadle models --remote asks)" in models
+
+
+@needs_bubblewrap
 def test_the_table_of_the_sandbox(home: Path) -> None:
     ended = doctor(home, "sandbox")
     assert ended.returncode == 0, ended.stdout
