@@ -23,11 +23,11 @@ from treadle.testing.checker import (
     Canary,
     check,
     check_effects,
-    check_messages,
     check_processes,
     check_seen,
 )
 from treadle.testing.fake_openai import FakeOpenAI
+from treadle.testing.histories import check_messages
 from treadle.types import ChatId
 
 DRIVER = Path(__file__).with_name("driver.py")

@@ -23,8 +23,9 @@ from treadle.protocol.events import (
     TurnRetry,
 )
 from treadle.stores.memory import MemoryStore
-from treadle.testing.checker import check, check_messages, check_seen
+from treadle.testing.checker import check, check_seen
 from treadle.testing.fake_openai import FakeOpenAI, Reply
+from treadle.testing.histories import check_messages
 from treadle.types import JsonObject
 
 TEXT = "Hé 🧵"

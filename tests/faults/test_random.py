@@ -21,8 +21,9 @@ from treadle.protocol import wire
 from treadle.protocol.commands import Interrupt, Rename, Send
 from treadle.protocol.events import SessionCreated
 from treadle.stores.sqlite import SqliteStore
-from treadle.testing.checker import check, check_effects, check_messages, check_processes, check_seen
+from treadle.testing.checker import check, check_effects, check_processes, check_seen
 from treadle.testing.fake_openai import FakeOpenAI, Reply
+from treadle.testing.histories import check_messages
 from treadle.types import ChatId, JsonObject
 
 SEEDS = (

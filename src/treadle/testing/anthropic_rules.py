@@ -14,6 +14,7 @@ _ID = re.compile(r"[a-zA-Z0-9_-]+")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _request = msgspec.json.Decoder(dict[str, Any])
 BREAKPOINTS = 4
+_BLOCKS = ("text", "image", "document", "thinking", "redacted_thinking", "tool_use", "tool_result")
 
 
 def signature(thinking: str) -> str:
@@ -107,6 +108,8 @@ def _content(at: int, blocks: list[dict[str, Any]], tools: bool) -> Iterator[str
         match block["type"]:
             case "text" if not block["text"].strip():
                 yield f"{where}: text content blocks must contain non-whitespace text"
+            case kind if kind not in _BLOCKS:
+                yield f"{where}: Input tag '{kind}' found using 'type' does not match any of the expected tags"
             case "tool_use" if not _ID.fullmatch(block["id"]) or not _NAME.fullmatch(block["name"]):
                 yield f"{where}: String should match pattern '^[a-zA-Z0-9_-]+$'"
             case "tool_use" if not isinstance(block["input"], dict):

@@ -11,7 +11,6 @@ import stat
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from treadle.chat import snapshot
 from treadle.chat.fold import fold_all
@@ -20,11 +19,11 @@ from treadle.chat.transcript import entries
 from treadle.ports.store import Store
 from treadle.protocol import events as e
 from treadle.protocol import wire
-from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry
 from treadle.protocol.events import Envelope
 from treadle.protocol.files import FileState, encode_path
 from treadle.protocol.views import ChatSummary
 from treadle.protocol.wire import Record
+from treadle.testing.histories import check_history, check_requests
 from treadle.types import CallKey, ChatId
 
 __all__ = [
@@ -34,8 +33,7 @@ __all__ = [
     "check_effects",
     "check_files",
     "check_folds",
-    "check_history",
-    "check_messages",
+    "check_histories",
     "check_processes",
     "check_results",
     "check_seen",
@@ -63,7 +61,7 @@ async def check(store: Store, chat: ChatId, *, settled: bool = True) -> Problems
     problems += check_checks(envelopes, settled=settled)
     problems += check_summary(state, listed.summary)
     problems += check_folds(chat, envelopes, kept.body if kept else None)
-    problems += check_history(entries(state))
+    problems += check_histories(chat, envelopes)
     if settled and (listed.summary.runnable or state.run is not None):
         problems.append(f"the chat should be at rest, but it is {listed.summary.status}")
     return problems
@@ -288,6 +286,22 @@ def check_folds(chat: ChatId, log: Sequence[Envelope], kept: bytes | None = None
     return problems
 
 
+def check_histories(chat: ChatId, log: Sequence[Envelope]) -> Problems:
+    """Every provider would take the conversation: as it is at the end of the log, and as it was before each change that
+    makes another one of it. Between those it only grows."""
+    problems: Problems = []
+    state = ChatState(chat=chat)
+    ends = [place for place, one in enumerate(log) if isinstance(one.data, e.CompactionComplete | e.SessionRewound)]
+    begin = 0
+    for end in [*ends, len(log)]:
+        state = fold_all(state, log[begin:end])
+        begin = end
+        history = entries(state)
+        found = check_history(history) or check_requests(history)
+        problems += [f"the conversation up to seq {end}: {problem}" for problem in found]
+    return problems
+
+
 def check_seen(seen: Iterable[Envelope | str | bytes], log: Sequence[Envelope]) -> Problems:
     """What a client saw live, reconnections included, is the log: each event once, in order, and the same (D-04).
     Envelopes or the JSON lines of the wire; what is ephemeral is passed over."""
@@ -347,40 +361,3 @@ def check_processes(marker: str, *, allowed: Iterable[int] = ()) -> Problems:
         if marker.encode() in environment:
             problems.append(f"process {folder.name} was left behind: {command.strip()}")
     return problems
-
-
-def check_history(history: Sequence[Entry]) -> Problems:
-    """The conversation that a provider would get: every assistant's calls are followed at once by exactly their
-    results, in order; no result stands alone."""
-    problems: Problems = []
-    wanted: list[CallKey] = []
-    for place, entry in enumerate(history):
-        given = [result.call for result in entry.results] if isinstance(entry, ResultsEntry) else []
-        if given != wanted:
-            problems.append(f"entry {place} of the history answers {given} where {wanted} were asked")
-        wanted = [call.call for call in entry.calls] if isinstance(entry, AssistantEntry) else []
-    return [*problems, f"the history ends with {wanted} unanswered"] if wanted else problems
-
-
-def check_messages(messages: Sequence[Mapping[str, Any]]) -> Problems:
-    """The same of the messages of a Chat Completions request, as the provider got them."""
-    problems: Problems = []
-    wanted: list[str] = []
-    used: set[str] = set()
-    for place, message in enumerate(messages):
-        role = message.get("role")
-        if role not in ("system", "user", "assistant", "tool") or (role == "system" and place > 0):
-            problems.append(f"message {place} has the role {role!r}")
-        if role == "tool":
-            if not wanted or message.get("tool_call_id") != wanted.pop(0):
-                problems.append(f"message {place} answers {message.get('tool_call_id')!r} out of turn")
-            continue
-        if wanted:
-            problems.append(f"message {place} ({role}) stands where results of {wanted} belong")
-        wanted = [call["id"] for call in message.get("tool_calls") or ()]
-        if used.intersection(wanted) or len(set(wanted)) < len(wanted):
-            problems.append(f"message {place} repeats call ids of {wanted}")
-        used.update(wanted)
-        if role == "assistant" and not wanted and not message.get("content"):
-            problems.append(f"message {place} of the assistant is empty")
-    return [*problems, f"the messages end with {wanted} unanswered"] if wanted else problems

@@ -17,11 +17,10 @@ from treadle.models.scripted import Call
 from treadle.ports.store import Snapshot
 from treadle.protocol import events as e
 from treadle.protocol import wire
-from treadle.protocol.content import AssistantEntry, ResultsEntry, ToolRequest, ToolResult, UserEntry
 from treadle.protocol.events import Envelope
 from treadle.stores.memory import MemoryStore
 from treadle.testing import checker
-from treadle.types import CallKey, ChatId
+from treadle.types import ChatId
 
 Log = list[Envelope]
 
@@ -225,31 +224,3 @@ def test_a_process_that_was_left_behind(tmp_path: Path) -> None:
         assert left.stdin is not None
         left.stdin.close()
     assert checker.check_processes(mark) == []
-
-
-def test_a_history_that_no_provider_would_take() -> None:
-    user = UserEntry("Go.")
-    asked = AssistantEntry(1, "", (), (ToolRequest(CallKey("1.0"), "a"), ToolRequest(CallKey("1.1"), "b")))
-    first, second = ToolResult(CallKey("1.0"), "a"), ToolResult(CallKey("1.1"), "b")
-    given = ResultsEntry(1, (first, second))
-    assert checker.check_history([user, asked, given, AssistantEntry(2, "Done.")]) == []
-    assert checker.check_history([user, asked])
-    assert checker.check_history([user, asked, user, given])
-    assert checker.check_history([user, asked, ResultsEntry(1, (second, first))])
-    assert checker.check_history([user, asked, ResultsEntry(1, (first,))])
-    assert checker.check_history([user, given])
-
-
-def test_messages_that_no_provider_would_take() -> None:
-    system, user = {"role": "system", "content": "Be good."}, {"role": "user", "content": "Go."}
-    asked = {"role": "assistant", "content": None, "tool_calls": [{"id": "x"}, {"id": "y"}]}
-    x, y = {"role": "tool", "tool_call_id": "x"}, {"role": "tool", "tool_call_id": "y"}
-    assert checker.check_messages([system, user, asked, x, y, {"role": "assistant", "content": "Done."}]) == []
-    assert checker.check_messages([user, system])
-    assert checker.check_messages([user, asked, x])
-    assert checker.check_messages([user, asked, y, x])
-    assert checker.check_messages([user, asked, x, user, y])
-    assert checker.check_messages([user, x])
-    assert checker.check_messages([user, asked, x, y, asked, x, y])
-    assert checker.check_messages([user, {"role": "assistant", "content": ""}])
-    assert checker.check_messages([user, {"role": "critic", "content": "Boo."}])

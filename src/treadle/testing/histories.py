@@ -1,0 +1,211 @@
+"""What every provider would say of a conversation: each adapter's own encoder makes the request, and that provider's
+rules judge it. Answers with sentences, as the checker does; knows nothing of logs."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from treadle.models import anthropic_request, gemini_request, ollama_request, openai_request, openai_responses_request
+from treadle.models.ladder import Retelling
+from treadle.models.providers import SERVERS
+from treadle.ports.model import ModelRequest
+from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, Thinking
+from treadle.protocol.tools import ToolSpec
+from treadle.testing import anthropic_rules, gemini_rules, responses_rules
+from treadle.testing.fake_ollama import OllamaApi
+from treadle.types import CallKey
+
+Problems = list[str]
+Body = dict[str, Any]
+
+STRANGER = "stranger"
+"""The name of a model that made none of the answers."""
+TOOLS = (ToolSpec("tool", "Does something."),)
+_SEALS = ("signature", "data", "encrypted_content", "thoughtSignature")
+"""The fields by which providers know their own thinking again."""
+
+
+class Encoder(Protocol):
+    def body(self, parameters: dict[str, Any], request: ModelRequest, /) -> bytes: ...
+
+
+class Wire(NamedTuple):
+    """One way to ask for an answer."""
+
+    provider: str
+    encoder: Callable[[str], Encoder]
+    """Made for a `provider:name`."""
+    parameters: dict[str, Any]
+    complaints: Callable[[bytes, Sequence[str]], Iterable[str]]
+    """What is wrong with a request; the seals given are the model's own."""
+    calls: Callable[[Body], int]
+    """How many calls a request tells."""
+    native: bool = True
+
+
+def check_history(history: Sequence[Entry]) -> Problems:
+    """Every assistant's calls are followed at once by exactly their results, in order; no result stands alone."""
+    problems: Problems = []
+    wanted: list[CallKey] = []
+    for place, entry in enumerate(history):
+        given = [result.call for result in entry.results] if isinstance(entry, ResultsEntry) else []
+        if given != wanted:
+            problems.append(f"entry {place} of the history answers {given} where {wanted} were asked")
+        wanted = [call.call for call in entry.calls] if isinstance(entry, AssistantEntry) else []
+    return [*problems, f"the history ends with {wanted} unanswered"] if wanted else problems
+
+
+def check_requests(history: Sequence[Entry], wires: Sequence[Wire] | None = None) -> Problems:
+    """Each provider takes the conversation, from the models that made its answers and from one that made none."""
+    problems: Problems = []
+    blocks = [block for entry in history if isinstance(entry, AssistantEntry) for block in entry.thinking]
+    for wire in WIRES if wires is None else wires:
+        made = {block.model for block in blocks if block.opaque and block.model.startswith(f"{wire.provider}:")}
+        for ref in (f"{wire.provider}:{STRANGER}", *sorted(made)):
+            how = "" if wire.native else " (tools in text)"
+            problems += [f"{ref}{how}: {problem}" for problem in _refusals(wire, ref, history, blocks)]
+    return problems
+
+
+def _refusals(wire: Wire, ref: str, history: Sequence[Entry], blocks: Sequence[Thinking]) -> Iterator[str]:
+    if not history:
+        return
+    entries = history if wire.native else Retelling().entries(history)
+    request = ModelRequest("Be good.", entries, TOOLS if wire.native else ())
+    body = wire.encoder(ref).body({"model": ref.partition(":")[2], **wire.parameters}, request)
+    own = [seal for block in blocks if block.model == ref for seal in _seals(block)]
+    yield from wire.complaints(body, own)
+    asked = sum(len(entry.calls) for entry in history if isinstance(entry, AssistantEntry)) if wire.native else 0
+    if (told := wire.calls(msgspec.json.decode(body))) != asked:
+        yield f"the request tells {told} of {asked} calls"
+    foreign = {seal for block in blocks if block.model != ref for seal in _seals(block)} - set(own)
+    yield from (f"the seal {seal[:40]!r} of another model is sent" for seal in foreign if seal.encode() in body)
+
+
+def _seals(block: Thinking) -> list[str]:
+    try:
+        opened = msgspec.json.decode(block.opaque) if block.opaque else None
+    except msgspec.MsgspecError:
+        return []
+    return list(_sealed(opened))
+
+
+def _sealed(value: object) -> Iterator[str]:
+    if isinstance(value, list):
+        for item in value:
+            yield from _sealed(item)
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            if name in _SEALS and isinstance(item, str) and item:
+                yield item
+            else:
+                yield from _sealed(item)
+
+
+def check_messages(messages: Sequence[Mapping[str, Any]]) -> Problems:
+    """The messages of a Chat Completions request: every call has its result right behind it, and ids are used once."""
+    problems: Problems = []
+    wanted: list[str] = []
+    used: set[str] = set()
+    for place, message in enumerate(messages):
+        role = message.get("role")
+        if role not in ("system", "user", "assistant", "tool") or (role == "system" and place > 0):
+            problems.append(f"message {place} has the role {role!r}")
+        if role == "tool":
+            if not wanted or message.get("tool_call_id") != wanted.pop(0):
+                problems.append(f"message {place} answers {message.get('tool_call_id')!r} out of turn")
+            continue
+        if wanted:
+            problems.append(f"message {place} ({role}) stands where results of {wanted} belong")
+        wanted = [call["id"] for call in message.get("tool_calls") or ()]
+        if used.intersection(wanted) or len(set(wanted)) < len(wanted):
+            problems.append(f"message {place} repeats call ids of {wanted}")
+        used.update(wanted)
+        if role == "assistant" and not wanted and not message.get("content"):
+            problems.append(f"message {place} of the assistant is empty")
+    return [*problems, f"the messages end with {wanted} unanswered"] if wanted else problems
+
+
+def _chat(body: bytes, own: Sequence[str]) -> Problems:
+    return check_messages(msgspec.json.decode(body)["messages"])
+
+
+def _mistral(body: bytes, own: Sequence[str]) -> Problems:
+    ids = [call["id"] for call in _tool_calls(msgspec.json.decode(body))]
+    bad = [one for one in ids if not re.fullmatch(SERVERS["mistral"].ids, one)]
+    return _chat(body, own) + [f"the id {one!r} is not in its form" for one in bad]
+
+
+def _ollama(body: bytes, own: Sequence[str]) -> Problems:
+    refused = OllamaApi().other("POST", "/api/chat", {}, body)
+    problems = _chat(body, own) + ([] if refused is None else [repr(refused)])
+    names: dict[str, str] = {}
+    for place, message in enumerate(msgspec.json.decode(body)["messages"]):
+        names |= {call["id"]: call["function"]["name"] for call in message.get("tool_calls", ())}
+        if message["role"] == "tool" and names.get(message["tool_call_id"]) != message.get("tool_name"):
+            problems.append(f"message {place} is the result of {message.get('tool_name')!r}, which was not called")
+    return problems
+
+
+def _anthropic(body: bytes, own: Sequence[str]) -> Iterator[str]:
+    said = anthropic_rules.complaint({"anthropic-version": "2023-06-01"}, body, own)
+    return filter(None, [said])
+
+
+def _responses(body: bytes, own: Sequence[str]) -> Iterator[str]:
+    return filter(None, [responses_rules.complaint(body, own)])
+
+
+def _gemini(strict: bool) -> Callable[[bytes, Sequence[str]], Iterable[str]]:
+    return lambda body, own: filter(None, [gemini_rules.complaint(body, own, strict=strict)])
+
+
+def _tool_calls(body: Body) -> list[Any]:
+    return [call for message in body["messages"] for call in message.get("tool_calls") or ()]
+
+
+def _messages_calls(body: Body) -> int:
+    return len(_tool_calls(body))
+
+
+def _anthropic_calls(body: Body) -> int:
+    return sum(block["type"] == "tool_use" for message in body["messages"] for block in message["content"])
+
+
+def _responses_calls(body: Body) -> int:
+    return sum(item.get("type") == "function_call" for item in body["input"])
+
+
+def _gemini_calls(body: Body) -> int:
+    return sum("functionCall" in part for content in body["contents"] for part in content["parts"])
+
+
+class _Gemini:
+    """Its parameters are a part of their own, and the model stands in the address."""
+
+    def __init__(self, ref: str, stand_in: bool) -> None:
+        self._encoder = gemini_request.Encoder(ref, stand_in=stand_in)
+
+    def body(self, parameters: dict[str, Any], request: ModelRequest, /) -> bytes:
+        return self._encoder.body({"maxOutputTokens": 4_096}, request)
+
+
+def _mistral_encoder(ref: str) -> Encoder:
+    return openai_request.Encoder(ref, ids=re.compile(SERVERS["mistral"].ids))
+
+
+WIRES: Sequence[Wire] = (
+    Wire("openai", openai_request.Encoder, {"stream": True}, _chat, _messages_calls),
+    Wire("mistral", _mistral_encoder, {"stream": True}, _mistral, _messages_calls),
+    Wire("openai-responses", openai_responses_request.Encoder, {"store": False}, _responses, _responses_calls),
+    Wire("anthropic", anthropic_request.Encoder, {"max_tokens": 4_096}, _anthropic, _anthropic_calls),
+    Wire("gemini", lambda ref: _Gemini(ref, stand_in=False), {}, _gemini(strict=False), _gemini_calls),
+    Wire("gemini", lambda ref: _Gemini(ref, stand_in=True), {}, _gemini(strict=True), _gemini_calls),
+    Wire("ollama", lambda _: ollama_request.Encoder(), {"stream": True}, _ollama, _messages_calls),
+    # Tools in text: what holds for the strictest of both ways to speak must hold without any native call.
+    Wire("openai", openai_request.Encoder, {"stream": True}, _chat, _messages_calls, native=False),
+    Wire("anthropic", anthropic_request.Encoder, {"max_tokens": 4_096}, _anthropic, _anthropic_calls, native=False),
+)
+"""Every wire format that Treadle speaks, and the strictest dialects of each."""
