@@ -201,3 +201,12 @@ def test_a_home_inside_the_project_is_warned_about(cli: CommandLine) -> None:  #
     inside = {"TREADLE_HOME": str(cli.project / "data")}
     assert "lies inside the project" in cli("run", "Hi.", "--model", cli.script(HELLO), env=inside).err
     assert "lies inside" not in cli("run", "Hi.", "--model", cli.script(HELLO)).err
+
+
+def test_show_in_short_has_one_line_for_calls_that_follow_each_other(cli: CommandLine) -> None:
+    look = '[[turn]]\ncall = [{ name = "list_directory", args = { path = "." } }]\n'
+    cli("run", "Look.", "--model", cli.script(look + look + HELLO))
+    shown = cli("show", "last", "--short")
+    assert "● listed 2 folders\n" in shown.err
+    assert "list_directory" not in shown.out
+    assert " · 2 calls · " in shown.err

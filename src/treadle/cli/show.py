@@ -16,19 +16,27 @@ from treadle.config import Config
 from treadle.ports.store import Listed
 from treadle.protocol import wire
 from treadle.protocol.content import AssistantEntry, ResultsEntry, UserEntry
-from treadle.protocol.events import ActionRequired, Envelope, SessionIdle, UserMessage
+from treadle.protocol.events import (
+    ActionRequired,
+    Envelope,
+    ExecutionComplete,
+    ExecutionStart,
+    SessionIdle,
+    UserMessage,
+)
 from treadle.protocol.files import FileChange
+from treadle.protocol.progress import Progress
 from treadle.types import ChatId
 
 MOST = 2_000
 """So many events of a chat are shown, its last ones."""
 
 
-def show(chat: str, everything: bool, as_json: bool) -> int:
-    return asyncio.run(_show(configured(), chat, everything, as_json))
+def show(chat: str, everything: bool, short: bool, as_json: bool) -> int:
+    return asyncio.run(_show(configured(), chat, everything, short, as_json))
 
 
-async def _show(config: Config, named: str, everything: bool, as_json: bool) -> int:
+async def _show(config: Config, named: str, everything: bool, short: bool, as_json: bool) -> int:
     async with open_agent(config) as agent:
         store = agent.deps.store
         chat = agent.chat(await find_chat(store, named))
@@ -39,7 +47,7 @@ async def _show(config: Config, named: str, everything: bool, as_json: bool) -> 
     if as_json:
         sys.stdout.buffer.write(msgspec.json.encode(_object(state, listed)) + b"\n")
     else:
-        _print(chat.id, state, events, changes)
+        _print(chat.id, state, events, changes, short)
     return 0
 
 
@@ -51,16 +59,15 @@ def _from_a_message(events: list[Envelope]) -> list[Envelope]:
     return events[first:]
 
 
-def _print(chat: ChatId, state: ChatState, events: list[Envelope], changes: Sequence[FileChange]) -> None:
+def _print(chat: ChatId, state: ChatState, events: list[Envelope], changes: Sequence[FileChange], short: bool) -> None:
     screen = Screen(echo=True)
     screen.changed(changes)
     screen.begin(chat, state.options.model, state.options.root)
     earlier = events[0].seq - 1 if events else 0
     if earlier:
         screen.earlier(f"{earlier:,} earlier events are not shown; all of them: treadle show {chat} --all")
-    for envelope in events:
-        screen.event(envelope)
-    if earlier:
+    _tell(screen, events, short)
+    if earlier or short:
         screen.counts(state)
     actions = open_actions(state)
     if actions:
@@ -71,6 +78,17 @@ def _print(chat: ChatId, state: ChatState, events: list[Envelope], changes: Sequ
         screen.event(Envelope(0, chat, 0, SessionIdle(state.last_end or "done", state.last_why)))
     else:
         screen.unfinished(chat)
+
+
+def _tell(screen: Screen, events: list[Envelope], short: bool) -> None:
+    done = Progress()
+    for envelope in events:
+        if short and (line := done.take(envelope.data)):
+            screen.earlier(f"● {line}")
+        if not (short and isinstance(envelope.data, ExecutionStart | ExecutionComplete)):
+            screen.event(envelope)
+    if short and (line := done.end()):
+        screen.earlier(f"● {line}")
 
 
 def _object(state: ChatState, listed: Listed) -> dict[str, Any]:
