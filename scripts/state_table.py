@@ -25,6 +25,8 @@ LATE_MS = 10**12
 
 SHORT = {
     "user.message": "message",
+    "assistant.turn_start": "start",
+    "assistant.message": "call",
     "queue.changed": "queue",
     "tool.execution_complete": "result",
     "permission.completed": "permission",
@@ -99,6 +101,7 @@ def commands(state: ChatState) -> dict[str, c.Command]:
         "ChangeOptions, archive": c.ChangeOptions({"archived": not state.options.archived}),
         "Rename": c.Rename("title"),
         "Compact": c.Compact(),
+        "Apply": c.Apply("notes.txt", "text"),
         "Expire, late": c.Expire(LATE_MS),
     }
 

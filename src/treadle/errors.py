@@ -54,6 +54,7 @@ RefusalCode = Literal[
     "no_such_action",
     "no_such_message",
     "no_such_queued",
+    "no_such_block",
     "hash_mismatch",
     "empty",
 ]
@@ -83,6 +84,7 @@ REFUSALS: dict[RefusalCode, str] = {
     "no_such_action": "no such approval or question is open; it may have been answered already",
     "no_such_message": "no message of a person stands at that place of the conversation",
     "no_such_queued": "no such message is queued; it may have been used already",
+    "no_such_block": "the last answer has no such fenced block",
     "hash_mismatch": "what was approved is not what is asked for",
     "empty": "there is nothing in it, or nothing to do it with",
 }

@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 
 import msgspec
 
+from treadle.chat.applying import tool_options
 from treadle.chat.state import ChatState, open_actions, starts_queued, status
 from treadle.engine.deps import Deps
 from treadle.engine.effects import whole_list
@@ -44,8 +45,8 @@ from treadle.protocol.views import Status
 from treadle.types import ChatId, new_id
 
 FOLLOW_S = 1.0
-_GOES_ON = (c.Send, c.Edit, c.SubmitResults, c.Decide, c.Answer, c.Promote)
-"""Commands after which the model goes on."""
+_GOES_ON = (c.Send, c.Edit, c.SubmitResults, c.Decide, c.Answer, c.Promote, c.Apply)
+"""Commands after which the chat goes on with its project."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -171,7 +172,7 @@ class Chat:
         state = await self.state()
         tools = self._deps.tools
         for call in state.calls:
-            found = tools.find(call.request.name, state.options) if call.key == action.call else None
+            found = tools.find(call.request.name, tool_options(state)) if call.key == action.call else None
             if found is not None:
                 read = tools.arguments(found if isinstance(found, ToolSpec) else found.spec, call.request.arguments)
                 return call.arguments or (read if isinstance(read, dict) else {})
@@ -184,6 +185,12 @@ class Chat:
         """Replace your message at this seq and run again from there; with `files` those go back to that point first
         (L-09)."""
         return Following(self, c.Edit(message, content, files, new_id("u") if files else ""))
+
+    def apply(self, path: str, *, content: str | None = None, block: int = 0) -> Following:
+        """Write a fenced block of the last answer, or `content`, to a file, by the same rules and with the same way
+        back as a call of the model; the model is not asked. `block`: which one, from 1; without it the only one
+        (L-18)."""
+        return Following(self, c.Apply(path, content, block))
 
     def compact(self) -> Following:
         return Following(self, c.Compact())

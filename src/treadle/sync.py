@@ -148,6 +148,9 @@ class Chat:
     def edit(self, message: int, content: str, *, files: bool = False) -> Following:
         return self._follow(self._chat.edit(message, content, files=files))
 
+    def apply(self, path: str, *, content: str | None = None, block: int = 0) -> Following:
+        return self._follow(self._chat.apply(path, content=content, block=block))
+
     def compact(self) -> Following:
         return self._follow(self._chat.compact())
 

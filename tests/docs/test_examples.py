@@ -109,6 +109,14 @@ async def test_while_it_runs(project: Path) -> None:
     assert said == ["Begin.", "Use the other file.", "Also update the changelog."]
 
 
+async def test_plain_chat_and_applying(project: Path, capsys: pytest.CaptureFixture[str]) -> None:  # L-18
+    names: dict[str, Any] = {"project": project}
+    async with Agent(model=scripted([Say("```python\nprint('hello')\n```")])) as names["agent"]:
+        await execute(GUIDE["Plain chat, and applying what it says"], names)
+    assert capsys.readouterr().out.startswith("True Created hello.py (+1 -0).")
+    assert (project / "hello.py").read_text() == "print('hello')\n"
+
+
 def test_without_async(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model: Model = scripted([Say("They say hello.")])
     exec(GUIDE["Without async"], {"project": project, "model": model})

@@ -52,7 +52,8 @@ def test_every_error_stands_in_the_tree_with_its_code() -> None:
 def test_every_code_is_explained_and_used() -> None:
     assert set(errors.REFUSALS) == set(get_args(RefusalCode))
     assert set(errors.MODEL_ERRORS) == set(get_args(ModelErrorKind))
-    source = (ROOT / "src" / "treadle" / "chat" / "transitions.py").read_text(encoding="utf-8")
+    rules = (ROOT / "src" / "treadle" / "chat").glob("*.py")
+    source = "".join(file.read_text(encoding="utf-8") for file in rules)
     assert [code for code in errors.REFUSALS if f'"{code}"' not in source] == []
 
 

@@ -50,6 +50,8 @@ class Visit(msgspec.Struct, frozen=True):
     prompt: str = PROMPT
     undo: bool = False
     """Whether what was changed is undone when the run is over."""
+    apply: str = ""
+    """The file to which the block of the answer is applied when the run is over."""
     direct: bool = False
     """Let commands write through, so that what they do can be seen while they run."""
     crowd: bool = False
@@ -128,7 +130,9 @@ async def follow(chat: Chat, wanted: Visit) -> int:
                 code = IDLE
             if isinstance(envelope.data, ActionRequired):
                 code = WAITING
-        return WAITING if code == IDLE and wanted.undo and not undone(await chat.events()) else code
+        events = await chat.events()
+        more = (wanted.undo and not undone(events)) or (wanted.apply and not applied(events))
+        return WAITING if code == IDLE and more else code
 
 
 async def see_through(chat: Chat, wanted: Visit) -> int:
@@ -161,10 +165,16 @@ async def due(chat: Chat, wanted: Visit) -> Following:
             return chat.send(wanted.prompt).after(last_seen)
         if open_actions := await chat.actions():
             return answer(chat, open_actions).after(last_seen)
+        if wanted.apply and await chat.status() in ("idle", "error") and not applied(events):
+            return chat.apply(wanted.apply).after(last_seen)
         if wanted.undo and await chat.status() in ("idle", "error") and not undone(events):
             asked = sum(isinstance(envelope.data, RestoreRequested) for envelope in events)
             return Following(chat, Restore(f"u{asked}")).after(last_seen)
     return chat.resume().after(last_seen)
+
+
+def applied(events: list[Envelope]) -> bool:
+    return any(isinstance(envelope.data, UserMessage) and envelope.data.source == "apply" for envelope in events)
 
 
 def undone(events: list[Envelope]) -> bool:

@@ -116,6 +116,8 @@ def decide(state: ChatState, limits: Limits) -> Step:
         return Wait()
     if run.check is not None and not run.stop:
         return RunCheck(run.check)
+    if run.applies and not run.stop:
+        return _end(state, "done")
     if state.open_turn is not None and (not run.stop or _last_answer_begun(state, run)):
         return CallModel(state.open_turn.final)
     return _decide_between_turns(state, run, limits)

@@ -74,8 +74,11 @@ def _user_message(state: ChatState, event: e.UserMessage, at: Envelope) -> ChatS
     if event.queue_id:
         state = replace(state, queue=tuple(item for item in state.queue if item.id != event.queue_id))
     if state.run is None:
-        begun = Run(at.time_ms, state.options.max_turns, first=at.seq)
-        state = replace(state, run=begun, last_end="", last_why="", last_error=None, question=None)
+        applies = event.source == "apply"
+        begun = Run(at.time_ms, state.options.max_turns, first=at.seq, applies=applies)
+        state = replace(state, run=begun, question=None)
+        if not applies:
+            state = _afresh(state)
     elif event.source == "autopilot":
         run = state.run
         stalled = run.stalled + 1 if run.tool_calls == run.calls_at_continuation else 0
@@ -85,10 +88,17 @@ def _user_message(state: ChatState, event: e.UserMessage, at: Envelope) -> ChatS
     elif event.source == "check":
         state = told(state)
     elif event.source == "person":
-        state = change_run(state, active=at.epoch > 0, completed=False)
+        if state.run is not None and state.run.applies:
+            state = _afresh(state)
+        state = change_run(state, active=at.epoch > 0, completed=False, applies=False)
     if not state.title and event.source == "person":
         state = replace(state, title=title_of(event.content))
     return say(state, UserEntry(event.content, at.seq, event.source, event.images))
+
+
+def _afresh(state: ChatState) -> ChatState:
+    """The model is asked again: how its last run ended is history."""
+    return replace(state, last_end="", last_why="", last_error=None)
 
 
 def title_of(content: str) -> str:
@@ -129,8 +139,10 @@ def _recount(state: ChatState) -> ChatState:
 
 def _turn_start(state: ChatState, event: e.TurnStart, at: Envelope) -> ChatState:
     opened = OpenTurn(event.turn, event.reserved, event.final, epoch=at.epoch)
-    totals = replace(state.totals, turns=state.totals.turns + 1)
-    state = replace(state, open_turn=opened, answered=None, turn=max(state.turn, event.turn), totals=totals)
+    state = replace(state, open_turn=opened, answered=None, turn=max(state.turn, event.turn))
+    if state.run is not None and state.run.applies:  # no model call to count, and no worker has begun
+        return state
+    state = replace(state, totals=replace(state.totals, turns=state.totals.turns + 1))
     turns = state.run.turns + 1 if state.run else 0
     return change_run(state, active=True, turns=turns, final_turn=event.final, checked=(), lost=False)
 
@@ -193,9 +205,13 @@ def _run_end(state: ChatState, event: e.RunEnd, at: Envelope) -> ChatState:
         state = spend(state, state.open_turn.reserved)
     wall = state.run.worked_ms(at.time_ms) if state.run else 0
     totals = replace(state.totals, wall_ms=state.totals.wall_ms + wall)
+    aside = state.run is not None and state.run.applies and event.reason == "done" and state.last_end != ""
     state = replace(state, run=None, open_turn=None, answered=None, calls=(), question=None, compacting="")
+    state = replace(state, totals=totals)
+    if aside:  # what a person applied says nothing about how the model's last run ended, nor that its queue may go on
+        return state
     failure = state.last_error if event.reason == "error" else None
-    return replace(state, last_end=event.reason, last_why=event.why, last_error=failure, totals=totals)
+    return replace(state, last_end=event.reason, last_why=event.why, last_error=failure)
 
 
 def _rewound(state: ChatState, event: e.SessionRewound, at: Envelope) -> ChatState:
@@ -288,7 +304,9 @@ def _limit_extended(state: ChatState, event: e.LimitExtended, at: Envelope) -> C
     if state.run is None:
         return state
     warned = tuple(item for item in state.run.warned if item != ("run", "turns"))
-    stop = "" if state.run.stop == "turn_cap" else state.run.stop
+    stop = state.run.stop
+    if stop == "turn_cap" and state.last_error is None:  # after an error nothing comes but the end (L-12)
+        stop = ""
     return change_run(state, turn_limit=state.run.turn_limit + event.turns, warned=warned, stop=stop)
 
 

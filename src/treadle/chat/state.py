@@ -144,6 +144,8 @@ class Run(Value, frozen=True):
     """How often failed checks went back to the model."""
     lost: bool = False
     """Whether a record was lost since its last turn began: what it did then, or that it was stopped, may be unknown."""
+    applies: bool = False
+    """Whether it only writes what a person applies: no model is asked (L-18)."""
     diagnosed: str = ""
     """The errors in changed files that the model was told about last."""
     limit: LimitReached | None = None

@@ -5,6 +5,7 @@ from typing import assert_never
 
 import msgspec
 
+from treadle.chat.applying import applied
 from treadle.chat.closing import RECORD_LOST, close_call, close_calls, end_run, with_turn_end
 from treadle.chat.fold import change_options, position_of
 from treadle.chat.fold_calls import CONTINUE
@@ -63,6 +64,10 @@ def _carried_out(state: ChatState, command: c.Command) -> Events:
             return (e.TitleChanged(command.title.strip(), command.by),)
         case c.Compact():
             return _compact(state)
+        case c.Apply():
+            if status(state) not in ("idle", "error"):
+                raise _busy(state, "apply when it is idle")
+            return applied(state, command)
         case c.Expire():
             return _expire(state, command)
         case _ as never:

@@ -74,6 +74,12 @@ class Chat:
         """What the chat did to the files of its project, and the way back: undo, redo, keep."""
         return ChatFiles(self._http, self._at)
 
+    async def apply(self, path: str, *, content: str | None = None, block: int | None = None) -> Accepted:
+        """Write a fenced block of the last answer, or `content`, to a file; what comes of it is told by the events.
+        `block`: which one, from 1; without it the only one."""
+        said = {"path": path, "content": content, "block": block}
+        return await self._post("apply", {name: value for name, value in said.items() if value is not None})
+
     async def compact(self) -> Accepted:
         return await self._post("compact", {})
 

@@ -67,6 +67,9 @@ class Chat:
     def files(self) -> "ChatFiles":
         return ChatFiles(self._loop, self._chat.files)
 
+    def apply(self, path: str, *, content: str | None = None, block: int | None = None) -> Accepted:
+        return self._loop.run(self._chat.apply(path, content=content, block=block))
+
     def compact(self) -> Accepted:
         return self._loop.run(self._chat.compact())
 

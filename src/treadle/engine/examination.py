@@ -3,6 +3,7 @@ here; what comes out is a call that is ready, or the events that settle it witho
 
 import msgspec
 
+from treadle.chat.applying import tool_options
 from treadle.chat.state import Call
 from treadle.engine.deps import Deps
 from treadle.engine.lease import Stopped, Tenure
@@ -51,6 +52,7 @@ class Settled(msgspec.Struct, frozen=True):
 def invocation_of(tenure: Tenure, call: Call, name: str, arguments: dict[str, object], deps: Deps) -> Invocation:
     """The call as its tool sees it, with what earlier calls left behind."""
     state = tenure.state
+    by_person = state.run is not None and state.run.applies
     redact = deps.redact_live()
     return Invocation(
         state.chat,
@@ -61,15 +63,16 @@ def invocation_of(tenure: Tenure, call: Call, name: str, arguments: dict[str, ob
         call.plan,
         state.options,
         state.shell,
-        state.seen,
+        {} if by_person else state.seen,
         state.outputs,
+        by_person,
         emit=lambda output: tenure.live(ExecutionOutput(call.key, redact(output))),
     )
 
 
 async def examine(tenure: Tenure, call: Call, deps: Deps) -> Ready | Settled:
     """Find the tool, read the arguments, ask the hooks and the policy."""
-    options = tenure.state.options
+    options = tool_options(tenure.state)
     request = call.request
     found = deps.tools.find(request.name, options)
     if found is None:

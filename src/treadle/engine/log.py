@@ -12,7 +12,7 @@ from treadle.chat.state import ChatState, summary
 from treadle.chat.transitions import transition
 from treadle.engine.hub import Hub, Subscription
 from treadle.engine.relay import Relay
-from treadle.engine.secrets import Redact, without_secrets
+from treadle.engine.secrets import Redact, refuse_secrets, without_secrets
 from treadle.errors import ChatBusy, HeadMoved, LeaseLost, TreadleError
 from treadle.faultpoint import faultpoint
 from treadle.ports.model import Memo
@@ -260,14 +260,18 @@ class Log:
 
     def _events(self, state: ChatState, commands: Sequence[Command]) -> Sequence[Event]:
         if len(commands) == 1:
-            return transition(state, commands[0])
+            return self._made_of(state, commands[0])
         return [envelope.data for envelope in self._said(state, commands)[0]]
+
+    def _made_of(self, state: ChatState, command: Command) -> Sequence[Event]:
+        refuse_secrets(command, self._redact)
+        return transition(state, command)
 
     def _said(self, state: ChatState, commands: Sequence[Command]) -> tuple[list[Envelope], ChatState]:
         """What these commands come to, each on what the one before it made of the chat."""
         envelopes: list[Envelope] = []
         for command in commands:
-            said = self._seal(state, transition(state, command), 0)
+            said = self._seal(state, self._made_of(state, command), 0)
             state = fold_all(state, said)
             envelopes += said
         return envelopes, state

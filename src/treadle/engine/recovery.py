@@ -6,6 +6,7 @@ its intent: done, not done, or neither. What cannot be known is said so, to the 
 repeated. A model call that never ended is made again; what it may have cost is counted.
 """
 
+from treadle.chat.applying import tool_options
 from treadle.chat.state import Call, ChatState
 from treadle.engine.checks import stop_check
 from treadle.engine.deps import Deps
@@ -50,14 +51,14 @@ def open_keys(state: ChatState) -> list[CallKey]:
 async def _stop_all(tenure: Tenure, deps: Deps) -> None:
     """The run was stopped while nobody drove it: what its calls started ends now (L-07)."""
     for call in tenure.state.calls:
-        found = deps.tools.find(call.request.name, tenure.state.options)
+        found = deps.tools.find(call.request.name, tool_options(tenure.state))
         if call.phase == "started" and found is not None and not isinstance(found, ToolSpec):
             invocation = invocation_of(tenure, call, call.request.name, call.arguments or {}, deps)
             await stop(tenure, found, invocation, deps)
 
 
 async def settle_call(tenure: Tenure, call: Call, deps: Deps) -> None:
-    found = deps.tools.find(call.request.name, tenure.state.options)
+    found = deps.tools.find(call.request.name, tool_options(tenure.state))
     if found is None or isinstance(found, ToolSpec):
         return await tenure.record(unknown(call.key))
     invocation = invocation_of(tenure, call, call.request.name, call.arguments or {}, deps)

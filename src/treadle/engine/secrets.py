@@ -10,7 +10,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from treadle.errors import InvalidInput
 from treadle.protocol import events as e
+from treadle.protocol.commands import Apply, Command
 from treadle.protocol.events import Event
 
 Redact = Callable[[str], str]
@@ -38,6 +40,13 @@ TEXTS: dict[type[Event], tuple[str, ...]] = {
     e.Redone: ("error",),
     e.Kept: ("error",),
 }
+
+
+def refuse_secrets(command: Command, redact: Redact) -> None:
+    """A person's own text goes to the letter into the arguments of a call, and with them into the log: one with a
+    secret is not taken."""
+    if isinstance(command, Apply) and command.content is not None and redact(command.content) != command.content:
+        raise InvalidInput("The content holds a secret, which would stand in the log; write that file yourself.")
 
 
 def without_secrets(events: Sequence[Event], redact: Redact) -> Sequence[Event]:

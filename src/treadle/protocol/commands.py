@@ -134,6 +134,16 @@ class Compact(Value, tag="compact", frozen=True):
     """Ask for a compaction now."""
 
 
+class Apply(Value, tag="apply", frozen=True):
+    """Write a text, or a fenced block of the last answer, to a file, without asking the model (L-18)."""
+
+    path: str
+    content: str | None = None
+    """The text; None: a block of the last answer."""
+    block: int = 0
+    """Which block, from 1; 0: the only one."""
+
+
 class Expire(Value, tag="expire", frozen=True):
     """Close the actions whose deadline has passed. Time comes in as data (A-05)."""
 
@@ -156,5 +166,6 @@ Command = (
     | ChangeOptions
     | Rename
     | Compact
+    | Apply
     | Expire
 )

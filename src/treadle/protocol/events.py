@@ -48,7 +48,7 @@ from treadle.protocol.workspace_events import WorkspaceConflict as WorkspaceConf
 from treadle.types import CallKey
 
 Delivery = Literal["idle", "queued", "steering"]
-Source = Literal["person", "autopilot", "check", "guard"]
+Source = Literal["person", "autopilot", "check", "guard", "apply"]
 LimitKind = Literal["turns", "tokens", "usd", "wall_s", "tool_calls"]
 Scope = Literal["run", "chat"]
 Trigger = Literal["threshold", "context_limit", "manual"]
@@ -80,9 +80,11 @@ class SessionImported(Event, frozen=True):
 
 
 class UserMessage(Event, frozen=True):
-    """Said to the model: by a person, or by Treadle in the user's place. On an idle chat it begins a run."""
+    """Said to the model: by a person, or by Treadle in the user's place. On an idle chat it begins a run. With the
+    source `apply` a person wrote a text to a file: the run is that one call, and no model is asked (L-18)."""
 
     TYPE = "user.message"
+    VERSION = 2
     content: str
     delivery: Delivery = "idle"
     source: Source = "person"
@@ -94,11 +96,12 @@ class UserMessage(Event, frozen=True):
 
 
 class TurnStart(Event, frozen=True):
-    """A model call begins."""
+    """A model call begins; or, without a model, the call that a person makes by applying something."""
 
     TYPE = "assistant.turn_start"
     turn: int
     model: str = ""
+    """Empty in a turn for which no model is asked (L-18)."""
     reserved: Usage = Usage()
     """What the call may cost, counted as spent until it is settled (L-11)."""
     final: bool = False

@@ -20,6 +20,7 @@ def _told_at_the_end(message: dict[str, Any]) -> dict[str, Any]:
 
 
 UPCASTERS: dict[tuple[str, int], Upcaster] = {
+    ("user.message", 1): _as_it_is,  # its source may be `apply`
     ("workspace.files_changed", 1): _as_it_is,  # a change says where later ones of the chat lead behind an undo
     ("workspace.undone", 1): _as_it_is,
     ("workspace.redone", 1): _as_it_is,

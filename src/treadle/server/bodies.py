@@ -185,6 +185,17 @@ _Hunks = Annotated[tuple[Annotated[int, Meta(ge=1, le=1_000_000)], ...], Meta(mi
 _Run = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 
 
+class ApplyText(Body, frozen=True, kw_only=True):
+    """Write a fenced block of the last answer, or a text, to a file (L-18)."""
+
+    path: _Path
+    """Relative to the root."""
+    block: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+    """Which block of the last answer, from 1; left out: the only one."""
+    content: str | None = None
+    """A text, in place of a block."""
+
+
 class ChangeChoice(Spare, frozen=True, kw_only=True):
     """Which changes of files are meant (W-03)."""
 

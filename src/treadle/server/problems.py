@@ -55,6 +55,7 @@ REFUSAL_STATUS: dict[RefusalCode, int] = {
     "no_such_action": 409,
     "no_such_message": 404,
     "no_such_queued": 404,
+    "no_such_block": 404,
     "hash_mismatch": 409,
     "empty": 400,
 }

@@ -35,7 +35,7 @@ TICKETS = "(tickets)"
 """Whose answers used tickets are among; no user has such a name."""
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 
-WORK = (c.Send, c.SubmitResults, c.Decide, c.Answer, c.Edit, c.Rewind, c.Restore, c.Promote, c.ExtendTurns)
+WORK = (c.Send, c.SubmitResults, c.Decide, c.Answer, c.Edit, c.Rewind, c.Restore, c.Promote, c.ExtendTurns, c.Apply)
 """What lets a chat go on with its project."""
 
 Answered = Callable[[ChatState], Reply]

@@ -49,6 +49,21 @@ async def _deadline(world: World, on_deadline: str) -> ChatId:
 
 
 @scene
+async def a_person_applies_a_block(world: World) -> ChatId:
+    agent = world.agent(ScriptedModel([Say("```\nhello\n```"), Say("Good.")], follow="calls"))
+    chat = agent.chat(options=world.options(tools=(), interactive=True))
+    await watch(chat.send("How?"))
+    await watch(chat.apply("applied.txt"))
+    await watch(chat.apply(".env"))
+    (action,) = await chat.actions()
+    await watch(chat.approve(action))
+    await watch(chat.apply("../outside"))
+    await watch(chat.send("Thanks."))
+    await finish(agent)
+    return chat.id
+
+
+@scene
 async def a_deadline_passes(world: World) -> ChatId:
     return await _deadline(world, "continue")
 

@@ -147,6 +147,7 @@ class Player:
     def _call_model(self, final: bool, choose: Choose) -> None:
         run = self.state.run
         assert run is not None
+        assert not run.applies, "the model is asked for what a person applies"  # L-18
         if self.state.open_turn is None:
             start = e.TurnStart(self.state.turn + 1, "scripted:x", COST, final)
             events = admit(self.state, run, start, self.time_ms)
@@ -205,6 +206,8 @@ class Player:
                 case "ask":
                     self._worker(start, e.UserInputRequested(call.key, "Which?", call=call.key))
                 case "approve" if call.phase == "requested":
+                    return self._worker(e.PermissionRequested(call.key, call.key, shown="x", hash="h"))
+                case "write_file" if call.phase == "requested" and choose(["allowed", "ask"]) == "ask":
                     return self._worker(e.PermissionRequested(call.key, call.key, shown="x", hash="h"))
                 case "bad":
                     self._worker(start, e.ExecutionComplete(call.key, False, error="no such tool"))

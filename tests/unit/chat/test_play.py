@@ -5,8 +5,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from tests.unit.chat.player import Player
-from treadle.chat.decide import Rest
+from tests.unit.chat.player import LIMITS, Player
+from treadle.chat.decide import Rest, RunCalls, decide
 from treadle.chat.state import open_actions, summary
 from treadle.protocol import commands as c
 from treadle.protocol.content import UserEntry
@@ -63,6 +63,21 @@ class ChatMachine(RuleBasedStateMachine):
     )
     def other(self, command: c.Command) -> None:
         self.player.command(command)
+
+    @rule(content=st.sampled_from(["text", None]))
+    def apply(self, content: str | None) -> None:
+        """L-18: an idle chat takes it, and only that; then nothing but its one call is to be done."""
+        before = summary(self.player.state).status
+        refused = self.player.command(c.Apply("a.txt", content))
+        if before not in ("idle", "error"):
+            assert refused in ("busy", "awaiting_action")
+        elif content is None:
+            assert refused == "no_such_block"
+        else:
+            assert refused == ""
+            step = decide(self.player.state, LIMITS)
+            assert isinstance(step, RunCalls)
+            assert [call.request.name for call in step.calls] == ["write_file"]
 
     @rule(data=st.data())
     def archive_and_back(self, data: st.DataObject) -> None:

@@ -126,6 +126,12 @@ TABLE = {
         "approval, client tool, question": "*awaiting_action*",
         "archived": "*archived*",
     },
+    "Apply": {
+        "idle, error": "message start call → pending",
+        "pending, running, interrupting": "*busy*",
+        "approval, client tool, question": "*awaiting_action*",
+        "archived": "*archived*",
+    },
     "Expire, late": {
         "idle, pending, running, interrupting, approval, question, error, archived": "nothing",
         "client tool": "client result turn → pending",

@@ -69,6 +69,7 @@ def command(state: ChatState, chance: random.Random, number: int) -> c.Command:
             c.EditQueued(chance.choice(queued), "changed"),
             c.ExtendTurns(3),
             c.Compact(),
+            c.Apply("a.txt", "text"),
             c.Expire(10**15),
             c.ChangeOptions({"max_turns": chance.choice([2, 30]), "model": chance.choice(["a:b", "c:d"])}),
         ]
@@ -81,6 +82,7 @@ def back(state: ChatState, chance: random.Random, number: int) -> c.Command:
         [
             c.Rewind(chance.choice(said), chance.random() < 0.5, chance.random() < 0.5, f"u{number}"),
             c.Restore(f"u{number}", chance.choice(["undo", "redo", "keep"]), of="u0"),
+            c.Apply("a.txt", f"text {number}"),
         ]
     )
 
@@ -135,6 +137,6 @@ def test_lost_and_shuffled_records_are_not_fatal(seed: int) -> None:
 def test_the_walks_visit_every_recorded_event() -> None:
     """A walk that never asks, never fails or never compacts would prove nothing about it."""
     seen = {envelope.type for seed in range(25) for envelope in walk(seed).log}
-    unreachable = {"plan.updated", "model.notice", "session.record_lost", "session.imported"}
+    unreachable = {"plan.updated", "model.notice", "sandbox.notice", "session.record_lost", "session.imported"}
     unreachable |= {"workspace.files_changed", "workspace.conflict", "checkpoint.created", "git.branch_created"}
     assert set(e.RECORDED) - seen <= unreachable | {"session.title_changed"}

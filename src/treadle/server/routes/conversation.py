@@ -2,7 +2,7 @@
 
 from treadle.chat.state import ChatState
 from treadle.protocol import commands as c
-from treadle.server.bodies import EditMessage, Extension, Nothing, ReplaceMessage, SendMessage
+from treadle.server.bodies import ApplyText, EditMessage, Extension, Nothing, ReplaceMessage, SendMessage
 from treadle.server.problems import Problem
 from treadle.server.replies import Reply, reply
 from treadle.server.routes.chats import pictures
@@ -68,6 +68,11 @@ async def compact(call: Call) -> Reply:
     return await carry_out(call, c.Compact())
 
 
+async def apply(call: Call) -> Reply:
+    wanted = call.body(ApplyText)
+    return await carry_out(call, c.Apply(wanted.path, wanted.content, wanted.block or 0))
+
+
 async def extend(call: Call) -> Reply:
     return await carry_out(call, c.ExtendTurns(call.body(Extension).turns))
 
@@ -105,6 +110,12 @@ ROUTES = (
     Route(
         "POST", f"{_AT}/compact", compact, "Shorten the conversation now.", TAG, reply=Accepted, body=Nothing,
         codes=("archived", "busy", "awaiting_action", "empty"),
+    ),
+    Route(
+        "POST", f"{_AT}/apply", apply,
+        "Write a fenced block of the last answer, or a text, to a file; approvals and undo are as for the model.", TAG,
+        reply=Accepted, body=ApplyText, large=True,
+        codes=("archived", "busy", "awaiting_action", "no_such_block", "invalid_input", "root_changed"),
     ),
     Route(
         "POST", f"{_AT}/extend", extend, "Allow the run more turns.", TAG, reply=Accepted, body=Extension,

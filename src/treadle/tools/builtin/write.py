@@ -38,7 +38,8 @@ def whole_file(workspace: Workspace, invocation: Invocation) -> Change:
         raise ToolError(f"{inert(path)} is a directory, not a file; give the path of a file.")
     new = encode(invocation.arguments["content"])
     old, pre = look(workspace, path)
-    if pre is not None and old != b"" and old != new and path not in invocation.seen:
+    unknown = path not in invocation.seen and not invocation.by_person
+    if pre is not None and old != b"" and old != new and unknown:
         lines = "" if old is None else f" ({count(lines_in(old), 'line')})"
         raise ToolError(
             f"{inert(path)} exists already{lines} and you have not read it; it was not overwritten. Read it first "

@@ -1,0 +1,103 @@
+"""Writing a text, or a fenced block of an answer, to a file because a person says so (L-18): which block is meant, and
+the turn that stands for it in the log. No model is asked; the call itself goes the way of every call."""
+
+import re
+
+import msgspec
+from msgspec.structs import replace
+
+from treadle.chat.state import ChatState
+from treadle.errors import InvalidInput, Refused
+from treadle.protocol.commands import Apply
+from treadle.protocol.content import AssistantEntry, ToolRequest, Usage
+from treadle.protocol.events import AssistantMessage, Event, TurnStart, UserMessage
+from treadle.protocol.options import ChatOptions
+from treadle.types import call_key
+
+WRITE = "write_file"
+_OPENING = re.compile(r"([ \t]*)(`{3,}|~{3,})([^\n]*)")
+_CLOSING_INDENT = 3
+"""A closing fence may stand so much further in than the opening one; what stands further in is text."""
+
+
+def applied(state: ChatState, command: Apply) -> tuple[Event, ...]:
+    """The person's word and a turn of one call, which a worker carries out like any other."""
+    if not command.path.strip():
+        raise InvalidInput("Say to which file the text is to be applied (path).")
+    what, content = _wanted(state, command)
+    try:
+        arguments = msgspec.json.encode({"path": command.path, "content": content}).decode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"The path or the content is no valid Unicode: {error}.") from error
+    turn = state.turn + 1
+    request = ToolRequest(call_key(turn, 0), WRITE, arguments)
+    return (
+        UserMessage(f"Write {what} to {command.path}.", source="apply"),
+        TurnStart(turn),
+        AssistantMessage(turn, tool_requests=(request,), usage=Usage(), finish_reason="tool_calls"),
+    )
+
+
+def tool_options(state: ChatState) -> ChatOptions:
+    """The options by which the tools of open calls are found: what a person applies needs no tool that is enabled for
+    the model."""
+    if state.run is None or not state.run.applies:
+        return state.options
+    return replace(state.options, tools=(WRITE,), dynamic_tools=())
+
+
+def _wanted(state: ChatState, command: Apply) -> tuple[str, str]:
+    """What is applied, in words and as text."""
+    if command.content is not None:
+        if command.block:
+            raise InvalidInput("Give either a content or the number of a block, not both.")
+        return "this text", command.content
+    if command.block < 0:
+        raise InvalidInput(f"Blocks are counted from 1; got {command.block}.")
+    found = fenced_blocks(_last_answer(state))
+    if len(found) > 1 and not command.block:
+        raise InvalidInput(f"The last answer has {len(found)} fenced blocks; say which one (block=1 to {len(found)}).")
+    number = command.block or 1
+    if number > len(found):
+        has = {0: "no fenced block", 1: "one fenced block"}.get(len(found), f"{len(found)} fenced blocks")
+        raise Refused("no_such_block", f"The last answer of chat {state.chat} has {has} that is closed by its fence.")
+    return f"block {number} of your last answer", found[number - 1]
+
+
+def _last_answer(state: ChatState) -> str:
+    """The last words of the model; turns that only make calls are no answers."""
+    place = len(state.history)
+    while place > 0:
+        place -= 1
+        entry = state.history[place]
+        if isinstance(entry, AssistantEntry) and entry.text.strip():
+            return entry.text
+    return ""
+
+
+def fenced_blocks(text: str) -> list[str]:
+    """The content of every fenced code block (CommonMark), each line ended. One that is never closed is none: the
+    answer was cut off. A block may be indented, as in a list: its content is taken out by as much."""
+    blocks: list[str] = []
+    fence, indent, lines = "", 0, list[str]()
+    for line in text.split("\n"):
+        if not fence:
+            opening = _OPENING.fullmatch(line.rstrip("\r"))
+            if opening is not None and not (opening[2][0] == "`" and "`" in opening[3]):
+                fence, indent, lines = opening[2], len(opening[1]), []
+        elif _closes(line, fence, indent):
+            blocks.append("".join(f"{each}\n" for each in lines))
+            fence = ""
+        else:
+            lines.append(line[min(indent, _indent(line)) :])
+    return blocks
+
+
+def _closes(line: str, fence: str, indent: int) -> bool:
+    shown = line.strip()
+    long_enough = len(shown) >= len(fence) and not shown.strip(fence[0])
+    return long_enough and _indent(line) <= indent + _CLOSING_INDENT
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" \t"))

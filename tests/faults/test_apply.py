@@ -1,0 +1,51 @@
+"""A worker is killed at every point of applying a block to a file: the next one goes on, the file is written once, and
+no model is asked (L-18, D-02)."""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.faults.driver import WAITING
+from tests.faults.harness import Case, Nursery
+from tests.faults.test_every_point import every_passing, listed, new_case
+from treadle.protocol.events import ExecutionComplete, FilesChanged, RunEnd, UserMessage
+from treadle.testing.fake_openai import FakeOpenAI, Reply
+
+ANSWER = [Reply(text="Like this:\n```\nfresh\n```\n")]
+SHARDS = 2
+
+
+def answered(folder: Path, nursery: Nursery, fake: FakeOpenAI) -> Case:
+    case = new_case(folder, nursery, fake, apply="made/new.txt")
+    assert case.go() == WAITING, case.errors()
+    return case
+
+
+def check_applied(case: Case) -> None:
+    case.check()
+    assert (case.root / "made/new.txt").read_text() == "fresh\n"
+    log = [envelope.data for envelope in case.log()]
+    assert [each.source for each in log if isinstance(each, UserMessage)] == ["person", "apply"]
+    assert [each.success for each in log if isinstance(each, ExecutionComplete)] == [True]
+    assert sum(isinstance(each, FilesChanged) for each in log) == 1
+    assert [each.reason for each in log if isinstance(each, RunEnd)] == ["done", "done"]
+    assert len(case.fake.requests) == 1
+
+
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_killed_at_every_point_it_is_applied_once(shard: int, tmp_path: Path, nursery: Nursery) -> None:
+    with FakeOpenAI(ANSWER) as fake:
+        whole = answered(tmp_path / "listed", nursery, fake)
+        points = listed(whole, 1)
+        check_applied(whole)
+    names = {name for _, name, _ in points}
+    assert names >= {"append.before:user.message", "tool.before:write_file", "tool.write_after", "lease.claimed"}
+    for index, point in list(enumerate(p for p in points if every_passing(p, points)))[shard::SHARDS]:
+        _, name, passing = point
+        with FakeOpenAI(ANSWER) as fake:
+            case = answered(tmp_path / str(index), nursery, fake)
+            code = case.go(faults=f"kill@{name}#{passing}")
+            assert code == -signal.SIGKILL or (name.startswith("store.") and passing > 1), (point, case.errors())
+            case.finish()
+            check_applied(case)
