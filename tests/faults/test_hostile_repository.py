@@ -74,6 +74,7 @@ def test_nothing_widens_and_nothing_runs(cli: CommandLine) -> None:
     assert "approval" in denied["error"]
     quiet(cli)
     settings = cli("config", "--json").lines[0]["settings"]
+    assert "mode" in settings
     assert all(str(cli.project) not in setting["source"] for setting in settings.values())
     assert cli("rules", "--json").out == ""
     quiet(cli)

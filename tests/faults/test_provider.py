@@ -133,9 +133,10 @@ async def test_cut_at_every_byte_no_half_call_runs_and_no_text_comes_twice() -> 
             assert [message.content for message in of(news, AssistantMessage)] == [TEXT, "Done."]
             assert [type(envelope.data) for envelope in news].count(SessionIdle) == 1
             assert type(news[-1].data) is SessionIdle
-            retries = of(news, TurnRetry)
-            assert [retry.error_class for retry in retries] == ["cut_stream"] * len(retries)
-            assert bool(retries) == (len(on.fake.requests) == 3)
+            # Cut within its last marks, the answer is whole already.
+            retries = len(on.fake.requests) - 2
+            assert retries == 1 or (retries == 0 and cut > BODY.rindex(b"finish_reason")), f"cut after {cut} bytes"
+            assert [retry.error_class for retry in of(news, TurnRetry)] == ["cut_stream"] * retries
             await on.check()
 
 

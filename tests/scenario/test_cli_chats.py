@@ -67,8 +67,9 @@ def test_show_tells_a_chat_from_its_log(cli: CommandLine, model: str) -> None:
 def test_export_and_import_keep_the_log(cli: CommandLine, model: str) -> None:  # D-08
     chat = cli("run", "Look.", "--model", model, "--json").events[0]["chat"]
     exported = cli("export", chat)
+    assert exported.types[0] == "session.created"
     assert [event["seq"] for event in exported.events] == list(range(1, len(exported.events) + 1))
-    assert all(event["type"] for event in exported.events)
+    assert all(exported.types)
     taken = cli("import", "-", input=exported.out)
     assert taken.code == 1
     assert "exists already" in taken.err

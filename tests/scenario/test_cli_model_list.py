@@ -63,8 +63,8 @@ def test_what_can_be_used_and_what_to_set_for_the_rest(alone: CommandLine) -> No
 def test_all_of_them_as_json(alone: CommandLine) -> None:
     usable = json.loads(alone("models", "--json", env={"GROQ_API_KEY": KEY}).out)
     everything = json.loads(alone("models", "--json", "--all", env={"GROQ_API_KEY": KEY}).out)
-    assert all(model["usable"] for model in usable["models"])
     assert {model["model"].partition(":")[0] for model in usable["models"]} - {"local"} == {"groq"}
+    assert all(model["usable"] for model in usable["models"])
     found = by_name(everything)
     assert found["groq:llama-3.3-70b-versatile"]["price_input"] == 0.59
     mistral = found["mistral:mistral-large-latest"]

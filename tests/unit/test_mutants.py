@@ -8,6 +8,7 @@ from scripts.mutants import ROOT, Mutant, all_mutants, main, mutated, try_all
 @pytest.mark.parametrize("mutant", all_mutants(), ids=lambda mutant: mutant.name)
 def test_every_row_fits_the_code(mutant: Mutant) -> None:
     compile(mutated(mutant, ROOT / "src"), mutant.file, "exec")
+    assert mutant.tests
     for test in mutant.tests:
         assert (ROOT / test.partition("::")[0]).exists()
 

@@ -124,6 +124,7 @@ def test_every_contestant_has_its_file_and_every_peer_its_pins() -> None:
         assert (folder / "contestants" / contestant.file).is_file()
         if contestant.kind == "peer":
             pins = (folder / "peers" / f"{contestant.name}.txt").read_text().split()
+            assert pins
             assert all(len(pin.split("==")) == 2 and "/" not in pin for pin in pins)
 
 

@@ -58,6 +58,7 @@ def test_the_table_of_the_sandbox(home: Path) -> None:
     lines = ended.stdout.splitlines()
     assert lines[0].split()[0] == "bubblewrap"
     assert lines[0].split()[-1] == "none"
+    assert len(lines) > len(ATTEMPTS) > 0
     for attempt, line in zip(ATTEMPTS, lines[1:], strict=False):
         assert line.startswith(attempt.text)
         assert line.removeprefix(attempt.text).split()[0] == "refused"

@@ -302,7 +302,7 @@ async def test_closing_the_stream_kills_the_program_and_its_children(program: Wr
     stream = get(f"command:{program(ENDLESS)}").stream(ASKED)
     pids = _text(await anext(stream)).split()
     await stream.aclose()  # type: ignore[attr-defined]
-    assert all(gone(int(pid)) for pid in pids)
+    assert [gone(int(pid)) for pid in pids] == [True, True]
 
 
 async def test_cancelling_kills_the_program_and_its_children(program: Write) -> None:  # L-07
@@ -317,7 +317,7 @@ async def test_cancelling_kills_the_program_and_its_children(program: Write) -> 
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert all(gone(int(pid)) for pid in pids)
+    assert [gone(int(pid)) for pid in pids] == [True, True]
 
 
 def _text(deltas: Any) -> str:

@@ -337,6 +337,7 @@ def test_only_what_changed_is_read(project: Project, monkeypatch: pytest.MonkeyP
     assert len(read) == 8
     same, read = walked(project, first)
     assert (read, same.folders) == ([], first.folders)
+    assert {"a/", "b/"} <= first.folders.keys()
     assert all(same.folders[path] is first.folders[path] for path in first.folders)
     project.sh("echo x > a/1; echo '2' > .gitignore; mv a/3 b/5")
     second, read = walked(project, same)

@@ -58,7 +58,9 @@ def test_an_answer_is_a_reply_or_a_call_that_fits(answer: dict[str, Any], fits: 
 
 
 def test_the_name_comes_first_so_that_it_decides() -> None:
-    for choice in answer_schema([READ])["anyOf"]:
+    choices = answer_schema([READ])["anyOf"]
+    assert choices
+    for choice in choices:
         assert list(choice["properties"]) == ["name", "arguments"]
 
 
