@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.processes import running_with, unlike_any_other
-from tests.scenario.kit import Recording, Stage, ended, look, of, play, until
+from tests.scenario.kit import Recording, Stage, change, ended, look, of, play, until
 from treadle import Chat
 from treadle.chat.verification import NOTHING_WRITTEN
 from treadle.models.scripted import Call, Say, ScriptedModel
@@ -82,12 +82,13 @@ async def test_a_question_back_may_wait_for_its_answer(stage: Stage, root: Path)
         (Call("run_command", command="sed -i s/a/b/ none.txt || true"), True),  # what a command did is known
         (Call("run_command", command="ls -la | grep txt; git status"), True),
         (Call("edit_file", path="none.txt", old_str="a", new_str="b"), True),
-        (Call("look"), False),  # a tool that Treadle does not know may do anything
+        (Call("change"), False),  # a tool that Treadle does not know may do anything
+        (Call("look"), True),  # unless it says that it only reads
     ],
 )
 async def test_what_counts_as_written(stage: Stage, root: Path, call: Call, reminded: bool) -> None:
     steps = [call, Say("Done."), Say("Yes.")]
-    chat = stage.agent(steps, look, builtin=True).chat(root=str(root), auto_approve_commands=True)
+    chat = stage.agent(steps, look, change, builtin=True).chat(root=str(root), auto_approve_commands=True)
     assert bool(told(await play(chat.send("Change a.txt")))) == reminded
 
 
