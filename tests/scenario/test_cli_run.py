@@ -24,11 +24,11 @@ def test_events_of_three_tool_rounds_come_in_order(cli: CommandLine) -> None:  #
     assert (ended.code, ended.err) == (0, "")
     recorded = [event for event in ended.events if not event.get("ephemeral")]
     assert [event["seq"] for event in recorded] == list(range(1, len(recorded) + 1))
-    turn = ["assistant.turn_start", "assistant.message", "assistant.turn_end"]
+    begun, end = ["assistant.turn_start", "assistant.message"], "assistant.turn_end"
     call = ["tool.execution_start", "tool.execution_complete"]
-    expected = ["session.created", "user.message", *turn, *call, *turn, "checkpoint.created", *call]
-    expected += ["workspace.files_changed"]
-    expected += [*turn, "permission.completed", *call, *turn, "session.run_end"]
+    expected = ["session.created", "user.message", *begun, *call, end]
+    expected += [*begun, "checkpoint.created", *call, "workspace.files_changed", end]
+    expected += [*begun, "permission.completed", *call, end, *begun, end, "session.run_end"]
     assert [event["type"] for event in recorded] == expected
     assert len(ended.of("assistant.turn_start")) == 4 == len(fake.requests)
     assert ended.types.count("session.idle") == 1

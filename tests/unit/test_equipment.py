@@ -22,17 +22,17 @@ def test_a_project_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     opened: list[str] = []
 
     class Counted(Root):
-        def __init__(self, path: str) -> None:
+        def __init__(self, path: str, bound: str = "") -> None:
             opened.append(path)
-            super().__init__(path)
+            super().__init__(path, bound)
 
     monkeypatch.setattr("treadle.equipment.Root", Counted)
     equipment = Equipment(MemoryStore(), {}, tmp_path / "home")
     root = str(tmp_path)
     for _ in range(3):
-        equipment.means.workspace_of(root)
+        equipment.means.workspace_of(root, "")
         equipment.means.guarded(root)
-        equipment.snapshots_of(root)
+        equipment.snapshots_of(root, "")
     assert opened == [root]
 
 
@@ -54,7 +54,7 @@ async def test_kept_files_are_hidden_from_commands(
         folder.mkdir()
     (project / "f").write_text("of this or another chat")
     equipment = Equipment(MemoryStore() if kept == "memory" else SqliteStore(apart / "data/treadle.db"), {}, home)
-    equipment.snapshots_of(str(project)).keep(["f"])
+    equipment.snapshots_of(str(project), "").keep(["f"])
     own = [str(apart / name) for name in ("tmp", "data", "home")]
     assert any(files for folder in own for _, _, files in os.walk(folder))
     try:
