@@ -183,9 +183,10 @@ async def test_an_edit_while_it_waits_closes_what_is_open(stage: Stage) -> None:
     chat = stage.agent(model).chat(dynamic_tools=(DynamicTool("weather"),))
     await play(chat.send("How is it?"))
     seen = await play(chat.edit(2, "Never mind."))
-    assert types(seen)[:4] == [
+    assert types(seen)[:5] == [
         "external_tool.completed",
         "tool.execution_complete",
+        "assistant.turn_end",
         "session.run_end",
         "user.message",
     ]
