@@ -2,8 +2,6 @@
 where nobody could see the folder then, when a worker first can. A run whose root is another folder by now ends before
 anything of it is touched; the tools look again, each time, for themselves."""
 
-import asyncio
-
 from treadle.engine.deps import Deps
 from treadle.engine.lease import Tenure
 from treadle.errors import RootChanged
@@ -16,7 +14,7 @@ async def bound(tenure: Tenure, deps: Deps) -> bool:
     if deps.bind is None or state.run is None or not state.options.root:
         return True
     try:
-        found = await asyncio.to_thread(deps.bind, state.options, state.owner)
+        found = deps.bind(state.options, state.owner)  # a look at one folder; a thread would cost more
     except RootChanged as error:
         await tenure.record(SessionError(error.code, deps.redact(str(error))))
         return False
