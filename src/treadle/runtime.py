@@ -54,7 +54,7 @@ class OneModel:
     """Models of which there is exactly one, whatever is asked for."""
 
     def __init__(self, model: Model) -> None:
-        self._model = Ladder(model)
+        self._model = model if isinstance(model, Ladder) else Ladder(model)  # one on another would retell twice
 
     def get(self, ref: str) -> Model:
         return self._model
