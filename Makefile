@@ -35,9 +35,8 @@ quick: $(STAMP)  ## a few minutes' worth of all tests, for another Python (PYTHO
 	  tests/scenario/test_approvals.py tests/scenario/test_cli_run.py tests/scenario/test_cli_undo.py \
 	  tests/scenario/test_effects.py tests/scenario/test_http_tools.py tests/scenario/test_loop.py
 
-soak: $(STAMP)  ## the random tests for longer, and every fault at every point
-	@TREADLE_SOAK=1 $(BIN)/python -m pytest -q -n $(JOBS) --timeout 1200 tests/faults tests/scenario/test_random_life.py \
-	  tests/scenario/test_undo_property.py
+soak: $(STAMP)  ## every fault at every point, which takes long
+	@TREADLE_SOAK=1 $(BIN)/python -m pytest -q -n $(JOBS) --timeout 3600 tests/faults/test_strikes.py
 
 mutants: $(STAMP)  ## put small faults into the core: a test must notice each (ARGS=WORD for some of them)
 	@$(BIN)/python -m scripts.mutants $(ARGS)
