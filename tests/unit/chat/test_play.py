@@ -138,7 +138,7 @@ class ChatMachine(RuleBasedStateMachine):
     def _finish(self) -> None:
         """Whatever happened: with a model that just answers, the chat comes to rest or waits for someone."""
         player = self.player
-        for _ in range(200):
+        for _ in range(1_000):  # a full queue takes some hundred steps
             if not summary(player.state).runnable:
                 break
             player.work(lambda options: "text" if "text" in options else options[0])
