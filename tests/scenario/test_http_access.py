@@ -165,6 +165,7 @@ def _body(kind: str) -> object:
         "ToolResults": {"results": [{"tool_call_id": "1.0"}]},
         "Decision": {"decision": "allow", "hash": "x"},
         "AnswerBody": {"answer": "x"},
+        "ApplyText": {"path": "a", "content": "x"},
     }.get(kind, {})
 
 
