@@ -141,7 +141,7 @@ class OptionKeywords(TypedDict, total=False):
     dynamic_tools: Sequence[DynamicTool]
     action_deadline_s: float
     on_deadline: OnDeadline
-    completion: CompletionStyle
+    completion: CompletionStyle | Literal[""]
     rung: Rung | Literal[""]
     max_continuations: int
     continue_text: str
