@@ -121,7 +121,9 @@ class Equipment:
         found = [path for home in own for path in hidden(home)]
         # What holds the project, or lies in it, cannot be hidden from the commands of that project.
         apart = [path for path in dict.fromkeys(found) if not _within(root, path) and not _within(path, root)]
-        return Guarded(protected(root), tuple(apart))
+        # What lies in something hidden is out of sight with it, and there is no place to mount anything any more.
+        outermost = [path for path in apart if not any(_within(path, other) for other in apart if other != path)]
+        return Guarded(protected(root), tuple(outermost))
 
     async def branch(self, project: Project, chat: ChatId, message: int) -> GitBranchCreated | None:
         """The git branch of a run (W-06), made in a thread by git in the strongest sandbox that holds, whichever one
