@@ -195,13 +195,13 @@ def test_showing_a_long_chat_and_listing_many_costs_what_is_shown(
     decoded: list[int] = []
     decode = wire.decode
     monkeypatch.setattr(wire, "decode", lambda chat, record: decoded.append(record.seq) or decode(chat, record))
-    assert show_command.show(CHAT, everything=False, as_json=False) == 0
+    assert show_command.show(CHAT, everything=False, short=False, as_json=False) == 0
     assert 0 < len(decoded) <= show_command.MOST + SNAPSHOT_EVERY
     said = capsys.readouterr()
     assert "earlier events are not shown" in said.err
     assert "What about file" in said.out
     decoded.clear()
-    assert show_command.show(CHAT, everything=True, as_json=False) == 0
+    assert show_command.show(CHAT, everything=True, short=False, as_json=False) == 0
     assert len(decoded) >= 6_000
     capsys.readouterr()
 
