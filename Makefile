@@ -31,7 +31,7 @@ test: check  ## check, then all tests
 
 quick: $(STAMP)  ## a few minutes' worth of all tests, for another Python (PYTHON=… VENV=…) or another user
 	@$(BIN)/python -m pytest -q -n $(JOBS) tests/contract/test_memory_store.py tests/contract/test_sqlite_store.py \
-	  tests/unit/chat tests/unit/engine tests/unit/protocol tests/unit/sandbox tests/unit/tools tests/unit/workspace \
+	  tests/unit/chat tests/unit/engine tests/unit/protocol tests/unit/tools \
 	  tests/scenario/test_approvals.py tests/scenario/test_cli_run.py tests/scenario/test_cli_undo.py \
 	  tests/scenario/test_effects.py tests/scenario/test_http_tools.py tests/scenario/test_loop.py
 
