@@ -55,7 +55,8 @@ def complete() -> None:
 
 def main() -> int:
     complete()
-    kept = json.loads(FOLDED.read_text(encoding="utf-8")) if FOLDED.exists() else {"rules": 0, "logs": {}}
+    text = FOLDED.read_text(encoding="utf-8") if FOLDED.exists() else '{"rules": 0, "logs": {}}'
+    kept = json.loads(text)
     found = now()
     if kept["rules"] == RULES and any(kept["logs"].get(name, hashed) != hashed for name, hashed in found.items()):
         print(f"the rules changed and are still version {RULES}: raise RULES in treadle/chat/snapshot.py first")
