@@ -17,11 +17,11 @@ from bench.report import Row, align
 from treadle.errors import EditError
 from treadle.ports.toolset import Invocation
 from treadle.stores.memory import MemoryStore
+from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.edit import EditFile
-from treadle.tools.builtin.means import Means
 from treadle.tools.builtin.replacement import replace
 from treadle.types import CallKey, ChatId
-from treadle.workspace.root import Root
+from treadle.workspace.paths.root import Root
 
 SIZE, REPEATS = 5_000_000, 9
 QUICK_SIZE, QUICK_REPEATS = 100_000, 1
@@ -100,7 +100,7 @@ def _plain(text: Text, path: Path, *, sync: bool) -> None:
 def _tool(text: Text, folder: Path) -> None:
     path = folder / "file"
     path.write_text(text.whole)
-    tool = EditFile(Means(Root, MemoryStore()))
+    tool = EditFile(ToolContext(Root, MemoryStore()))
     seen = {"file": hashlib.sha256(path.read_bytes()).hexdigest()}
     arguments = {"path": "file", "old_str": text.passage, "new_str": "x\n"}
     call = Invocation(ChatId("c"), CallKey("1.0"), "edit_file", arguments, str(folder), seen=seen)

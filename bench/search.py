@@ -19,9 +19,9 @@ from treadle.ports.workspace import Query
 from treadle.tools.builtin.find import FindFiles
 from treadle.tools.builtin.search import GrepSearch
 from treadle.types import CallKey, ChatId
-from treadle.workspace import engines
-from treadle.workspace.root import Root
-from treadle.workspace.search import Engine
+from treadle.workspace.paths.root import Root
+from treadle.workspace.search import engines
+from treadle.workspace.search.search import Engine
 
 FILES, REPEATS = 5_000, 9
 QUICK_FILES, QUICK_REPEATS = 200, 2

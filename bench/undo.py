@@ -17,8 +17,8 @@ from typing import TypeVar
 
 from treadle.ports.snapshots import Wanted
 from treadle.protocol.files import Link, Trail
-from treadle.workspace.root import Root
-from treadle.workspace.snapshots import ProjectSnapshots
+from treadle.workspace.history.snapshots import ProjectSnapshots
+from treadle.workspace.paths.root import Root
 
 FILES = 2_000
 Times = dict[str, list[float]]

@@ -17,9 +17,9 @@ from treadle.ports.sandbox import Confinement, RootMount, View
 from treadle.sandbox.bubblewrap import Bubblewrap
 from treadle.sandbox.choose import find_bubblewrap
 from treadle.sandbox.supervisor.removal import remove_tree
-from treadle.workspace import effects
-from treadle.workspace.root import Root
-from treadle.workspace.snapshots import ProjectSnapshots
+from treadle.workspace.history import effects
+from treadle.workspace.history.snapshots import ProjectSnapshots
+from treadle.workspace.paths.root import Root
 
 Run = Callable[[str], None]
 FILES = 2_000

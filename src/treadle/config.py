@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin, get_type_
 import msgspec
 from msgspec import Meta
 
+from treadle.did_you_mean import did_you_mean
 from treadle.errors import ConfigError
 from treadle.ports.sandbox import Demand
 from treadle.protocol.options import PRESETS, Budget, ChatOptions, CompletionStyle, Mode, OnLimit, Preset, Rung
-from treadle.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from treadle.tools.hooks import Hook

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from treadle.errors import TreadleError
 from treadle.ports.workspace import Workspace
-from treadle.workspace.root import Root
+from treadle.workspace.paths.root import Root
 
 MAX_BYTES = 32 * 1024
 """Of all files together, headings included."""

@@ -19,10 +19,10 @@ import msgspec
 
 from treadle.chat.fold import change_options
 from treadle.config import home_of
+from treadle.did_you_mean import unknown_names
 from treadle.engine.deps import Deps, assemble
 from treadle.engine.restore import SnapshotRestorer
 from treadle.engine.worker import Worker
-from treadle.equipment import Equipment, bind_root
 from treadle.errors import ConfigError, InvalidInput
 from treadle.handle import Chat
 from treadle.instructions import read_instructions
@@ -42,12 +42,12 @@ from treadle.ports.toolset import Tool
 from treadle.prompt import system_text
 from treadle.protocol.events import ModelNotice
 from treadle.protocol.options import PRESETS, ChatOptions, OptionKeywords, Preset
-from treadle.spelling import unknown_names
 from treadle.stores.address import open_store
+from treadle.tool_setup import ToolSetup, bind_root
 from treadle.tools.builtin import builtins
 from treadle.tools.registry import Tools
 from treadle.types import ChatId, Clock, new_chat_id
-from treadle.workspace.identity import identify
+from treadle.workspace.paths.identity import identify
 
 
 class OneModel:
@@ -128,8 +128,8 @@ class Agent:
         kept = _open_store(store)
         secrets = Redactor(self._env) if redact is None else redact
         shared = bool(getattr(kept, "shared", False))
-        self._equipment = Equipment(kept, self._env, self._home, secrets, shared)
-        self._tools = Tools(builtins(self._equipment.means) if builtin else [], tools)
+        self._equipment = ToolSetup(kept, self._env, self._home, secrets, shared)
+        self._tools = Tools(builtins(self._equipment.context) if builtin else [], tools)
         self.deps: Deps = assemble(
             kept,
             found,
@@ -237,14 +237,14 @@ class Agent:
             self.warnings.append(str(error))
         from treadle.tools.hooks import ProjectHooks
 
-        means = self._equipment.means
+        context = self._equipment.context
         return [
             ProjectHooks(
-                means.workspace_of,
+                context.workspace_of,
                 trust.trusted,
-                means.sandbox_of,
+                context.sandbox_of,
                 self._env,
-                lambda root: means.guarded(root).hidden,
+                lambda root: context.guarded(root).hidden,
             )
         ]
 

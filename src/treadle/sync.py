@@ -18,12 +18,12 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from treadle import files, handle, runtime
-from treadle.bridge import LoopThread
 from treadle.chat.state import ChatState
 from treadle.errors import InvalidInput
 from treadle.files import Choice, Completed, Span
 from treadle.handle import Answer
 from treadle.lines.look import Shown
+from treadle.loop_thread import LoopThread
 from treadle.ports.hooks import Hooks
 from treadle.ports.model import Model, Models
 from treadle.ports.policy import Policy

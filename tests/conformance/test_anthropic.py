@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from treadle.chat.assembly import Assembler
-from treadle.models.anthropic import AnthropicMessages
-from treadle.models.anthropic_request import Encoder
+from treadle.models.anthropic.adapter import AnthropicMessages
+from treadle.models.anthropic.request import Encoder
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.content import AssistantEntry, ResultsEntry, ToolResult, UserEntry
 from treadle.protocol.tools import ToolSpec

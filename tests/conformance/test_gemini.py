@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from treadle.chat.assembly import Answer, Assembler
-from treadle.models.gemini import Gemini
-from treadle.models.gemini_signature import signatures
+from treadle.models.gemini.adapter import Gemini
+from treadle.models.gemini.signature import signatures
+from treadle.models.gemini.vertex import Vertex, VertexDoor
+from treadle.models.gemini.vertex_token import GivenToken
 from treadle.models.keys import Secret
-from treadle.models.vertex import Vertex, VertexDoor
-from treadle.models.vertex_token import GivenToken
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolResult, UserEntry
 from treadle.protocol.tools import ToolSpec

@@ -8,8 +8,8 @@ import pytest
 
 from treadle.chat.assembly import Assembler
 from treadle.errors import ModelError
-from treadle.models.ollama import OllamaChat
-from treadle.models.ollama_request import Encoder
+from treadle.models.ollama.adapter import OllamaChat
+from treadle.models.ollama.request import Encoder
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.content import AssistantEntry, ResultsEntry, ToolRequest, ToolResult, UserEntry
 from treadle.protocol.tools import ToolSpec

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from treadle.chat.assembly import Answer, Assembler
-from treadle.models.openai_responses import OpenAIResponses
+from treadle.models.openai_responses.adapter import OpenAIResponses
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolResult, UserEntry
 from treadle.protocol.tools import ToolSpec

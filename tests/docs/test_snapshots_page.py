@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from treadle.lines import aside
-from treadle.workspace import left_out
+from treadle.workspace.history import left_out
 
 PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "snapshots.md").read_text(encoding="utf-8")
 

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from treadle import Agent, Chat, DynamicTool, Envelope, OpenAction, handle, tool
 from treadle.errors import Refused
 from treadle.handle import Following
-from treadle.models.openai_chat import OpenAIChat
+from treadle.models.openai_chat.adapter import OpenAIChat
 from treadle.ports.model import ModelInfo
 from treadle.ports.store import LEASE_S, RENEW_S
 from treadle.protocol import wire

@@ -15,10 +15,9 @@ import pytest
 
 from treadle.errors import OutsideRoot, ToolError
 from treadle.ports.workspace import Query
-from treadle.workspace import engines
-from treadle.workspace.openat2 import open_beneath
-from treadle.workspace.root import Root
-from treadle.workspace.search import Engine
+from treadle.workspace.paths.openat2 import open_beneath
+from treadle.workspace.paths.root import Root
+from treadle.workspace.search.search import Engine, engines
 
 OUTSIDE = b"hit outside\n"
 INSIDE = b"hit inside\n"

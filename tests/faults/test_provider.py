@@ -10,7 +10,7 @@ import pytest
 
 from treadle import Agent, Chat, Envelope, tool
 from treadle.chat.retry import RETRIES
-from treadle.models.openai_chat import OpenAIChat
+from treadle.models.openai_chat.adapter import OpenAIChat
 from treadle.ports.model import ModelInfo
 from treadle.protocol.events import (
     AssistantMessage,

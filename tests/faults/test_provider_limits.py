@@ -11,14 +11,14 @@ import pytest
 
 from treadle import Agent, Envelope, tool
 from treadle.chat.answer_limits import ANSWER_CHARS, ARGUMENTS_CHARS, CALLS
-from treadle.engine.patience import Patience
+from treadle.engine.silence_timeout import Patience
 from treadle.errors import ModelError
-from treadle.models.anthropic import AnthropicMessages
-from treadle.models.gemini import Gemini
+from treadle.models.anthropic.adapter import AnthropicMessages
+from treadle.models.gemini.adapter import Gemini
 from treadle.models.ladder import Ladder
-from treadle.models.ollama import OllamaChat
-from treadle.models.openai_chat import OpenAIChat
-from treadle.models.openai_responses import OpenAIResponses
+from treadle.models.ollama.adapter import OllamaChat
+from treadle.models.openai_chat.adapter import OpenAIChat
+from treadle.models.openai_responses.adapter import OpenAIResponses
 from treadle.models.wire import http
 from treadle.models.wire.limits import EVENT_BYTES
 from treadle.ports.model import Model, ModelInfo, ModelRequest

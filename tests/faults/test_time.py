@@ -8,7 +8,7 @@ import pytest
 
 from treadle import Agent, Budget, Chat, ScriptedModel, tool
 from treadle.errors import ChatBusy
-from treadle.models.openai_chat import OpenAIChat
+from treadle.models.openai_chat.adapter import OpenAIChat
 from treadle.models.scripted import Call
 from treadle.ports.model import ModelInfo
 from treadle.protocol.events import LimitReached, RunEnd, TurnRetry

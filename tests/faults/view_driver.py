@@ -32,10 +32,10 @@ from treadle.sandbox.supervisor.commands import SupervisedCommands
 from treadle.stores.memory import MemoryStore
 from treadle.testing.faults import Fault, Faults
 from treadle.tools.builtin.command import RunCommand
-from treadle.tools.builtin.means import Means
+from treadle.tools.builtin.context import ToolContext
 from treadle.types import CallKey, ChatId
-from treadle.workspace.root import Root
-from treadle.workspace.snapshots import ProjectSnapshots
+from treadle.workspace.history.snapshots import ProjectSnapshots
+from treadle.workspace.paths.root import Root
 
 OLD = {
     b"edited": Node("file", 0o640, b"old\n"),
@@ -73,7 +73,7 @@ class Case:
 
     def tool(self) -> RunCommand:
         home = self.folder / "home"
-        means = Means(
+        means = ToolContext(
             Root,
             MemoryStore(),
             SupervisedCommands(home / "commands"),

@@ -4,7 +4,7 @@ must have seen afterwards. Data for the tests that run the same task with all of
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from treadle.models.gemini_request import STAND_IN
+from treadle.models.gemini.request import STAND_IN
 from treadle.testing.fake_anthropic import FakeAnthropic
 from treadle.testing.fake_copilot import GITHUB_TOKEN, FakeCopilot
 from treadle.testing.fake_gemini import FakeGemini

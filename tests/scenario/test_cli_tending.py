@@ -11,7 +11,7 @@ import pytest
 
 from tests.scenario.command_line import CommandLine, end
 from treadle.housekeeping.retention import read_stamp, stamp_of
-from treadle.workspace.images import Images
+from treadle.workspace.history.images import Images
 
 DAY_S = 86_400
 CAP = {"TREADLE_SNAPSHOT_CAP_GB": "0.0000025"}  # 2,500 bytes

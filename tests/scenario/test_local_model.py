@@ -16,9 +16,9 @@ from treadle import Agent
 from treadle.protocol.options import Budget, ChatOptions
 from treadle.stores.memory import MemoryStore
 from treadle.tools.builtin import builtins
-from treadle.tools.builtin.means import Means
+from treadle.tools.builtin.context import ToolContext
 from treadle.tools.registry import Tools
-from treadle.workspace.root import Root
+from treadle.workspace.paths.root import Root
 
 MODEL = ("--model", "local:smollm2")
 WORDS_ONLY = ("--tools", ",")
@@ -71,7 +71,7 @@ def test_a_run_makes_valid_calls_and_ends(local: CommandLine) -> None:
     assert_sound(exported)
     schemas = {
         spec.name: spec.parameters
-        for spec in Tools(builtins(Means(Root, MemoryStore())), []).specs(ChatOptions(root="/"))
+        for spec in Tools(builtins(ToolContext(Root, MemoryStore())), []).specs(ChatOptions(root="/"))
     }
     finished = {turn["turn"]: turn["finish_reason"] for turn in exported.of("assistant.turn_end")}
     messages = exported.of("assistant.message")

@@ -9,7 +9,7 @@ import msgspec
 from tests.scenario.command_line import CommandLine
 from tests.scenario.providers import PROVIDERS, signatures
 from tests.scenario.three_rounds import DONE, PROMPT, REPLIES, in_words, prepare, three_rounds
-from treadle.models.gemini_request import STAND_IN
+from treadle.models.gemini.request import STAND_IN
 from treadle.testing.fake_copilot import FakeCopilot
 from treadle.testing.fake_gemini import FakeGemini
 from treadle.testing.fake_model import Reply

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from treadle import Agent, tool
-from treadle.models.openai_chat import OpenAIChat
+from treadle.models.openai_chat.adapter import OpenAIChat
 from treadle.ports.model import ModelInfo
 from treadle.protocol import events as e
 from treadle.stores.memory import MemoryStore

@@ -15,7 +15,6 @@ from treadle.cli.project import project_root
 from treadle.cli.session import configured
 from treadle.cli.terminal import Colour, Terminal
 from treadle.config import Config
-from treadle.equipment import Equipment
 from treadle.errors import SandboxError
 from treadle.lines.aside import count
 from treadle.lines.changes import total
@@ -25,11 +24,12 @@ from treadle.sandbox.supervisor.commands import SupervisedCommands
 from treadle.sandbox.supervisor.removal import remove_tree
 from treadle.sandbox.view_trial import view_works
 from treadle.stores.memory import MemoryStore
+from treadle.tool_setup import ToolSetup
 from treadle.tools.builtin.command import RunCommand
 from treadle.tools.builtin.transaction import Tried
 from treadle.types import CallKey, ChatId
-from treadle.workspace.root import Root
-from treadle.workspace.snapshots import ProjectSnapshots
+from treadle.workspace.history.snapshots import ProjectSnapshots
+from treadle.workspace.paths.root import Root
 
 _PREFIX = "try-"
 _OLD_S = 86_400
@@ -71,10 +71,10 @@ def _folder(config: Config) -> str:
 
 
 async def _tried(config: Config, wanted: Wanted, root: str, folder: str, terminal: Terminal | None) -> Tried:
-    equipment = Equipment(MemoryStore(), os.environ, config.home)
+    equipment = ToolSetup(MemoryStore(), os.environ, config.home)
     commands = SupervisedCommands(Path(folder) / "commands")
     means = msgspec.structs.replace(
-        equipment.means,
+        equipment.context,
         commands=commands,
         snapshots_of=lambda path, bound: ProjectSnapshots(Root(path, bound), Path(folder)),
         views=lambda sandbox, path: view_works(sandbox, path, folder),

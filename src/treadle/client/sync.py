@@ -10,7 +10,6 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, Unpack, overload
 
-from treadle.bridge import LoopThread
 from treadle.client import chats as asynchronous
 from treadle.client import client, files
 from treadle.client.answering import Answer, Approve, Reply, Show
@@ -18,6 +17,7 @@ from treadle.client.files import Choice, Run, UndoChoice
 from treadle.client.tools import ClientTool
 from treadle.client.views import Accepted, ChangedFile, ChatInfo, ChatLine, FileRun, Message, Restoration
 from treadle.errors import InvalidInput
+from treadle.loop_thread import LoopThread
 from treadle.protocol.commands import Result
 from treadle.protocol.events import Delivery, Envelope, OpenAction
 from treadle.protocol.permissions import RuleScope

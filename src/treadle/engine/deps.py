@@ -9,7 +9,7 @@ import msgspec
 from treadle.chat.retry import BASE_S
 from treadle.engine.hub import Hub
 from treadle.engine.log import Log
-from treadle.engine.patience import ANSWER_S, SILENCE_S
+from treadle.engine.silence_timeout import ANSWER_S, SILENCE_S
 from treadle.engine.spill import Spilled, spill
 from treadle.ports.hooks import Hooks, NoHooks
 from treadle.ports.model import Models

@@ -13,7 +13,7 @@ from treadle.chat.state import ChatState
 from treadle.engine import request as requests
 from treadle.engine.deps import Deps
 from treadle.engine.lease import Stopped, Tenure
-from treadle.engine.patience import Patience
+from treadle.engine.silence_timeout import Patience
 from treadle.errors import ConfigError, ModelError
 from treadle.faultpoint import faultpoint
 from treadle.ports.model import Model, ModelRequest

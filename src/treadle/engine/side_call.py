@@ -8,8 +8,8 @@ from treadle.chat.assembly import Assembler
 from treadle.chat.retry import delay
 from treadle.chat.weight import tokens, weigh
 from treadle.engine.deps import Deps
-from treadle.engine.patience import Patience
 from treadle.engine.request import TYPICAL_OUTPUT, fitted, priced
+from treadle.engine.silence_timeout import Patience
 from treadle.errors import ModelError, TreadleError
 from treadle.ports.model import Model, ModelRequest
 from treadle.protocol.content import Usage

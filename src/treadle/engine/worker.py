@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from treadle.chat.state import ChatState, open_actions, status, summary
 from treadle.engine.deps import Deps
+from treadle.engine.handover import close_calls, withdraw
 from treadle.engine.lease import Tenure
-from treadle.engine.leaving import close_calls, withdraw
 from treadle.engine.log import Take
 from treadle.engine.loop import advance, ahead
 from treadle.errors import ChatBusy, LeaseLost, NotFound, StoreError, TreadleError

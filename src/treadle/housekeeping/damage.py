@@ -11,11 +11,11 @@ from treadle.housekeeping.retention import DAY_S, EVER, Retention, folder_of, re
 from treadle.ports.snapshots import Wanted
 from treadle.ports.store import Listed, Store
 from treadle.stores.problem import Problem
-from treadle.workspace.images import Images
-from treadle.workspace.journal import Journal, Journals
-from treadle.workspace.root import Root
-from treadle.workspace.snapshots import ProjectSnapshots
-from treadle.workspace.upkeep import Upkeep
+from treadle.workspace.history.images import Images
+from treadle.workspace.history.journal import Journal, Journals
+from treadle.workspace.history.snapshots import ProjectSnapshots
+from treadle.workspace.history.upkeep import Upkeep
+from treadle.workspace.paths.root import Root
 
 
 async def inspect(store: Store, home: Path, retention: Retention, *, repair: bool) -> list[Problem]:

@@ -9,7 +9,7 @@ import msgspec
 
 from treadle.errors import ConfigError, ModelError, ModelErrorKind, ScriptError
 from treadle.faultpoint import faultpoint
-from treadle.models.surroundings import Surroundings
+from treadle.models.provider_context import ProviderContext
 from treadle.ports.model import Model, ModelInfo, ModelRequest
 from treadle.protocol.content import UserEntry
 from treadle.protocol.deltas import (
@@ -143,5 +143,5 @@ class RecordedModel:
             raise ModelError(failed.kind, failed.message, status=failed.status, retry_after=failed.retry_after)
 
 
-def connect(name: str, around: Surroundings) -> RecordedModel:
+def connect(name: str, around: ProviderContext) -> RecordedModel:
     return RecordedModel(name)

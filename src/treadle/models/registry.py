@@ -8,28 +8,28 @@ from pathlib import Path
 from typing import cast
 
 from treadle.errors import ConfigError
-from treadle.models.catalog import Catalogue
+from treadle.models.catalog.lookup import Catalogue
 from treadle.models.ladder import Ladder
+from treadle.models.provider_context import ProviderContext
 from treadle.models.providers import SERVERS
-from treadle.models.surroundings import Surroundings
 from treadle.ports.model import Model, ModelInfo
 
 Factory = Callable[[str], Model]
 """Makes a model from what stands after the colon."""
 
 PROVIDERS: Mapping[str, str] = {
-    "anthropic": "treadle.models.anthropic",
-    "command": "treadle.models.command_line",
-    "copilot": "treadle.models.copilot",
-    "gemini": "treadle.models.gemini",
-    "gh": "treadle.models.gh",
+    "anthropic": "treadle.models.anthropic.adapter",
+    "command": "treadle.models.command_line.adapter",
+    "copilot": "treadle.models.copilot.adapter",
+    "gemini": "treadle.models.gemini.adapter",
+    "gh": "treadle.models.command_line.gh",
     "local": "treadle.models.local.model",
-    "ollama": "treadle.models.ollama",
-    "openai": "treadle.models.openai_chat",
-    "openai-responses": "treadle.models.openai_responses",
+    "ollama": "treadle.models.ollama.adapter",
+    "openai": "treadle.models.openai_chat.adapter",
+    "openai-responses": "treadle.models.openai_responses.adapter",
     "recorded": "treadle.models.recorded",
     "scripted": "treadle.models.scripted",
-    "vertex": "treadle.models.vertex",
+    "vertex": "treadle.models.gemini.vertex",
 }
 
 
@@ -38,7 +38,7 @@ class ModelRegistry:
     (`"scripted:demo"`), which is looked for first. `home` is where fetched models and the user's own catalogue lie."""
 
     def __init__(self, env: Mapping[str, str], *, home: Path | None = None) -> None:
-        self._around = Surroundings(env, home)
+        self._around = ProviderContext(env, home)
         self._factories: dict[str, Factory] = {}
         self._models: dict[str, Model] = {}
 
@@ -72,7 +72,7 @@ class ModelRegistry:
         if factory is not None:
             return factory(name)
         if provider in SERVERS:
-            from treadle.models.compatible import connect_to
+            from treadle.models.openai_chat.compatible import connect_to
 
             return connect_to(provider, name, self._around)
         if provider not in PROVIDERS:
@@ -83,7 +83,7 @@ class ModelRegistry:
         """The models that a provider's server says it has; None when it cannot be asked. ConfigError and ModelError
         as for a call."""
         if provider in SERVERS:
-            from treadle.models.compatible import list_models_of
+            from treadle.models.openai_chat.compatible import list_models_of
 
             return await list_models_of(provider, self._around)
         ask = getattr(import_module(PROVIDERS[provider]), "list_models", None) if provider in PROVIDERS else None

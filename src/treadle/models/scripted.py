@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from pathlib import Path
 
 from treadle.errors import ModelError, ScriptError
+from treadle.models.provider_context import ProviderContext
 from treadle.models.script import (
     Call,
     Delay,
@@ -24,7 +25,6 @@ from treadle.models.script import (
     read_script,
     turns_of,
 )
-from treadle.models.surroundings import Surroundings
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.content import AssistantEntry
 from treadle.protocol.deltas import CallDelta, Delta, FinishDelta, TextDelta, ThinkingDelta, UsageDelta
@@ -167,5 +167,5 @@ def _pieces(text: str, size: int) -> list[str]:
     return [text[at : at + size] for at in range(0, len(text), size)] if size else [text]
 
 
-def connect(name: str, around: Surroundings) -> ScriptedModel:
+def connect(name: str, around: ProviderContext) -> ScriptedModel:
     return ScriptedModel.from_file(name)

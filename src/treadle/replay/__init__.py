@@ -21,7 +21,7 @@ from treadle.protocol.events import Envelope
 from treadle.replay.models import RecordedModels
 from treadle.replay.recording import Recording
 from treadle.replay.sight import DecidedTime, WatchedLog, filler
-from treadle.replay.stage import Stage
+from treadle.replay.store import ReplayStore
 from treadle.replay.tools import RecordedPolicy, RecordedTools
 from treadle.replay.workspace import RecordedRestorer, recorded_branch, recorded_root, recorded_spill
 from treadle.types import ChatId
@@ -44,7 +44,7 @@ class ReplayResult(msgspec.Struct, frozen=True):
 async def replay(store: Store, chat: ChatId) -> ReplayResult:
     """Drive a recorded chat again and compare. A chat that was cut off is replayed as far as it came."""
     recording = Recording([wire.decode(chat, record) for record in await store.read(chat)])
-    stage = Stage(chat, recording)
+    stage = ReplayStore(chat, recording)
     await stage.open()
     log = WatchedLog(stage)
     deps = _surroundings(log)

@@ -26,7 +26,7 @@ from treadle.protocol.events import (
     TurnStart,
 )
 from treadle.protocol.options import ChatOptions
-from treadle.replay.stage import Stage
+from treadle.replay.store import ReplayStore
 
 ROOM = 1_000_000_000
 ROOMY = (ROOM, 0)
@@ -39,7 +39,7 @@ NO_TOOLS = 2
 class WatchedLog(Log):
     """A log that tells which state the rules are being asked about: they are asked ahead of what is written."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: ReplayStore) -> None:
         super().__init__(stage, Hub(), WrittenTime(self))
         self.stage = stage
         self.tenure: Tenure | None = None

@@ -14,7 +14,7 @@ from treadle.protocol.options import ChatOptions
 from treadle.protocol.tools import ToolKind, ToolSpec
 from treadle.replay.recording import CallRecord
 from treadle.replay.sight import WatchedLog
-from treadle.replay.stage import Stage
+from treadle.replay.store import ReplayStore
 from treadle.replay.workspace import before_a_change, left_behind
 from treadle.types import CallKey
 
@@ -54,7 +54,7 @@ class RecordedTools:
 class RecordedTool:
     """Implements `treadle.ports.toolset.Tool`."""
 
-    def __init__(self, spec: ToolSpec, stage: Stage) -> None:
+    def __init__(self, spec: ToolSpec, stage: ReplayStore) -> None:
         self.spec = spec
         self._stage = stage
 
@@ -122,7 +122,7 @@ class RecordedTool:
 class RecordedPolicy:
     """Implements `treadle.ports.policy.Policy`."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: ReplayStore) -> None:
         self._stage = stage
 
     async def review(self, spec: ToolSpec, invocation: Invocation, options: ChatOptions) -> Verdict:

@@ -18,14 +18,14 @@ from treadle.protocol.events import (
 )
 from treadle.protocol.files import FileChange
 from treadle.protocol.options import Project
-from treadle.replay.stage import Stage
+from treadle.replay.store import ReplayStore
 from treadle.types import CallKey, ChatId
 
 
 class RecordedRestorer:
     """Implements `treadle.engine.deps.Restorer`."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: ReplayStore) -> None:
         self._stage = stage
 
     async def carry_out(self, chat: ChatId, project: Project, request: RestoreRequested) -> Effect:
@@ -49,12 +49,12 @@ class RecordedRestorer:
         pass
 
 
-async def recorded_branch(stage: Stage) -> GitBranchCreated | None:
+async def recorded_branch(stage: ReplayStore) -> GitBranchCreated | None:
     due = (await stage.turn()).data
     return due if isinstance(due, GitBranchCreated) else None
 
 
-def recorded_root(stage: Stage) -> str:
+def recorded_root(stage: ReplayStore) -> str:
     """Which folder a worker found the root to be, where it looked for the first time or found another one."""
     due = stage.due()
     event = due.data if due is not None else None
@@ -65,7 +65,7 @@ def recorded_root(stage: Stage) -> str:
     return ""
 
 
-async def recorded_spill(stage: Stage, files: Sequence[FileChange]) -> Spilled:
+async def recorded_spill(stage: ReplayStore, files: Sequence[FileChange]) -> Spilled:
     """Where the log has only the first of many changes, so has the replay."""
     for envelope in stage.recording.events[stage.now :]:
         event = envelope.data
@@ -74,13 +74,13 @@ async def recorded_spill(stage: Stage, files: Sequence[FileChange]) -> Spilled:
     return Spilled(tuple(files))
 
 
-def before_a_change(stage: Stage) -> bool:
+def before_a_change(stage: ReplayStore) -> bool:
     """Whether this worker is still to record what stands before a run's first change; reads may end before it."""
     coming = (envelope for envelope in stage.recording.outputs(stage.now) if envelope.epoch == stage.epoch)
     return any(isinstance(envelope.data, CheckpointCreated | GitBranchCreated) for envelope in coming)
 
 
-def left_behind(stage: Stage, call: CallKey) -> Outcome | None:
+def left_behind(stage: ReplayStore, call: CallKey) -> Outcome | None:
     """What a call that was stopped had done by then."""
     due = stage.due()
     if due is not None and isinstance(due.data, FilesChanged) and due.data.call == call:

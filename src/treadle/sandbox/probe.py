@@ -9,8 +9,8 @@ from pathlib import Path
 from treadle.errors import SandboxError
 from treadle.ports.sandbox import Confinement, Sandbox, View
 from treadle.sandbox.launcher import Launcher
+from treadle.sandbox.probe_fixture import ProbeFixture, Stuck
 from treadle.sandbox.report import ATTEMPTS, Report, Tried
-from treadle.sandbox.stage import Stage, Stuck
 
 VIEW_S = 15.0
 _IN_VAIN = {"survive": "it was ended with the command"}
@@ -19,7 +19,7 @@ _IN_VAIN = {"survive": "it was ended with the command"}
 def probe(sandbox: Sandbox, scratch: Path, launcher: Launcher | None = None, user: int | None = None) -> Report:
     """Try everything. `scratch` must not lie below /tmp, of which a command has its own."""
     folder = scratch / f"probe-{secrets.token_hex(6)}"
-    with Stage(folder, launcher or Launcher(), user) as stage:
+    with ProbeFixture(folder, launcher or Launcher(), user) as stage:
         try:
             said = stage.attempt(sandbox)
         except (SandboxError, OSError) as error:

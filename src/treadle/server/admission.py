@@ -14,7 +14,7 @@ from treadle.errors import InvalidInput
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import RuleScope
 from treadle.server.tokens import LOCAL
-from treadle.workspace.identity import changed, locate
+from treadle.workspace.paths.identity import changed, locate
 
 PROGRAMS = ("command", "recorded", "scripted")
 """Providers whose models are programs and files of the server."""

@@ -13,9 +13,9 @@ from treadle.errors import StoreError
 from treadle.protocol import events as e
 from treadle.protocol import wire
 from treadle.protocol.events import Envelope
-from treadle.server.elsewhere import Elsewhere
 from treadle.server.metrics import Metrics
 from treadle.server.reader import Reader
+from treadle.server.remote_live import Elsewhere
 from treadle.types import ChatId
 
 PAGE = 200

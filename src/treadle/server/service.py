@@ -21,13 +21,13 @@ from treadle.protocol.views import Status
 from treadle.runtime import Agent
 from treadle.server.admission import Admission
 from treadle.server.answers import Key
+from treadle.server.chat_counts import Tally
 from treadle.server.feeds import Feeds
 from treadle.server.frames import Frames
 from treadle.server.metrics import Metrics
 from treadle.server.problems import Problem
 from treadle.server.replies import Reply
 from treadle.server.shapes import shown_status
-from treadle.server.tally import Tally
 from treadle.server.tokens import Tokens, digest, owner_of, user_of
 from treadle.types import ChatId, new_chat_id
 

@@ -7,8 +7,12 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from treadle.models import anthropic_request, gemini_request, ollama_request, openai_request, openai_responses_request
+from treadle.models.anthropic import request as anthropic_request
+from treadle.models.gemini import request as gemini_request
 from treadle.models.ladder import Retelling
+from treadle.models.ollama import request as ollama_request
+from treadle.models.openai_chat import request as openai_request
+from treadle.models.openai_responses import request as openai_responses_request
 from treadle.models.providers import SERVERS
 from treadle.ports.model import ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, Thinking

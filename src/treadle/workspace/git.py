@@ -14,7 +14,7 @@ import msgspec
 from treadle.errors import SandboxError, ToolError
 from treadle.ports.sandbox import IN_A_REPOSITORY, Confinement, Direct, Sandbox, Unwritable
 from treadle.ports.workspace import inert
-from treadle.workspace.running import Ran, run
+from treadle.workspace.search.running import Ran, run
 
 _TIMEOUT_S = 30.0
 _LONGEST_ANSWER = 1 << 16

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from treadle.chat.ledger import Entry, covers, fingerprint, last_undo, redone, trails, unnamed
 from treadle.protocol.events import FilesChanged, Kept, Redone, RestoreRequested, Undone
 from treadle.protocol.files import DiffStat, FileChange, FileState, Link, Trail, change_of, encode_path
-from treadle.workspace.way_back import Blocked, State, WayBack
+from treadle.workspace.history.path_undo import Blocked, State, WayBack
 
 PATHS = ("a", "b", "c")
 

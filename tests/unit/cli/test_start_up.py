@@ -27,14 +27,14 @@ WORK_OF_TOOLS = {
     "treadle.policy.command_severity",
     "treadle.sandbox.bubblewrap",
     "treadle.sandbox.choose",
-    "treadle.sandbox.stage",
+    "treadle.sandbox.probe_fixture",
     "treadle.tools.builtin.diagnostics.examination",
     "treadle.tools.builtin.diagnostics.linters",
     "treadle.tools.builtin.mismatch",
     "treadle.tools.builtin.patching",
     "treadle.tools.builtin.replacement",
     "treadle.tools.hooks",
-    "treadle.workspace.search",
+    "treadle.workspace.search.search",
 }
 """What calls need that a run without any does not make."""
 OTHER_WORK = {"rich", "textual", "tomllib", "treadle.models.text_calls", "treadle.replay", "treadle.transfer"}

@@ -13,10 +13,10 @@ from treadle.protocol.files import DiffStat, FileState, change_of
 from treadle.protocol.views import ChatSummary
 from treadle.stores.memory import MemoryStore
 from treadle.types import ChatId
-from treadle.workspace.capture import Captures
-from treadle.workspace.images import Images
-from treadle.workspace.journal import Journals
-from treadle.workspace.root import Root
+from treadle.workspace.history.capture import Captures
+from treadle.workspace.history.images import Images
+from treadle.workspace.history.journal import Journals
+from treadle.workspace.paths.root import Root
 
 
 class Home:

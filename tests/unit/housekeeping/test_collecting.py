@@ -19,7 +19,7 @@ from treadle.protocol.files import DiffStat, FileState, change_of
 from treadle.protocol.wire import Record
 from treadle.sandbox.supervisor.commands import SupervisedCommands
 from treadle.types import CallKey, ChatId
-from treadle.workspace.journal import Ending, Journal
+from treadle.workspace.history.journal import Ending, Journal
 
 
 @pytest.fixture

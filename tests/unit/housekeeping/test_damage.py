@@ -10,9 +10,9 @@ from tests.unit.housekeeping.kit import Home
 from treadle.housekeeping.damage import inspect
 from treadle.housekeeping.retention import DAY_S, Retention
 from treadle.protocol.files import DiffStat, FileState, change_of
-from treadle.workspace.journal import Journal
-from treadle.workspace.root import Root
-from treadle.workspace.states import state_of
+from treadle.workspace.history.journal import Journal
+from treadle.workspace.history.states import state_of
+from treadle.workspace.paths.root import Root
 
 
 @pytest.fixture

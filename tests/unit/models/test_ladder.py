@@ -7,7 +7,7 @@ import pytest
 from treadle.chat.assembly import Answer, Assembler
 from treadle.errors import ModelError
 from treadle.models.ladder import Ladder, refuses_tools
-from treadle.models.openai_chat import OpenAIChat
+from treadle.models.openai_chat.adapter import OpenAIChat
 from treadle.models.scripted import Call, Fail, Say, ScriptedModel, Turn
 from treadle.ports.model import Memo, Model, ModelInfo, ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolRequest, ToolResult, UserEntry

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from tests.unit.models.test_ladder import ask
-from treadle.models.anthropic import AnthropicMessages
-from treadle.models.gemini import Gemini
-from treadle.models.ollama import OllamaChat
-from treadle.models.openai_chat import OpenAIChat
-from treadle.models.openai_responses import OpenAIResponses
+from treadle.models.anthropic.adapter import AnthropicMessages
+from treadle.models.gemini.adapter import Gemini
+from treadle.models.ollama.adapter import OllamaChat
+from treadle.models.openai_chat.adapter import OpenAIChat
+from treadle.models.openai_responses.adapter import OpenAIResponses
 from treadle.models.registry import ModelRegistry
 from treadle.ports.model import Memo, Model, ModelInfo, ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, Image, UserEntry

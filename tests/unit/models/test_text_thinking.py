@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.unit.models.test_ladder import CALL, REQUEST, TOOLS, ask, asked, calls, ladder
 from treadle.chat.assembly import Answer, Assembler
 from treadle.models.ladder import Ladder
-from treadle.models.openai_chat import OpenAIChat
+from treadle.models.openai_chat.adapter import OpenAIChat
 from treadle.models.scripted import Call, Say, Think, Turn
 from treadle.models.text_thinking import TAGS, TextThinking
 from treadle.models.wire.sealed import Sealed, moved, seal

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.sandbox.grounds import Grounds, grounds, missing
 from treadle.errors import SandboxError
-from treadle.sandbox import stage
+from treadle.sandbox import probe_fixture as stage
 from treadle.sandbox.choose import FOLDER, LEVELS, REMEMBERED, Findings, choose, examine, known
 from treadle.sandbox.report import ATTEMPTS, Report, Tried
 from treadle.sandbox.trial import bubblewrap_version, examine_level

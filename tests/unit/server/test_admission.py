@@ -10,7 +10,7 @@ from treadle.errors import InvalidInput
 from treadle.protocol.options import ChatOptions
 from treadle.server.admission import Admission
 from treadle.server.bodies import OptionChanges
-from treadle.workspace.identity import identify
+from treadle.workspace.paths.identity import identify
 
 OPTIONS = ChatOptions(model="openai:gpt-4.1", root="/srv/mine")
 

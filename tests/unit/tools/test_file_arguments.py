@@ -9,11 +9,11 @@ from treadle.protocol.options import ChatOptions
 from treadle.protocol.tools import ToolSpec
 from treadle.stores.memory import MemoryStore
 from treadle.tools.builtin import builtins
-from treadle.tools.builtin.means import Means
+from treadle.tools.builtin.context import ToolContext
 from treadle.tools.registry import Tools
-from treadle.workspace.root import Root
+from treadle.workspace.paths.root import Root
 
-TOOLS = Tools(builtins(Means(Root, MemoryStore())))
+TOOLS = Tools(builtins(ToolContext(Root, MemoryStore())))
 
 
 @pytest.mark.parametrize(

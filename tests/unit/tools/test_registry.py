@@ -9,10 +9,10 @@ from treadle.protocol.options import MODES, ChatOptions
 from treadle.protocol.tools import DynamicTool, ToolSpec
 from treadle.stores.memory import MemoryStore
 from treadle.tools.builtin import builtins
-from treadle.tools.builtin.means import Means
+from treadle.tools.builtin.context import ToolContext
 from treadle.tools.function import tool
 from treadle.tools.registry import ALIASES, Tools
-from treadle.workspace.root import Root
+from treadle.workspace.paths.root import Root
 
 BUILTIN = [
     "read_file",
@@ -40,7 +40,7 @@ def weather(city: str, days: int = 1) -> str:
 
 @pytest.fixture
 def tools() -> Tools:
-    return Tools(builtins(Means(Root, MemoryStore())), [weather])
+    return Tools(builtins(ToolContext(Root, MemoryStore())), [weather])
 
 
 def names(tools: Tools, options: ChatOptions) -> list[str]:
@@ -126,7 +126,7 @@ def test_unknown_names_and_bad_declarations(tools: Tools) -> None:
 
 def test_two_tools_of_one_name_are_refused() -> None:
     with pytest.raises(InvalidInput, match="read_file"):
-        Tools(builtins(Means(Root, MemoryStore())), [tool(name="read_file")(lambda: None)])
+        Tools(builtins(ToolContext(Root, MemoryStore())), [tool(name="read_file")(lambda: None)])
     with pytest.raises(InvalidInput, match="ask_user"):
         Tools([], [tool(name="ask_user")(lambda: None)])
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from treadle.errors import OutsideRoot, ToolError
-from treadle.workspace.openat2 import open_beneath
-from treadle.workspace.root import Root
+from treadle.workspace.paths.openat2 import open_beneath
+from treadle.workspace.paths.root import Root
 
 
 @pytest.fixture

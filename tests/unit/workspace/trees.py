@@ -14,11 +14,11 @@ from hypothesis import strategies
 
 from treadle.ports.snapshots import Effect, Plan
 from treadle.protocol.files import DiffStat, FileChange, FileState, change_of, encode_path
-from treadle.workspace.images import Images
-from treadle.workspace.journal import Journals
-from treadle.workspace.root import Root
-from treadle.workspace.states import Folders, reading
-from treadle.workspace.transaction import Transactions
+from treadle.workspace.history.images import Images
+from treadle.workspace.history.journal import Journals
+from treadle.workspace.history.states import Folders, reading
+from treadle.workspace.history.transaction import Transactions
+from treadle.workspace.paths.root import Root
 
 
 class Node(msgspec.Struct, frozen=True):

@@ -10,9 +10,9 @@ from treadle.chat.ledger import Entry, last_undo, redone, standing, trails
 from treadle.ports.snapshots import Effect, Plan, Wanted
 from treadle.protocol.events import FilesChanged, Redone, RestoreRequested, Undone
 from treadle.protocol.files import DiffStat, FileChange, FileState, Trail, change_of, encode_path
-from treadle.workspace.git_unit import git_fingerprint
-from treadle.workspace.root import Root
-from treadle.workspace.snapshots import ProjectSnapshots
+from treadle.workspace.history.git_unit import git_fingerprint
+from treadle.workspace.history.snapshots import ProjectSnapshots
+from treadle.workspace.paths.root import Root
 
 Tree = dict[str, FileState]
 

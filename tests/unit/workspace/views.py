@@ -15,8 +15,8 @@ from treadle.ports.snapshots import Effect
 from treadle.protocol.files import FileChange
 from treadle.sandbox.choose import choose
 from treadle.sandbox.supervisor.removal import remove_tree
-from treadle.workspace import effects
-from treadle.workspace.root import Root
+from treadle.workspace.history import effects
+from treadle.workspace.paths.root import Root
 
 
 @cache

@@ -14,7 +14,7 @@ from treadle.models.local.grammar import answer_schema, reply_name
 from treadle.models.local.process import Chunk, Engine, Fault
 from treadle.models.local.reply import Reply, Words
 from treadle.models.local.weights import find_library, find_weights
-from treadle.models.surroundings import Surroundings
+from treadle.models.provider_context import ProviderContext
 from treadle.ports.model import Memo, ModelInfo, ModelRequest
 from treadle.protocol.content import Usage
 from treadle.protocol.deltas import Delta, FinishDelta, NoticeDelta, UsageDelta
@@ -126,7 +126,7 @@ def _notice(info: ModelInfo) -> NoticeDelta:
     return NoticeDelta("history_shortened", text)
 
 
-def connect(name: str, around: Surroundings) -> LocalModel:
+def connect(name: str, around: ProviderContext) -> LocalModel:
     library = find_library(f"local:{name}")
     info, weights = find_weights(name, around.home)
     threads = around.env.get("TREADLE_LOCAL_THREADS", "").strip() or "1"

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from treadle.errors import ModelError
 from treadle.faultpoint import faultpoint
-from treadle.models.wire.access import Door
+from treadle.models.wire.endpoint import Door
 from treadle.models.wire.http import Http, host_of
 from treadle.models.wire.pictures import NO_PICTURES
 from treadle.models.wire.refusals import is_refusal

@@ -9,14 +9,14 @@ import msgspec
 from msgspec.structs import replace
 
 from treadle.errors import ModelError
-from treadle.models.catalog import OUTPUT_CAP
+from treadle.models.catalog.lookup import OUTPUT_CAP
 from treadle.models.keys import Secret
 from treadle.models.wire.http import host_of
 from treadle.models.wire.lenient import decode_leniently
 from treadle.ports.model import ModelInfo
 
 if TYPE_CHECKING:
-    from treadle.models.surroundings import Surroundings
+    from treadle.models.provider_context import ProviderContext
 
 _NO_CHAT = re.compile(
     r"embed|whisper|\btts\b|dall-e|moderation|transcribe|realtime|\bimage|imagen|\baudio\b|\bsora|\bveo\b|rerank"
@@ -62,7 +62,7 @@ class _List(msgspec.Struct):
 
 
 async def list_from(
-    around: "Surroundings",
+    around: "ProviderContext",
     provider: str,
     url: str,
     key: Secret,

@@ -21,7 +21,7 @@ _IO_URING_SETUP = 425
 _KEYCTL = {"x86_64": 250, "aarch64": 219}
 
 
-class Stage:
+class Targets:
     """What was set up outside: folders, the addresses of listeners, a process to attack, a terminal."""
 
     def __init__(self, word: str) -> None:
@@ -56,25 +56,25 @@ def _append(path: str) -> None:
         file.write(b"changed")
 
 
-def write_outside(stage: Stage) -> None:
-    _append(stage.target("write_outside"))
+def write_outside(targets: Targets) -> None:
+    _append(targets.target("write_outside"))
 
 
-def create_outside(stage: Stage) -> None:
-    _append(stage.target("create_outside.new"))
+def create_outside(targets: Targets) -> None:
+    _append(targets.target("create_outside.new"))
 
 
-def delete_outside(stage: Stage) -> None:
-    os.unlink(stage.target("delete_outside"))
+def delete_outside(targets: Targets) -> None:
+    os.unlink(targets.target("delete_outside"))
 
 
-def truncate_outside(stage: Stage) -> None:
-    os.truncate(stage.target("truncate_outside"), 0)
+def truncate_outside(targets: Targets) -> None:
+    os.truncate(targets.target("truncate_outside"), 0)
 
 
-def chmod_outside(stage: Stage) -> None:
+def chmod_outside(targets: Targets) -> None:
     """By name and by descriptor: one may be closed and the other open."""
-    path = stage.target("chmod_outside")
+    path = targets.target("chmod_outside")
     try:
         os.chmod(path, 0o777)
     except OSError:
@@ -82,38 +82,38 @@ def chmod_outside(stage: Stage) -> None:
         os.fchmod(fd, 0o777)
 
 
-def touch_outside(stage: Stage) -> None:
-    os.utime(stage.target("touch_outside"), (1, 1))
+def touch_outside(targets: Targets) -> None:
+    os.utime(targets.target("touch_outside"), (1, 1))
 
 
-def attribute_outside(stage: Stage) -> None:
-    os.setxattr(stage.target("attribute_outside"), "user.treadle", b"changed")
+def attribute_outside(targets: Targets) -> None:
+    os.setxattr(targets.target("attribute_outside"), "user.treadle", b"changed")
 
 
-def through_link(stage: Stage) -> None:
-    link = f"{stage.root}/link"
-    os.symlink(stage.target("through_link"), link)
+def through_link(targets: Targets) -> None:
+    link = f"{targets.root}/link"
+    os.symlink(targets.target("through_link"), link)
     _append(link)
 
 
-def through_hard_link(stage: Stage) -> None:
-    link = f"{stage.root}/hard-link"
-    os.link(stage.target("through_hard_link"), link)
+def through_hard_link(targets: Targets) -> None:
+    link = f"{targets.root}/hard-link"
+    os.link(targets.target("through_hard_link"), link)
     _append(link)
 
 
-def through_proc(stage: Stage) -> None:
+def through_proc(targets: Targets) -> None:
     """By the root folder of a process outside, or of the first process."""
-    for pid in (stage.victim, 1):
+    for pid in (targets.victim, 1):
         try:
-            _append(f"/proc/{pid}/root{stage.target('through_proc')}")
+            _append(f"/proc/{pid}/root{targets.target('through_proc')}")
             return
         except OSError as error:
             last = error
     raise last
 
 
-def write_kernel(_stage: Stage) -> None:
+def write_kernel(_targets: Targets) -> None:
     """Any file below /proc and /sys that is not a process's own: settings of the whole machine, of which some name
     programs that the kernel runs. It is only opened."""
     for path in _kernel_files():
@@ -141,26 +141,26 @@ def _kernel_files() -> Iterator[str]:
                 yield f"{folder}/{name}"
 
 
-def read_hidden(stage: Stage) -> None:
-    with open(stage.hidden, "rb") as file:
-        if stage.marker not in file.read():
+def read_hidden(targets: Targets) -> None:
+    with open(targets.hidden, "rb") as file:
+        if targets.marker not in file.read():
             raise OSError(0, "it is empty")
 
 
-def read_environment(stage: Stage) -> None:
-    with open(f"/proc/{stage.victim}/environ", "rb") as file:
-        if stage.marker not in file.read():
+def read_environment(targets: Targets) -> None:
+    with open(f"/proc/{targets.victim}/environ", "rb") as file:
+        if targets.marker not in file.read():
             raise OSError(0, "it is another process")
 
 
-def create_protected(stage: Stage) -> None:
-    hooks = f"{stage.root}/missing/.git/hooks"
+def create_protected(targets: Targets) -> None:
+    hooks = f"{targets.root}/missing/.git/hooks"
     os.makedirs(hooks, exist_ok=True)
     _append(f"{hooks}/pre-commit")
 
 
-def change_protected(stage: Stage) -> None:
-    config = f"{stage.root}/existing/.git/config"
+def change_protected(targets: Targets) -> None:
+    config = f"{targets.root}/existing/.git/config"
     try:
         _append(config)
     except OSError:
@@ -168,81 +168,81 @@ def change_protected(stage: Stage) -> None:
         os.rename(f"{config}.lock", config)
 
 
-def move_protected(stage: Stage) -> None:
+def move_protected(targets: Targets) -> None:
     """Put another folder in the place of the one with the protected path."""
-    git = f"{stage.root}/moved/.git"
+    git = f"{targets.root}/moved/.git"
     os.rename(git, f"{git}.away")
     os.makedirs(f"{git}/hooks")
     _append(f"{git}/hooks/pre-commit")
 
 
-def connect_tcp(stage: Stage) -> None:
-    with socket.create_connection(("127.0.0.1", stage.tcp), 5) as connection:
+def connect_tcp(targets: Targets) -> None:
+    with socket.create_connection(("127.0.0.1", targets.tcp), 5) as connection:
         connection.sendall(b"out")
 
 
-def send_udp(stage: Stage) -> None:
+def send_udp(targets: Targets) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-        sender.sendto(b"out", ("127.0.0.1", stage.udp))
+        sender.sendto(b"out", ("127.0.0.1", targets.udp))
 
 
-def connect_unix(stage: Stage) -> None:
+def connect_unix(targets: Targets) -> None:
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(stage.socket)
+        connection.connect(targets.socket)
         connection.sendall(b"out")
 
 
-def connect_abstract(stage: Stage) -> None:
+def connect_abstract(targets: Targets) -> None:
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(stage.abstract)
+        connection.connect(targets.abstract)
         connection.sendall(b"out")
 
 
-def remount(stage: Stage) -> None:
+def remount(targets: Targets) -> None:
     """Make the read-only world writable; where it is writable already, mount something, unseen by others if may be."""
     if os.statvfs("/").f_flag & os.ST_RDONLY:
         _checked(_LIBC.mount(None, b"/", None, ctypes.c_ulong(_REMOUNT_BIND), None))
         return
     if _LIBC.unshare(ctypes.c_int(_NEW_MOUNTS)) == 0:
         _checked(_LIBC.mount(None, b"/", None, ctypes.c_ulong(_PRIVATE), None))
-    place = f"{stage.root}/mounted".encode()
+    place = f"{targets.root}/mounted".encode()
     os.mkdir(place)
     _checked(_LIBC.mount(b"tmpfs", place, b"tmpfs", ctypes.c_ulong(0), None))
     _checked(_LIBC.umount2(place, 2))
 
 
-def new_namespace(_stage: Stage) -> None:
+def new_namespace(_targets: Targets) -> None:
     _checked(_LIBC.unshare(ctypes.c_int(_NEW_USER | _NEW_NET)))
 
 
-def make_device(stage: Stage) -> None:
-    os.mknod(f"{stage.root}/disk", stat.S_IFBLK | 0o600, os.stat(stage.outside).st_dev)
+def make_device(targets: Targets) -> None:
+    os.mknod(f"{targets.root}/disk", stat.S_IFBLK | 0o600, os.stat(targets.outside).st_dev)
 
 
-def trace_process(stage: Stage) -> None:
-    _checked(_LIBC.ptrace(ctypes.c_long(_PTRACE_SEIZE), ctypes.c_long(stage.victim), None, None))
+def trace_process(targets: Targets) -> None:
+    _checked(_LIBC.ptrace(ctypes.c_long(_PTRACE_SEIZE), ctypes.c_long(targets.victim), None, None))
 
 
-def kill_process(stage: Stage) -> None:
-    if stage.victim in (os.getpid(), os.getppid()):
+def kill_process(targets: Targets) -> None:
+    if targets.victim in (os.getpid(), os.getppid()):
         raise OSError(0, "it is not to be seen")
-    os.kill(stage.victim, 15)
+    os.kill(targets.victim, 15)
 
 
-def type_into_terminal(stage: Stage) -> None:
-    ioctl(stage.terminal, _TIOCSTI, b"x")
+def type_into_terminal(targets: Targets) -> None:
+    ioctl(targets.terminal, _TIOCSTI, b"x")
 
 
-def use_io_uring(_stage: Stage) -> None:
+def use_io_uring(_targets: Targets) -> None:
     os.close(_checked(_LIBC.syscall(ctypes.c_long(_IO_URING_SETUP), ctypes.c_uint(1), bytes(120))))
 
 
-def read_keyring(_stage: Stage) -> None:
+def read_keyring(_targets: Targets) -> None:
     session = ctypes.c_long(-3)
     _checked(_LIBC.syscall(ctypes.c_long(_KEYCTL[os.uname().machine]), ctypes.c_long(0), session, ctypes.c_long(1)))
 
 
-def survive(stage: Stage) -> None:
+def survive(targets: Targets) -> None:
     """A daemon that answers when it is asked, long after everything else has ended. Like any daemon it lets go of
     everything it inherited: somebody may wait for the end of that before he asks."""
     if os.fork():
@@ -250,10 +250,10 @@ def survive(stage: Stage) -> None:
     try:
         os.setsid()
         if os.fork() == 0:
-            _close_all_but(stage.asks, stage.tells)
-            os.read(stage.asks, 1)
+            _close_all_but(targets.asks, targets.tells)
+            os.read(targets.asks, 1)
             time.sleep(2)  # whoever is about to be killed is dead by then
-            os.write(stage.tells, b"alive")
+            os.write(targets.tells, b"alive")
     finally:
         os._exit(0)
 
@@ -268,7 +268,7 @@ def _close_all_but(*kept: int) -> None:
             os.closerange(each, each + 1)  # which does not mind that it is closed
 
 
-ATTEMPTS: tuple[Callable[[Stage], None], ...] = (
+ATTEMPTS: tuple[Callable[[Targets], None], ...] = (
     write_outside,
     create_outside,
     delete_outside,
@@ -301,14 +301,14 @@ ATTEMPTS: tuple[Callable[[Stage], None], ...] = (
 )
 
 
-def _tried(attempt: Callable[[Stage], None], stage: Stage) -> str:
+def _tried(attempt: Callable[[Targets], None], targets: Targets) -> str:
     """In a process of its own, so that no attempt spoils another: `reached`, or why not."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(reader)
         try:
-            attempt(stage)
+            attempt(targets)
             os.write(writer, b"reached")
         except OSError as error:
             os.write(writer, (error.strerror or "refused").encode())
@@ -321,8 +321,8 @@ def _tried(attempt: Callable[[Stage], None], stage: Stage) -> str:
 
 
 def main(words: list[str]) -> None:
-    stage = Stage(words[0])
+    targets = Targets(words[0])
     for attempt in ATTEMPTS:
-        if not stage.only or attempt.__name__ in stage.only:
-            print(f"{attempt.__name__}\t{_tried(attempt, stage)}", flush=True)
+        if not targets.only or attempt.__name__ in targets.only:
+            print(f"{attempt.__name__}\t{_tried(attempt, targets)}", flush=True)
     sys.exit(0)

@@ -1,10 +1,10 @@
 """The tools that come with Treadle, in the order in which models see them."""
 
 from treadle.ports.toolset import Tool
-from treadle.tools.builtin.means import Means
+from treadle.tools.builtin.context import ToolContext
 
 
-def builtins(means: Means) -> list[Tool]:
+def builtins(context: ToolContext) -> list[Tool]:
     """All of them, working with these means."""
     from treadle.tools.builtin.background import CheckCommand, SendInput, StopCommand
     from treadle.tools.builtin.command import RunCommand
@@ -19,21 +19,21 @@ def builtins(means: Means) -> list[Tool]:
     from treadle.tools.builtin.search import GrepSearch
     from treadle.tools.builtin.write import WriteFile
 
-    files = means.workspace_of
+    files = context.workspace_of
     return [
-        ReadFile(means),
+        ReadFile(context),
         ListDirectory(files),
         FindFiles(files),
         GrepSearch(files),
-        EditFile(means),
-        WriteFile(means),
-        ApplyPatch(means),
-        GetDiagnostics(means),
-        RunCommand(means),
-        CheckCommand(means),
-        SendInput(means),
-        StopCommand(means),
-        ReadOutput(means),
+        EditFile(context),
+        WriteFile(context),
+        ApplyPatch(context),
+        GetDiagnostics(context),
+        RunCommand(context),
+        CheckCommand(context),
+        SendInput(context),
+        StopCommand(context),
+        ReadOutput(context),
         UpdatePlan(),
         CompleteTask(),
     ]

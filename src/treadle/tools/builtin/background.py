@@ -13,7 +13,7 @@ from treadle.ports.workspace import inert
 from treadle.protocol.tools import ToolSpec, digest
 from treadle.tools.builtin.base import Plain, ReadOnly, in_thread, parameters
 from treadle.tools.builtin.capture import HEAD_READ, TAIL_READ, view_ends, view_whole
-from treadle.tools.builtin.means import Means
+from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.process import tidy
 from treadle.tools.builtin.transaction import Reached, compare, name_of, own_of, reached
 from treadle.types import CallKey, SystemClock
@@ -83,28 +83,28 @@ class CheckCommand(ReadOnly):
         timeout_s=MAX_WAIT_S + 60.0,
     )
 
-    def __init__(self, means: Means) -> None:
-        self._means = means
+    def __init__(self, context: ToolContext) -> None:
+        self._context = context
 
     async def run(self, invocation: Invocation) -> Outcome:
         if not invocation.arguments.get("handle"):
-            known = await _known(self._means, invocation)
+            known = await _known(self._context, invocation)
             return Outcome("\n".join(_line(one) for one in known) or "There are no background commands.")
-        command = await _find(self._means, invocation)
+        command = await _find(self._context, invocation)
         begin, _ = await in_thread(command.since, invocation.call)
         ended = await _settle_down(command, begin, float(invocation.arguments.get("wait_s") or 0), until_news=True)
-        return await _report(command, invocation, ended, self._means)
+        return await _report(command, invocation, ended, self._context)
 
 
 class _Handled(Plain):
     """A tool for one background command; the supervisor takes what comes with the same call once, so after a crash it
     simply runs again."""
 
-    def __init__(self, means: Means) -> None:
-        self._means = means
+    def __init__(self, context: ToolContext) -> None:
+        self._context = context
 
     async def prepare(self, invocation: Invocation) -> None:
-        await _find(self._means, invocation)
+        await _find(self._context, invocation)
 
     async def settle(self, invocation: Invocation) -> Settlement:
         return "run_again"
@@ -129,7 +129,7 @@ class SendInput(_Handled):
     )
 
     async def run(self, invocation: Invocation) -> Outcome:
-        command = await _find(self._means, invocation)
+        command = await _find(self._context, invocation)
         arguments = invocation.arguments
         text = str(arguments.get("text") or "")
         end = bool(arguments.get("end"))
@@ -139,7 +139,7 @@ class SendInput(_Handled):
         token = f"{invocation.call}~{digest(arguments)[:12]}"  # of these words: a log that was put back may say others
         await command.write(text.encode(errors="surrogateescape"), token=token, end=end)
         ended = await _settle_down(command, begin, _LOOK_S, until_news=True)
-        return await _report(command, invocation, ended, self._means)
+        return await _report(command, invocation, ended, self._context)
 
 
 class StopCommand(_Handled):
@@ -152,20 +152,20 @@ class StopCommand(_Handled):
     )
 
     async def run(self, invocation: Invocation) -> Outcome:
-        command = await _find(self._means, invocation)
-        return await _report(command, invocation, await command.stop(), self._means)
+        command = await _find(self._context, invocation)
+        return await _report(command, invocation, await command.stop(), self._context)
 
 
-async def _known(means: Means, invocation: Invocation) -> list[Known]:
-    known = await means.commands.known(invocation.chat) if means.commands is not None else ()
+async def _known(context: ToolContext, invocation: Invocation) -> list[Known]:
+    known = await context.commands.known(invocation.chat) if context.commands is not None else ()
     return [one for one in known if one.background]
 
 
-async def _find(means: Means, invocation: Invocation) -> Command:
+async def _find(context: ToolContext, invocation: Invocation) -> Command:
     handle = _handle(invocation)
-    known = await _known(means, invocation)
-    if means.commands is not None and any(one.call == handle for one in known):
-        command = await means.commands.find(invocation.chat, CallKey(handle))
+    known = await _known(context, invocation)
+    if context.commands is not None and any(one.call == handle for one in known):
+        command = await context.commands.find(invocation.chat, CallKey(handle))
         if command is not None:
             return command
     there = "\n".join(_line(one) for one in known) or "There are none."
@@ -191,10 +191,10 @@ async def _settle_down(command: Command, begin: int, wait_s: float, *, until_new
     return ended
 
 
-async def _report(command: Command, invocation: Invocation, ended: Ended | None, means: Means) -> Outcome:
+async def _report(command: Command, invocation: Invocation, ended: Ended | None, context: ToolContext) -> Outcome:
     text, size = await in_thread(_news, command, invocation.call)
     state = _state(ended)
-    seen = Reached() if ended is None else await _observed(command, invocation, means)
+    seen = Reached() if ended is None else await _observed(command, invocation, context)
     body = "\n".join((text or "(nothing new)", *seen.lines, f"[{state}]"))
     return Outcome(
         body,
@@ -208,13 +208,13 @@ async def _report(command: Command, invocation: Invocation, ended: Ended | None,
     )
 
 
-async def _observed(command: Command, invocation: Invocation, means: Means) -> Reached:
+async def _observed(command: Command, invocation: Invocation, context: ToolContext) -> Reached:
     """What changed in the project while a background process ran, told by the first call that finds it ended (W-10).
     What the model knows to be so it has written or read meanwhile."""
-    if means.snapshots_of is None or not invocation.root or not await in_thread(command.first, invocation.call):
+    if context.snapshots_of is None or not invocation.root or not await in_thread(command.first, invocation.call):
         return Reached()
-    snapshots = means.snapshots_of(*invocation.project)
-    await tidy(means, invocation)
+    snapshots = context.snapshots_of(*invocation.project)
+    await tidy(context, invocation)
     seen = await compare(snapshots, invocation, "observed", _handle(invocation))
     known = [file for file in seen.files if file.after and invocation.seen.get(file.path) == file.after.digest != ""]
     if not known:

@@ -18,7 +18,7 @@ from treadle.protocol.tools import ToolSpec
 from treadle.tools.builtin import background
 from treadle.tools.builtin.base import in_thread, parameters
 from treadle.tools.builtin.capture import HEAD_LINES, TAIL_LINES
-from treadle.tools.builtin.means import Means
+from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.output import view
 from treadle.tools.builtin.process import (
     DEFAULT_TIMEOUT_S,
@@ -93,16 +93,16 @@ class RunCommand:
         summary_argument="command",
     )
 
-    def __init__(self, means: Means) -> None:
-        self._means = means
+    def __init__(self, context: ToolContext) -> None:
+        self._context = context
 
     async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:
         commands = self._commands()
         if "\0" in str(invocation.arguments["command"]):
             raise ToolError("The command contains a NUL character, which no shell takes.")
-        place = await place_of(self._means, invocation)
-        sandbox = await sandbox_of(self._means, invocation)
-        refuse_outside(self._means, invocation, sandbox, place)
+        place = await place_of(self._context, invocation)
+        sandbox = await sandbox_of(self._context, invocation)
+        refuse_outside(self._context, invocation, sandbox, place)
         way = await self._way(await self._named(invocation))
         here = {"place": await in_thread(lambda: commands.place), "sandbox": level(sandbox, way.network)}
         return here | msgspec.structs.asdict(way)
@@ -110,7 +110,7 @@ class RunCommand:
     async def run(self, invocation: Invocation) -> Outcome:
         commands = self._commands()
         way = await self._way(invocation) if invocation.plan is None else way_of(invocation)
-        place = await place_of(self._means, invocation)
+        place = await place_of(self._context, invocation)
         place = replace(place, notes=(*place.notes, *before_of(invocation)))
         attempt = await self._attempt(invocation, way)
         if attempt.command is None and await self._decided(invocation, way):
@@ -124,7 +124,7 @@ class RunCommand:
         faultpoint("tool.command_ended")
         reached = await self._reach(command, ended, invocation, way)
         faultpoint("tool.command_reached")
-        outcome = await collect(self._means, command, ended, invocation, place, way, reached)
+        outcome = await collect(self._context, command, ended, invocation, place, way, reached)
         return replace(outcome, facts=(*outcome.facts, *facts_of(invocation)))
 
     async def preview(self, invocation: Invocation) -> str:
@@ -147,7 +147,7 @@ class RunCommand:
             return None
         invocation = await self._named(invocation)
         way = Way(view=True, network=network, key=rehearsal_key(invocation))
-        place = await place_of(self._means, invocation)
+        place = await place_of(self._context, invocation)
         attempt = await current(commands, invocation, way)
         command = attempt.command or await self._start(commands, invocation, place, way, attempt.key)
         ended = await follow(command, invocation.emit)
@@ -161,10 +161,10 @@ class RunCommand:
         return Tried(ended, output.text, effect, await in_thread(snapshots.diff, folder, effect), place.notes)
 
     async def stop(self, invocation: Invocation) -> Outcome | None:
-        if self._means.commands is None:
+        if self._context.commands is None:
             return None
         way = way_of(invocation)
-        await prevent(self._means.commands, invocation, way)
+        await prevent(self._context.commands, invocation, way)
         snapshots = self._snapshots(invocation)
         if snapshots is None or not (way.view or way.captured):
             return None
@@ -172,7 +172,7 @@ class RunCommand:
         if way.view:
             return outcome_of(await discard(snapshots, invocation))
         source: Source = "observed" if invocation.arguments.get("background") else "direct"
-        await tidy(self._means, invocation)
+        await tidy(self._context, invocation)
         return outcome_of(await compare(snapshots, invocation, source))
 
     async def settle(self, invocation: Invocation) -> Settlement:
@@ -207,16 +207,17 @@ class RunCommand:
     # -- the way to the project ---------------------------------------------------------------------------------
 
     def _snapshots(self, invocation: Invocation) -> Snapshots | None:
-        return self._means.snapshots_of(*invocation.project) if self._means.snapshots_of and invocation.root else None
+        snapshots_of = self._context.snapshots_of
+        return snapshots_of(*invocation.project) if snapshots_of and invocation.root else None
 
     async def _on_view(self, invocation: Invocation) -> bool:
         arguments, options = invocation.arguments, invocation.options
         if arguments.get("background") or arguments.get("pty") or not options.command_view:
             return False
-        sandbox = await sandbox_of(self._means, invocation)
-        if sandbox is None or self._means.snapshots_of is None or not sandbox.views:
+        sandbox = await sandbox_of(self._context, invocation)
+        if sandbox is None or self._context.snapshots_of is None or not sandbox.views:
             return False
-        return await in_thread(self._means.views, sandbox, invocation.root)
+        return await in_thread(self._context.views, sandbox, invocation.root)
 
     async def _way(self, invocation: Invocation) -> Way:
         network, key = invocation.options.network, own_of(invocation)
@@ -260,13 +261,13 @@ class RunCommand:
     async def _start(self, commands: Commands, invocation: Invocation, place: Place, way: Way, key: CallKey) -> Command:
         snapshots = self._snapshots(invocation)
         await background.make_room(commands, invocation, snapshots)
-        await tidy(self._means, invocation)
-        sandbox = await sandbox_of(self._means, invocation)
+        await tidy(self._context, invocation)
+        sandbox = await sandbox_of(self._context, invocation)
         if way.captured and snapshots is not None:
             await in_thread(snapshots.capture, name_of(invocation))
             faultpoint("tool.command_captured")
         folder = commands.view(invocation.chat, key) if way.view else ""
-        job = job_of(self._means, invocation, sandbox, place, way.network, folder)
+        job = job_of(self._context, invocation, sandbox, place, way.network, folder)
         return await commands.start(invocation.chat, key, job)
 
     async def _reach(self, command: Command, ended: Ended, invocation: Invocation, way: Way) -> Reached:
@@ -276,7 +277,7 @@ class RunCommand:
         if snapshots is None or ended.ending == "failed" or not (way.view or way.captured):
             return Reached()
         if not way.view:
-            await tidy(self._means, invocation)
+            await tidy(self._context, invocation)
             return await compare(snapshots, invocation)
         if ended.ending in ("exited", "timed_out"):
             return await commit(snapshots, invocation, f"{command.folder}/view")
@@ -285,6 +286,6 @@ class RunCommand:
         return await discard(snapshots, invocation)
 
     def _commands(self) -> Commands:
-        if self._means.commands is None:
+        if self._context.commands is None:
             raise ToolError(_NO_COMMANDS)
-        return self._means.commands
+        return self._context.commands

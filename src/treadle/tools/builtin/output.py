@@ -12,7 +12,7 @@ from treadle.protocol.tools import ToolSpec
 from treadle.tools.builtin.base import MAX_BYTES, MAX_LINES, ReadOnly, in_thread, parameters
 from treadle.tools.builtin.capture import HEAD_READ, TAIL_READ, View, clean, view_ends, view_whole, whole_characters
 from treadle.tools.builtin.change import lines_in
-from treadle.tools.builtin.means import Means
+from treadle.tools.builtin.context import ToolContext
 from treadle.types import CallKey
 
 CAP = 64 << 20
@@ -95,8 +95,8 @@ class ReadOutput(ReadOnly):
         summary_argument="handle",
     )
 
-    def __init__(self, means: Means) -> None:
-        self._means = means
+    def __init__(self, context: ToolContext) -> None:
+        self._context = context
 
     async def run(self, invocation: Invocation) -> Outcome:
         handle = str(invocation.arguments["handle"]).strip().strip("[]\"'")
@@ -106,11 +106,11 @@ class ReadOutput(ReadOnly):
     async def _data(self, invocation: Invocation, handle: str) -> bytes:
         if digest := invocation.outputs.get(handle):
             try:
-                return await self._means.blobs.get_blob(digest)
+                return await self._context.blobs.get_blob(digest)
             except NotFound:
                 raise ToolError(f"The output {handle} is no longer there. Run what made it again.") from None
-        if self._means.commands is not None:
-            command = await self._means.commands.find(invocation.chat, CallKey(handle))
+        if self._context.commands is not None:
+            command = await self._context.commands.find(invocation.chat, CallKey(handle))
             if command is not None and (data := await in_thread(lambda: b"".join(parts(command)))):
                 return data
         known = ", ".join(list(invocation.outputs)[-10:]) or "none"

@@ -17,8 +17,8 @@ from treadle.protocol.traces import Shell
 from treadle.tools.builtin import shell_state
 from treadle.tools.builtin.base import in_thread, settled
 from treadle.tools.builtin.capture import clean, whole_characters
+from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.environment import without_secrets
-from treadle.tools.builtin.means import Means
 from treadle.tools.builtin.output import CAP
 
 DEFAULT_TIMEOUT_S = 120
@@ -42,12 +42,12 @@ class Place(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-async def place_of(means: Means, invocation: Invocation) -> Place:
+async def place_of(context: ToolContext, invocation: Invocation) -> Place:
     arguments = invocation.arguments
     shell = Shell() if arguments.get("fresh") else invocation.shell
-    workspace = means.workspace_of(*invocation.project)
+    workspace = context.workspace_of(*invocation.project)
     cwd, note = await in_thread(_directory, workspace, str(arguments.get("cwd") or ""), shell.cwd)
-    base = without_secrets(means.env)
+    base = without_secrets(context.env)
     if arguments.get("pty"):
         base["TERM"] = "xterm"
     return Place(cwd, base, shell, (note,) if note else ())
@@ -71,17 +71,17 @@ def _directory(workspace: Workspace, wanted: str, shell: str) -> tuple[str, str]
         return workspace.path, f"[the shell's directory {inert(shell)} is gone; the command ran in the root instead]"
 
 
-async def sandbox_of(means: Means, invocation: Invocation) -> Sandbox | None:
+async def sandbox_of(context: ToolContext, invocation: Invocation) -> Sandbox | None:
     """The sandbox that the chat demands; None where there is none to be had and none is demanded."""
-    if means.sandbox_of is None:
+    if context.sandbox_of is None:
         return None
-    return await in_thread(means.sandbox_of, invocation.options.sandbox)
+    return await in_thread(context.sandbox_of, invocation.options.sandbox)
 
 
-async def tidy(means: Means, invocation: Invocation) -> None:
+async def tidy(context: ToolContext, invocation: Invocation) -> None:
     """Take out of projects what the sandbox had put there for commands that were killed together with whoever would
     have removed it (W-10)."""
-    sandbox = await sandbox_of(means, invocation)
+    sandbox = await sandbox_of(context, invocation)
     if sandbox is not None:
         await in_thread(sandbox.tidy)
 
@@ -93,12 +93,12 @@ def level(sandbox: Sandbox | None, network: bool) -> str:
     return f"{sandbox.level}, {'network' if network else 'no network'}"
 
 
-def refuse_outside(means: Means, invocation: Invocation, sandbox: Sandbox | None, place: Place) -> None:
+def refuse_outside(context: ToolContext, invocation: Invocation, sandbox: Sandbox | None, place: Place) -> None:
     """The strict profile: by setting, and always where no sandbox works (S-15)."""
     confined = sandbox is not None and sandbox.level != "none"
     if confined and not invocation.options.strict_paths:
         return
-    words = means.outside(str(invocation.arguments["command"]), invocation.root, place.cwd)
+    words = context.outside(str(invocation.arguments["command"]), invocation.root, place.cwd)
     if words:
         why = "strict_paths is on" if confined else "no sandbox confines commands on this machine"
         shown = ", ".join(inert(word) for word in words[:5])
@@ -109,7 +109,7 @@ def refuse_outside(means: Means, invocation: Invocation, sandbox: Sandbox | None
 
 
 def job_of(
-    means: Means, invocation: Invocation, sandbox: Sandbox | None, place: Place, network: bool, view: str = ""
+    context: ToolContext, invocation: Invocation, sandbox: Sandbox | None, place: Place, network: bool, view: str = ""
 ) -> Job:
     """`view` is the folder of the copy-on-write view that it runs on; empty: on the project itself."""
     arguments = invocation.arguments
@@ -119,7 +119,7 @@ def job_of(
     if background or arguments.get("fresh"):
         state_fd = 0
     if sandbox is not None:
-        argv = tuple(sandbox.wrap(argv, _confinement(means, invocation, network, view), place.cwd))
+        argv = tuple(sandbox.wrap(argv, _confinement(context, invocation, network, view), place.cwd))
     return Job(
         argv,
         place.cwd,
@@ -139,9 +139,9 @@ def timeout_of(invocation: Invocation) -> float:
     return min(float(invocation.arguments.get("timeout_s") or DEFAULT_TIMEOUT_S), MAX_TIMEOUT_S)
 
 
-def _confinement(means: Means, invocation: Invocation, network: bool, view: str) -> Confinement:
+def _confinement(context: ToolContext, invocation: Invocation, network: bool, view: str) -> Confinement:
     root = os.path.realpath(invocation.root)
-    guarded = means.guarded(root)
+    guarded = context.guarded(root)
     return Confinement(
         root,
         View(f"{view}/upper", f"{view}/work") if view else Direct(),

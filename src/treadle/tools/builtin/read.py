@@ -10,8 +10,8 @@ from treadle.protocol.traces import Seen
 from treadle.tools.builtin import knowledge
 from treadle.tools.builtin.base import MAX_BYTES, MAX_LINES, PATH, ReadOnly, cut, in_thread, parameters
 from treadle.tools.builtin.change import sha256
+from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.large import read_large
-from treadle.tools.builtin.means import Means
 from treadle.tools.builtin.text import BOM, MAX_FILE, NAMES, Text, decode, visible
 
 
@@ -34,17 +34,17 @@ class ReadFile(ReadOnly):
         summary_argument="path",
     )
 
-    def __init__(self, means: Means) -> None:
-        self._means = means
+    def __init__(self, context: ToolContext) -> None:
+        self._context = context
 
     async def run(self, invocation: Invocation) -> Outcome:
         arguments = invocation.arguments
-        workspace = self._means.workspace_of(*invocation.project)
+        workspace = self._context.workspace_of(*invocation.project)
         start, end = arguments.get("start_line") or 1, arguments.get("end_line") or 0
         if end and end < start:
             raise ToolError(f"end_line {end} comes before start_line {start}.")
         outcome, data = await in_thread(_read, workspace, arguments["path"], start, end)
-        await knowledge.keep(self._means.blobs, data)
+        await knowledge.keep(self._context.blobs, data)
         return outcome
 
 

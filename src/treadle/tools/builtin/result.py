@@ -7,7 +7,7 @@ from treadle.lines.aside import count, sort_out
 from treadle.ports.commands import Command, Ended
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.tools.builtin.base import in_thread
-from treadle.tools.builtin.means import Means
+from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.output import CAP, parts, view, without_secrets
 from treadle.tools.builtin.process import Place, timeout_of
 from treadle.tools.builtin.shell_state import Left, read_left
@@ -19,14 +19,20 @@ _LOST_NETWORK = "; what it did over the network is not known"
 
 
 async def collect(
-    means: Means, command: Command, ended: Ended, invocation: Invocation, place: Place, way: Way, reached: Reached
+    context: ToolContext,
+    command: Command,
+    ended: Ended,
+    invocation: Invocation,
+    place: Place,
+    way: Way,
+    reached: Reached,
 ) -> Outcome:
     if ended.ending == "failed":
         raise ToolError(f"The command could not be started: {ended.error}.")
     shown = await in_thread(view, command, ended)
-    digest = "" if shown.exact else await _store(means, command)
+    digest = "" if shown.exact else await _store(context, command)
     faultpoint("command.collected")
-    left = await in_thread(_left, means, command, invocation, place)
+    left = await in_thread(_left, context, command, invocation, place)
     how, last = ending(ended, invocation, way)
     changes = len(sort_out(reached.files).told)
     told = [how, count(ended.lines, "line"), *([count(changes, "change")] if changes else [])]
@@ -42,7 +48,7 @@ async def collect(
             last,
         )
     )
-    notice = await in_thread(means.notice, invocation.root, invocation.options)
+    notice = await in_thread(context.notice, invocation.root, invocation.options)
     return Outcome(
         text,
         summary=", ".join(told),
@@ -82,17 +88,17 @@ def ending(ended: Ended, invocation: Invocation, way: Way) -> tuple[str, str]:
             return how, f"[{how}]"
 
 
-async def _store(means: Means, command: Command) -> str:
+async def _store(context: ToolContext, command: Command) -> str:
     """Keep the whole output; what is kept has no secrets in it."""
     kept = parts(command)
-    if means.redact is not str:
-        kept = without_secrets(kept, means.redact)
-    return await means.blobs.put_blob_parts(kept)
+    if context.redact is not str:
+        kept = without_secrets(kept, context.redact)
+    return await context.blobs.put_blob_parts(kept)
 
 
-def _left(means: Means, command: Command, invocation: Invocation, place: Place) -> Left:
-    workspace = means.workspace_of(*invocation.project)
-    return read_left(command.shell(), invocation.shell, place.base, workspace, means.env)
+def _left(context: ToolContext, command: Command, invocation: Invocation, place: Place) -> Left:
+    workspace = context.workspace_of(*invocation.project)
+    return read_left(command.shell(), invocation.shell, place.base, workspace, context.env)
 
 
 def _handle(ended: Ended, invocation: Invocation) -> str:

@@ -16,8 +16,8 @@ from treadle.protocol.files import decode_path
 from treadle.tools.builtin import knowledge
 from treadle.tools.builtin.base import Plain, in_thread
 from treadle.tools.builtin.change import Change, Mark, Step, from_plan, to_plan
+from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.footprints import Footprints
-from treadle.tools.builtin.means import Means
 from treadle.tools.builtin.settling import AGAIN, LOOK, found_done, made_so_far, partly, settled, states_of, told
 
 
@@ -28,8 +28,8 @@ class Writing(Plain, ABC):
     several = False
     """Whether one call may change several files."""
 
-    def __init__(self, means: Means) -> None:
-        self._means = means
+    def __init__(self, context: ToolContext) -> None:
+        self._context = context
 
     @abstractmethod
     def changes(self, workspace: Workspace, invocation: Invocation) -> list[Change]:
@@ -59,7 +59,7 @@ class Writing(Plain, ABC):
         # What the model knows from now on; of several files also what the next worker needs to finish after a crash.
         for each in changes:
             if each.new is not None and (len(changes) > 1 or len(each.new) <= knowledge.MAX_KEPT):
-                await self._means.blobs.put_blob(each.new)
+                await self._context.blobs.put_blob(each.new)
         footprints = self._footprints(invocation)
 
         def work() -> Outcome:
@@ -88,10 +88,10 @@ class Writing(Plain, ABC):
     # -- inside -----------------------------------------------------------------------------------------------------
 
     def _workspace(self, invocation: Invocation) -> Workspace:
-        return self._means.workspace_of(*invocation.project)
+        return self._context.workspace_of(*invocation.project)
 
     def _footprints(self, invocation: Invocation) -> Footprints:
-        of = self._means.snapshots_of
+        of = self._context.snapshots_of
         return Footprints(self._workspace(invocation), of(*invocation.project) if of is not None else None)
 
     async def _considered(self, invocation: Invocation) -> list[Change]:
@@ -107,7 +107,7 @@ class Writing(Plain, ABC):
             return await in_thread(consider)
         except knowledge.Stale as stale:
             paths = stale.paths
-        raise await knowledge.refusal(self._means.blobs, workspace, invocation, paths)
+        raise await knowledge.refusal(self._context.blobs, workspace, invocation, paths)
 
     async def _changes_as_planned(
         self, workspace: Workspace, invocation: Invocation, steps: Sequence[Step]
@@ -131,7 +131,7 @@ class Writing(Plain, ABC):
         self, workspace: Workspace, invocation: Invocation, steps: Sequence[Step], states: Sequence[str]
     ) -> Conflict:
         changed = tuple(step.path for step, state in zip(steps, states, strict=True) if state == "other")
-        return await knowledge.refusal(self._means.blobs, workspace, invocation, changed)
+        return await knowledge.refusal(self._context.blobs, workspace, invocation, changed)
 
     async def _finish(
         self, workspace: Workspace, invocation: Invocation, steps: Sequence[Step], states: Sequence[str]
@@ -141,7 +141,7 @@ class Writing(Plain, ABC):
         for step, state in zip(steps, states, strict=True):
             if state == "pre" and step.pre != step.post:
                 try:
-                    new = None if step.post is None else await self._means.blobs.get_blob(step.post)
+                    new = None if step.post is None else await self._context.blobs.get_blob(step.post)
                 except (NotFound, StoreError):
                     rest = "The rest cannot be finished; send what is left again."
                     return await in_thread(partly, workspace, self._footprints(invocation), steps, rest)

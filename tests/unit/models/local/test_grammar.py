@@ -11,9 +11,9 @@ from treadle.protocol.options import ChatOptions
 from treadle.protocol.tools import ToolSpec
 from treadle.stores.memory import MemoryStore
 from treadle.tools.builtin import builtins
-from treadle.tools.builtin.means import Means
+from treadle.tools.builtin.context import ToolContext
 from treadle.tools.registry import Tools
-from treadle.workspace.root import Root
+from treadle.workspace.paths.root import Root
 
 READ = ToolSpec(
     "read",
@@ -158,7 +158,7 @@ def test_the_builtin_tools_lose_nothing_that_matters() -> None:
     """Arguments that fit the grammar fit the tool: every keyword of the built-in schemas is kept, or says nothing about
     what is valid."""
     says_nothing = {"description", "default", "title"}
-    tools = Tools(builtins(Means(Root, MemoryStore())), []).specs(ChatOptions(root="/"))
+    tools = Tools(builtins(ToolContext(Root, MemoryStore())), []).specs(ChatOptions(root="/"))
     schema = answer_schema(tools)
     words = re.compile(r"'([a-zA-Z$]+)':")
     for tool in tools:

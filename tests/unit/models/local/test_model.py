@@ -26,13 +26,13 @@ from treadle.protocol.options import ChatOptions
 from treadle.protocol.tools import ToolSpec
 from treadle.stores.memory import MemoryStore
 from treadle.tools.builtin import builtins
-from treadle.tools.builtin.means import Means
+from treadle.tools.builtin.context import ToolContext
 from treadle.tools.registry import Tools
-from treadle.workspace.root import Root
+from treadle.workspace.paths.root import Root
 
 TOOLS = tuple(
     tool
-    for tool in Tools(builtins(Means(Root, MemoryStore())), []).specs(ChatOptions(root="/"))
+    for tool in Tools(builtins(ToolContext(Root, MemoryStore())), []).specs(ChatOptions(root="/"))
     if tool.name not in ("update_plan", "edit_file")
 )
 SYSTEM = "You work in a project."

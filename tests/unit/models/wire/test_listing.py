@@ -7,7 +7,7 @@ import pytest
 
 from treadle.errors import ModelError
 from treadle.models.keys import Secret
-from treadle.models.surroundings import Surroundings
+from treadle.models.provider_context import ProviderContext
 from treadle.models.wire.listing import list_from, read_list
 from treadle.ports.model import ModelInfo
 from treadle.testing.fake_http import Answer, Headers, ThreadedServer, json_answer
@@ -75,7 +75,7 @@ async def ask(document: Any, status: int = 200) -> list[ModelInfo]:
         return json_answer(status, document)
 
     with ThreadedServer(route) as server:
-        around = Surroundings({})
+        around = ProviderContext({})
         try:
             return await list_from(around, "openrouter", f"{server.url}/models", Secret("secret-secret"), {}, "x-key")
         finally:

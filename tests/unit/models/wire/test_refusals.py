@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from treadle.errors import ModelError
-from treadle.models.anthropic import AnthropicMessages
-from treadle.models.gemini import Gemini
-from treadle.models.ollama import OllamaChat
-from treadle.models.openai_chat import OpenAIChat
-from treadle.models.openai_responses import OpenAIResponses
+from treadle.models.anthropic.adapter import AnthropicMessages
+from treadle.models.gemini.adapter import Gemini
+from treadle.models.ollama.adapter import OllamaChat
+from treadle.models.openai_chat.adapter import OpenAIChat
+from treadle.models.openai_responses.adapter import OpenAIResponses
 from treadle.models.wire.refusals import refuses
 from treadle.ports.model import Model, ModelInfo, ModelRequest
 from treadle.protocol.content import UserEntry

@@ -17,23 +17,25 @@ from treadle.sandbox.supervisor.commands import SupervisedCommands
 from treadle.stores.memory import MemoryStore
 from treadle.tools.builtin.background import CheckCommand, SendInput, StopCommand
 from treadle.tools.builtin.command import RunCommand
-from treadle.tools.builtin.means import Means
+from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.output import ReadOutput
 from treadle.types import CallKey, ChatId
-from treadle.workspace.root import Root
+from treadle.workspace.paths.root import Root
 
 CHAT = ChatId("c_1")
 
 
 class Bench:
-    def __init__(self, folder: Path, env: Mapping[str, str] | None = None, **means: Any) -> None:
+    def __init__(self, folder: Path, env: Mapping[str, str] | None = None, **context: Any) -> None:
         self.project = folder / "project"
         self.project.mkdir(exist_ok=True)
         self.home = folder / "home"
         self.commands = SupervisedCommands(self.home / "commands")
-        self.means = Means(Root, MemoryStore(), self.commands, env=os.environ if env is None else env, **means)
-        tools: list[Tool] = [RunCommand(self.means), CheckCommand(self.means), SendInput(self.means)]
-        tools += [StopCommand(self.means), ReadOutput(self.means)]
+        self.context = ToolContext(
+            Root, MemoryStore(), self.commands, env=os.environ if env is None else env, **context
+        )
+        tools: list[Tool] = [RunCommand(self.context), CheckCommand(self.context), SendInput(self.context)]
+        tools += [StopCommand(self.context), ReadOutput(self.context)]
         self.tools = {tool.spec.name: tool for tool in tools}
         self.options = ChatOptions()
         self.shell = Shell()

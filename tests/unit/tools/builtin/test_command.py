@@ -19,9 +19,9 @@ from treadle.sandbox.supervisor import folder as names
 from treadle.sandbox.supervisor.commands import SupervisedCommands
 from treadle.stores.memory import MemoryStore
 from treadle.tools.builtin.command import RunCommand
-from treadle.tools.builtin.means import Guarded, Means
+from treadle.tools.builtin.context import Guarded, ToolContext
 from treadle.tools.validate import problem
-from treadle.workspace.root import Root
+from treadle.workspace.paths.root import Root
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -141,7 +141,7 @@ async def test_long_output_keeps_its_head_and_its_tail(bench: Bench) -> None:  #
     assert lines[16:101] == [str(i) for i in range(4916, 5001)]
     assert lines[101:] == ['[the whole output: read_output handle="1.0"]', "[exit 0]"]
     assert outcome.summary == "exit 0, 5,000 lines"
-    assert await bench.means.blobs.get_blob(outcome.output) == "".join(f"{i}\n" for i in range(1, 5001)).encode()
+    assert await bench.context.blobs.get_blob(outcome.output) == "".join(f"{i}\n" for i in range(1, 5001)).encode()
 
 
 async def test_endless_output_ends_with_the_timeout(bench: Bench) -> None:  # fault 11
@@ -154,10 +154,10 @@ async def test_endless_output_ends_with_the_timeout(bench: Bench) -> None:  # fa
 async def test_binary_output_is_shown_and_kept_as_it_is(bench: Bench) -> None:  # fault 11
     outcome = await bench("printf 'a\\0b\\377c\\033[31mred\\033[0m\\033]633;A\\007x\\033]0;t\\033\\\\y\\n'")
     assert outcome.text == "a␀b\\xffcredxy\n[exit 0]"
-    assert (await bench.means.blobs.get_blob(outcome.output)).startswith(b"a\0b\xffc\x1b[31m")
+    assert (await bench.context.blobs.get_blob(outcome.output)).startswith(b"a\0b\xffc\x1b[31m")
     noise = await bench("head -c 300000 /dev/urandom")
     assert len(noise.text.encode()) < 50_000
-    assert len(await bench.means.blobs.get_blob(noise.output)) == 300_000
+    assert len(await bench.context.blobs.get_blob(noise.output)) == 300_000
 
 
 async def test_a_terminal_on_request(bench: Bench) -> None:
@@ -189,7 +189,7 @@ async def test_what_cannot_be_started(bench: Bench) -> None:
         await bench.tools["run_command"].prepare(bench.call(command="a\0b"))
     with pytest.raises(ToolError, match="could not be started: Argument list too long"):
         await bench("x" * 3_000_000)
-    nothing = RunCommand(Means(Root, MemoryStore()))
+    nothing = RunCommand(ToolContext(Root, MemoryStore()))
     with pytest.raises(ToolError, match="runs no commands"):
         await nothing.prepare(bench.call(command="true"))
 
@@ -293,9 +293,9 @@ class Box:
         pass
 
 
-def boxed(folder: Path, box: Box, **means: Any) -> Bench:
+def boxed(folder: Path, box: Box, **context: Any) -> Bench:
     guarded = Guarded((f"{folder}/project/.git/hooks",), (f"{folder}/home",))
-    return Bench(folder, sandbox_of=lambda _level: box, guarded=lambda _root: guarded, **means)
+    return Bench(folder, sandbox_of=lambda _level: box, guarded=lambda _root: guarded, **context)
 
 
 async def test_commands_run_confined_and_the_level_is_recorded(tmp_path: Path) -> None:  # S-03

@@ -16,12 +16,12 @@ from treadle.ports.toolset import Invocation, Outcome
 from treadle.protocol.files import FileChange, FileState
 from treadle.stores.memory import MemoryStore
 from treadle.testing.faults import InjectedFault, faults
+from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.edit import EditFile
-from treadle.tools.builtin.means import Means
 from treadle.tools.builtin.patch import ApplyPatch
 from treadle.tools.builtin.write import WriteFile
-from treadle.workspace.root import Root
-from treadle.workspace.snapshots import ProjectSnapshots
+from treadle.workspace.history.snapshots import ProjectSnapshots
+from treadle.workspace.paths.root import Root
 
 
 def sha256(data: bytes) -> str:
@@ -38,8 +38,8 @@ def home(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def means(home: Path) -> Means:
-    return Means(Root, MemoryStore(), snapshots_of=lambda root, bound: ProjectSnapshots(Root(root, bound), home))
+def context(home: Path) -> ToolContext:
+    return ToolContext(Root, MemoryStore(), snapshots_of=lambda root, bound: ProjectSnapshots(Root(root, bound), home))
 
 
 @pytest.fixture(autouse=True)
@@ -54,8 +54,10 @@ async def planned(tool: Any, invocation: Invocation) -> Invocation:
     return msgspec.structs.replace(invocation, plan=plan)
 
 
-async def test_a_new_file_in_new_folders(call, project: Path, means: Means) -> None:
-    outcome = await WriteFile(means).run(await planned(WriteFile(means), call(path="new/dir/a.txt", content="x\ny\n")))
+async def test_a_new_file_in_new_folders(call, project: Path, context: ToolContext) -> None:
+    outcome = await WriteFile(context).run(
+        await planned(WriteFile(context), call(path="new/dir/a.txt", content="x\ny\n"))
+    )
     assert outcome.files == (
         FileChange("new", "created", after=FileState("directory", 0o755)),
         FileChange("new/dir", "created", after=FileState("directory", 0o755)),
@@ -64,10 +66,10 @@ async def test_a_new_file_in_new_folders(call, project: Path, means: Means) -> N
     assert outcome.text.startswith("Created new/dir/a.txt (+2 -0).")
 
 
-async def test_what_is_overwritten_is_kept_before(call, project: Path, means: Means, home: Path) -> None:
+async def test_what_is_overwritten_is_kept_before(call, project: Path, context: ToolContext, home: Path) -> None:
     (project / "a").write_bytes(b"old\n")
     (project / "a").chmod(0o755)
-    tool = EditFile(means)
+    tool = EditFile(context)
     invocation = await planned(tool, call(path="a", old_str="old", new_str="new"))
     kept = ProjectSnapshots(Root(str(project)), home)
     with faults("raise@tool.edit_before"), pytest.raises(InjectedFault):
@@ -77,10 +79,10 @@ async def test_what_is_overwritten_is_kept_before(call, project: Path, means: Me
     assert outcome.files == (FileChange("a", "modified", 1, 1, file(b"old\n", 0o755), file(b"new\n", 0o755)),)
 
 
-async def test_what_cannot_be_kept_is_not_changed(call, project: Path, means: Means, home: Path) -> None:
+async def test_what_cannot_be_kept_is_not_changed(call, project: Path, context: ToolContext, home: Path) -> None:
     (project / "a").write_bytes(b"old\n")
     (home.parent / "home").write_bytes(b"no folder")
-    tool = EditFile(means)
+    tool = EditFile(context)
     with pytest.raises(ToolError, match="cannot be kept"):
         await tool.run(await planned(tool, call(path="a", old_str="old", new_str="new")))
     assert (project / "a").read_bytes() == b"old\n"
@@ -89,16 +91,16 @@ async def test_what_cannot_be_kept_is_not_changed(call, project: Path, means: Me
     assert (project / "a").read_bytes() == b"new\n"
 
 
-async def test_through_a_link_it_is_the_file_itself(call, project: Path, means: Means) -> None:
+async def test_through_a_link_it_is_the_file_itself(call, project: Path, context: ToolContext) -> None:
     (project / "real").mkdir()
     (project / "real" / "a").write_bytes(b"old\n")
     (project / "linked").symlink_to("real")
     (project / "alias").symlink_to("linked/a")
-    tool = EditFile(means)
+    tool = EditFile(context)
     outcome = await tool.run(await planned(tool, call(path="alias", old_str="old", new_str="new")))
     assert outcome.files == (FileChange("real/a", "modified", 1, 1, file(b"old\n"), file(b"new\n")),)
     assert "Changed alias" in outcome.text
-    made = await WriteFile(means).run(await planned(WriteFile(means), call(path="linked/sub/b", content="b")))
+    made = await WriteFile(context).run(await planned(WriteFile(context), call(path="linked/sub/b", content="b")))
     assert [each.path for each in made.files] == ["real/sub", "real/sub/b"]
 
 
@@ -141,18 +143,18 @@ def states(outcome: Outcome) -> dict[str, tuple[FileState | None, FileState | No
     return {each.path: (each.before, each.after) for each in outcome.files}
 
 
-async def test_a_patch_of_several_files(call, project: Path, means: Means) -> None:
+async def test_a_patch_of_several_files(call, project: Path, context: ToolContext) -> None:
     prepare_patch(project)
-    tool = ApplyPatch(means)
+    tool = ApplyPatch(context)
     outcome = await tool.run(await planned(tool, call(patch=PATCH)))
     assert states(outcome) == ALL
     assert outcome.text.startswith("Changed 5 files (+3 -3).")
 
 
 @pytest.mark.parametrize("point", ["tool.patch_before", "tool.patch_between#2", "tool.patch_between#4"])
-async def test_what_fails_half_way_leaves_no_folder(call, project: Path, means: Means, point: str) -> None:
+async def test_what_fails_half_way_leaves_no_folder(call, project: Path, context: ToolContext, point: str) -> None:
     prepare_patch(project)
-    tool = ApplyPatch(means)
+    tool = ApplyPatch(context)
     with faults(f"raise@{point}"), pytest.raises(InjectedFault):
         await tool.run(await planned(tool, call(patch=PATCH)))
     assert sorted(os.listdir(project)) == ["a", "c", "d"]
@@ -175,9 +177,11 @@ def die_at(point: str, passing: int) -> None:
 
 
 @pytest.mark.parametrize("passing", [1, 2, 3, 4])
-async def test_found_half_done_it_is_finished_and_told_in_full(call, project: Path, means: Means, passing: int) -> None:
+async def test_found_half_done_it_is_finished_and_told_in_full(
+    call, project: Path, context: ToolContext, passing: int
+) -> None:
     prepare_patch(project)
-    tool = ApplyPatch(means)
+    tool = ApplyPatch(context)
     invocation = await planned(tool, call(patch=PATCH))
     die_at("tool.patch_between", passing)
     try:
@@ -197,15 +201,15 @@ async def test_found_half_done_it_is_finished_and_told_in_full(call, project: Pa
     assert states(settled) == ALL
 
 
-async def test_a_stop_before_anything_was_done_knows_of_nothing(call, project: Path, means: Means) -> None:
+async def test_a_stop_before_anything_was_done_knows_of_nothing(call, project: Path, context: ToolContext) -> None:
     prepare_patch(project)
-    tool = ApplyPatch(means)
+    tool = ApplyPatch(context)
     assert await tool.stop(await planned(tool, call(patch=PATCH))) is None
     assert await tool.stop(call(patch=PATCH)) is None
 
 
-async def test_a_stop_in_the_midst_of_a_write_tells_of_it(call, project: Path, means: Means) -> None:
-    tool = WriteFile(means)
+async def test_a_stop_in_the_midst_of_a_write_tells_of_it(call, project: Path, context: ToolContext) -> None:
+    tool = WriteFile(context)
     invocation = await planned(tool, call(path="new/a", content="a"))
     loop, reached = asyncio.get_running_loop(), asyncio.Event()
     faultpoint.install(lambda name: loop.call_soon_threadsafe(reached.set) if name == "tool.write_before" else None)

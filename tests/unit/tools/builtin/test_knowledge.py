@@ -11,24 +11,24 @@ from treadle.errors import Conflict, ToolError
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.protocol.traces import Seen
 from treadle.stores.memory import MemoryStore
+from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.edit import EditFile
-from treadle.tools.builtin.means import Means
 from treadle.tools.builtin.patch import ApplyPatch
 from treadle.tools.builtin.read import ReadFile
 from treadle.tools.builtin.write import WriteFile
-from treadle.workspace.root import Root
+from treadle.workspace.paths.root import Root
 
 
 class Model:
     """Calls tools one after the other, and remembers what it has seen, as the log does."""
 
     def __init__(self, project: Path) -> None:
-        means = Means(Root, MemoryStore())
+        context = ToolContext(Root, MemoryStore())
         self.tools: dict[str, Any] = {
-            "read": ReadFile(means),
-            "write": WriteFile(means),
-            "edit": EditFile(means),
-            "patch": ApplyPatch(means),
+            "read": ReadFile(context),
+            "write": WriteFile(context),
+            "edit": EditFile(context),
+            "patch": ApplyPatch(context),
         }
         self.project = project
         self.seen: dict[str, str] = {}

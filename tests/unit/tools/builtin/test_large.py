@@ -12,12 +12,12 @@ from treadle.errors import ToolError
 from treadle.protocol.traces import Seen
 from treadle.stores.memory import MemoryStore
 from treadle.tools.builtin import large
+from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.large import read_large
-from treadle.tools.builtin.means import Means
 from treadle.tools.builtin.read import ReadFile
-from treadle.workspace.root import Root
+from treadle.workspace.paths.root import Root
 
-READ = ReadFile(Means(Root, MemoryStore()))
+READ = ReadFile(ToolContext(Root, MemoryStore()))
 
 
 async def test_a_range_of_a_large_file(call: Any, project: Path) -> None:
@@ -79,9 +79,9 @@ _READ = """
 import asyncio, resource, sys
 from treadle.ports.toolset import Invocation
 from treadle.stores.memory import MemoryStore
-from treadle.tools.builtin.means import Means
+from treadle.tools.builtin.context import Means
 from treadle.tools.builtin.read import ReadFile
-from treadle.workspace.root import Root
+from treadle.workspace.paths.root import Root
 async def main():
     tool = ReadFile(Means(Root, MemoryStore()))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

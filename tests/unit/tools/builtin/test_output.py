@@ -14,7 +14,7 @@ pytestmark = pytest.mark.timeout(90)
 
 
 async def keep(bench: Bench, data: bytes, handle: str = "9.9") -> str:
-    bench.outputs[handle] = await bench.means.blobs.put_blob(data)
+    bench.outputs[handle] = await bench.context.blobs.put_blob(data)
     return handle
 
 
@@ -94,7 +94,7 @@ async def test_what_was_dropped_is_said_in_its_place(bench: Bench, monkeypatch: 
     monkeypatch.setattr("treadle.tools.builtin.result.CAP", 1 << 16)
     outcome = await bench("seq -f %07.0f 1 100000")
     assert "of 800,000 bytes the beginning and the end were kept]" in outcome.text
-    blob = await bench.means.blobs.get_blob(outcome.output)
+    blob = await bench.context.blobs.get_blob(outcome.output)
     head, _, tail = blob.partition(b"[")
     assert head == b"".join(b"%07d\n" % number for number in range(1, 4097))
     dropped, _, tail = tail.partition(b" bytes dropped]\n")

@@ -15,9 +15,9 @@ from treadle.ports.toolset import Invocation, Outcome
 from treadle.protocol.events import DiffStat, FileChange
 from treadle.protocol.traces import Seen
 from treadle.stores.sqlite import SqliteStore
-from treadle.tools.builtin.means import Means
+from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.patch import ApplyPatch
-from treadle.workspace.root import Root
+from treadle.workspace.paths.root import Root
 
 PATCH = """*** Begin Patch
 *** Add File: new/n.txt
@@ -39,9 +39,9 @@ AFTER = {"a.py": b"a = 2\r\nb = 1\r\n", "bin/new.sh": b"#!/bin/sh\necho new\n", 
 
 
 @pytest.fixture
-async def means(tmp_path: Path) -> Any:
+async def context(tmp_path: Path) -> Any:
     store = SqliteStore(tmp_path / "treadle.db")
-    yield Means(Root, store)
+    yield ToolContext(Root, store)
     await store.close()
 
 
@@ -62,8 +62,8 @@ async def planned(tool: ApplyPatch, invocation: Invocation) -> Invocation:
     return msgspec.structs.replace(invocation, plan=plan)
 
 
-async def test_all_kinds_of_changes(call: Any, files: Path, means: Means) -> None:
-    tool = ApplyPatch(means)
+async def test_all_kinds_of_changes(call: Any, files: Path, context: ToolContext) -> None:
+    tool = ApplyPatch(context)
     invocation = await planned(tool, call(patch=PATCH))
     assert contents(files) == BEFORE  # looking changes nothing
     outcome = await tool.run(invocation)
@@ -86,9 +86,9 @@ async def test_all_kinds_of_changes(call: Any, files: Path, means: Means) -> Non
     assert (settled.files, settled.diff_stat, settled.seen) == (outcome.files, outcome.diff_stat, outcome.seen)
 
 
-async def test_the_preview_is_the_diff_and_inert(call: Any, files: Path, means: Means) -> None:
+async def test_the_preview_is_the_diff_and_inert(call: Any, files: Path, context: ToolContext) -> None:
     (files / "a.py").write_bytes(b"a = 1\nx = '\x1b]0;title\x07\xe2\x80\xae'\n")
-    text = await ApplyPatch(means).preview(call(patch=PATCH))
+    text = await ApplyPatch(context).preview(call(patch=PATCH))
     assert "+a = 2" in text
     assert "+++ /dev/null" in text
     assert "\\x1b]0;title\\x07\\u202e" in text
@@ -96,10 +96,10 @@ async def test_the_preview_is_the_diff_and_inert(call: Any, files: Path, means: 
     assert contents(files)["gone.txt"] == b"bye\n"
 
 
-async def test_one_hunk_that_does_not_fit_leaves_all_files_alone(call: Any, files: Path, means: Means) -> None:
+async def test_one_hunk_that_does_not_fit_leaves_all_files_alone(call: Any, files: Path, context: ToolContext) -> None:
     text = PATCH.replace("-echo old", "-echo other")
     with pytest.raises(EditError, match=r"Nothing was changed\. old\.sh, hunk 1 of 1: its lines were not found"):
-        await ApplyPatch(means).prepare(call(patch=text))
+        await ApplyPatch(context).prepare(call(patch=text))
     assert contents(files) == BEFORE
 
 
@@ -116,16 +116,18 @@ async def test_one_hunk_that_does_not_fit_leaves_all_files_alone(call: Any, file
         ("*** Add File: a.py\n+x\n*** Add File: x/../a.py\n+x", ToolError),
     ],
 )
-async def test_paths_are_guarded(call: Any, files: Path, means: Means, text: str, error: type[ToolError]) -> None:
+async def test_paths_are_guarded(
+    call: Any, files: Path, context: ToolContext, text: str, error: type[ToolError]
+) -> None:
     (files / "link").symlink_to("/etc/passwd")
     (files / "inside").symlink_to("a.py")
     (files / "directory").mkdir()
     with pytest.raises(error):
-        await ApplyPatch(means).prepare(call(patch=text))
+        await ApplyPatch(context).prepare(call(patch=text))
 
 
-async def test_what_fails_half_way_is_taken_back(call: Any, files: Path, means: Means) -> None:
-    tool = ApplyPatch(means)
+async def test_what_fails_half_way_is_taken_back(call: Any, files: Path, context: ToolContext) -> None:
+    tool = ApplyPatch(context)
     invocation = await planned(tool, call(patch=PATCH))
     times = 0
 
@@ -152,9 +154,9 @@ import msgspec
 from treadle import faultpoint
 from treadle.ports.toolset import Invocation
 from treadle.stores.sqlite import SqliteStore
-from treadle.tools.builtin.means import Means
+from treadle.tools.builtin.context import Means
 from treadle.tools.builtin.patch import ApplyPatch
-from treadle.workspace.root import Root
+from treadle.workspace.paths.root import Root
 left = int(sys.argv[4])
 def strike(name):
     global left
@@ -182,9 +184,9 @@ POINTS = [
 
 @pytest.mark.parametrize(("point", "time"), POINTS)
 async def test_death_between_any_two_files_is_finished(
-    call: Any, files: Path, means: Means, tmp_path: Path, point: str, time: int
+    call: Any, files: Path, context: ToolContext, tmp_path: Path, point: str, time: int
 ) -> None:  # faults 1 and 2
-    tool = ApplyPatch(means)
+    tool = ApplyPatch(context)
     invocation = await planned(tool, call(patch=PATCH))
     told = msgspec.json.encode([invocation.arguments, invocation.plan]).decode()
     argv = [sys.executable, "-c", _DEATH, str(files), str(tmp_path / "treadle.db"), point, str(time), told]
@@ -201,8 +203,8 @@ async def test_death_between_any_two_files_is_finished(
     assert (files / "bin/new.sh").stat().st_mode & 0o777 == 0o750
 
 
-async def test_a_part_done_and_a_part_changed_by_others_is_told(call: Any, files: Path, means: Means) -> None:
-    tool = ApplyPatch(means)
+async def test_a_part_done_and_a_part_changed_by_others_is_told(call: Any, files: Path, context: ToolContext) -> None:
+    tool = ApplyPatch(context)
     invocation = await planned(tool, call(patch=PATCH))
     (files / "a.py").write_bytes(AFTER["a.py"])
     (files / "gone.txt").write_bytes(b"the user's\n")
@@ -217,8 +219,8 @@ async def test_a_part_done_and_a_part_changed_by_others_is_told(call: Any, files
     assert contents(files)["gone.txt"] == b"the user's\n"
 
 
-async def test_a_part_done_whose_rest_is_not_at_hand_is_told(call: Any, files: Path, means: Means) -> None:
-    tool = ApplyPatch(means)
+async def test_a_part_done_whose_rest_is_not_at_hand_is_told(call: Any, files: Path, context: ToolContext) -> None:
+    tool = ApplyPatch(context)
     invocation = await planned(tool, call(patch=PATCH))
     (files / "a.py").write_bytes(AFTER["a.py"])  # and the bytes of the others were never kept
     assert await tool.settle(invocation) == "run_again"
@@ -228,8 +230,10 @@ async def test_a_part_done_whose_rest_is_not_at_hand_is_told(call: Any, files: P
     assert told.files == (FileChange("a.py", "modified", 1, 1),)  # W-01: what was done is recorded
 
 
-async def test_a_file_swapped_in_the_last_moment_is_not_overwritten(call: Any, files: Path, means: Means) -> None:
-    tool = ApplyPatch(means)
+async def test_a_file_swapped_in_the_last_moment_is_not_overwritten(
+    call: Any, files: Path, context: ToolContext
+) -> None:
+    tool = ApplyPatch(context)
     invocation = await planned(tool, call(patch=PATCH))
 
     def strike(name: str) -> None:

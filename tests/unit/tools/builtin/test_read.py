@@ -7,15 +7,15 @@ import pytest
 
 from treadle.errors import OutsideRoot, ToolError
 from treadle.stores.memory import MemoryStore
+from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.listing import ListDirectory
-from treadle.tools.builtin.means import Means
 from treadle.tools.builtin.read import ReadFile
-from treadle.workspace.root import Root
+from treadle.workspace.paths.root import Root
 
 
 @pytest.fixture
 def read() -> ReadFile:
-    return ReadFile(Means(Root, MemoryStore()))
+    return ReadFile(ToolContext(Root, MemoryStore()))
 
 
 @pytest.fixture

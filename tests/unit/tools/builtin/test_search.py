@@ -11,10 +11,10 @@ from treadle.ports.workspace import Matches, Query
 from treadle.protocol.options import ChatOptions
 from treadle.stores.memory import MemoryStore
 from treadle.tools.builtin import builtins
-from treadle.tools.builtin.means import Means
+from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.search import GrepSearch
 from treadle.tools.registry import Tools
-from treadle.workspace.root import Root
+from treadle.workspace.paths.root import Root
 
 
 @pytest.fixture
@@ -131,14 +131,14 @@ async def test_a_cancelled_search_ends_before_the_call_does(call, project: Path)
     ],
 )
 def test_names_used_elsewhere_are_understood(name: str, arguments: str, meant: dict[str, object]) -> None:  # T-09
-    tools = Tools(builtins(Means(Root, MemoryStore())))
+    tools = Tools(builtins(ToolContext(Root, MemoryStore())))
     found = tools.find(name, ChatOptions())
     assert found is not None
     assert tools.arguments(found.spec, arguments) == meant  # type: ignore[union-attr]
 
 
 def test_what_could_mean_two_things_is_refused() -> None:
-    tools = Tools(builtins(Means(Root, MemoryStore())))
+    tools = Tools(builtins(ToolContext(Root, MemoryStore())))
     found = tools.find("grep_search", ChatOptions())
     assert found is not None
     for arguments in ('{"query": "x", "regex": "y"}', '{"pattern": "x", "query": "y"}'):

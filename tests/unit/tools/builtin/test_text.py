@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from treadle.errors import EditError, ToolError
 from treadle.stores.memory import MemoryStore
+from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.edit import EditFile
-from treadle.tools.builtin.means import Means
 from treadle.tools.builtin.read import ReadFile
 from treadle.tools.builtin.text import decode, visible
-from treadle.workspace.root import Root
+from treadle.workspace.paths.root import Root
 
-MEANS = Means(Root, MemoryStore())
+MEANS = ToolContext(Root, MemoryStore())
 
 
 @given(st.binary(max_size=200))

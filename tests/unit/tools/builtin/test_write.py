@@ -15,12 +15,12 @@ from treadle.errors import Conflict, EditError, OutsideRoot, ToolError
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.protocol.events import DiffStat, FileChange
 from treadle.stores.memory import MemoryStore
+from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.edit import EditFile
-from treadle.tools.builtin.means import Means
 from treadle.tools.builtin.write import WriteFile
-from treadle.workspace.root import Root
+from treadle.workspace.paths.root import Root
 
-MEANS = Means(Root, MemoryStore())
+MEANS = ToolContext(Root, MemoryStore())
 WRITE, EDIT = WriteFile(MEANS), EditFile(MEANS)
 
 
@@ -186,9 +186,9 @@ import msgspec
 from treadle import faultpoint
 from treadle.ports.toolset import Invocation
 from treadle.stores.memory import MemoryStore
-from treadle.tools.builtin.means import Means
+from treadle.tools.builtin.context import Means
 from treadle.tools.builtin.write import WriteFile
-from treadle.workspace.root import Root
+from treadle.workspace.paths.root import Root
 faultpoint.install(lambda name: os._exit(9) if name == sys.argv[2] else None)
 arguments, plan = msgspec.json.decode(sys.argv[3])
 tool = WriteFile(Means(Root, MemoryStore()))

@@ -14,8 +14,8 @@ from treadle.ports.sandbox import Sandbox
 from treadle.ports.snapshots import Snapshots
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.sandbox.choose import choose
-from treadle.workspace.root import Root
-from treadle.workspace.snapshots import ProjectSnapshots
+from treadle.workspace.history.snapshots import ProjectSnapshots
+from treadle.workspace.paths.root import Root
 
 
 @cache
@@ -29,14 +29,14 @@ def sandbox_with_views() -> Sandbox:
 class ViewBench(Bench):
     """Calls are prepared before they run, as the loop does."""
 
-    def __init__(self, folder: Path, **means: Any) -> None:
+    def __init__(self, folder: Path, **context: Any) -> None:
         home = folder / "home"
 
         def snapshots(root: str, bound: str = "") -> Snapshots:
             return ProjectSnapshots(Root(root), home)
 
         sandbox = sandbox_with_views()
-        super().__init__(folder, os.environ, sandbox_of=lambda _demand: sandbox, snapshots_of=snapshots, **means)
+        super().__init__(folder, os.environ, sandbox_of=lambda _demand: sandbox, snapshots_of=snapshots, **context)
         self.snapshots = snapshots(str(self.project))
 
     async def prepared(self, command: str, **arguments: Any) -> Invocation:

@@ -7,12 +7,12 @@ from treadle.errors import ToolError
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.ports.workspace import Workspace, inert
 from treadle.tools.builtin.base import in_thread
+from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.diagnostics import data_files
 from treadle.tools.builtin.diagnostics.diagnostic import Diagnostic, arranged, bounded, count
 from treadle.tools.builtin.diagnostics.linters import GROUPS, Group, Target
 from treadle.tools.builtin.diagnostics.lsp import SERVERS, ask_server
 from treadle.tools.builtin.diagnostics.running import Asking, Said, Surroundings, ask_all, surroundings
-from treadle.tools.builtin.means import Means
 
 MAX_BYTES = 2_000_000
 
@@ -20,14 +20,14 @@ MAX_BYTES = 2_000_000
 class Examination:
     """Remembers what tools said about the same bytes before."""
 
-    def __init__(self, means: Means) -> None:
-        self._means = means
+    def __init__(self, context: ToolContext) -> None:
+        self._context = context
         self._asking = Asking()
 
     async def examine(self, paths: Sequence[str], invocation: Invocation) -> Outcome:
         quick, strict = bool(invocation.arguments.get("quick")), bool(invocation.arguments.get("strict"))
-        workspace = self._means.workspace_of(*invocation.project)
-        around = await in_thread(surroundings, self._means, workspace, invocation.options.sandbox)
+        workspace = self._context.workspace_of(*invocation.project)
+        around = await in_thread(surroundings, self._context, workspace, invocation.options.sandbox)
         said: list[Said] = []
         unknown: list[str] = []
         for path in dict.fromkeys(paths):

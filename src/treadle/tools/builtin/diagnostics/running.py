@@ -13,11 +13,11 @@ from treadle.errors import SandboxError, ToolError
 from treadle.ports.sandbox import Confinement, Demand, Sandbox, Unwritable
 from treadle.ports.workspace import Workspace
 from treadle.tools.builtin.base import in_thread
+from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.diagnostics.diagnostic import Diagnostic
 from treadle.tools.builtin.diagnostics.finding import Found, find, marked_folder
 from treadle.tools.builtin.diagnostics.linters import Group, Linter, Target
 from treadle.tools.builtin.environment import without_secrets
-from treadle.tools.builtin.means import Means
 from treadle.tools.program import run_program
 
 TIMEOUT_S = 30.0
@@ -61,18 +61,18 @@ class Surroundings(msgspec.Struct, frozen=True):
         return self.sandbox.wrap(argv, Confinement(self.workspace.path, Unwritable(), hidden=self.hidden), cwd)
 
 
-def surroundings(means: Means, workspace: Workspace, level: Demand) -> Surroundings:
+def surroundings(context: ToolContext, workspace: Workspace, level: Demand) -> Surroundings:
     """The sandbox that this chat's commands have; without one there is none here either."""
-    env = without_secrets(means.env or os.environ) | {"LC_ALL": "C.UTF-8", "NO_COLOR": "1"}
+    env = without_secrets(context.env or os.environ) | {"LC_ALL": "C.UTF-8", "NO_COLOR": "1"}
     for name in _UNWANTED:
         env.pop(name, None)
     sandbox: Sandbox | None = None
-    if means.sandbox_of is not None:
+    if context.sandbox_of is not None:
         try:
-            sandbox = means.sandbox_of(level)
+            sandbox = context.sandbox_of(level)
         except SandboxError:
             sandbox = None
-    return Surroundings(workspace, env, sandbox, means.guarded(workspace.path).hidden)
+    return Surroundings(workspace, env, sandbox, context.guarded(workspace.path).hidden)
 
 
 class Asking:

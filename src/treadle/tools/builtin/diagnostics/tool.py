@@ -7,7 +7,7 @@ from treadle.errors import ToolError
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.protocol.tools import ToolSpec
 from treadle.tools.builtin.base import PATH, ReadOnly, parameters
-from treadle.tools.builtin.means import Means
+from treadle.tools.builtin.context import ToolContext
 
 if TYPE_CHECKING:
     from treadle.tools.builtin.diagnostics.examination import Examination
@@ -33,8 +33,8 @@ class GetDiagnostics(ReadOnly):
         summary_argument="path",
     )
 
-    def __init__(self, means: Means) -> None:
-        self._means = means
+    def __init__(self, context: ToolContext) -> None:
+        self._context = context
         self._examination: Examination | None = None
 
     async def run(self, invocation: Invocation) -> Outcome:
@@ -46,5 +46,5 @@ class GetDiagnostics(ReadOnly):
         if self._examination is None:
             from treadle.tools.builtin.diagnostics.examination import Examination
 
-            self._examination = Examination(self._means)
+            self._examination = Examination(self._context)
         return await self._examination.examine(paths[:MAX_FILES], invocation)

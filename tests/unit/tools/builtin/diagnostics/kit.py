@@ -10,9 +10,9 @@ from pathlib import Path
 
 from treadle.ports.sandbox import Confinement, Level, Unwritable
 from treadle.stores.memory import MemoryStore
+from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.diagnostics.tool import GetDiagnostics
-from treadle.tools.builtin.means import Means
-from treadle.workspace.root import Root
+from treadle.workspace.paths.root import Root
 
 
 def program(folder: Path, name: str, body: str) -> Path:
@@ -60,5 +60,5 @@ def tool(path: str = "", *, sandbox: bool = False) -> GetDiagnostics:
     """With the programs of this search path, in the sandbox or not."""
     env = {"PATH": path or os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), "SECRET_KEY": "hunter2"}
     return GetDiagnostics(
-        Means(Root, MemoryStore(), sandbox_of=(lambda _level: Bubble()) if sandbox else None, env=env)
+        ToolContext(Root, MemoryStore(), sandbox_of=(lambda _level: Bubble()) if sandbox else None, env=env)
     )

@@ -1,0 +1,225 @@
+"""A Messages stream as neutral deltas. Blocks come one after another, each with its start, its pieces and its stop;
+what cannot be understood is a failure, never a guess, because a lost fragment would be half a call."""
+
+from typing import Any
+
+import msgspec
+
+from treadle.models.anthropic.usage import Counter, Report
+from treadle.models.wire.encoding import encode_json
+from treadle.models.wire.failures import failure
+from treadle.models.wire.reading import EventReader
+from treadle.models.wire.sealed import Sealed, seal
+from treadle.ports.model import ModelInfo
+from treadle.protocol.content import Thinking
+from treadle.protocol.deltas import (
+    CallDelta,
+    NoticeDelta,
+    ThinkingBlock,
+)
+
+_FINISH = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "pause_turn": "stop",
+    "tool_use": "tool_calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "content_filter",
+}
+
+
+class _Piece(msgspec.Struct, gc=False):
+    """The `delta` of a block or of the message."""
+
+    text: str | None = None
+    partial_json: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
+    stop_reason: str | None = None
+    stop_details: Any = None
+
+
+class _Message(msgspec.Struct, gc=False):
+    type: str = ""
+    content: list[dict[str, Any]] | None = None
+    stop_reason: str | None = None
+    stop_details: Any = None
+    usage: Report | None = None
+    error: Any = None
+
+
+class _Event(msgspec.Struct, gc=False):
+    type: str = ""
+    index: int | None = None
+    delta: _Piece | None = None
+    content_block: dict[str, Any] | None = None
+    message: _Message | None = None
+    usage: Report | None = None
+    error: Any = None
+
+
+_decode = msgspec.json.Decoder(_Event).decode
+_decode_message = msgspec.json.Decoder(_Message).decode
+
+
+class _Block:
+    """A block that has begun and not stopped."""
+
+    def __init__(self, start: dict[str, Any], call: int) -> None:
+        self.start = start
+        self.kind = start.get("type")
+        self.call = call
+        """Which of the answer's calls it is."""
+        self.pieces: list[str] = []
+
+
+class StreamReader(EventReader):
+    def __init__(self, where: str, info: ModelInfo) -> None:
+        super().__init__(where)
+        self._info = info
+        self._counter = Counter(info)
+        self._blocks: dict[int, _Block] = {}
+        self._current = 0
+        self._last: _Block | None = None
+        self._ids: set[str] = set()
+        self._calls = 0
+
+    def _close(self) -> None:
+        super()._close()
+        for index in list(self._blocks):
+            self._stop(index)
+
+    def _read(self, chunk: bytes) -> None:
+        for event in self._body.feed(chunk):
+            data = event.data
+            if self.done or not data:
+                continue
+            try:
+                part = _decode(data)
+            except (msgspec.MsgspecError, RecursionError):
+                part = self._lenient(data)
+            piece = part.delta
+            if piece is not None and piece.text is not None:  # first, because nearly all are
+                self._batch.say(piece.text)
+            else:
+                self._take(part, part.type or event.event, data)
+
+    def _take(self, part: _Event, kind: str, data: str) -> None:
+        match kind:
+            case "content_block_delta" if part.delta is not None:
+                self._piece(self._blocks.get(self._index(part)), part.delta)
+            case "content_block_start":
+                self._start(self._index(part), part.content_block or {})
+            case "content_block_stop":
+                self._stop(self._index(part))
+            case "message_start" if part.message is not None:
+                self._count(part.message.usage)
+            case "message_delta":
+                self._count(part.usage)
+                if part.delta is not None and part.delta.stop_reason:
+                    self._finish(part.delta.stop_reason, part.delta.stop_details)
+            case "message_stop":
+                self.done = True
+            case "error":
+                raise failure(self._where, 200, data.encode())
+            case _ if part.error:
+                raise failure(self._where, 200, data.encode())
+
+    def _index(self, part: _Event) -> int:
+        if part.index is not None:
+            self._current = part.index
+        return self._current
+
+    def _start(self, index: int, start: dict[str, Any]) -> None:
+        if index in self._blocks:
+            self._stop(index)  # a server that says no stop, or calls every index 0
+        block = self._blocks[index] = self._last = _Block(start, self._calls)
+        match block.kind:
+            case "text" if isinstance(start.get("text"), str):
+                self._batch.say(start["text"])
+            case "thinking" if isinstance(start.get("thinking"), str):
+                self._piece(block, _Piece(thinking=start["thinking"]))
+            case "tool_use":
+                self._calls += 1
+                given = str(start.get("id") or "")
+                # An id that was there before names another call all the same: its block is one of its own.
+                self._batch.put(CallDelta(None if given in self._ids else given or None, block.call, _name(start)))
+                self._ids.add(given)
+
+    def _piece(self, block: _Block | None, piece: _Piece) -> None:
+        if piece.thinking:
+            self._batch.think(piece.thinking)
+            if block is not None:
+                block.pieces.append(piece.thinking)
+        if piece.signature is not None and block is not None:
+            block.start["signature"] = piece.signature
+        if piece.partial_json and (block is None or block.kind == "tool_use"):
+            if block is not None:
+                block.pieces.append(piece.partial_json)
+            self._batch.put(CallDelta(index=block.call if block else None, arguments=piece.partial_json))
+
+    def _stop(self, index: int) -> None:
+        block = self._blocks.pop(index, None)
+        if block is None:
+            return
+        place = self._batch.said, block.call
+        match block.kind:
+            case "thinking":
+                text = "".join(block.pieces)
+                signed = {**block.start, "thinking": text} if block.start.get("signature") else None
+                if text or signed:
+                    self._batch.put(
+                        ThinkingBlock(Thinking(text, seal(Sealed(encode_json(signed), *place)) if signed else ""))
+                    )
+            case "redacted_thinking":
+                self._batch.put(ThinkingBlock(Thinking("", seal(Sealed(encode_json(block.start), *place)))))
+            case "tool_use" if not block.pieces and block.start.get("input"):
+                self._batch.put(CallDelta(index=block.call, arguments=encode_json(block.start["input"]).decode()))
+
+    def _finish(self, reason: str, details: Any) -> None:
+        self.finish_reason = _FINISH.get(reason, reason)
+        if self.finish_reason == "length" and self._last is not None and self._last.kind == "tool_use":
+            # The call was being written when the room ran out: what there is of it may look whole and is not.
+            self._batch.put(CallDelta(index=self._last.call, repaired=True))
+        if reason == "refusal":
+            why = details.get("explanation") if isinstance(details, dict) else None
+            self._batch.put(
+                NoticeDelta("refusal", f"{self._info.ref} declined to answer: {why or 'it gave no reason'}")
+            )
+
+    def _count(self, report: Report | None) -> None:
+        if report is not None:
+            self._batch.count(self._counter.take(report))
+
+    def _read_document(self, body: bytes) -> None:
+        """The answer of a server that does not stream."""
+        try:
+            message = _decode_message(body)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise self._no_document(body) from error
+        if message.error or message.content is None:
+            raise self._no_document(body)
+        for index, block in enumerate(message.content):
+            self._start(index, block)
+            self._stop(index)
+        self._count(message.usage)
+        self._finish(message.stop_reason or ("tool_use" if self._calls else "end_turn"), message.stop_details)
+
+    def _lenient(self, data: str) -> _Event:
+        """An event whose fields have other types than they should, as far as it can be understood."""
+        try:
+            found = msgspec.json.decode(data)
+            if isinstance(found, dict):
+                objects = ("delta", "content_block", "message", "usage")
+                mended = {
+                    key: None if key in objects and not isinstance(found[key], dict) else found[key] for key in found
+                }
+                return msgspec.convert(mended, _Event, strict=False)
+        except (msgspec.MsgspecError, RecursionError, UnicodeError):
+            pass
+        raise self._nonsense(data)
+
+
+def _name(start: dict[str, Any]) -> str | None:
+    return str(start.get("name") or "") or None

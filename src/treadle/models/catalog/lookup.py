@@ -1,0 +1,142 @@
+"""What is known of models by name: window, output limit, prices, habits (M-12). One lookup in a table, and the user's
+own file over it; a model that is in neither works with the safe defaults of `ModelInfo`."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from treadle.ports.model import ModelInfo
+
+FILE_NAME = "models.toml"
+"""The user's own file, in Treadle's home."""
+OUTPUT_CAP = 32_768
+"""No turn is given more room than this to answer, though models may offer more: what a call may cost is reserved
+from it (L-11), and the window is shared with it (L-19)."""
+COPILOT_WINDOW = 128_000
+COPILOT_OUTPUT = 16_384
+"""What GitHub Copilot gives to nearly every model, whatever it could have elsewhere."""
+
+_DATED = re.compile(r"(?:-(?:20\d\d-\d\d-\d\d|20\d{6}|\d{4}|latest|preview)|@[\w-]+|:[\w-]+)$")
+"""The end of a name that says which edition of a model is meant."""
+_FIRST_WORD = re.compile(r"[a-z]+\d?", re.I)
+_T = TypeVar("_T")
+
+
+def find(table: Mapping[str, _T], name: str) -> _T | None:
+    """The entry of this very name; else of its edition; else of the longest beginning that the table has with `*`."""
+    if name in table:
+        return table[name]
+    stem = _DATED.sub("", name)
+    for listed in (stem, f"{stem}-latest"):
+        if listed in table:
+            return table[listed]
+    begins = [key for key in table if key.endswith("*") and name.startswith(key[:-1])]
+    return table[max(begins, key=len)] if begins else None
+
+
+def look_up(provider: str, name: str) -> ModelInfo:
+    """What Treadle itself knows of a model."""
+    if provider == "copilot":
+        return _of_copilot(name)
+    known = _known(provider, name)
+    if known is None and provider == "openrouter":
+        known = _of_maker(name)
+    return known or ModelInfo(provider, name)
+
+
+def known_names(provider: str) -> list[str]:
+    """The models that people are told of."""
+    from treadle.models.catalog.table import LISTED, TABLES
+
+    return [name for name in LISTED.get(provider, TABLES.get(provider, ())) if not name.endswith("*")]
+
+
+class Catalogue:
+    """What is known, with what the user's file says on top. The file is read when it is first needed."""
+
+    def __init__(self, home: Path | None = None) -> None:
+        self._file = home / FILE_NAME if home is not None else None
+        self._own: dict[str, dict[str, object]] | None = None
+        self._warnings: tuple[str, ...] = ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is odd about the user's file. ConfigError when it cannot be used."""
+        self._read()
+        return self._warnings
+
+    def look_up(self, provider: str, name: str) -> ModelInfo:
+        return self.adjust(look_up(provider, name))
+
+    def adjust(self, info: ModelInfo) -> ModelInfo:
+        """What the user says of a model, over what others know of it."""
+        own = find(self._read(), info.ref)
+        return replace(info, **own) if own else info
+
+    def names(self, provider: str) -> list[str]:
+        """The models of a provider that are known by name, the user's own first."""
+        refs = (ref.partition(":") for ref in self._read() if not ref.endswith("*"))
+        own = [name for owner, _, name in refs if owner == provider]
+        return list(dict.fromkeys([*own, *known_names(provider)]))
+
+    def _read(self) -> dict[str, dict[str, object]]:
+        if self._own is not None:
+            return self._own
+        if self._file is None or not self._file.exists():
+            self._own = {}
+        else:
+            from treadle.models.catalog.user_file import read_catalog  # most users have no such file
+
+            self._own, self._warnings = read_catalog(self._file)
+        return self._own
+
+
+def _known(provider: str, name: str) -> ModelInfo | None:
+    from treadle.models.catalog.table import TABLES
+
+    row = find(TABLES.get(provider, {}), name)
+    if row is None:
+        return None
+    window, limit, fresh, cached, output, traits = row
+    return ModelInfo(
+        provider,
+        name,
+        window=window,
+        max_output=min(limit, OUTPUT_CAP),
+        usd_per_million_input=fresh,
+        usd_per_million_cached=cached,
+        usd_per_million_output=output,
+        temperature=None if "no-temperature" in traits else 0.1,
+        native_tools="no-tools" not in traits,
+        thinking="thinking" in traits,
+        vision="vision" in traits,
+    )
+
+
+def _of_maker(name: str) -> ModelInfo | None:
+    """A model under the name of a reseller, `anthropic/claude-opus-5.5`, by what its maker calls it."""
+    from treadle.models.catalog.table import MAKERS
+
+    own = name.rpartition("/")[2]
+    word = _FIRST_WORD.match(own)
+    maker = MAKERS.get(word[0].lower(), "") if word else ""
+    found = _known(maker, own.replace(".", "-") if maker == "anthropic" else own) if maker else None
+    return replace(found, provider="openrouter", name=name) if found else None
+
+
+def _of_copilot(name: str) -> ModelInfo:
+    """Paid for by subscription: there are no prices."""
+    habits = _of_maker(name) or ModelInfo("copilot", name)
+    limit = 4_096 if name.startswith(("gpt-3.5", "gpt-4o")) or name == "gpt-4" else COPILOT_OUTPUT
+    return ModelInfo(
+        "copilot",
+        name,
+        window=COPILOT_WINDOW,
+        max_output=limit,
+        temperature=habits.temperature,
+        thinking=habits.thinking,
+        vision=habits.vision,
+    )

@@ -1,0 +1,214 @@
+"""Any program as a model (M-06): a prompt in, text out. `command:NAME` runs the line in TREADLE_COMMAND_NAME,
+`command:PROGRAM ARGUMENTS` that program. It calls no tools by itself (M-07)."""
+
+import codecs
+import errno
+import fnmatch
+import os
+import re
+import shlex
+import shutil
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
+from weakref import WeakSet
+
+from treadle.errors import ConfigError, ModelError, ModelErrorKind
+from treadle.faultpoint import faultpoint
+from treadle.models.command_line.program import Ended, Program
+from treadle.models.command_line.prompt import flatten
+from treadle.models.keys import Secret
+from treadle.models.provider_context import ProviderContext
+from treadle.models.wire.failures import classify
+from treadle.ports.model import Memo, ModelInfo, ModelRequest
+from treadle.protocol.deltas import Delta, FinishDelta, NoticeDelta, TextDelta
+
+PLACE = "{prompt}"
+"""Where the prompt goes in the arguments; without it, the program reads the prompt from its standard input."""
+LINE_VARIABLE = "TREADLE_COMMAND_"
+PASS_VARIABLE = "TREADLE_PROGRAM_VARIABLES"
+"""Names of variables, or patterns of names, that programs get beside the usual ones."""
+ARGUMENT_CAP = 128 * 1024 - 1
+"""The most that Linux takes as one argument."""
+
+_USUAL = (
+    *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "TMP", "TEMP", "XDG_*"),
+    *("DBUS_SESSION_BUS_ADDRESS", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy"),
+)
+"""What every program may need: to find its files, to speak the user's language, to reach the network."""
+_QUIET = {"TERM": "dumb", "NO_COLOR": "1"}
+"""Its output is read, not looked at."""
+
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
+_TOO_LONG = re.compile(r"too large|tokens_limit_reached|\b413\b", re.I)
+_TOO_OFTEN = re.compile(r"\b429\b", re.I)
+_PASSING = re.compile(
+    r"\b50[0234]\b|\b529\b|time(d )?-?out|temporar|overloaded|unavailable|try again|connection|network", re.I
+)
+_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS", re.I)
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+_SHOWN_LINES = 3
+OUTPUT_CAP = 4 * 1024 * 1024
+"""How many characters an answer may have. No model writes so much at once; a program that does may never end."""
+_HELD_CAP = 1_000
+
+
+class CommandLineModel:
+    """One program. `argv` is what is run, and `env` all of the environment that it gets."""
+
+    def __init__(
+        self, info: ModelInfo, argv: Sequence[str], env: Mapping[str, str], *, hints: Mapping[str, str] | None = None
+    ) -> None:
+        self._info = info
+        self._argv = tuple(argv)
+        self._env = dict(env)
+        self._hints = hints or {}
+        """What can be done about a failure, by words in it."""
+        self._secrets = [Secret(value) for name, value in env.items() if _SECRET.search(name)]
+        self._told: WeakSet[Memo] = WeakSet()
+        """The conversations in which it was told that there are no tools."""
+
+    def __repr__(self) -> str:
+        return f"CommandLineModel({self._info.ref!r})"
+
+    @property
+    def info(self) -> ModelInfo:
+        return self._info
+
+    async def close(self) -> None:
+        """Nothing to do: a program lives no longer than its answer."""
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
+        program = self._program(flatten(request))
+        reader = _Reader()
+        faultpoint("models.request")
+        try:
+            async with aclosing(program.output()) as output:
+                async for data in output:
+                    if text := reader.feed(data):
+                        yield [*self._notices(request), TextDelta(text)]
+                    if reader.length > OUTPUT_CAP:
+                        break
+        except OSError as error:
+            raise self._not_started(error) from error
+        faultpoint("models.streamed")
+        if reader.length > OUTPUT_CAP:
+            yield [FinishDelta("length")]
+            return
+        rest = reader.end()
+        if program.ended.code or not reader.begun:
+            raise self._failure(program.ended)
+        yield [*([TextDelta(rest)] if rest else []), FinishDelta("stop")]
+
+    def _notices(self, request: ModelRequest) -> list[Delta]:
+        """What is to be told once in a conversation, with the first words: a program that fails has said nothing."""
+        if not request.tools or request.rung == "plain" or request.memo in self._told:
+            return []
+        self._told.add(request.memo)
+        return [NoticeDelta("no_tools", f"{self._info.ref} cannot call tools: it answers in words only")]
+
+    def _program(self, prompt: bytes) -> Program:
+        if not any(PLACE in argument for argument in self._argv):
+            return Program(self._argv, self._env, prompt)
+        if len(prompt) > ARGUMENT_CAP:
+            raise ModelError(
+                "context_limit",
+                f"the conversation has {len(prompt):,} bytes, more than fit an argument of {self._info.ref}; a program "
+                f"that reads its standard input takes more: leave {PLACE} out",
+            )
+        text = prompt.decode().replace("\0", "")
+        return Program([argument.replace(PLACE, text) for argument in self._argv], self._env, b"")
+
+    def _not_started(self, error: OSError) -> ModelError:
+        if error.errno == errno.E2BIG:
+            return ModelError(
+                "context_limit", f"the conversation is longer than the arguments of {self._info.ref} may be"
+            )
+        return ModelError("bad_request", f"{self._argv[0]} cannot be started: {error.strerror or error}")
+
+    def _failure(self, ended: Ended) -> ModelError:
+        complaint = _ESCAPES.sub("", ended.complaint)
+        for secret in self._secrets:
+            complaint = secret.redact(complaint)
+        lines = [line.strip() for line in complaint.splitlines() if line.strip()]
+        said = "; ".join(lines[-_SHOWN_LINES:])
+        hint = next((f". {hint}" for words, hint in self._hints.items() if words in complaint), "")
+        what = "said nothing" if not ended.code else _how(ended.code)
+        return ModelError(_kind(ended, said), f"{self._info.ref} {what}{f': {said}' if said else ''}{hint}")
+
+
+class _Reader:
+    """Text from bytes that may be cut anywhere. White space at the end, which programs add, is no part of an answer:
+    it is held back until more follows."""
+
+    def __init__(self) -> None:
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._held = ""
+        self.begun = False
+        self.length = 0
+
+    def feed(self, data: bytes) -> str:
+        return self._take(self._decode(data))
+
+    def end(self) -> str:
+        """What is left of a character that was cut off, as a mark that something is missing."""
+        return self._take(self._decode(b"", final=True))
+
+    def _take(self, text: str) -> str:
+        text = self._held + text
+        if not self.begun:
+            text = text.lstrip("\ufeff\r\n")
+        whole = text.rstrip()
+        if len(text) - len(whole) > _HELD_CAP:
+            whole = text
+        self.length += len(whole)
+        self._held = text[len(whole) :]
+        self.begun = self.begun or bool(whole)
+        return whole
+
+
+def _how(code: int) -> str:
+    return f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+
+
+def _kind(ended: Ended, said: str) -> ModelErrorKind:
+    """What kind of failure it was, by its words. A program that fails without known ones will fail again."""
+    if _TOO_LONG.search(said):
+        return "context_limit"
+    if _TOO_OFTEN.search(said):
+        return "rate_limit"
+    kind = classify(200, said)
+    passing = ended.code < 0 or _PASSING.search(said)
+    return "bad_request" if kind == "overloaded" and not passing else kind
+
+
+def environment(env: Mapping[str, str], *needed: str) -> dict[str, str]:
+    """What a program gets of the environment: what every program needs, what this one needs, what the user lets it
+    have. No key goes along by accident (M-13)."""
+    allowed = env.get(PASS_VARIABLE, "").replace(",", " ").split()
+    patterns = (*_USUAL, *needed, *allowed)
+    kept = {name: value for name, value in env.items() if any(fnmatch.fnmatchcase(name, each) for each in patterns)}
+    return kept | _QUIET
+
+
+def find_program(name: str, env: Mapping[str, str]) -> str | None:
+    """The absolute path of a program, because it runs in another folder than this process."""
+    found = shutil.which(os.path.expanduser(name), path=env.get("PATH"))
+    return os.path.abspath(found) if found else None
+
+
+def connect(name: str, around: ProviderContext) -> CommandLineModel:
+    variable = LINE_VARIABLE + name.upper().replace("-", "_")
+    configured = around.env.get(variable, "").strip() if _NAME.fullmatch(name) else ""
+    line = configured or name
+    try:
+        argv = shlex.split(line)
+    except ValueError as error:
+        raise ConfigError(f"{variable if configured else f'command:{name}'} is no command line: {error}") from error
+    program = find_program(argv[0], around.env) if argv else None
+    if program is None:
+        instead = f", and {variable} is not set" if not configured and _NAME.fullmatch(name) else ""
+        raise ConfigError(f"command:{name}: there is no program {argv[0] if argv else ''!r} on the PATH{instead}")
+    info = ModelInfo("command", name, temperature=None, native_tools=False)
+    return CommandLineModel(around.catalogue.adjust(info), [program, *argv[1:]], environment(around.env))

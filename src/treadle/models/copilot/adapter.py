@@ -1,0 +1,103 @@
+"""GitHub Copilot (M-01): Chat Completions behind a door of its own, and the Responses API for those of its models that
+speak nothing else. Knows what is special about the service; how the protocols go is the business of their adapters."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from treadle.errors import ModelError
+from treadle.models.copilot.token import HEADERS, connect_door
+from treadle.models.openai_chat.adapter import OpenAIChat
+from treadle.models.openai_responses.adapter import OpenAIResponses
+from treadle.models.provider_context import ProviderContext
+from treadle.models.wire.endpoint import Door
+from treadle.models.wire.http import Http
+from treadle.ports.model import Memo, ModelInfo, ModelRequest
+from treadle.protocol.deltas import Delta
+
+
+class Copilot:
+    """One model of the service."""
+
+    def __init__(self, info: ModelInfo, *, door: Door, http: Http) -> None:
+        self._info = info
+        self._chat = OpenAIChat(info, door=door, http=http)
+        self._responses = OpenAIResponses(info, thinking=True, door=door, http=http)
+        self._only_responses = False
+        """Known once the service refused the other protocol for this model."""
+        self._memos: WeakKeyDictionary[Memo, Memo] = WeakKeyDictionary()
+        """The conversations on the second wire: a memo holds the bytes of one."""
+
+    def __repr__(self) -> str:
+        return f"Copilot({self._info.ref!r})"
+
+    @property
+    def info(self) -> ModelInfo:
+        return self._info
+
+    async def close(self) -> None:
+        """The session is shared, and closed by its owner."""
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
+        if not self._only_responses:
+            try:
+                async with aclosing(self._chat.stream(request)) as stream:  # type: ignore[type-var]
+                    async for deltas in stream:
+                        yield deltas
+                return
+            except ModelError as error:
+                if not _is_other_protocol(error):
+                    raise
+                self._only_responses = True
+        memo = self._memos.setdefault(request.memo, Memo())
+        other = msgspec.structs.replace(request, memo=memo)
+        async with aclosing(self._responses.stream(other)) as stream:  # type: ignore[type-var]
+            async for deltas in stream:
+                yield deltas
+
+
+def connect(name: str, around: ProviderContext) -> Copilot:
+    return Copilot(around.look_up("copilot", name), door=around.shared(connect_door), http=around.http)
+
+
+class _Limits(msgspec.Struct):
+    max_context_window_tokens: int = 0
+    max_prompt_tokens: int = 0
+    max_output_tokens: int = 0
+
+
+class _Capabilities(msgspec.Struct):
+    type: str = "chat"
+    limits: _Limits = msgspec.field(default_factory=_Limits)
+
+
+class _Listed(msgspec.Struct):
+    id: str
+    capabilities: _Capabilities = msgspec.field(default_factory=_Capabilities)
+
+
+class _List(msgspec.Struct):
+    data: list[_Listed]
+
+
+async def list_models(around: ProviderContext) -> list[ModelInfo]:
+    """What the account may use, with the limits that the service tells."""
+    access = await around.shared(connect_door).open(ModelRequest("", ()))
+    document = await around.http.get(f"{access.base_url}/models", HEADERS, access.key)
+    try:
+        found = msgspec.json.decode(document, type=_List, strict=False)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ModelError("bad_request", f"{access.base_url} gave no list of models") from error
+    return [_info(listed, around) for listed in found.data if listed.capabilities.type == "chat"]
+
+
+def _info(listed: _Listed, around: ProviderContext) -> ModelInfo:
+    known, limits = around.look_up("copilot", listed.id), listed.capabilities.limits
+    window = limits.max_context_window_tokens or limits.max_prompt_tokens or known.window
+    return msgspec.structs.replace(known, window=window, max_output=limits.max_output_tokens or known.max_output)
+
+
+def _is_other_protocol(error: ModelError) -> bool:
+    return error.kind == "bad_request" and "/chat/completions" in str(error)

@@ -1,0 +1,138 @@
+"""The Gemini API of Google, and of every server that speaks its language (M-03). Makes one call at a time, as the port
+says; retries and records are the engine's business."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from treadle.errors import ModelError
+from treadle.models.gemini.request import Encoder
+from treadle.models.gemini.stream import StreamReader
+from treadle.models.keys import Secret
+from treadle.models.provider_context import ProviderContext
+from treadle.models.wire.endpoint import Door, FixedDoor
+from treadle.models.wire.http import Http
+from treadle.models.wire.http_model import HttpModel
+from treadle.models.wire.listing import list_from
+from treadle.models.wire.refusals import is_refusal, refuses
+from treadle.ports.model import ModelInfo, ModelRequest
+from treadle.protocol.deltas import NoticeDelta
+
+BASE_URL = "https://generativelanguage.googleapis.com"
+VERSION = "/v1beta"
+KEY_HEADER = "x-goog-api-key"
+
+_GENERATION = re.compile(r"gemini-(\d{1,3})")
+_HAS_VERSION = re.compile(r"/v\d\w*$")
+_SIGNATURE = re.compile(r"thought[_ ]?signature", re.I)
+_SCHEMA = re.compile(r"json_?schema|function_?declarations|\bschema\b", re.I)
+_REFUSED = {
+    "thinkingConfig": r"[\w.]*thinking[\w.]*|[\w.]*include_?thoughts",
+    "temperature": r"[\w.]*temperature",
+    "maxOutputTokens": r"[\w.]*max_?output_?tokens",
+}
+"""What sentences call the parameters."""
+
+
+class Gemini(HttpModel):
+    """One model behind one base URL, or behind a door that finds address and key for each call.
+
+    `thinking` says whether to ask for what the model thinks, by default the catalogue does; `level` is how much it
+    thinks, in the provider's words (`low`, `medium`, `high`), and empty leaves that to the model.
+    """
+
+    def __init__(
+        self,
+        info: ModelInfo,
+        *,
+        base_url: str = BASE_URL,
+        api_key: str | Secret = "",
+        headers: Mapping[str, str] | None = None,
+        thinking: bool | None = None,
+        level: str = "",
+        door: Door | None = None,
+        http: Http | None = None,
+    ) -> None:
+        base_url = _versioned(base_url)
+        key = api_key if isinstance(api_key, Secret) else Secret(api_key)
+        super().__init__(info, door or FixedDoor(base_url, key, dict(headers or {}), KEY_HEADER), http)
+        self.path = f"/{self._resource(info.name)}:streamGenerateContent?alt=sse"
+        # A model of which nothing is known is asked for its thoughts, too: it refuses once, if it has none.
+        unknown = info == ModelInfo(info.provider, info.name) and "gemini" in info.name
+        self._thinking = (info.thinking or unknown) if thinking is None else thinking
+        self._level = level
+        # From the third generation on, calls that nobody signed are refused.
+        generation = _GENERATION.search(info.name)
+        self._encoder = Encoder(info.ref, stand_in=generation is not None and int(generation[1]) >= 3)
+        self._switched: set[str] = set()
+
+    def _resource(self, name: str) -> str:
+        return name if name.startswith(("models/", "tunedModels/")) else f"models/{name}"
+
+    def _parameters(self, request: ModelRequest) -> dict[str, Any]:
+        level = {"thinkingLevel": self._level} if self._level else {}
+        wanted = {
+            "temperature": self._info.temperature if request.temperature is None else request.temperature,
+            "maxOutputTokens": request.max_tokens or self._info.max_output or None,
+            "thinkingConfig": {"includeThoughts": True, **level} if self._thinking else None,
+        }
+        return {name: value for name, value in wanted.items() if value is not None and name not in self._refused}
+
+    def _body(self, parameters: dict[str, Any], request: ModelRequest) -> bytes:
+        return self._encoder.body(parameters, request)
+
+    def _reader(self, where: str) -> StreamReader:
+        return StreamReader(where, self._info.ref)
+
+    def _mend(self, error: ModelError, sent: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
+        """If the server refused a part of the request by name, go without it and say so (M-01, M-10). Each refusal
+        leaves less to refuse, so this ends."""
+        if not is_refusal(error):
+            return None
+        said = str(error)
+        if _SIGNATURE.search(said):
+            return self._mend_signatures("missing" in said or "misses" in said, request)
+        for name, words in _REFUSED.items():
+            if name in sent and refuses(error, name, words):
+                return self._drop(name)
+        if request.tools and not self._encoder.reduced and _SCHEMA.search(said):
+            self._encoder.reduce()
+            return self._notice(
+                "schema_reduced", "does not take the schemas of the tools as they are; they are cut down"
+            )
+        return None
+
+    def _mend_signatures(self, missing: bool, request: ModelRequest) -> NoticeDelta | None:
+        """Signatures that are refused are left out of the conversation; where one must be, another stands in. What was
+        switched on or off for the model once is not switched again."""
+        if not missing and self._encoder.signatures.drop(self._encoder.own(request)):
+            return self._notice("thinking_dropped", "refuses earlier thought signatures; it goes on without them")
+        switch = "on" if missing else "off"
+        if self._encoder.stand_in == missing or switch in self._switched:
+            return None
+        self._switched.add(switch)
+        self._encoder.switch_stand_in()
+        told = "misses thought signatures" if missing else "refuses what stands in for thought signatures"
+        return self._notice("thinking_dropped", f"{told}; it goes on without the thinking of earlier calls")
+
+
+def _versioned(url: str) -> str:
+    url = url.rstrip("/")
+    return url if _HAS_VERSION.search(url) else url + VERSION
+
+
+def _access(ref: str, around: ProviderContext) -> tuple[Secret, str]:
+    given = "GOOGLE_API_KEY" if around.env.get("GOOGLE_API_KEY") and not around.env.get("GEMINI_API_KEY") else ""
+    key, url = around.access(ref, given or "GEMINI_API_KEY", "GEMINI_BASE_URL")
+    return key, url or BASE_URL
+
+
+def connect(name: str, around: ProviderContext) -> Gemini:
+    key, url = _access(f"gemini:{name}", around)
+    return Gemini(around.look_up("gemini", name), base_url=url, api_key=key, http=around.http)
+
+
+async def list_models(around: ProviderContext) -> list[ModelInfo]:
+    """What the server says it has."""
+    key, url = _access("gemini", around)
+    return await list_from(around, "gemini", f"{_versioned(url)}/models?pageSize=1000", key, {}, KEY_HEADER)

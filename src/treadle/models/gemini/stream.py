@@ -1,0 +1,148 @@
+"""A Gemini stream as neutral deltas. Every chunk holds whole parts: pieces of text and of thoughts, and calls that are
+complete. What cannot be understood is a failure, never a guess, because a lost part would be a lost call."""
+
+import msgspec
+
+from treadle.errors import ModelError
+from treadle.models.gemini.signature import On, Signature
+from treadle.models.gemini.wire_types import Candidate, Chunk, FunctionCall, Part, Report, decode_chunk, usage_of
+from treadle.models.wire.failures import failure
+from treadle.models.wire.reading import EventReader
+from treadle.protocol.deltas import (
+    CallDelta,
+    NoticeDelta,
+    ThinkingBlock,
+)
+
+_LENGTH = ("MAX_TOKENS", "CONTINUATION")
+_SPOILED = ("MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "OTHER")
+"""The model got entangled: what it made is not handed out, and asked again it mostly does better."""
+_FILTERED = ("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII")
+_UNSIGNED = "MISSING_THOUGHT_SIGNATURE"
+_documents = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+class StreamReader(EventReader):
+    """The end of the body is its end mark."""
+
+    def __init__(self, where: str, ref: str) -> None:
+        super().__init__(where)
+        self._ref = ref
+        self._report: Report | None = None
+        """The last counts of this read: nearly every chunk has some."""
+        self._thoughts: list[str] = []
+        """What was thought since the last signature."""
+        self._calls = 0
+        self._ids: set[str] = set()
+        self._spoiled: ModelError | None = None
+
+    def _read(self, chunk: bytes) -> None:
+        try:
+            for event in self._body.feed(chunk):
+                if event.data.startswith("[DONE]"):
+                    self.done = True
+                elif event.data and not self.done:
+                    self._take(event.data)
+        finally:
+            self._count()
+
+    def _close(self) -> None:
+        super()._close()
+        self._count()
+        if self._spoiled is not None:
+            raise self._spoiled
+
+    def _count(self) -> None:
+        if self._report is not None:
+            self._batch.count(usage_of(self._report))
+            self._report = None
+
+    def _read_document(self, document: bytes) -> None:
+        """A server that does not know of events sends an array of chunks; one that does not stream, a single one."""
+        if not document.startswith(b"["):
+            self._take(document)
+            return
+        try:
+            chunks = _documents.decode(document)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise self._nonsense(document) from error
+        for chunk in chunks:
+            self._take(bytes(chunk))
+
+    def _take(self, data: str | bytes) -> None:
+        chunk = decode_chunk(data)
+        if chunk is None:
+            raise self._nonsense(data)
+        if chunk.usage_metadata is not None:
+            self._report = chunk.usage_metadata
+        for candidate in chunk.candidates or ():
+            if not candidate.index:  # one answer was asked for
+                self._candidate(candidate)
+        if not chunk.candidates:
+            self._nothing(chunk, data)
+
+    def _nothing(self, chunk: Chunk, data: str | bytes) -> None:
+        """A chunk without an answer: counts alone, a failure, or a refusal of the question."""
+        if bytes(chunk.error) not in (b"", b"null"):
+            raise failure(self._where, 200, data.encode("utf-8", "replace") if isinstance(data, str) else data)
+        feedback = chunk.prompt_feedback
+        if feedback is not None and feedback.block_reason:
+            why = f"{feedback.block_reason} {feedback.block_reason_message or ''}".strip()
+            raise ModelError("bad_request", f"{self._where} does not answer this conversation: {why}", status=200)
+
+    def _candidate(self, candidate: Candidate) -> None:
+        for part in (candidate.content and candidate.content.parts) or ():
+            if part.text and part.thought_signature is None and not part.thought:  # first, because nearly all are
+                self._batch.say(part.text)
+            else:
+                self._part(part)
+        if candidate.finish_reason and candidate.finish_reason != "FINISH_REASON_UNSPECIFIED":
+            self._finish(candidate.finish_reason, candidate.finish_message or "")
+
+    def _part(self, part: Part) -> None:
+        signature, text = part.thought_signature or "", part.text or ""
+        if part.function_call is not None:
+            place = self._batch.said, self._calls
+            self._call(part.function_call)
+            self._sign("call", signature, *place)
+        elif part.thought:
+            self._batch.think(text)
+            self._thoughts.append(text)
+            self._sign("thought", signature, self._batch.said, self._calls, len(text))
+        else:
+            place = self._batch.said, self._calls
+            self._batch.say(text)
+            self._sign("text", signature, *place, len(text))
+
+    def _call(self, call: FunctionCall) -> None:
+        if call.will_continue:
+            raise ModelError("cut_stream", f"{self._where} sent a call in pieces, which was not asked for")
+        arguments = bytes(call.args).decode("utf-8", "replace")
+        # An id that comes again is not the same call again: each part is one of its own (M-09).
+        given = None if not call.id or call.id in self._ids else call.id
+        self._ids.add(call.id or "")
+        self._batch.put(
+            CallDelta(given, self._calls, call.name or None, "{}" if arguments in ("", "null") else arguments)
+        )
+        self._calls += 1
+
+    def _sign(self, on: On, value: str, text: int, calls: int, length: int = 0) -> None:
+        if value:
+            thought = "".join(self._thoughts)
+            self._thoughts.clear()
+            self._batch.put(ThinkingBlock(Signature(on, value, text, calls, length, thought).record()))
+
+    def _finish(self, reason: str, message: str) -> None:
+        said = f"{reason}: {message[:200]}" if message else reason
+        if reason == "STOP":
+            self.finish_reason = "tool_calls" if self._calls else "stop"
+        elif reason in _LENGTH:
+            self.finish_reason = "length"
+        elif reason == _UNSIGNED:
+            raise ModelError("bad_request", f"{self._where} misses a thought signature ({said})", status=400)
+        elif reason in _SPOILED:
+            self.finish_reason = "error"
+            self._spoiled = ModelError("cut_stream", f"{self._ref} could not finish its answer ({said})")
+        else:
+            self.finish_reason = "content_filter" if reason in _FILTERED else reason.lower()
+            self._batch.put(NoticeDelta("refusal", f"the answer of {self._ref} was stopped by its provider: {said}"))

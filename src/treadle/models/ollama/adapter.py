@@ -1,0 +1,178 @@
+"""Ollama's own protocol (M-04): models on this machine or another, without a key. Makes one call at a time, as the port
+says; retries and records are the engine's business. What a model can do is asked once, before its first call."""
+
+import asyncio
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from msgspec.structs import replace
+
+from treadle.errors import ConfigError, ModelError
+from treadle.models.keys import Secret, find_key
+from treadle.models.ollama.host import CLOUD, VARIABLE, base_url
+from treadle.models.ollama.request import Encoder
+from treadle.models.ollama.show import Shown, read_shown
+from treadle.models.ollama.stream import StreamReader
+from treadle.models.provider_context import ProviderContext
+from treadle.models.wire.encoding import encode_json
+from treadle.models.wire.endpoint import Access, FixedDoor
+from treadle.models.wire.http import Http
+from treadle.models.wire.http_model import HttpModel
+from treadle.models.wire.listing import list_from
+from treadle.models.wire.refusals import refuses
+from treadle.ports.model import ModelInfo, ModelRequest
+from treadle.protocol.deltas import NoticeDelta
+
+BASE_URL = base_url("")
+SHOWN_CAP = 16 * 1024 * 1024
+"""How much is read of what the server tells of a model."""
+
+Think = bool | Literal["low", "medium", "high", "max"]
+THINK_VARIABLE = "TREADLE_OLLAMA_THINK"
+_THINK: dict[str, Think | None] = {
+    "": None,
+    "on": True,
+    "off": False,
+    "low": "low",
+    "medium": "medium",
+    "high": "high",
+    "max": "max",
+}
+
+_NO_MODEL = re.compile(r"model .* not found", re.I)
+_NO_MEMORY = re.compile(r"more system memory|out of memory|insufficient memory", re.I)
+
+
+class OllamaChat(HttpModel):
+    """One model of one server. `think` asks a model that can for thinking or for none; by default it is asked to."""
+
+    path = "/api/chat"
+
+    def __init__(
+        self,
+        info: ModelInfo,
+        *,
+        base_url: str = BASE_URL,
+        api_key: str | Secret = "",
+        headers: Mapping[str, str] | None = None,
+        http: Http | None = None,
+        think: Think | None = None,
+    ) -> None:
+        key = api_key if isinstance(api_key, Secret) else Secret(api_key)
+        self._access = Access(base_url.rstrip("/"), key, dict(headers or {}))
+        super().__init__(info, FixedDoor(self._access.base_url, key, self._access.headers), http)
+        self._given = info
+        self._think = think
+        self._shown: Shown | None = None
+        self._asking = asyncio.Lock()
+        self._encoder = Encoder()
+
+    @property
+    def shown(self) -> Shown | None:
+        """What the server told of the model; None before it was asked. Until then `info` is what is safe to assume."""
+        return self._shown
+
+    async def prepare(self) -> ModelInfo:
+        """What is known of the model, once its server was asked: its window, and whether it calls tools (M-07). Asks
+        until it is told; fails as a call would."""
+        try:
+            async with self._asking:
+                if self._shown is None and (shown := await self._show()) is not None:
+                    self._shown = shown
+                    self._info = shown.inform(self._given)
+        except ModelError as error:
+            raise self._explained(error) from error
+        return self._info
+
+    async def _begin(self, request: ModelRequest) -> ModelRequest:
+        info = await self.prepare()
+        if request.rung in ("text", "plain"):
+            request = replace(request, tools=())
+        elif request.tools and not info.native_tools and request.rung != "native":
+            raise ModelError("bad_request", f"{info.ref} does not support tools", status=400)
+        return request
+
+    async def _show(self) -> Shown | None:
+        """Ask what the model is. A server that cannot tell is used all the same; None when it may tell next time."""
+        access = self._access
+        body = encode_json({"model": self._info.name})
+        told = bytearray()
+        try:
+            async with self._http.post(f"{access.base_url}/api/show", access.headers, body, access.key) as reply:
+                while len(told) < SHOWN_CAP and (chunk := await reply.read()):
+                    told += chunk
+        except ModelError as error:
+            if error.kind in ("overloaded", "cut_stream"):
+                return None
+            if error.kind == "bad_request" and not _NO_MODEL.search(str(error)):
+                return Shown()
+            raise
+        return read_shown(bytes(told))
+
+    def _parameters(self, request: ModelRequest) -> dict[str, Any]:
+        info, shown = self._info, self._shown or Shown()
+        options = {
+            "num_ctx": min(request.window, shown.window or request.window) or info.window,
+            "num_predict": request.max_tokens or info.max_output or None,
+            "temperature": info.temperature if request.temperature is None else request.temperature,
+        }
+        # What does not fit the window must fail, so that it is compacted (L-19): left to itself, the server would drop
+        # the beginning of the conversation and say nothing.
+        wanted = {"stream": True, "truncate": False, "shift": False, "think": self._thinking(shown)}
+        kept = {name: value for name, value in wanted.items() if value is not None}
+        return {
+            "model": info.name,
+            **kept,
+            "options": {name: value for name, value in options.items() if value is not None},
+        }
+
+    def _thinking(self, shown: Shown) -> Think | None:
+        can = shown.can("thinking")
+        if "think" in self._refused or can is False:
+            return None
+        return self._think if can is None or self._think is not None else True
+
+    def _body(self, parameters: dict[str, Any], request: ModelRequest) -> bytes:
+        return self._encoder.body(parameters, request)
+
+    def _reader(self, where: str) -> StreamReader:
+        return StreamReader(where)
+
+    def _mend(self, error: ModelError, sent: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
+        """If the server does not take the word about thinking, go without it for good and say so."""
+        return self._drop("think") if "think" in sent and refuses(error, "think", "think(?:ing)?") else None
+
+    def _explained(self, error: ModelError, *, heard: bool = False) -> ModelError:
+        """The failure with what a user of Ollama can do about it."""
+        kind, said = error.kind, str(error)
+        if kind == "network" and not heard:
+            said += f"; is Ollama running there? Start it with: ollama serve, or set {VARIABLE} to where it runs"
+        elif _NO_MODEL.search(said):
+            said += f"; get it with: ollama pull {self._info.name}"
+        elif kind == "auth":
+            said += "; run: ollama signin, or set OLLAMA_API_KEY"
+        elif _NO_MEMORY.search(said):
+            kind = "bad_request"
+            said += "; take a smaller model, or a smaller window with TREADLE_CONTEXT_WINDOW"
+        return ModelError(kind, said, status=error.status, retry_after=error.retry_after)
+
+
+def _access(around: ProviderContext) -> tuple[Secret, str]:
+    url = base_url(around.env.get(VARIABLE, ""))
+    # The key store is asked for Ollama's own address only: its key must not go to another host.
+    return find_key(around.env, "OLLAMA_API_KEY", keyring=f"//{CLOUD}:" in url), url
+
+
+def connect(name: str, around: ProviderContext) -> OllamaChat:
+    key, url = _access(around)
+    given = around.env.get(THINK_VARIABLE, "").strip().lower()
+    if given not in _THINK:
+        raise ConfigError(f"{THINK_VARIABLE} is {given!r}; it must be one of {', '.join(filter(None, _THINK))}")
+    return OllamaChat(around.look_up("ollama", name), base_url=url, api_key=key, http=around.http, think=_THINK[given])
+
+
+async def list_models(around: ProviderContext) -> list[ModelInfo]:
+    """What is on the server. What a model can do is not in its list: that is asked before its first call."""
+    key, url = _access(around)
+    return await list_from(around, "ollama", f"{url}/api/tags", key)

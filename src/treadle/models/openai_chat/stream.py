@@ -1,0 +1,218 @@
+"""A Chat Completions stream as neutral deltas. Tolerant of what servers really send; what cannot be understood is a
+failure, never a guess, because a lost fragment would be half a call."""
+
+from typing import Any
+
+import msgspec
+
+from treadle.models.openai_chat.sealed import Sealing
+from treadle.models.wire.failures import failure
+from treadle.models.wire.reading import EventReader
+from treadle.protocol.content import Usage
+from treadle.protocol.deltas import CallDelta
+
+
+class _Function(msgspec.Struct, gc=False):
+    name: str | None = None
+    arguments: str | dict[str, Any] | None = None
+
+
+class _ToolCall(msgspec.Struct, gc=False):
+    id: str | None = None
+    index: int | None = None
+    function: _Function | None = None
+
+
+class _Message(msgspec.Struct, gc=False):
+    content: str | None = None
+    tool_calls: list[_ToolCall] | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    reasoning_text: str | None = None
+    reasoning_opaque: str | None = None
+    """Sealed thinking of GitHub Copilot, which wants it back beside its text."""
+    reasoning_details: Any = None
+    """Thinking with its signatures, as OpenRouter tells it and wants it back."""
+    refusal: str | None = None
+
+
+class _Choice(msgspec.Struct, gc=False):
+    delta: _Message | None = None
+    message: _Message | None = None
+    """In place of a delta, from a server that does not stream."""
+    finish_reason: str | None = None
+
+
+class _Details(msgspec.Struct, gc=False):
+    cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct, gc=False):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: _Details | None = None
+    completion_tokens_details: _Details | None = None
+
+
+class _Chunk(msgspec.Struct, gc=False):
+    choices: list[_Choice] | None = None
+    usage: _Usage | None = None
+    error: Any = None
+
+
+_decode = msgspec.json.Decoder(_Chunk).decode
+
+
+class StreamReader(EventReader):
+    """`thinking_field` is where the server wants thinking back."""
+
+    def __init__(self, where: str, thinking_field: str = "") -> None:
+        super().__init__(where)
+        self._sealing = Sealing(thinking_field)
+
+    def _read(self, chunk: bytes) -> None:
+        say = self._batch.say
+        for event in self._body.feed(chunk):
+            data = event.data
+            if data.startswith("[DONE]"):
+                self.done = True
+                continue
+            if self.done or not data:
+                continue
+            try:
+                part = _decode(data)
+            except (msgspec.MsgspecError, RecursionError):
+                part = self._lenient(data)
+            if content := _only_text(part):
+                say(content)
+            elif event.event == "error" or part.error:
+                raise failure(self._where, 200, data.encode())
+            else:
+                self._rest(part)
+
+    def _close(self) -> None:
+        super()._close()
+        if (block := self._sealing.block()) is not None:
+            self._batch.put(block)
+
+    def _read_document(self, body: bytes) -> None:
+        if body.startswith(b"[") and body.endswith(b"]"):
+            raise self._no_document(body)  # a list of errors is all that servers send in this shape
+        try:
+            part = _decode(body)
+        except (msgspec.MsgspecError, RecursionError):
+            part = self._lenient(body.decode("utf-8", "replace"))
+        if part.error or not part.choices:
+            raise self._no_document(body)
+        self._rest(part)
+        if self.finish_reason is None:
+            self.done = True  # the document is whole, which is all that can be asked of it
+
+    def _rest(self, part: _Chunk) -> None:
+        """Take in a chunk that holds more than text."""
+        if part.choices:
+            choice = part.choices[0]
+            message = choice.delta or choice.message
+            if message is not None:
+                self._message(message)
+            if choice.finish_reason:
+                self.finish_reason = choice.finish_reason
+        if part.usage is not None:
+            self._batch.count(_usage(part.usage))
+
+    def _message(self, message: _Message) -> None:
+        thought = message.reasoning_content or message.reasoning or message.reasoning_text or ""
+        if thought:
+            self._batch.think(thought)
+        self._sealing.take(thought, message.reasoning_opaque, message.reasoning_details)
+        for piece in (message.content, message.refusal):
+            if piece:
+                self._batch.say(piece)
+        if message.tool_calls:
+            for call in message.tool_calls:
+                self._batch.put(_call(call))
+
+    def _lenient(self, data: str) -> _Chunk:
+        """A chunk whose fields have other types than they should, as far as it can be understood."""
+        try:
+            found = msgspec.json.decode(data)
+            if isinstance(found, dict):
+                return msgspec.convert(_mended(found), _Chunk, strict=False)
+        except (msgspec.MsgspecError, RecursionError, UnicodeError):
+            pass
+        raise self._nonsense(data)
+
+
+def _only_text(part: _Chunk) -> str | None:
+    """The text of a chunk that holds nothing else: nearly every one."""
+    if not part.choices or part.usage is not None or part.error:
+        return None
+    choice = part.choices[0]
+    message = choice.delta
+    if (
+        message is None
+        or choice.finish_reason is not None
+        or message.tool_calls is not None
+        or message.reasoning_content is not None
+        or message.reasoning is not None
+        or message.reasoning_text is not None
+        or message.reasoning_opaque is not None
+        or message.reasoning_details
+        or message.refusal is not None
+    ):
+        return None
+    return message.content
+
+
+def _call(call: _ToolCall) -> CallDelta:
+    function = call.function or _Function()
+    arguments = function.arguments
+    if isinstance(arguments, dict):  # some servers send the object itself
+        arguments = msgspec.json.encode(arguments).decode()
+    return CallDelta(call.id or None, call.index, function.name or None, arguments or "")
+
+
+def _usage(usage: _Usage) -> Usage:
+    return Usage(
+        input=usage.prompt_tokens or 0,
+        output=usage.completion_tokens or 0,
+        cached=(usage.prompt_tokens_details or _Details()).cached_tokens or 0,
+        reasoning=(usage.completion_tokens_details or _Details()).reasoning_tokens or 0,
+    )
+
+
+def _mended(chunk: dict[str, Any]) -> dict[str, Any]:
+    """Put known oddities right: numbers as ids, text as a list of parts, nulls where objects belong."""
+    mended = dict(chunk)
+    choices = chunk.get("choices")
+    mended["choices"] = (
+        [_mended_choice(choice) for choice in choices if isinstance(choice, dict)]
+        if isinstance(choices, list)
+        else None
+    )
+    if not isinstance(chunk.get("usage"), dict):
+        mended["usage"] = None
+    return mended
+
+
+def _mended_choice(choice: dict[str, Any]) -> dict[str, Any]:
+    mended = dict(choice)
+    for key in ("delta", "message"):
+        message = choice.get(key)
+        if not isinstance(message, dict):
+            mended[key] = None
+            continue
+        content = message.get("content")
+        if isinstance(content, list):
+            content = "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+        calls = message.get("tool_calls")
+        calls = [calls] if isinstance(calls, dict) else calls
+        if isinstance(calls, list):
+            calls = [
+                {**call, "id": str(call["id"]) if call.get("id") is not None else None}
+                for call in calls
+                if isinstance(call, dict)
+            ]
+        mended[key] = {**message, "content": content, "tool_calls": calls}
+    return mended

@@ -1,0 +1,220 @@
+"""A Responses stream as neutral deltas. Items are announced, told in pieces and told again as a whole: the pieces are
+shown as they come, and what a server told only as a whole is taken from there. What cannot be understood is a failure,
+never a guess, because a lost fragment would be half a call."""
+
+import msgspec
+
+from treadle.errors import ModelError
+from treadle.models.openai_responses.wire_types import (
+    Item,
+    StreamEvent,
+    Whole,
+    arguments_of,
+    decode_event,
+    decode_part,
+    text_of,
+    usage_of,
+)
+from treadle.models.wire.failures import failure
+from treadle.models.wire.reading import EventReader
+from treadle.models.wire.sealed import Sealed, seal
+from treadle.protocol.content import Thinking
+from treadle.protocol.deltas import CallDelta, ThinkingBlock
+
+_THOUGHTS = frozenset(
+    f"response.{name}.delta" for name in ("reasoning_summary_text", "reasoning_text", "reasoning_summary", "reasoning")
+)
+_ENDS = {"response.completed", "response.incomplete", "response.failed", "response.cancelled", "response.done"}
+_REASONS = {"max_output_tokens": "length", "content_filter": "content_filter"}
+
+
+class _Call:
+    """A call as far as it was told."""
+
+    def __init__(self, position: int) -> None:
+        self.position = position
+        self.named = False
+        self.pieces: list[str] = []
+        self.closed = False
+
+
+class StreamReader(EventReader):
+    def __init__(self, where: str) -> None:
+        super().__init__(where)
+        self._spoken: set[int | str] = set()
+        """The messages of which text came in pieces."""
+        self._thought: list[str] = []
+        """The pieces of the reasoning that has not ended."""
+        self._thought_part: int | None = None
+        self._blocks = 0
+        self._calls: list[_Call] = []
+        self._open: dict[int | str, _Call] = {}
+        self._by_id: dict[str, _Call] = {}
+
+    def _is_whole(self) -> bool:
+        return self.finish_reason is not None or (self.done and all(call.closed for call in self._calls))
+
+    def _read(self, chunk: bytes) -> None:
+        for event in self._body.feed(chunk):
+            data = event.data
+            if data.startswith("[DONE]"):
+                self.done = True
+            if self.done or not data:
+                continue
+            part = decode_event(data)
+            if part is None:
+                raise self._nonsense(data)
+            kind = part.type or event.event
+            if kind == "response.output_text.delta" and part.delta is not None:  # first, because nearly all are
+                self._say(part, part.delta)
+            elif kind == "error" or (not kind.startswith("response.") and _is_error(part)):
+                raise failure(self._where, 200, data.encode("utf-8", "replace"))
+            else:
+                self._take(kind, part)
+
+    def _read_document(self, document: bytes) -> None:
+        """A server that does not stream sends the answer as a whole."""
+        whole = decode_part(document, Whole)
+        if whole is None or whole.output is None:
+            raise self._no_document(document)
+        self._finish(whole)
+
+    def _take(self, kind: str, event: StreamEvent) -> None:
+        if kind == "response.function_call_arguments.delta":
+            self._argue(self._call_of(event), event.delta)
+        elif kind == "response.function_call_arguments.done":
+            self._settle(self._call_of(event), event.arguments or "")
+        elif kind in _THOUGHTS:
+            self._think(event)
+        elif kind == "response.refusal.delta":
+            self._say(event, event.delta or "")
+        elif kind == "response.output_item.added":
+            item = decode_part(event.item, Item) or Item()
+            if item.type == "function_call":
+                self._begin(_label(event, item), item)
+        elif kind == "response.output_item.done":
+            item = decode_part(event.item, Item) or Item()
+            self._item(_label(event, item), item, event.item)
+        elif kind in _ENDS:
+            self._finish(decode_part(event.response, Whole) or Whole(), kind.removeprefix("response."))
+
+    def _say(self, event: StreamEvent, text: str) -> None:
+        self._spoken.add(_label(event))
+        self._batch.say(text)
+
+    def _think(self, event: StreamEvent) -> None:
+        text = event.delta or ""
+        if self._thought and event.summary_index != self._thought_part:
+            text = "\n\n" + text
+        self._thought_part = event.summary_index
+        self._thought.append(text)
+        self._batch.think(text)
+
+    def _begin(self, label: int | str, item: Item) -> _Call:
+        call = _Call(len(self._calls))
+        self._calls.append(call)
+        self._open[label] = call
+        # An id that comes again is not the same call again: items are announced one by one (M-09).
+        known = item.call_id in self._by_id
+        self._by_id[item.call_id or ""] = call
+        call.named = bool(item.name)
+        self._batch.put(CallDelta(None if known else item.call_id or None, call.position, item.name or None))
+        return call
+
+    def _call_of(self, event: StreamEvent) -> _Call:
+        label = _label(event)
+        call = self._open.get(label) or (self._calls[-1] if label == "" and self._calls else None)
+        if call is None:
+            raise ModelError("cut_stream", f"{self._where} sent arguments of a call that it did not announce")
+        return call
+
+    def _argue(self, call: _Call, arguments: str | None) -> None:
+        if arguments:
+            call.pieces.append(arguments)
+            self._batch.put(CallDelta(None, call.position, None, arguments))
+
+    def _settle(self, call: _Call, arguments: str) -> None:
+        """The call is complete. What its pieces lacked is added; if they say something else, they must be whole."""
+        heard = "".join(call.pieces)
+        call.closed = True
+        if arguments.startswith(heard):
+            self._argue(call, arguments[len(heard) :])
+        elif arguments and not _is_json(heard):
+            raise ModelError("cut_stream", f"{self._where} told the arguments of a call in two ways")
+
+    def _item(self, label: int | str, item: Item, raw: msgspec.Raw) -> None:
+        """An item as a whole: what its pieces did not tell is taken from it."""
+        if item.type == "function_call":
+            call = self._open.get(label) or self._told(item) or self._begin(label, item)
+            if not call.named and item.name:
+                call.named = True
+                self._batch.put(CallDelta(None, call.position, item.name))
+            self._settle(call, arguments_of(item))
+            self._open.pop(label, None)
+        elif item.type == "message":
+            if label not in self._spoken and (text := text_of(item.content)):
+                self._batch.say(text)
+            self._spoken.discard(label)
+        elif item.type == "reasoning":
+            self._reason(item, bytes(raw))
+
+    def _told(self, item: Item) -> _Call | None:
+        """The call that an item without a label of its own repeats: none may run twice for being told twice."""
+        call = self._by_id.get(item.call_id or "")
+        same = call is not None and (not call.closed or "".join(call.pieces) == arguments_of(item))
+        return call if same else None
+
+    def _reason(self, item: Item, raw: bytes) -> None:
+        text = text_of(item.summary, "\n\n") or text_of(item.content) or "".join(self._thought)
+        self._thought, self._thought_part = [], None
+        if not text and not item.encrypted_content:
+            return
+        self._blocks += 1
+        opaque = seal(Sealed(raw, self._batch.said, len(self._calls))) if item.encrypted_content else ""
+        self._batch.put(ThinkingBlock(Thinking(text, opaque)))
+
+    def _finish(self, whole: Whole, kind: str = "") -> None:
+        if (usage := usage_of(whole)) is not None:
+            self._batch.count(usage)
+        status = kind if kind in ("incomplete", "failed", "cancelled") else whole.status
+        if status in ("failed", "cancelled"):
+            said = bytes(whole.error) if _is_error(whole) else b'{"message":"the answer was %b"}' % status.encode()
+            raise failure(self._where, 200, b'{"error":%b}' % said)
+        self._complete(whole.output or ())
+        reason = whole.incomplete_details.reason if whole.incomplete_details else None
+        if status == "incomplete":
+            self.finish_reason = _REASONS.get(reason or "", reason or "length")
+        else:
+            self.finish_reason = "tool_calls" if self._calls else "stop"
+        self.done = True
+
+    def _complete(self, output: "list[msgspec.Raw] | tuple[()]") -> None:
+        """Take from the whole answer the kinds of items of which nothing was told before."""
+        told = {
+            "message": bool(self._batch.said),
+            "function_call": bool(self._calls),
+            "reasoning": bool(self._blocks or self._thought),
+        }
+        for number, raw in enumerate(output):
+            item = decode_part(raw, Item) or Item()
+            if not told.get(item.type, True):
+                self._item(f"output {number}", item, raw)
+
+
+def _label(event: StreamEvent, item: Item | None = None) -> int | str:
+    """What tells the items of an answer apart. Ids come second: some servers give one item several."""
+    if event.output_index is not None:
+        return event.output_index
+    return event.item_id or (item and item.id) or ""
+
+
+def _is_error(told: StreamEvent | Whole) -> bool:
+    return bytes(told.error) not in (b"", b"null")
+
+
+def _is_json(text: str) -> bool:
+    try:
+        msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return False
+    return True

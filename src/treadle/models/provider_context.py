@@ -1,0 +1,67 @@
+"""What adapters are given when they are made: the environment, the keys, one HTTP session for all, what is known of
+models, and where fetched ones lie. Knows no provider."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from treadle.errors import ConfigError
+from treadle.models.catalog.lookup import Catalogue
+from treadle.models.keys import Secret, find_key
+from treadle.ports.model import ModelInfo
+
+if TYPE_CHECKING:
+    from treadle.models.wire.http import Http
+
+_T = TypeVar("_T")
+
+
+class ProviderContext:
+    def __init__(self, env: Mapping[str, str], home: Path | None = None) -> None:
+        self.env = env
+        self.home = home
+        self.catalogue = Catalogue(home)
+        self._http: Http | None = None
+        self._shared: dict[Callable[[ProviderContext], Any], Any] = {}
+
+    @property
+    def http(self) -> "Http":
+        """The session that all models share, made when the first of them needs it."""
+        if self._http is None:
+            from treadle.models.wire.http import Http
+
+            self._http = Http()
+        return self._http
+
+    def look_up(self, provider: str, name: str) -> ModelInfo:
+        """What is known of a model, and what the user's own file says of it."""
+        return self.catalogue.look_up(provider, name)
+
+    def address(self, variable: str) -> str:
+        """The base URL in an environment variable, or nothing."""
+        url = self.env.get(variable, "").strip()
+        if url and not url.startswith(("http://", "https://")):
+            raise ConfigError(f"{variable} is {url!r}; it must begin with http:// or https://")
+        return url
+
+    def access(self, ref: str, key_variable: str, url_variable: str) -> tuple[Secret, str]:
+        """A key and a base URL, of which one must be set. The key store is asked for the provider's own address only:
+        its key must not go to another host."""
+        url = self.address(url_variable)
+        key = find_key(self.env, key_variable, keyring=not url)
+        if not key and not url:
+            raise ConfigError(f"{ref} needs a key: set {key_variable}, or {url_variable} for a server that needs none")
+        return key, url
+
+    def shared(self, make: "Callable[[ProviderContext], _T]") -> _T:
+        """What all models of a provider have in common, made when the first of them needs it."""
+        if make not in self._shared:
+            self._shared[make] = make(self)
+        made: _T = self._shared[make]
+        return made
+
+    async def close(self) -> None:
+        if self._http is not None:
+            await self._http.close()
+            self._http = None
+        self._shared.clear()

@@ -1,0 +1,176 @@
+"""Where a recorded chat is played again: a store that knows what must be written next.
+
+How the order of things is kept. What came from outside is let in where the record has it: when the engine is about to
+write and something from outside stands there in the record, that is written first, and the engine is told HeadMoved, as
+it was then. What the engine writes is held against the record, event by event. Where the record goes on under another
+epoch, or ends, the worker died: the engine is left where it stands, and whoever drives it begins the next tenure.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import NoReturn
+
+from treadle.chat.divergence import Divergence, diverge, same
+from treadle.chat.fold import fold_all
+from treadle.chat.state import ChatState
+from treadle.chat.state import summary as summary_of
+from treadle.errors import HeadMoved
+from treadle.ports.store import Lease, Remembered
+from treadle.protocol import wire
+from treadle.protocol.events import Envelope, Interrupted, RecordLost, SessionError
+from treadle.protocol.views import ChatSummary
+from treadle.protocol.wire import Record
+from treadle.replay.recording import Recording
+from treadle.stores.memory import MemoryStore
+from treadle.types import ChatId
+
+NAMES = ("recorded", "replayed")
+PATIENCE_S = 60.0
+
+
+class ReplayStore(MemoryStore):
+    def __init__(self, chat: ChatId, recording: Recording) -> None:
+        super().__init__()
+        self.chat = chat
+        self.recording = recording
+        self.now = 0
+        """The head: how far the play has come."""
+        self.epoch = 0
+        self.left: asyncio.Future[Divergence | None] = asyncio.get_running_loop().create_future()
+
+    async def open(self) -> None:
+        """Write what there is before any worker's first word."""
+        first = self.recording.inputs(0)
+        await self.create(ChatSummary(self.chat), [wire.encode(envelope) for envelope in first])
+        self.now = len(first)
+
+    def begin(self, epoch: int) -> Lease:
+        self.epoch = epoch
+        self.left = asyncio.get_running_loop().create_future()
+        return Lease(self.chat, epoch, "replay")
+
+    async def events(self) -> list[Envelope]:
+        return [wire.decode(self.chat, record) for record in await self.read(self.chat)]
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    async def append(
+        self,
+        chat: ChatId,
+        records: Sequence[Record],
+        summary: ChatSummary,
+        *,
+        lease: Lease | None,
+        durable: bool,
+        release: bool = False,
+        take: Lease | None = None,
+        answer: Remembered | None = None,
+        drop_deltas: bool = False,
+    ) -> None:
+        if lease is not None and records[0].seq == self.now + 1:
+            records = await self._compared([wire.decode(chat, record) for record in records])
+        await super().append(chat, records, summary, lease=None, durable=durable)
+        self.now += len(records)
+        if self.now == self.recording.cut:
+            await self._torn()
+        self._fail()
+
+    async def admit(self) -> None:
+        """Let in what came from outside before the next output."""
+        arrived = [wire.encode(envelope) for envelope in self.recording.inputs(self.now)]
+        if arrived:
+            await super().append(self.chat, arrived, ChatSummary(self.chat), lease=None, durable=False)
+            self.now += len(arrived)
+
+    async def _compared(self, written: Sequence[Envelope]) -> list[Record]:
+        """What of this may be written: all of it, or less where the record is a copy that was cut here."""
+        due = self.due()
+        if due is None:
+            await self._died(written[0])
+        if due.seq > self.now + 1:
+            await self.admit()
+            raise HeadMoved("something came from outside, here as in the record")
+        if not isinstance(written[0].data, SessionError):
+            self._fail()
+        for envelope in written:
+            if envelope.seq - 1 == self.recording.cut:
+                return [wire.encode(kept) for kept in written if kept.seq < envelope.seq]
+            recorded = self.recording.at(envelope.seq)
+            ours = recorded is not None and recorded.epoch == self.epoch
+            if recorded is None or not ours or not _alike(recorded, envelope):
+                await self.leave(self.differs(recorded, envelope))
+        return [wire.encode(envelope) for envelope in written]
+
+    async def _torn(self) -> None:
+        """The record is a copy that was cut here: whatever was under way then ends here."""
+        if self.due() is None:
+            await self.leave(None)
+
+    async def _died(self, written: Envelope) -> NoReturn:
+        """The worker wrote no more in the record: because it died, or because there was nothing to do."""
+        state = fold_all(ChatState(chat=self.chat), await self.events())
+        rested = not summary_of(state).runnable
+        await self.leave(self.differs(None, written) if rested else None)
+
+    # -- effects ------------------------------------------------------------------------------------------------------
+
+    async def turn(self) -> Envelope:
+        """What the worker wrote next; if it wrote no more, it died in this effect."""
+        due = self.due()
+        if due is None:
+            await self.leave(None)
+        self._fail()
+        return due
+
+    def _fail(self) -> None:
+        """Where the record has a fault of Treadle itself next, it happens now: it is in the log by its name and its
+        text only, and where exactly it struck makes no difference."""
+        due = self.due()
+        if due is not None and isinstance(due.data, SessionError) and due.data.error_class == "internal":
+            name, _, text = due.data.message.partition(": ")
+            raise type(name, (Exception,), {})(text)
+
+    def due(self) -> Envelope | None:
+        """What this worker wrote next, if it wrote any more."""
+        due = self.recording.due(self.now)
+        return due if due is not None and due.epoch == self.epoch else None
+
+    async def turn_of(self, outcome: Envelope) -> None:
+        """Wait until everything before this outcome was written: calls end in the order in which they ended then."""
+        while (due := self.due()) is not None and due.seq < outcome.seq:
+            await self.wait(self.chat, self.now, PATIENCE_S)
+
+    async def perish(self) -> NoReturn:
+        """A call that came to nothing: an interrupt ended it, or the worker died in it. Others beside it may have come
+        to something before that."""
+        while self.due() is not None:
+            self._fail()
+            if any(isinstance(envelope.data, Interrupted) for envelope in self.recording.inputs(self.now)):
+                await self.stopped()
+            await self.wait(self.chat, self.now, PATIENCE_S)
+        await self.leave(None)
+
+    async def stopped(self) -> NoReturn:
+        """An interrupt ended the effect: let it in, and wait to be cancelled for it."""
+        await self.admit()
+        await self._forever()
+
+    async def leave(self, divergence: Divergence | None) -> NoReturn:
+        """Go no further in this tenure: the worker died here, or the play has left the record."""
+        if not self.left.done():
+            self.left.set_result(divergence)
+        await self._forever()
+
+    @staticmethod
+    async def _forever() -> NoReturn:
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError("nobody resolves this future")
+
+    def differs(self, recorded: Envelope | None, replayed: Envelope | None) -> Divergence:
+        at = next(side.seq for side in (recorded, replayed) if side is not None)
+        return diverge(self.recording.events[: at - 1], recorded, replayed, NAMES)
+
+
+def _alike(recorded: Envelope, replayed: Envelope) -> bool:
+    """A record that was lost may have been anything."""
+    return isinstance(recorded.data, RecordLost) or same(recorded, replayed)

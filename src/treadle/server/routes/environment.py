@@ -1,0 +1,126 @@
+"""What is around chats: models, the files of a project, and who is asking."""
+
+import asyncio
+
+from starlette.responses import Response
+
+from treadle.errors import InvalidInput, ToolError
+from treadle.models.offering import all_offers, usable
+from treadle.models.registry import ModelRegistry
+from treadle.ports.model import ModelInfo
+from treadle.ports.workspace import inert
+from treadle.protocol.options import Project
+from treadle.server.bodies import Nothing
+from treadle.server.guard import token_of
+from treadle.server.problems import Problem
+from treadle.server.queries import FileQuery, PathQuery
+from treadle.server.replies import Reply, reply
+from treadle.server.routing import Call, Route
+from treadle.server.shapes import FileEntry, FileList, Me, ModelList, ModelView, Ticket
+from treadle.server.tokens import TICKET_S
+from treadle.workspace.paths.root import Root
+
+BYTES = "application/octet-stream"
+
+
+async def models(call: Call) -> Reply:
+    """What can be used with the keys of the server; no provider is asked."""
+    agent = call.service.agent
+    default = call.service.admission.options.model
+    registry = agent.deps.models
+    if not isinstance(registry, ModelRegistry):
+        return reply(ModelList(models=(_model(registry.get(default).info, ""),), default=default))
+    offered = await asyncio.to_thread(all_offers, registry)
+    found = [
+        _model(info, usable(registry, each, info))
+        for each in offered
+        for info in each.models
+        if _is_open(call, info.ref)
+    ]
+    return reply(ModelList(models=tuple(found), default=default))
+
+
+def _is_open(call: Call, ref: str) -> bool:
+    try:
+        call.service.admission.model(call.user, ref)
+    except InvalidInput:
+        return False
+    return True
+
+
+def _model(info: ModelInfo, why: str) -> ModelView:
+    return ModelView(
+        model=info.ref,
+        window=info.window,
+        max_output=info.max_output,
+        native_tools=info.native_tools,
+        thinking=info.thinking,
+        vision=info.vision,
+        price_input=info.usd_per_million_input,
+        price_output=info.usd_per_million_output,
+        price_cached=info.usd_per_million_cached,
+        usable=not why,
+        why=why,
+    )
+
+
+async def files(call: Call) -> Reply:
+    state = await call.service.state(call.user, call.path("chat"))
+    wanted = call.query(PathQuery).path
+    return reply(await asyncio.to_thread(_listing, await call.service.project(state), wanted))
+
+
+def _listing(project: Project, path: str) -> FileList:
+    workspace = Root(*project)
+    children = sorted(workspace.listdir(path), key=lambda child: (child.kind != "directory", child.name))
+    entries = tuple(
+        FileEntry(name=inert(child.name), kind=child.kind, target=inert(child.target) if child.target else "")
+        for child in children
+    )
+    return FileList(path=inert(workspace.relative(path)), entries=entries)
+
+
+async def content(call: Call) -> Response:
+    state = await call.service.state(call.user, call.path("chat"))
+    most = call.service.limits.file
+    data = await asyncio.to_thread(_bytes, await call.service.project(state), call.query(FileQuery).path, most)
+    return Response(data, media_type=BYTES, headers={"content-disposition": "attachment"})
+
+
+def _bytes(project: Project, path: str, most: int) -> bytes:
+    workspace = Root(*project)
+    found = workspace.stat(path)
+    if found is None:
+        raise ToolError(f"{inert(path)} does not exist.")
+    if found.kind == "file" and found.size > most:
+        raise Problem("too_large", f"{inert(path)} is larger than {most >> 20} MiB.")
+    return workspace.read_bytes(path, most)
+
+
+async def me(call: Call) -> Reply:
+    return reply(Me(user=call.user))
+
+
+async def ticket(call: Call) -> Reply:
+    made = call.service.tokens.ticket(token_of(call.request))
+    return reply(Ticket(ticket=made, expires_s=TICKET_S))
+
+
+TAG = "surroundings"
+_CODES = ("tool", "outside_root", "root_changed", "invalid_input")
+ROUTES = (
+    Route("GET", "/api/models", models, "List the models that the server knows.", TAG, reply=ModelList),
+    Route(
+        "GET", "/api/chats/{chat}/files", files, "List a folder of the chat's project.", TAG, reply=FileList,
+        query=PathQuery, codes=_CODES,
+    ),
+    Route(
+        "GET", "/api/chats/{chat}/files/content", content, "Read a file of the chat's project.", TAG,
+        query=FileQuery, media_type=BYTES, codes=(*_CODES, "too_large"),
+    ),
+    Route("GET", "/api/me", me, "See whose token this is.", TAG, reply=Me),
+    Route(
+        "POST", "/api/tickets", ticket, "Get a ticket for one stream of a browser, good once and for a minute.", TAG,
+        reply=Ticket, body=Nothing,
+    ),
+)  # fmt: skip

@@ -1,0 +1,169 @@
+"""What the built-in tools of an Agent work with: files by their root, supervised commands, the sandbox that holds here,
+and what commands must not touch. The only place that knows both the tools and the rooms that serve them."""
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from treadle.ports.sandbox import Demand, Sandbox
+from treadle.ports.snapshots import Snapshots, SnapshotsOf
+from treadle.ports.store import Store
+from treadle.protocol.events import GitBranchCreated, SandboxNotice
+from treadle.protocol.options import ChatOptions, Project
+from treadle.sandbox.supervisor.commands import SupervisedCommands
+from treadle.tools.builtin.context import Guarded, ToolContext
+from treadle.types import ChatId, new_id
+from treadle.workspace.paths.identity import changed, locate
+from treadle.workspace.paths.root import Root
+
+if TYPE_CHECKING:
+    from treadle.sandbox.choose import Choice
+
+
+class ToolSetup:
+    """`home` is Treadle's own folder, where the strength of sandboxes is remembered; and, if the store is `shared` with
+    other machines, where this one supervises its commands."""
+
+    def __init__(
+        self,
+        store: Store,
+        env: Mapping[str, str],
+        home: Path,
+        redact: Callable[[str], str] = str,
+        shared: bool = False,
+    ) -> None:
+        self._home = home
+        self._roots = lru_cache(maxsize=64)(_open_root)
+        file = getattr(store, "path", None)
+        self._data = home if shared else file.parent if isinstance(file, Path) else None
+        self.commands, self.passing = self._commands()
+        self._kept_in = self._own_folder()
+        self.snapshots_of: SnapshotsOf = lru_cache(maxsize=64)(self._snapshots)
+        self._choice_of = lru_cache(maxsize=8)(self._choice)
+        self._viewed: dict[tuple[str, str], bool] = {}
+        self.context = ToolContext(
+            self._roots,
+            store,
+            self.commands,
+            self._sandbox_of,
+            env,
+            _outside,
+            redact,
+            self._guarded,
+            self.snapshots_of,
+            notice=self._notice,
+            views=self._views,
+        )
+
+    def _commands(self) -> tuple[SupervisedCommands, bool]:
+        """Where commands are supervised: beside the database, or in the home of this machine, or, for chats that end
+        with this process, in a folder that does so, too."""
+        if self._data is not None:
+            return SupervisedCommands(self._data / "commands"), False
+        return SupervisedCommands(Path(tempfile.gettempdir()) / new_id("treadle")), True
+
+    def _own_folder(self) -> Path:
+        if self._data is not None:
+            return Path(os.path.abspath(self._data))
+        return Path(tempfile.gettempdir()) / new_id("treadle")
+
+    def _snapshots(self, root: str, bound: str) -> Snapshots:
+        """What files were is kept beside the database; or, for chats that end with this process, as long as they do."""
+        from treadle.workspace.history.snapshots import ProjectSnapshots
+
+        return ProjectSnapshots(self._roots(root, bound), self._kept_in)
+
+    async def close(self) -> None:
+        """Remove what nobody can come back to."""
+        if self.passing:
+            await self.commands.close()
+            if self._kept_in.exists():
+                import shutil
+
+                shutil.rmtree(self._kept_in, ignore_errors=True)
+
+    def _choice(self, demand: Demand) -> "Choice":
+        from treadle.sandbox.choose import choose
+
+        return choose(self._home, demand)
+
+    def _sandbox_of(self, demand: Demand) -> Sandbox:
+        return self._choice_of(demand).sandbox
+
+    def _notice(self, root: str, options: ChatOptions) -> SandboxNotice:
+        """How commands are confined, and why it is not more."""
+        choice = self._choice_of(options.sandbox)
+        view = options.command_view and self._views(choice.sandbox, root)
+        place = "without a sandbox" if choice.level == "none" else f"in the sandbox {choice.level}"
+        why = f" ({'; '.join(choice.reasons)})" if choice.reasons else ""
+        off = "no view of it works here" if options.command_view else "the setting command_view is off"
+        how = "on a copy-on-write view of the project" if view else f"write to the project directly ({off})"
+        text = f"Commands run {place}{why}, {'' if view else 'and '}{how}."
+        return SandboxNotice(choice.level, view, bool(choice.reasons) or not view, text)
+
+    def _views(self, sandbox: Sandbox, root: str) -> bool:
+        """Tried once for each project."""
+        from treadle.sandbox.view_trial import view_works
+
+        key = (sandbox.level, root)
+        if key not in self._viewed:
+            self._viewed[key] = view_works(sandbox, root, self.commands.folder)
+        return self._viewed[key]
+
+    def _guarded(self, root: str) -> Guarded:
+        from treadle.sandbox.places import hidden, protected
+
+        self._kept_in.mkdir(mode=0o700, parents=True, exist_ok=True)  # what is not there cannot be hidden
+        own = dict.fromkeys((str(self._home), str(self._kept_in), self.commands.folder))
+        found = [path for home in own for path in hidden(home)]
+        # What holds the project, or lies in it, cannot be hidden from the commands of that project.
+        apart = [path for path in dict.fromkeys(found) if not _within(root, path) and not _within(path, root)]
+        # What lies in something hidden is out of sight with it, and there is no place to mount anything any more.
+        outermost = [path for path in apart if not any(_within(path, other) for other in apart if other != path)]
+        return Guarded(protected(root), tuple(outermost))
+
+    async def branch(self, project: Project, chat: ChatId, message: int) -> GitBranchCreated | None:
+        """The git branch of a run (W-06), made in a thread by git in the strongest sandbox that holds, whichever one
+        the chat has chosen for its commands."""
+        import asyncio
+
+        from treadle.workspace.branch import make_branch
+
+        root = self._roots(*project).path
+        hidden = self._guarded(root).hidden
+
+        def made() -> GitBranchCreated | None:
+            os.close(Root(*project).top())  # RootChanged, before git is let near it
+            return make_branch(root, chat, message, lambda: self._sandbox_of("auto"), hidden)
+
+        return await asyncio.to_thread(made)
+
+
+def _open_root(root: str, bound: str) -> Root:
+    return Root(root, bound)
+
+
+def bind_root(options: ChatOptions, owner: str) -> str:
+    """Which folder the root of a chat is: the one that it is bound to, or is to be. Empty if there is none here. The
+    roots of chats that have an `owner` were recorded without links, so none may have come since. RootChanged if the
+    chat is bound to another folder."""
+    root, bound = options.project
+    found = locate(root)
+    if found is None:
+        return ""
+    if found[1] != bound if bound else owner and found[0] != root:
+        raise changed(root)
+    return found[1]
+
+
+def _outside(command: str, root: str, cwd: str) -> tuple[str, ...]:
+    from treadle.policy.command_severity import outside
+
+    return outside(command, root, cwd)
+
+
+def _within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)

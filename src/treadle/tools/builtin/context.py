@@ -1,0 +1,58 @@
+"""What the built-in tools work with. Everything that touches the world comes in here, as a port."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
+
+import msgspec
+
+from treadle.ports.commands import Commands
+from treadle.ports.sandbox import Demand, Sandbox
+from treadle.ports.snapshots import SnapshotsOf
+from treadle.ports.workspace import WorkspaceOf
+from treadle.protocol.events import SandboxNotice
+from treadle.protocol.options import ChatOptions
+
+Outside = Callable[[str, str, str], tuple[str, ...]]
+"""(command, root, cwd) → the words of the command that lead out of the root (S-15)."""
+
+
+class Blobs(Protocol):
+    """Large payloads by their hash; a store is one."""
+
+    async def put_blob(self, data: bytes) -> str: ...
+
+    async def put_blob_parts(self, parts: Iterable[bytes]) -> str: ...
+
+    async def get_blob(self, digest: str) -> bytes: ...
+
+
+SandboxOf = Callable[[Demand], Sandbox]
+"""The sandbox for a demanded level (`auto`: the strongest that works). SandboxError if it cannot be had."""
+
+
+class Guarded(msgspec.Struct, frozen=True):
+    """Absolute paths without links; see `treadle.ports.sandbox.Confinement`."""
+
+    protected: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+
+
+class ToolContext(msgspec.Struct, frozen=True):
+    workspace_of: WorkspaceOf
+    blobs: Blobs
+    commands: Commands | None = None
+    """None: this Agent runs no commands."""
+    sandbox_of: SandboxOf | None = None
+    env: Mapping[str, str] = {}
+    """The environment of commands, before secrets are taken out."""
+    outside: Outside = lambda _command, _root, _cwd: ()
+    redact: Callable[[str], str] = str
+    """Takes secrets out of what is kept of a command's output (S-11)."""
+    guarded: Callable[[str], Guarded] = lambda _root: Guarded()
+    """By root: what commands may not write, and what they may not read (S-03)."""
+    snapshots_of: SnapshotsOf | None = None
+    """None: nothing is kept of what files were, so nothing can be taken back."""
+    notice: Callable[[str, ChatOptions], SandboxNotice | None] = lambda _root, _options: None
+    """How commands of this root with these options are confined, for people."""
+    views: Callable[[Sandbox, str], bool] = lambda sandbox, _root: sandbox.views
+    """Whether commands of this root can run on a copy-on-write view in this sandbox (W-08)."""

@@ -1,0 +1,275 @@
+"""Changes of files, made: what goes is removed, what comes was made ready beforehand and is put into its place, modes
+of folders come last (W-08). Every step can be taken again after a crash: it is done only if its path is still as
+before. Whether and which changes are to be made is decided elsewhere."""
+
+import errno
+import os
+import stat as st
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Protocol
+
+from treadle.errors import ToolError
+from treadle.faultpoint import faultpoint
+from treadle.ports.workspace import inert
+from treadle.protocol.files import FileChange, FileConflict, FileState, decode_path
+from treadle.workspace.history.progress import CHANGED, Found
+from treadle.workspace.history.source import Source
+from treadle.workspace.history.staging import Stage
+from treadle.workspace.history.states import Folders, lstat, parts_of, reading, signature
+from treadle.workspace.paths import entries
+from treadle.workspace.paths.durable import FEW, sync_all, write_at
+
+_IN_THE_WAY = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EEXIST, errno.ENOTEMPTY, errno.EISDIR)
+"""What the system says when something else is where a change is to be made."""
+_WRITE = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class Making:
+    """The making of changes that were surveyed. `prepare` may fail and leaves the project as it is; `make` gives back
+    what was in its way and left alone. `numbers` are the names on the stage, by path."""
+
+    def __init__(
+        self, folders: Folders, found: Sequence[Found], source: Source, stage: Stage, numbers: Mapping[str, str]
+    ) -> None:
+        self._folders = folders
+        self._open = [each for each in found if each.standing in ("before", "half")]
+        self._found = found
+        self._source = source
+        self._stage = stage
+        self._numbers = numbers
+        self._first: dict[tuple[int, int], Found] = {}
+        """Of a file with several names that is written in place, the one under which that is done."""
+        for each in self._open:
+            if each.together and each.stat is not None:
+                self._first.setdefault((each.stat.st_dev, each.stat.st_ino), each)
+        self._conflicts: list[FileConflict] = []
+        self._touched: dict[tuple[str, ...], None] = {}
+
+    # -- before it is decided -----------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Make every new file ready that is not: from here on no space is needed any more."""
+        for each in self._open:
+            after, name = each.change.after, self._numbers[each.change.path]
+            if after is None or after.kind == "directory" or _mode_only(each) or self._stage.has(name):
+                continue
+            if after.kind == "file":
+                self._ready(each, after, name)
+            elif after.kind == "link":
+                self._stage.link(name, after)
+            elif after.kind == "fifo":
+                self._stage.fifo(name, after)
+            else:
+                raise ToolError(f"{inert(decode_path(each.change.path))} is a socket or device, which cannot be made.")
+        self._stage.sync()
+        faultpoint("transaction.ready")
+
+    def _ready(self, each: Found, after: FileState, name: str) -> None:
+        path, before = each.change.path, each.change.before
+        old = each.stat if each.stat is not None and st.S_ISREG(each.stat.st_mode) else None
+        if each.together:  # it is read again when its turn comes, so its mode must allow that
+            after = FileState("file", 0o600, after.digest, after.size)
+        if before is not None and before.digest == after.digest:  # another mode, and other names that keep theirs
+            with reading(*self._folders.of(path)) as source:
+                self._stage.file(name, source, after, self._source.mtime_ns(path), old)
+            return
+        source = self._source.open(path, after)
+        try:
+            self._stage.file(name, source, after, self._source.mtime_ns(path), old)
+        finally:
+            os.close(source)
+
+    # -- afterwards ---------------------------------------------------------------------------------------------
+
+    def make(self, closed: Mapping[str, int]) -> list[FileConflict]:
+        """`closed` are folders that must be opened for it, with the modes that they get back."""
+        opened = self._open_up(closed)
+        going = [each for each in self._open if _goes(each)]
+        for each in going:
+            if not _is_directory(each.change.before):
+                self._step(each, self._unlink)
+        for each in reversed(going):
+            if _is_directory(each.change.before):
+                self._step(each, self._rmdir)
+        self._folders.forget()
+        for each in self._open:
+            if _is_directory(each.change.after) and not _is_directory(each.change.before):
+                self._step(each, self._mkdir)
+        for each in self._open:
+            if each.change.after is not None and each.change.after.kind != "directory":
+                self._step(each, self._put)
+        self._touch()
+        self._close_again(opened)
+        self._sync()
+        return self._conflicts
+
+    def _step(self, each: Found, step: "Step") -> None:
+        path = each.change.path
+        try:
+            folder, name = self._folders.of(path)
+            step(each, folder, name)
+        except OSError as error:
+            if error.errno not in _IN_THE_WAY:
+                raise
+            self._conflicts.append(FileConflict(path, CHANGED))
+        self._touched[tuple(parts_of(path)[:-1])] = None
+
+    def _untouched(self, each: Found, folder: int, name: str) -> bool:
+        """Whether a name is still what was surveyed; if it was touched, whether it is still the same."""
+        if signature(lstat(folder, name)) == signature(each.stat) or self._folders.matches(
+            each.change.path, each.change.before
+        ):
+            return True
+        self._conflicts.append(FileConflict(each.change.path, CHANGED))
+        return False
+
+    def _unlink(self, each: Found, folder: int, name: str) -> None:
+        if self._untouched(each, folder, name):
+            os.unlink(name, dir_fd=folder)
+            faultpoint("transaction.removed")
+
+    def _rmdir(self, each: Found, folder: int, name: str) -> None:
+        os.rmdir(name, dir_fd=folder)
+        faultpoint("transaction.folder_removed")
+
+    def _mkdir(self, each: Found, folder: int, name: str) -> None:
+        found = lstat(folder, name)
+        if each.standing == "half" and found is not None and st.S_ISDIR(found.st_mode):
+            return
+        os.mkdir(name, 0o700, dir_fd=folder)
+        faultpoint("transaction.folder_made")
+
+    def _put(self, each: Found, folder: int, name: str) -> None:
+        change = each.change
+        assert change.after is not None
+        if each.together and each.stat and self._first[(each.stat.st_dev, each.stat.st_ino)] is not each:
+            return
+        new = change.before is None or change.before.kind == "directory"  # which was removed before
+        if each.standing == "before" and not new and not self._untouched(each, folder, name):
+            return
+        if _mode_only(each):
+            entries.chmod(folder, name, change.after.mode)
+            self._set_time(folder, name, change.path)
+        elif each.together:
+            self._write_in_place(each, folder, name)
+        else:
+            self._stage.put(self._numbers[change.path], folder, name, new=new)
+        faultpoint("transaction.put")
+
+    def _write_in_place(self, each: Found, folder: int, name: str) -> None:
+        """So that all names of the file have the new bytes. A crash in the midst of it is seen by the blocks."""
+        assert each.change.after is not None
+        assert each.stat is not None
+        if not each.stat.st_mode & st.S_IWUSR:
+            entries.chmod(folder, name, st.S_IMODE(each.stat.st_mode) | st.S_IWUSR)
+        goal = os.open(name, _WRITE, dir_fd=folder)
+        try:
+            source = self._stage.read(self._numbers[each.change.path])
+            try:
+                offset = 0
+                while block := os.pread(source, 1 << 20, offset):
+                    write_at(goal, block, offset)
+                    offset += len(block)
+                    faultpoint("transaction.block_written")
+                os.ftruncate(goal, offset)
+            finally:
+                os.close(source)
+            os.fchmod(goal, each.change.after.mode)
+            os.fsync(goal)
+        finally:
+            os.close(goal)
+        self._set_time(folder, name, each.change.path)
+
+    # -- modes and times ----------------------------------------------------------------------------------------
+
+    def _open_up(self, closed: Mapping[str, int]) -> dict[str, int]:
+        """Open folders from the top down. Which modes folders have in the end, by path."""
+        modes = dict(closed)
+        for path in sorted(closed, key=lambda path: [] if path == "." else parts_of(path)):
+            with suppress(OSError):  # it was removed before the crash
+                parts = [] if path == "." else parts_of(path)
+                self._folders.set_mode(parts, self._folders.mode(parts) | st.S_IRWXU)
+                faultpoint("transaction.opened")
+        for each in self._found:
+            if each.standing == "other":
+                continue
+            if each.change.after is not None and each.change.after.kind == "directory":
+                modes[each.change.path] = each.change.after.mode
+            else:
+                modes.pop(each.change.path, None)
+        return modes
+
+    def _close_again(self, modes: Mapping[str, int]) -> None:
+        """Modes of folders from the bottom up: one may close what lies below it."""
+        left = {conflict.path for conflict in self._conflicts}
+        paths = {path: ([] if path == "." else parts_of(path)) for path in modes if path not in left}
+        for path in sorted(paths, key=lambda path: paths[path], reverse=True):
+            try:
+                if self._folders.mode(paths[path]) == modes[path]:
+                    continue
+            except OSError as error:
+                if error.errno not in _IN_THE_WAY:
+                    raise
+                continue
+            self._folders.set_mode(paths[path], modes[path])
+            faultpoint("transaction.mode_set")
+        self._folders.forget()
+
+    def _set_time(self, folder: int, name: str, path: str) -> None:
+        with suppress(OSError, ToolError):
+            if time := self._source.mtime_ns(path):
+                os.utime(name, ns=(time, time), dir_fd=folder, follow_symlinks=False)
+
+    def _touch(self) -> None:
+        """Files that stay as they are but for their time: `make` goes by that."""
+        with suppress(OSError, ToolError):
+            for path, time in self._source.touched():
+                found = self._folders.lstat(path)
+                if found is not None and st.S_ISREG(found.st_mode):
+                    folder, name = self._folders.of(path)
+                    os.utime(name, ns=(time, time), dir_fd=folder, follow_symlinks=False)
+
+    def _sync(self) -> None:
+        if len(self._touched) > FEW:
+            fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._folders.at([]))
+            try:
+                sync_all(fd)
+            finally:
+                os.close(fd)
+        else:
+            for parts in self._touched:
+                with suppress(FileNotFoundError, NotADirectoryError):
+                    entries.sync(self._folders.at(parts))
+        faultpoint("transaction.synced")
+
+
+class Step(Protocol):
+    def __call__(self, each: Found, folder: int, name: str) -> None: ...
+
+
+def _mode_only(each: Found) -> bool:
+    """Whether nothing but the mode changes, and nobody outside the changes has the same file under another name."""
+    before, after = each.change.before, each.change.after
+    if before is None or after is None or before.kind != after.kind or not (each.alone or each.together):
+        return False
+    if each.standing == "half" and before.kind == "file":
+        return False
+    return before.kind in ("directory", "fifo") or (before.kind == "file" and before.digest == after.digest)
+
+
+def _goes(each: Found) -> bool:
+    """Whether what is there must be gone before anything else can come, and is still there."""
+    before, after = each.change.before, each.change.after
+    if before is None or each.stat is None or _is_directory(before) != st.S_ISDIR(each.stat.st_mode):
+        return False
+    return after is None or _is_directory(before) != _is_directory(after)
+
+
+def _is_directory(state: FileState | None) -> bool:
+    return state is not None and state.kind == "directory"
+
+
+def backwards(changes: Sequence[FileChange]) -> list[FileChange]:
+    """The changes that take these back."""
+    return [FileChange(each.path, "modified", before=each.after, after=each.before) for each in changes]

@@ -1,0 +1,192 @@
+"""Snapshots of the whole tree, for commands that write to it directly (W-10): before one starts, everything is kept
+that it might overwrite; after it, the tree is compared. Where the last tree of a root is known, only what changed since
+is read (W-05).
+
+`trees/<root>` is the last tree of a root, replaced as a whole, shared by all processes. `captures/<name>` says that a
+capture exists; its tree is a file beside it, most often a second name of the last tree. What is in a tree was kept
+before the tree was written, and whoever sweeps the images takes the trees into account (`upkeep`).
+"""
+
+import hashlib
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from treadle.errors import NotFound, ToolError
+from treadle.faultpoint import faultpoint
+from treadle.ports.snapshots import Effect
+from treadle.protocol.files import FileState, Uncaptured, decode_path
+from treadle.types import new_id
+from treadle.workspace.history.difference import changes, left_in
+from treadle.workspace.history.git_unit import git_fingerprint
+from treadle.workspace.history.images import Images
+from treadle.workspace.history.trees import Tree, read_tree, write_tree
+from treadle.workspace.history.walk import Walk
+from treadle.workspace.paths.durable import digest_of, sync_folder
+from treadle.workspace.paths.levels import GIT
+from treadle.workspace.paths.root import Root
+
+TREES = "trees"
+CAPTURES = "captures"
+
+
+class Capture(msgspec.Struct, frozen=True):
+    """What is known of a capture without looking at its tree."""
+
+    name: str
+    root: str
+    tree: str
+    made_ms: int
+    uncaptured: tuple[Uncaptured, ...] = ()
+
+
+_decoder = msgspec.json.Decoder(Capture)
+
+
+class Captures:
+    """`folder` is where snapshots are kept. Holds nothing open between calls."""
+
+    def __init__(self, root: Root, images: Images, folder: Path) -> None:
+        self._root = root
+        self._images = images
+        self._last = folder / TREES / _hash(root.path)
+        self._folder = folder / CAPTURES
+        self._own = _inside(root.path, folder)
+
+    def capture(self, name: str) -> tuple[Uncaptured, ...]:
+        """Keep what the project is now. What exists already stays as it is: the command may have begun."""
+        if (made := self._read(name)) is not None:
+            return made.uncaptured
+        with self._images.batch() as batch:
+            with suppress(OSError):  # a sweep leaves alone what was used lately
+                os.utime(self._last)
+            known = read_tree(self._last)
+            walk = Walk(known[0] if known else None, batch.put_file, keep=True, own=self._own)
+            tree = walk.over(self._root)
+        try:
+            file = self._place(tree, known[1] if known and not walk.changed else 0)
+            capture = Capture(name, self._root.path, file.name, time.time_ns() // 1_000_000, left_in(tree))
+            return self._announce(capture, file)
+        except OSError as error:
+            raise ToolError(
+                f"What the project is now cannot be kept: {error.strerror or error} (in {self._folder}). So the "
+                "command was not run."
+            ) from error
+
+    def compare(self, name: str) -> Effect:
+        """What changed since. Keeps nothing, so that it works on a full disk, too."""
+        capture = self._read(name)
+        before = read_tree(self._folder / capture.tree) if capture is not None else None
+        if before is None:
+            raise ToolError("The snapshot from before the command is gone, so what the command changed is not known.")
+        known = (read_tree(self._last, unless=before[1]) or before)[0]
+        walk = Walk(known, digest_of, keep=False, captured=before[0], own=self._own)
+        try:
+            after = walk.over(self._root)
+            files, uncaptured = changes(before[0], after, self._bytes)
+            git = any(file.path.startswith(f"{GIT}/") for file in files)
+            fingerprint = git_fingerprint(self._root) if git else ""
+        except OSError as error:
+            raise ToolError(f"The project could not be looked through: {error.strerror or error}.") from error
+        if walk.changed:
+            with suppress(OSError):  # a cache
+                write_tree(self._last.parent, after, durable=False).replace(self._last)
+        return Effect(files, (), uncaptured, fingerprint)
+
+    def release(self, name: str) -> None:
+        capture = self._read(name)
+        if capture is not None:
+            self._head(name).unlink(missing_ok=True)
+            (self._folder / capture.tree).unlink(missing_ok=True)
+
+    # -- files ----------------------------------------------------------------------------------------------------
+
+    def _place(self, tree: Tree, same: int) -> Path:
+        """A file with this tree among the captures, durable; `same` is the inode of the last tree if that is it."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = self._folder / f"{new_id('t')}.tree"
+        if same:
+            with suppress(OSError):  # no hard links here, or it is gone
+                os.link(self._last, file)
+                if _synced(file) == same:
+                    return file
+                file.unlink()
+        made = write_tree(self._last.parent, tree, durable=True)
+        try:
+            os.link(made, file)
+        except OSError:
+            os.rename(write_tree(self._folder, tree, durable=True), file)
+        made.replace(self._last)
+        return file
+
+    def _announce(self, capture: Capture, file: Path) -> tuple[Uncaptured, ...]:
+        """The last step, once for a name. Whoever comes second has captured in vain."""
+        faultpoint("snapshot.before_capture")
+        made = file.with_suffix(".new")
+        try:
+            made.write_bytes(msgspec.json.encode(capture))
+            _synced(made)
+            os.link(made, self._head(capture.name))
+        except FileExistsError:
+            file.unlink(missing_ok=True)
+            first = self._read(capture.name)
+            return first.uncaptured if first else capture.uncaptured
+        except BaseException:
+            file.unlink(missing_ok=True)
+            raise
+        finally:
+            made.unlink(missing_ok=True)
+        sync_folder(str(self._folder))
+        faultpoint("snapshot.captured")
+        return capture.uncaptured
+
+    def _read(self, name: str) -> Capture | None:
+        file = self._head(name)
+        if not file.exists():
+            return None
+        found = read_capture(file)
+        if found is None:
+            raise ToolError("The snapshot from before the command is damaged. See `treadle fsck`.")
+        return found
+
+    def _head(self, name: str) -> Path:
+        return self._folder / f"{_hash(name)}.json"
+
+    def _bytes(self, path: str, state: FileState, after: bool) -> bytes | None:
+        try:
+            return self._root.read_bytes(decode_path(path), state.size) if after else self._images.read(state.digest)
+        except (ToolError, NotFound):  # it is only for counting lines
+            return None
+
+
+def read_capture(file: Path) -> Capture | None:
+    try:
+        return _decoder.decode(file.read_bytes())
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def _hash(name: str) -> str:
+    return hashlib.sha256(os.fsencode(name)).hexdigest()[:32]
+
+
+def _inside(root: str, folder: Path) -> str:
+    """The path of Treadle's home below the root, if it lies there."""
+    for own in (folder.parent, folder):
+        real = os.path.realpath(own)
+        if real.startswith(root.rstrip("/") + "/"):
+            return real[len(root.rstrip("/")) + 1 :]
+    return ""
+
+
+def _synced(file: Path) -> int:
+    """Make a file survive a power cut; its inode."""
+    fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+        return os.fstat(fd).st_ino
+    finally:
+        os.close(fd)

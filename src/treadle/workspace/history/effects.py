@@ -1,0 +1,243 @@
+"""What a command did on its copy-on-write view, against the project as it is now (W-08): a walk through the upper
+folder beside the project, from descriptor to descriptor, never through a link. Changes nothing in the project.
+
+How a stranger's change is told. The view shows the project live: what somebody else wrote before the command first
+wrote to a file, the command saw. So a path is in conflict if the command left something else there than what is there
+now, and that was changed (by its ctime, which nobody can set) after the command began. What the command removed must
+be as old as the command, with all that lies below. That somebody removed a file which the command changed is seen where
+it can be told from a file that the command moved: nothing is lost either way.
+
+Hard links. A view breaks them: the command wrote to one name and saw the others stay as they were. That is its effect,
+and so it is committed: the name gets bytes of its own. Names outside the root are never reached.
+"""
+
+import os
+import stat as st
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from treadle.errors import ToolError
+from treadle.lines.diff import diff
+from treadle.ports.snapshots import Effect
+from treadle.protocol.files import FileChange, FileConflict, FileState, Uncaptured, change_of, encode_path
+from treadle.workspace.history import effect_text as describing
+from treadle.workspace.history.contents import Content, Counting, content_of
+from treadle.workspace.history.states import reading
+from treadle.workspace.history.upper import Upper, is_copy, is_deleted, is_opaque
+from treadle.workspace.paths.failures import explain
+from treadle.workspace.paths.ignoring import Ignoring
+from treadle.workspace.paths.root import Root
+
+CHANGED = "somebody changed or made it while the command ran"
+GONE = "somebody removed or moved it while the command ran"
+_SPECIAL = "a socket or a device cannot be committed"
+_OWN_MODE = "the permissions of the project root itself are left as they are"
+_DEEPEST = 250
+_LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def read(root: Root, view: str, *, opening: bool = False) -> Effect:
+    """The effect by path, in the order of the walk: folders before what lies in them. A file of the project that its
+    owner has closed to himself is opened for a moment only if it is said so, as for a commit, which keeps its bytes;
+    else its hash is not known."""
+    upper = Upper(view)
+    walk = _Walk(upper, opening)
+    with upper.top() as up, root.hold(".") as (low, _):
+        if st.S_IMODE(os.fstat(up).st_mode) != st.S_IMODE(os.fstat(low).st_mode):
+            walk.uncaptured.append(Uncaptured(".", _OWN_MODE))
+        walk.merge(up, low, "", Ignoring(), opaque=False)
+    walk.find_missing()
+    upper.note_touched(walk.touched)
+    return Effect(tuple(walk.files), tuple(walk.conflicts), tuple(walk.uncaptured))
+
+
+def source(view: str) -> Upper:
+    """Where the bytes of the project's files come from when the effect is made its own."""
+    return Upper(view)
+
+
+def describe(root: Root, view: str, effect: Effect) -> str:
+    """The effect in words and as a diff: bounded, and the same for the same effect."""
+    return describing.describe(root, Upper(view), effect)
+
+
+class _Here(msgspec.Struct, frozen=True):
+    """A name in both folders; what lies there, if anything."""
+
+    path: str
+    name: str
+    up: int
+    low: int | None
+    ignored: bool
+    shaken: bool = False
+    """Whether somebody changed what lies in the folder meanwhile; of one that is gone: in the one above."""
+
+
+class _Walk:
+    def __init__(self, upper: Upper, opening: bool) -> None:
+        self.files: list[FileChange] = []
+        self.conflicts: list[FileConflict] = []
+        self.uncaptured: list[Uncaptured] = []
+        self.touched: dict[str, int] = {}
+        self._missing: list[FileConflict] = []
+        self._upper = upper
+        self._opening = opening
+        self._began = upper.began_ns
+        self._counting = Counting()
+
+    def find_missing(self) -> None:
+        """Files that were brought up, and nothing lies beneath: moved here by the command, if it moved anything, else
+        removed by somebody."""
+        if not any(file.action == "deleted" for file in self.files):
+            self.conflicts += self._missing
+
+    def merge(
+        self, up: int, low: int | None, prefix: str, rules: Ignoring, *, opaque: bool, shaken: bool = False
+    ) -> None:
+        """Two folders of the same path. `opaque`: what lies only in the lower one was removed."""
+        if prefix.count("/") > _DEEPEST:
+            raise ToolError(f"More than {_DEEPEST} folders lie in each other at {prefix[:80]}…: nothing is committed.")
+        rules = rules.within(prefix, up, None if opaque else low)
+        names = sorted(os.listdir(up))
+        shaken = shaken if low is None else not self._old(os.fstat(low))
+        for name in names:
+            path = prefix + name
+            with _explained(path):
+                found = os.stat(name, dir_fd=up, follow_symlinks=False)
+                beneath = _look(low, name)
+                ignored = rules.covers(path, directory=st.S_ISDIR((beneath or found).st_mode))
+                here = _Here(path, name, up, low, ignored, shaken)
+                if is_deleted(found):
+                    if beneath is not None:
+                        self._removed(here, beneath, rules)
+                else:
+                    self._there(here, found, beneath, rules)
+        if opaque and low is not None:
+            for name in sorted(set(os.listdir(low)) - set(names)):
+                path = prefix + name
+                with _explained(path):
+                    if (beneath := _look(low, name)) is not None:
+                        ignored = rules.covers(path, directory=st.S_ISDIR(beneath.st_mode))
+                        self._removed(_Here(path, name, up, low, ignored), beneath, rules)
+
+    def _there(self, here: _Here, found: os.stat_result, beneath: os.stat_result | None, rules: Ignoring) -> None:
+        """Something lies there in the view."""
+        if not st.S_ISDIR(found.st_mode):
+            if beneath is not None and st.S_ISDIR(beneath.st_mode):
+                self._emptied(here, rules)
+            return self._compare(here, found, beneath)
+        self._compare(here, found, beneath)
+        inner = rules.under(here.ignored)
+        with self._upper.folder(here.up, here.name, here.path) as up:
+            if beneath is None or not st.S_ISDIR(beneath.st_mode):
+                return self.merge(up, None, here.path + "/", inner, opaque=False, shaken=here.shaken)
+            with _opened(here) as low:
+                self.merge(up, low, here.path + "/", inner, opaque=is_opaque(up))
+
+    def _compare(self, here: _Here, found: os.stat_result, beneath: os.stat_result | None) -> None:
+        after, brought_up = self._left(here, found)
+        if after.state.kind == "other":
+            self.uncaptured.append(Uncaptured(encode_path(here.path), _SPECIAL))
+            return
+        before = None if beneath is None else self._present(here, beneath)
+        if before is not None and before.state == after.state:
+            if brought_up and beneath is not None and found.st_mtime_ns != beneath.st_mtime_ns and self._old(beneath):
+                self.touched[encode_path(here.path)] = found.st_mtime_ns
+            return
+        if beneath is not None and not self._old(beneath):
+            self._clash(here, CHANGED, after, before)
+        elif beneath is None and brought_up and here.shaken and found.st_nlink == 1:
+            self._missing.append(FileConflict(encode_path(here.path), GONE))
+        self._change(here, before, after)
+
+    def _left(self, here: _Here, found: os.stat_result) -> tuple[Content, bool]:
+        """What the command left, and whether it is a file from beneath that was brought up."""
+        brought_up = False
+
+        def opened() -> int:
+            nonlocal brought_up
+            fd = self._upper.file(here.up, here.name, here.path)
+            brought_up = is_copy(fd)
+            return fd
+
+        content = content_of(here.up, here.name, found, self._upper.mode(here.path, found), opened)
+        return content, brought_up
+
+    def _removed(self, here: _Here, beneath: os.stat_result, rules: Ignoring) -> None:
+        """Nothing lies there in the view any more. A folder stands before what lies in it, as everywhere."""
+        before = self._present(here, beneath)
+        if not self._old(beneath):
+            self._clash(here, CHANGED, None, before)
+        self._change(here, before, None)
+        if st.S_ISDIR(beneath.st_mode):
+            self._emptied(here, rules)
+
+    def _emptied(self, here: _Here, rules: Ignoring) -> None:
+        if here.path.count("/") > _DEEPEST:
+            raise ToolError(
+                f"More than {_DEEPEST} folders lie in each other at {here.path[:80]}…: nothing is committed."
+            )
+        with _opened(here) as low:
+            inner = rules.under(here.ignored).within(here.path + "/", None, low)
+            for name in sorted(os.listdir(low)):
+                path = f"{here.path}/{name}"
+                with _explained(path):
+                    if (beneath := _look(low, name)) is not None:
+                        ignored = inner.covers(path, directory=st.S_ISDIR(beneath.st_mode))
+                        self._removed(_Here(path, name, here.up, low, ignored), beneath, inner)
+
+    def _change(self, here: _Here, before: Content | None, after: Content | None) -> None:
+        stat = self._counting.stat(before, after)
+        was, now = (None if each is None else each.state for each in (before, after))
+        self.files.append(change_of(encode_path(here.path), was, now, stat, ignored=here.ignored))
+
+    def _clash(self, here: _Here, reason: str, after: Content | None, before: Content | None) -> None:
+        shown = ""
+        if after is not None and before is not None and after.text is not None and before.text is not None:
+            shown = diff(here.path, after.text, before.text).text
+        self.conflicts.append(FileConflict(encode_path(here.path), reason, shown))
+
+    def _present(self, here: _Here, beneath: os.stat_result) -> Content:
+        """What lies in the project now."""
+        low, mode = here.low, st.S_IMODE(beneath.st_mode)
+        assert low is not None
+
+        def opened() -> int:
+            with reading(low, here.name) as fd:
+                return os.dup(fd)
+
+        if st.S_ISREG(beneath.st_mode) and not self._opening and not beneath.st_mode & st.S_IRUSR and os.geteuid():
+            return Content(FileState("file", mode, size=beneath.st_size))
+        return content_of(low, here.name, beneath, mode, opened)
+
+    def _old(self, beneath: os.stat_result) -> bool:
+        """Whether it is as the command found it."""
+        return beneath.st_ctime_ns <= self._began
+
+
+@contextmanager
+def _opened(here: _Here) -> Iterator[int]:
+    fd = os.open(here.name, _LIST, dir_fd=here.low)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _look(folder: int | None, name: str) -> os.stat_result | None:
+    if folder is None:
+        return None
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+@contextmanager
+def _explained(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise explain(error, path) from error

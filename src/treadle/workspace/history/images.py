@@ -1,0 +1,310 @@
+"""The bytes of files as they were, by their SHA-256, in a folder outside every project (W-01). An object never lies
+under its name but whole and durable; it is verified whenever it is read. Knows nothing of paths in a project.
+
+A process that finds an object there relies on it from then on. So a batch holds a lock that a sweep must have alone,
+and marks what it found as used: a sweep leaves alone what was used lately.
+"""
+
+import fcntl
+import hashlib
+import os
+import secrets
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from treadle.errors import NotFound, ToolError
+from treadle.faultpoint import faultpoint
+from treadle.workspace.paths.durable import CHUNK, Syncing, copy, digest_of, private_folder, unlink_all, write_at
+
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_FRESH_S = 3600.0
+"""What was marked as used so lately is not marked again."""
+_ABANDONED_S = 86_400.0
+"""So old, what a writer left half-done is nobody's any more."""
+
+
+class Image(msgspec.Struct, frozen=True):
+    """One kept object. `used` is when it was last put or found there, in seconds since 1970."""
+
+    digest: str
+    size: int
+    used: float
+
+
+class Swept(msgspec.Struct, frozen=True):
+    count: int = 0
+    size: int = 0
+    left_at: str = ""
+    """The shard where it was told to stop; empty if it came to the end."""
+
+
+class Images:
+    """Objects in `<folder>/objects`, half-written ones in `<folder>/incoming`. The folder is made when first needed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._objects = os.path.join(folder, "objects")
+        self._incoming = os.path.join(folder, "incoming")
+
+    # -- keeping ------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def batch(self) -> Iterator["Batch"]:
+        """Keep several things at once: all are durable when the block is left, or, with an error, as if nothing had
+        been. ToolError if they cannot be kept."""
+        try:
+            with self._lock(fcntl.LOCK_SH):
+                batch = Batch(self._objects, self._incoming)
+                try:
+                    yield batch
+                    batch.finish()
+                finally:
+                    batch.clear()
+        except OSError as error:
+            raise ToolError(
+                f"What was there before cannot be kept: {os.strerror(error.errno or 0)} (in {self.folder}). So nothing "
+                "was changed."
+            ) from error
+
+    def put(self, data: bytes) -> str:
+        with self.batch() as batch:
+            return batch.put(data)
+
+    def put_file(self, fd: int) -> str:
+        with self.batch() as batch:
+            return batch.put_file(fd)
+
+    # -- having -------------------------------------------------------------------------------------------------
+
+    def has(self, digest: str) -> bool:
+        return os.path.isfile(_place(self._objects, digest))
+
+    def open(self, digest: str) -> int:
+        """The object, verified, open for reading at its beginning; whoever asks closes it."""
+        try:
+            fd = os.open(_place(self._objects, digest), _READ)
+        except OSError as error:
+            raise NotFound(f"What was there before ({digest[:12]}) is not kept any more.") from error
+        try:
+            if digest_of(fd) != digest:
+                raise ToolError(f"What was kept ({digest[:12]}) is damaged, so it is not used. See `treadle fsck`.")
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
+    def read(self, digest: str, limit: int = 0) -> bytes:
+        fd = self.open(digest)
+        with open(fd, "rb") as file:
+            size = os.fstat(fd).st_size
+            if limit and size > limit:
+                raise ToolError(f"The file had {size:,} bytes; at most {limit:,} can be read at once.")
+            return file.read()
+
+    # -- looking after ------------------------------------------------------------------------------------------
+
+    def all(self) -> Iterator[Image]:
+        """Everything that is kept, in no order."""
+        for shard in _names(self._objects):
+            with suppress(FileNotFoundError), os.scandir(os.path.join(self._objects, shard)) as found:
+                for each in found:
+                    with suppress(FileNotFoundError):
+                        stat = each.stat(follow_symlinks=False)
+                        yield Image(each.name, stat.st_size, stat.st_mtime)
+
+    def size(self) -> int:
+        """How many bytes are kept."""
+        return sum(image.size for image in self.all())
+
+    def verify(self) -> Iterator[str]:
+        """The hashes of objects that are damaged."""
+        for image in self.all():
+            try:
+                os.close(self.open(image.digest))
+            except NotFound:  # swept meanwhile
+                continue
+            except (ToolError, OSError):
+                yield image.digest
+
+    def drop(self, digest: str) -> None:
+        """Remove an object, because it is damaged."""
+        with suppress(FileNotFoundError), self._lock(fcntl.LOCK_EX):
+            os.unlink(_place(self._objects, digest))
+
+    def half_done(self) -> list[str]:
+        """What writers left half-written, or write at this moment."""
+        return [os.path.join(self._incoming, name) for name in _names(self._incoming) if name != ".lock"]
+
+    def sweep(
+        self,
+        keep: Collection[str],
+        older_than_s: float,
+        *,
+        dry: bool = False,
+        since: str = "",
+        going: Callable[[], bool] | None = None,
+    ) -> Swept:
+        """Remove what is not to be kept and was not used for so long; and what was left half-written long ago. With
+        `going` it stops when that says no, or where it would have to wait for somebody who keeps something; `since` is
+        the shard where it stopped the last time."""
+        count = size = 0
+        first = True
+        for shard in sorted(name for name in _names(self._objects) if name >= since):
+            if going is not None and not first and not going():
+                return Swept(count, size, shard)
+            first = False
+            try:
+                for removed in self._sweep_shard(shard, keep, older_than_s, dry=dry, wait=going is None):
+                    count, size = count + 1, size + removed
+                    if going is not None and not going():
+                        return Swept(count, size, shard)
+            except BlockingIOError:
+                return Swept(count, size, shard)
+        if not dry:
+            old = time.time() - max(older_than_s, _ABANDONED_S)
+            with suppress(FileNotFoundError):
+                unlink_all(path for path in self.half_done() if os.lstat(path).st_mtime < old)
+        return Swept(count, size)
+
+    def _sweep_shard(
+        self, shard: str, keep: Collection[str], older_than_s: float, *, dry: bool, wait: bool
+    ) -> Iterator[int]:
+        """The sizes of what is removed, one by one."""
+        with self.alone(wait=wait), os.scandir(os.path.join(self._objects, shard)) as found:
+            before = time.time() - older_than_s
+            for each in found:
+                stat = each.stat(follow_symlinks=False)
+                if each.name in keep or stat.st_mtime > before:
+                    continue
+                if not dry:
+                    os.unlink(each.path)
+                    faultpoint("snapshot.swept")
+                yield stat.st_size
+
+    @contextmanager
+    def alone(self, *, wait: bool = True) -> Iterator[None]:
+        """While the block lasts, nobody keeps anything or begins to rely on what is kept. Not for a sweep, which sees
+        to that itself. BlockingIOError, without `wait`, if somebody keeps something at this moment."""
+        with self._lock(fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB):
+            yield
+
+    @contextmanager
+    def _lock(self, how: int) -> Iterator[None]:
+        fd = self._lock_file()
+        try:
+            fcntl.flock(fd, how)
+            yield
+        finally:
+            os.close(fd)
+
+    def _lock_file(self) -> int:
+        path = os.path.join(self._incoming, ".lock")
+        try:
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:
+            for folder in (self._objects, self._incoming):
+                private_folder(folder)
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+class Batch:
+    """Things that are kept together. `put` and `put_file` may be called from several threads."""
+
+    def __init__(self, objects: str, incoming: str) -> None:
+        self._objects = objects
+        self._incoming = incoming
+        self._sync = Syncing(objects)
+        self._made: dict[str, str] = {}
+        self._temps: list[str] = []
+
+    def put(self, data: bytes) -> str:
+        digest = hashlib.sha256(data).hexdigest()
+        if not self._known(digest):
+            temp, fd = self._new()
+            try:
+                write_at(fd, data, 0)
+                self._written(temp, fd, digest)
+            finally:
+                os.close(fd)
+        return digest
+
+    def put_file(self, fd: int) -> str:
+        """The bytes of a regular file, from its beginning; its hash is that of what was kept, whoever writes to the
+        file meanwhile."""
+        if os.fstat(fd).st_size <= CHUNK:
+            data = os.pread(fd, CHUNK + 1, 0)
+            if len(data) <= CHUNK:
+                return self.put(data)
+        digest = digest_of(fd)
+        if self._known(digest):
+            return digest
+        temp, goal = self._new()
+        try:
+            copy(fd, goal)
+            digest = digest_of(goal)
+            if not self._known(digest):
+                self._written(temp, goal, digest)
+        finally:
+            os.close(goal)
+        return digest
+
+    def finish(self) -> None:
+        """Make everything durable, and only then known under its name."""
+        self._sync.data()
+        faultpoint("snapshot.written")
+        for digest, temp in self._made.items():
+            os.rename(temp, _place(self._objects, digest))
+        named = set(self._made.values())
+        self._temps = [temp for temp in self._temps if temp not in named]
+        faultpoint("snapshot.named")
+        self._sync.names()
+        faultpoint("snapshot.kept")
+
+    def clear(self) -> None:
+        """Remove what did not get its name."""
+        unlink_all(self._temps)
+
+    def _new(self) -> tuple[str, int]:
+        temp = os.path.join(self._incoming, secrets.token_hex(16))
+        self._temps.append(temp)
+        return temp, os.open(temp, _NEW, 0o600)
+
+    def _written(self, temp: str, fd: int, digest: str) -> None:
+        self._made[digest] = temp
+        self._sync.file(fd)
+
+    def _known(self, digest: str) -> bool:
+        """Whether it is there already; then it is marked as used. Another process may have given it its name a moment
+        ago: its folder is synced with ours."""
+        if digest in self._made:
+            return True
+        path = _place(self._objects, digest)
+        folder = os.path.dirname(path)
+        try:
+            used = os.lstat(path).st_mtime
+        except FileNotFoundError:
+            if not os.path.isdir(folder):
+                os.makedirs(folder, 0o700, exist_ok=True)
+                self._sync.folder(self._objects)
+            self._sync.folder(folder)
+            return False
+        if time.time() - used > _FRESH_S:
+            os.utime(path)
+        self._sync.folder(folder)
+        return True
+
+
+def _place(objects: str, digest: str) -> str:
+    return os.path.join(objects, digest[:2], digest)
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except FileNotFoundError:
+        return []

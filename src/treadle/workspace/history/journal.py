@@ -1,0 +1,214 @@
+"""What was decided about a set of changes, durably, once for each name (W-08): made, refused or discarded; whether it
+is finished; whether it is being taken back. A decision is one file that exists or does not. Makes no change itself.
+
+After `release` a stub stays for a while, so that a worker that has slept through all of it finds the decision made.
+"""
+
+import fcntl
+import hashlib
+import os
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import msgspec
+
+from treadle.errors import ToolError
+from treadle.faultpoint import faultpoint
+from treadle.protocol.content import Value
+from treadle.protocol.files import FileChange, FileConflict, Uncaptured
+from treadle.workspace.paths.durable import private_folder, sync_folder
+
+Verdict = Literal["commit", "restore", "refuse", "discard", "released"]
+"""commit: the effect of a view is made, all of it or nothing · restore: states are brought back, what others changed
+meanwhile is left · refuse: nothing is made, because of conflicts · discard: nothing is made · released: settled long
+ago, whatever it was."""
+
+_PATIENCE_S = 30.0
+T = TypeVar("T")
+
+
+class Journal(Value, frozen=True):
+    name: str
+    root: str
+    verdict: Verdict
+    view: str = ""
+    files: tuple[FileChange, ...] = ()
+    conflicts: tuple[FileConflict, ...] = ()
+    uncaptured: tuple[Uncaptured, ...] = ()
+    closed: Mapping[str, int] = {}
+    """Folders that must be opened for it although their modes forbid it, and their modes, which they get back."""
+    bound: str = ""
+    """Which folder the root was; see `workspace.identity`."""
+
+
+class Ending(Value, frozen=True):
+    """How the making of changes ended: with these left alone."""
+
+    conflicts: tuple[FileConflict, ...] = ()
+    git: str = ""
+
+
+class Journals:
+    """The decisions in one folder, which is made when first needed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = str(folder)
+
+    # -- deciding -----------------------------------------------------------------------------------------------
+
+    def read(self, name: str) -> Journal | None:
+        return self._read(self._file(name, "json"), Journal)
+
+    def decide(self, journal: Journal) -> Journal:
+        """Record the decision, unless there is one; the one that stands is given back."""
+        faultpoint("transaction.deciding")
+        if self._write(self._file(journal.name, "json"), journal, exclusive=True):
+            faultpoint("transaction.decided")
+            return journal
+        return self.read(journal.name) or journal
+
+    def withdraw(self, name: str) -> None:
+        """As if nothing had been decided: all that was made has been taken back."""
+        self._remove(name, "json")
+        faultpoint("transaction.withdrawn")
+        self.begin(name)
+
+    def begin(self, name: str) -> None:
+        """Nothing is decided: whatever else there is under this name is of an earlier try."""
+        self._remove(name, "back")
+
+    # -- carrying out -------------------------------------------------------------------------------------------
+
+    def ending(self, name: str) -> Ending | None:
+        return self._read(self._file(name, "end"), Ending)
+
+    def end(self, name: str, ending: Ending) -> None:
+        self._write(self._file(name, "end"), ending, durable=False)
+        faultpoint("transaction.ended")
+
+    def turn_back(self, name: str) -> None:
+        """From here on what was made is taken back, whoever goes on with it."""
+        self._write(self._file(name, "back"), Ending())
+
+    def turned_back(self, name: str) -> bool:
+        return os.path.exists(self._file(name, "back"))
+
+    # -- looking after ------------------------------------------------------------------------------------------
+
+    def release(self, name: str) -> None:
+        """The outcome is recorded elsewhere. What is not finished stays."""
+        journal = self.read(name)
+        if journal is None or journal.verdict == "released":
+            return
+        if journal.verdict in ("commit", "restore") and self.ending(name) is None:
+            return
+        self._write(self._file(name, "json"), Journal(name, journal.root, "released"), durable=False)
+        self._remove(name, "end")
+
+    def unfinished(self) -> Iterator[Journal]:
+        """Decisions that are not carried out yet, or are being so at this moment."""
+        for file in self._files(".json"):
+            journal = self._read(file, Journal)
+            if journal is None or journal.verdict not in ("commit", "restore"):
+                continue
+            if self.ending(journal.name) is None:
+                yield journal
+
+    def all(self) -> Iterator[Journal]:
+        for file in self._files(".json"):
+            if (journal := self._read(file, Journal)) is not None:
+                yield journal
+
+    def sweep(self, older_than_s: float) -> int:
+        """Remove what is left of what was settled long ago; returns how many decisions were forgotten."""
+        before = time.time() - older_than_s
+        count = 0
+        for file in self._files(""):
+            with suppress(FileNotFoundError):
+                if os.lstat(file).st_mtime > before:
+                    continue
+                if file.endswith(".json"):
+                    journal = self._read(file, Journal)
+                    if journal is None or journal.verdict in ("commit", "restore"):
+                        continue
+                    count += 1
+                elif not file.endswith(".tmp"):
+                    continue
+                os.unlink(file)
+        return count
+
+    @contextmanager
+    def lock(self, root: str) -> Iterator[None]:
+        """Only one process at a time makes changes to a root. A dead one holds no lock."""
+        private_folder(self._folder)
+        fd = os.open(self._file(root, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            end = time.monotonic() + _PATIENCE_S
+            while True:
+                try:
+                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > end:
+                        raise ToolError(
+                            "Another Treadle process has been changing this project for a long time. Nothing was "
+                            "changed; try again."
+                        ) from None
+                    time.sleep(0.01)
+            yield
+        finally:
+            os.close(fd)
+
+    # -- files --------------------------------------------------------------------------------------------------
+
+    def _file(self, name: str, ending: str) -> str:
+        key = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:40]
+        return os.path.join(self._folder, f"{key}.{ending}")
+
+    def _files(self, ending: str) -> list[str]:
+        try:
+            names = os.listdir(self._folder)
+        except FileNotFoundError:
+            return []
+        return [os.path.join(self._folder, name) for name in names if name.endswith(ending)]
+
+    def _read(self, file: str, kind: type[T]) -> T | None:
+        try:
+            with open(file, "rb") as opened:
+                return msgspec.json.decode(opened.read(), type=kind)
+        except FileNotFoundError:
+            return None
+        except msgspec.MsgspecError as error:
+            raise ToolError(f"The journal {file} cannot be read ({error}). See `treadle fsck`.") from error
+
+    def _write(self, file: str, content: Value, *, exclusive: bool = False, durable: bool = True) -> bool:
+        """In one step; False if it had to be new and is not. Its bytes are whole in any case; `durable` is its name."""
+        private_folder(self._folder)
+        temp = os.path.join(self._folder, secrets.token_hex(16) + ".tmp")
+        try:
+            fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with open(fd, "wb") as opened:
+                opened.write(msgspec.json.encode(content))
+                opened.flush()
+                os.fsync(fd)
+            if exclusive:
+                os.link(temp, file)
+            else:
+                os.rename(temp, file)
+        except FileExistsError:
+            return False
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(temp)
+        if durable:
+            sync_folder(self._folder)
+        return True
+
+    def _remove(self, name: str, ending: str) -> None:
+        with suppress(FileNotFoundError):
+            os.unlink(self._file(name, ending))
+            sync_folder(self._folder)

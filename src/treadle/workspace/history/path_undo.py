@@ -1,0 +1,263 @@
+"""The way back of one path: from what lies there now, link by link, to what was there at first (W-02). What is to stay
+of what came later is put on top of that again: later changes of the chat itself by a three-way merge, as their states
+are known; somebody else's, too, where that is wanted. What cannot be merged is never lost: the path is left alone.
+Knows one path at a time; what belongs together is the business of `undo_plan`."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import msgspec
+from msgspec.structs import replace
+
+from treadle.errors import NotFound, ToolError
+from treadle.lines import hunks as parts
+from treadle.lines.diff import diff
+from treadle.lines.merge import merge
+from treadle.ports.snapshots import MERGEABLE
+from treadle.ports.workspace import inert
+from treadle.protocol.files import DiffStat, FileConflict, FileState, Link, decode_path
+from treadle.workspace.history.after_images import LEFT, Leavings
+from treadle.workspace.history.images import Images
+
+State = FileState | None
+SOMEBODY = "somebody"
+_COUNTED = 1 << 20
+"""Files up to this size are compared to say how many lines change."""
+
+
+class Found(msgspec.Struct, frozen=True):
+    """Where the way back ends. `merged`: what that would have been without later changes; `rebased`: from what to what
+    the chat's own later changes lead now."""
+
+    state: State
+    merged: State = None
+    rebased: tuple[Link, ...] = ()
+
+
+class Blocked(Exception):
+    """The way back cannot be gone."""
+
+    def __init__(self, reason: str, shown: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.diff = shown
+
+
+def walk(links: Sequence[Link], now: State) -> tuple[State, int]:
+    """How far the way leads without meeting somebody else's change: to which state, and how many links are left."""
+    if now not in (links[-1].before, links[-1].after) and now == links[0].before:
+        return now, 0
+    for left in range(len(links), 0, -1):
+        link = links[left - 1]
+        if now == link.after:
+            now = link.before
+        elif now != link.before:
+            return now, left
+    return now, 0
+
+
+class WayBack:
+    """`path` as it is recorded, `now` what lies there; `on_disk` reads its bytes."""
+
+    def __init__(self, path: str, now: State, images: Images, on_disk: Callable[[str], bytes]) -> None:
+        self._path = path
+        self._now = now
+        self._images = images
+        self._leavings = Leavings(images.folder / LEFT)
+        self._on_disk = on_disk
+        self.made: dict[str, bytes] = {}
+        """Texts that are nowhere kept yet, by their hash."""
+
+    def find(self, chain: Sequence[Link], *, merging: bool, whole: bool = False, hunks: Sequence[int] = ()) -> Found:
+        """Blocked if a later change is in the way, or what was there is no longer kept. `merging`: somebody else's
+        changes are merged, not only those of the chat; `whole`: nothing is."""
+        wanted = [link for link in chain if not link.by]
+        start = wanted[0].before
+        if hunks and (chosen := self._with_hunks_taken_back(wanted, hunks)) is not None:
+            chain = [Link(chosen, link.after) if link is wanted[0] else link for link in chain]
+            wanted, start = [Link(chosen, wanted[0].after)], chosen
+        state, left = walk(wanted, self._now)
+        if left or self._stands_behind(chain):
+            try:
+                return self._rebased(chain, start, merging=merging, whole=whole)
+            except Blocked:
+                if left:
+                    raise
+        self._require(state)
+        return Found(state)
+
+    def _stands_behind(self, chain: Sequence[Link]) -> bool:
+        """Whether what is there is known from the first link to the last, and some of it is to stay."""
+        follows = all(one.after == other.before for one, other in pairwise(chain))
+        return follows and chain[-1].after == self._now and any(link.by for link in chain)
+
+    def _rebased(self, chain: Sequence[Link], start: State, *, merging: bool, whole: bool) -> Found:
+        """What is to stay of all that led to what is there, on top of what was there at first."""
+        first = next(number for number, link in enumerate(chain) if not link.by)
+        state, moved = start, list(chain[:first])
+        for link in self._with_gaps(chain[first:]):
+            if not link.by:
+                continue
+            before = state
+            if state != link.before:
+                if link.foreign and not merging:
+                    raise self._drifted(link)
+                state = self._merged(link, state, whole=whole)
+            else:
+                state = link.after
+            if link.by != SOMEBODY:
+                moved.append(Link(before, state))
+        self._require(state)
+        return Found(state, start if state != start else None, tuple(moved))
+
+    def _with_gaps(self, chain: Sequence[Link]) -> list[Link]:
+        """With what somebody else did in between and since."""
+        found: list[Link] = []
+        for link in (*chain, Link(self._now, self._now)):
+            if found and found[-1].after != link.before:
+                found.append(Link(found[-1].after, link.before, SOMEBODY, True))
+            found.append(link)
+        return found[:-1]
+
+    def stat(self, state: State) -> DiffStat:
+        """How many lines the way back adds and removes."""
+        if all(each is None or each.kind != "file" or each.size <= _COUNTED for each in (self._now, state)):
+            old, new = self.text(self._now), self.text(state)
+            if old is not None and new is not None:
+                return diff("", old.decode("utf-8", "replace"), new.decode("utf-8", "replace")).stat
+        return DiffStat()
+
+    # -- hunks --------------------------------------------------------------------------------------------------------
+
+    def _with_hunks_taken_back(self, links: Sequence[Link], chosen: Sequence[int]) -> State:
+        """What is there without these hunks; None if they are all there are."""
+        old, new = both(links, self.text)
+        data = parts.without(old, new, chosen)
+        before, after = links[0].before, links[0].after
+        if data == old or before is None or after is None:
+            return None
+        return self._make(data, after.mode)
+
+    # -- later changes ------------------------------------------------------------------------------------------------
+
+    def _merged(self, link: Link, state: State, *, whole: bool) -> State:
+        """A later change, made to another state than it was made to."""
+        if state == link.after:
+            return state
+        kinds = {each.kind if each is not None else "" for each in (link.before, link.after, state)}
+        if whole or link.before is None or link.after is None or state is None or kinds - {"file"}:
+            raise self._in_the_way(link, "it was made, removed or replaced as a whole")
+        mode = _merged_mode(link.before.mode, link.after.mode, state.mode)
+        if mode is None:
+            raise self._in_the_way(link, "both changed its mode")
+        if link.before.digest == link.after.digest:
+            return replace(state, mode=mode)
+        if link.before.digest == state.digest:
+            return replace(link.after, mode=mode)
+        base, ours, theirs = self.text(link.before), self.text(link.after), self.text(state)
+        if base is None or ours is None or theirs is None:
+            raise self._in_the_way(link, "there is no text on all three sides")
+        done = merge(base, ours, theirs)
+        if done.clashes:
+            lines = ", ".join(f"{each.first}" for each in done.clashes[:10])
+            raise self._in_the_way(link, f"both changed the same lines (at {lines})")
+        return self._make(done.data, mode)
+
+    def _in_the_way(self, link: Link, why: str) -> Blocked:
+        """A later change that cannot be put on top of what was there before."""
+        if link.foreign:
+            return self._drifted(link, f". It cannot be merged: {why}")
+        return Blocked(f"{link.by} changed it later, and {why}; take that back first, or both together")
+
+    def _drifted(self, link: Link, more: str = "") -> Blocked:
+        if link.by != SOMEBODY:
+            return Blocked(f"it was found changed while a background process of {link.by} ran{more}")
+        when = " since" if link.after == self._now else " between two changes of this chat"
+        return Blocked(f"{_difference(link.before, link.after)}{when}{more}", self._shown(link.before, link.after))
+
+    def _shown(self, expected: State, now: State) -> str:
+        """From what the chat left to what is there, where both are text."""
+        old, new = self.text(expected), self.text(now)
+        if old is None or new is None or old == new:
+            return ""
+        texts = [
+            None if state is None else data.decode("utf-8", "replace") for state, data in ((expected, old), (now, new))
+        ]
+        return diff(inert(decode_path(self._path)), texts[0], texts[1]).text
+
+    # -- bytes --------------------------------------------------------------------------------------------------------
+
+    def text(self, state: State) -> bytes | None:
+        """The bytes of a state, if they are a text that can be had. Of nothing: none."""
+        if state is None:
+            return b""
+        if state.kind != "file" or state.size > parts.MAX_TEXT:
+            return None
+        try:
+            data = self._bytes(state)
+        except (NotFound, ToolError, OSError):
+            return None
+        return data if parts.is_text(data) else None
+
+    def _bytes(self, state: FileState) -> bytes:
+        if state.digest in self.made:
+            return self.made[state.digest]
+        if self._now is not None and state.digest == self._now.digest:
+            data = self._on_disk(self._path)
+            if hashlib.sha256(data).hexdigest() == state.digest:
+                return data
+        try:
+            return self._images.read(state.digest, parts.MAX_TEXT)
+        except NotFound:
+            if (left := self._leavings.read(state.digest)) is not None:
+                return left
+            raise
+
+    def _make(self, data: bytes, mode: int) -> FileState:
+        digest = hashlib.sha256(data).hexdigest()
+        self.made[digest] = data
+        return FileState("file", mode, digest, len(data))
+
+    def _require(self, state: State) -> None:
+        """That it can be made."""
+        if state == self._now:
+            return
+        if "other" in (state and state.kind, self._now and self._now.kind):
+            raise Blocked("it is or was a socket or a device, which cannot be kept and made again")
+        if state is None or state.kind != "file" or state.digest in self.made or self._images.has(state.digest):
+            return
+        if self._now is None or state.digest != self._now.digest:
+            raise Blocked("what was there before is no longer kept, so it cannot be brought back")
+
+
+def both(links: Sequence[Link], text: Callable[[State], bytes | None]) -> tuple[bytes, bytes]:
+    """The texts at both ends of a single link. ToolError if there is no such thing."""
+    if len(links) != 1:
+        raise Blocked("something else changed it between these changes, so its hunks cannot be told apart")
+    old, new = text(links[0].before), text(links[0].after)
+    if old is None or new is None:
+        raise Blocked("it is no text, or its bytes are no longer kept, so it has no hunks; take all of it or nothing")
+    return old, new
+
+
+def conflict(path: str, blocked: Blocked) -> FileConflict:
+    return FileConflict(path, blocked.reason, blocked.diff)
+
+
+def _merged_mode(base: int, ours: int, theirs: int) -> int | None:
+    if ours == base:
+        return theirs
+    return ours if theirs in (base, ours) else None
+
+
+def _difference(expected: State, now: State) -> str:
+    if expected is None:
+        return "somebody has made it anew"
+    if now is None:
+        return "somebody has removed it"
+    if expected.kind != now.kind:
+        return f"somebody has made it a {now.kind}"
+    if replace(expected, mode=now.mode) == now:
+        return f"{MERGEABLE}s mode from {expected.mode:o} to {now.mode:o}"
+    return MERGEABLE

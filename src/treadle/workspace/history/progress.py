@@ -1,0 +1,200 @@
+"""How far a set of changes has come: for each path whether it is as before, as after, half-way, or something else.
+Keeps what is there before, if so wanted. Changes nothing.
+
+Half-way are only folders whose modes come last, and files with several names, which are written in place so that they
+stay one file: each block of such a file is the old one or the new one.
+"""
+
+import os
+import stat as st
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Literal
+
+import msgspec
+
+from treadle.errors import NotFound, ToolError
+from treadle.ports.workspace import inert
+from treadle.protocol.files import FileChange, FileState, decode_path, encode_path
+from treadle.workspace.history.images import Batch, Images
+from treadle.workspace.history.states import Folders, parts_of, reading
+
+Standing = Literal["before", "after", "half", "other"]
+CHANGED = "it was changed by someone else meanwhile"
+FOREIGN = "there is something in it that was not there before"
+_BLOCK = 4096
+_OPEN = st.S_IRWXU
+
+
+class Found(msgspec.Struct, frozen=True):
+    """How a change stands. `stat` is what its path was when it was looked at."""
+
+    change: FileChange
+    standing: Standing
+    stat: os.stat_result | None
+    together: bool = False
+    """Whether all names of the file are changed alike, so that it is written in place and stays one file."""
+    reason: str = ""
+
+    @property
+    def alone(self) -> bool:
+        """Whether this is the file's only name."""
+        return self.stat is None or _is_folder(self.stat) or self.stat.st_nlink == 1
+
+
+Ready = Callable[[str], int]
+
+
+class Surveyor:
+    """With a batch, what will be lost is kept. Without it changes may have been begun: then the bytes of a file are
+    among the images, or `ready` opens them."""
+
+    def __init__(self, folders: Folders, images: Images, ready: Ready, batch: Batch | None = None) -> None:
+        self._folders = folders
+        self._images = images
+        self._ready = ready
+        self._batch = batch
+
+    def survey(self, changes: Iterable[FileChange]) -> list[Found]:
+        """In the order of paths: folders before what is in them."""
+        changes = sorted(changes, key=lambda change: parts_of(change.path))
+        stats = {change.path: self._folders.lstat(change.path) for change in changes}
+        together = _together(changes, stats)
+        gone = {change.path for change in changes if change.after is None or change.after.kind != "directory"}
+        found = []
+        for change in changes:
+            stat, in_place = stats[change.path], change.path in together
+            standing = self._standing(change, stat, in_place)
+            reason = CHANGED if standing == "other" else ""
+            if standing in ("before", "half") and change.path in gone and _is_folder(stat):
+                foreign = _foreign(self._folders, change.path, gone)
+                standing, reason = ("other", f"{FOREIGN}: {foreign}") if foreign else (standing, "")
+            found.append(Found(change, standing, stat, in_place, reason))
+        self._folders.forget()
+        return found
+
+    def _standing(self, change: FileChange, stat: os.stat_result | None, in_place: bool) -> Standing:
+        if self._batch is not None:
+            return _kept(self._folders, change, self._batch)
+        if self._folders.matches(change.path, change.after):
+            return "after"
+        if self._folders.matches(change.path, change.before):
+            return "before"
+        if _mode_pending(change, stat) or _removed(change, stat) or (in_place and self._mixed(change)):
+            return "half"
+        return "other"
+
+    def _mixed(self, change: FileChange) -> bool:
+        """Whether a file is on its way from its old bytes to its new ones."""
+        if change.before is None or change.after is None:
+            return False
+        with suppress(OSError, ToolError, NotFound), reading(*self._folders.of(change.path)) as now:
+            old = self._bytes(change.path, change.before)
+            try:
+                new = self._bytes(change.path, change.after)
+                try:
+                    return _blocks_of(now, old, new)
+                finally:
+                    os.close(new)
+            finally:
+                os.close(old)
+        return False
+
+    def _bytes(self, path: str, state: FileState) -> int:
+        try:
+            return self._images.open(state.digest)
+        except NotFound:
+            return self._ready(path)
+
+
+def _kept(folders: Folders, change: FileChange, batch: Batch) -> Standing:
+    before, after = change.before, change.after
+    same_bytes = before is not None and after is not None and before.digest == after.digest
+    if before is None or before.kind != "file" or same_bytes:
+        if folders.matches(change.path, before):
+            return "before"
+        return "after" if folders.matches(change.path, after) else "other"
+    now = folders.look(change.path, batch)
+    return "before" if now == before else "after" if now == after else "other"
+
+
+def _mode_pending(change: FileChange, stat: os.stat_result | None) -> bool:
+    """Whether it is a folder that was made or opened for what is done in it, and gets its mode at the end."""
+    if stat is None or not st.S_ISDIR(stat.st_mode):
+        return False
+    states = [state for state in (change.before, change.after) if state is not None and state.kind == "directory"]
+    return bool(states) and st.S_IMODE(stat.st_mode) in {_OPEN, *(state.mode | _OPEN for state in states)}
+
+
+def _removed(change: FileChange, stat: os.stat_result | None) -> bool:
+    """Whether something was removed so that a folder can come in its place, or the other way round."""
+    if stat is not None or change.before is None or change.after is None:
+        return False
+    return (change.before.kind == "directory") != (change.after.kind == "directory")
+
+
+def _together(changes: Sequence[FileChange], stats: dict[str, os.stat_result | None]) -> set[str]:
+    """The paths that are names of one file and become the same, where no other name of it exists."""
+    groups: dict[tuple[int, int], list[FileChange]] = {}
+    for change in changes:
+        stat = stats[change.path]
+        if stat is not None and st.S_ISREG(stat.st_mode) and stat.st_nlink > 1:
+            groups.setdefault((stat.st_dev, stat.st_ino), []).append(change)
+    paths: set[str] = set()
+    for group in groups.values():
+        stat = stats[group[0].path]
+        alike = all(change.after == group[0].after for change in group)
+        if stat is not None and alike and len(group) == stat.st_nlink and _is_file(group[0].after):
+            paths.update(change.path for change in group)
+    return paths
+
+
+def _is_folder(stat: os.stat_result | None) -> bool:
+    return stat is not None and st.S_ISDIR(stat.st_mode)
+
+
+def _is_file(state: FileState | None) -> bool:
+    return state is not None and state.kind == "file"
+
+
+def _foreign(folders: Folders, path: str, gone: set[str]) -> str:
+    """Something in a folder that is to go which does not go itself."""
+    fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folders.at(parts_of(path)))
+    try:
+        names = os.listdir(fd)
+    finally:
+        os.close(fd)
+    above = decode_path(path)
+    return next((inert(name) for name in sorted(names) if encode_path(f"{above}/{name}") not in gone), "")
+
+
+def _blocks_of(now: int, old: int, new: int) -> bool:
+    size = os.fstat(now).st_size
+    sizes = (os.fstat(old).st_size, os.fstat(new).st_size)
+    if not min(sizes) <= size <= max(sizes):
+        return False
+    for offset in range(0, size, _BLOCK):
+        here = os.pread(now, _BLOCK, offset)
+        one, other = os.pread(old, _BLOCK, offset), os.pread(new, _BLOCK, offset)
+        # The last block may have been written and not yet cut.
+        ways = (one, other, one + other[len(one) :], other + one[len(other) :])
+        if all(here != way[: len(here)] for way in ways):
+            return False
+    return True
+
+
+def closed_folders(folders: Folders, changes: Iterable[FileChange]) -> dict[str, int]:
+    """Folders in which something changes although their own modes forbid that to their owner."""
+    if os.geteuid() == 0:
+        return {}
+    above = {tuple(parts_of(change.path)[:-1]) for change in changes}
+    above |= {parts[:length] for parts in above for length in range(len(parts))}
+    closed: dict[str, int] = {}
+    for parts in sorted(above):
+        try:
+            owner, mode = os.fstat(folders.at(parts)).st_uid, folders.mode(parts)
+        except OSError:
+            continue
+        if owner == os.geteuid() and mode & _OPEN != _OPEN:
+            closed[encode_path("/".join(parts)) or "."] = mode
+    return closed

@@ -1,0 +1,126 @@
+"""The snapshots of one project (`treadle.ports.snapshots`): a front for the modules that each do one part. Everything
+that is kept lies in `<home>/snapshots`, outside the project; what changes the project goes through `transaction`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from treadle.ports.snapshots import Effect, Plan, Wanted
+from treadle.protocol.files import FileChange, FileState, Trail, Uncaptured
+from treadle.workspace.history.after_images import LEFT, Leavings
+from treadle.workspace.history.images import Images
+from treadle.workspace.history.journal import Journals
+from treadle.workspace.history.states import keep_all, state_of
+from treadle.workspace.history.transaction import Transactions
+from treadle.workspace.history.view_guard import withhold
+from treadle.workspace.paths.root import Root
+
+if TYPE_CHECKING:
+    from treadle.workspace.history.capture import Captures
+
+
+class ProjectSnapshots:
+    """Holds nothing open between calls. Several of one home and root work side by side, in any number of processes."""
+
+    def __init__(self, root: Root, home: Path) -> None:
+        folder = home / "snapshots"
+        self._root = root
+        self._folder = folder
+        self.images = Images(folder)
+        self._leavings = Leavings(folder / LEFT)
+        self.journals = Journals(folder / "journals")
+        self._transactions = Transactions(root, self.images, self.journals, self._fingerprint)
+
+    # -- single files -------------------------------------------------------------------------------------------
+
+    def state(self, path: str) -> FileState | None:
+        return state_of(self._root, path)
+
+    def keep(self, paths: Sequence[str]) -> dict[str, FileState | None]:
+        return keep_all(self._root, self.images, paths)
+
+    def content(self, digest: str, limit: int = 0) -> bytes:
+        return self.images.read(digest, limit)
+
+    def remember(self, files: Sequence[FileChange]) -> None:
+        self._leavings.remember(self._root.path, files)
+
+    # -- commands on a view -------------------------------------------------------------------------------------
+
+    def effect(self, view: str) -> Effect:
+        from treadle.workspace.history import effects
+
+        return withhold(self._root, effects.read(self._root, view))
+
+    def diff(self, view: str, effect: Effect) -> str:
+        from treadle.workspace.history import effects
+
+        return effects.describe(self._root, view, effect)
+
+    def commit(self, name: str, view: str) -> Effect:
+        from treadle.workspace.history import effects
+
+        def read() -> Effect:
+            return withhold(self._root, effects.read(self._root, view, opening=True))
+
+        effect = self._transactions.commit(name, view, read, effects.source)
+        self.remember(effect.files)
+        return effect
+
+    def discard(self, name: str) -> Effect | None:
+        from treadle.workspace.history import effects
+
+        return self._transactions.discard(name, effects.source)
+
+    def decided(self, name: str) -> bool:
+        return self.journals.read(name) is not None
+
+    def begun(self, name: str) -> bool:
+        journal = self.journals.read(name)
+        return journal is not None and journal.verdict in ("commit", "restore")
+
+    # -- commands that write through ----------------------------------------------------------------------------
+
+    def capture(self, name: str) -> tuple[Uncaptured, ...]:
+        return self._captures().capture(name)
+
+    def compare(self, name: str) -> Effect:
+        effect = self._captures().compare(name)
+        self.remember(effect.files)
+        return effect
+
+    def release(self, name: str) -> None:
+        self._captures().release(name)
+        self.journals.release(name)
+
+    def _captures(self) -> "Captures":
+        from treadle.workspace.history.capture import Captures
+
+        return Captures(self._root, self.images, self._folder)
+
+    # -- going back ---------------------------------------------------------------------------------------------
+
+    def plan(self, wanted: Wanted) -> Plan:
+        from treadle.workspace.history import undo_plan as undoing
+
+        return undoing.plan(self._root, self.images, wanted)
+
+    def texts(self, change: FileChange) -> tuple[bytes | None, bytes | None]:
+        from treadle.workspace.history import undo_plan as undoing
+
+        return undoing.texts(self._root, self.images, change)
+
+    def keep_hunks(self, trail: Trail, hunks: Sequence[int]) -> FileChange:
+        from treadle.workspace.history import undo_plan as undoing
+
+        return undoing.keep_hunks(self._root, self.images, trail, hunks)
+
+    def apply(self, name: str, wanted: Wanted) -> Effect:
+        from treadle.workspace.history import undo_plan as undoing
+
+        return self._transactions.restore(name, lambda: undoing.prepared(self._root, self.images, wanted))
+
+    def _fingerprint(self) -> str:
+        from treadle.workspace.history.git_unit import git_fingerprint
+
+        return git_fingerprint(self._root)

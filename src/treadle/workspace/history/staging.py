@@ -1,0 +1,214 @@
+"""A folder for files that are ready and not yet in their places: on the file system of the project, so that nothing is
+left to be done but to rename them; outside the project where that can be. Knows nothing of changes."""
+
+import errno
+import os
+import stat as st
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+from treadle.protocol.files import FileState, decode_path
+from treadle.workspace.paths.atomic import temp_name
+from treadle.workspace.paths.durable import Syncing, copy, private_folder
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Stage:
+    """The stage of one set of changes, by its name. It outlives the process, and is found again by the next. `root` is
+    a descriptor of the project, `home` a folder outside."""
+
+    def __init__(self, root: int, home: str, key: str) -> None:
+        self._root, self._home = root, home
+        self._key = key
+        self._name = temp_name("stage", key)
+        self._fd = -1
+        self._again = True
+
+    def open(self, *, new: bool = False) -> None:
+        """As an earlier process left it; or empty, if it is `new`."""
+        if new:
+            self.remove()
+        self._again = not new
+        if self._fd < 0:
+            private_folder(self._home)
+            home = os.open(self._home, _FOLDER)
+            try:
+                near = _mount(home) is not None and _mount(home) == _mount(self._root)
+                where = home if near else self._root
+                with suppress(FileExistsError):
+                    os.mkdir(self._name, 0o700, dir_fd=where)
+                self._fd = os.open(self._name, _FOLDER, dir_fd=where)
+            finally:
+                os.close(home)
+        self._sync = Syncing(self._fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def remove(self) -> None:
+        """With all that is in it, wherever it lies."""
+        self.close()
+        _remove(self._root, self._name)
+        with suppress(FileNotFoundError):
+            home = os.open(self._home, _FOLDER)
+            try:
+                _remove(home, self._name)
+            finally:
+                os.close(home)
+
+    def thin_out(self, keep: set[str]) -> None:
+        """Remove what is not needed any more, for its space."""
+        for name in set(os.listdir(self._fd)) - keep:
+            os.unlink(name, dir_fd=self._fd)
+
+    def has(self, name: str) -> bool:
+        try:
+            os.stat(name, dir_fd=self._fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def read(self, name: str) -> int:
+        """A file that is ready, open for reading."""
+        return os.open(name, _READ, dir_fd=self._fd)
+
+    # -- making things ready ------------------------------------------------------------------------------------
+
+    def file(self, name: str, source: int, state: FileState, mtime_ns: int, old: os.stat_result | None) -> None:
+        """A file with the bytes of `source`, of the owner of what it will replace. On a stage that is used again it has
+        its name when it is whole."""
+        half = f"{name}.half" if self._again else name
+        with suppress(FileNotFoundError):
+            os.unlink(half, dir_fd=self._fd)
+        fd = os.open(half, _NEW, 0o600, dir_fd=self._fd)
+        try:
+            copy(source, fd)
+            if old is not None and (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
+                with suppress(PermissionError):  # only root may give files away
+                    os.fchown(fd, old.st_uid, old.st_gid)
+            os.fchmod(fd, state.mode)
+            if mtime_ns:
+                os.utime(fd, ns=(mtime_ns, mtime_ns))
+            self._sync.file(fd)
+            if half != name:
+                os.rename(half, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+        finally:
+            os.close(fd)
+
+    def link(self, name: str, state: FileState) -> None:
+        os.symlink(decode_path(state.target), name, dir_fd=self._fd)
+
+    def fifo(self, name: str, state: FileState) -> None:
+        half = f"{name}.half"
+        os.mkfifo(half, 0o600, dir_fd=self._fd)
+        os.chmod(half, state.mode, dir_fd=self._fd)
+        os.rename(half, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+
+    def sync(self) -> None:
+        self._sync.data()
+        os.fsync(self._fd)
+
+    # -- putting them into their places -------------------------------------------------------------------------
+
+    def put(self, name: str, folder: int, goal: str, *, new: bool) -> None:
+        """Give what is ready its name. FileExistsError if it is `new` and something has that name."""
+        _inherit_group(self._fd, name, folder)
+        try:
+            _put(self._fd, name, folder, goal, new=new)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            # Another file system is mounted there.
+            temp = temp_name(goal, self._key)
+            with suppress(FileNotFoundError):
+                os.unlink(temp, dir_fd=folder)
+            self._copy(name, folder, temp)
+            _put(folder, temp, folder, goal, new=new)
+
+    def _copy(self, name: str, folder: int, goal: str) -> None:
+        found = os.stat(name, dir_fd=self._fd, follow_symlinks=False)
+        if st.S_ISLNK(found.st_mode):
+            os.symlink(os.readlink(name, dir_fd=self._fd), goal, dir_fd=folder)
+        elif st.S_ISFIFO(found.st_mode):
+            os.mkfifo(goal, 0o600, dir_fd=folder)
+            os.chmod(goal, st.S_IMODE(found.st_mode), dir_fd=folder)
+        else:
+            os.chmod(name, 0o600, dir_fd=self._fd)
+            source = os.open(name, _READ, dir_fd=self._fd)
+            try:
+                fd = os.open(goal, _NEW, 0o600, dir_fd=folder)
+                try:
+                    copy(source, fd)
+                    os.fchmod(fd, st.S_IMODE(found.st_mode))
+                    os.utime(fd, ns=(found.st_mtime_ns, found.st_mtime_ns))
+                    os.fsync(fd)
+                finally:
+                    os.close(fd)
+            finally:
+                os.close(source)
+
+
+def _put(source: int, name: str, folder: int, goal: str, *, new: bool) -> None:
+    if new:
+        try:
+            os.link(name, goal, src_dir_fd=source, dst_dir_fd=folder, follow_symlinks=False)
+        except OSError as error:
+            if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EACCES):
+                raise
+        else:
+            os.unlink(name, dir_fd=source)
+            return
+        with suppress(FileNotFoundError):
+            os.stat(goal, dir_fd=folder, follow_symlinks=False)
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), goal)
+    os.rename(name, goal, src_dir_fd=source, dst_dir_fd=folder)
+
+
+def _inherit_group(stage: int, name: str, folder: int) -> None:
+    """A folder may give its group to what is made in it; what comes from elsewhere gets it here."""
+    above = os.fstat(folder)
+    if not above.st_mode & st.S_ISGID:
+        return
+    found = os.stat(name, dir_fd=stage, follow_symlinks=False)
+    if found.st_gid != above.st_gid and found.st_uid == os.geteuid():
+        with suppress(PermissionError):
+            os.chown(name, -1, above.st_gid, dir_fd=stage, follow_symlinks=False)
+            if not st.S_ISLNK(found.st_mode):  # which may have taken bits of the mode away
+                os.chmod(name, st.S_IMODE(found.st_mode), dir_fd=stage)
+
+
+def _mount(fd: int) -> str | None:
+    """On which mount a folder lies: only inside one can be renamed."""
+    try:
+        with open(f"/proc/self/fdinfo/{fd}") as file:
+            return next((line for line in file if line.startswith("mnt_id:")), None)
+    except OSError:
+        return None
+
+
+def _remove(folder: int, name: str) -> None:
+    """A folder of files, if there is one with this name."""
+    try:
+        fd = os.open(name, _FOLDER, dir_fd=folder)
+    except OSError:
+        return
+    try:
+        for each in os.listdir(fd):
+            os.unlink(each, dir_fd=fd)
+    finally:
+        os.close(fd)
+    os.rmdir(name, dir_fd=folder)

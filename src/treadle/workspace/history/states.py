@@ -1,0 +1,248 @@
+"""What lies at a path, exactly enough to bring it back, and whether it is still that. Names are looked at relative to
+folders that are held open, links never followed; special files are never opened (S-01)."""
+
+import errno
+import os
+import stat as st
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from treadle.protocol.files import FileState, StateKind, decode_path, encode_path
+from treadle.workspace.history.images import Batch, Images
+from treadle.workspace.paths import entries
+from treadle.workspace.paths.durable import digest_of
+from treadle.workspace.paths.failures import Missing, outside, require_file
+from treadle.workspace.paths.root import Root
+
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_STEP = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Signature(msgspec.Struct, frozen=True):
+    """By which it is seen without reading that nobody has touched an entry."""
+
+    inode: int
+    device: int
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    mode: int
+
+
+def signature(found: os.stat_result | None) -> Signature | None:
+    if found is None:
+        return None
+    if st.S_ISDIR(found.st_mode):  # what is done inside it changes its times
+        return Signature(found.st_ino, found.st_dev, 0, 0, 0, found.st_mode)
+    return Signature(found.st_ino, found.st_dev, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_mode)
+
+
+def kind_of(mode: int) -> StateKind:
+    if st.S_ISFIFO(mode):
+        return "fifo"
+    return entries.kind(mode)
+
+
+# -- single names -----------------------------------------------------------------------------------------------------
+
+
+def lstat(folder: int, name: str) -> os.stat_result | None:
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+def look(folder: int, name: str, batch: Batch | None = None) -> FileState | None:
+    """What has this name in a held folder. With a batch the bytes of a file are kept, too."""
+    found = lstat(folder, name)
+    if found is None:
+        return None
+    kind, mode = kind_of(found.st_mode), st.S_IMODE(found.st_mode)
+    if kind == "link":
+        return FileState("link", target=encode_path(os.readlink(name, dir_fd=folder)))
+    if kind != "file":
+        return FileState(kind, mode)
+    with reading(folder, name) as fd:
+        digest = batch.put_file(fd) if batch is not None else digest_of(fd)
+        return FileState("file", mode, digest, os.fstat(fd).st_size)
+
+
+def matches(folder: int, name: str, expected: FileState | None) -> bool:
+    """Whether a name is this; read only if all else fits."""
+    found = lstat(folder, name)
+    if found is None or expected is None:
+        return found is None and expected is None
+    if kind_of(found.st_mode) != expected.kind:
+        return False
+    if expected.kind == "link":
+        return encode_path(os.readlink(name, dir_fd=folder)) == expected.target
+    if st.S_IMODE(found.st_mode) != expected.mode:
+        return False
+    if expected.kind != "file":
+        return True
+    if found.st_size != expected.size:
+        return False
+    with reading(folder, name) as fd:
+        return digest_of(fd) == expected.digest
+
+
+@contextmanager
+def reading(folder: int, name: str) -> Iterator[int]:
+    """A regular file, open for reading. One that its owner has closed to himself is opened for a moment: its bytes must
+    be kept, whatever its mode."""
+    fd = _open(folder, name)
+    try:
+        require_file(os.fstat(fd), name)
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _open(folder: int, name: str) -> int:
+    try:
+        return os.open(name, _READ, dir_fd=folder)
+    except PermissionError:
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if found.st_uid != os.geteuid() or found.st_mode & st.S_IRUSR or not st.S_ISREG(found.st_mode):
+            raise
+    mode = st.S_IMODE(found.st_mode)
+    entries.chmod(folder, name, mode | st.S_IRUSR)
+    try:
+        return os.open(name, _READ, dir_fd=folder)
+    finally:
+        entries.chmod(folder, name, mode)
+
+
+# -- paths ------------------------------------------------------------------------------------------------------------
+
+
+class Folders:
+    """The folders of a root, held open along one path at a time: neighbours are found at no cost when paths come in
+    order. Never through a link: a path that leads through one is not there. A folder that its owner has closed to
+    himself is open while it is held, and closed again behind us."""
+
+    def __init__(self, root: str | int) -> None:
+        """A path, or a descriptor of the root, which is closed at the end."""
+        self._held = [os.open(root, _STEP) if isinstance(root, str) else root]
+        self._parts: list[str] = []
+        self._modes = [_let_in(self._held[0])]
+
+    def of(self, path: str) -> tuple[int, str]:
+        """The folder of a path (as `encode_path` has it) and the name in it. OSError ENOENT or ENOTDIR if there is no
+        such folder."""
+        *above, name = parts_of(path)
+        return self.at(above), name
+
+    def at(self, parts: Sequence[str]) -> int:
+        same = 0
+        while same < min(len(parts), len(self._parts)) and parts[same] == self._parts[same]:
+            same += 1
+        self._shorten(same)
+        for part in parts[same:]:
+            self._held.append(os.open(part, _STEP, dir_fd=self._held[-1]))
+            self._parts.append(part)
+            self._modes.append(_let_in(self._held[-1]))
+        return self._held[-1]
+
+    def mode(self, parts: Sequence[str]) -> int:
+        """The mode of a folder, as it is when nobody holds it."""
+        fd = self.at(parts)
+        kept = self._modes[-1]
+        return st.S_IMODE(os.fstat(fd).st_mode) if kept is None else kept
+
+    def set_mode(self, parts: Sequence[str], mode: int) -> None:
+        chmod_held(self.at(parts), mode)
+        self._modes[-1] = None
+
+    def forget(self) -> None:
+        """Folders may have been replaced: look again from the root on."""
+        self._shorten(0)
+
+    def _shorten(self, length: int) -> None:
+        while len(self._parts) > length:
+            self._parts.pop()
+            self._leave()
+
+    def _leave(self) -> None:
+        fd, mode = self._held.pop(), self._modes.pop()
+        if mode is not None:
+            with suppress(OSError):  # it is gone
+                chmod_held(fd, mode)
+        os.close(fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._shorten(0)
+        self._leave()
+
+    # -- looking, where a missing folder means that nothing is there ---------------------------------------------
+
+    def lstat(self, path: str) -> os.stat_result | None:
+        place = self._place(path)
+        return None if place is None else lstat(*place)
+
+    def look(self, path: str, batch: Batch | None = None) -> FileState | None:
+        place = self._place(path)
+        return None if place is None else look(*place, batch)
+
+    def matches(self, path: str, expected: FileState | None) -> bool:
+        place = self._place(path)
+        return expected is None if place is None else matches(*place, expected)
+
+    def _place(self, path: str) -> tuple[int, str] | None:
+        try:
+            return self.of(path)
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+                raise
+            return None
+
+
+def _let_in(fd: int) -> int | None:
+    """See to it that a held folder of ours can be looked into; its mode, if that had to be changed."""
+    if os.geteuid() == 0:
+        return None
+    found = os.fstat(fd)
+    need = st.S_IRUSR | st.S_IXUSR
+    if found.st_uid != os.geteuid() or found.st_mode & need == need:
+        return None
+    chmod_held(fd, st.S_IMODE(found.st_mode) | need)
+    return st.S_IMODE(found.st_mode)
+
+
+def chmod_held(fd: int, mode: int) -> None:
+    """The mode of a folder that is held, by the descriptor's own name: it leads nowhere else."""
+    os.chmod(f"/proc/self/fd/{fd}", mode)
+
+
+def parts_of(path: str) -> list[str]:
+    """The components of a recorded path. OutsideRoot if it is none that Treadle would record."""
+    parts = decode_path(path).split("/")
+    if any(part in ("", ".", "..") or "\0" in part for part in parts):
+        raise outside(path)
+    return parts
+
+
+# -- for the facade ---------------------------------------------------------------------------------------------------
+
+
+def state_of(root: Root, path: str, batch: Batch | None = None) -> FileState | None:
+    """What lies at a path that any caller may give; the folders above may be links that stay inside."""
+    with suppress(Missing), root.named(path) as place:
+        return look(place.fd, place.name, batch)
+    return None
+
+
+def keep_all(root: Root, images: Images, paths: Sequence[str]) -> dict[str, FileState | None]:
+    """Keep the bytes of what lies at these paths, durably."""
+    with images.batch() as batch:
+        return {encode_path(root.relative(path)): state_of(root, path, batch) for path in paths}

@@ -1,0 +1,237 @@
+"""The one way in which a set of changes gets into a project (W-02, W-08): all of them or none, whatever dies meanwhile.
+
+1. Every path must be as before (or already as after); what will be lost is kept, durably.
+2. All new files are made ready on the project's own file system. A full disk shows here, and nothing has happened yet.
+3. The journal is written: that is the decision, one for each name.
+4. The changes are made: nothing but removing, renaming, and setting modes.
+5. It is noted that they are.
+
+Whoever comes after a crash finds either no decision, and the project as it was, or one, and completes it: a path that
+is as after is done, one that is as before is made, anything else is somebody else's. The effect of a command is then
+taken back as a whole and refused; of an undo, that path is left and said. What cannot be made for another reason is
+taken back, too, with the images that were kept in step 1, and the decision is withdrawn.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import msgspec
+
+from treadle.errors import NotFound, ToolError, TreadleError
+from treadle.faultpoint import faultpoint
+from treadle.ports.snapshots import Effect, Plan
+from treadle.protocol.files import FileChange, FileConflict, git_unit
+from treadle.workspace.history.apply import Making, backwards
+from treadle.workspace.history.images import Images
+from treadle.workspace.history.journal import Ending, Journal, Journals
+from treadle.workspace.history.progress import Found, Surveyor, closed_folders
+from treadle.workspace.history.source import Kept, Source
+from treadle.workspace.history.staging import Stage
+from treadle.workspace.history.states import Folders
+from treadle.workspace.paths.root import Root
+
+SourceOf = Callable[[str], Source]
+"""The bytes of the files in a view folder."""
+Fingerprint = Callable[[], str]
+
+
+class Transactions:
+    """The changes to one root. `fingerprint` tells what `.git` is like, where changes reach into it."""
+
+    def __init__(self, root: Root, images: Images, journals: Journals, fingerprint: Fingerprint) -> None:
+        self._root = root
+        self._images = images
+        self._journals = journals
+        self._fingerprint = fingerprint
+
+    def commit(self, name: str, view: str, read: Callable[[], Effect], source_of: SourceOf) -> Effect:
+        with self._alone() as folders:
+            journal = self._journals.read(name)
+            if journal is not None:
+                return self._complete(journal, source_of, folders)
+            effect = read()
+            begun = Journal(
+                name, self._root.path, "commit", view, effect.files, (), effect.uncaptured, bound=self._root.bound
+            )
+            if effect.conflicts:
+                return self._settled(self._refuse(begun, effect.conflicts))
+            source = source_of(view)
+            if not effect.files and not any(True for _ in source.touched()):
+                return effect  # most commands only look: there is nothing to decide, and nothing to wait for
+            return self._first(begun, source, folders)
+
+    def restore(self, name: str, plan: Callable[[], Plan]) -> Effect:
+        with self._alone() as folders:
+            journal = self._journals.read(name)
+            if journal is not None:
+                return self._complete(journal, self._kept, folders)
+            planned = plan()
+            begun = Journal(
+                name, self._root.path, "restore", "", planned.files, planned.conflicts, bound=self._root.bound
+            )
+            return self._first(begun, self._kept(), folders)
+
+    def discard(self, name: str, source_of: SourceOf) -> Effect | None:
+        stands = self._journals.read(name) or self._journals.decide(
+            Journal(name, self._root.path, "discard", bound=self._root.bound)
+        )
+        with self._alone() as folders:
+            if stands.verdict in ("commit", "restore"):
+                if not self._journals.turned_back(name):
+                    return self._complete(stands, source_of, folders)
+                self._take_back(stands, folders)
+                self._journals.decide(Journal(name, self._root.path, "discard", bound=self._root.bound))
+            self._stage(folders, name).remove()
+            return None
+
+    # -- the first time -----------------------------------------------------------------------------------------
+
+    def _first(self, begun: Journal, source: Source, folders: Folders) -> Effect:
+        self._journals.begin(begun.name)
+        self._stage(folders, begun.name, "back").remove()
+        with self._stage(folders, begun.name) as stage:
+            stage.remove()  # what is ready of an earlier try may be of another effect
+            try:
+                with self._images.batch() as batch:
+                    found = Surveyor(folders, self._images, _nothing_ready, batch).survey(begun.files)
+                taken = _taken(found)
+                if taken and begun.verdict == "commit":
+                    return self._settled(self._refuse(begun, taken))
+                stage.open(new=True)
+                making = Making(folders, found, source, stage, _numbers(begun.files))
+                making.prepare()
+                closed = closed_folders(folders, [each.change for each in found if each.standing == "before"])
+                folders.forget()
+                journal = self._journals.decide(msgspec.structs.replace(begun, closed=closed))
+            except BaseException:
+                stage.remove()
+                raise
+            if journal.verdict not in ("commit", "restore"):
+                stage.remove()
+                return self._settled(journal)
+            return self._carry_out(journal, making, taken, folders, stage)
+
+    def _refuse(self, begun: Journal, conflicts: Sequence[FileConflict]) -> Journal:
+        return self._journals.decide(msgspec.structs.replace(begun, verdict="refuse", conflicts=tuple(conflicts)))
+
+    # -- again --------------------------------------------------------------------------------------------------
+
+    def _complete(self, journal: Journal, source_of: SourceOf, folders: Folders) -> Effect:
+        if journal.verdict not in ("commit", "restore"):
+            return self._settled(journal)
+        with self._stage(folders, journal.name) as stage:
+            if (ending := self._journals.ending(journal.name)) is not None:
+                stage.remove()
+                return _result(journal, ending)
+            if self._journals.turned_back(journal.name):
+                self._take_back(journal, folders)
+                raise ToolError("These changes could not be made and were taken back. Nothing was changed; try again.")
+            numbers = _numbers(journal.files)
+            stage.open()
+            surveyor = Surveyor(folders, self._images, lambda path: stage.read(numbers[path]))
+            found = surveyor.survey(journal.files)
+            taken = _taken(found)
+            if taken and journal.verdict == "commit":
+                return self._call_off(journal, taken, folders)
+            making = Making(folders, found, source_of(journal.view), stage, numbers)
+            making.prepare()
+            return self._carry_out(journal, making, taken, folders, stage)
+
+    def _settled(self, journal: Journal) -> Effect:
+        if journal.verdict == "refuse":
+            return _result(journal, Ending())
+        done = "was discarded" if journal.verdict == "discard" else "was settled before"
+        raise ToolError(f"The effect of this call {done}; nothing was changed now.")
+
+    # -- making it ----------------------------------------------------------------------------------------------
+
+    def _carry_out(
+        self, journal: Journal, making: Making, taken: list[FileConflict], folders: Folders, stage: Stage
+    ) -> Effect:
+        try:
+            taken = taken + making.make(journal.closed)
+        except Exception as error:  # whatever it is: what is decided and cannot be made is taken back
+            try:
+                self._take_back(journal, folders)
+            except Exception as second:
+                raise ToolError(
+                    f"The changes could not be made ({_words(error)}), and those that were could not be taken back "
+                    f"({_words(second)}). That is done at the next try."
+                ) from error
+            raise ToolError(f"The changes could not be made ({_words(error)}), so none of them was.") from error
+        if taken and journal.verdict == "commit":
+            return self._call_off(journal, taken, folders)
+        git = self._fingerprint() if any(git_unit(change.path) for change in journal.files) else ""
+        ending = Ending(tuple(taken), git)
+        self._journals.end(journal.name, ending)
+        stage.remove()
+        return _result(journal, ending)
+
+    def _call_off(self, journal: Journal, taken: list[FileConflict], folders: Folders) -> Effect:
+        """Somebody else was faster with one of the files: nothing of the command's effect stays."""
+        self._take_back(journal, folders)
+        return self._settled(self._refuse(journal, taken))
+
+    def _take_back(self, journal: Journal, folders: Folders) -> None:
+        self._journals.turn_back(journal.name)
+        faultpoint("transaction.turned_back")
+        folders.forget()
+        changes, numbers = backwards(journal.files), _numbers(journal.files)
+        with self._stage(folders, journal.name) as forward:
+            forward.open()
+            found = Surveyor(folders, self._images, lambda path: forward.read(numbers[path])).survey(changes)
+            # Its space may be what is missing; but by what is half written in place another would know that again.
+            forward.thin_out({numbers[each.change.path] for each in found if each.together})
+            with self._stage(folders, journal.name, "back") as stage:
+                stage.open()
+                making = Making(folders, found, self._kept(), stage, numbers)
+                making.prepare()
+                making.make({**closed_folders(folders, changes), **journal.closed})
+                self._journals.withdraw(journal.name)
+                stage.remove()
+            forward.remove()
+
+    # -- means --------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _alone(self) -> Iterator[Folders]:
+        """With the root to ourselves, as far as Treadle goes."""
+        try:
+            with self._journals.lock(self._root.path), Folders(self._root.top()) as folders:
+                yield folders
+        except OSError as error:
+            raise ToolError(f"The changes are not made: {_words(error)}. Try again when that is mended.") from error
+        except NotFound as error:
+            raise ToolError(f"The changes are not made. {error}") from error
+
+    def _stage(self, folders: Folders, name: str, way: str = "") -> Stage:
+        home = os.path.join(self._images.folder, "stage")
+        return Stage(folders.at([]), home, f"{self._root.path}/{name}/{way}")
+
+    def _kept(self, _view: str = "") -> Source:
+        return Kept(self._images)
+
+
+def _nothing_ready(_path: str) -> int:
+    raise ToolError("Nothing is ready yet.")
+
+
+def _numbers(changes: Sequence[FileChange]) -> dict[str, str]:
+    return {change.path: str(number) for number, change in enumerate(changes)}
+
+
+def _taken(found: Sequence[Found]) -> list[FileConflict]:
+    return [FileConflict(each.change.path, each.reason) for each in found if each.standing == "other"]
+
+
+def _result(journal: Journal, ending: Ending) -> Effect:
+    left = {conflict.path for conflict in ending.conflicts}
+    files = tuple(change for change in journal.files if change.path not in left)
+    return Effect(files, (*journal.conflicts, *ending.conflicts), journal.uncaptured, ending.git)
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return os.strerror(error.errno or 0)
+    return str(error) if isinstance(error, TreadleError) else f"{type(error).__name__}: {error}"

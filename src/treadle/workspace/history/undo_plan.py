@@ -1,0 +1,265 @@
+"""What must be changed to take a chat's changes back, from what is on disk now, and what must be left alone and why
+(W-02, W-03). Reads only; making it is the business of `transaction`.
+
+Each path goes its own way back (`path_undo`). Then what belongs together is looked at: a folder goes only if nothing is
+left in it, a file comes back only into a folder, and what lies under `.git` goes back as one or not at all. Leaving one
+thing alone may mean that another must be, too, so that is asked until nothing more is left out.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from treadle.errors import ToolError
+from treadle.lines.hunks import only
+from treadle.ports.snapshots import UNCLEAR, Plan, Wanted
+from treadle.ports.workspace import inert
+from treadle.protocol.files import (
+    DiffStat,
+    FileChange,
+    FileConflict,
+    FileState,
+    Link,
+    StateKind,
+    Trail,
+    change_of,
+    decode_path,
+    encode_path,
+    git_unit,
+)
+from treadle.workspace.history.git_unit import INDEX, UNIT, git_fingerprint
+from treadle.workspace.history.images import Images
+from treadle.workspace.history.path_undo import Blocked, WayBack, both, conflict
+from treadle.workspace.history.states import Folders, kind_of, parts_of, reading
+from treadle.workspace.paths.root import Root
+
+_LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER_MODE = 0o755
+T = TypeVar("T")
+
+
+def plan(root: Root, images: Images, wanted: Wanted) -> Plan:
+    with Folders(root.top()) as folders:
+        return _Planning(root, images, folders, wanted).plan()
+
+
+def prepared(root: Root, images: Images, wanted: Wanted) -> Plan:
+    """The same, with everything kept that it takes: merged texts, and texts without some hunks, are nowhere else."""
+    with Folders(root.top()) as folders:
+        planning = _Planning(root, images, folders, wanted)
+        found = planning.plan()
+    if planning.made:
+        with images.batch() as batch:
+            for data in planning.made.values():
+                batch.put(data)
+    return found
+
+
+def texts(root: Root, images: Images, change: FileChange) -> tuple[bytes | None, bytes | None]:
+    with Folders(root.top()) as folders:
+        try:
+            now = folders.look(change.path)
+        except OSError:
+            now = None
+        way = WayBack(change.path, now, images, lambda path: _read(folders, path))
+        return way.text(change.before), way.text(change.after)
+
+
+def keep_hunks(root: Root, images: Images, trail: Trail, hunks: Sequence[int]) -> FileChange:
+    with Folders(root.top()) as folders:
+        way = WayBack(trail.path, folders.look(trail.path), images, lambda path: _read(folders, path))
+        try:
+            old, new = both(trail.links, way.text)
+        except Blocked as blocked:
+            raise ToolError(f"{inert(decode_path(trail.path))}: {blocked.reason}.") from None
+    before, after = trail.links[0].before, trail.links[0].after
+    data = only(old, new, hunks)
+    if data == new:
+        return change_of(trail.path, before, after, DiffStat(), ignored=trail.ignored)
+    if before is None or after is None:
+        raise ToolError(f"{inert(decode_path(trail.path))} was made or removed as a whole; keep all of it or nothing.")
+    kept = FileState("file", before.mode, images.put(data), len(data))
+    return change_of(trail.path, before, kept, DiffStat(), ignored=trail.ignored)
+
+
+class _Planning:
+    def __init__(self, root: Root, images: Images, folders: Folders, wanted: Wanted) -> None:
+        self._root = root
+        self._images = images
+        self._folders = folders
+        self._wanted = wanted
+        self._ours = {trail.path for trail in wanted.trails}
+        self._changes: dict[str, FileChange] = {}
+        self._conflicts: dict[str, FileConflict] = {}
+        self._refused: set[str] = set()
+        """Repositories that are left alone."""
+        self._git_changed: bool | None = None
+        self.made: dict[str, bytes] = {}
+
+    def plan(self) -> Plan:
+        for trail in sorted(self._wanted.trails, key=lambda each: parts_of(each.path)):
+            if not self._wanted.hunks or trail.path in self._wanted.hunks:
+                self._one(trail)
+        before: set[str] | None = None
+        while before != set(self._changes):
+            before = set(self._changes)
+            self._remove_only_empty_folders()
+            self._put_only_into_folders()
+            self._repositories_whole()
+        ends = [state for change in self._changes.values() for state in _ends(change)]
+        used = {state.digest for state in ends if state is not None}
+        self.made = {digest: data for digest, data in self.made.items() if digest in used}
+        return Plan(_sorted(self._changes), _sorted(self._conflicts))
+
+    # -- each path for itself -----------------------------------------------------------------------------------------
+
+    def _one(self, trail: Trail) -> None:
+        path, unit = trail.path, git_unit(trail.path)
+        if unit == UNIT and self._git_touched():
+            reason = "something else in it has changed since, and it goes back as a whole or not at all"
+            self._refuse(unit, reason)
+            return
+        try:
+            if not trail.links:
+                raise Blocked(UNCLEAR)
+            now = self._folders.look(path)
+            chain = _as_left(trail, now) if unit == UNIT else trail.chain
+            way = WayBack(path, now, self._images, lambda each: _read(self._folders, each))
+            hunks = self._wanted.hunks.get(path, ())
+            found = way.find(chain, merging=self._wanted.merge and not unit, whole=bool(unit), hunks=hunks)
+        except Blocked as blocked:
+            self._conflicts[path] = conflict(path, blocked)
+            return
+        except OSError as error:
+            self._conflicts[path] = FileConflict(path, f"it cannot be read: {os.strerror(error.errno or 0)}")
+            return
+        if found.state != now:
+            self.made |= way.made
+            stat = way.stat(found.state)
+            self._changes[path] = change_of(
+                path, now, found.state, stat, ignored=trail.ignored, merged=found.merged, rebased=found.rebased
+            )
+
+    def _git_touched(self) -> bool:
+        if self._git_changed is None:
+            self._git_changed = bool(self._wanted.git) and git_fingerprint(self._root) != self._wanted.git
+        return self._git_changed
+
+    # -- folders ------------------------------------------------------------------------------------------------------
+
+    def _remove_only_empty_folders(self) -> None:
+        growing = {_parent(path): path for path, change in self._changes.items() if change.after is not None}
+        for path in sorted(self._changes, key=_depth, reverse=True):
+            change = self._changes[path]
+            if _kind(change.before) != "directory" or _kind(change.after) == "directory":
+                continue
+            left = [child for child in self._inside(path) if not self._goes(child)]
+            left += [growing[path]] if path in growing else []
+            if not left:
+                continue
+            del self._changes[path]
+            foreign = [child for child in left if child not in self._conflicts and child not in self._ours]
+            foreign = [child for child in foreign if child not in self._wanted.standing]
+            # In the store of objects a folder may serve others, too; there is nothing to say about that.
+            if (foreign or change.after is not None) and not _holds_objects(path):
+                shown = inert(decode_path((foreign or left)[0]))
+                self._conflicts[path] = FileConflict(path, f"the folder stays, because of what is in it, as {shown}")
+
+    def _inside(self, path: str) -> Iterator[str]:
+        fd = os.open(".", _LIST, dir_fd=self._folders.at(parts_of(path)))
+        try:
+            for name in os.listdir(fd):
+                yield encode_path(f"{decode_path(path)}/{name}")
+        finally:
+            os.close(fd)
+
+    def _goes(self, path: str) -> bool:
+        return path in self._changes and self._changes[path].after is None
+
+    def _put_only_into_folders(self) -> None:
+        for path in sorted(self._changes, key=_depth):
+            if self._goes(path):
+                continue
+            try:
+                self._see_to_folder(_parent(path))
+            except Blocked as blocked:
+                del self._changes[path]
+                self._conflicts[path] = conflict(path, blocked)
+
+    def _see_to_folder(self, path: str) -> None:
+        """There is, or will be, a folder: one that is nowhere known is made."""
+        if not path:
+            return
+        planned = self._changes.get(path)
+        if planned is not None:
+            kind = _kind(planned.after)
+        else:
+            found = self._folders.lstat(path)
+            kind = None if found is None else kind_of(found.st_mode)
+        if kind == "directory":
+            return
+        if kind is not None or planned is not None or path in self._conflicts:
+            raise Blocked(f"its folder {inert(decode_path(path))} is not there, and cannot be brought back")
+        self._see_to_folder(_parent(path))
+        self._changes[path] = change_of(path, None, FileState("directory", _FOLDER_MODE), DiffStat())
+
+    # -- repositories -------------------------------------------------------------------------------------------------
+
+    def _repositories_whole(self) -> None:
+        for path, found in list(self._conflicts.items()):
+            unit = git_unit(path)
+            if unit and unit not in self._refused:
+                self._refuse(unit, f"{inert(decode_path(path))} in it: {found.reason}; it goes back as a whole or not")
+        if self._refused:
+            self._changes = {
+                path: change for path, change in self._changes.items() if git_unit(path) not in self._refused
+            }
+
+    def _refuse(self, unit: str, reason: str) -> None:
+        self._refused.add(unit)
+        self._conflicts = {path: found for path, found in self._conflicts.items() if git_unit(path) != unit}
+        self._conflicts[unit] = FileConflict(unit, reason)
+
+
+def _as_left(trail: Trail, now: FileState | None) -> Sequence[Link]:
+    """The index is known to say what it said, whatever git has noted beside: it counts as left."""
+    if trail.path != INDEX or now is None or now.kind != "file" or trail.chain[-1].after is None:
+        return trail.chain
+    *older, last = trail.chain
+    return [*older, replace(last, after=now)]
+
+
+def _ends(change: FileChange) -> Iterator[FileState | None]:
+    """The states that a later undo may go on from."""
+    yield change.after
+    yield change.merged
+    for link in change.rebased:
+        yield from (link.before, link.after)
+
+
+def _read(folders: Folders, path: str) -> bytes:
+    with reading(*folders.of(path)) as fd, open(fd, "rb", closefd=False) as file:
+        return file.read()
+
+
+def _parent(path: str) -> str:
+    return encode_path(decode_path(path).rpartition("/")[0])
+
+
+def _depth(path: str) -> int:
+    return decode_path(path).count("/")
+
+
+def _holds_objects(path: str) -> bool:
+    unit = git_unit(path)
+    return bool(unit) and decode_path(path).startswith(f"{decode_path(unit)}/objects/")
+
+
+def _kind(state: FileState | None) -> StateKind | None:
+    return None if state is None else state.kind
+
+
+def _sorted(found: Mapping[str, T]) -> tuple[T, ...]:
+    return tuple(found[path] for path in sorted(found, key=parts_of))

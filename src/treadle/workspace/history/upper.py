@@ -1,0 +1,181 @@
+"""The folder of a copy-on-write view, seen from outside: `upper` holds what a command wrote, in the language of
+overlayfs. Owns that language; knows nothing of the project beneath. Links are never followed.
+
+What is closed to us, because the command took the permissions away, is opened by its owner: us. The mode that the
+command gave it is noted beside `upper` first, so that whoever comes after a crash still reads it as the command left
+it.
+"""
+
+import os
+import stat as st
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import msgspec
+
+from treadle.errors import ToolError
+from treadle.faultpoint import faultpoint
+from treadle.protocol.files import FileState, decode_path
+from treadle.workspace.paths import entries
+from treadle.workspace.paths.failures import explain
+
+BEGAN = "began"
+UPPER = "upper"
+_MODES = "modes"
+_TOUCHED = "touched"
+_ORIGIN = "user.overlay.origin"
+_OPAQUE = "user.overlay.opaque"
+_LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_LEAP_NS = 500_000_000
+"""What a clock is set back by at once; less than that is a clock that is merely slowed down."""
+
+_touches = msgspec.json.Decoder(dict[str, int])
+
+
+class Upper:
+    """`view` is the folder with `upper` and `began` in it. Paths are relative to the root, as the system gives them."""
+
+    def __init__(self, view: str) -> None:
+        self._view = view
+        self._modes = self._noted()
+
+    @property
+    def began_ns(self) -> int:
+        """When the command began, by the clock that stamps files. A clock that was set back meanwhile has stamped what
+        came later with earlier times: by so much the beginning is moved back."""
+        try:
+            stamp = os.stat(f"{self._view}/{BEGAN}").st_ctime_ns
+            with open(f"{self._view}/{BEGAN}", encoding="ascii") as file:
+                wall, steady = (int(number) for number in file.read().split())
+        except (OSError, ValueError) as error:
+            raise ToolError("What the command changed is no longer there: its copy of the project is gone.") from error
+        leap = (time.time_ns() - wall) - (time.clock_gettime_ns(time.CLOCK_BOOTTIME) - steady)
+        return stamp + leap if leap < -_LEAP_NS else stamp
+
+    @contextmanager
+    def top(self) -> Iterator[int]:
+        """The upper folder itself, open for listing."""
+        try:
+            fd = os.open(f"{self._view}/{UPPER}", _LIST)
+        except OSError as error:
+            raise ToolError("What the command changed is no longer there: its copy of the project is gone.") from error
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+
+    def mode(self, path: str, found: os.stat_result) -> int:
+        """The permissions that the command left."""
+        return self._modes.get(path, st.S_IMODE(found.st_mode))
+
+    @contextmanager
+    def folder(self, parent: int, name: str, path: str) -> Iterator[int]:
+        """A folder of it, open for listing and for what lies in it."""
+        found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+        if not found.st_mode & st.S_IRUSR or not found.st_mode & st.S_IXUSR:
+            self._open_up(parent, name, path, found, 0o700)
+        fd = os.open(name, _LIST, dir_fd=parent)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+
+    def file(self, parent: int, name: str, path: str) -> int:
+        """A regular file of it, open for reading."""
+        found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+        if not found.st_mode & st.S_IRUSR:
+            self._open_up(parent, name, path, found, 0o600)
+        return os.open(name, _READ, dir_fd=parent)
+
+    # -- what `Source` asks for ---------------------------------------------------------------------------------
+
+    def open(self, path: str, state: FileState) -> int:
+        try:
+            with self._parent(path) as (parent, name):
+                return os.open(name, _READ, dir_fd=parent)
+        except OSError as error:
+            raise explain(error, decode_path(path)) from error
+
+    def mtime_ns(self, path: str) -> int:
+        try:
+            with self._parent(path) as (parent, name):
+                return os.stat(name, dir_fd=parent, follow_symlinks=False).st_mtime_ns
+        except OSError:
+            return 0
+
+    def touched(self) -> Iterator[tuple[str, int]]:
+        with suppress(OSError, msgspec.MsgspecError), open(f"{self._view}/{_TOUCHED}", "rb") as file:
+            yield from _touches.decode(file.read()).items()
+
+    def note_touched(self, touched: dict[str, int]) -> None:
+        """Remember, for the commit, which files stay as they are but for their time."""
+        temp = f"{self._view}/{_TOUCHED}.{os.urandom(6).hex()}"
+        with open(temp, "wb") as file:
+            file.write(msgspec.json.encode(touched))
+        os.replace(temp, f"{self._view}/{_TOUCHED}")
+
+    @contextmanager
+    def _parent(self, path: str) -> Iterator[tuple[int, str]]:
+        """The folder in which a path lies, from descriptor to descriptor, and its name there."""
+        *above, name = decode_path(path).split("/")
+        fd = os.open(f"{self._view}/{UPPER}", _LIST)
+        try:
+            for step in above:
+                below = os.open(step, _LIST, dir_fd=fd)
+                os.close(fd)
+                fd = below
+            yield fd, name
+        finally:
+            os.close(fd)
+
+    # -- modes --------------------------------------------------------------------------------------------------
+
+    def _open_up(self, parent: int, name: str, path: str, found: os.stat_result, more: int) -> None:
+        mode = st.S_IMODE(found.st_mode)
+        if path not in self._modes:
+            self._modes[path] = mode
+            note = b"%o %s\0" % (mode, os.fsencode(path))
+            fd = os.open(f"{self._view}/{_MODES}", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            try:
+                os.write(fd, note)
+            finally:
+                os.close(fd)
+            faultpoint("view.mode_noted")
+        entries.chmod(parent, name, mode | more)
+
+    def _noted(self) -> dict[str, int]:
+        try:
+            with open(f"{self._view}/{_MODES}", "rb") as file:
+                notes = file.read().split(b"\0")[:-1]
+        except OSError:
+            return {}
+        modes: dict[str, int] = {}
+        for note in notes:
+            mode, _, path = note.partition(b" ")
+            modes.setdefault(os.fsdecode(path), int(mode, 8))  # the first one is the command's own
+        return modes
+
+
+def is_deleted(found: os.stat_result) -> bool:
+    """Whether an entry stands for the absence of what lies beneath."""
+    return st.S_ISCHR(found.st_mode) and found.st_rdev == 0
+
+
+def is_opaque(fd: int) -> bool:
+    """Whether nothing of a folder beneath shows through this one."""
+    return _attribute(fd, _OPAQUE) == b"y"
+
+
+def is_copy(fd: int) -> bool:
+    """Whether a file is what lies beneath, brought up to be written to. One that has several names beneath does not
+    say so."""
+    return _attribute(fd, _ORIGIN) is not None
+
+
+def _attribute(fd: int, name: str) -> bytes | None:
+    try:
+        return os.getxattr(fd, name)
+    except OSError:
+        return None

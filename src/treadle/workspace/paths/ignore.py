@@ -1,0 +1,113 @@
+"""What .gitignore files say: of one directory, and of those above the one that is searched. Reads nothing itself."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from treadle.workspace.paths.glob import Matcher, NameMatcher, name_matcher, path_matcher
+
+NAME = ".gitignore"
+MAX_BYTES = 1_000_000
+"""A file with more is taken for no list of patterns, and left aside."""
+FOLDERS = (".git", ".hg", ".svn", ".jj")
+"""Where version control keeps its own things: never searched."""
+_ANY = "**"
+
+
+class _Rule(msgspec.Struct, frozen=True):
+    matches: Matcher
+    ignores: bool
+    directories_only: bool
+
+
+class Rules:
+    """The patterns of one file, for paths relative to its directory. What lies in an ignored directory is not asked
+    about: whoever walks does not enter it."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._rules = [rule for line in lines if (rule := _rule(line)) is not None][::-1]
+
+    def verdict(self, path: str, *, directory: bool) -> bool | None:
+        """True: ignored · False: kept by a `!` · None: they say nothing of it. The last word counts."""
+        for rule in self._rules:
+            if (directory or not rule.directories_only) and rule.matches(path):
+                return rule.ignores
+        return None
+
+
+def lines_of(data: bytes) -> list[str]:
+    text = data.decode(errors="surrogateescape").removeprefix("\ufeff")
+    return [line.removesuffix("\r") for line in text.split("\n")]
+
+
+def _rule(line: str) -> _Rule | None:
+    body, mark, slash = _taken_apart(line)
+    if not body:
+        return None
+    names = body.removeprefix("/").split("/")
+    if names[-1] == _ANY:  # all that lies in it, not the directory itself
+        names.append("*")
+    if "/" not in body and len(names) == 1:
+        match = _name(body)
+        return _Rule(lambda path: match(path.rpartition("/")[2]) is not None, not mark, bool(slash))
+    return _Rule(path_matcher([None if name == _ANY else _name(name) for name in names]), not mark, bool(slash))
+
+
+def _name(glob: str) -> NameMatcher:
+    """With a backslash before what is meant as it stands."""
+    return name_matcher(re.sub(r"\\(.)", lambda each: f"[{each[1]}]" if each[1] in "*?[" else each[1], glob))
+
+
+def seen_from(lines: Iterable[str], below: Sequence[str]) -> list[str]:
+    """The patterns of a directory as they read from a directory further down, `below` being the names in between.
+    What only speaks of the names in between is left out: a directory that is searched by name is wanted."""
+    found = []
+    for line in lines:
+        body, mark, slash = _taken_apart(line)
+        if not body:
+            continue
+        if "/" not in body:
+            found.append(line)
+            continue
+        names = body.removeprefix("/").split("/")
+        for rest in _rests(names, below):
+            found.append(f"{mark}/{'/'.join(rest)}{slash}")
+    return found
+
+
+def _taken_apart(line: str) -> tuple[str, str, str]:
+    """The pattern without what stands before and behind it; empty if the line has none."""
+    body = line if re.search(r"\\\s+$", line) else line.rstrip()
+    if body.startswith("#"):
+        return "", "", ""
+    mark = "!" if body.startswith("!") else ""
+    body = body.removeprefix("!")
+    slash = "/" if body.endswith("/") else ""
+    return body.removesuffix("/"), mark, slash
+
+
+def _rests(names: Sequence[str], below: Sequence[str]) -> Iterator[Sequence[str]]:
+    """What is left of an anchored pattern after the names in between, in each way in which it can match them."""
+    states = _closed({0}, names)
+    for name in below:
+        ahead = set()
+        for state in states:
+            if state < len(names):
+                if names[state] == _ANY:
+                    ahead.add(state)
+                elif _name(names[state])(name):
+                    ahead.add(state + 1)
+        states = _closed(ahead, names)
+    for state in sorted(states):
+        if any(name != _ANY for name in names[state:]):
+            yield names[state:]
+
+
+def _closed(states: set[int], names: Sequence[str]) -> set[int]:
+    for state in sorted(states):
+        at = state
+        while at < len(names) and names[at] == _ANY:
+            at += 1
+            states.add(at)
+    return states

@@ -1,0 +1,183 @@
+"""Race-free paths: from the words of a path to a directory that is held open and a name in it (S-01). Opens nothing
+but directories; what is done with the name is decided elsewhere.
+
+Why not realpath-then-open: between the check and the open a directory can be swapped for a link. Two ways are safe.
+openat2 lets the kernel walk and refuses whatever leaves the root, at any moment; one call, whatever the depth. Where
+it is missing, and where it cannot answer (it refuses absolute links even when they stay inside), we walk: each step
+opens one name with O_NOFOLLOW below a directory that is already held, links are read and spliced in by hand, and
+`..` goes back to the descriptor that was held before. A link that stays inside the root is followed; one that leaves
+it is refused. Whoever uses a place works on its name with O_NOFOLLOW relative to its descriptor, and so stays inside.
+"""
+
+import os
+import stat as st
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import msgspec
+
+from treadle.errors import OutsideRoot, ToolError
+from treadle.ports.workspace import inert
+from treadle.workspace.paths.failures import explain, missing, outside
+from treadle.workspace.paths.identity import Bound
+from treadle.workspace.paths.openat2 import open_beneath
+
+_MAX_LINKS = 40
+_DIRECTORY = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+_STEP = _DIRECTORY | os.O_NOFOLLOW
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a path leads: a held directory, and the name in it (empty: the directory itself)."""
+
+    fd: int
+    name: str
+    parts: tuple[str, ...]
+    """The components from the root; links are resolved if that was asked for."""
+    found: os.stat_result | None
+
+
+class Resolver:
+    """Turns paths into places. Holds no descriptor between calls."""
+
+    def __init__(self, given: str, real: str, bound: str = "", *, openat2: bool = True) -> None:
+        self._given = given
+        self._real = real
+        self._top = Bound(real, bound, given)
+        self._beneath = open_beneath() if openat2 else None
+
+    def top(self) -> int:
+        """The root itself, open for looking names up in it; the caller closes it."""
+        try:
+            return self._top.open(_STEP)
+        except OSError as error:
+            raise explain(error, self._real) from error
+
+    def relative(self, path: str) -> str:
+        """By its words alone: `a/../b` is `b`. Whether it leads outside through a link shows when it is used."""
+        parts: list[str] = []
+        for part in self._parts(path):
+            if part != "..":
+                parts.append(part)
+            elif not parts:
+                raise outside(path)
+            else:
+                parts.pop()
+        return "/".join(parts) or "."
+
+    @contextmanager
+    def at(self, path: str, *, follow: bool = True, make_parents: bool = False, exact: bool = False) -> Iterator[Place]:
+        """The place of a path, held until the end of the block. Without `follow` the last name is taken as it is, be
+        it a link or a directory. `exact`: the place's parts must be free of links. An OSError in the block becomes a
+        ToolError about the path."""
+        held: list[int] = []
+        try:
+            held.append(self._top.open(_STEP))
+            parts = self._parts(path)
+            place = None if exact else self._ask(parts, held, follow)
+            yield place or self._walk(path, parts, held, follow=follow, make_parents=make_parents)
+        except OSError as error:
+            raise explain(error, path) from error
+        finally:
+            _release(held, 0)
+
+    def _parts(self, path: str) -> list[str]:
+        """The components below the root; `.` and empty ones are dropped, `..` is kept."""
+        if "\0" in path:
+            raise ToolError("A path cannot contain a NUL character.")
+        if os.path.isabs(path):
+            path = self._inside(path)
+        return [part for part in path.split("/") if part not in ("", ".")]
+
+    def _inside(self, path: str) -> str:
+        """An absolute path, made relative to the root."""
+        path = "/" + path.lstrip("/")
+        for root in (self._real, self._given):
+            if path == root:
+                return "."
+            if path.startswith(root.rstrip("/") + "/"):
+                return path[len(root.rstrip("/")) + 1 :]
+        raise outside(path)
+
+    def _ask(self, parts: list[str], held: list[int], follow: bool) -> Place | None:
+        """The kernel's answer; None where it has none, and the walk finds out why."""
+        if self._beneath is None or not parts or parts[-1] == "..":
+            return None
+        *above, name = parts
+        if above:
+            try:
+                held.append(self._beneath(held[0], "/".join(above), _DIRECTORY))
+            except OSError:
+                return None
+        try:
+            found = os.stat(name, dir_fd=held[-1], follow_symlinks=False)
+        except FileNotFoundError:
+            return Place(held[-1], name, tuple(parts), None)
+        if follow and st.S_ISLNK(found.st_mode):
+            _release(held, 1)
+            return None
+        return self._end(held, tuple(above), name, found, follow)
+
+    def _end(self, held: list[int], above: tuple[str, ...], name: str, found: os.stat_result, follow: bool) -> Place:
+        if not follow or not st.S_ISDIR(found.st_mode):
+            return Place(held[-1], name, (*above, name), found)
+        held.append(os.open(name, _STEP, dir_fd=held[-1]))
+        return Place(held[-1], "", (*above, name), os.fstat(held[-1]))
+
+    def _walk(self, path: str, parts: list[str], held: list[int], *, follow: bool, make_parents: bool) -> Place:
+        """Hold one descriptor per directory on the way; `held[0]` is the root's."""
+        todo = parts[::-1]
+        at: list[str] = []
+        links = 0
+        while todo:
+            part = todo.pop()
+            if part == "..":
+                if not at:
+                    raise outside(path)
+                at.pop()
+                os.close(held.pop())
+                continue
+            found = _look(held[-1], part, make=make_parents and bool(todo) and todo[-1] != "..")
+            if found is None:
+                if todo:
+                    raise missing(path)
+                return Place(held[-1], part, (*at, part), None)
+            if st.S_ISLNK(found.st_mode) and (todo or follow):
+                links += 1
+                if links > _MAX_LINKS:
+                    raise ToolError(f"{inert(path)} goes through too many symbolic links.")
+                target = os.readlink(part, dir_fd=held[-1])
+                if os.path.isabs(target):
+                    target = self._through(target, path)
+                    at.clear()
+                    _release(held, 1)
+                todo.extend(self._parts(target)[::-1])
+            elif todo:
+                held.append(os.open(part, _STEP, dir_fd=held[-1]))
+                at.append(part)
+            else:
+                return self._end(held, tuple(at), part, found, follow)
+        return Place(held[-1], "", tuple(at), os.fstat(held[-1]))
+
+    def _through(self, target: str, path: str) -> str:
+        try:
+            return self._inside(target)
+        except OutsideRoot:
+            raise OutsideRoot(f"{inert(path)} is a symbolic link that leads outside the project root.") from None
+
+
+def _look(directory: int, name: str, *, make: bool) -> os.stat_result | None:
+    """What has this name, a link not followed; a directory is made of nothing if so wanted."""
+    try:
+        return os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        if not make:
+            return None
+    with suppress(FileExistsError):
+        os.mkdir(name, dir_fd=directory)
+    return os.stat(name, dir_fd=directory, follow_symlinks=False)
+
+
+def _release(held: list[int], keep: int) -> None:
+    while len(held) > keep:
+        os.close(held.pop())

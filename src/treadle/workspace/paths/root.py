@@ -1,0 +1,265 @@
+"""The files of a project, by a guard that lets nothing lead outside (S-01): every operation resolves its path to a
+held directory and a name (`resolve`), and touches only that name, links not followed. Knows nothing of tools.
+
+Special files are never opened: a FIFO would hang, a device might act. A file with several names (hard links) may be
+read; a write gives this name new bytes and leaves the others, wherever they lie, with the old ones.
+"""
+
+import hashlib
+import os
+import stat as st
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from treadle.errors import ToolError
+from treadle.faultpoint import faultpoint
+from treadle.ports.workspace import ANY, Child, Entry, FileStat, Location, Matches, Paths, Query, inert
+from treadle.workspace.paths import entries
+from treadle.workspace.paths.atomic import replace_file, require, temp_name
+from treadle.workspace.paths.failures import Missing, missing, require_file
+from treadle.workspace.paths.resolve import Place, Resolver
+
+_CHUNK = 1 << 20
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Root:
+    """The project at `path`. With `bound` it is that folder alone: RootChanged where the path leads to another one by
+    now, at whatever moment (S-01). Holds no descriptor between calls, so it needs no closing. `openat2=False` keeps to
+    the walk that serves where the kernel has no openat2."""
+
+    def __init__(self, path: str, bound: str = "", *, openat2: bool = True) -> None:
+        if not path:  # not the working directory of whichever process happens to ask (S-02)
+            raise ToolError("This chat has no project root, so there are no files to work on.")
+        self.path = os.path.realpath(path)
+        if not os.path.isdir(self.path):
+            raise ToolError(f"The project root {inert(path)} is not a directory.")
+        self.bound = bound
+        self._paths = Resolver(os.path.abspath(path), self.path, bound, openat2=openat2)
+        if bound:
+            os.close(self.top())
+
+    # -- what is where ------------------------------------------------------------------------------------------
+
+    def relative(self, path: str) -> str:
+        return self._paths.relative(path)
+
+    def stat(self, path: str) -> FileStat | None:
+        try:
+            with self._paths.at(path) as place:
+                found = place.found
+        except Missing:
+            return None
+        if found is None:
+            return None
+        return FileStat(entries.kind(found.st_mode), found.st_size, st.S_IMODE(found.st_mode))
+
+    def inspect(self, path: str) -> Entry | None:
+        try:
+            with self._paths.at(path, follow=False) as place:
+                return None if place.found is None else entries.entry(place.found)
+        except Missing:
+            return None
+
+    def directory(self, path: str) -> str:
+        with self._paths.at(path, exact=True) as place:
+            _require_directory(place, path)
+            return os.path.join(self.path, *place.parts)
+
+    def locate(self, path: str) -> Location:
+        parts = self.relative(path).split("/")
+        for length in range(len(parts), -1, -1):
+            with suppress(Missing), self._paths.at("/".join(parts[:length]), exact=True) as place:
+                real = (*place.parts, *parts[length:])
+                there = len(place.parts) - (place.found is None)
+                return Location("/".join(real), tuple("/".join(real[:end]) for end in range(there + 1, len(real))))
+        raise missing(path)
+
+    def listdir(self, path: str) -> list[Child]:
+        with self.hold(path) as (fd, _), os.scandir(fd) as found:
+            return [entries.child(each, fd) for each in found]
+
+    def read_link(self, path: str) -> str:
+        with self.named(path) as place:
+            if not st.S_ISLNK(_found(place, path).st_mode):
+                raise ToolError(f"{inert(path)} is not a symbolic link.")
+            return os.readlink(place.name, dir_fd=place.fd)
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def read_bytes(self, path: str, limit: int = 0) -> bytes:
+        with self.open(path) as fd:
+            size = os.fstat(fd).st_size
+            if limit and size > limit:
+                raise ToolError(f"{inert(path)} has {size:,} bytes; at most {limit:,} can be read at once.")
+            with open(fd, "rb", closefd=False) as file:
+                data = file.read(limit + 1) if limit else file.read()
+            if limit and len(data) > limit:
+                raise ToolError(f"{inert(path)} grew past {limit:,} bytes while it was read.")
+            return data
+
+    def chunks(self, path: str) -> Iterator[bytes]:
+        with self.open(path) as fd:
+            while chunk := os.read(fd, _CHUNK):
+                yield chunk
+
+    def digest(self, path: str) -> str | None:
+        try:
+            with self.open(path) as fd:
+                total = hashlib.sha256()
+                while chunk := os.read(fd, _CHUNK):
+                    total.update(chunk)
+                return total.hexdigest()
+        except Missing:
+            return None
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    def write_atomic(
+        self, path: str, data: bytes, mode: int | None = None, *, token: str = "", expected: str | None = ANY
+    ) -> None:
+        with self._paths.at(path, make_parents=True) as place:
+            _require_writable(place, path)
+            directory = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=place.fd)
+            try:
+                temp = temp_name(place.name, token)
+                replace_file(directory, place.name, data, old=place.found, mode=mode, temp=temp, expected=expected)
+            finally:
+                os.close(directory)
+
+    def sweep(self, path: str, token: str) -> None:
+        with suppress(ToolError), self._paths.at(path) as place, suppress(OSError):
+            os.unlink(temp_name(place.name, token), dir_fd=place.fd)
+
+    def remove(self, path: str, *, expected: str | None = ANY) -> None:
+        with self.named(path) as place:
+            if st.S_ISDIR(_found(place, path).st_mode):
+                raise ToolError(f"{inert(path)} is a directory, not a file; it is not removed.")
+            require(place.fd, place.name, expected)
+            os.unlink(place.name, dir_fd=place.fd)
+            faultpoint("workspace.removed")
+            entries.sync(place.fd)
+
+    def rename(self, old: str, new: str) -> None:
+        with self.named(old) as source:
+            _found(source, old)
+            with self.named(new, make_parents=True) as goal:
+                os.rename(source.name, goal.name, src_dir_fd=source.fd, dst_dir_fd=goal.fd)
+                faultpoint("workspace.moved")
+                entries.sync(goal.fd)
+                entries.sync(source.fd)
+
+    def make_directory(self, path: str, mode: int | None = None) -> bool:
+        with self._paths.at(path, make_parents=True) as place:
+            if place.found is not None:
+                _require_directory(place, path)
+                return False
+            os.mkdir(place.name, dir_fd=place.fd)
+            faultpoint("workspace.directory_made")
+            if mode is not None:
+                entries.chmod(place.fd, place.name, mode)
+            entries.sync(place.fd)
+            return True
+
+    def remove_directory(self, path: str) -> None:
+        with self.named(path) as place:
+            if not st.S_ISDIR(_found(place, path).st_mode):
+                raise ToolError(f"{inert(path)} is not a directory.")
+            os.rmdir(place.name, dir_fd=place.fd)
+            faultpoint("workspace.directory_removed")
+            entries.sync(place.fd)
+
+    def make_link(self, path: str, target: str) -> None:
+        if not target or "\0" in target:
+            raise ToolError(f"{inert(path)} cannot be a link to {inert(target)}.")
+        with self.named(path, make_parents=True) as place:
+            os.symlink(target, place.name, dir_fd=place.fd)
+            faultpoint("workspace.linked")
+            entries.sync(place.fd)
+
+    def chmod(self, path: str, mode: int) -> None:
+        with self.named(path) as place:
+            if st.S_ISLNK(_found(place, path).st_mode):
+                raise ToolError(f"{inert(path)} is a symbolic link, which has no permissions of its own.")
+            entries.chmod(place.fd, place.name, mode)
+            faultpoint("workspace.mode_changed")
+
+    # -- looking for things -------------------------------------------------------------------------------------
+
+    def find(
+        self,
+        pattern: str,
+        path: str = ".",
+        *,
+        ignore_case: bool = False,
+        most: int = 100,
+        stop: threading.Event | None = None,
+    ) -> Paths:
+        from treadle.workspace.search.search import engine  # here, because most runs of a command look for nothing
+
+        return engine(self).find(pattern, path, ignore_case=ignore_case, most=most, stop=stop)
+
+    def search(self, query: Query, stop: threading.Event | None = None) -> Matches:
+        from treadle.workspace.search.search import engine
+
+        return engine(self).search(query, stop)
+
+    # -- descriptors, for this room -----------------------------------------------------------------------------
+
+    def top(self) -> int:
+        """The root itself, open for looking names up in it; the caller closes it."""
+        return self._paths.top()
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[int]:
+        """A regular file, open for reading. Nothing else is opened: a FIFO would hang, a device might act."""
+        with self._paths.at(path) as place:
+            require_file(_found(place, path), path)
+            fd = os.open(place.name, _READ, dir_fd=place.fd)
+            try:
+                require_file(os.fstat(fd), path)
+                yield fd
+            finally:
+                os.close(fd)
+
+    @contextmanager
+    def hold(self, path: str, *, exact: bool = False) -> Iterator[tuple[int, tuple[str, ...]]]:
+        """A directory, open for listing, and its components from the root: links resolved if `exact`."""
+        with self._paths.at(path, exact=exact) as place:
+            _require_directory(place, path)
+            fd = os.open(".", _LIST, dir_fd=place.fd)
+            try:
+                yield fd, place.parts
+            finally:
+                os.close(fd)
+
+    @contextmanager
+    def named(self, path: str, *, make_parents: bool = False) -> Iterator[Place]:
+        """The place of a name itself, which cannot be the root's own."""
+        with self._paths.at(path, follow=False, make_parents=make_parents) as place:
+            if not place.name:
+                raise ToolError(f"{inert(path)} is the project root or a way up; name a file or directory below it.")
+            yield place
+
+
+def _found(place: Place, path: str) -> os.stat_result:
+    if place.found is None:
+        raise missing(path)
+    return place.found
+
+
+def _require_directory(place: Place, path: str) -> None:
+    if not st.S_ISDIR(_found(place, path).st_mode):
+        raise ToolError(f"{inert(path)} is not a directory.")
+
+
+def _require_writable(place: Place, path: str) -> None:
+    if not place.name:
+        raise ToolError(f"{inert(path)} is a directory, not a file.")
+    if place.found is not None:
+        require_file(place.found, path)
+        # By the rights that a write would have: those of the effective user, not of the one who logged in.
+        if not os.access(place.name, os.W_OK, dir_fd=place.fd, effective_ids=os.access in os.supports_effective_ids):
+            raise ToolError(f"{inert(path)} is read-only: its permissions do not allow writing.")

@@ -1,0 +1,103 @@
+"""A small search program for where there is no ripgrep: it takes a job, searches its working directory or its input,
+and writes what ripgrep would, so that one reader serves both. A process of its own, because nothing else can stop a
+regular expression that never ends."""
+
+import os
+import re
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+
+import msgspec
+
+from treadle.workspace.paths.glob import matcher
+from treadle.workspace.paths.ignore import Rules
+from treadle.workspace.paths.ignore import lines_of as rules_of
+from treadle.workspace.search.lines import MAX_FILE, lines_of
+from treadle.workspace.search.tree import leaves, read_leaf
+
+_WHOLE = re.compile(r"\\[AZB]|\(\?[=!<(]")
+"""In a pattern with one of these, the neighbours of a line may decide whether it matches: no shortcut by file."""
+
+
+class Job(msgspec.Struct, frozen=True):
+    pattern: str = ""
+    """Empty: only list the files."""
+    include: str = ""
+    ignore_case: bool = False
+    literal: bool = False
+    stdin: bool = False
+    """Whether to search the standard input instead of a directory."""
+    rules: int = -1
+    """A descriptor with rules from above the directory; -1: there are none."""
+    seconds: int = 30
+    """How long it may take at most, even when nobody is left to stop it."""
+
+
+def main(text: str) -> int:
+    job = msgspec.json.decode(text, type=Job)
+    signal.alarm(job.seconds)  # its default action ends the process, whatever it is doing
+    _allow_depth()
+    try:
+        with suppress(BrokenPipeError):
+            _work(job)
+    except re.error as error:
+        at = "" if error.pos is None else f" at position {error.pos}"
+        sys.stderr.write(f"regex parse error:\nerror: {error.msg}{at}\n")
+        return 2
+    return 0
+
+
+def _work(job: Job) -> None:
+    out = open(1, "wb", closefd=False)  # noqa: SIM115 - flushed below
+    if not job.pattern:
+        for leaf in leaves(os.open(".", os.O_RDONLY), _inherited(job)):
+            out.write(b"./" + os.fsencode(leaf.path) + b"\0")
+        out.flush()
+        return
+    pattern = re.compile(re.escape(job.pattern) if job.literal else job.pattern, re.I if job.ignore_case else 0)
+    shortcut = None if _WHOLE.search(job.pattern) else re.compile(pattern.pattern, pattern.flags | re.M)
+    for path, data in _files(job):
+        lines = lines_of(data, "surrogateescape")
+        if lines is None or (shortcut is not None and not shortcut.search("\n".join(lines))):
+            continue
+        if block := b"".join(_matches(pattern, lines)):
+            out.write(path + b"\0" + block + b"\n")
+    out.flush()
+
+
+def _files(job: Job) -> Iterator[tuple[bytes, bytes]]:
+    if job.stdin:
+        yield b"<stdin>", open(0, "rb", closefd=False).read(MAX_FILE)  # noqa: SIM115
+        return
+    wanted = matcher(job.include) if job.include else None
+    for leaf in leaves(os.open(".", os.O_RDONLY), _inherited(job)):
+        if wanted is None or wanted(leaf.path):
+            data = read_leaf(leaf, MAX_FILE)
+            if data:
+                yield b"./" + os.fsencode(leaf.path), data
+
+
+def _matches(pattern: re.Pattern[str], lines: list[str]) -> Iterator[bytes]:
+    for number, line in enumerate(lines, 1):
+        match = pattern.search(line)
+        if match:
+            before = len(line[: match.start()].encode(errors="surrogateescape"))
+            yield b"%d:%d:\n" % (number, before + 1)
+
+
+def _inherited(job: Job) -> Rules | None:
+    if job.rules < 0:
+        return None
+    with open(job.rules, "rb", closefd=False) as file:
+        return Rules(rules_of(file.read()))
+
+
+def _allow_depth() -> None:
+    """One descriptor is held for each level of the tree."""
+    import resource
+
+    with suppress(ValueError, OSError):
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

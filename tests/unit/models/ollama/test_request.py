@@ -1,0 +1,172 @@
+"""Requests to Ollama: byte-stable, with objects as arguments and named results, and nothing in them that the server's
+types refuse (M-04, M-09, L-20, L-21, faults 10 and 23)."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from treadle.models.ollama.request import Encoder
+from treadle.ports.model import Memo, ModelRequest
+from treadle.protocol.content import (
+    AssistantEntry,
+    Entry,
+    Image,
+    ResultsEntry,
+    Thinking,
+    ToolRequest,
+    ToolResult,
+    UserEntry,
+)
+from treadle.protocol.tools import ToolSpec
+from treadle.testing.fake_ollama import OllamaApi
+from treadle.types import call_key
+
+TOOLS = (ToolSpec("read_file", "Reads.", {"type": "object", "properties": {"path": {"type": "string"}}}),)
+
+
+def turn(number: int, *calls: tuple[str, str], name: str = "read_file") -> list[Entry]:
+    """An assistant entry with (id, arguments) calls, and its results."""
+    asked = tuple(
+        ToolRequest(call_key(number, at), name, arguments, given) for at, (given, arguments) in enumerate(calls)
+    )
+    results = tuple(ToolResult(call.call, f"r{at}") for at, call in enumerate(asked))
+    return [AssistantEntry(number, f"turn {number}", (Thinking("secret"),), asked), ResultsEntry(number, results)]
+
+
+def encoded(
+    entries: list[Entry], tools: tuple[ToolSpec, ...] = TOOLS, system: str = "", memo: Memo | None = None
+) -> bytes:
+    """The request, which the fake server must take as the real one would."""
+    body = Encoder().body({"model": "m"}, ModelRequest(system, entries, tools, memo=memo or Memo()))
+    refusal = OllamaApi().other("POST", "/api/chat", {}, body)
+    assert refusal is None, refusal
+    return body
+
+
+def messages(entries: list[Entry]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = msgspec.json.decode(encoded(entries))["messages"]
+    return found
+
+
+def test_the_shape() -> None:
+    entries = [UserEntry("go"), *turn(1, ("", '{"path": "a"}'), ("", "{}")), AssistantEntry(2, "done")]
+    assert msgspec.json.decode(encoded(entries, system="be good")) == {
+        "model": "m",
+        "tools": [
+            {
+                "type": "function",
+                "function": {"name": "read_file", "description": "Reads.", "parameters": TOOLS[0].parameters},
+            }
+        ],
+        "messages": [
+            {"role": "system", "content": "be good"},
+            {"role": "user", "content": "go"},
+            {
+                "role": "assistant",
+                "content": "turn 1",
+                "tool_calls": [
+                    {"id": "t00001000", "function": {"name": "read_file", "arguments": {"path": "a"}}},
+                    {"id": "t00001001", "function": {"name": "read_file", "arguments": {}}},
+                ],
+            },
+            {"role": "tool", "content": "r0", "tool_name": "read_file", "tool_call_id": "t00001000"},
+            {"role": "tool", "content": "r1", "tool_name": "read_file", "tool_call_id": "t00001001"},
+            {"role": "assistant", "content": "done"},
+        ],
+    }
+
+
+def test_no_tools_no_word_of_them() -> None:
+    assert "tools" not in msgspec.json.decode(encoded([UserEntry("x")], ()))
+
+
+def test_the_prefix_is_byte_stable_with_and_without_a_memo() -> None:  # L-21
+    entries: list[Entry] = [UserEntry("go")]
+    memo, before = Memo(), b""
+    for number in range(1, 6):
+        body = encoded(entries, system="s", memo=memo)
+        assert body == encoded(entries, system="s")
+        assert body.startswith(before)
+        before = body[:-2]  # without the end of the list
+        entries += turn(number, ("same", '{"path": "a"}'))
+
+
+def test_ids_that_repeat_or_are_missing_are_made_up_and_results_keep_their_names() -> None:  # M-09, fault 23
+    entries = [
+        UserEntry("go"),
+        *turn(1, ("a", "{}"), ("b", "{}")),
+        *turn(2, ("a", "{}"), name="other"),
+        *turn(3, ("c", "{}"), ("c", "{}")),
+    ]
+    found = messages(entries)
+    ids = [call["id"] for message in found for call in message.get("tool_calls", [])]
+    assert ids[:2] == ["a", "b"]
+    assert len(set(ids)) == 5
+    assert [message["tool_call_id"] for message in found if message["role"] == "tool"] == ids
+    names = [message["tool_name"] for message in found if message["role"] == "tool"]
+    assert names == ["read_file", "read_file", "other", "read_file", "read_file"]
+
+
+@pytest.mark.parametrize(
+    ("written", "sent"),
+    [
+        ('{"path": "a", "n": [1, {"x": null}]}', {"path": "a", "n": [1, {"x": None}]}),
+        ('  {"a": 1}\n', {"a": 1}),
+        ('{"path": "a', {"invalid_json": '{"path": "a'}),
+        ("[1]", {"invalid_json": "[1]"}),
+        ('"text"', {"invalid_json": '"text"'}),
+        ('{"n": 1e999}', {"invalid_json": '{"n": 1e999}'}),
+        ("{" * 100_000, {"invalid_json": "{" * 100_000}),
+        ('{"a": "\ud800"}', {"invalid_json": '{"a": "?"}'}),
+    ],
+)
+def test_arguments_are_always_an_object(written: str, sent: dict[str, Any]) -> None:  # M-04, fault 10
+    found = messages([UserEntry("go"), *turn(1, ("", written))])
+    assert found[1]["tool_calls"][0]["function"]["arguments"] == sent
+
+
+def test_thinking_is_not_sent_back_and_odd_text_breaks_nothing() -> None:  # M-10
+    entries = [UserEntry("half \ud800 a pair", images=(Image("image/png", "abc"),)), *turn(1, ("", "{}"), name="")]
+    found = messages(entries)
+    assert found[0]["content"].startswith("half ? a pair\n[an image (image/png)")
+    assert "secret" not in str(found)
+    assert found[1]["tool_calls"][0]["function"]["name"] == found[2]["tool_name"] == "unnamed"
+
+
+@pytest.mark.parametrize(
+    ("schema", "sent"),
+    [
+        ({"type": "object"}, {"type": "object", "properties": {}}),
+        ({}, {"type": "object", "properties": {}}),
+        ({"type": ["object"], "properties": None, "required": "a"}, {"type": "object", "properties": {}}),
+        (
+            {"type": "object", "properties": {"a": True, "b": {"type": {}, "enum": "x", "description": 3}}},
+            {"type": "object", "properties": {"a": {}, "b": {}}},
+        ),
+        (
+            {
+                "properties": {
+                    "a": {"anyOf": [{"type": "string"}, True], "default": 1},
+                    "b": {"type": ["string", "null"], "enum": ["x", None]},
+                    "c": {"type": "object", "properties": {"d": False}, "required": ["d"]},
+                },
+                "required": ["a"],
+                "additionalProperties": False,
+            },
+            {
+                "type": "object",
+                "properties": {
+                    "a": {"anyOf": [{"type": "string"}, {}], "default": 1},
+                    "b": {"type": ["string", "null"], "enum": ["x", None]},
+                    "c": {"type": "object", "properties": {"d": {}}, "required": ["d"]},
+                },
+                "required": ["a"],
+                "additionalProperties": False,
+            },
+        ),
+    ],
+)
+def test_schemas_are_fitted_to_the_types_of_the_server(schema: dict[str, Any], sent: dict[str, Any]) -> None:
+    body = msgspec.json.decode(encoded([UserEntry("x")], (ToolSpec("t", "", schema),)))
+    assert body["tools"][0]["function"]["parameters"] == sent

@@ -1,0 +1,69 @@
+"""What the tools of an Agent work with: one root for each project, and nothing of Treadle's own in sight (S-03)."""
+
+import asyncio
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.homes import seed
+from treadle.errors import SandboxError
+from treadle.ports.sandbox import Confinement, Demand
+from treadle.stores.memory import MemoryStore
+from treadle.stores.sqlite import SqliteStore
+from treadle.tool_setup import ToolSetup
+from treadle.workspace.paths.root import Root
+
+
+def test_a_project_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+
+    class Counted(Root):
+        def __init__(self, path: str, bound: str = "") -> None:
+            opened.append(path)
+            super().__init__(path, bound)
+
+    monkeypatch.setattr("treadle.tool_setup.Root", Counted)
+    equipment = ToolSetup(MemoryStore(), {}, tmp_path / "home")
+    root = str(tmp_path)
+    for _ in range(3):
+        equipment.means.workspace_of(root, "")
+        equipment.means.guarded(root)
+        equipment.snapshots_of(root, "")
+    assert opened == [root]
+
+
+@pytest.fixture
+def apart() -> Iterator[Path]:
+    """Not below /tmp, of which commands have their own."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
+        yield Path(name)
+
+
+@pytest.mark.parametrize("kept", ["memory", "file"])
+@pytest.mark.parametrize("level", ["bubblewrap", "landlock"])
+async def test_kept_files_are_hidden_from_commands(
+    kept: str, level: Demand, apart: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, project = seed(apart / "home"), apart / "project"
+    monkeypatch.setattr(tempfile, "tempdir", str(apart / "tmp"))
+    for folder in (project, apart / "tmp", apart / "data"):
+        folder.mkdir()
+    (project / "f").write_text("of this or another chat")
+    equipment = ToolSetup(MemoryStore() if kept == "memory" else SqliteStore(apart / "data/treadle.db"), {}, home)
+    equipment.snapshots_of(str(project), "").keep(["f"])
+    own = [str(apart / name) for name in ("tmp", "data", "home")]
+    assert any(files for folder in own for _, _, files in os.walk(folder))
+    try:
+        assert equipment.means.sandbox_of is not None
+        sandbox = equipment.means.sandbox_of(level)
+    except SandboxError as error:
+        pytest.skip(str(error))
+    confinement = Confinement(str(project), hidden=equipment.means.guarded(str(project)).hidden)
+    line = sandbox.wrap(["/usr/bin/find", *own, "-type", "f", "-readable"], confinement, str(project))
+    found = await asyncio.to_thread(subprocess.run, line, cwd=project, capture_output=True, text=True)
+    assert found.stdout == ""
+    await equipment.close()

@@ -1,0 +1,74 @@
+"""What a chat left is remembered as far as it is small text, and never a reason to fail."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from treadle.protocol.files import DiffStat, FileChange, FileState, change_of
+from treadle.workspace.history.after_images import Leavings
+from treadle.workspace.history.states import state_of
+from treadle.workspace.paths.root import Root
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "project").mkdir()
+    return tmp_path / "project"
+
+
+def left(project: Path, path: str, data: bytes, **more: bool) -> FileChange:
+    (project / path).parent.mkdir(parents=True, exist_ok=True)
+    (project / path).write_bytes(data)
+    return change_of(path, None, state_of(Root(str(project)), path), DiffStat(), **more)
+
+
+def digest(change: FileChange) -> str:
+    assert change.after is not None
+    return change.after.digest
+
+
+def test_texts_are_remembered_until_they_are_swept(tmp_path: Path, project: Path) -> None:
+    leavings = Leavings(tmp_path / "left")
+    change = left(project, "f", b"text\n")
+    for _ in range(2):
+        leavings.remember(str(project), [change])
+    assert leavings.read(digest(change)) == b"text\n"
+    assert leavings.size() == 5
+    assert leavings.sweep(3600) == 0
+    assert leavings.sweep(-1) == 5
+    assert leavings.read(digest(change)) is None
+
+
+def test_what_is_no_small_text_or_nobodys_work_is_not(tmp_path: Path, project: Path) -> None:
+    leavings = Leavings(tmp_path / "left")
+    changes = [
+        left(project, "binary", b"\0"),
+        left(project, "large", b"x" * ((1 << 20) + 1)),
+        left(project, "ignored", b"i\n", ignored=True),
+        left(project, ".git/config", b"c\n"),
+        change_of("gone", FileState("file", 0o644, "a" * 64, 1), None, DiffStat()),
+        change_of("never", None, FileState("file", 0o644, "a" * 64, 1), DiffStat()),
+    ]
+    stale = left(project, "changed", b"was\n")
+    (project / "changed").write_bytes(b"is!\n")
+    leavings.remember(str(project), [*changes, stale])
+    assert leavings.size() == 0
+
+
+def test_a_damaged_one_is_none(tmp_path: Path, project: Path) -> None:
+    leavings = Leavings(tmp_path / "left")
+    change = left(project, "f", b"text\n")
+    leavings.remember(str(project), [change])
+    (tmp_path / "left" / digest(change)[:2] / digest(change)).write_bytes(b"tex")
+    assert leavings.read(digest(change)) is None
+
+
+def test_it_never_fails(tmp_path: Path, project: Path) -> None:
+    """Fault 13."""
+    (tmp_path / "file").write_text("")
+    change = left(project, "f", b"text\n")
+    Leavings(tmp_path / "file" / "left").remember(str(project), [change])
+    Leavings(tmp_path / "left").remember(str(tmp_path / "nowhere"), [change])
+    os.symlink("/etc/passwd", project / "link")
+    Leavings(tmp_path / "left").remember(str(project), [change_of("link", None, change.after, DiffStat())])

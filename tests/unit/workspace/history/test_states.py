@@ -1,0 +1,144 @@
+"""What lies at a path, as it is recorded and compared: never through a link, never opening what might act (S-01)."""
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from treadle.errors import OutsideRoot
+from treadle.protocol.files import FileState, encode_path
+from treadle.workspace.history.images import Images
+from treadle.workspace.history.states import Folders, keep_all, parts_of, state_of
+from treadle.workspace.paths.root import Root
+
+EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    root = tmp_path / "project"
+    (root / "d").mkdir(parents=True)
+    (root / "d").chmod(0o750)
+    (root / "file").write_bytes(b"")
+    (root / "file").chmod(0o4711)
+    (root / "link").symlink_to("file")
+    (root / "dangling").symlink_to("no\nwhere")
+    (root / "up").symlink_to("d")
+    (root / "out").symlink_to("..")
+    os.mkfifo(root / "fifo", 0o600)
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(root / "socket"))
+    return root
+
+
+STATES = {
+    "file": FileState("file", 0o4711, EMPTY, 0),
+    "d": FileState("directory", 0o750),
+    "link": FileState("link", target="file"),
+    "dangling": FileState("link", target="no\nwhere"),
+    "fifo": FileState("fifo", 0o600),
+    "nothing": None,
+    "nothing/below": None,
+    "file/below": None,
+}
+
+
+@pytest.mark.parametrize("path", STATES)
+def test_what_lies_there(project: Path, path: str) -> None:
+    with Folders(str(project)) as folders:
+        assert folders.look(path) == STATES[path]
+        assert [other for other in STATES if folders.matches(path, STATES[other])] == [
+            other for other in STATES if STATES[other] == STATES[path]
+        ]
+
+
+def test_a_socket_is_only_known_to_be_there(project: Path) -> None:
+    state = state_of(Root(str(project)), "socket")
+    assert state is not None
+    assert state.kind == "other"
+
+
+def test_names_that_are_no_text(project: Path) -> None:
+    name = os.fsdecode(b"\xff\n" + b"x" * 253)
+    (project / name).symlink_to(os.fsdecode(b"\xfe"))
+    with Folders(str(project)) as folders:
+        assert folders.look(encode_path(name)) == FileState("link", target=encode_path("\udcfe"))
+
+
+def test_recorded_paths_go_through_no_link(project: Path) -> None:
+    (project / "d" / "x").write_bytes(b"x")
+    with Folders(str(project)) as folders:
+        assert folders.look("d/x") is not None
+        assert folders.look("up/x") is None
+        assert folders.look("out/project") is None
+
+
+def test_paths_of_callers_go_through_links_that_stay_inside(project: Path) -> None:
+    (project / "d" / "x").write_bytes(b"x")
+    root = Root(str(project))
+    assert state_of(root, "up/x") == state_of(root, str(project / "d" / "x"))
+    with pytest.raises(OutsideRoot):
+        state_of(root, "out/project")
+
+
+@pytest.mark.parametrize("path", ["", ".", "..", "a/../b", "/a", "a/", "a//b", "a\0b"])
+def test_what_nobody_would_record_is_refused(path: str) -> None:
+    with pytest.raises(OutsideRoot):
+        parts_of(path)
+
+
+def test_folders_are_found_anew_after_they_were_replaced(project: Path) -> None:
+    (project / "d" / "x").write_bytes(b"x")
+    with Folders(str(project)) as folders:
+        assert folders.look("d/x") is not None
+        (project / "d").rename(project / "e")
+        folders.forget()
+        assert folders.look("d/x") is None
+        assert folders.look("e/x") is not None
+
+
+def test_no_descriptor_stays_open(project: Path) -> None:
+    def count() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    before = count()
+    for _ in range(3):
+        with Folders(str(project)) as folders:
+            for path in STATES:
+                folders.look(path)
+        state_of(Root(str(project)), "file")
+    assert count() == before
+
+
+def test_a_very_deep_path(tmp_path: Path) -> None:
+    """Longer than what the system takes in one piece."""
+    names = ["n" * 200] * 25
+    fd = os.open(tmp_path, os.O_RDONLY)
+    for name in names:
+        os.mkdir(name, dir_fd=fd)
+        below = os.open(name, os.O_RDONLY, dir_fd=fd)
+        os.close(fd)
+        fd = below
+    os.close(os.open("file", os.O_CREAT | os.O_WRONLY, 0o600, dir_fd=fd))
+    os.close(fd)
+    with Folders(str(tmp_path)) as folders:
+        assert folders.look("/".join([*names, "file"])) == FileState("file", 0o600, EMPTY, 0)
+
+
+def test_keeping(project: Path, tmp_path: Path) -> None:
+    images = Images(tmp_path / "home" / "snapshots")
+    kept = keep_all(Root(str(project)), images, ["./file", "d/../link", "fifo", "nothing"])
+    assert kept == {"file": STATES["file"], "link": STATES["link"], "fifo": STATES["fifo"], "nothing": None}
+    assert [image.digest for image in images.all()] == [EMPTY]
+
+
+def test_where_a_path_leads(project: Path) -> None:
+    root = Root(str(project))
+    assert root.locate("up/new/deep/x").path == "d/new/deep/x"
+    assert root.locate("up/new/deep/x").missing == ("d/new", "d/new/deep")
+    assert root.locate("link").path == "file"
+    assert root.locate("d/x").missing == ()
+    assert root.locate("./d/../file").path == "file"
+    with pytest.raises(OutsideRoot):
+        root.locate("out/x")

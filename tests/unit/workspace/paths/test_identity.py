@@ -1,0 +1,98 @@
+"""A bound root is one folder, whatever its path leads to (S-01)."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from treadle.errors import RootChanged
+from treadle.ports.workspace import Query
+from treadle.workspace.history.journal import Journal, Journals
+from treadle.workspace.history.snapshots import ProjectSnapshots
+from treadle.workspace.history.walk import Walk
+from treadle.workspace.paths.identity import identify, locate
+from treadle.workspace.paths.root import Root
+
+USES: list[Callable[[Root], object]] = [
+    lambda root: root.read_bytes("a"),
+    lambda root: root.stat("a"),
+    lambda root: root.inspect("a"),
+    lambda root: root.locate("a"),
+    lambda root: root.directory("."),
+    lambda root: root.listdir("."),
+    lambda root: root.digest("a"),
+    lambda root: root.write_atomic("a", b"x"),
+    lambda root: root.remove("a"),
+    lambda root: root.rename("a", "b"),
+    lambda root: root.make_directory("d"),
+    lambda root: root.make_link("l", "a"),
+    lambda root: root.chmod("a", 0o600),
+    lambda root: root.find("*"),
+    lambda root: root.search(Query("x")),
+    lambda root: Walk(None, lambda _fd: "", keep=False).over(root),
+    lambda root: Root(root.path, root.bound),
+]
+
+
+@pytest.mark.parametrize("openat2", [True, False])
+@pytest.mark.parametrize("swap", ["link", "folder", "file"])
+def test_no_use_of_a_root_reaches_what_took_its_place(tmp_path: Path, swap: str, openat2: bool) -> None:
+    project, other = tmp_path / "project", tmp_path / "other"
+    for folder in (project, other):
+        folder.mkdir()
+        (folder / "a").write_text("x\n")
+    root = Root(str(project), identify(str(project)), openat2=openat2)
+    assert root.read_bytes("a") == b"x\n"
+    project.rename(tmp_path / "aside")
+    if swap == "link":
+        project.symlink_to(other)
+    elif swap == "folder":
+        os.rename(other, project)
+    else:
+        project.write_text("")
+    for use in USES if swap != "file" else USES[:-1]:
+        with pytest.raises(RootChanged):
+            use(root)
+    if swap != "file":
+        with pytest.raises(RootChanged) as refused:  # a new process resolves the link anew, and does not tell where to
+            Root(str(project), root.bound)
+        assert str(project) in str(refused.value)
+        assert str(other) not in str(refused.value)
+
+
+def test_a_root_that_comes_back_is_the_same(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    root = Root(str(project), identify(str(project)))
+    project.rename(tmp_path / "aside")
+    project.mkdir()
+    with pytest.raises(RootChanged):
+        root.listdir(".")
+    project.rmdir()
+    (tmp_path / "aside").rename(project)
+    assert root.listdir(".") == []
+
+
+def test_where_a_path_leads(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "link").symlink_to("project")
+    assert locate(str(tmp_path / "link")) == locate(str(tmp_path / "project"))
+    assert locate(str(tmp_path / "link")) == (str(tmp_path / "project"), identify(str(tmp_path / "project")))
+    assert locate(str(tmp_path / "missing")) is None
+    assert identify("nul\0") == ""
+    assert identify(str(tmp_path)) != identify(str(tmp_path / "project"))
+
+
+def test_changes_that_were_begun_are_completed_in_their_own_folder_only(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    bound = identify(str(project))
+    journals = Journals(tmp_path / "home" / "snapshots" / "journals")
+    journals.decide(Journal("c/u", str(project), "restore", bound=bound))
+    project.rename(tmp_path / "aside")
+    project.mkdir()
+    [begun] = journals.unfinished()
+    assert begun.bound == bound
+    with pytest.raises(RootChanged):
+        ProjectSnapshots(Root(begun.root, begun.bound), tmp_path / "home")
