@@ -24,8 +24,8 @@ from treadle.ports.toolset import Invocation, Outcome
 from treadle.ports.workspace import Workspace, WorkspaceOf
 from treadle.protocol.content import Value
 from treadle.protocol.tools import ToolSpec
+from treadle.subprocesses import Completed, run_program
 from treadle.tools.builtin.environment import without_secrets
-from treadle.tools.program import Ran, run_program
 
 BLOCK = 2
 FILE = ".treadle/hooks.toml"
@@ -108,7 +108,7 @@ class CommandHooks:
     def _concerned(self, when: When, spec: ToolSpec) -> list[Hook]:
         return [hook for hook in self._hooks if hook.when == when and hook.concerns(spec.name)]
 
-    async def _run(self, hook: Hook, told: dict[str, Any]) -> Ran | str:
+    async def _run(self, hook: Hook, told: dict[str, Any]) -> Completed | str:
         """How the program ended, or in words why it did not."""
         root = str(told["root"]) or "/"
         try:
@@ -120,7 +120,7 @@ class CommandHooks:
             faultpoint("hook.after")
         except (OSError, SandboxError) as error:
             return f"could not be run: {error}"
-        return f"took longer than {hook.timeout_s:g} seconds" if ran.timed_out else ran
+        return f"took longer than {hook.timeout_s:g} seconds" if ran.ending == "timed_out" else ran
 
 
 class ProjectHooks:
@@ -213,7 +213,7 @@ def _told(when: When, invocation: Invocation, **more: object) -> dict[str, Any]:
     }
 
 
-def _answer(ran: Ran) -> _Answer | str:
+def _answer(ran: Completed) -> _Answer | str:
     if ran.code != 0:
         why = ran.errors.strip().partition("\n")[0][:200]
         return f"failed with exit code {ran.code}" + (f": {why}" if why else "")

@@ -14,7 +14,7 @@ import msgspec
 from treadle.errors import SandboxError, ToolError
 from treadle.ports.sandbox import IN_A_REPOSITORY, Confinement, Direct, Sandbox, Unwritable
 from treadle.ports.workspace import inert
-from treadle.workspace.search.running import Ran, run
+from treadle.subprocesses import Completed, Launch, run_blocking
 
 _TIMEOUT_S = 30.0
 _LONGEST_ANSWER = 1 << 16
@@ -116,7 +116,7 @@ class Git:
             return f"git did not end in {_TIMEOUT_S:g} seconds."
         return (inert(ran.errors.strip()) or f"git ended with code {ran.code}.") if ran.code else ""
 
-    def _run(self, words: Sequence[str], confinement: Confinement) -> tuple[Ran, str]:
+    def _run(self, words: Sequence[str], confinement: Confinement) -> tuple[Completed, str]:
         if self._sandbox.level == "none":
             raise ToolError("Git of a project runs only in a sandbox, and there is none on this machine.")
         said = bytearray()
@@ -139,7 +139,7 @@ class Git:
             confined = self._sandbox.wrap(line, confinement, self._common)
         except SandboxError as error:
             raise ToolError(f"Git of this project cannot be confined, and so was not run: {error}.") from error
-        ran = run(confined, keep, env=env, timeout_s=_TIMEOUT_S, stop=None)
+        ran = run_blocking(Launch(confined, env), keep, _TIMEOUT_S)
         return ran, said.decode(errors="surrogateescape")
 
 

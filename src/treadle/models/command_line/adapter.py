@@ -14,13 +14,13 @@ from weakref import WeakSet
 
 from treadle.errors import ConfigError, ModelError, ModelErrorKind
 from treadle.faultpoint import faultpoint
-from treadle.models.command_line.program import Ended, Program
 from treadle.models.command_line.prompt import flatten
 from treadle.models.keys import Secret
 from treadle.models.provider_context import ProviderContext
 from treadle.models.wire.failures import classify
 from treadle.ports.model import Memo, ModelInfo, ModelRequest
 from treadle.protocol.deltas import Delta, FinishDelta, NoticeDelta, TextDelta
+from treadle.subprocesses import Completed, Program
 
 PLACE = "{prompt}"
 """Where the prompt goes in the arguments; without it, the program reads the prompt from its standard input."""
@@ -127,8 +127,8 @@ class CommandLineModel:
             )
         return ModelError("bad_request", f"{self._argv[0]} cannot be started: {error.strerror or error}")
 
-    def _failure(self, ended: Ended) -> ModelError:
-        complaint = _ESCAPES.sub("", ended.complaint)
+    def _failure(self, ended: Completed) -> ModelError:
+        complaint = _ESCAPES.sub("", ended.errors)
         for secret in self._secrets:
             complaint = secret.redact(complaint)
         lines = [line.strip() for line in complaint.splitlines() if line.strip()]
@@ -172,7 +172,7 @@ def _how(code: int) -> str:
     return f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
 
 
-def _kind(ended: Ended, said: str) -> ModelErrorKind:
+def _kind(ended: Completed, said: str) -> ModelErrorKind:
     """What kind of failure it was, by its words. A program that fails without known ones will fail again."""
     if _TOO_LONG.search(said):
         return "context_limit"

@@ -17,6 +17,7 @@ from treadle.models.wire.endpoint import Access
 from treadle.models.wire.http import Http, host_of
 from treadle.ports.model import ModelRequest
 from treadle.protocol.content import UserEntry
+from treadle.subprocesses import run_program
 
 GITHUB_API_URL = "https://api.github.com"
 BASE_URL = "https://api.githubcopilot.com"
@@ -141,20 +142,8 @@ async def ask_gh(env: Mapping[str, str]) -> Secret:
     gh = _gh(env)
     if gh is None:
         return Secret("")
-    pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
-    process = await asyncio.create_subprocess_exec(
-        gh, "auth", "token", stdin=null, stdout=pipe, stderr=null, env=dict(env)
-    )
-    try:
-        async with asyncio.timeout(GH_S):
-            said, _ = await process.communicate()
-    except TimeoutError:
-        return Secret("")
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    return Secret(said.decode("utf-8", "replace") if process.returncode == 0 else "")
+    ran = await run_program([gh, "auth", "token"], cwd=".", env=env, timeout_s=GH_S)
+    return Secret(ran.output if ran.code == 0 else "")
 
 
 def models_at(api: str, told: str) -> str:

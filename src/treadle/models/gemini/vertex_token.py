@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 from treadle.errors import ConfigError, ModelError
 from treadle.models.keys import Secret
+from treadle.subprocesses import run_program
 
 TOKEN = "GOOGLE_ACCESS_TOKEN"
 COMMAND = "GOOGLE_ACCESS_TOKEN_COMMAND"
@@ -80,25 +81,15 @@ class CommandTokens:
         return True
 
     async def _ask(self) -> Secret:
-        pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
         try:
-            process = await asyncio.create_subprocess_exec(
-                *self._command, stdin=null, stdout=pipe, stderr=null, env=dict(self._env)
-            )
+            ran = await run_program(self._command, cwd=".", env=self._env, timeout_s=COMMAND_S)
         except OSError as error:
             raise self._failed(f"cannot be run: {error.strerror or error}") from error
-        try:
-            async with asyncio.timeout(COMMAND_S):
-                said, _ = await process.communicate()
-        except TimeoutError as error:
-            raise self._failed(f"printed nothing within {COMMAND_S:g} seconds") from error
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-        token = Secret(said.decode("utf-8", "replace"))
-        if process.returncode or not token:
-            raise self._failed(f"printed no token and ended with {process.returncode}")
+        if ran.ending == "timed_out":
+            raise self._failed(f"printed nothing within {COMMAND_S:g} seconds")
+        token = Secret(ran.output)
+        if ran.code or not token:
+            raise self._failed(f"printed no token and ended with {ran.code}")
         return token
 
     def _failed(self, why: str) -> ModelError:

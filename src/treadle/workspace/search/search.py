@@ -3,6 +3,7 @@ whatever it names, so that no name and no byte from outside is ever shown, whate
 
 import os
 import re
+import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +12,7 @@ from typing import Protocol
 
 from treadle.errors import ToolError
 from treadle.ports.workspace import FileMatches, FileStat, Line, Matches, Paths, Query, inert
+from treadle.subprocesses import Completed, Launch, held_folder, run_blocking
 from treadle.workspace.paths.failures import missing
 from treadle.workspace.paths.glob import Matcher, matcher
 from treadle.workspace.paths.ignore import MAX_BYTES, NAME, seen_from
@@ -18,7 +20,6 @@ from treadle.workspace.paths.ignore import lines_of as rules_of
 from treadle.workspace.search import engines
 from treadle.workspace.search.lines import MAX_FILE, characters, lines_of
 from treadle.workspace.search.report import FileReader, MatchReader
-from treadle.workspace.search.running import Ran, run
 from treadle.workspace.search.scan import Job
 
 _NEWLINE = re.compile(r"(?<!\\)(?:\\\\)*\\[nr]")
@@ -86,18 +87,15 @@ class Engine:
         fd: int = -1,
         parts: Sequence[str] = (),
         stdin: int = -1,
-    ) -> Ran:
-        ran = run(
+    ) -> Completed:
+        launch = Launch(
             engines.command(self._program, job),
-            feed,
-            directory=fd,
-            path=os.path.join(self._guard.path, *parts),
-            stdin=stdin,
-            keep=[job.rules] if job.rules >= 0 else [],
-            env=engines.environment(),
-            timeout_s=engines.TIMEOUT_S,
-            stop=stop,
+            engines.environment(),
+            held_folder(fd, os.path.join(self._guard.path, *parts)) if fd >= 0 else "/",
+            stdin if stdin >= 0 else subprocess.DEVNULL,
+            [job.rules] if job.rules >= 0 else [],
         )
+        ran = run_blocking(launch, feed, engines.TIMEOUT_S, stop)
         if ran.ending != "exited" or ran.code in (0, 1) or not ran.errors.strip():
             return ran
         if complaint := _complaint(ran.errors):
@@ -107,7 +105,7 @@ class Engine:
         self._program = None  # an ancient or broken ripgrep, which has said nothing so far
         return self._run(job, feed, stop, fd, parts, stdin)
 
-    def _checked(self, query: Query, reader: MatchReader, ran: Ran, name_of: Callable[[str], str]) -> Matches:
+    def _checked(self, query: Query, reader: MatchReader, ran: Completed, name_of: Callable[[str], str]) -> Matches:
         """What was found, as far as it lies inside."""
         files: list[FileMatches] = []
         total, total_files, left = reader.total, reader.files.total, query.most

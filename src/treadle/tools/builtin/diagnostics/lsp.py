@@ -11,12 +11,12 @@ from urllib.parse import quote, unquote, urlsplit
 import msgspec
 
 from treadle.errors import SandboxError
+from treadle.subprocesses import kill_group
 from treadle.tools.builtin.base import in_thread
 from treadle.tools.builtin.diagnostics.diagnostic import Diagnostic, Severity
 from treadle.tools.builtin.diagnostics.finding import find
 from treadle.tools.builtin.diagnostics.linters import Target
 from treadle.tools.builtin.diagnostics.running import TIMEOUT_S, Said, Surroundings
-from treadle.tools.program import end
 
 SETTLE_S = 3.0
 """How long a server that found nothing may still find something: many say "nothing" before they have looked."""
@@ -92,7 +92,15 @@ async def _talk(argv: Sequence[str], server: Server, target: Target, around: Sur
     try:
         return await _Client(process.stdout, process.stdin, server, target).diagnose()
     finally:
-        await end(process)
+        await _end(process)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    kill_group(process.pid)
+    transport = getattr(process, "_transport", None)
+    if transport is not None:
+        transport.close()  # pipes that a survivor outside of the group may hold open are not waited for
+    await asyncio.shield(process.wait())
 
 
 class _Client:

@@ -12,13 +12,13 @@ import msgspec
 from treadle.errors import SandboxError, ToolError
 from treadle.ports.sandbox import Confinement, Demand, Sandbox, Unwritable
 from treadle.ports.workspace import Workspace
+from treadle.subprocesses import run_program
 from treadle.tools.builtin.base import in_thread
 from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.diagnostics.diagnostic import Diagnostic
 from treadle.tools.builtin.diagnostics.finding import Found, find, marked_folder
 from treadle.tools.builtin.diagnostics.linters import Group, Linter, Target
 from treadle.tools.builtin.environment import without_secrets
-from treadle.tools.program import run_program
 
 TIMEOUT_S = 30.0
 _REMEMBERED = 512
@@ -126,7 +126,7 @@ async def _run(linter: Linter, program: Found, target: Target, around: Surroundi
         ran = await run_program(argv, cwd=cwd, env=env, given=given, timeout_s=TIMEOUT_S)
     except (OSError, SandboxError) as error:
         return Said(failed=f"{linter.name} could not be started: {error}")
-    if ran.timed_out:
+    if ran.ending == "timed_out":
         return Said(failed=f"{linter.name} gave no answer in {TIMEOUT_S:g} seconds")
     try:
         found = tuple(linter.parse(target.path, ran.output, ran.errors))

@@ -1,0 +1,273 @@
+"""Programs that Treadle runs to their end, each without a shell and in a session of its own that is killed when its
+caller leaves: `run_program` for a bounded answer, `Program` for output as it comes, `run_blocking` for threads.
+Commands of the model have a supervisor instead.
+
+The streams of an asynchronous program are pipes that are made here. Those of asyncio are no pipes in every version of
+Python, and some programs read their input only from a pipe; and asyncio may wait for the end of its pipes before it
+tells that the program has ended, which is never when something that it left behind holds one.
+"""
+
+import asyncio
+import os
+import selectors
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, aclosing, contextmanager, suppress
+from typing import Literal
+
+import msgspec
+
+from treadle.errors import ToolError
+
+OUTPUT_CAP = 2_000_000
+_ERRORS_CAP = 8_192
+"""How much is kept of what a program writes to its standard error: the end of it."""
+_READ = 1 << 16
+_LINGER_S = 0.25
+"""How long the last output may take to come in after the program has ended, if something holds the pipe."""
+_REAP_S = 5.0
+_POLL_S = 0.05
+
+
+class Completed(msgspec.Struct, frozen=True):
+    """How a program ended."""
+
+    ending: Literal["exited", "timed_out", "stopped"] = "exited"
+    code: int = 0
+    """The exit code; -N if signal N killed it."""
+    errors: str = ""
+    """The end of what it wrote to its standard error."""
+    output: str = ""
+    """The beginning of its standard output, if nobody else took it."""
+
+
+async def run_program(
+    argv: Sequence[str], *, cwd: str, env: Mapping[str, str], given: bytes = b"", timeout_s: float = 30.0
+) -> Completed:
+    """Run a program and keep what it writes, bounded in time and size. OSError if it cannot be started."""
+    program = Program(argv, env, given, cwd=cwd, errors_cap=OUTPUT_CAP)
+    kept = bytearray()
+    try:
+        async with asyncio.timeout(timeout_s), aclosing(program.output()) as output:
+            async for data in output:
+                kept += data[: max(0, OUTPUT_CAP - len(kept))]
+    except TimeoutError:
+        return Completed("timed_out", -signal.SIGKILL)
+    return msgspec.structs.replace(program.ended, output=kept.decode(errors="replace"))
+
+
+class Program:
+    """One run. Read `output` to its end; then `ended` tells how it was."""
+
+    def __init__(
+        self, argv: Sequence[str], env: Mapping[str, str], given: bytes, *, cwd: str = "", errors_cap: int = _ERRORS_CAP
+    ) -> None:
+        """Without `cwd` it runs in an empty folder, which goes with it."""
+        self._argv = argv
+        self._env = dict(env)
+        self._given = given
+        self._cwd = cwd
+        self._errors_cap = errors_cap
+        self.ended = Completed()
+
+    async def output(self) -> AsyncGenerator[bytes, None]:
+        """What it writes, as it comes. Raises OSError if it cannot be started. Closing the iterator kills it."""
+        with ExitStack() as stack:
+            cwd = self._cwd or stack.enter_context(
+                tempfile.TemporaryDirectory(prefix="treadle-program-", ignore_cleanup_errors=True)
+            )
+            pipes = stack.enter_context(_Pipes(self._errors_cap))
+            process = await asyncio.create_subprocess_exec(
+                *self._argv,
+                stdin=pipes.far[0],
+                stdout=pipes.far[1],
+                stderr=pipes.far[2],
+                cwd=cwd,
+                env=self._env,
+                start_new_session=True,
+            )
+            watch = asyncio.create_task(_watch(process, pipes))
+            try:
+                await pipes.connect(self._given)
+                while data := await pipes.output.read(_READ):
+                    yield data
+                code = await process.wait()
+                self.ended = Completed("exited", code, await pipes.errors.text())
+            finally:
+                watch.cancel()
+                kill_group(process.pid)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_REAP_S):
+                        await process.wait()
+
+
+async def _watch(process: asyncio.subprocess.Process, pipes: "_Pipes") -> None:
+    """Once the program has ended, what it left behind is waited for no longer than a moment."""
+    await process.wait()
+    await asyncio.sleep(_LINGER_S)
+    kill_group(process.pid)
+    pipes.close()
+
+
+def kill_group(group: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):  # macOS says EPERM of a group of zombies
+        os.killpg(group, signal.SIGKILL)
+
+
+class _Input(asyncio.Protocol):
+    """Knows whether the pipe to the program is still there."""
+
+    lost = False
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        self.lost = True
+
+
+class _Tail(asyncio.Protocol):
+    """Keeps the end of what comes in."""
+
+    def __init__(self, cap: int) -> None:
+        self._cap = cap
+        self._kept = bytearray()
+        self._whole = asyncio.Event()
+
+    def data_received(self, data: bytes) -> None:
+        self._kept += data
+        if len(self._kept) > 2 * self._cap:
+            del self._kept[: -self._cap]
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        self._whole.set()
+
+    async def text(self) -> str:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LINGER_S):
+                await self._whole.wait()
+        return self._kept[-self._cap :].decode("utf-8", "replace")
+
+
+class _Pipes:
+    """The three streams of a program: `far` are its ends, the others are ours."""
+
+    def __init__(self, errors_cap: int) -> None:
+        (stdin, near_in), (near_out, stdout), (near_err, stderr) = os.pipe(), os.pipe(), os.pipe()
+        self.far = [stdin, stdout, stderr]
+        self._near = [near_in, near_out, near_err]
+        self._readers: list[asyncio.ReadTransport] = []
+        self._writer: asyncio.WriteTransport | None = None
+        self._input = _Input()
+        self.output = asyncio.StreamReader()
+        self.errors = _Tail(errors_cap)
+
+    def __enter__(self) -> "_Pipes":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def connect(self, given: bytes) -> None:
+        """To be called once the program has its own ends. All that is given is written as fast as it is read."""
+        self._close(self.far)
+        loop = asyncio.get_running_loop()
+        near_in, near_out, near_err = (
+            os.fdopen(end, mode, 0) for end, mode in zip(self._near, ("wb", "rb", "rb"), strict=True)
+        )
+        self._near.clear()
+        reader = asyncio.StreamReaderProtocol(self.output)
+        self._readers.append((await loop.connect_read_pipe(lambda: reader, near_out))[0])
+        self._readers.append((await loop.connect_read_pipe(lambda: self.errors, near_err))[0])
+        self._writer, _ = await loop.connect_write_pipe(lambda: self._input, near_in)
+        self._writer.write(given)
+        self._writer.write_eof()
+
+    def close(self) -> None:
+        self._close(self.far)
+        self._close(self._near)
+        while self._readers:
+            self._readers.pop().close()
+        # With nothing left to write the transport ends by itself, a moment after `write_eof`; ended twice it complains.
+        if self._writer is not None and not self._input.lost and self._writer.get_write_buffer_size():
+            self._writer.abort()
+        self._writer = None
+
+    @staticmethod
+    def _close(ends: list[int]) -> None:
+        while ends:
+            os.close(ends.pop())
+
+
+# -- in threads -----------------------------------------------------------------------------------------------------
+
+
+class Launch(msgspec.Struct, frozen=True):
+    """What `run_blocking` starts."""
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    cwd: str = "/"
+    stdin: int = subprocess.DEVNULL
+    """The descriptor of an open file."""
+    pass_fds: Sequence[int] = ()
+
+
+def run_blocking(
+    launch: Launch, feed: Callable[[bytes], None], timeout_s: float, stop: threading.Event | None = None
+) -> Completed:
+    """Run a program that only reads, and hand on its output piece by piece: memory does not grow with it. It ends when
+    its time is up or `stop` is set. ToolError if it cannot be started."""
+    until = time.monotonic() + timeout_s
+    with _started(launch) as process, selectors.DefaultSelector() as waiting:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        errors = bytearray()
+        waiting.register(process.stdout, selectors.EVENT_READ, feed)
+        waiting.register(process.stderr, selectors.EVENT_READ, errors.extend)
+        while waiting.get_map():
+            if stop is not None and stop.is_set():
+                return Completed("stopped")
+            left = until - time.monotonic()
+            if left <= 0:
+                return Completed("timed_out")
+            for key, _ in waiting.select(min(left, _POLL_S)):
+                data = os.read(key.fd, 4 * _READ)
+                if data:
+                    key.data(data)
+                else:
+                    waiting.unregister(key.fileobj)
+            del errors[_ERRORS_CAP:]
+        return Completed("exited", process.wait(), errors.decode(errors="replace"))
+
+
+@contextmanager
+def _started(launch: Launch) -> Iterator["subprocess.Popen[bytes]"]:
+    """The program, which is gone at the end of the block whatever happened in it."""
+    try:
+        process = subprocess.Popen(
+            launch.argv,
+            cwd=launch.cwd,
+            stdin=launch.stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=launch.pass_fds,
+            env=dict(launch.env),
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        raise ToolError(f"{launch.argv[0]} could not be started: {error}.") from error
+    with process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                kill_group(process.pid)
+
+
+def held_folder(descriptor: int, path: str) -> str:
+    """A name that means the open directory itself, whatever its path means by now; the path where descriptors have no
+    name."""
+    name = f"/proc/self/fd/{descriptor}"
+    return name if os.path.isdir(name) else path
