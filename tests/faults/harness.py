@@ -44,7 +44,7 @@ class Nursery:
     def start(self, visit: Visit) -> int:
         return self._ask(Request(visit)).pid
 
-    def wait(self, pid: int, timeout_s: float = 20.0) -> int | None:
+    def wait(self, pid: int, timeout_s: float = 120.0) -> int | None:
         return self._ask(Request(wait=pid, timeout_s=timeout_s)).code
 
     def close(self) -> None:

@@ -16,8 +16,6 @@ import pytest
 from tests.homes import seed
 from treadle.testing.fake_openai import FakeOpenAI, Reply
 
-pytestmark = pytest.mark.timeout(120)
-
 GATED = "echo ran >> counter; echo before; until [ -e go ]; do sleep 0.02; done; echo after; exit 3"
 POINTS = [
     "tool.before:run_command",

@@ -14,7 +14,6 @@ import pytest
 from tests.homes import seed
 from tests.unit.sandbox.grounds import NOBODY, becoming, grounds, missing, python_for_everyone
 
-pytestmark = pytest.mark.timeout(180)
 ROOT = Path(__file__).parents[2]
 
 

@@ -13,7 +13,6 @@ import pytest
 from tests.scenario.command_line import SOURCES, TIMEOUT_S, CommandLine
 from tests.unit.sandbox.grounds import NOBODY, becoming, grounds, missing, python_for_everyone
 
-pytestmark = pytest.mark.timeout(120)
 DESTROY = "rm -rf src && git clean -fdx"
 
 

@@ -24,7 +24,6 @@ from treadle.sandbox.supervisor import folder as names
 from treadle.sandbox.supervisor.commands import SupervisedCommands
 from treadle.types import CallKey, ChatId
 
-pytestmark = pytest.mark.timeout(90)
 CHAT, CALL = ChatId("c_1"), CallKey("1.0")
 HELD = """
 import fcntl, os, runpy, sys, time

@@ -18,7 +18,6 @@ from treadle.sandbox.view_trial import view_works
 from treadle.types import CallKey, ChatId
 
 CHAT = ChatId("c_1")
-pytestmark = pytest.mark.timeout(60)
 
 
 @pytest.fixture

@@ -14,8 +14,6 @@ from treadle.sandbox.supervisor import folder as names
 from treadle.tools.builtin import background
 from treadle.types import CallKey
 
-pytestmark = pytest.mark.timeout(90)
-
 
 async def begin(bench: Bench, command: str, **arguments: object) -> str:
     call = bench.call(command=command, background=True, **arguments)

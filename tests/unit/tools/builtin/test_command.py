@@ -23,8 +23,6 @@ from treadle.tools.builtin.context import Guarded, ToolContext
 from treadle.tools.validate import problem
 from treadle.workspace.paths.root import Root
 
-pytestmark = pytest.mark.timeout(90)
-
 
 async def test_output_and_exit_code(bench: Bench) -> None:
     outcome = await bench("echo out; echo err >&2; printf x | tr x y")

@@ -13,7 +13,6 @@ from tests.unit.tools.builtin.viewing import ViewBench
 from treadle.errors import ToolError
 from treadle.protocol.traces import Shell
 
-pytestmark = pytest.mark.timeout(90)
 SERVER = "echo ran >> log; echo up; until [ -e go ]; do sleep 0.02; done; rm old; echo bye"
 
 

@@ -18,8 +18,6 @@ from treadle.ports.toolset import Invocation
 from treadle.sandbox.supervisor import folder as names
 from treadle.types import CallKey
 
-pytestmark = pytest.mark.timeout(90)
-
 
 def git(project: Path, *words: str) -> str:
     return subprocess.run(["git", "-C", project, *words], capture_output=True, text=True, check=True).stdout

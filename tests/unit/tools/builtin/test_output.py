@@ -10,8 +10,6 @@ from treadle.tools.builtin import output
 from treadle.tools.builtin.output import without_secrets
 from treadle.types import CallKey
 
-pytestmark = pytest.mark.timeout(90)
-
 
 async def keep(bench: Bench, data: bytes, handle: str = "9.9") -> str:
     bench.outputs[handle] = await bench.context.blobs.put_blob(data)

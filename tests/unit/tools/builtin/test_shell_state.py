@@ -10,8 +10,6 @@ from tests.unit.tools.builtin.commanding import Bench
 from treadle.protocol.traces import Shell
 from treadle.tools.builtin import shell_state
 
-pytestmark = pytest.mark.timeout(90)
-
 
 @pytest.fixture(params=["bash", "sh"])
 def shell(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:

@@ -17,8 +17,6 @@ from treadle.workspace.history.effects import CHANGED, GONE
 from treadle.workspace.history.upper import Upper
 from treadle.workspace.paths.root import Root
 
-pytestmark = pytest.mark.timeout(60)
-
 
 @pytest.fixture
 def views(tmp_path: Path) -> Iterator[Views]:

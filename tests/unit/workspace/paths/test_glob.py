@@ -49,7 +49,7 @@ def test_braces_are_bounded() -> None:
         matcher("{a,b,c,d}" * 20)
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(120)
 def test_no_pattern_takes_for_ever() -> None:  # P-07, for globs
     assert not matcher("*a" * 60 + "b")("a" * 255)
     assert not matcher("**/a/" * 40 + "b")("a/" * 200 + "c")
