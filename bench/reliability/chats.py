@@ -11,7 +11,7 @@ import msgspec
 from treadle.client import Client, Reply, ToolCall
 from treadle.protocol import wire
 from treadle.protocol.events import Envelope, ExecutionComplete, RunEnd, TurnRetry
-from treadle.stores.address import open_store
+from treadle.stores import open_store
 from treadle.testing.checker import check, check_effects, check_seen
 from treadle.types import ChatId
 

@@ -13,11 +13,11 @@ import asyncpg  # type: ignore[import-untyped]
 import msgspec
 
 from bench.server.postgres import DISK, execute
-from treadle.ports.store import Lease, Store
+from treadle.ports.store import Commit, Lease, Store
 from treadle.protocol.events import AssistantMessage
 from treadle.protocol.views import ChatSummary
 from treadle.protocol.wire import Record
-from treadle.stores.address import open_store
+from treadle.stores import open_store
 from treadle.types import ChatId
 
 MANY = 64
@@ -98,7 +98,7 @@ async def _store_rate(store: Store, name: str, writers: int, seconds: float) -> 
     async def write(number: int, event: int) -> None:
         lease = leases[number]
         summary = ChatSummary(lease.chat, head=event + 2, status="running", runnable=True, updated_ms=event)
-        await store.append(lease.chat, [_record(event + 2, lease.epoch)], summary, lease=lease, durable=True)
+        await store.append(Commit(lease.chat, [_record(event + 2, lease.epoch)], summary, lease=lease, durable=True))
 
     return await _rate(write, writers, seconds)
 

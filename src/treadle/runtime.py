@@ -37,12 +37,12 @@ from treadle.policy.trust import Trust
 from treadle.ports.hooks import Hooks, chained
 from treadle.ports.model import Model, Models
 from treadle.ports.policy import Policy
-from treadle.ports.store import RENEW_S, Listed, Store
+from treadle.ports.store import RENEW_S, ChatFilter, Listed, Store
 from treadle.ports.toolset import Tool
 from treadle.prompt import system_text
 from treadle.protocol.events import ModelNotice
 from treadle.protocol.options import PRESETS, ChatOptions, OptionKeywords, Preset
-from treadle.stores.address import open_store
+from treadle.stores import open_store
 from treadle.tool_setup import ToolSetup, bind_root
 from treadle.tools.builtin import builtins
 from treadle.tools.registry import Tools
@@ -225,7 +225,7 @@ class Agent:
 
     async def chats(self, *, archived: bool | None = None, limit: int = 0) -> list[Listed]:
         """The chats of the store, newest change first."""
-        return await self.deps.store.list(archived=archived, limit=limit)
+        return await self.deps.store.list(ChatFilter(archived=archived), limit=limit)
 
     def _project_hooks(self) -> list[Hooks]:
         """Hooks that projects bring: looked for only if the user has ever trusted a file of a project (S-09)."""

@@ -18,7 +18,7 @@ from treadle.cli import chats as chats_command
 from treadle.cli import show as show_command
 from treadle.engine.hub import Hub
 from treadle.engine.log import SNAPSHOT_EVERY, Log
-from treadle.ports.store import Listed, Snapshot
+from treadle.ports.store import Commit, Listed, Snapshot
 from treadle.protocol import events as e
 from treadle.protocol import wire
 from treadle.protocol.commands import Rename
@@ -81,9 +81,9 @@ async def write(path: Path, length: int) -> ChatState:
                 await store.create(summary(state), records)
                 records = []
             elif len(records) == BATCH:
-                await store.append(CHAT, records, summary(state), lease=None, durable=False)
+                await store.append(Commit(CHAT, records, summary(state), durable=False))
                 records = []
-        await store.append(CHAT, records, summary(state), lease=None, durable=True)
+        await store.append(Commit(CHAT, records, summary(state), durable=True))
     finally:
         await store.close()
     return state

@@ -13,6 +13,7 @@ from treadle.engine import loop
 from treadle.engine.pool import WorkerPool
 from treadle.models.scripted import Call, Say
 from treadle.ports.model import ModelInfo
+from treadle.ports.store import Commit
 from treadle.protocol.commands import Compact, Send
 from treadle.protocol.events import Envelope, RunEnd, SessionError, SessionIdle, UserMessage
 from treadle.stores.memory import MemoryStore
@@ -58,11 +59,11 @@ class Ended(MemoryStore):
         super().__init__()
         self.commits = 0
 
-    async def append(self, *given: Any, **more: Any) -> None:
+    async def append(self, commit: Commit) -> None:
         self.commits += 1
         if self.commits > self.MOST:
             raise AssertionError("it is written for ever")
-        await super().append(*given, **more)
+        await super().append(commit)
 
 
 async def news(chat: Chat, following: Any) -> list[Envelope]:

@@ -8,7 +8,7 @@ from tests.scenario.command_line import CommandLine
 from tests.scenario.kit import Stage
 from tests.scenario.scenes import World
 from treadle.ports.store import Store
-from treadle.stores.address import open_store
+from treadle.stores import open_store
 from treadle.stores.memory import MemoryStore
 from treadle.stores.sqlite import SqliteStore
 
@@ -52,5 +52,5 @@ def open_shared(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], 
         address = request.getfixturevalue("postgres")
     except pytest.FixtureLookupError:
         pytest.skip("there is no PostgreSQL to test with")
-    open_store = import_module("treadle.stores.address").open_store
+    open_store = import_module("treadle.stores").open_store
     return lambda: open_store(address)

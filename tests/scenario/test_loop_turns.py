@@ -13,7 +13,7 @@ from treadle import Agent, Chat
 from treadle.chat.fold import fold_all
 from treadle.chat.state import ChatState, summary
 from treadle.models.scripted import Call, Say, ScriptedModel
-from treadle.ports.store import Store
+from treadle.ports.store import Commit, Store
 from treadle.protocol import events as e
 from treadle.protocol import wire
 from treadle.protocol.tools import DynamicTool
@@ -62,9 +62,9 @@ class Counting(MemoryStore):
         super().__init__()
         self.commits: list[tuple[list[str], bool]] = []
 
-    async def append(self, chat: ChatId, records: Sequence[Record], *rest: Any, durable: bool, **more: Any) -> None:
-        await super().append(chat, records, *rest, durable=durable, **more)
-        self.commits.append(([record.type for record in records], durable))
+    async def append(self, commit: Commit) -> None:
+        await super().append(commit)
+        self.commits.append(([record.type for record in commit.records], commit.durable))
 
 
 async def test_the_end_of_a_turn_costs_no_commit_and_no_sync() -> None:

@@ -19,7 +19,7 @@ from treadle.models.scripted import Call, Say, ScriptedModel
 from treadle.protocol import events as e
 from treadle.protocol import wire
 from treadle.protocol.commands import Send
-from treadle.stores.address import open_store
+from treadle.stores import open_store
 from treadle.stores.postgres import PostgresStore
 from treadle.stores.sqlite import SqliteStore
 from treadle.types import ChatId

@@ -14,7 +14,7 @@ from treadle.chat.state import ChatState
 from treadle.engine.effects import read_ledger
 from treadle.errors import ChatExists, Damaged, InvalidInput, NotFound, TreadleError
 from treadle.models.scripted import Call, Say, ScriptedModel
-from treadle.ports.store import Store
+from treadle.ports.store import Commit, Store
 from treadle.protocol import wire
 from treadle.protocol.content import Image
 from treadle.protocol.events import Envelope, ExecutionComplete, RecordLost, SessionIdle
@@ -89,7 +89,7 @@ async def test_bytes_outside_the_log_travel_with_it_once(world: World) -> None: 
     state = await chat.state()
     done = Envelope(state.head + 1, chat.id, 0, ExecutionComplete("1.0", True, output=output))
     summary = (await world.store.get(chat.id)).summary
-    await world.store.append(chat.id, [wire.encode(done)], summary, lease=None, durable=False)
+    await world.store.append(Commit(chat.id, [wire.encode(done)], summary, durable=False))
     lines = await exported(world.store, chat.id)
     assert [sorted(json.loads(line).get("blobs", {})) for line in lines if b'"blobs"' in line] == [
         [image.blob],
@@ -108,7 +108,7 @@ async def test_a_damaged_record_does_not_keep_the_rest(world: World) -> None:  #
     chat = await SCENES["plain_answers"](world)
     summary = (await world.store.get(chat)).summary
     broken = Record(summary.head + 1, 0, "assistant.message", 1, 3, b'{"turn":"x"}')
-    await world.store.append(chat, [broken], summary, lease=None, durable=False)
+    await world.store.append(Commit(chat, [broken], summary, durable=False))
     lines = await exported(world.store, chat)
     other = MemoryStore()
     await import_chat(other, lines)

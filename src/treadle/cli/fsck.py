@@ -15,8 +15,9 @@ from treadle.housekeeping.damage import inspect
 from treadle.housekeeping.retention import retention_of
 from treadle.housekeeping.salvaging import Rescue, rescue
 from treadle.ports.store import Store
-from treadle.stores.address import open_store, shown
-from treadle.stores.problem import Problem
+from treadle.stores import open_store
+from treadle.stores.address import shown
+from treadle.stores.integrity import Problem
 from treadle.stores.sqlite import SqliteStore
 
 _TOLD = 20

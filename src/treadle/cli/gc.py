@@ -11,7 +11,7 @@ from treadle.cli.terminal import Terminal
 from treadle.config import Config
 from treadle.housekeeping.collecting import collect
 from treadle.housekeeping.retention import Collected, retention_of
-from treadle.stores.address import open_store
+from treadle.stores import open_store
 from treadle.stores.sqlite import SqliteStore
 
 

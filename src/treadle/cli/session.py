@@ -11,9 +11,9 @@ from treadle.config import Config, load
 from treadle.errors import InvalidInput, NotFound, StoreError
 from treadle.models.registry import ModelRegistry
 from treadle.ports.hooks import Hooks
-from treadle.ports.store import Store
+from treadle.ports.store import ChatFilter, Store
 from treadle.runtime import Agent
-from treadle.stores.address import open_store
+from treadle.stores import open_store
 from treadle.types import ChatId
 
 LAST = "last"
@@ -88,7 +88,7 @@ async def find_chat(store: Store, named: str) -> ChatId:
         if not newest:
             raise NotFound("there is no chat yet; begin one with: treadle run PROMPT")
         return newest[0].summary.chat
-    ids = [listed.summary.chat for listed in await store.list(query=named)]
+    ids = [listed.summary.chat for listed in await store.list(ChatFilter(query=named))]
     if named in ids:
         return ChatId(named)
     found = [chat for chat in ids if chat.startswith(named) or chat.startswith(f"c_{named}")]

@@ -16,7 +16,7 @@ from treadle.engine.secrets import Redact, refuse_secrets, without_secrets
 from treadle.errors import ChatBusy, HeadMoved, LeaseLost, TreadleError
 from treadle.faultpoint import faultpoint
 from treadle.ports.model import Memo
-from treadle.ports.store import Lease, Remembered, Snapshot, Store
+from treadle.ports.store import Commit, Lease, Remembered, Snapshot, Store
 from treadle.protocol import wire
 from treadle.protocol.commands import Command
 from treadle.protocol.events import Envelope, Event, Live, ModelNotice, SessionCreated, TurnEnd, TurnStart
@@ -146,15 +146,17 @@ class Log:
         settled = self.relay is not None and await self.relay.settle(state.chat, [one.data for one in envelopes])
         try:
             await self.store.append(
-                state.chat,
-                records,
-                shown,
-                lease=lease,
-                durable=durable,
-                release=done,
-                take=taken,
-                answer=answer(after) if answer is not None else None,
-                drop_deltas=settled,
+                Commit(
+                    state.chat,
+                    records,
+                    shown,
+                    lease=lease,
+                    durable=durable,
+                    release=done,
+                    take=taken,
+                    answer=answer(after) if answer is not None else None,
+                    drop_deltas=settled,
+                )
             )
         except HeadMoved:
             await self._check_shortened(state, lease)

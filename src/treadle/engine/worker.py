@@ -15,7 +15,7 @@ from treadle.engine.log import Take
 from treadle.engine.loop import advance, ahead
 from treadle.errors import ChatBusy, LeaseLost, NotFound, StoreError, TreadleError
 from treadle.faultpoint import faultpoint
-from treadle.ports.store import Lease, Store
+from treadle.ports.store import Commit, Lease, Store
 from treadle.protocol.events import ActionRequired
 from treadle.types import ChatId, new_id
 
@@ -226,7 +226,7 @@ class Worker:
         store, chat = self._deps.store, line.chat
         kept = (await store.get(chat)).summary
         if (kept.runnable, kept.wake_ms) != (line.runnable, line.wake_ms):
-            await store.append(chat, (), line, lease=tenure.lease, durable=False, release=True)
+            await store.append(Commit(chat, (), line, lease=tenure.lease, durable=False, release=True))
             tenure.released = True
 
     async def _rest(self, chat: ChatId, seconds: float) -> None:

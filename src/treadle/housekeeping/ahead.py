@@ -9,7 +9,7 @@ from treadle.ports.store import Store
 from treadle.protocol import wire
 from treadle.protocol.events import AssistantMessage, CheckStarted, ExecutionStart
 from treadle.sandbox.supervisor.commands import SupervisedCommands
-from treadle.stores.problem import Problem
+from treadle.stores.integrity import Problem
 from treadle.types import CallKey, ChatId
 
 _PAGE = 5_000

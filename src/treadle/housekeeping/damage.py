@@ -10,7 +10,7 @@ from treadle.errors import NotFound, ToolError
 from treadle.housekeeping.retention import DAY_S, EVER, Retention, folder_of, read_stamp, worth_of
 from treadle.ports.snapshots import Wanted
 from treadle.ports.store import Listed, Store
-from treadle.stores.problem import Problem
+from treadle.stores.integrity import Problem
 from treadle.workspace.history.images import Images
 from treadle.workspace.history.journal import Journal, Journals
 from treadle.workspace.history.snapshots import ProjectSnapshots

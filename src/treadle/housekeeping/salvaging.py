@@ -11,8 +11,9 @@ import msgspec
 from treadle.chat.fold import fold_all
 from treadle.chat.state import ChatState, summary
 from treadle.errors import StoreError
+from treadle.ports.store import Commit
 from treadle.protocol import wire
-from treadle.stores.problem import Problem
+from treadle.stores.integrity import Problem
 from treadle.stores.sqlite import SqliteStore
 from treadle.stores.sqlite.salvage import Salvaged, salvage
 from treadle.types import ChatId
@@ -55,7 +56,7 @@ async def _put_right(store: SqliteStore, chat: ChatId) -> int:
     """The line about a chat, anew from its log; how many of its records are lost."""
     log = [wire.decode(chat, record) for record in await store.read(chat)]
     state = fold_all(ChatState(chat=chat), log)
-    await store.append(chat, (), summary(state), lease=None, durable=True)
+    await store.append(Commit(chat, (), summary(state), durable=True))
     return sum(envelope.type == "session.record_lost" for envelope in log)
 
 

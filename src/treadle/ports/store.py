@@ -10,6 +10,7 @@ from typing import Protocol
 
 import msgspec
 
+from treadle.errors import AlreadyAnswered
 from treadle.protocol.views import ChatSummary, Status
 from treadle.protocol.wire import Record
 from treadle.types import ChatId
@@ -18,6 +19,8 @@ LEASE_S = 30.0
 RENEW_S = 10.0
 ANSWER_MS = 24 * 3600 * 1000
 """How long the answer to a request with an Idempotency-Key is kept."""
+ANSWERS_SWEPT = 100
+"""How many old answers go when a new one comes: no single request pays for a whole day."""
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -50,6 +53,20 @@ Cursor = tuple[int, ChatId]
 """A place in a list: `updated_ms` and id of the chat that stands there."""
 
 
+class ChatFilter(msgspec.Struct, frozen=True):
+    """Which chats a list is about; what is None or empty lets everything pass."""
+
+    owner: str | None = None
+    archived: bool | None = None
+    status: Status | None = None
+    label: str | None = None
+    query: str = ""
+    """A part of the title, in whatever case, or the beginning of the id, with or without its `c_`."""
+
+
+ALL_CHATS = ChatFilter()
+
+
 class Remembered(msgspec.Struct, frozen=True):
     """The answer that an owner's request got, for the case that it is sent again under the same key (A-04)."""
 
@@ -60,6 +77,41 @@ class Remembered(msgspec.Struct, frozen=True):
     status: int
     body: bytes
     time_ms: int
+
+    def expired_ms(self) -> int:
+        """Answers of a time before this have been kept long enough when this one comes."""
+        return self.time_ms - ANSWER_MS
+
+    def refuse(self) -> AlreadyAnswered:
+        """The error for a request that comes again under this answer's key."""
+        return AlreadyAnswered(
+            f"the request with the key {self.key!r} was answered before; this is the answer that it got",
+            request=self.request,
+            status=self.status,
+            body=self.body,
+        )
+
+
+class Commit(msgspec.Struct, frozen=True):
+    """What one `Store.append` adds to a chat, and on which condition."""
+
+    chat: ChatId
+    records: Sequence[Record]
+    """The first one's seq must be the chat's head + 1, else HeadMoved."""
+    summary: ChatSummary
+    lease: Lease | None = None
+    """Its epoch must be the newest and not released, else LeaseLost. None: a command, which may come any time."""
+    durable: bool = True
+    """The commit survives a power cut, not only the death of the process."""
+    release: bool = False
+    """Give the lease back as well, also one that is taken here: its epoch is then used up."""
+    take: Lease | None = None
+    """Without a lease: claim the chat in the same commit, under exactly this lease. Its epoch must be the next one and
+    nobody may hold the chat, else ChatBusy."""
+    answer: Remembered | None = None
+    """Remembered in the same commit. If its owner's key is remembered already, AlreadyAnswered."""
+    drop_deltas: bool = False
+    """The chat's live text is in the log now, or void: what is kept of it goes."""
 
 
 Reach = tuple[int, int, int]
@@ -86,30 +138,9 @@ class Store(Protocol):
         comes from elsewhere brings epochs along: those of its leases here are higher. `answer`: as with `append`."""
         ...
 
-    async def append(
-        self,
-        chat: ChatId,
-        records: Sequence[Record],
-        summary: ChatSummary,
-        *,
-        lease: Lease | None,
-        durable: bool,
-        release: bool = False,
-        take: Lease | None = None,
-        answer: Remembered | None = None,
-        drop_deltas: bool = False,
-    ) -> None:
-        """Add records and replace the summary, or change nothing; with `release` give the lease back as well, also one
-        that is taken here: its epoch is then used up.
-
-        The first record's seq must be the chat's head + 1, else HeadMoved. With a lease, its epoch must be the
-        newest and not released, else LeaseLost (checked first). Without one it is a command: any time, by anyone.
-        With `take` (and no lease) the chat is claimed in the same commit, under exactly this lease: its epoch must be
-        the next one and nobody may hold the chat, else ChatBusy.
-        `durable` asks for the commit to survive a power cut, not only the death of the process.
-        `answer` is remembered in the same commit. If its owner's key is remembered already, AlreadyAnswered (checked
-        before all else). `drop_deltas`: the chat's live text is in the log now, or void; what is kept of it goes.
-        """
+    async def append(self, commit: Commit) -> None:
+        """Add records and replace the summary, or change nothing. Checked in this order: AlreadyAnswered, ChatBusy,
+        LeaseLost, HeadMoved; `Commit` says when."""
         ...
 
     async def read(self, chat: ChatId, after: int = 0, limit: int = 0) -> list[Record]:
@@ -127,18 +158,9 @@ class Store(Protocol):
     async def get(self, chat: ChatId) -> Listed: ...
 
     async def list(
-        self,
-        *,
-        owner: str | None = None,
-        archived: bool | None = None,
-        status: Status | None = None,
-        label: str | None = None,
-        query: str = "",
-        limit: int = 0,
-        before: Cursor | None = None,
+        self, which: ChatFilter = ALL_CHATS, *, limit: int = 0, before: Cursor | None = None
     ) -> list[Listed]:
-        """Chats, newest change (`updated_ms`) first, then by id. `query` is a part of the title, in whatever case, or
-        the beginning of the id, with or without its `c_`. `before` is the place of the last chat of the page
+        """Chats, newest change (`updated_ms`) first, then by id. `before` is the place of the last chat of the page
         before: a chat that does not change is on exactly one page."""
         ...
 

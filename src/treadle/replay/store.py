@@ -15,7 +15,7 @@ from treadle.chat.fold import fold_all
 from treadle.chat.state import ChatState
 from treadle.chat.state import summary as summary_of
 from treadle.errors import HeadMoved
-from treadle.ports.store import Lease, Remembered
+from treadle.ports.store import Commit, Lease
 from treadle.protocol import wire
 from treadle.protocol.events import Envelope, Interrupted, RecordLost, SessionError
 from treadle.protocol.views import ChatSummary
@@ -54,22 +54,11 @@ class ReplayStore(MemoryStore):
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    async def append(
-        self,
-        chat: ChatId,
-        records: Sequence[Record],
-        summary: ChatSummary,
-        *,
-        lease: Lease | None,
-        durable: bool,
-        release: bool = False,
-        take: Lease | None = None,
-        answer: Remembered | None = None,
-        drop_deltas: bool = False,
-    ) -> None:
-        if lease is not None and records[0].seq == self.now + 1:
-            records = await self._compared([wire.decode(chat, record) for record in records])
-        await super().append(chat, records, summary, lease=None, durable=durable)
+    async def append(self, commit: Commit) -> None:
+        records = commit.records
+        if commit.lease is not None and records[0].seq == self.now + 1:
+            records = await self._compared([wire.decode(commit.chat, record) for record in records])
+        await super().append(Commit(commit.chat, records, commit.summary, durable=commit.durable))
         self.now += len(records)
         if self.now == self.recording.cut:
             await self._torn()
@@ -79,7 +68,7 @@ class ReplayStore(MemoryStore):
         """Let in what came from outside before the next output."""
         arrived = [wire.encode(envelope) for envelope in self.recording.inputs(self.now)]
         if arrived:
-            await super().append(self.chat, arrived, ChatSummary(self.chat), lease=None, durable=False)
+            await super().append(Commit(self.chat, arrived, ChatSummary(self.chat), durable=False))
             self.now += len(arrived)
 
     async def _compared(self, written: Sequence[Envelope]) -> list[Record]:

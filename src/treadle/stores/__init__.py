@@ -1,0 +1,37 @@
+"""Where chats are kept. `open_store` opens the store that an address means, and imports what it needs only then."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from treadle.errors import ConfigError
+from treadle.ports.store import LEASE_S
+from treadle.stores.address import is_postgres, shown
+
+if TYPE_CHECKING:
+    from treadle.stores.postgres import PostgresStore
+    from treadle.stores.sqlite import SqliteStore
+
+
+def open_store(
+    address: str | Path, *, most: int | None = None, lease_s: float = LEASE_S
+) -> "SqliteStore | PostgresStore":
+    """The store at an address; nothing is connected or made before its first use. `most` is how many connections it may
+    have, where it has any; `lease_s` is how long leases last that are taken here."""
+    if is_postgres(address):
+        return _open_postgres(str(address), most, lease_s)
+    from treadle.stores.sqlite import SqliteStore
+
+    return SqliteStore(Path(address).expanduser(), lease_s=lease_s)
+
+
+def _open_postgres(url: str, most: int | None, lease_s: float) -> "PostgresStore":
+    try:
+        from treadle.stores.postgres import PostgresStore
+        from treadle.stores.postgres.connections import CONNECTIONS
+    except ModuleNotFoundError as error:
+        if error.name != "asyncpg":
+            raise
+        raise ConfigError(
+            f"chats in {shown(url)} need the package asyncpg; install it with: pip install 'treadle[postgres]'"
+        ) from error
+    return PostgresStore(url, lease_s=lease_s, connections=CONNECTIONS if most is None else most)

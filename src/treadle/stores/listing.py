@@ -2,32 +2,26 @@
 
 import msgspec
 
-from treadle.ports.store import Cursor
-from treadle.protocol.views import ChatSummary, Status
+from treadle.ports.store import ChatFilter, Cursor
+from treadle.protocol.views import ChatSummary
+from treadle.types import ChatId
+
+_decoder = msgspec.json.Decoder(ChatSummary)
 
 
-class Wanted(msgspec.Struct, frozen=True):
-    """The filters of `Store.list`; what is None or empty lets everything pass."""
+def fits(which: ChatFilter, summary: ChatSummary, before: Cursor | None) -> bool:
+    return (
+        which.owner in (None, summary.owner)
+        and which.archived in (None, summary.archived)
+        and which.status in (None, summary.status)
+        and (which.label is None or which.label in summary.labels)
+        and (not which.query or _found(which.query, summary))
+        and (before is None or place(summary) < before)
+    )
 
-    owner: str | None = None
-    archived: bool | None = None
-    status: Status | None = None
-    label: str | None = None
-    query: str = ""
-    before: Cursor | None = None
 
-    def fits(self, summary: ChatSummary) -> bool:
-        return (
-            self.owner in (None, summary.owner)
-            and self.archived in (None, summary.archived)
-            and self.status in (None, summary.status)
-            and (self.label is None or self.label in summary.labels)
-            and (not self.query or self._found(summary))
-            and (self.before is None or place(summary) < self.before)
-        )
-
-    def _found(self, summary: ChatSummary) -> bool:
-        return folded(self.query) in folded(summary.title) or summary.chat.startswith(beginnings(self.query))
+def _found(query: str, summary: ChatSummary) -> bool:
+    return folded(query) in folded(summary.title) or summary.chat.startswith(beginnings(query))
 
 
 def place(summary: ChatSummary) -> Cursor:
@@ -43,3 +37,11 @@ def folded(text: str) -> str:
 def beginnings(query: str) -> tuple[str, str]:
     """How the id of a chat may begin that is meant by `query`."""
     return query, f"c_{query}"
+
+
+def decode_summary(chat: str, body: bytes) -> ChatSummary:
+    """A summary that cannot be read must not hide the chat, nor the others in a list; `treadle fsck` tells of it."""
+    try:
+        return _decoder.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, TypeError):
+        return ChatSummary(ChatId(chat), status="error", title="(the summary is damaged: run treadle fsck)")

@@ -7,11 +7,23 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from treadle.errors import ChatBusy, ChatExists, HeadMoved, InvalidInput, LeaseLost, NotFound, StoreError
-from treadle.ports.store import LEASE_S, Cursor, Delta, Lease, Listed, Reach, Remembered, Snapshot
-from treadle.protocol.views import ChatSummary, Status
+from treadle.ports.store import (
+    ALL_CHATS,
+    LEASE_S,
+    ChatFilter,
+    Commit,
+    Cursor,
+    Delta,
+    Lease,
+    Listed,
+    Reach,
+    Remembered,
+    Snapshot,
+)
+from treadle.protocol.views import ChatSummary
 from treadle.protocol.wire import Record
-from treadle.stores.answers import already_answered, too_old
-from treadle.stores.listing import Wanted, place
+from treadle.stores.integrity import check_gapless
+from treadle.stores.listing import fits, place
 from treadle.types import ChatId, Clock, SystemClock
 
 
@@ -68,25 +80,14 @@ class MemoryStore:
         self._check_new(answer)
         if summary.chat in self._chats:
             raise ChatExists(f"chat {summary.chat} exists already; choose another id")
-        _check_gapless(records, 1)
+        check_gapless(records, 1)
         self._keep_answer(answer)
         self._chats[summary.chat] = _Chat(len(self._chats), summary, records)
         self._count_change(self._chats[summary.chat])
 
-    async def append(
-        self,
-        chat: ChatId,
-        records: Sequence[Record],
-        summary: ChatSummary,
-        *,
-        lease: Lease | None,
-        durable: bool,
-        release: bool = False,
-        take: Lease | None = None,
-        answer: Remembered | None = None,
-        drop_deltas: bool = False,
-    ) -> None:
-        self._check_new(answer)
+    async def append(self, commit: Commit) -> None:
+        self._check_new(commit.answer)
+        chat, records, lease, take = commit.chat, commit.records, commit.lease, commit.take
         kept = self._find(chat)
         now = self._clock.monotonic()
         if take is not None and (kept.held(now) or take.epoch != kept.epoch + 1):
@@ -95,15 +96,15 @@ class MemoryStore:
             raise LeaseLost(f"epoch {lease.epoch} of chat {chat} is over (now {kept.epoch}); write nothing more")
         if records and records[0].seq != kept.head + 1:
             raise HeadMoved(f"chat {chat} is at {kept.head}, not at {records[0].seq - 1}; read on and try again")
-        _check_gapless(records, kept.head + 1)
-        self._keep_answer(answer)
+        check_gapless(records, kept.head + 1)
+        self._keep_answer(commit.answer)
         kept.records.extend(records)
-        kept.summary = summary
-        if drop_deltas:
+        kept.summary = commit.summary
+        if commit.drop_deltas:
             kept.deltas.clear()
         if take is not None:
             kept.epoch, kept.worker, kept.lease_until = take.epoch, take.worker, now + self._lease_s
-        if release and (lease or take) is not None:
+        if commit.release and (lease or take) is not None:
             kept.worker = ""
         self._count_change(kept)
 
@@ -128,19 +129,10 @@ class MemoryStore:
         return self._listed(self._find(chat))
 
     async def list(
-        self,
-        *,
-        owner: str | None = None,
-        archived: bool | None = None,
-        status: Status | None = None,
-        label: str | None = None,
-        query: str = "",
-        limit: int = 0,
-        before: Cursor | None = None,
+        self, which: ChatFilter = ALL_CHATS, *, limit: int = 0, before: Cursor | None = None
     ) -> list[Listed]:
         self._check_open()
-        wanted = Wanted(owner, archived, status, label, query, before)
-        found = [kept for kept in self._chats.values() if wanted.fits(kept.summary)]
+        found = [kept for kept in self._chats.values() if fits(which, kept.summary, before)]
         found.sort(key=lambda kept: place(kept.summary), reverse=True)
         return [self._listed(kept) for kept in (found[:limit] if limit else found)]
 
@@ -268,12 +260,12 @@ class MemoryStore:
     def _check_new(self, answer: Remembered | None) -> None:
         if answer is not None:
             first = self._answers.get((answer.owner, answer.key))
-            if first is not None and first.time_ms >= too_old(answer):
-                raise already_answered(first)
+            if first is not None and first.time_ms >= answer.expired_ms():
+                raise first.refuse()
 
     def _keep_answer(self, answer: Remembered | None) -> None:
         if answer is not None:
-            oldest = too_old(answer)
+            oldest = answer.expired_ms()
             self._answers = {name: kept for name, kept in self._answers.items() if kept.time_ms >= oldest}
             self._answers[answer.owner, answer.key] = answer
 
@@ -296,9 +288,3 @@ async def _news(waiters: set[asyncio.Future[None]]) -> None:
 
 def _reach(delta: Delta) -> Reach:
     return delta.epoch, delta.turn, delta.number
-
-
-def _check_gapless(records: Sequence[Record], first: int) -> None:
-    for seq, record in enumerate(records, first):
-        if record.seq != seq:
-            raise InvalidInput(f"the records are not gapless: {record.seq} stands where {seq} belongs")

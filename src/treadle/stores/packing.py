@@ -2,16 +2,17 @@
 stores on disk; knows nothing of SQL, and nothing of what a body means."""
 
 import zlib
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from treadle.errors import Damaged
-from treadle.stores.dictionary import FIRST
+from treadle.protocol.wire import Record
 
 SMALL_OVER = 40
 ZLIB_OVER = 8 * 1024
 
 PLAIN, ZLIB, BLOB, SMALL = 0, 1, 2, 3
-"""SMALL: deflated with a window of 8 KB and the first dictionary. Setting up a full zlib costs ten times as much.
+"""SMALL: deflated with a window of 8 KB and the dictionary below. Setting up a full zlib costs ten times as much.
 BLOB: what is stored is a hash; only the SQLite store keeps bodies so."""
 _WINDOW = -13
 DAMAGED_VERSION: Literal[0] = 0
@@ -31,7 +32,7 @@ class Packed(NamedTuple):
     body: bytes
 
 
-def squeeze(body: bytes) -> tuple[int, bytes]:
+def compress(body: bytes) -> tuple[int, bytes]:
     """How the body is packed, and what is to be stored."""
     if len(body) > SMALL_OVER:
         large = len(body) > ZLIB_OVER
@@ -41,7 +42,7 @@ def squeeze(body: bytes) -> tuple[int, bytes]:
     return PLAIN, body
 
 
-def swell(packing: int, stored: bytes) -> bytes:
+def decompress(packing: int, stored: bytes) -> bytes:
     """The body again. Damaged, with the reason, when it cannot be had."""
     try:
         if packing == ZLIB:
@@ -51,6 +52,15 @@ def swell(packing: int, stored: bytes) -> bytes:
         raise Damaged(f"the compressed body cannot be read ({error})") from error
 
 
+def unpack(packed: Packed, restore: Callable[[Packed], bytes]) -> Record:
+    """The record; a damaged one with its raw bytes and a version that cannot be decoded."""
+    try:
+        body, version = restore(packed), packed.version
+    except Damaged:
+        body, version = packed.body, DAMAGED_VERSION
+    return Record(packed.seq, packed.time_ms, packed.type, version, packed.epoch, body)
+
+
 def check_sum(body: bytes, crc: int) -> bytes:
     if zlib.crc32(body) != crc:
         raise Damaged("the checksum does not match the body")
@@ -58,13 +68,45 @@ def check_sum(body: bytes, crc: int) -> bytes:
 
 
 def _deflate(body: bytes) -> bytes:
-    squeezing = zlib.compressobj(3, zlib.DEFLATED, _WINDOW, 6, zdict=FIRST)
-    return squeezing.compress(body) + squeezing.flush()
+    compressor = zlib.compressobj(3, zlib.DEFLATED, _WINDOW, 6, zdict=_DICTIONARY)
+    return compressor.compress(body) + compressor.flush()
 
 
 def _inflate(stored: bytes) -> bytes:
-    swelling = zlib.decompressobj(_WINDOW, zdict=FIRST)
-    body = swelling.decompress(stored)
-    if not swelling.eof:
+    decompressor = zlib.decompressobj(_WINDOW, zdict=_DICTIONARY)
+    body = decompressor.decompress(stored)
+    if not decompressor.eof:
         raise zlib.error("incomplete")
     return body
+
+
+_DICTIONARY = (
+    b'{"summary":"session.error","class":"network","message":"'
+    b'{"trigger":"threshold","success":true,"tokens_before":,"tokens_after":,"usage":{"input":,"upto":,"kept":[,"masked":'
+    b'{"purpose":"summary","usage":{"input":,"output":,"estimated":true},"text":"'
+    b'{"action":"1.0","call":"1.0","severity":"none","reason":"","shown":"","hash":"'
+    b'{"action":"1.0","decision":"allow","by":"policy","auto_approved":true,"feedback":"'
+    b'{"call":"1.0","name":"","arguments":{},"tool_call_id":"1.0","deadline_s":300.0}'
+    b'{"action":"1.0","question":"","options":["continue","stop"],"purpose":"ask_user","call":"1.0"}'
+    b'{"op":"added","id":"q_","content":"","delivery":"steering"}{"changes":{"model":"","mode":"auto-edit"}}'
+    b'{"steps":[{"text":"","status":"in_progress"},{"text":"","status":"done"},{"text":"'
+    b'{"turn":1,"attempt":1,"class":"overloaded","message":"","delay_s":2.0,"usage":{"input":'
+    b'{"reason":"task_complete"}{"reason":"interrupted"}{"reason":"done"}'
+    b'{"content":"","delivery":"queued","source":"autopilot","queue_id":"q_'
+    b'{"files":[{"path":"src/","action":"modified","added":1,"removed":1}],"call":"1.0"}'
+    b'"diff_stat":{"added":1,"removed":1},"sandbox":"","output":"","duration_ms":1}'
+    b'{"call":"1.0","success":false,"error":"","result_summary":"","synthetic":"interrupted"}'
+    b'{"turn":1,"content":"","reasoning":[{"text":"","opaque":"","model":"openai:'
+    b'"name":"list_directory","arguments":"{\\"path\\":\\".\\"}","name":"write_file","arguments":"{\\"path\\":\\"","content'
+    b'\\":\\""name":"edit_file","arguments":"{\\"path\\":\\"","old_str\\":\\"","new_str\\":\\""name":"task_complete",'
+    b'"name":"run_command","arguments":{"command":"python -m '
+    b'{"turn":1,"model":"openai:gpt-","reserved":{"input":1200,"output":600,"usd":0.00,"estimated":true}}'
+    b'{"turn":2,"usage":{"input":1000,"output":50,"cached":0,"reasoning":0,"usd":0.00},"finish_reason":"stop"}'
+    b'"finish_reason":"tool_calls"}{"call":"20.0","name":"read_file","arguments":{"path":"src/"},"args_summary":"src/'
+    b'{"turn":1,"tool_requests":[{"call":"1.0","name":"read_file","arguments":"{\\"path\\":\\"src/\\"}","id":"call_0"}]}'
+    b'{"call":"1.0","success":true,"result":"\\n    \\n        return self.import from def class if not None",'
+    b'"result_summary":"'
+)
+"""What small records have in common, given to the compressor beforehand: a record of a hundred bytes then takes forty.
+Part of the file format: records packed with it can be read only with it. It is never changed; a better one would be a
+second dictionary with a packing of its own."""

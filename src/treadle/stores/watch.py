@@ -4,7 +4,7 @@ looks again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from treadle.types import ChatId
@@ -22,24 +22,51 @@ Heads = dict[ChatId, int]
 
 class Watch:
     """The waiters of one event loop. `ask` looks for news of these chats and answers with their heads, or with
-    nothing when no other connection has committed since it was last asked."""
+    nothing when no other connection has committed since it was last asked. `listen` is called when somebody begins to
+    wait."""
 
-    def __init__(self, ask: Callable[[Sequence[ChatId]], asyncio.Future[Heads]], poll_s: float = POLL_S) -> None:
+    def __init__(
+        self,
+        ask: Callable[[Sequence[ChatId]], asyncio.Future[Heads]],
+        poll_s: float = POLL_S,
+        *,
+        listen: Callable[[], None] = lambda: None,
+    ) -> None:
         self._ask = ask
+        self._listen = listen
         self._poll_s = poll_s
         self._waiters: dict[ChatId, dict[asyncio.Future[int], int]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._asking = False
 
-    def add(self, chat: ChatId, after: int, waiter: asyncio.Future[int]) -> None:
+    async def wait(self, chat: ChatId, after: int, timeout_s: float, now: Callable[[], Awaitable[int]]) -> int:
+        """The head as soon as it is > `after`, or what `now` says when the time is up."""
+        import asyncio
+
+        waiter: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._add(chat, after, waiter)  # before looking, so that nothing is missed in between
+        try:
+            head = await now()
+            if head > after:
+                return head
+            self._listen()
+            try:
+                async with asyncio.timeout(timeout_s):
+                    return await waiter
+            except TimeoutError:
+                return await now()
+        finally:
+            self._remove(chat, waiter)
+
+    def _add(self, chat: ChatId, after: int, waiter: asyncio.Future[int]) -> None:
         self._waiters.setdefault(chat, {})[waiter] = after
         if self._loop is not waiter.get_loop():
             self._loop, self._timer = waiter.get_loop(), None
         if self._timer is None:
             self._timer = self._loop.call_later(self._poll_s, self._poll)
 
-    def remove(self, chat: ChatId, waiter: asyncio.Future[int]) -> None:
+    def _remove(self, chat: ChatId, waiter: asyncio.Future[int]) -> None:
         waiting = self._waiters.get(chat, {})
         waiting.pop(waiter, None)
         if not waiting:

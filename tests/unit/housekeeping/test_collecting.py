@@ -13,6 +13,7 @@ from tests.unit.housekeeping.kit import Home
 from treadle.housekeeping.collecting import collect, collect_some, now_and_then
 from treadle.housekeeping.retention import DAY_S, Retention, is_due, read_stamp, stamp_of
 from treadle.ports.commands import Job
+from treadle.ports.store import Commit
 from treadle.protocol import wire
 from treadle.protocol.events import Envelope, ExecutionStart, FilesChanged
 from treadle.protocol.files import DiffStat, FileState, change_of
@@ -223,7 +224,7 @@ async def test_a_pass_reads_a_log_again_only_if_it_has_changed(home: Home, monke
     change = change_of("a", FileState("file", 0o644, image, 4), None, DiffStat())
     record = wire.encode(Envelope(2, chats[1], time.time_ns() // 10**6, FilesChanged((change,))))
     summary = replace((await home.store.get(chats[1])).summary, head=2)
-    await home.store.append(chats[1], [record], summary, lease=None, durable=True)
+    await home.store.append(Commit(chats[1], [record], summary, durable=True))
     await collect_some(home.store, home.path, Retention())
     assert set(read) == {chats[1]}
     assert home.kept() == {b"0", b"1", b"2", b"more"}

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from treadle.ports.store import Store
+from treadle.ports.store import Commit, Store
 from treadle.protocol.content import Usage
 from treadle.protocol.events import Envelope, SessionCreated, TitleChanged
 from treadle.protocol.options import ChatOptions
@@ -29,7 +29,7 @@ async def change(store: Store, rng: random.Random, chat: ChatId, owner: str, hea
     if head == 1:
         await store.create(summary, [record(1)])
     else:
-        await store.append(chat, [record(head)], summary, lease=None, durable=False)
+        await store.append(Commit(chat, [record(head)], summary, durable=False))
 
 
 async def test_the_tally_is_what_a_look_at_all_chats_comes_to(monkeypatch: pytest.MonkeyPatch) -> None:

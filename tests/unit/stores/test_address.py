@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from treadle.errors import ConfigError
-from treadle.stores.address import open_store, shown
+from treadle.stores import open_store
+from treadle.stores.address import shown
 from treadle.stores.postgres import PostgresStore
 from treadle.stores.sqlite import SqliteStore
 

@@ -14,7 +14,7 @@ from treadle.chat import snapshot
 from treadle.chat.fold import fold_all
 from treadle.chat.state import ChatState, summary
 from treadle.models.scripted import Call
-from treadle.ports.store import Snapshot
+from treadle.ports.store import Commit, Snapshot
 from treadle.protocol import events as e
 from treadle.protocol import wire
 from treadle.protocol.events import Envelope
@@ -148,7 +148,7 @@ async def test_a_summary_that_does_not_fit_the_log(sound: tuple[MemoryStore, Cha
     assert checker.check_summary(state, replace(summary(state), turns=9)) == [
         "the stored summary says turns = 9, the log says 2"
     ]
-    await store.append(chat, [], replace(summary(state), runnable=True), lease=None, durable=True)
+    await store.append(Commit(chat, [], replace(summary(state), runnable=True), durable=True))
     assert any("runnable" in problem for problem in await checker.check(store, chat))
 
 

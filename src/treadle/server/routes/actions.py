@@ -7,6 +7,7 @@ import msgspec
 
 from treadle.chat.state import ChatState, open_actions
 from treadle.errors import InvalidInput
+from treadle.ports.store import ChatFilter
 from treadle.protocol import commands as c
 from treadle.protocol.permissions import Rule
 from treadle.server.bodies import AnswerBody, Decision, RuleWish, ToolResults
@@ -43,7 +44,9 @@ async def approvals(call: Call) -> Reply:
 
 async def actions_of_all(call: Call) -> Reply:
     deps = call.service.agent.deps
-    listed = await deps.store.list(owner=owner_of(call.user), archived=False, status="requires_action", limit=MOST)
+    listed = await deps.store.list(
+        ChatFilter(owner=owner_of(call.user), archived=False, status="requires_action"), limit=MOST
+    )
     states = [await deps.log.load(each.summary.chat) for each in listed]
     return reply(ActionList(actions=tuple(action for state in states for action in _shown(state))))
 

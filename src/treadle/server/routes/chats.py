@@ -6,7 +6,7 @@ from starlette.responses import Response, StreamingResponse
 
 from treadle.chat.fold import change_options
 from treadle.chat.state import ChatState, status
-from treadle.ports.store import Cursor, Listed
+from treadle.ports.store import ChatFilter, Cursor, Listed
 from treadle.protocol import commands as c
 from treadle.protocol import wire
 from treadle.protocol.content import Image
@@ -51,11 +51,13 @@ async def create(call: Call) -> Reply:
 async def listing(call: Call) -> Reply:
     wanted = call.query(ChatQuery)
     found = await call.service.agent.deps.store.list(
-        owner=owner_of(call.user),
-        archived=wanted.archived,
-        status=wanted.status,
-        label=wanted.label or None,
-        query=wanted.query,
+        ChatFilter(
+            owner=owner_of(call.user),
+            archived=wanted.archived,
+            status=wanted.status,
+            label=wanted.label or None,
+            query=wanted.query,
+        ),
         limit=wanted.limit + 1,
         before=_place(wanted.cursor),
     )

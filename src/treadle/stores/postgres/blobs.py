@@ -17,7 +17,7 @@ _FIRST = (
 )
 
 
-class Blobs:
+class BlobRows:
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
 

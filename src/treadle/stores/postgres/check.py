@@ -16,11 +16,10 @@ from treadle.protocol import wire
 from treadle.protocol.events import Envelope, RecordLost
 from treadle.protocol.references import lost_without
 from treadle.protocol.views import STATUSES, ChatSummary, Status
-from treadle.stores.gaps import MISSING, end_after_repair
+from treadle.stores.integrity import MISSING, Problem, end_after_repair
 from treadle.stores.packing import Packed
 from treadle.stores.postgres.connections import Connection
 from treadle.stores.postgres.rows import RECORD, pack, restore
-from treadle.stores.problem import Problem
 from treadle.types import ChatId
 
 _CHAT = (

@@ -1,14 +1,16 @@
-"""What only looks: records, heads, lists, snapshots, live text. Each one or two statements on a borrowed connection."""
+"""What only looks: records, heads, lists (A-06, A-07), snapshots, live text. Each one or two statements on a borrowed
+connection."""
 
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from treadle.errors import NotFound
-from treadle.ports.store import Delta, Listed, Reach, Snapshot
+from treadle.ports.store import ChatFilter, Cursor, Delta, Listed, Reach, Snapshot
 from treadle.protocol.wire import Record
-from treadle.stores.gaps import gapless
-from treadle.stores.listing import Wanted
-from treadle.stores.postgres import lists, rows
+from treadle.stores.integrity import gapless
+from treadle.stores.listing import beginnings, folded
+from treadle.stores.postgres import rows
 from treadle.stores.postgres.connections import Connection, Connections
 from treadle.stores.watch import ANY, Heads
 from treadle.types import ChatId
@@ -29,7 +31,17 @@ _DELTAS = (
 )
 
 
-class Reading:
+# $1 is always the time that leases are judged by.
+_GET = f"SELECT {rows.LISTED} FROM chats WHERE id = $2"
+_CHANGES = (
+    f"SELECT {rows.LISTED} FROM chats WHERE changed > $2 AND changed < treadle_settled() "
+    "AND ($3::text IS NULL OR owner = $3) ORDER BY changed LIMIT $4"
+)
+_LAST_CHANGE = "SELECT coalesce(max(changed), 0) FROM chats WHERE changed < treadle_settled()"
+_HEADS = "SELECT id, head FROM chats WHERE id = ANY ($1::text[])"
+
+
+class ReadQueries:
     """`now` is the time that leases are judged by; None is the database's own."""
 
     def __init__(self, connections: Connections, now: Callable[[], int | None]) -> None:
@@ -57,9 +69,9 @@ class Reading:
             found: Heads = {}
             named = [chat for chat in chats if chat != ANY]
             if named:
-                found |= {ChatId(chat): head for chat, head in await connection.fetch(lists.HEADS, named)}
+                found |= {ChatId(chat): head for chat, head in await connection.fetch(_HEADS, named)}
             if ANY in chats:
-                found[ANY] = await connection.fetchval(lists.LAST_CHANGE)
+                found[ANY] = await connection.fetchval(_LAST_CHANGE)
             return found
 
         return await self._run(work)
@@ -68,19 +80,19 @@ class Reading:
         return (await self.news([ANY]))[ANY]
 
     async def get(self, chat: ChatId) -> Listed:
-        row = await self._run(lambda connection, _: connection.fetchrow(lists.GET, self._now(), chat))
+        row = await self._run(lambda connection, _: connection.fetchrow(_GET, self._now(), chat))
         if row is None:
             raise NotFound(f"there is no chat {chat}")
         return rows.listed(row)
 
-    async def list(self, wanted: Wanted, limit: int) -> list[Listed]:
-        query, values = lists.listing(wanted, limit)
+    async def list(self, which: ChatFilter, limit: int, before: Cursor | None) -> list[Listed]:
+        query, values = _listing(which, limit, before)
         found = await self._run(lambda connection, _: connection.fetch(query, self._now(), *values))
         return [rows.listed(row) for row in found]
 
     async def changes(self, owner: str | None, after: int, limit: int) -> Sequence[Listed]:
         values = (self._now(), after, owner, limit or None)
-        found = await self._run(lambda connection, _: connection.fetch(lists.CHANGES, *values))
+        found = await self._run(lambda connection, _: connection.fetch(_CHANGES, *values))
         return [rows.listed(row) for row in found]
 
     async def load_snapshot(self, chat: ChatId) -> Snapshot | None:
@@ -107,3 +119,36 @@ async def _head(connection: Connection, chat: ChatId) -> int:
     if head is None:
         raise NotFound(f"there is no chat {chat}")
     return head
+
+
+def _listing(which: ChatFilter, limit: int, before: Cursor | None) -> tuple[str, list[Any]]:
+    """The query, and its values after $1. Only what is asked for is a condition."""
+    values: list[Any] = []
+
+    def value(given: object) -> str:
+        values.append(given)
+        return f"${len(values) + 1}"
+
+    conditions = ["true"]
+    if which.owner is not None:
+        conditions.append(f"owner = {value(which.owner)}")
+    if which.archived is not None:
+        conditions.append(f"archived = {value(which.archived)}")
+    if which.status is not None:
+        conditions.append(f"status = {value(which.status)}")
+    if which.label is not None:
+        conditions.append(f"{value(which.label.replace(chr(0), ''))} = ANY (labels)")
+    if which.query:
+        found = [f"position({value(folded(which.query))} IN title) > 0"]
+        found += [f"starts_with(id, {value(_inert(begin))})" for begin in beginnings(which.query)]
+        conditions.append(f"({' OR '.join(found)})")
+    if before is not None:
+        updated_ms, chat = before
+        conditions.append(f"(updated_ms, id) < ({value(updated_ms)}, {value(chat)})")
+    query = f"SELECT {rows.LISTED} FROM chats WHERE {' AND '.join(conditions)} ORDER BY updated_ms DESC, id DESC"
+    return f"{query} LIMIT {value(limit or None)}", values
+
+
+def _inert(begin: str) -> str:
+    """The beginning of an id; with a NUL in it, which no id has, one that none begins with."""
+    return begin.replace("\0", "\ufffd")

@@ -6,41 +6,33 @@ from typing import Any
 
 import msgspec
 
-from treadle.errors import Damaged
 from treadle.ports.store import Listed, Remembered
 from treadle.protocol.views import ChatSummary
 from treadle.protocol.wire import Record
-from treadle.stores.listing import folded
-from treadle.stores.packing import DAMAGED_VERSION, Packed, check_sum, squeeze, swell
-from treadle.types import ChatId
+from treadle.stores.listing import decode_summary, folded
+from treadle.stores.packing import Packed, check_sum, compress, decompress
+from treadle.stores.packing import unpack as unpack_with
 
 HELD = "worker <> '' AND lease_until > treadle_now($1) AS held"
 LISTED = f"id, summary, {HELD}, changed"
 RECORD = "seq, time_ms, type, version, epoch, packing, crc, body"
 
 _encode = msgspec.json.Encoder().encode
-_decoder = msgspec.json.Decoder(ChatSummary)
 
 
 def pack(record: Record) -> Packed:
-    packing, stored = squeeze(record.body)
+    packing, stored = compress(record.body)
     crc = _signed(zlib.crc32(record.body))
     return Packed(record.seq, record.time_ms, record.type, record.version, record.epoch, packing, crc, stored)
 
 
 def unpack(row: Sequence[Any]) -> Record:
-    """The record; a damaged one with its raw bytes and a version that cannot be decoded."""
-    packed = Packed(*row)
-    try:
-        body, version = restore(packed), packed.version
-    except Damaged:
-        body, version = packed.body, DAMAGED_VERSION
-    return Record(packed.seq, packed.time_ms, packed.type, version, packed.epoch, body)
+    return unpack_with(Packed(*row), restore)
 
 
 def restore(packed: Packed) -> bytes:
     """The body as it was given. Damaged, with the reason, when it cannot be had."""
-    return check_sum(swell(packed.packing, packed.body), packed.crc & 0xFFFFFFFF)
+    return check_sum(decompress(packed.packing, packed.body), packed.crc & 0xFFFFFFFF)
 
 
 def line(summary: ChatSummary) -> tuple[Any, ...]:
@@ -59,15 +51,7 @@ def answer_row(answer: Remembered | None) -> tuple[Any, ...] | None:
 
 def listed(row: Sequence[Any]) -> Listed:
     chat, body, held, changed = row
-    return Listed(_summary(chat, body), held, changed)
-
-
-def _summary(chat: str, body: bytes) -> ChatSummary:
-    """One that cannot be read must not hide the chat, nor the others in a list; `treadle fsck` tells of it."""
-    try:
-        return _decoder.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return ChatSummary(ChatId(chat), status="error", title="(the summary is damaged: run treadle fsck)")
+    return Listed(decode_summary(chat, body), held, changed)
 
 
 def _signed(crc: int) -> int:

@@ -7,23 +7,34 @@ would take is given back, and no connection is thrown away.
 
 import asyncio
 import zlib
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from treadle.errors import InvalidInput, StoreError
-from treadle.ports.store import LEASE_S, Cursor, Delta, Lease, Listed, Reach, Remembered, Snapshot
-from treadle.protocol.views import ChatSummary, Status
+from treadle.ports.store import (
+    ALL_CHATS,
+    LEASE_S,
+    ChatFilter,
+    Commit,
+    Cursor,
+    Delta,
+    Lease,
+    Listed,
+    Reach,
+    Remembered,
+    Snapshot,
+)
+from treadle.protocol.views import ChatSummary
 from treadle.protocol.wire import Record
-from treadle.stores.listing import Wanted
+from treadle.stores.integrity import Problem
 from treadle.stores.packing import Packed
 from treadle.stores.postgres import rows, schema
-from treadle.stores.postgres.blobs import Blobs
+from treadle.stores.postgres.blobs import BlobRows
 from treadle.stores.postgres.connections import CONNECTIONS, PATIENCE_S, Connections, closed
 from treadle.stores.postgres.notices import Notices
-from treadle.stores.postgres.reading import Reading
-from treadle.stores.postgres.writing import Writing
-from treadle.stores.problem import Problem
+from treadle.stores.postgres.reading import ReadQueries
+from treadle.stores.postgres.writing import WriteQueries
 from treadle.stores.watch import ANY, Heads, Watch
 from treadle.types import ChatId, Clock
 
@@ -58,10 +69,10 @@ class PostgresStore:
             patience_s=patience_s,
         )
         self.where = self._connections.where
-        self._writing = Writing(self._connections, clock, lease_s)
-        self._reading = Reading(self._connections, self._writing.now)
-        self._blobs = Blobs(self._connections)
-        self._watch = Watch(self._news, POLL_S)
+        self._writing = WriteQueries(self._connections, clock, lease_s)
+        self._reading = ReadQueries(self._connections, self._writing.now)
+        self._blobs = BlobRows(self._connections)
+        self._watch = Watch(self._news, POLL_S, listen=lambda: self._notices.listen())
         self._notices = Notices(self._connections, self._heard)
         self._granted: set[Lease] = set()
         self._under_way: set[asyncio.Task[Any]] = set()
@@ -79,32 +90,19 @@ class PostgresStore:
         await self._finish(create())
         self._watch.look()
 
-    async def append(
-        self,
-        chat: ChatId,
-        records: Sequence[Record],
-        summary: ChatSummary,
-        *,
-        lease: Lease | None,
-        durable: bool,
-        release: bool = False,
-        take: Lease | None = None,
-        answer: Remembered | None = None,
-        drop_deltas: bool = False,
-    ) -> None:
+    async def append(self, commit: Commit) -> None:
+        last = commit.records[-1].seq if commit.records else 0
+
         async def append() -> Lease | None:
-            await self._writing.append(
-                chat, await _packed(records), summary, lease=lease, durable=durable, release=release, take=take,
-                answer=answer, drop_deltas=drop_deltas,
-            )  # fmt: skip
-            self._notices.tell(chat, records[-1].seq if records else 0)
-            return None if release else take
+            await self._writing.append(commit, await _packed(commit.records))
+            self._notices.tell(commit.chat, last)
+            return None if commit.release else commit.take
 
         await self._granting(append())
-        if release and lease is not None:
-            self._granted.discard(lease)
-        if records:
-            self._watch.tell(chat, records[-1].seq)
+        if commit.release and commit.lease is not None:
+            self._granted.discard(commit.lease)
+        if last:
+            self._watch.tell(commit.chat, last)
         self._watch.look()
 
     async def read(self, chat: ChatId, after: int = 0, limit: int = 0) -> list[Record]:
@@ -114,29 +112,13 @@ class PostgresStore:
         return await self._finish(self._reading.head(chat))
 
     async def wait(self, chat: ChatId, after: int, timeout_s: float) -> int:
-        return await self._await_news(chat, after, timeout_s, lambda: self._reading.head(chat))
+        return await self._watch.wait(chat, after, timeout_s, lambda: self._finish(self._reading.head(chat)))
 
     async def wait_any(self, after: int, timeout_s: float) -> int:
         # What was the last change may have been changed again by a transaction that is not to be seen yet.
-        return max(after, await self._await_news(ANY, after, timeout_s, self._reading.last_change))
-
-    async def _await_news(
-        self, chat: ChatId, after: int, timeout_s: float, now: Callable[[], Coroutine[Any, Any, int]]
-    ) -> int:
-        waiter: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._watch.add(chat, after, waiter)  # before looking, so that nothing is missed in between
-        try:
-            head = await self._finish(now())
-            if head > after:
-                return head
-            self._notices.listen()
-            try:
-                async with asyncio.timeout(timeout_s):
-                    return await waiter
-            except TimeoutError:
-                return await self._finish(now())
-        finally:
-            self._watch.remove(chat, waiter)
+        return max(
+            after, await self._watch.wait(ANY, after, timeout_s, lambda: self._finish(self._reading.last_change()))
+        )
 
     # -- lists --------------------------------------------------------------------------------------------------
 
@@ -144,18 +126,9 @@ class PostgresStore:
         return await self._finish(self._reading.get(chat))
 
     async def list(
-        self,
-        *,
-        owner: str | None = None,
-        archived: bool | None = None,
-        status: Status | None = None,
-        label: str | None = None,
-        query: str = "",
-        limit: int = 0,
-        before: Cursor | None = None,
+        self, which: ChatFilter = ALL_CHATS, *, limit: int = 0, before: Cursor | None = None
     ) -> list[Listed]:
-        wanted = Wanted(owner, archived, status, label, query, before)
-        return await self._finish(self._reading.list(wanted, limit))
+        return await self._finish(self._reading.list(which, limit, before))
 
     async def changes(self, *, owner: str | None = None, after: int = 0, limit: int = 0) -> Sequence[Listed]:
         return await self._finish(self._reading.changes(owner, after, limit))

@@ -9,12 +9,11 @@ from uuid import uuid4
 
 import asyncpg  # type: ignore[import-untyped]
 
-from treadle.errors import ChatBusy, ChatExists, HeadMoved, InvalidInput, LeaseLost, NotFound
+from treadle.errors import ChatBusy, ChatExists, HeadMoved, LeaseLost, NotFound
 from treadle.faultpoint import faultpoint
-from treadle.ports.store import Delta, Lease, Remembered, Snapshot
+from treadle.ports.store import ANSWERS_SWEPT, Commit, Delta, Lease, Remembered, Snapshot
 from treadle.protocol.views import ChatSummary
-from treadle.stores.answers import SWEPT_AT_ONCE, already_answered, too_old
-from treadle.stores.gaps import contradiction
+from treadle.stores.integrity import check_gapless, contradiction
 from treadle.stores.packing import Packed
 from treadle.stores.postgres.connections import Connection, Connections
 from treadle.stores.postgres.failures import ALREADY_ANSWERED, state
@@ -32,7 +31,7 @@ _CLAIM_CHAT = "SELECT outcome, chat, epoch, head FROM treadle_claim_chat($1, $2,
 _CLAIMED = "SELECT outcome, chat, epoch, head FROM treadle_claimed($1, $2)"
 
 
-class Writing:
+class WriteQueries:
     """`clock` times leases in tests; without one the database's own does."""
 
     def __init__(self, connections: Connections, clock: Clock | None, lease_s: float) -> None:
@@ -44,7 +43,7 @@ class Writing:
         return None if self._clock is None else int(self._clock.monotonic() * 1000)
 
     async def create(self, summary: ChatSummary, packed: Sequence[Packed], answer: Remembered | None) -> None:
-        _check_gapless(packed, 1)
+        check_gapless(packed, 1)
         epoch = max((record.epoch for record in packed), default=0)
 
         async def work(connection: Connection, again: bool) -> str:
@@ -59,21 +58,10 @@ class Writing:
         if outcome == "exists":
             raise ChatExists(f"chat {summary.chat} exists already; choose another id")
 
-    async def append(
-        self,
-        chat: ChatId,
-        packed: Sequence[Packed],
-        summary: ChatSummary,
-        *,
-        lease: Lease | None,
-        durable: bool,
-        release: bool,
-        take: Lease | None,
-        answer: Remembered | None,
-        drop_deltas: bool,
-    ) -> None:
+    async def append(self, commit: Commit, packed: Sequence[Packed]) -> None:
+        chat, lease, take = commit.chat, commit.lease, commit.take
         first = packed[0].seq if packed else 0
-        _check_gapless(packed, first)
+        check_gapless(packed, first)
         held = (lease.epoch, lease.worker) if lease is not None else (None, None)
         wanted = (take.epoch, take.worker) if take is not None else (None, None)
         if lease is not None and lease.chat != chat:
@@ -82,13 +70,13 @@ class Writing:
         async def work(connection: Connection, again: bool) -> Any:
             faultpoint("store.before_commit")
             row = await connection.fetchrow(
-                _APPEND, chat, first, packed, line(summary), durable, *held, *wanted, release, *_answering(answer),
-                drop_deltas, self._lease_ms, self.now(), again,
+                _APPEND, chat, first, packed, line(commit.summary), commit.durable, *held, *wanted, commit.release,
+                *_answering(commit.answer), commit.drop_deltas, self._lease_ms, self.now(), again,
             )  # fmt: skip
             faultpoint("store.after_commit")
             return row["outcome"], row["head"], row["epoch"]
 
-        outcome, head, epoch = await self._unless_answered(work, answer)
+        outcome, head, epoch = await self._unless_answered(work, commit.answer)
         match outcome:
             case "not_found":
                 raise NotFound(f"there is no chat {chat}")
@@ -187,7 +175,7 @@ class Writing:
             if answer is None or (outcome if isinstance(outcome, str) else outcome[0]) != "answered":
                 return outcome
             if (first := await self.recall(answer.owner, answer.key)) is not None:
-                raise already_answered(first)
+                raise first.refuse()
 
 
 async def _recall(connection: Connection, owner: str, key: str) -> Remembered | None:
@@ -198,14 +186,8 @@ async def _recall(connection: Connection, owner: str, key: str) -> Remembered | 
 
 
 def _answering(answer: Remembered | None) -> tuple[object, int, int]:
-    return answer_row(answer), too_old(answer) if answer is not None else 0, SWEPT_AT_ONCE
+    return answer_row(answer), answer.expired_ms() if answer is not None else 0, ANSWERS_SWEPT
 
 
 def _columns(leases: Sequence[Lease]) -> tuple[list[str], list[int], list[str]]:
     return [lease.chat for lease in leases], [lease.epoch for lease in leases], [lease.worker for lease in leases]
-
-
-def _check_gapless(packed: Sequence[Packed], first: int) -> None:
-    for seq, record in enumerate(packed, first):
-        if record.seq != seq:
-            raise InvalidInput(f"the records are not gapless: {record.seq} stands where {seq} belongs")

@@ -13,7 +13,7 @@ from treadle.faultpoint import faultpoint
 from treadle.types import new_id
 
 
-class Blobs:
+class BlobFiles:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 

@@ -19,14 +19,13 @@ from treadle.protocol import wire
 from treadle.protocol.events import Envelope, Event, RecordLost
 from treadle.protocol.references import lost_without
 from treadle.protocol.views import STATUSES, ChatSummary
-from treadle.stores.gaps import MISSING, MOST_LOST, STRAY, end_after_repair
+from treadle.stores.integrity import MISSING, MOST_LOST, STRAY, Problem, end_after_repair
 from treadle.stores.packing import Packed
-from treadle.stores.problem import Problem
-from treadle.stores.sqlite.blobs import Blobs
+from treadle.stores.sqlite.blobs import BlobFiles
 from treadle.stores.sqlite.failures import BROKEN, primary_code
-from treadle.stores.sqlite.packing import pack, restore
+from treadle.stores.sqlite.rows import Types, encode_summary, pack, restore
 from treadle.stores.sqlite.schema import connect
-from treadle.stores.sqlite.tables import COLUMNS, PLACES, Types, encode_summary
+from treadle.stores.sqlite.tables import COLUMNS, PLACES
 from treadle.types import ChatId
 
 _TOLD = 5
@@ -35,7 +34,7 @@ _COLUMNS = "place, time_ms, type, version, epoch, packing, crc, body"
 
 def check(path: Path, *, repair: bool, busy_s: float = 10.0) -> list[Problem]:
     """Everything that is wrong with an up-to-date database and its blobs; an empty list when all is well."""
-    blobs = Blobs(path.with_name("blobs"))
+    blobs = BlobFiles(path.with_name("blobs"))
     try:
         with closing(connect(path, busy_s=busy_s)) as connection:
             problems = _damaged_pages(connection)
@@ -60,7 +59,7 @@ def _damaged_pages(connection: sqlite3.Connection) -> list[Problem]:
 class _Inspection:
     """One pass over the file."""
 
-    def __init__(self, connection: sqlite3.Connection, blobs: Blobs, repair: bool) -> None:
+    def __init__(self, connection: sqlite3.Connection, blobs: BlobFiles, repair: bool) -> None:
         self._connection = connection
         self._blobs = blobs
         self._repair = repair
@@ -184,7 +183,7 @@ def _number(value: object) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _damaged_files(blobs: Blobs) -> Iterator[Problem]:
+def _damaged_files(blobs: BlobFiles) -> Iterator[Problem]:
     for file in sorted(blobs.folder.glob("??/*")):
         if len(file.name) == 64:
             try:

@@ -20,7 +20,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-class Job(Generic[S, T]):
+class LaneJob(Generic[S, T]):
     """One piece of work and, later, its outcome."""
 
     __slots__ = ("abandoned", "durable", "error", "future", "prepare", "result", "work")
@@ -58,14 +58,14 @@ class Job(Generic[S, T]):
 class Lane(Generic[S]):
     """A daemon thread, started by its first job. `execute` must leave a result or an error in every job."""
 
-    def __init__(self, name: str, execute: Callable[[list[Job[S, Any]]], None], close: Callable[[], None]) -> None:
+    def __init__(self, name: str, execute: Callable[[list[LaneJob[S, Any]]], None], close: Callable[[], None]) -> None:
         self._name = name
         self._execute = execute
         self._close = close
-        self._queue: SimpleQueue[Job[S, Any] | None] = SimpleQueue()
+        self._queue: SimpleQueue[LaneJob[S, Any] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    def submit(self, job: Job[S, Any]) -> None:
+    def submit(self, job: LaneJob[S, Any]) -> None:
         self._queue.put(job)
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
@@ -92,8 +92,8 @@ class Lane(Generic[S]):
         self._close()
 
 
-def _deliver(batch: list[Job[S, Any]]) -> None:
-    by_loop: dict[asyncio.AbstractEventLoop, list[Job[S, Any]]] = {}
+def _deliver(batch: list[LaneJob[S, Any]]) -> None:
+    by_loop: dict[asyncio.AbstractEventLoop, list[LaneJob[S, Any]]] = {}
     for job in batch:
         by_loop.setdefault(job.future.get_loop(), []).append(job)
     for loop, jobs in by_loop.items():
@@ -102,6 +102,6 @@ def _deliver(batch: list[Job[S, Any]]) -> None:
             loop.call_soon_threadsafe(_settle, jobs)
 
 
-def _settle(jobs: list[Job[S, Any]]) -> None:
+def _settle(jobs: list[LaneJob[S, Any]]) -> None:
     for job in jobs:
         job.settle()

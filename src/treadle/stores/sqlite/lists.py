@@ -7,13 +7,11 @@ from typing import Any
 import msgspec
 
 from treadle.errors import NotFound
-from treadle.ports.store import Listed
-from treadle.protocol.views import ChatSummary
-from treadle.stores.listing import Wanted, beginnings, folded
+from treadle.ports.store import ChatFilter, Cursor, Listed
+from treadle.stores.listing import beginnings, decode_summary, folded
 from treadle.stores.sqlite.leases import Leases
 from treadle.types import ChatId
 
-_decoder = msgspec.json.Decoder(ChatSummary)
 _COLUMNS = "SELECT id, summary, worker, lease_until, boot, changed FROM chats"
 
 # The first condition is quick and finds too many: the text of one label may stand inside another.
@@ -34,12 +32,12 @@ class Lists:
             raise NotFound(f"there is no chat {chat}")
         return self._listed(row)
 
-    def list(self, wanted: Wanted, limit: int) -> Sequence[Listed]:
-        conditions, values = _conditions(wanted)
+    def list(self, which: ChatFilter, limit: int, before: Cursor | None) -> Sequence[Listed]:
+        conditions, values = _conditions(which, before)
         return self._select(f"{conditions} ORDER BY updated_ms DESC, id DESC", values, limit)
 
     def changes(self, owner: str | None, after: int, limit: int) -> Sequence[Listed]:
-        conditions, values = _conditions(Wanted(owner))
+        conditions, values = _conditions(ChatFilter(owner), None)
         return self._select(f"{conditions} AND changed > ? ORDER BY changed", [*values, after], limit)
 
     def last_change(self) -> int:
@@ -51,40 +49,28 @@ class Lists:
 
     def _listed(self, row: tuple[Any, ...]) -> Listed:
         chat, summary, worker, until_ms, boot, changed = row
-        return Listed(_decode(chat, summary), self._leases.live(worker, until_ms, boot), changed)
+        return Listed(decode_summary(chat, summary), self._leases.live(worker, until_ms, boot), changed)
 
 
-def _conditions(wanted: Wanted) -> tuple[str, list[Any]]:
+def _conditions(which: ChatFilter, before: Cursor | None) -> tuple[str, list[Any]]:
     """Only what is asked for: a condition that lets everything pass would keep an index from being used."""
     parts: list[tuple[str, tuple[Any, ...]]] = [("1", ())]
-    if wanted.owner is not None:
-        parts.append(("owner = ?", (wanted.owner,)))
-    if wanted.archived is not None:
-        parts.append(("archived = ?", (wanted.archived,)))
-    if wanted.status is not None:
-        parts.append(("status = ?", (wanted.status,)))
-    if wanted.label is not None:
-        parts.append((_LABELLED, (encode_label(wanted.label), wanted.label)))
-    if wanted.query:
-        first, second = beginnings(wanted.query)
+    if which.owner is not None:
+        parts.append(("owner = ?", (which.owner,)))
+    if which.archived is not None:
+        parts.append(("archived = ?", (which.archived,)))
+    if which.status is not None:
+        parts.append(("status = ?", (which.status,)))
+    if which.label is not None:
+        parts.append((_LABELLED, (msgspec.json.encode(which.label).decode(), which.label)))
+    if which.query:
+        first, second = beginnings(which.query)
         parts.append(
             (
                 "(instr(title, ?) > 0 OR substr(id, 1, ?) = ? OR substr(id, 1, ?) = ?)",
-                (folded(wanted.query), len(first), first, len(second), second),
+                (folded(which.query), len(first), first, len(second), second),
             )
         )
-    if wanted.before is not None:
-        parts.append(("(updated_ms, id) < (?, ?)", wanted.before))
+    if before is not None:
+        parts.append(("(updated_ms, id) < (?, ?)", before))
     return " AND ".join(text for text, _ in parts), [value for _, values in parts for value in values]
-
-
-def encode_label(label: str) -> str:
-    return msgspec.json.encode(label).decode()
-
-
-def _decode(chat: str, body: bytes) -> ChatSummary:
-    """One that cannot be read must not hide the chat, nor the others in a list; `treadle fsck` mends it."""
-    try:
-        return _decoder.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, TypeError):
-        return ChatSummary(ChatId(chat), status="error", title="(the summary is damaged: run treadle fsck)")

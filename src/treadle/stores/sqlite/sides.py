@@ -4,8 +4,7 @@ connection, inside a transaction that somebody else began. Knows no threads."""
 import sqlite3
 from collections.abc import Mapping, Sequence
 
-from treadle.ports.store import Delta, Reach, Remembered
-from treadle.stores.answers import SWEPT_AT_ONCE, already_answered, too_old
+from treadle.ports.store import ANSWERS_SWEPT, Delta, Reach, Remembered
 from treadle.types import ChatId
 
 _RECALL = "SELECT owner, key, request, status, body, time_ms FROM answers WHERE owner = ? AND key = ?"
@@ -34,14 +33,14 @@ class Answers:
         """AlreadyAnswered, if it is."""
         if answer is not None:
             first = self.recall(answer.owner, answer.key)
-            if first is not None and first.time_ms >= too_old(answer):
-                raise already_answered(first)
+            if first is not None and first.time_ms >= answer.expired_ms():
+                raise first.refuse()
 
     def keep(self, answer: Remembered | None) -> None:
         """After `check`. What is too old goes, a little at a time."""
         if answer is not None:
             a = answer
-            self._connection.execute(_SWEEP, (too_old(a), SWEPT_AT_ONCE))
+            self._connection.execute(_SWEEP, (a.expired_ms(), ANSWERS_SWEPT))
             self._connection.execute(_REMEMBER, (a.owner, a.key, a.request, a.status, a.body, a.time_ms))
 
 

@@ -12,25 +12,36 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from treadle.errors import Damaged, InvalidInput, StoreError
-from treadle.ports.store import LEASE_S, Cursor, Delta, Lease, Listed, Reach, Remembered, Snapshot
-from treadle.protocol.views import ChatSummary, Status
+from treadle.ports.store import (
+    ALL_CHATS,
+    LEASE_S,
+    ChatFilter,
+    Commit,
+    Cursor,
+    Delta,
+    Lease,
+    Listed,
+    Reach,
+    Remembered,
+    Snapshot,
+)
+from treadle.protocol.views import ChatSummary
 from treadle.protocol.wire import Record
-from treadle.stores.listing import Wanted
 from treadle.stores.packing import Packed
 from treadle.stores.sqlite import schema
-from treadle.stores.sqlite.blobs import Blobs
-from treadle.stores.sqlite.lane import Job, Lane
+from treadle.stores.sqlite.blobs import BlobFiles
+from treadle.stores.sqlite.lane import Lane, LaneJob
 from treadle.stores.sqlite.leases import Leases
-from treadle.stores.sqlite.packing import pack
-from treadle.stores.sqlite.tables import Reading, Writing
-from treadle.stores.sqlite.threads import Database, Files, Reader, Writer
+from treadle.stores.sqlite.rows import pack
+from treadle.stores.sqlite.tables import ReadTables, WriteTables
+from treadle.stores.sqlite.threads import Database, Files, ReaderThread, WriterThread
 from treadle.stores.watch import ANY, Heads, Watch
 from treadle.types import ChatId, Clock
 
 if TYPE_CHECKING:
     import asyncio
 
-    from treadle.stores.problem import Problem
+    from treadle.stores.integrity import Problem
 
 BUSY_S = 10.0
 T = TypeVar("T")
@@ -50,15 +61,15 @@ class SqliteStore:
         migrations: Path = schema.MIGRATIONS,
     ) -> None:
         self.path = path
-        self._blobs = Blobs(path.with_name("blobs"))
+        self._blobs = BlobFiles(path.with_name("blobs"))
         self._leases = Leases(path.with_name("workers"), clock, lease_s)
         database = Database(path, busy_s=busy_s, migrations=migrations)
-        self._writer = Writer(database, lambda connection: Writing(connection, self._leases))
-        reader = Reader(database, lambda connection: Reading(connection, self._leases, self._blobs))
+        self._writer = WriterThread(database, lambda connection: WriteTables(connection, self._leases))
+        reader = ReaderThread(database, lambda connection: ReadTables(connection, self._leases, self._blobs))
         files = Files(path, self._blobs)
-        self._writes = Lane[Writing]("treadle-store-writer", self._writer.execute, self._writer.close)
-        self._reads = Lane[Reading]("treadle-store-reader", reader.execute, reader.close)
-        self._files = Lane[Blobs]("treadle-store-files", files.execute, lambda: None)
+        self._writes = Lane[WriteTables]("treadle-store-writer", self._writer.execute, self._writer.close)
+        self._reads = Lane[ReadTables]("treadle-store-reader", reader.execute, reader.close)
+        self._files = Lane[BlobFiles]("treadle-store-files", files.execute, lambda: None)
         self._watch = Watch(self._news)
         self._granted: set[Lease] = set()
         self._closed = False
@@ -74,39 +85,27 @@ class SqliteStore:
         )
         self._watch.look()
 
-    async def append(
-        self,
-        chat: ChatId,
-        records: Sequence[Record],
-        summary: ChatSummary,
-        *,
-        lease: Lease | None,
-        durable: bool,
-        release: bool = False,
-        take: Lease | None = None,
-        answer: Remembered | None = None,
-        drop_deltas: bool = False,
-    ) -> None:
+    async def append(self, commit: Commit) -> None:
         packed: list[Packed] = []
 
         def prepare() -> None:
-            if take is not None:
-                self._leases.hold(take.worker)
-            packed.extend([pack(record, self._blobs) for record in records])
+            if commit.take is not None:
+                self._leases.hold(commit.take.worker)
+            packed.extend([pack(record, self._blobs) for record in commit.records])
 
         future: asyncio.Future[Lease | None] = self._future()
-        job = Job[Writing, Lease | None](
-            lambda tables: tables.append(chat, packed, summary, lease, release, take, answer, drop_deltas),
+        job = LaneJob[WriteTables, Lease | None](
+            lambda tables: tables.append(commit, packed),
             future,
             prepare=prepare,
-            durable=durable,
+            durable=commit.durable,
             abandoned=self._give_back,
         )
         await self._granting(job, future)
-        if release and lease is not None:
-            self._granted.discard(lease)
-        if records:
-            self._watch.tell(chat, records[-1].seq)
+        if commit.release and commit.lease is not None:
+            self._granted.discard(commit.lease)
+        if commit.records:
+            self._watch.tell(commit.chat, commit.records[-1].seq)
         self._watch.look()
 
     async def read(self, chat: ChatId, after: int = 0, limit: int = 0) -> list[Record]:
@@ -116,44 +115,20 @@ class SqliteStore:
         return await self._read(lambda tables: tables.head(chat))
 
     async def wait(self, chat: ChatId, after: int, timeout_s: float) -> int:
-        return await self._await_news(chat, after, timeout_s, lambda tables: tables.head(chat))
+        return await self._watch.wait(chat, after, timeout_s, lambda: self.head(chat))
 
     async def wait_any(self, after: int, timeout_s: float) -> int:
-        return await self._await_news(ANY, after, timeout_s, lambda tables: tables.lists.last_change())
-
-    async def _await_news(self, chat: ChatId, after: int, timeout_s: float, now: Callable[[Reading], int]) -> int:
-        import asyncio
-
-        waiter: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._watch.add(chat, after, waiter)  # before looking, so that nothing is missed in between
-        try:
-            head = await self._read(now)
-            if head > after:
-                return head
-            try:
-                async with asyncio.timeout(timeout_s):
-                    return await waiter
-            except TimeoutError:
-                return await self._read(now)
-        finally:
-            self._watch.remove(chat, waiter)
+        return await self._watch.wait(
+            ANY, after, timeout_s, lambda: self._read(lambda tables: tables.lists.last_change())
+        )
 
     async def get(self, chat: ChatId) -> Listed:
         return await self._read(lambda tables: tables.lists.get(chat))
 
     async def list(
-        self,
-        *,
-        owner: str | None = None,
-        archived: bool | None = None,
-        status: Status | None = None,
-        label: str | None = None,
-        query: str = "",
-        limit: int = 0,
-        before: Cursor | None = None,
+        self, which: ChatFilter = ALL_CHATS, *, limit: int = 0, before: Cursor | None = None
     ) -> list[Listed]:
-        wanted = Wanted(owner, archived, status, label, query, before)
-        return [*await self._read(lambda tables: tables.lists.list(wanted, limit))]
+        return [*await self._read(lambda tables: tables.lists.list(which, limit, before))]
 
     async def changes(self, *, owner: str | None = None, after: int = 0, limit: int = 0) -> Sequence[Listed]:
         return await self._read(lambda tables: tables.lists.changes(owner, after, limit))
@@ -162,7 +137,7 @@ class SqliteStore:
         if not worker:
             raise InvalidInput("a worker needs a name to claim a chat")
         future: asyncio.Future[Lease | None] = self._future()
-        job = Job[Writing, Lease | None](
+        job = LaneJob[WriteTables, Lease | None](
             lambda tables: tables.claim(worker, chat, now_ms),
             future,
             prepare=lambda: self._leases.hold(worker),
@@ -202,7 +177,7 @@ class SqliteStore:
         return await self._read(lambda tables: tables.answers.recall(owner, key))
 
     async def remember(self, answer: Remembered) -> None:
-        def keep(tables: Writing) -> None:
+        def keep(tables: WriteTables) -> None:
             tables.answers.check(answer)
             tables.answers.keep(answer)
 
@@ -216,11 +191,11 @@ class SqliteStore:
 
     async def check(self, *, repair: bool = False) -> Sequence[Problem]:
         """Look for damage, and with `repair` mend what can be mended: `treadle fsck` (D-06)."""
-        from treadle.stores.problem import Problem
+        from treadle.stores.integrity import Problem
         from treadle.stores.sqlite.check import check
 
         try:
-            await self._read(Reading.data_version)  # the file exists and is up to date from here on
+            await self._read(ReadTables.data_version)  # the file exists and is up to date from here on
         except Damaged as error:
             return [Problem("database", str(error.__cause__ or error))]
         return await self._on_files(lambda blobs: check(self.path, repair=repair))
@@ -243,16 +218,18 @@ class SqliteStore:
 
     async def _write(
         self,
-        work: Callable[[Writing], T],
+        work: Callable[[WriteTables], T],
         *,
         prepare: Callable[[], None] | None = None,
         durable: bool = False,
     ) -> T:
         future: asyncio.Future[T] = self._future()
-        self._writes.submit(Job(work, future, prepare=prepare, durable=durable))
+        self._writes.submit(LaneJob(work, future, prepare=prepare, durable=durable))
         return await future
 
-    async def _granting(self, job: Job[Writing, Lease | None], future: asyncio.Future[Lease | None]) -> Lease | None:
+    async def _granting(
+        self, job: LaneJob[WriteTables, Lease | None], future: asyncio.Future[Lease | None]
+    ) -> Lease | None:
         """A write that may bring a lease, which is given back if nobody is there any more to take it."""
         self._writes.submit(job)
         try:
@@ -266,14 +243,14 @@ class SqliteStore:
             self._granted.add(lease)
         return lease
 
-    async def _read(self, work: Callable[[Reading], T]) -> T:
+    async def _read(self, work: Callable[[ReadTables], T]) -> T:
         future: asyncio.Future[T] = self._future()
-        self._reads.submit(Job(work, future))
+        self._reads.submit(LaneJob(work, future))
         return await future
 
-    async def _on_files(self, work: Callable[[Blobs], T]) -> T:
+    async def _on_files(self, work: Callable[[BlobFiles], T]) -> T:
         future: asyncio.Future[T] = self._future()
-        self._files.submit(Job(work, future))
+        self._files.submit(LaneJob(work, future))
         return await future
 
     def _future(self) -> asyncio.Future[Any]:
@@ -286,9 +263,9 @@ class SqliteStore:
     def _give_back(self, lease: Lease | None) -> None:
         """A claim whose caller was cancelled: nobody would ever release it."""
         if lease is not None and not self._closed:
-            self._writes.submit(Job(lambda tables: tables.release([lease]), self._future()))
+            self._writes.submit(LaneJob(lambda tables: tables.release([lease]), self._future()))
 
     def _news(self, chats: Sequence[ChatId]) -> asyncio.Future[Heads]:
         future: asyncio.Future[Heads] = self._future()
-        self._reads.submit(Job(lambda tables: tables.news(chats), future))
+        self._reads.submit(LaneJob(lambda tables: tables.news(chats), future))
         return future

@@ -7,27 +7,22 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
-from treadle.errors import ChatBusy, ChatExists, HeadMoved, InvalidInput, LeaseLost, NotFound
-from treadle.ports.store import Lease, Remembered, Snapshot
+from treadle.errors import ChatBusy, ChatExists, HeadMoved, LeaseLost, NotFound
+from treadle.ports.store import Commit, Lease, Remembered, Snapshot
 from treadle.protocol.views import ChatSummary
 from treadle.protocol.wire import Record
-from treadle.stores.gaps import contradiction, gapless
-from treadle.stores.listing import folded
+from treadle.stores.integrity import check_gapless, contradiction, gapless
 from treadle.stores.packing import Packed
-from treadle.stores.sqlite.blobs import Blobs
+from treadle.stores.sqlite.blobs import BlobFiles
 from treadle.stores.sqlite.leases import Leases
 from treadle.stores.sqlite.lists import Lists
-from treadle.stores.sqlite.packing import unpack
+from treadle.stores.sqlite.rows import Types, chat_columns, unpack
 from treadle.stores.sqlite.sides import Answers, Deltas
 from treadle.stores.watch import ANY
 from treadle.types import ChatId
 
 PLACES = 1 << 32
 """How many places in `events` each chat has; place = chat number * PLACES + seq."""
-
-_encode = msgspec.json.Encoder().encode
 
 _FENCE = "SELECT no, head, epoch, worker, lease_until, boot FROM chats WHERE id = ?"
 _INSERT = (
@@ -59,39 +54,7 @@ _READ = f"SELECT {COLUMNS} FROM events WHERE place > ? AND place < ? ORDER BY pl
 _LAST = "SELECT max(place) FROM events WHERE place > ? AND place < ?"
 
 
-class Types:
-    """Event types by number, as one connection knows them."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-        self._numbers: dict[str, int] = {}
-        self._names: dict[int, str] = {}
-
-    def number(self, name: str) -> int:
-        number = self._numbers.get(name)
-        if number is None:
-            self._connection.execute("INSERT OR IGNORE INTO types (name) VALUES (?)", (name,))
-            self._load()
-            number = self._numbers[name]
-        return number
-
-    def name(self, number: int) -> str:
-        if number not in self._names:
-            self._load()
-        return self._names.get(number, f"type.{number}")
-
-    def forget(self) -> None:
-        """After a rollback, numbers given in it are void."""
-        self._numbers.clear()
-        self._names.clear()
-
-    def _load(self) -> None:
-        for number, name in self._connection.execute("SELECT no, name FROM types"):
-            self._numbers[name] = number
-            self._names[number] = name
-
-
-class Writing:
+class WriteTables:
     """What changes the database."""
 
     def __init__(self, connection: sqlite3.Connection, leases: Leases) -> None:
@@ -106,27 +69,18 @@ class Writing:
         self.answers.check(answer)
         if self._connection.execute(_FENCE, (summary.chat,)).fetchone():
             raise ChatExists(f"chat {summary.chat} exists already; choose another id")
-        _check_gapless(packed, 1)
+        check_gapless(packed, 1)
         epoch = max((record.epoch for record in packed), default=0)
-        values = (*_columns(len(packed), summary), summary.chat, epoch)
+        values = (*chat_columns(len(packed), summary), summary.chat, epoch)
         number = self._connection.execute(_CREATE, values).lastrowid
         assert number is not None
         self._insert(number, packed)
         self.answers.keep(answer)
 
-    def append(
-        self,
-        chat: ChatId,
-        packed: Sequence[Packed],
-        summary: ChatSummary,
-        lease: Lease | None,
-        release: bool,
-        take: Lease | None,
-        answer: Remembered | None = None,
-        drop_deltas: bool = False,
-    ) -> Lease | None:
+    def append(self, commit: Commit, packed: Sequence[Packed]) -> Lease | None:
         """The lease that was taken, if one was."""
-        self.answers.check(answer)
+        chat, lease, take = commit.chat, commit.lease, commit.take
+        self.answers.check(commit.answer)
         row = self._connection.execute(_FENCE, (chat,)).fetchone()
         if row is None:
             raise NotFound(f"there is no chat {chat}")
@@ -139,18 +93,18 @@ class Writing:
             if (last := self._last(number)) > head:
                 raise contradiction(chat, head, last)
             raise HeadMoved(f"chat {chat} is at {head}, not at {packed[0].seq - 1}; read on and try again")
-        _check_gapless(packed, head + 1)
+        check_gapless(packed, head + 1)
         self._insert(number, packed)
-        self._connection.execute(_REPLACE, (*_columns(head + len(packed), summary), number))
-        self.answers.keep(answer)
-        if drop_deltas:
+        self._connection.execute(_REPLACE, (*chat_columns(head + len(packed), commit.summary), number))
+        self.answers.keep(commit.answer)
+        if commit.drop_deltas:
             self.deltas.drop(number)
         if take is not None:
             self._take(number, take.epoch, take.worker)
         held = lease or take
-        if release and held is not None:
+        if commit.release and held is not None:
             self.release([held])
-        return None if release else take
+        return None if commit.release else take
 
     def claim(self, worker: str, chat: ChatId | None, now_ms: int) -> Lease | None:
         if chat is None:
@@ -214,10 +168,10 @@ class Writing:
         self._connection.executemany(_INSERT, [(base + p[0], p[1], numbered(p[2]), *p[3:]) for p in packed])
 
 
-class Reading:
+class ReadTables:
     """What only looks."""
 
-    def __init__(self, connection: sqlite3.Connection, leases: Leases, blobs: Blobs) -> None:
+    def __init__(self, connection: sqlite3.Connection, leases: Leases, blobs: BlobFiles) -> None:
         self._connection = connection
         self._types = Types(connection)
         self._leases = leases
@@ -266,20 +220,3 @@ class Reading:
         if row is None:
             raise NotFound(f"there is no chat {chat}")
         return row
-
-
-def encode_summary(summary: ChatSummary) -> bytes:
-    return _encode(summary)
-
-
-def _columns(head: int, summary: ChatSummary) -> tuple[int, str, bool, int, bool, str, int, bytes, str, str]:
-    s = summary
-    labels = _encode(s.labels).decode() if s.labels else ""
-    basics = (head, s.status, s.runnable, s.wake_ms, s.archived, s.owner, s.updated_ms)
-    return *basics, _encode(summary), folded(s.title), labels
-
-
-def _check_gapless(packed: Sequence[Packed], first: int) -> None:
-    for seq, record in enumerate(packed, first):
-        if record.seq != seq:
-            raise InvalidInput(f"the records are not gapless: {record.seq} stands where {seq} belongs")

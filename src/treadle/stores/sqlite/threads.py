@@ -14,11 +14,11 @@ from typing import Any, Generic, TypeVar
 from treadle.errors import TreadleError
 from treadle.faultpoint import faultpoint
 from treadle.stores.sqlite import schema
-from treadle.stores.sqlite.blobs import Blobs
+from treadle.stores.sqlite.blobs import BlobFiles
 from treadle.stores.sqlite.failures import explained, needs_reopening, primary_code, read_only
-from treadle.stores.sqlite.lane import Job
+from treadle.stores.sqlite.lane import LaneJob
 from treadle.stores.sqlite.read_only import ReadOnly, may_write
-from treadle.stores.sqlite.tables import Reading, Writing
+from treadle.stores.sqlite.tables import ReadTables, WriteTables
 
 S = TypeVar("S")
 
@@ -90,12 +90,12 @@ class _Connected(Generic[S]):
         self._connection = self._tables = None
 
 
-class Reader(_Connected[Reading]):
+class ReaderThread(_Connected[ReadTables]):
     def close(self) -> None:
         super().close()
         self._database.close()
 
-    def execute(self, batch: list[Job[Reading, Any]]) -> None:
+    def execute(self, batch: list[LaneJob[ReadTables, Any]]) -> None:
         for job in batch:
             try:
                 job.result = job.work(self._open()[1])
@@ -106,11 +106,11 @@ class Reader(_Connected[Reading]):
 class Files:
     """Blobs, apart from both, so that a large one delays nobody."""
 
-    def __init__(self, path: Path, blobs: Blobs) -> None:
+    def __init__(self, path: Path, blobs: BlobFiles) -> None:
         self._path = path
         self._blobs = blobs
 
-    def execute(self, batch: list[Job[Blobs, Any]]) -> None:
+    def execute(self, batch: list[LaneJob[BlobFiles, Any]]) -> None:
         for job in batch:
             try:
                 job.result = job.work(self._blobs)
@@ -118,14 +118,14 @@ class Files:
                 job.error = explained(error, self._path)
 
 
-class Writer(_Connected[Writing]):
+class WriterThread(_Connected[WriteTables]):
     """The only connection of this store that writes."""
 
     WRITES = True
     commits = 0
     _full = False
 
-    def execute(self, batch: list[Job[Writing, Any]]) -> None:
+    def execute(self, batch: list[LaneJob[WriteTables, Any]]) -> None:
         ready = [job for job in batch if self._prepared(job)]
         if ready and not self._commit(ready) and len(ready) > 1:
             for job in ready:
@@ -135,7 +135,7 @@ class Writer(_Connected[Writing]):
         super().close()
         self._full = False
 
-    def _prepared(self, job: Job[Writing, Any]) -> bool:
+    def _prepared(self, job: LaneJob[WriteTables, Any]) -> bool:
         try:
             if job.prepare is not None:
                 job.prepare()
@@ -143,7 +143,7 @@ class Writer(_Connected[Writing]):
             job.error = self._explained(error)
         return job.error is None
 
-    def _commit(self, jobs: list[Job[Writing, Any]]) -> bool:
+    def _commit(self, jobs: list[LaneJob[WriteTables, Any]]) -> bool:
         """One transaction for these jobs. False when it failed and each may be tried alone."""
         try:
             connection, tables = self._open()
@@ -185,6 +185,6 @@ class Writer(_Connected[Writing]):
         except sqlite3.Error:
             self.close()
 
-    def _fail(self, jobs: list[Job[Writing, Any]], error: BaseException) -> None:
+    def _fail(self, jobs: list[LaneJob[WriteTables, Any]], error: BaseException) -> None:
         for job in jobs:
             job.error = self._explained(error)

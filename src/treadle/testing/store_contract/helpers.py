@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from treadle.ports.store import Lease, Store
+from treadle.ports.store import Commit, Lease, Store
 from treadle.protocol.views import ChatSummary
 from treadle.protocol.wire import Record
 from treadle.types import ChatId
@@ -32,7 +32,7 @@ async def begin(store: Store, chat: ChatId, **changes: object) -> None:
 
 
 async def add(store: Store, chat: ChatId, seq: int, lease: Lease | None = None, **changes: object) -> None:
-    await store.append(chat, [record(seq)], summary(chat, seq, **changes), lease=lease, durable=False)
+    await store.append(Commit(chat, [record(seq)], summary(chat, seq, **changes), lease=lease, durable=False))
 
 
 async def claimed(store: Store, worker: str, chat: ChatId | None = None, *, now_ms: int = 0) -> Lease:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from treadle.errors import ChatBusy, HeadMoved, InvalidInput, LeaseLost
-from treadle.ports.store import LEASE_S, Lease, Store
+from treadle.ports.store import LEASE_S, Commit, Lease, Store
 from treadle.testing.clock import ManualClock
 from treadle.testing.store_contract.base import OpensStore
 from treadle.testing.store_contract.helpers import A, B, C, add, begin, claimed, record, seqs, summary
@@ -40,7 +40,7 @@ class LeaseContract(OpensStore):
     async def test_an_append_can_give_the_lease_back(self, store: Store) -> None:
         await begin(store, A, runnable=True)
         lease = await claimed(store, "w1", A)
-        await store.append(A, [record(2)], summary(A, 2), lease=lease, durable=True, release=True)
+        await store.append(Commit(A, [record(2)], summary(A, 2), lease=lease, durable=True, release=True))
         assert not (await store.get(A)).leased
         with pytest.raises(LeaseLost):
             await add(store, A, 3, lease)
@@ -50,7 +50,7 @@ class LeaseContract(OpensStore):
         await begin(store, A)
         lease = await claimed(store, "w1", A)
         with pytest.raises(HeadMoved):
-            await store.append(A, [record(5)], summary(A, 5), lease=lease, durable=True, release=True)
+            await store.append(Commit(A, [record(5)], summary(A, 5), lease=lease, durable=True, release=True))
         await add(store, A, 2, lease)
 
     async def test_a_zombie_is_refused(self, store: Store, clock: ManualClock) -> None:
@@ -237,12 +237,12 @@ class LeaseContract(OpensStore):
         with pytest.raises(ChatBusy):
             await store.claim("w2", B)
         with pytest.raises(ChatBusy):
-            await store.append(C, [record(2)], summary(C, 2), lease=None, durable=True, take=wanted)
+            await store.append(Commit(C, [record(2)], summary(C, 2), durable=True, take=wanted))
         assert [one.leased for one in await store.list()] == [True] * 3
         clock.advance(MOMENT)
         assert [one.leased for one in await store.list()] == [False] * 3
         assert not (await store.get(A)).leased
-        await store.append(C, [record(2)], summary(C, 2), lease=None, durable=True, take=wanted)
+        await store.append(Commit(C, [record(2)], summary(C, 2), durable=True, take=wanted))
         assert (await claimed(store, "w2", B)).epoch == 2
         assert await claimed(store, "w2") == Lease(A, 2, "w2", 1)
 
@@ -252,7 +252,7 @@ class LeaseContract(OpensStore):
         renewed = await claimed(store, "w1", A)
         clock.advance(LEASE_S / 2)
         assert list(await store.renew([renewed])) == [renewed]
-        await store.append(B, [record(2)], summary(B, 2), lease=None, durable=True, take=Lease(B, 1, "w1", 2))
+        await store.append(Commit(B, [record(2)], summary(B, 2), durable=True, take=Lease(B, 1, "w1", 2)))
         for passed, leased in ((LEASE_S - MOMENT, True), (MOMENT, False)):
             clock.advance(passed)
             assert [one.leased for one in await store.list()] == [leased] * 2
@@ -328,7 +328,7 @@ class LeaseContract(OpensStore):
         await begin(store, A)
         lease = Lease(A, 1, "w1", 3)
         records = [record(2), record(3, epoch=1)]
-        await store.append(A, records, summary(A, 3, runnable=True), lease=None, durable=True, take=lease)
+        await store.append(Commit(A, records, summary(A, 3, runnable=True), durable=True, take=lease))
         assert (await store.get(A)).leased
         with pytest.raises(ChatBusy):
             await store.claim("w2", A)
@@ -343,7 +343,7 @@ class LeaseContract(OpensStore):
         before = await store.get(A)
         wanted = Lease(A, epoch, "w2", 2)
         with pytest.raises(ChatBusy):
-            await store.append(A, [record(2)], summary(A, 2), lease=None, durable=True, take=wanted)
+            await store.append(Commit(A, [record(2)], summary(A, 2), durable=True, take=wanted))
         assert (await store.get(A), await store.head(A)) == (before, 1)
 
     async def test_a_command_takes_nothing_that_is_held(self, store: Store, clock: ManualClock) -> None:
@@ -351,10 +351,10 @@ class LeaseContract(OpensStore):
         held = await claimed(store, "w1", A)
         wanted = Lease(A, 2, "w2", 2)
         with pytest.raises(ChatBusy):
-            await store.append(A, [record(2)], summary(A, 2), lease=None, durable=True, take=wanted)
+            await store.append(Commit(A, [record(2)], summary(A, 2), durable=True, take=wanted))
         await add(store, A, 2, held)
         clock.advance(LEASE_S + 1)
-        await store.append(A, [record(3)], summary(A, 3), lease=None, durable=True, take=wanted)
+        await store.append(Commit(A, [record(3)], summary(A, 3), durable=True, take=wanted))
         with pytest.raises(LeaseLost):
             await add(store, A, 4, held)
 
@@ -362,7 +362,7 @@ class LeaseContract(OpensStore):
         await begin(store, A)
         await add(store, A, 2)
         with pytest.raises(HeadMoved):
-            await store.append(A, [record(2)], summary(A, 2), lease=None, durable=True, take=Lease(A, 1, "w", 2))
+            await store.append(Commit(A, [record(2)], summary(A, 2), durable=True, take=Lease(A, 1, "w", 2)))
         assert not (await store.get(A)).leased
 
     async def test_a_command_that_leaves_nothing_to_do_uses_its_epoch_up(self, store: Store) -> None:
@@ -370,6 +370,6 @@ class LeaseContract(OpensStore):
         await begin(store, A)
         records = [record(2), record(3, epoch=1)]
         take = Lease(A, 1, "w1", 3)
-        await store.append(A, records, summary(A, 3), lease=None, durable=True, release=True, take=take)
+        await store.append(Commit(A, records, summary(A, 3), durable=True, release=True, take=take))
         assert not (await store.get(A)).leased
         assert (await claimed(store, "w2", A)).epoch == 2

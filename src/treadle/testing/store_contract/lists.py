@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from treadle.errors import StoreError
-from treadle.ports.store import Listed, Store
+from treadle.ports.store import ChatFilter, Listed, Store
 from treadle.protocol.views import Status
 from treadle.testing.store_contract.base import OpensStore
 from treadle.testing.store_contract.helpers import A, B, C, add, begin, claimed
@@ -33,7 +33,7 @@ class ListContract(OpensStore):
         await begin(store, A, status="requires_action", updated_ms=1)
         await begin(store, B, status="idle", updated_ms=2)
         await begin(store, C, status="requires_action", updated_ms=3)
-        assert chats(await store.list(status=status)) == found
+        assert chats(await store.list(ChatFilter(status=status))) == found
 
     @pytest.mark.parametrize(
         ("label", "found"),
@@ -46,9 +46,9 @@ class ListContract(OpensStore):
         await begin(store, A, labels=("a",), updated_ms=1)
         await begin(store, B, labels=("b", "a", "ab"), updated_ms=2)
         await begin(store, C, labels=('a"b\\c', "ü"), updated_ms=3)
-        assert chats(await store.list(label=label)) == found
+        assert chats(await store.list(ChatFilter(label=label))) == found
         await add(store, B, 2, labels=(), updated_ms=2)
-        assert chats(await store.list(label=label)) == [chat for chat in found if chat != B]
+        assert chats(await store.list(ChatFilter(label=label))) == [chat for chat in found if chat != B]
 
     @pytest.mark.parametrize(
         ("query", "found"),
@@ -71,19 +71,21 @@ class ListContract(OpensStore):
         await begin(store, A, title="The Parser in der Straße", updated_ms=1)
         await begin(store, B, title="parsers, 100% done", updated_ms=2)
         await begin(store, C, title="über x", updated_ms=3)
-        assert chats(await store.list(query=query)) == found
+        assert chats(await store.list(ChatFilter(query=query))) == found
 
     async def test_a_title_is_found_as_it_is_now(self, store: Store) -> None:
         await begin(store, A, title="old")
         await add(store, A, 2, title="new")
-        assert chats(await store.list(query="old")) == []
-        assert chats(await store.list(query="new")) == [A]
+        assert chats(await store.list(ChatFilter(query="old"))) == []
+        assert chats(await store.list(ChatFilter(query="new"))) == [A]
 
     async def test_filters_narrow_together(self, store: Store) -> None:
         await begin(store, A, owner="ann", labels=("x",), title="one", updated_ms=1)
         await begin(store, B, owner="ann", labels=("x",), title="two", updated_ms=2)
         await begin(store, C, owner="bob", labels=("x",), title="one", updated_ms=3)
-        assert chats(await store.list(owner="ann", label="x", query="one", status="idle", archived=False)) == [A]
+        assert chats(
+            await store.list(ChatFilter(owner="ann", label="x", query="one", status="idle", archived=False))
+        ) == [A]
 
     async def test_pages_follow_each_other(self, store: Store) -> None:
         """Chats of the same moment too; each is on exactly one page."""
@@ -94,10 +96,10 @@ class ListContract(OpensStore):
         for owner in (None, "ann"):
             paged: list[ChatId] = []
             before = None
-            while page := await store.list(owner=owner, limit=4, before=before):
+            while page := await store.list(ChatFilter(owner=owner), limit=4, before=before):
                 paged += chats(page)
                 before = (page[-1].summary.updated_ms, page[-1].summary.chat)
-            assert paged == chats(await store.list(owner=owner))
+            assert paged == chats(await store.list(ChatFilter(owner=owner)))
 
     async def test_a_page_keeps_its_place_while_chats_change(self, store: Store) -> None:
         for number, chat in enumerate((A, B, C)):

@@ -6,7 +6,7 @@ import hashlib
 import pytest
 
 from treadle.errors import ChatExists, HeadMoved, InvalidInput, NotFound, StoreError
-from treadle.ports.store import LEASE_S, Lease, Snapshot, Store
+from treadle.ports.store import LEASE_S, ChatFilter, Commit, Lease, Snapshot, Store
 from treadle.testing.clock import ManualClock
 from treadle.testing.store_contract.base import OpensStore
 from treadle.testing.store_contract.helpers import (
@@ -66,7 +66,7 @@ class LogContract(OpensStore):
     async def test_append_replaces_the_summary(self, store: Store) -> None:
         await begin(store, A)
         newer = summary(A, 3, status="running", runnable=True, labels=("x",), title="ü\n")
-        await store.append(A, records(2, 3), newer, lease=None, durable=True)
+        await store.append(Commit(A, records(2, 3), newer, durable=True))
         assert (await store.get(A)).summary == newer
         assert seqs(await store.read(A)) == [1, 2, 3]
 
@@ -87,7 +87,7 @@ class LogContract(OpensStore):
     async def test_an_append_is_all_or_nothing(self, store: Store) -> None:
         await begin(store, A)
         with pytest.raises(InvalidInput):
-            await store.append(A, [record(2), record(4)], summary(A, 4, title="x"), lease=None, durable=False)
+            await store.append(Commit(A, [record(2), record(4)], summary(A, 4, title="x"), durable=False))
         assert await store.head(A) == 1
         assert seqs(await store.read(A)) == [1]
         assert (await store.get(A)).summary.title == ""
@@ -149,9 +149,9 @@ class LogContract(OpensStore):
         await begin(store, C, updated_ms=15, owner="ann", archived=True)
         assert [one.summary.chat for one in await store.list()] == [B, C, A]
         assert [one.summary.chat for one in await store.list(limit=2)] == [B, C]
-        assert [one.summary.chat for one in await store.list(owner="ann")] == [C, A]
-        assert [one.summary.chat for one in await store.list(archived=False)] == [B, A]
-        assert [one.summary.chat for one in await store.list(owner="ann", archived=True)] == [C]
+        assert [one.summary.chat for one in await store.list(ChatFilter(owner="ann"))] == [C, A]
+        assert [one.summary.chat for one in await store.list(ChatFilter(archived=False))] == [B, A]
+        assert [one.summary.chat for one in await store.list(ChatFilter(owner="ann", archived=True))] == [C]
         await add(store, A, 2, updated_ms=30, owner="ann")
         assert [one.summary.chat for one in await store.list(limit=1)] == [A]
 

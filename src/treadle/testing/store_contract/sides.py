@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from treadle.errors import AlreadyAnswered, ChatBusy, ChatExists, HeadMoved, InvalidInput, LeaseLost, NotFound
-from treadle.ports.store import ANSWER_MS, LEASE_S, Delta, Lease, Remembered, Store
+from treadle.ports.store import ANSWER_MS, LEASE_S, Commit, Delta, Lease, Remembered, Store
 from treadle.testing.clock import ManualClock
 from treadle.testing.store_contract.base import OpensStore
 from treadle.testing.store_contract.helpers import NOBODY, A, B, add, begin, claimed, record, records, summary
@@ -26,7 +26,7 @@ def delta(chat: ChatId, number: int, *, epoch: int = 1, turn: int = 1) -> Delta:
 
 async def put(store: Store, chat: ChatId, seq: int, given: Remembered, lease: Lease | None = None) -> None:
     changed = summary(chat, seq, title=given.body.decode("latin-1"))
-    await store.append(chat, [record(seq)], changed, lease=lease, durable=True, answer=given)
+    await store.append(Commit(chat, [record(seq)], changed, lease=lease, durable=True, answer=given))
 
 
 class SideContract(OpensStore):
@@ -84,9 +84,9 @@ class SideContract(OpensStore):
             await put(store, NOBODY, 2, answer())
         taken = Lease(A, held.epoch + 1, "w2", 2)
         with pytest.raises(ChatBusy):
-            await store.append(A, [record(2)], summary(A, 2), lease=None, durable=True, take=taken, answer=answer())
+            await store.append(Commit(A, [record(2)], summary(A, 2), durable=True, take=taken, answer=answer()))
         with pytest.raises(InvalidInput):
-            await store.append(A, [record(2), record(4)], summary(A, 4), lease=None, durable=True, answer=answer())
+            await store.append(Commit(A, [record(2), record(4)], summary(A, 4), durable=True, answer=answer()))
         assert await store.recall("ann", "k") is None
         await put(store, A, 2, answer())
 
@@ -144,9 +144,9 @@ class SideContract(OpensStore):
         await add(store, A, 2)
         assert [*await store.read_deltas({A: (0, 0, 0)})] == [delta(A, 1)], "a command of a user ends no message"
         with pytest.raises(HeadMoved):
-            await store.append(A, [record(9)], summary(A, 9), lease=lease, durable=True, drop_deltas=True)
+            await store.append(Commit(A, [record(9)], summary(A, 9), lease=lease, durable=True, drop_deltas=True))
         assert [*await store.read_deltas({A: (0, 0, 0)})] == [delta(A, 1)]
-        await store.append(A, [record(3)], summary(A, 3), lease=lease, durable=True, drop_deltas=True)
+        await store.append(Commit(A, [record(3)], summary(A, 3), lease=lease, durable=True, drop_deltas=True))
         assert [*await store.read_deltas({A: (0, 0, 0), B: (0, 0, 0)})] == [delta(B, 1)]
         await store.put_deltas([delta(A, 1, turn=2)])
         assert [*await store.read_deltas({A: (1, 1, 9)})] == [delta(A, 1, turn=2)]

@@ -4,11 +4,11 @@ import asyncpg  # type: ignore[import-untyped]
 import pytest
 
 from treadle.errors import Damaged, NotFound
-from treadle.ports.store import Snapshot
+from treadle.ports.store import Commit, Snapshot
 from treadle.protocol import wire
 from treadle.protocol.events import ExecutionComplete, RecordLost, TurnStart
+from treadle.stores.integrity import Problem
 from treadle.stores.postgres import PostgresStore
-from treadle.stores.problem import Problem
 from treadle.testing.store_contract import A, B, add, record, records, seqs, summary
 from treadle.types import CallKey
 
@@ -76,7 +76,7 @@ async def test_blobs_that_are_lost_or_damaged_are_told(chat: PostgresStore, behi
     events = [
         wire.Record(4 + n, 1, event.TYPE, 1, 0, wire._encoder.encode(event)) for n, event in enumerate((complete, lost))
     ]
-    await chat.append(A, events, summary(A, 5), lease=None, durable=True)
+    await chat.append(Commit(A, events, summary(A, 5), durable=True))
     assert one(list(await chat.check())) == ("blob", 5, False)
     await behind.execute("UPDATE blob_parts SET data = 'outpuT'")
     assert [problem.kind for problem in await chat.check()] == ["blob", "blob"]

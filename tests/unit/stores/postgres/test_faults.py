@@ -12,7 +12,7 @@ from tests.postgres import Postgres
 from tests.unit.stores.postgres.conftest import Line
 from treadle import faultpoint
 from treadle.errors import AlreadyAnswered, ChatBusy, ChatExists, HeadMoved, LeaseLost, StoreError
-from treadle.ports.store import Lease, Remembered
+from treadle.ports.store import Commit, Lease, Remembered
 from treadle.stores.postgres import PostgresStore
 from treadle.testing.store_contract import A, B, add, begin, claimed, record, seqs, summary
 from treadle.types import ChatId
@@ -50,7 +50,7 @@ async def test_another_append_at_the_same_place_is_not_taken_for_ones_own(
     line.break_at = APPEND
     other = record(2, b'{"turn":99}')
     with pytest.raises(HeadMoved):
-        await cut_store.append(A, [other], summary(A, 2), lease=None, durable=True)
+        await cut_store.append(Commit(A, [other], summary(A, 2), durable=True))
     assert line.cuts == 1
     assert await store.read(A) == [record(1), record(2)]
 
@@ -63,7 +63,7 @@ async def test_an_append_that_also_releases_and_answers(
     answer = Remembered("ann", "k", "r", 204, b"", 1)
     line.break_at = APPEND
     await cut_store.append(
-        A, [record(2)], summary(A, 2), lease=lease, durable=True, release=True, answer=answer, drop_deltas=True
+        Commit(A, [record(2)], summary(A, 2), lease=lease, durable=True, release=True, answer=answer, drop_deltas=True)
     )
     assert line.cuts == 1
     assert await store.head(A) == 2
@@ -78,10 +78,10 @@ async def test_an_append_that_takes_the_chat(cut_store: PostgresStore, store: Po
     await begin(cut_store, B)
     line.break_at = APPEND
     taken = Lease(A, 1, "w", 2)
-    await cut_store.append(A, [record(2)], summary(A, 2), lease=None, durable=True, take=taken)
+    await cut_store.append(Commit(A, [record(2)], summary(A, 2), durable=True, take=taken))
     await add(cut_store, A, 3, taken)
     line.break_at = APPEND
-    await cut_store.append(B, [], summary(B, 1, title="x"), lease=None, durable=True, take=Lease(B, 1, "w", 1))
+    await cut_store.append(Commit(B, [], summary(B, 1, title="x"), durable=True, take=Lease(B, 1, "w", 1)))
     assert line.cuts == 2
     with pytest.raises(ChatBusy):
         await store.claim("other", A)
@@ -202,7 +202,7 @@ async def test_a_server_that_is_restarted_in_mid_append(
         lease = await claimed(store, "w", chat)
         while not enough.is_set():
             seq = acknowledged[chat] + 1
-            await store.append(chat, [record(seq)], summary(chat, seq), lease=lease, durable=bool(seq % 2))
+            await store.append(Commit(chat, [record(seq)], summary(chat, seq), lease=lease, durable=bool(seq % 2)))
             acknowledged[chat] = seq
 
     writing = [asyncio.create_task(write(chat)) for chat in chats]

@@ -18,6 +18,7 @@ import asyncio, os, signal, sys, time
 from pathlib import Path
 from treadle import faultpoint
 from treadle.errors import *
+from treadle.ports.store import Commit
 from treadle.stores.sqlite import SqliteStore
 from treadle.testing.store_contract import A, B, add, begin, claimed, record, summary
 

@@ -8,10 +8,10 @@ import pytest
 
 from tests.unit.stores.sqlite.conftest import text
 from treadle.errors import Damaged
-from treadle.ports.store import Snapshot
+from treadle.ports.store import Commit, Snapshot
 from treadle.protocol import wire
 from treadle.protocol.events import ExecutionComplete, RecordLost, TurnStart
-from treadle.stores.problem import Problem
+from treadle.stores.integrity import Problem
 from treadle.stores.sqlite import SqliteStore
 from treadle.testing.store_contract import A, B, add, record, records, seqs, summary
 from treadle.types import CallKey
@@ -155,7 +155,7 @@ async def test_outputs_that_are_not_there_are_told(chat: SqliteStore) -> None:
     for seq, digest in ((5, present), (6, "0" * 64)):
         event = ExecutionComplete(CallKey("1.0"), success=True, output=digest)
         encoded = wire.encode(wire.Envelope(seq, A, 1, event))
-        await chat.append(A, [encoded], summary(A, seq), lease=None, durable=False)
+        await chat.append(Commit(A, [encoded], summary(A, seq), durable=False))
     assert one(list(await chat.check(repair=True))) == ("blob", 6, False)
 
 

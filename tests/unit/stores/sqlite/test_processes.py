@@ -18,7 +18,7 @@ say("ready"); hear()
 mine, head = 0, 1
 while mine < 40:
     try:
-        await store.append(A, [record(head + 1, text("%s"))], summary(A, head + 1), lease=None, durable=False)
+        await store.append(Commit(A, [record(head + 1, text("%s"))], summary(A, head + 1), durable=False))
         mine += 1
     except HeadMoved:
         pass
@@ -140,7 +140,7 @@ async def test_what_was_acknowledged_survives_kill_9(store: SqliteStore, spawn: 
     writer = spawn(
         """
         for seq in range(2, 1_000_000):
-            await store.append(A, [record(seq, text("x" * seq * 40))], summary(A, seq), lease=None, durable=seq % 2 < 1)
+            await store.append(Commit(A, [record(seq, text("x" * seq * 40))], summary(A, seq), durable=seq % 2 < 1))
             say(seq)
         """
     )
@@ -171,7 +171,8 @@ async def test_killed_at_a_persistence_point(store: SqliteStore, spawn: Spawn, n
         f"""
         lease = await claimed(store, "gone")
         faultpoint.install(lambda name: os.kill(os.getpid(), signal.SIGKILL) if name == "{name}" else None)
-        await store.append(A, [record(2, text("x" * 100_000))], summary(A, 2, runnable=True), lease=lease, durable=True)
+        new = [record(2, text("x" * 100_000))]
+        await store.append(Commit(A, new, summary(A, 2, runnable=True), lease=lease))
         """
     )
     assert worker.finish() == -signal.SIGKILL

@@ -11,6 +11,7 @@ import pytest
 
 from treadle import faultpoint
 from treadle.errors import NewerSchema, StoreError
+from treadle.ports.store import ChatFilter
 from treadle.stores.sqlite import SqliteStore, schema
 from treadle.stores.sqlite.read_only import ReadOnly
 from treadle.testing.store_contract import A, begin
@@ -100,8 +101,8 @@ async def test_lists_find_the_chats_of_an_older_file(path: Path, tmp_path: Path)
         )
         connection.commit()
     store = SqliteStore(path)
-    assert [one.summary.chat for one in await store.list(query="ä TITLE", label="y")] == ["c_a"]
-    assert [one.summary.chat for one in await store.list(label="")] == []
+    assert [one.summary.chat for one in await store.list(ChatFilter(query="ä TITLE", label="y"))] == ["c_a"]
+    assert [one.summary.chat for one in await store.list(ChatFilter(label=""))] == []
     assert [(one.summary.chat, one.changed) for one in await store.changes()] == [("c_b", 1), ("c_a", 2), ("c_c", 3)]
     await store.close()
     assert query(schema.backup_path(path, 1), "SELECT count(*) FROM chats") == [(3,)]

@@ -7,6 +7,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+from treadle.ports.store import Commit
 from treadle.protocol import wire
 from treadle.protocol.content import ToolRequest, Usage
 from treadle.protocol.events import (
@@ -20,7 +21,7 @@ from treadle.protocol.events import (
 )
 from treadle.stores.sqlite import SqliteStore
 from treadle.stores.sqlite.leases import Leases
-from treadle.stores.sqlite.tables import CANDIDATE, Writing
+from treadle.stores.sqlite.tables import CANDIDATE, WriteTables
 from treadle.testing.store_contract import A, B, add, records, summary
 from treadle.types import call_key
 
@@ -85,7 +86,7 @@ async def test_the_log_of_500_rounds_is_small(path: Path) -> None:
         step = [
             wire.encode(Envelope(seq, A, 1, event)) for seq, event in enumerate(events[first : first + 5], first + 1)
         ]
-        await store.append(A, step, summary(A, first + 5), lease=None, durable=False)
+        await store.append(Commit(A, step, summary(A, first + 5), durable=False))
     await store.close()
     messages = sum(
         len(json.dumps({"role": "assistant", "content": event.content, "tool_calls": [
@@ -104,6 +105,6 @@ async def test_the_log_of_500_rounds_is_small(path: Path) -> None:
 async def test_a_claim_looks_only_at_chats_that_have_something_to_do(store: SqliteStore, path: Path) -> None:
     await store.list()
     with closing(sqlite3.connect(path)) as connection:
-        Writing(connection, Leases(path.with_name("workers")))
+        WriteTables(connection, Leases(path.with_name("workers")))
         plan = connection.execute("EXPLAIN QUERY PLAN " + CANDIDATE, (0,)).fetchall()
     assert any("chats_ready" in row[3] for row in plan)

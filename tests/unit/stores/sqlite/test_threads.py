@@ -12,7 +12,7 @@ import pytest
 from tests.unit.stores.sqlite.conftest import text
 from treadle import faultpoint
 from treadle.errors import HeadMoved, StoreError
-from treadle.ports.store import Snapshot
+from treadle.ports.store import Commit, Snapshot
 from treadle.stores.sqlite import SqliteStore
 from treadle.testing.store_contract import A, add, begin, record, seqs, summary
 from treadle.types import ChatId
@@ -48,7 +48,7 @@ async def test_a_batch_is_as_durable_as_its_most_demanding_job(path: Path) -> No
     faultpoint.install(lambda name: seen.append(_synchronous(store)) if name == "store.before_commit" else None)
     try:
         for seq, durable in ((2, False), (3, True), (4, True), (5, False)):
-            await store.append(A, [record(seq)], summary(A, seq), lease=None, durable=durable)
+            await store.append(Commit(A, [record(seq)], summary(A, seq), durable=durable))
     finally:
         faultpoint.install(None)
     await store.close()
@@ -125,7 +125,7 @@ async def test_a_type_numbered_in_a_lost_transaction_is_numbered_again(store: Sq
 async def test_a_cancelled_append_lands_or_not_but_never_half(store: SqliteStore) -> None:
     await begin(store, A)
     task = asyncio.create_task(
-        store.append(A, [record(2), record(3, text("x" * 9000))], summary(A, 3), lease=None, durable=True)
+        store.append(Commit(A, [record(2), record(3, text("x" * 9000))], summary(A, 3), durable=True))
     )
     await asyncio.sleep(0)
     task.cancel()
@@ -158,11 +158,11 @@ async def test_a_full_disk_is_an_error_and_then_all_is_well(store: SqliteStore) 
     connection.execute("PRAGMA max_page_count = 30")
     big = [record(seq, _noise(seq)) for seq in range(2, 12)]
     with pytest.raises(StoreError, match="no space left"):
-        await store.append(A, big, summary(A, 11), lease=None, durable=True)
+        await store.append(Commit(A, big, summary(A, 11), durable=True))
     assert seqs(await store.read(A)) == [1]
     await add(store, A, 2)  # what fits is still taken
     connection.execute("PRAGMA max_page_count = 100000")
-    await store.append(A, [record(3, _noise(3))], summary(A, 3), lease=None, durable=True)
+    await store.append(Commit(A, [record(3, _noise(3))], summary(A, 3), durable=True))
     assert seqs(await store.read(A)) == [1, 2, 3]
 
 

@@ -1,15 +1,40 @@
-"""A log without gaps, whatever became of its rows: where a record is missing stands `session.record_lost` (D-06).
-Shared by the stores on disk; knows nothing of SQL."""
+"""Whether a log is whole (D-06): numbers without a gap, `session.record_lost` where a record is missing, and what
+`treadle fsck` says of damage. Shared by all stores; knows nothing of SQL."""
 
-from treadle.errors import Damaged
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from treadle.errors import Damaged, InvalidInput
 from treadle.protocol import wire
 from treadle.protocol.wire import Record
+from treadle.stores.packing import Packed
 from treadle.types import ChatId
 
 MISSING = "the record was missing"
 STRAY = "its number is far from all others and cannot be right"
 MOST_LOST = 10_000
 """More than this is not lost: the number of the last record is wrong."""
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """One thing that is wrong, and whether it was mended."""
+
+    kind: Literal[
+        "database", "record", "gap", "head", "summary", "orphan", "blob", "image", "changes", "snapshot", "ahead"
+    ]
+    text: str
+    chat: str = ""
+    seq: int = 0
+    repaired: bool = False
+
+
+def check_gapless(records: Sequence[Record | Packed], first: int) -> None:
+    """InvalidInput unless the numbers of new records go on from `first`."""
+    for seq, record in enumerate(records, first):
+        if record.seq != seq:
+            raise InvalidInput(f"the records are not gapless: {record.seq} stands where {seq} belongs")
 
 
 def gapless(found: list[Record], chat: ChatId, after: int, head: int, limit: int) -> list[Record]:
