@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from treadle.errors import TreadleError
+from treadle.file_system import is_below
 from treadle.ports.workspace import Workspace
 from treadle.workspace.paths.root import Root
 
@@ -64,7 +65,7 @@ def _git_root(root: str, highest: str) -> tuple[str, list[str]]:
     here = Path(os.path.realpath(root))
     home = Path(os.path.realpath(os.path.expanduser("~")))
     for folder in (here, *here.parents):
-        if folder != here and (folder in (home, Path(folder.anchor)) or not folder.is_relative_to(highest or "/")):
+        if folder != here and (folder in (home, Path(folder.anchor)) or not is_below(str(folder), highest or "/")):
             break
         if (folder / ".git").exists():
             return str(folder), list(here.relative_to(folder).parts)

@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from treadle.file_system import is_below
 from treadle.ports.sandbox import Demand, Sandbox
 from treadle.ports.snapshots import Snapshots, SnapshotsOf
 from treadle.ports.store import Store
@@ -120,9 +121,9 @@ class ToolSetup:
         own = dict.fromkeys((str(self._home), str(self._kept_in), self.commands.folder))
         found = [path for home in own for path in hidden(home)]
         # What holds the project, or lies in it, cannot be hidden from the commands of that project.
-        apart = [path for path in dict.fromkeys(found) if not _within(root, path) and not _within(path, root)]
+        apart = [path for path in dict.fromkeys(found) if not is_below(root, path) and not is_below(path, root)]
         # What lies in something hidden is out of sight with it, and there is no place to mount anything any more.
-        outermost = [path for path in apart if not any(_within(path, other) for other in apart if other != path)]
+        outermost = [path for path in apart if not any(is_below(path, other) for other in apart if other != path)]
         return Guarded(protected(root), tuple(outermost))
 
     async def branch(self, project: Project, chat: ChatId, message: int) -> GitBranchCreated | None:
@@ -163,7 +164,3 @@ def _outside(command: str, root: str, cwd: str) -> tuple[str, ...]:
     from treadle.policy.command_severity import outside
 
     return outside(command, root, cwd)
-
-
-def _within(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)

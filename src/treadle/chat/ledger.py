@@ -12,6 +12,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from treadle.file_system import is_below
 from treadle.protocol.events import FilesChanged, Kept, Redone, RestoreRequested, Undone
 from treadle.protocol.files import FileChange, FileState, Link, Trail, decode_path, encode_path, git_unit
 
@@ -147,8 +148,8 @@ def covers(paths: Sequence[str], path: str) -> bool:
     if not paths:
         return True
     path = decode_path(path)
-    above = [decode_path(each).rstrip("/") for each in paths]
-    return any(each == "." or path == each or path.startswith(f"{each}/") for each in above)
+    above = [decode_path(each) for each in paths]
+    return any(each == "." or is_below(path, each) for each in above)
 
 
 # -- the rows -------------------------------------------------------------------------------------------------------

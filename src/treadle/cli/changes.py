@@ -12,6 +12,7 @@ from treadle.cli.project import project_root
 from treadle.cli.session import LAST, find_chat
 from treadle.cli.terminal import Colour, Terminal
 from treadle.errors import InvalidInput, NotFound
+from treadle.file_system import is_below
 from treadle.files import ChatFiles, Span
 from treadle.handle import Chat
 from treadle.lines.aside import ASIDE, Aside, count, is_folder, sort_out
@@ -82,8 +83,7 @@ async def _chat(agent: Agent, name: str) -> Chat:
 
 
 def _holds(root: str, folder: str) -> bool:
-    real = os.path.realpath(root)
-    return folder == real or folder.startswith(real.rstrip("/") + "/")
+    return is_below(folder, os.path.realpath(root))
 
 
 async def _span(files: ChatFiles, wanted: Named) -> Span:
@@ -104,7 +104,7 @@ def _recorded(root: str, typed: str) -> str:
     folder, name = os.path.split(os.path.abspath(typed))
     path = os.path.join(os.path.realpath(folder), name)
     top = os.path.realpath(root)
-    if not _holds(root, path):
+    if not is_below(path, top):
         raise InvalidInput(f"{inert_line(typed)} is outside the project {top}")
     return encode_path(os.path.relpath(path, top))
 

@@ -18,6 +18,7 @@ from treadle.cli.session import configured, find_chat, open_agent, warn
 from treadle.cli.terminal import Terminal
 from treadle.config import BUDGETS, Config
 from treadle.errors import ConfigError, InvalidInput
+from treadle.file_system import is_below
 from treadle.handle import Chat
 from treadle.housekeeping.retention import is_due, retention_of
 from treadle.runtime import Agent
@@ -95,7 +96,7 @@ def _new_chat(agent: Agent, config: Config, wanted: Wanted) -> Chat:
 
 def _root(config: Config, wanted: Wanted) -> Path:
     root = project_root(wanted.root, force=wanted.force_root)
-    if config.home.resolve().is_relative_to(root):
+    if is_below(str(config.home.resolve()), str(root)):
         warn([f"Treadle's home {config.home} lies inside the project, where the model can reach it; move TREADLE_HOME"])
     return root
 

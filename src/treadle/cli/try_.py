@@ -16,6 +16,7 @@ from treadle.cli.session import configured
 from treadle.cli.terminal import Colour, Terminal
 from treadle.config import Config
 from treadle.errors import SandboxError
+from treadle.file_system import is_below
 from treadle.lines.aside import count
 from treadle.lines.changes import total
 from treadle.ports.toolset import Invocation
@@ -95,7 +96,7 @@ async def _tried(config: Config, wanted: Wanted, root: str, folder: str, termina
 def _call(config: Config, wanted: Wanted, root: str, terminal: Terminal | None) -> Invocation:
     arguments: dict[str, object] = {"command": wanted.line, "timeout_s": wanted.timeout_s, "fresh": True}
     here = os.path.realpath(os.getcwd())
-    if here.startswith(root.rstrip("/") + "/"):
+    if is_below(here, root):
         arguments["cwd"] = here
     show = (lambda _text: None) if terminal is None else (lambda text: terminal.stream(inert(text)))
     options = ChatOptions(root=root, sandbox=config.settings.sandbox, network=wanted.network)

@@ -8,7 +8,8 @@ import msgspec
 
 from treadle._version import __version__
 from treadle.engine.effects import all_references
-from treadle.housekeeping.retention import folder_of, replace_file
+from treadle.file_system import replace_file
+from treadle.housekeeping.retention import folder_of
 from treadle.ports.store import Listed, Store
 
 _FILE = "marks"
@@ -55,7 +56,7 @@ class Marks:
         """Keep what was read; and, unless all chats were asked for that there are, what was known of the others."""
         marks = self._seen if all_seen else {**self._known, **self._seen}
         if self._remembers and marks != self._known:
-            replace_file(self._file, msgspec.msgpack.encode(_Kept(__version__, marks)))
+            replace_file(str(self._file), msgspec.msgpack.encode(_Kept(__version__, marks)))
 
     def _read(self) -> Mapping[str, Mark]:
         try:

@@ -1,12 +1,12 @@
 """How long things are kept, and what a chat is worth to what it refers to."""
 
-import secrets
 import time
 from pathlib import Path
 
 import msgspec
 
 from treadle.config import Settings
+from treadle.file_system import replace_file
 from treadle.ports.store import Listed
 
 DAY_S = 86_400.0
@@ -81,7 +81,7 @@ def is_due(home: Path, every_s: float = DAY_S) -> bool:
 
 
 def write_stamp(home: Path, stamp: Stamp) -> None:
-    replace_file(stamp_of(home), msgspec.json.encode(stamp))
+    replace_file(str(stamp_of(home)), msgspec.json.encode(stamp))
 
 
 def read_stamp(home: Path) -> Stamp:
@@ -89,13 +89,3 @@ def read_stamp(home: Path) -> Stamp:
         return msgspec.json.decode(stamp_of(home).read_bytes(), type=Stamp)
     except (OSError, msgspec.DecodeError):
         return Stamp()
-
-
-def replace_file(file: Path, content: bytes) -> None:
-    """In one step, whoever else does the same."""
-    new = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
-    try:
-        new.write_bytes(content)
-        new.replace(file)
-    finally:
-        new.unlink(missing_ok=True)

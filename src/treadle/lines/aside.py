@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from treadle.file_system import is_below
 from treadle.protocol.files import FileChange, decode_path, encode_path
 
 Aside = Literal["git", "caches", "ignored"]
@@ -101,7 +102,7 @@ def cache_of(file: FileChange, tagged: Container[str] = ()) -> str:
 
 
 def in_git(path: str) -> bool:
-    return path == _GIT or path.startswith(f"{_GIT}/")
+    return is_below(path, _GIT)
 
 
 def is_folder(file: FileChange) -> bool:

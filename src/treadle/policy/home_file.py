@@ -12,6 +12,7 @@ import msgspec
 
 from treadle.errors import ConfigError
 from treadle.faultpoint import faultpoint
+from treadle.file_system import replace_file, sync_folder
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -55,16 +56,9 @@ class HomeFile(Generic[T]):
         with self._locked():
             changed = change(self.read())
             data = msgspec.json.format(msgspec.json.encode(changed), indent=2) + b"\n"
-            temp = self.path.with_name(f"{self.path.name}.new")
             try:
-                fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-                with open(fd, "wb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
-                faultpoint(f"home.before_replace:{self.path.name}")
-                os.replace(temp, self.path)
-                self._sync_folder()
+                replace_file(str(self.path), data, sync=True, fault=f"home.before_replace:{self.path.name}")
+                sync_folder(str(self.path.parent))
             except OSError as error:
                 raise ConfigError(f"{self.path} cannot be written: {error.strerror or error}") from error
             faultpoint(f"home.after_replace:{self.path.name}")
@@ -82,10 +76,3 @@ class HomeFile(Generic[T]):
             yield
         finally:
             os.close(lock)
-
-    def _sync_folder(self) -> None:
-        folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)

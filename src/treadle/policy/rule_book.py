@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from treadle.errors import NotFound
+from treadle.file_system import is_below
 from treadle.policy.home_file import HomeFile
 from treadle.policy.rules import check
 from treadle.protocol.permissions import Rule
@@ -41,7 +42,7 @@ class RuleBook:
             return ()
         real = os.path.realpath(root)
         found = tuple(rule for rule in rules if rule.scope == "user" or (rule.scope == "project" and rule.root == real))
-        if Path(os.path.realpath(self._home)).is_relative_to(real):
+        if is_below(os.path.realpath(self._home), real):
             return tuple(rule for rule in found if rule.effect != "allow")
         return found
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from treadle.file_system import is_below
 from treadle.policy.globs import matches
 
 _GROUPS: Mapping[str, tuple[str, ...]] = {
@@ -111,7 +112,7 @@ def names(root: str, path: str) -> tuple[str, ...]:
         return (os.path.normpath(path),)
     spelled = os.path.normpath(os.path.join(root, path))
     real_root = os.path.realpath(root)
-    base = real_root if spelled.startswith(f"{real_root}/") else root
+    base = real_root if is_below(spelled, real_root) else root
     named = os.path.relpath(spelled, base)
     real = os.path.realpath(os.path.join(real_root, named))
     return tuple(dict.fromkeys((named, os.path.relpath(real, real_root))))

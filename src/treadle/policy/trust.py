@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from treadle.errors import InvalidInput, NotFound
+from treadle.file_system import is_below
 from treadle.policy.home_file import HomeFile
 from treadle.types import Clock, SystemClock
 
@@ -70,7 +71,7 @@ class Trust:
         """Whether our own file lies in the project that the file belongs to: then the project could trust itself."""
         folder = Path(real).parent
         project = folder.parent if folder.name == ".treadle" else folder
-        return Path(os.path.realpath(self._home)).is_relative_to(project)
+        return is_below(os.path.realpath(self._home), str(project))
 
 
 def read(path: str) -> bytes:

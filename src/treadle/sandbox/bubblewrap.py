@@ -17,10 +17,9 @@ from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from secrets import token_hex
 
 from treadle.errors import SandboxError
-from treadle.faultpoint import faultpoint
+from treadle.file_system import is_below, replace_file
 from treadle.ports.sandbox import Confinement, Direct, Level, Unwritable, View
 from treadle.sandbox.launch.hold import ALIVE_FD, Holder
 from treadle.sandbox.launcher import Launcher
@@ -111,7 +110,7 @@ class Bubblewrap:
             if os.path.exists(path):
                 yield path, ["--ro-bind", path, path]
         for path in sockets(SETTLED_S):
-            if not any(_beneath(path, each) for each in (confinement.root, "/tmp", "/dev", "/proc", *SOCKET_FOLDERS)):
+            if not any(is_below(path, each) for each in (confinement.root, "/tmp", "/dev", "/proc", *SOCKET_FOLDERS)):
                 yield path, ["--ro-bind", "/dev/null", path]
 
     def _root(self, confinement: Confinement) -> list[str]:
@@ -204,10 +203,7 @@ def _write(path: str, content: bytes) -> None:
     """Once, and whole: several threads and processes may do so at a time."""
     if not os.path.exists(path):
         os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-        beside = f"{path}.{token_hex(6)}"
-        Path(beside).write_bytes(content)
-        faultpoint("sandbox.file_written")
-        os.replace(beside, path)
+        replace_file(path, content, mode=0o644, fault="sandbox.file_written")
 
 
 def _check(confinement: Confinement) -> None:
@@ -215,14 +211,14 @@ def _check(confinement: Confinement) -> None:
         if not os.path.isabs(path) or os.path.normpath(path) != path:
             raise SandboxError(f"{path!r} is no absolute path without detours; a sandbox cannot be made of it")
     for path in confinement.protected:
-        if not _beneath(path, confinement.root) or path == confinement.root:
+        if not is_below(path, confinement.root) or path == confinement.root:
             raise SandboxError(f"{path} is not inside the project {confinement.root}; only what is can be protected")
 
 
 def _own_python() -> set[str]:
     """Where this interpreter and Treadle itself lie, if the private /tmp would cover them."""
     treadle = str(Path(__file__).resolve().parents[1])
-    return {path for path in (sys.prefix, sys.base_prefix, treadle) if _beneath(path, "/tmp")}
+    return {path for path in (sys.prefix, sys.base_prefix, treadle) if is_below(path, "/tmp")}
 
 
 @cache
@@ -254,8 +250,8 @@ def _hidden(confinement: Confinement) -> Iterable[Mount]:
     to be seen anyway."""
     for wanted in confinement.hidden:
         path = os.path.realpath(wanted)
-        shown = any(_beneath(path, each) for each in (confinement.root, *confinement.writable))
-        if _beneath(path, "/tmp") and not shown:
+        shown = any(is_below(path, each) for each in (confinement.root, *confinement.writable))
+        if is_below(path, "/tmp") and not shown:
             continue
         match _kind(path):
             case stat.S_IFDIR:
@@ -290,10 +286,6 @@ def _kind(path: str) -> int:
         return stat.S_IFMT(os.lstat(path).st_mode)
     except OSError:
         return 0
-
-
-def _beneath(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def _folders(root: str, path: str) -> list[str]:

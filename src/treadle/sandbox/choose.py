@@ -7,13 +7,12 @@ import platform
 import shutil
 import sys
 from pathlib import Path
-from secrets import token_hex
 
 import msgspec
 
 from treadle._version import __version__
 from treadle.errors import SandboxError
-from treadle.faultpoint import faultpoint
+from treadle.file_system import replace_file
 from treadle.ports.sandbox import Demand, Level, Sandbox
 from treadle.sandbox.bubblewrap import Bubblewrap
 from treadle.sandbox.landlock import Landlock
@@ -107,10 +106,7 @@ def examine(home: Path) -> Findings:
     scratch = _scratch(home)
     findings = Findings(machine, tuple(examine_level(level, machine.bubblewrap, scratch) for level in LEVELS))
     file = scratch / REMEMBERED
-    beside = file.with_suffix(f".{token_hex(6)}")
-    beside.write_bytes(msgspec.json.encode(findings))
-    faultpoint("sandbox.probed")
-    beside.replace(file)
+    replace_file(str(file), msgspec.json.encode(findings), fault="sandbox.probed")
     return findings
 
 

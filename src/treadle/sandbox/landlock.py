@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Sequence
 
 from treadle.errors import SandboxError
+from treadle.file_system import is_below
 from treadle.ports.sandbox import Confinement, Direct, Level, View
 from treadle.sandbox.launcher import Launcher
 from treadle.sandbox.seccomp import AF_INET, AF_INET6, AF_NETLINK, Filter, assemble
@@ -68,7 +69,7 @@ class Landlock:
         hidden = ["/dev", *(os.path.realpath(path) for path in confinement.hidden if os.path.lexists(path))]
         for path in hidden:
             for shown in (confinement.root, *confinement.writable):
-                if path == shown or path.startswith(shown.rstrip("/") + "/"):
+                if is_below(path, shown):
                     raise SandboxError(f"Landlock cannot hide {path} inside {shown}, which commands may read")
         spec = {
             "root": confinement.root,

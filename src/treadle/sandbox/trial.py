@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from treadle.file_system import is_below
 from treadle.ports.sandbox import Level
 from treadle.sandbox import landlock
 from treadle.sandbox.bubblewrap import Bubblewrap
@@ -52,7 +53,7 @@ def bubblewrap_version(binary: str) -> tuple[int, ...]:
 def _beside_tmp(scratch: Path) -> Path:
     """Not below /tmp if that can be helped: a command has its own there, and it would hide what is to be tried."""
     other = Path("/var/tmp")
-    return other if scratch.is_relative_to("/tmp") and os.access(other, os.W_OK) else scratch
+    return other if is_below(str(scratch), "/tmp") and os.access(other, os.W_OK) else scratch
 
 
 def _try_bubblewrap(binary: str, trial: Path) -> Report:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from treadle.errors import InvalidInput
+from treadle.file_system import is_below
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import RuleScope
 from treadle.server.tokens import LOCAL
@@ -80,7 +81,7 @@ class Admission(msgspec.Struct, frozen=True):
         if not self.roots:
             raise InvalidInput("No folders are open to users of this server; its operator can set serve_roots.")
         for folder in (os.path.realpath(each.replace("{user}", user)) for each in self.roots):
-            if root == folder or root.startswith(folder.rstrip("/") + "/"):
+            if is_below(root, folder):
                 return folder
         raise InvalidInput(f"The root {root!r} lies in no folder that is open to you.")
 

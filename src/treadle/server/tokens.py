@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from treadle.errors import ConfigError, InvalidInput, NotFound
+from treadle.file_system import create_file
 from treadle.policy.home_file import HomeFile
 from treadle.types import Clock, SystemClock, new_id
 
@@ -141,21 +142,12 @@ def own_token(home: Path) -> str:
     if kept := kept_token(home):
         return kept
     secret = _PREFIX + secrets.token_urlsafe(32)
-    temp = home / f"{OWN_NAME}.{new_id('n')}"
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            with open(fd, "w") as file:
-                file.write(secret + "\n")
-            os.link(temp, path)  # of several servers that start at once, one makes the token
-        finally:
-            temp.unlink()
-    except FileExistsError:
-        return _kept(path)
+        made = create_file(str(path), f"{secret}\n".encode())
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror or error}") from error
-    return secret
+    return secret if made else _kept(path)  # of several servers that start at once, one makes the token
 
 
 def _kept(path: Path) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from treadle.errors import SandboxError, ToolError
+from treadle.file_system import is_below
 from treadle.ports.sandbox import IN_A_REPOSITORY, Confinement, Direct, Sandbox, Unwritable
 from treadle.ports.workspace import inert
 from treadle.subprocesses import Completed, Launch, run_blocking
@@ -82,7 +83,7 @@ class Git:
         self.folder = repository.folder
         self._common = repository.common
         self._sandbox = sandbox
-        self._hidden = tuple(path for path in hidden if not _beneath(self._common, path))
+        self._hidden = tuple(path for path in hidden if not _lies_in(self._common, path))
         self._program = git_program(self._common)
 
     def belongs_to(self, root: str) -> bool:
@@ -147,13 +148,12 @@ def git_program(folder: str) -> str | None:
     """git of the machine; never one that lies beside the repository, in the project (S-09)."""
     project = os.path.dirname(folder)
     path = [each for each in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(each)]
-    found = shutil.which("git", path=os.pathsep.join(each for each in path if not _beneath(each, project)))
-    return found if found and not _beneath(found, project) else None
+    found = shutil.which("git", path=os.pathsep.join(each for each in path if not _lies_in(each, project)))
+    return found if found and not _lies_in(found, project) else None
 
 
-def _beneath(path: str, folder: str) -> bool:
-    path, folder = os.path.realpath(path), os.path.realpath(folder)
-    return path == folder or path.startswith(folder.rstrip("/") + "/")
+def _lies_in(path: str, folder: str) -> bool:
+    return is_below(os.path.realpath(path), os.path.realpath(folder))
 
 
 def _line(path: str) -> str:

@@ -18,6 +18,7 @@ import pytest
 
 from treadle import faultpoint
 from treadle.errors import ToolError
+from treadle.file_system import replace_file
 from treadle.ports.commands import Ended, Job
 from treadle.sandbox.supervisor import commands as worker_side
 from treadle.sandbox.supervisor import folder as names
@@ -295,11 +296,11 @@ def test_two_that_write_the_same_file(tmp_path: Path, monkeypatch: pytest.Monkey
 
     def replace(source: str, target: str) -> None:
         monkeypatch.setattr(os, "replace", real)
-        names.write_atomic(file, b"the other")
+        replace_file(file, b"the other")
         real(source, target)
 
     monkeypatch.setattr(os, "replace", replace)
-    names.write_atomic(file, b"the one")
+    replace_file(file, b"the one")
     assert os.listdir(tmp_path) == [names.CURSOR]
     assert Path(file).read_bytes() == b"the one"
 

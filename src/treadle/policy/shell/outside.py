@@ -3,6 +3,7 @@
 import posixpath
 import re
 
+from treadle.file_system import is_below
 from treadle.policy.shell.model import shown
 
 _SYSTEM = re.compile(
@@ -82,6 +83,4 @@ def _leads_out(piece: str, root: str, cwd: str) -> bool:
         return False
     path = posixpath.normpath("/" + piece.lstrip("/"))
     base = posixpath.normpath(root)
-    if path == base or path.startswith(base.rstrip("/") + "/"):
-        return False
-    return not _SYSTEM.match(path)
+    return not is_below(path, base) and not _SYSTEM.match(path)

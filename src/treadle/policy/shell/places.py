@@ -8,6 +8,7 @@ import posixpath
 import re
 from collections.abc import Collection
 
+from treadle.file_system import is_below
 from treadle.policy.shell.model import UNKNOWN, Found, names, shown
 
 HOME = "/home/~"
@@ -163,7 +164,7 @@ def _under(path: str) -> tuple[str, bool]:
 
 
 def _within(path: str, places: Collection[str]) -> bool:
-    return any(path == place or path.startswith(f"{place}/") for place in places)
+    return any(is_below(path, place) for place in places)
 
 
 def writing(word: str, cwd: str = ".") -> Found | None:

@@ -8,6 +8,8 @@ import stat
 from fcntl import ioctl
 from time import time_ns
 
+from treadle.file_system import is_below
+
 _RECEIVE, _ANSWER, _STILL_ASKED = 0xC0502100, 0xC0182101, 0x40082102
 _HERE = -100
 _NO_FOLLOW, _EMPTY_PATH = 0x100, 0x1000
@@ -75,8 +77,8 @@ class Chores:
 
     def __init__(self, listener: int, allowed: list[str], kept: list[str]) -> None:
         self._listener = listener
-        self._allowed = [os.fsencode(path) for path in allowed]
-        self._kept = [os.fsencode(path) for path in kept]
+        self._allowed = allowed
+        self._kept = kept
 
     def serve(self) -> None:
         """Answer one call. Whatever goes wrong is an error of that call only."""
@@ -143,19 +145,15 @@ class Chores:
     def _judged(self, fd: int) -> os.stat_result:
         """By where the kernel says that the opened file lies, and only for the user's own files: this process may have
         rights that the command gave up."""
-        place = os.readlink(os.fsencode(f"/proc/self/fd/{fd}"))
-        if not any(_beneath(place, each) for each in self._allowed) or any(
-            _beneath(place, each) for each in self._kept
+        place = os.readlink(f"/proc/self/fd/{fd}")
+        if not any(is_below(place, each) for each in self._allowed) or any(
+            is_below(place, each) for each in self._kept
         ):
             raise OSError(errno.EPERM, "")
         status = os.fstat(fd)
         if status.st_uid != os.geteuid():
             raise OSError(errno.EPERM, "")
         return status
-
-
-def _beneath(path: bytes, folder: bytes) -> bool:
-    return path == folder or path.startswith(folder.rstrip(b"/") + b"/")
 
 
 def _change(asked: _Asked, path: str, status: os.stat_result) -> None:

@@ -9,6 +9,7 @@ import select
 import stat
 import sys
 
+from treadle.file_system import is_below
 from treadle.sandbox.launch.chores import Chores
 from treadle.sandbox.launch.ending import end_as, end_descendants, heed_broken_pipes, pass_signals_to
 from treadle.sandbox.launch.keep import Keeper, TooMuch
@@ -138,7 +139,7 @@ def _readable(hidden: list[str]) -> list[str]:
         opened.update("/".join(parts[:at]) for at in range(1, len(parts)))
     found = []
     for folder in opened:
-        if not any(folder == each or folder.startswith(each + "/") for each in closed):
+        if not any(is_below(folder, each) for each in closed):
             try:
                 paths = [f"{folder}/{name}" for name in os.listdir(folder or "/")]
             except OSError:

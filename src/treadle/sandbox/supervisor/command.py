@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from treadle.errors import ToolError
+from treadle.file_system import create_file, replace_file
 from treadle.ports.commands import Ended, Output
 from treadle.sandbox.supervisor import folder as names
 
@@ -94,17 +95,13 @@ class SupervisedCommand:
         start = begin if last == token else end
         size = self.read(0, 0).size
         with suppress(FileNotFoundError):  # it is being forgotten
-            names.write_atomic(file, f"{token} {start} {size}".encode())
+            replace_file(file, f"{token} {start} {size}".encode())
         return start, size
 
     def first(self, token: str) -> bool:
         file = f"{self.folder}/{names.FIRST}"
-        made = f"{file}.{os.urandom(6).hex()}"
         try:
-            Path(made).write_text(token)
-            with suppress(FileExistsError):
-                os.link(made, file)
-            os.unlink(made)
+            create_file(file, token.encode())
             return Path(file).read_text() == token
         except FileNotFoundError:  # it is being forgotten
             return False

@@ -22,6 +22,7 @@ import msgspec
 
 from treadle.errors import ToolError
 from treadle.faultpoint import faultpoint
+from treadle.file_system import create_file, replace_file
 from treadle.ports.commands import Ended, Job, Known
 from treadle.sandbox.supervisor import folder as names
 from treadle.sandbox.supervisor.command import MARK, SupervisedCommand
@@ -141,11 +142,7 @@ class SupervisedCommands:
         with suppress(FileNotFoundError):
             return Path(file).read_text()
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
-        made = f"{file}.{new_id('h')}"
-        Path(made).write_text(new_id("h"))
-        with suppress(FileExistsError):
-            os.link(made, file)
-        os.unlink(made)
+        create_file(file, new_id("h").encode())
         return Path(file).read_text()
 
     def _claim(self, folder: str, job: Job) -> None:
@@ -278,7 +275,7 @@ def _empty(folder: str) -> None:
     if names.look(folder) == names.LOST:
         SupervisedCommand(folder).sweep()
         with suppress(FileNotFoundError):  # another one forgets it, too, and has written this
-            names.write_atomic(f"{folder}/{names.EXIT}", msgspec.json.encode(Ended("lost")))
+            replace_file(f"{folder}/{names.EXIT}", msgspec.json.encode(Ended("lost")))
     for name in os.listdir(folder):
         if name == names.VIEW:
             remove_tree(f"{folder}/{name}")

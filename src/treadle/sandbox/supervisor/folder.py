@@ -93,16 +93,3 @@ def locked(folder: str) -> bool:
 
 def ask_to_stop(folder: str) -> None:
     os.close(os.open(f"{folder}/{STOP}", os.O_WRONLY | os.O_CREAT, 0o600))
-
-
-def write_atomic(path: str, data: bytes) -> None:
-    """All of it or nothing, as far as other processes can see, any number of which may write the same file."""
-    new = f"{path}.{os.urandom(6).hex()}"
-    try:
-        with open(new, "wb") as file:
-            file.write(data)
-        os.replace(new, path)
-    except OSError:
-        if os.path.exists(new):
-            os.unlink(new)
-        raise

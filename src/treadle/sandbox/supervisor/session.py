@@ -12,6 +12,7 @@ import os
 import select
 import time
 
+from treadle.file_system import replace_file
 from treadle.sandbox.supervisor import child, tree
 from treadle.sandbox.supervisor.folder import (
     ALIVE,
@@ -24,7 +25,6 @@ from treadle.sandbox.supervisor.folder import (
     SHELL,
     STOP,
     SYNCED,
-    write_atomic,
 )
 from treadle.sandbox.supervisor.recorder import Recorder
 
@@ -110,7 +110,7 @@ def _claim() -> bool:
             time.sleep(0.002)
     if os.path.exists(OWNER) or os.path.exists(EXIT):
         return False
-    write_atomic(OWNER, f"{os.getpid()} {_start_time()}\n".encode())
+    replace_file(OWNER, f"{os.getpid()} {_start_time()}\n".encode())
     return True
 
 
@@ -201,7 +201,7 @@ class Session:
         ending = self._follow(time.monotonic() + timeout_s if timeout_s else None)
         left_behind = self._clear(ending)
         if self._shell and len(self._shell) <= _SHELL_CAP and ending == "exited":
-            write_atomic(SHELL, self._shell)
+            replace_file(SHELL, self._shell)
         code = -9 if self._code is None else self._code
         _write_exit(ending, code, left_behind, self._recorder, "")
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from treadle.errors import Damaged, NotFound
 from treadle.faultpoint import faultpoint
+from treadle.file_system import replace_file, sync_folder
 from treadle.types import new_id
 
 
@@ -42,10 +43,12 @@ class BlobFiles:
                 os.fsync(file.fileno())
             path = self.path(hashed.hexdigest())
             path.parent.mkdir(mode=0o700, exist_ok=True)
-            self._name(temporary, path)
+            faultpoint("store.blob_before_rename")
+            temporary.replace(path)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
+        self._named(path)
         return path.name
 
     def get(self, digest: str) -> bytes:
@@ -61,28 +64,10 @@ class BlobFiles:
 
     def _write(self, path: Path, data: bytes) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        temporary = path.with_name(new_id(".new"))
-        try:
-            with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            self._name(temporary, path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        replace_file(str(path), data, sync=True, fault="store.blob_before_rename")
+        self._named(path)
 
-    def _name(self, temporary: Path, path: Path) -> None:
-        faultpoint("store.blob_before_rename")
-        temporary.replace(path)
-        _sync_folder(path.parent)
-        _sync_folder(path.parent.parent)
+    def _named(self, path: Path) -> None:
+        sync_folder(str(path.parent))
+        sync_folder(str(path.parent.parent))
         faultpoint("store.blob_written")
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -4,13 +4,13 @@ lost without them. So they are small, not made to last, and never a reason to fa
 
 import hashlib
 import os
-import secrets
 import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
 from treadle.errors import ToolError
+from treadle.file_system import replace_file
 from treadle.lines.hunks import is_text
 from treadle.protocol.files import FileChange, FileState, git_unit
 from treadle.workspace.history.states import Folders, reading
@@ -70,11 +70,7 @@ class Leavings:
         if hashlib.sha256(data).hexdigest() != state.digest or not is_text(data):
             return
         os.makedirs(os.path.dirname(place), 0o700, exist_ok=True)
-        temp = f"{place}.{secrets.token_hex(8)}"
-        fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with open(fd, "wb") as file:
-            file.write(data)
-        os.rename(temp, place)
+        replace_file(place, data)
 
     def _place(self, digest: str) -> str:
         return os.path.join(self._folder, digest[:2], digest)

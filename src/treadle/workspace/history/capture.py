@@ -17,6 +17,7 @@ import msgspec
 
 from treadle.errors import NotFound, ToolError
 from treadle.faultpoint import faultpoint
+from treadle.file_system import create_file, path_below, sync_folder
 from treadle.ports.snapshots import Effect
 from treadle.protocol.files import FileState, Uncaptured, decode_path
 from treadle.types import new_id
@@ -25,7 +26,7 @@ from treadle.workspace.history.git_unit import git_fingerprint
 from treadle.workspace.history.images import Images
 from treadle.workspace.history.trees import Tree, read_tree, write_tree
 from treadle.workspace.history.walk import Walk
-from treadle.workspace.paths.durable import digest_of, sync_folder
+from treadle.workspace.paths.durable import digest_of
 from treadle.workspace.paths.levels import GIT
 from treadle.workspace.paths.root import Root
 
@@ -125,20 +126,15 @@ class Captures:
     def _announce(self, capture: Capture, file: Path) -> tuple[Uncaptured, ...]:
         """The last step, once for a name. Whoever comes second has captured in vain."""
         faultpoint("snapshot.before_capture")
-        made = file.with_suffix(".new")
         try:
-            made.write_bytes(msgspec.json.encode(capture))
-            _synced(made)
-            os.link(made, self._head(capture.name))
-        except FileExistsError:
-            file.unlink(missing_ok=True)
-            first = self._read(capture.name)
-            return first.uncaptured if first else capture.uncaptured
+            announced = create_file(str(self._head(capture.name)), msgspec.json.encode(capture), sync=True)
         except BaseException:
             file.unlink(missing_ok=True)
             raise
-        finally:
-            made.unlink(missing_ok=True)
+        if not announced:
+            file.unlink(missing_ok=True)
+            first = self._read(capture.name)
+            return first.uncaptured if first else capture.uncaptured
         sync_folder(str(self._folder))
         faultpoint("snapshot.captured")
         return capture.uncaptured
@@ -176,9 +172,8 @@ def _hash(name: str) -> str:
 def _inside(root: str, folder: Path) -> str:
     """The path of Treadle's home below the root, if it lies there."""
     for own in (folder.parent, folder):
-        real = os.path.realpath(own)
-        if real.startswith(root.rstrip("/") + "/"):
-            return real[len(root.rstrip("/")) + 1 :]
+        if (below := path_below(os.path.realpath(own), root)) not in (None, "."):
+            return below or ""
     return ""
 
 

@@ -7,7 +7,6 @@ After `release` a stub stays for a while, so that a worker that has slept throug
 import fcntl
 import hashlib
 import os
-import secrets
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -18,9 +17,10 @@ import msgspec
 
 from treadle.errors import ToolError
 from treadle.faultpoint import faultpoint
+from treadle.file_system import create_file, replace_file, sync_folder
 from treadle.protocol.content import Value
 from treadle.protocol.files import FileChange, FileConflict, Uncaptured
-from treadle.workspace.paths.durable import private_folder, sync_folder
+from treadle.workspace.paths.durable import private_folder
 
 Verdict = Literal["commit", "restore", "refuse", "discard", "released"]
 """commit: the effect of a view is made, all of it or nothing · restore: states are brought back, what others changed
@@ -188,22 +188,11 @@ class Journals:
     def _write(self, file: str, content: Value, *, exclusive: bool = False, durable: bool = True) -> bool:
         """In one step; False if it had to be new and is not. Its bytes are whole in any case; `durable` is its name."""
         private_folder(self._folder)
-        temp = os.path.join(self._folder, secrets.token_hex(16) + ".tmp")
-        try:
-            fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with open(fd, "wb") as opened:
-                opened.write(msgspec.json.encode(content))
-                opened.flush()
-                os.fsync(fd)
-            if exclusive:
-                os.link(temp, file)
-            else:
-                os.rename(temp, file)
-        except FileExistsError:
+        data = msgspec.json.encode(content)
+        if not exclusive:
+            replace_file(file, data, sync=True)
+        elif not create_file(file, data, sync=True):
             return False
-        finally:
-            with suppress(FileNotFoundError):
-                os.unlink(temp)
         if durable:
             sync_folder(self._folder)
         return True

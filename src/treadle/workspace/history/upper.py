@@ -16,6 +16,7 @@ import msgspec
 
 from treadle.errors import ToolError
 from treadle.faultpoint import faultpoint
+from treadle.file_system import replace_file
 from treadle.protocol.files import FileState, decode_path
 from treadle.workspace.paths import entries
 from treadle.workspace.paths.failures import explain
@@ -111,10 +112,7 @@ class Upper:
 
     def note_touched(self, touched: dict[str, int]) -> None:
         """Remember, for the commit, which files stay as they are but for their time."""
-        temp = f"{self._view}/{_TOUCHED}.{os.urandom(6).hex()}"
-        with open(temp, "wb") as file:
-            file.write(msgspec.json.encode(touched))
-        os.replace(temp, f"{self._view}/{_TOUCHED}")
+        replace_file(f"{self._view}/{_TOUCHED}", msgspec.json.encode(touched))
 
     @contextmanager
     def _parent(self, path: str) -> Iterator[tuple[int, str]]:

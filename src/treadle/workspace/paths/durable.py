@@ -9,6 +9,8 @@ from contextlib import suppress
 from functools import cache
 from typing import Protocol
 
+from treadle.file_system import sync_folder
+
 FEW = 32
 """So many files are synced one by one. Beyond that one syncfs is cheaper, though it may find others' data to write."""
 CHUNK = 1 << 20
@@ -99,18 +101,6 @@ class Syncing:
         else:
             for path in self._folders:
                 sync_folder(path)
-
-
-def sync_folder(path: str) -> None:
-    """Make a change of names in a folder last; silent where the folder cannot be opened for that."""
-    try:
-        fd = os.open(path, _DIRECTORY)
-    except PermissionError:
-        return
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def sync_all(place: str | int) -> None:

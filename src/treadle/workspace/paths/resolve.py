@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 import msgspec
 
 from treadle.errors import OutsideRoot, ToolError
+from treadle.file_system import path_below
 from treadle.ports.workspace import inert
 from treadle.workspace.paths.failures import explain, missing, outside
 from treadle.workspace.paths.identity import Bound
@@ -93,10 +94,8 @@ class Resolver:
         """An absolute path, made relative to the root."""
         path = "/" + path.lstrip("/")
         for root in (self._real, self._given):
-            if path == root:
-                return "."
-            if path.startswith(root.rstrip("/") + "/"):
-                return path[len(root.rstrip("/")) + 1 :]
+            if (below := path_below(path, root)) is not None:
+                return below
         raise outside(path)
 
     def _ask(self, parts: list[str], held: list[int], follow: bool) -> Place | None:

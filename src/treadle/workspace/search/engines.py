@@ -15,6 +15,7 @@ from shutil import which
 
 import msgspec
 
+from treadle.file_system import is_below
 from treadle.workspace.paths.glob import expand
 from treadle.workspace.paths.ignore import FOLDERS
 from treadle.workspace.search.lines import MAX_FILE
@@ -62,7 +63,7 @@ def ripgrep(root: str) -> str | None:
     if beside and os.access(beside, os.X_OK):
         return beside
     folders = [folder for folder in os.environ.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)]
-    outside = [folder for folder in folders if not os.path.realpath(folder).startswith(root.rstrip("/") + "/")]
+    outside = [folder for folder in folders if not is_below(os.path.realpath(folder), root)]
     return which("rg", path=os.pathsep.join(outside)) if outside else None
 
 

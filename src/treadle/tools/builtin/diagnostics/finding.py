@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import msgspec
 
 from treadle.errors import ToolError
+from treadle.file_system import is_below
 from treadle.ports.workspace import Workspace
 
 LOCAL = ("node_modules/.bin", ".venv/bin", "venv/bin")
@@ -38,7 +39,7 @@ def find(name: str, workspace: Workspace, env: Mapping[str, str], *, confined: b
         return Found(own, local=True)
     path = os.pathsep.join([os.path.dirname(sys.executable), *_outside(env.get("PATH", os.defpath), workspace.path)])
     found = shutil.which(name, path=path)
-    return Found(found) if found and not _inside(os.path.realpath(found), workspace.path) else None
+    return Found(found) if found and not is_below(os.path.realpath(found), workspace.path) else None
 
 
 def _own(name: str, workspace: Workspace) -> str:
@@ -54,11 +55,9 @@ def _own(name: str, workspace: Workspace) -> str:
 
 def _outside(path: str, root: str) -> list[str]:
     """The folders of a search path that are absolute and not the project's."""
-    return [part for part in path.split(os.pathsep) if os.path.isabs(part) and not _inside(part, root)]
-
-
-def _inside(path: str, root: str) -> bool:
-    return os.path.realpath(path).startswith(root.rstrip("/") + "/") or os.path.realpath(path) == root
+    return [
+        part for part in path.split(os.pathsep) if os.path.isabs(part) and not is_below(os.path.realpath(part), root)
+    ]
 
 
 def marked_folder(marker: str, path: str, workspace: Workspace) -> str | None:

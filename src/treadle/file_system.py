@@ -1,0 +1,79 @@
+"""What several rooms do with paths and small files: tell whether a path lies below a folder, and write a file whole or
+not at all. Knows no project and follows no links. The programs beside a command load it, so it imports nothing else."""
+
+import os
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Whether a path is this folder or lies inside it. This compares text: both must be absolute, or relative to the
+    same folder, and free of `..` and links; who asks for safety's sake gives both through `os.path.realpath`. Slashes
+    at the ends make no difference. Nothing is below an empty path, and an empty path is below nothing."""
+    return bool(path and folder) and f"{path}/".startswith(folder.rstrip("/") + "/")
+
+
+def path_below(path: str, folder: str) -> str | None:
+    """The path relative to the folder, "." for the folder itself; None if it is not below. As `is_below`."""
+    return path[len(folder.rstrip("/")) + 1 :].strip("/") or "." if is_below(path, folder) else None
+
+
+def replace_file(path: str, data: bytes, *, sync: bool = False, mode: int = 0o600, fault: str = "") -> None:
+    """Give a file these bytes in one step, whoever else does the same: readers see the old ones or the new ones. With
+    `sync` that holds after a power cut, too; for the new ones to last, `sync_folder` follows. `fault` is the fault
+    point between writing and renaming."""
+    temp = _write_beside(path, data, sync, mode)
+    try:
+        if fault:
+            from treadle.faultpoint import faultpoint  # not for the programs beside a command
+
+            faultpoint(fault)
+        os.replace(temp, path)
+    except BaseException:
+        _remove(temp)
+        raise
+
+
+def create_file(path: str, data: bytes, *, sync: bool = False) -> bool:
+    """Make a file with these bytes in one step, unless there is one already: then False. `sync` as above."""
+    temp = _write_beside(path, data, sync, 0o600)
+    try:
+        os.link(temp, path)
+    except FileExistsError:
+        return False
+    finally:
+        _remove(temp)
+    return True
+
+
+def sync_folder(path: str) -> None:
+    """Make a change of names in a folder last; silent where the folder cannot be opened for that."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except PermissionError:
+        return
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _write_beside(path: str, data: bytes, sync: bool, mode: int) -> str:
+    folder, name = os.path.split(path)
+    temp = os.path.join(folder, f".{name}.{os.urandom(8).hex()}.tmp")
+    fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    try:
+        with open(fd, "wb") as file:
+            file.write(data)
+            if sync:
+                file.flush()
+                os.fsync(fd)
+    except BaseException:
+        _remove(temp)
+        raise
+    return temp
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:  # it has its name
+        return
