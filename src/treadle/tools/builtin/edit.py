@@ -8,17 +8,17 @@ from treadle.ports.toolset import Invocation
 from treadle.ports.workspace import Workspace, inert
 from treadle.protocol.tools import ToolSpec
 from treadle.tools.builtin.base import PATH, parameters
-from treadle.tools.builtin.change import Change, change, sha256
+from treadle.tools.builtin.file_change import Change, change, sha256
+from treadle.tools.builtin.file_tool import FileTool
 from treadle.tools.builtin.knowledge import Stale
 from treadle.tools.builtin.text import MAX_FILE, decode, encode, visible
 from treadle.tools.builtin.write import whole_file
-from treadle.tools.builtin.writing import Writing
 
 if TYPE_CHECKING:
     from treadle.tools.builtin.replacement import Replacement
 
 
-class EditFile(Writing):
+class EditFile(FileTool):
     word = "edit"
     spec = ToolSpec(
         name="edit_file",

@@ -6,8 +6,8 @@ from treadle.errors import Conflict, NotFound, StoreError, ToolError
 from treadle.lines.diff import bounded, diff
 from treadle.ports.toolset import Invocation
 from treadle.ports.workspace import Workspace, inert
-from treadle.tools.builtin.change import Change, look
 from treadle.tools.builtin.context import Blobs
+from treadle.tools.builtin.file_change import Change, look
 from treadle.tools.builtin.text import decode, visible
 
 MAX_KEPT = 1_000_000

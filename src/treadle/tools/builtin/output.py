@@ -11,8 +11,8 @@ from treadle.ports.toolset import Invocation, Outcome
 from treadle.protocol.tools import ToolSpec
 from treadle.tools.builtin.base import MAX_BYTES, MAX_LINES, ReadOnly, in_thread, parameters
 from treadle.tools.builtin.capture import HEAD_READ, TAIL_READ, View, clean, view_ends, view_whole, whole_characters
-from treadle.tools.builtin.change import lines_in
 from treadle.tools.builtin.context import ToolContext
+from treadle.tools.builtin.file_change import lines_in
 from treadle.types import CallKey
 
 CAP = 64 << 20

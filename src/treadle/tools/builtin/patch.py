@@ -6,13 +6,13 @@ from treadle.ports.toolset import Invocation
 from treadle.ports.workspace import Workspace, inert
 from treadle.protocol.tools import ToolSpec
 from treadle.tools.builtin.base import parameters
-from treadle.tools.builtin.change import Change, change, sha256
+from treadle.tools.builtin.file_change import Change, change, sha256
+from treadle.tools.builtin.file_tool import FileTool
 from treadle.tools.builtin.knowledge import Stale
 from treadle.tools.builtin.text import MAX_FILE, Text, decode, encode, visible
-from treadle.tools.builtin.writing import Writing
 
 
-class ApplyPatch(Writing):
+class ApplyPatch(FileTool):
     word = "patch"
     several = True
     spec = ToolSpec(

@@ -9,8 +9,8 @@ from treadle.protocol.tools import ToolSpec
 from treadle.protocol.traces import Seen
 from treadle.tools.builtin import knowledge
 from treadle.tools.builtin.base import MAX_BYTES, MAX_LINES, PATH, ReadOnly, cut, in_thread, parameters
-from treadle.tools.builtin.change import sha256
 from treadle.tools.builtin.context import ToolContext
+from treadle.tools.builtin.file_change import sha256
 from treadle.tools.builtin.large import read_large
 from treadle.tools.builtin.text import BOM, MAX_FILE, NAMES, Text, decode, visible
 

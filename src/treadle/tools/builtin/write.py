@@ -6,12 +6,12 @@ from treadle.ports.toolset import Invocation
 from treadle.ports.workspace import Workspace, inert
 from treadle.protocol.tools import ToolSpec
 from treadle.tools.builtin.base import PATH, parameters
-from treadle.tools.builtin.change import Change, change, lines_in, look
+from treadle.tools.builtin.file_change import Change, change, lines_in, look
+from treadle.tools.builtin.file_tool import FileTool
 from treadle.tools.builtin.text import BOM, NAMES, decode, encode
-from treadle.tools.builtin.writing import Writing
 
 
-class WriteFile(Writing):
+class WriteFile(FileTool):
     spec = ToolSpec(
         name="write_file",
         description=(

@@ -79,11 +79,11 @@ _READ = """
 import asyncio, resource, sys
 from treadle.ports.toolset import Invocation
 from treadle.stores.memory import MemoryStore
-from treadle.tools.builtin.context import Means
+from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.read import ReadFile
 from treadle.workspace.paths.root import Root
 async def main():
-    tool = ReadFile(Means(Root, MemoryStore()))
+    tool = ReadFile(ToolContext(Root, MemoryStore()))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for arguments in ({"path": "a", "start_line": 2}, {"path": "a"}):
         print(len((await tool.run(Invocation("c", "1.0", "read_file", arguments, sys.argv[1]))).text))

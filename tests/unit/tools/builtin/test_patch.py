@@ -154,7 +154,7 @@ import msgspec
 from treadle import faultpoint
 from treadle.ports.toolset import Invocation
 from treadle.stores.sqlite import SqliteStore
-from treadle.tools.builtin.context import Means
+from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.patch import ApplyPatch
 from treadle.workspace.paths.root import Root
 left = int(sys.argv[4])
@@ -165,7 +165,7 @@ def strike(name):
         if not left:
             os._exit(9)
 async def main():
-    tool = ApplyPatch(Means(Root, SqliteStore(Path(sys.argv[2]))))
+    tool = ApplyPatch(ToolContext(Root, SqliteStore(Path(sys.argv[2]))))
     faultpoint.install(strike)
     arguments, plan = msgspec.json.decode(sys.argv[5])
     await tool.run(Invocation("c_1", "1.0", "tool", arguments, sys.argv[1], plan))

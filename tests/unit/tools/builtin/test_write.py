@@ -186,12 +186,12 @@ import msgspec
 from treadle import faultpoint
 from treadle.ports.toolset import Invocation
 from treadle.stores.memory import MemoryStore
-from treadle.tools.builtin.context import Means
+from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.write import WriteFile
 from treadle.workspace.paths.root import Root
 faultpoint.install(lambda name: os._exit(9) if name == sys.argv[2] else None)
 arguments, plan = msgspec.json.decode(sys.argv[3])
-tool = WriteFile(Means(Root, MemoryStore()))
+tool = WriteFile(ToolContext(Root, MemoryStore()))
 asyncio.run(tool.run(Invocation("c_1", "1.0", "tool", arguments, sys.argv[1], plan, seen={"a": plan["pre"]})))
 """
 
