@@ -131,7 +131,7 @@ class ToolSetup:
         the chat has chosen for its commands."""
         import asyncio
 
-        from treadle.workspace.branch import make_branch
+        from treadle.workspace.git import make_branch
 
         root = self._roots(*project).path
         hidden = self._guarded(root).hidden

@@ -32,10 +32,9 @@ from treadle.protocol.references import references
 from treadle.sandbox.supervisor.commands import SupervisedCommands
 from treadle.types import ChatId
 from treadle.workspace.history.after_images import LEFT, Leavings
-from treadle.workspace.history.capture import Capture
+from treadle.workspace.history.capture import Capture, Upkeep
 from treadle.workspace.history.images import Image, Images
 from treadle.workspace.history.journal import Journals
-from treadle.workspace.history.upkeep import Upkeep
 
 TREE_DAYS = 7.0
 """So long the tree of a root is remembered that no command was run on."""

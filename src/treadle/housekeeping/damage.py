@@ -11,10 +11,10 @@ from treadle.housekeeping.retention import DAY_S, EVER, Retention, folder_of, re
 from treadle.ports.snapshots import Wanted
 from treadle.ports.store import Listed, Store
 from treadle.stores.integrity import Problem
+from treadle.workspace.history.capture import Upkeep
 from treadle.workspace.history.images import Images
 from treadle.workspace.history.journal import Journal, Journals
 from treadle.workspace.history.snapshots import ProjectSnapshots
-from treadle.workspace.history.upkeep import Upkeep
 from treadle.workspace.paths.root import Root
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from treadle.errors import OutsideRoot, ToolError
-from treadle.workspace.paths.openat2 import open_beneath
+from treadle.workspace.paths.resolve import open_beneath
 from treadle.workspace.paths.root import Root
 
 

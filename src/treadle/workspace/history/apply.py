@@ -1,11 +1,12 @@
 """Changes of files, made: what goes is removed, what comes was made ready beforehand and is put into its place, modes
 of folders come last (W-08). Every step can be taken again after a crash: it is done only if its path is still as
-before. Whether and which changes are to be made is decided elsewhere."""
+before. The new bytes come from the upper folder of a view, or from what is kept. Whether and which changes are to be
+made is decided elsewhere."""
 
 import errno
 import os
 import stat as st
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -13,12 +14,48 @@ from treadle.errors import ToolError
 from treadle.faultpoint import faultpoint
 from treadle.ports.workspace import inert
 from treadle.protocol.files import FileChange, FileConflict, FileState, decode_path
+from treadle.workspace.history.images import Images
 from treadle.workspace.history.progress import CHANGED, Found
-from treadle.workspace.history.source import Source
 from treadle.workspace.history.staging import Stage
 from treadle.workspace.history.states import Folders, lstat, parts_of, reading, signature
 from treadle.workspace.paths import entries
 from treadle.workspace.paths.durable import FEW, sync_all, write_at
+
+
+class Source(Protocol):
+    """Paths are relative to the root, in the form of `encode_path`."""
+
+    def open(self, path: str, state: FileState) -> int:
+        """A regular file with the bytes that `path` shall have, open for reading at its beginning; whoever asks closes
+        it. It stays what it is until the changes are made. ToolError if the bytes cannot be had."""
+        ...
+
+    def mtime_ns(self, path: str) -> int:
+        """The time that the file shall have; 0: whenever it is written."""
+        ...
+
+    def touched(self) -> Iterable[tuple[str, int]]:
+        """Files that stay as they are but for this time."""
+        ...
+
+
+class Kept:
+    """What is kept of earlier states. Verified before it is used."""
+
+    def __init__(self, images: Images) -> None:
+        self._images = images
+
+    def open(self, path: str, state: FileState) -> int:
+        fd = self._images.open(state.digest)
+        os.lseek(fd, 0, os.SEEK_SET)
+        return fd
+
+    def mtime_ns(self, path: str) -> int:
+        return 0
+
+    def touched(self) -> Iterable[tuple[str, int]]:
+        return ()
+
 
 _IN_THE_WAY = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EEXIST, errno.ENOTEMPTY, errno.EISDIR)
 """What the system says when something else is where a change is to be made."""

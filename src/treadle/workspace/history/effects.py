@@ -19,15 +19,16 @@ from contextlib import contextmanager
 import msgspec
 
 from treadle.errors import ToolError
+from treadle.lines.aside import JUDGED, count, sort_out
+from treadle.lines.changes import change_lines, total
 from treadle.lines.diff import diff
 from treadle.ports.snapshots import Effect
-from treadle.protocol.files import FileChange, FileConflict, FileState, Uncaptured, change_of, encode_path
-from treadle.workspace.history import effect_text as describing
-from treadle.workspace.history.contents import Content, Counting, content_of
-from treadle.workspace.history.states import reading
+from treadle.ports.workspace import inert
+from treadle.protocol.files import FileChange, FileConflict, FileState, Uncaptured, change_of, decode_path, encode_path
+from treadle.workspace.history.states import SMALL, Content, Counting, content_of, lstat, reading, text_of
 from treadle.workspace.history.upper import Upper, is_copy, is_deleted, is_opaque
-from treadle.workspace.paths.failures import explain
-from treadle.workspace.paths.ignoring import Ignoring
+from treadle.workspace.paths.entries import explain
+from treadle.workspace.paths.ignore import Ignoring
 from treadle.workspace.paths.root import Root
 
 CHANGED = "somebody changed or made it while the command ran"
@@ -56,11 +57,6 @@ def read(root: Root, view: str, *, opening: bool = False) -> Effect:
 def source(view: str) -> Upper:
     """Where the bytes of the project's files come from when the effect is made its own."""
     return Upper(view)
-
-
-def describe(root: Root, view: str, effect: Effect) -> str:
-    """The effect in words and as a diff: bounded, and the same for the same effect."""
-    return describing.describe(root, Upper(view), effect)
 
 
 class _Here(msgspec.Struct, frozen=True):
@@ -106,7 +102,7 @@ class _Walk:
             path = prefix + name
             with _explained(path):
                 found = os.stat(name, dir_fd=up, follow_symlinks=False)
-                beneath = _look(low, name)
+                beneath = _beneath(low, name)
                 ignored = rules.covers(path, directory=st.S_ISDIR((beneath or found).st_mode))
                 here = _Here(path, name, up, low, ignored, shaken)
                 if is_deleted(found):
@@ -118,7 +114,7 @@ class _Walk:
             for name in sorted(set(os.listdir(low)) - set(names)):
                 path = prefix + name
                 with _explained(path):
-                    if (beneath := _look(low, name)) is not None:
+                    if (beneath := _beneath(low, name)) is not None:
                         ignored = rules.covers(path, directory=st.S_ISDIR(beneath.st_mode))
                         self._removed(_Here(path, name, up, low, ignored), beneath, rules)
 
@@ -184,7 +180,7 @@ class _Walk:
             for name in sorted(os.listdir(low)):
                 path = f"{here.path}/{name}"
                 with _explained(path):
-                    if (beneath := _look(low, name)) is not None:
+                    if (beneath := _beneath(low, name)) is not None:
                         ignored = inner.covers(path, directory=st.S_ISDIR(beneath.st_mode))
                         self._removed(_Here(path, name, here.up, low, ignored), beneath, inner)
 
@@ -226,13 +222,8 @@ def _opened(here: _Here) -> Iterator[int]:
         os.close(fd)
 
 
-def _look(folder: int | None, name: str) -> os.stat_result | None:
-    if folder is None:
-        return None
-    try:
-        return os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except FileNotFoundError:
-        return None
+def _beneath(folder: int | None, name: str) -> os.stat_result | None:
+    return None if folder is None else lstat(folder, name)
 
 
 @contextmanager
@@ -241,3 +232,93 @@ def _explained(path: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise explain(error, path) from error
+
+
+# -- in words ---------------------------------------------------------------------------------------------------------
+
+MOST_FILES = 60
+_MOST_LINES = 400
+_MOST_CHARS = 24_000
+NOTHING = "It changes nothing in the project."
+
+
+def describe(root: Root, view: str, effect: Effect) -> str:
+    """The effect as a person reads it before they allow it: a line for each file, then what changed in the texts.
+    Bounded, inert, and the same for the same effect, because the answer is bound to it (S-08, W-09)."""
+    upper = Upper(view)
+    if not effect.files and not effect.uncaptured and not effect.conflicts:
+        return NOTHING
+    lines = [_head(effect), *change_lines(effect.files, shown, MOST_FILES, JUDGED)]
+    lines += [f"[not committed: {shown(each.path)}: {each.reason}]" for each in effect.uncaptured[:MOST_FILES]]
+    lines += conflict_lines(effect.conflicts)
+    diffs = _diffs(root, upper, effect)
+    return "\n".join([*lines, "", *diffs] if diffs else lines)
+
+
+def conflict_lines(conflicts: tuple[FileConflict, ...]) -> list[str]:
+    return [f"[conflict: {shown(each.path)}: {each.reason}]" for each in conflicts[:MOST_FILES]]
+
+
+def shown(path: str) -> str:
+    """A path as it is shown, whatever its bytes are."""
+    return inert(decode_path(path))
+
+
+def _head(effect: Effect) -> str:
+    files = sort_out(effect.files, JUDGED).told
+    stat = total(files, ())
+    return f"{count(len(files), 'change')}, +{stat.added:,} -{stat.removed:,}"
+
+
+def _diffs(root: Root, upper: Upper, effect: Effect) -> list[str]:
+    """As many as there is room for; the rest is counted."""
+    lines: list[str] = []
+    size = 0
+    texts = [file for file in sort_out(effect.files, JUDGED).told if _may_be_text(file)]
+    texts.sort(key=lambda file: file.action == "deleted")  # what is gone tells least
+    for number, file in enumerate(texts):
+        if len(lines) >= _MOST_LINES or size >= _MOST_CHARS:
+            left = len(texts) - number
+            return [*lines, f"[the differences of {count(left, 'more file')} are not shown]"]
+        piece = _diff(root, upper, file)
+        size += len(piece)
+        lines += piece.split("\n") if piece else []
+    return lines
+
+
+def _diff(root: Root, upper: Upper, file: FileChange) -> str:
+    try:
+        before = None if _no_file(file.before) else root.read_bytes(decode_path(file.path), SMALL)
+        after = None if _no_file(file.after) else _bytes(upper, file.path, file.after)
+    except ToolError:  # it is being changed, or too large: its line above says that it changed
+        return ""
+    if b"\0" in (before or b"") + (after or b""):
+        return ""
+    texts = [None if data is None else _plain(data) for data in (before, after)]
+    return diff(shown(file.path), texts[0], texts[1]).text
+
+
+def _bytes(upper: Upper, path: str, state: FileState | None) -> bytes:
+    assert state is not None
+    with os.fdopen(upper.open(path, state), "rb") as file:
+        return file.read(SMALL)
+
+
+def _may_be_text(file: FileChange) -> bool:
+    """Whether some bytes changed, and they are few enough."""
+    states = [state for state in (file.before, file.after) if state is not None]
+    if any(state.size > SMALL for state in states) or not any(state.kind == "file" for state in states):
+        return False
+    return len({state.digest for state in states}) > 1 or len(states) == 1
+
+
+def _no_file(state: FileState | None) -> bool:
+    return state is None or state.kind != "file"
+
+
+def _plain(data: bytes) -> str:
+    """Text in which nothing hides: what a terminal would obey is shown as an escape."""
+    text = text_of(data).replace("\r\n", "\n")
+    if text.isprintable():
+        return text
+    return "".join(c if c in "\n\t" or c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

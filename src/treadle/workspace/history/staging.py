@@ -9,8 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from treadle.protocol.files import FileState, decode_path
-from treadle.workspace.paths.atomic import temp_name
-from treadle.workspace.paths.durable import Syncing, copy, private_folder
+from treadle.workspace.paths.durable import Syncing, copy, private_folder, temp_name
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

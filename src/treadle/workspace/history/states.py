@@ -1,22 +1,97 @@
-"""What lies at a path, exactly enough to bring it back, and whether it is still that. Names are looked at relative to
-folders that are held open, links never followed; special files are never opened (S-01)."""
+"""What lies at a path, exactly enough to bring it back, and whether it is still that; of a text how many lines it has.
+Names are looked at relative to folders that are held open, links never followed; special files are never opened
+(S-01)."""
 
 import errno
+import hashlib
 import os
 import stat as st
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Self
 
 import msgspec
 
-from treadle.protocol.files import FileState, StateKind, decode_path, encode_path
+from treadle.lines.diff import diff
+from treadle.protocol.files import DiffStat, FileState, StateKind, decode_path, encode_path
 from treadle.workspace.history.images import Batch, Images
 from treadle.workspace.paths import entries
 from treadle.workspace.paths.durable import digest_of
-from treadle.workspace.paths.failures import Missing, outside, require_file
+from treadle.workspace.paths.entries import Missing, outside, require_file
 from treadle.workspace.paths.root import Root
+
+_CHUNK = 1 << 20
+_SNIFFED = 8_000
+"""A NUL byte within so many bytes makes a file binary, as git has it."""
+SMALL = 256_000
+"""Texts up to so many bytes are compared line by line."""
+_COMPARED = 400
+"""So many pairs of texts are compared in one effect: beyond that, counting lines takes longer than it is worth."""
+
+
+class Content(msgspec.Struct, frozen=True):
+    state: FileState
+    lines: int = 0
+    """Of a text; 0 for what is none."""
+    text: str | None = None
+    """The whole of a small text."""
+
+
+def content_of(parent: int, name: str, found: os.stat_result, mode: int, opened: Callable[[], int]) -> Content:
+    """`opened` opens the file, if it is one; it is closed here."""
+    if st.S_ISDIR(found.st_mode):
+        return Content(FileState("directory", mode))
+    if st.S_ISLNK(found.st_mode):
+        return Content(FileState("link", target=encode_path(os.readlink(name, dir_fd=parent))))
+    if st.S_ISFIFO(found.st_mode):
+        return Content(FileState("fifo", mode))
+    if not st.S_ISREG(found.st_mode):
+        return Content(FileState("other", mode))
+    fd = opened()
+    try:
+        return _file(fd, mode)
+    finally:
+        os.close(fd)
+
+
+def _file(fd: int, mode: int) -> Content:
+    total, size, lines, first, last = hashlib.sha256(), 0, 0, b"", b""
+    while chunk := os.read(fd, _CHUNK):
+        total.update(chunk)
+        lines += chunk.count(b"\n")
+        first = first or chunk
+        last = chunk
+        size += len(chunk)
+    state = FileState("file", mode, total.hexdigest(), size)
+    if b"\0" in first[:_SNIFFED]:
+        return Content(state)
+    lines += bool(size) and not last.endswith(b"\n")
+    return Content(state, lines, text_of(first) if size <= SMALL else None)
+
+
+def text_of(data: bytes) -> str:
+    """Any bytes as text, each to its own."""
+    return data.decode(errors="surrogateescape")
+
+
+class Counting:
+    """How many lines come and go, for as many files as is worth it."""
+
+    def __init__(self) -> None:
+        self._left = _COMPARED
+
+    def stat(self, before: Content | None, after: Content | None) -> DiffStat:
+        if before is None or after is None:
+            return DiffStat(after.lines if after else 0, before.lines if before else 0)
+        if before.state.digest == after.state.digest:
+            return DiffStat()
+        if before.text is not None and after.text is not None:
+            self._left -= 1
+            return diff("", before.text, after.text).stat if self._left >= 0 else DiffStat()
+        large = any(each.text is None and each.lines for each in (before, after))
+        return DiffStat() if large else DiffStat(after.lines, before.lines)
+
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _STEP = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -22,11 +22,10 @@ from treadle.errors import NotFound, ToolError, TreadleError
 from treadle.faultpoint import faultpoint
 from treadle.ports.snapshots import Effect, Plan
 from treadle.protocol.files import FileChange, FileConflict, git_unit
-from treadle.workspace.history.apply import Making, backwards
+from treadle.workspace.history.apply import Kept, Making, Source, backwards
 from treadle.workspace.history.images import Images
 from treadle.workspace.history.journal import Ending, Journal, Journals
 from treadle.workspace.history.progress import Found, Surveyor, closed_folders
-from treadle.workspace.history.source import Kept, Source
 from treadle.workspace.history.staging import Stage
 from treadle.workspace.history.states import Folders
 from treadle.workspace.paths.root import Root

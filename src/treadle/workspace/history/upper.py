@@ -19,7 +19,7 @@ from treadle.faultpoint import faultpoint
 from treadle.file_system import replace_file
 from treadle.protocol.files import FileState, decode_path
 from treadle.workspace.paths import entries
-from treadle.workspace.paths.failures import explain
+from treadle.workspace.paths.entries import explain
 
 BEGAN = "began"
 UPPER = "upper"

@@ -1,11 +1,14 @@
-"""Single directory entries, named relative to a directory that is held open: what they are, and their modes. Where
-the directory lies was decided before."""
+"""Single directory entries, named relative to a directory that is held open: what they are, their bytes and modes; and
+what went wrong with a path, in words that a model can act on. Where the directory lies was decided before."""
 
+import errno
 import os
 import stat as st
 
-from treadle.ports.workspace import Child, Entry, FileKind
+from treadle.errors import OutsideRoot, ToolError
+from treadle.ports.workspace import Child, Entry, FileKind, inert
 
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _BARE = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -41,6 +44,23 @@ def child(each: os.DirEntry[str], fd: int) -> Child:
     return Child(each.name, "file" if each.is_file(follow_symlinks=False) else "other")
 
 
+def bytes_at(directory: int, name: str, most: int) -> bytes | None:
+    """The bytes of a regular file in an open directory; None if it is none, cannot be read, or has more than `most`."""
+    try:
+        fd = os.open(name, _READ, dir_fd=directory)
+    except OSError:
+        return None
+    with open(fd, "rb") as file:
+        found = os.fstat(fd)
+        if not st.S_ISREG(found.st_mode) or found.st_size > most:
+            return None
+        try:
+            data = file.read(most + 1)
+        except OSError:
+            return None
+    return data if len(data) <= most else None
+
+
 def chmod(directory: int, name: str, mode: int) -> None:
     """Change the mode of a name, never of what a link with that name points to; the file need not be readable."""
     if os.chmod in os.supports_follow_symlinks:  # not on Linux with Python 3.11
@@ -65,3 +85,41 @@ def sync(directory: int) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+# -- what went wrong, in words ----------------------------------------------------------------------------------------
+
+
+class Missing(ToolError):
+    """Nothing lies at the path."""
+
+
+def missing(path: str) -> Missing:
+    return Missing(f"{inert(path)} does not exist.")
+
+
+def outside(path: str) -> OutsideRoot:
+    return OutsideRoot(f"{inert(path)} is outside the project root; use a path inside it.")
+
+
+def require_file(found: os.stat_result, path: str) -> None:
+    if st.S_ISDIR(found.st_mode):
+        raise ToolError(f"{inert(path)} is a directory, not a file.")
+    if not st.S_ISREG(found.st_mode):
+        raise ToolError(f"{inert(path)} is a FIFO, socket or device, not a regular file; it is not opened.")
+
+
+def explain(error: OSError, path: str) -> ToolError:
+    match error.errno:
+        case errno.ENOENT:
+            return missing(path)
+        case errno.ENOTDIR | errno.ELOOP:
+            return ToolError(f"{inert(path)}: a part of the path is not a directory.")
+        case errno.ENAMETOOLONG:
+            return ToolError(f"{inert(path)}: the name is too long for the file system.")
+        case errno.EEXIST:
+            return ToolError(f"{inert(path)} exists already.")
+        case errno.ENOTEMPTY:
+            return ToolError(f"{inert(path)} is a directory that is not empty.")
+        case _:
+            return ToolError(f"{inert(path)}: {os.strerror(error.errno or 0)}.")

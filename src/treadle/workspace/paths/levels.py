@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from treadle.workspace.history.states import chmod_held
+from treadle.workspace.paths.entries import bytes_at
 from treadle.workspace.paths.ignore import MAX_BYTES, NAME, Rules, lines_of
 
 GIT = ".git"
@@ -17,7 +18,6 @@ GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
 _CLOSED = (errno.EACCES, errno.EPERM)
 _FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _HELD = getattr(os, "O_PATH", os.O_RDONLY) | _FOLDER
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 Listing = list[tuple[str, os.stat_result]]
 
@@ -62,7 +62,7 @@ class Level:
 
     def _own(self) -> Rules:
         if self._rules is None:
-            self._rules = Rules(_lines(self.fd))
+            self._rules = Rules(lines_of(bytes_at(self.fd, NAME, MAX_BYTES) or b""))
         return self._rules
 
 
@@ -125,15 +125,3 @@ def _let_in(folder: int) -> int:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     chmod_held(folder, st.S_IMODE(found.st_mode) | need)
     return st.S_IMODE(found.st_mode)
-
-
-def _lines(directory: int) -> list[str]:
-    try:
-        fd = os.open(NAME, _READ, dir_fd=directory)
-    except OSError:
-        return []
-    with open(fd, "rb") as file:
-        if not st.S_ISREG(os.fstat(fd).st_mode):
-            return []
-        data = file.read(MAX_BYTES + 1)
-    return lines_of(data) if len(data) <= MAX_BYTES else []

@@ -16,8 +16,8 @@ from treadle.errors import ToolError
 from treadle.faultpoint import faultpoint
 from treadle.ports.workspace import ANY, Child, Entry, FileStat, Location, Matches, Paths, Query, inert
 from treadle.workspace.paths import entries
-from treadle.workspace.paths.atomic import replace_file, require, temp_name
-from treadle.workspace.paths.failures import Missing, missing, require_file
+from treadle.workspace.paths.durable import replace_at, require, temp_name
+from treadle.workspace.paths.entries import Missing, missing, require_file
 from treadle.workspace.paths.resolve import Place, Resolver
 
 _CHUNK = 1 << 20
@@ -125,7 +125,7 @@ class Root:
             directory = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=place.fd)
             try:
                 temp = temp_name(place.name, token)
-                replace_file(directory, place.name, data, old=place.found, mode=mode, temp=temp, expected=expected)
+                replace_at(directory, place.name, data, old=place.found, mode=mode, temp=temp, expected=expected)
             finally:
                 os.close(directory)
 

@@ -18,8 +18,7 @@ import msgspec
 from treadle.file_system import is_below
 from treadle.workspace.paths.glob import expand
 from treadle.workspace.paths.ignore import FOLDERS
-from treadle.workspace.search.lines import MAX_FILE
-from treadle.workspace.search.scan import Job
+from treadle.workspace.search.scan import MAX_FILE, Job
 
 TIMEOUT_S = 30.0
 

@@ -13,14 +13,13 @@ from typing import Protocol
 from treadle.errors import ToolError
 from treadle.ports.workspace import FileMatches, FileStat, Line, Matches, Paths, Query, inert
 from treadle.subprocesses import Completed, Launch, held_folder, run_blocking
-from treadle.workspace.paths.failures import missing
+from treadle.workspace.paths.entries import missing
 from treadle.workspace.paths.glob import Matcher, matcher
 from treadle.workspace.paths.ignore import MAX_BYTES, NAME, seen_from
 from treadle.workspace.paths.ignore import lines_of as rules_of
 from treadle.workspace.search import engines
-from treadle.workspace.search.lines import MAX_FILE, characters, lines_of
 from treadle.workspace.search.report import FileReader, MatchReader
-from treadle.workspace.search.scan import Job
+from treadle.workspace.search.scan import MAX_FILE, Job, characters, lines_of
 
 _NEWLINE = re.compile(r"(?<!\\)(?:\\\\)*\\[nr]")
 _UNSUPPORTED = ("look-around", "backreferences")

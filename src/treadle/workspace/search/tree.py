@@ -2,15 +2,14 @@
 through a link, so that nothing swapped meanwhile leads elsewhere."""
 
 import os
-import stat as st
 from collections.abc import Iterator
 
 import msgspec
 
+from treadle.workspace.paths.entries import bytes_at
 from treadle.workspace.paths.ignore import FOLDERS, MAX_BYTES, NAME, Rules, lines_of
 
 _STEP = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Leaf(msgspec.Struct, frozen=True):
@@ -87,20 +86,3 @@ def _ignored(sources: list[tuple[Rules, int]], path: str, directory: bool) -> bo
         if verdict is not None:
             return verdict
     return False
-
-
-def bytes_at(directory: int, name: str, most: int) -> bytes | None:
-    """The bytes of a file in an open directory, under the same conditions."""
-    try:
-        fd = os.open(name, _READ, dir_fd=directory)
-    except OSError:
-        return None
-    with open(fd, "rb") as file:
-        found = os.fstat(fd)
-        if not st.S_ISREG(found.st_mode) or found.st_size > most:
-            return None
-        try:
-            data = file.read(most + 1)
-        except OSError:
-            return None
-    return data if len(data) <= most else None

@@ -14,7 +14,7 @@ import pytest
 from treadle import faultpoint
 from treadle.errors import OutsideRoot, ToolError
 from treadle.ports.workspace import Child, Workspace, inert
-from treadle.workspace.paths.openat2 import open_beneath
+from treadle.workspace.paths.resolve import open_beneath
 from treadle.workspace.paths.root import Root
 
 SECRET = b"outside"

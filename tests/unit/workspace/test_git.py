@@ -16,7 +16,7 @@ from treadle.ports.sandbox import Sandbox
 from treadle.protocol.events import GitBranchCreated
 from treadle.sandbox.choose import choose
 from treadle.sandbox.none import NoSandbox
-from treadle.workspace.branch import make_branch
+from treadle.workspace.git import make_branch
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 NAME = "treadle/c_1-7"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.workspace.paths.openat2 import Open, open_beneath
+from treadle.workspace.paths.resolve import Open, open_beneath
 
 
 @pytest.fixture
