@@ -31,7 +31,7 @@ from treadle.sandbox.supervisor import folder as names
 from treadle.sandbox.supervisor.commands import SupervisedCommands
 from treadle.stores.memory import MemoryStore
 from treadle.testing.faults import Fault, Faults
-from treadle.tools.builtin.command import RunCommand
+from treadle.tools.builtin.command.tool import RunCommand
 from treadle.tools.builtin.context import ToolContext
 from treadle.types import CallKey, ChatId
 from treadle.workspace.history.snapshots import ProjectSnapshots

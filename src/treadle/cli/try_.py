@@ -26,8 +26,9 @@ from treadle.sandbox.supervisor.removal import remove_tree
 from treadle.sandbox.view_trial import view_works
 from treadle.stores.memory import MemoryStore
 from treadle.tool_setup import ToolSetup
-from treadle.tools.builtin.command import RunCommand
-from treadle.tools.builtin.transaction import Tried
+from treadle.tools.builtin.command.output import exit_words
+from treadle.tools.builtin.command.run import DryRun
+from treadle.tools.builtin.command.tool import RunCommand
 from treadle.types import CallKey, ChatId
 from treadle.workspace.history.snapshots import ProjectSnapshots
 from treadle.workspace.paths.root import Root
@@ -71,7 +72,7 @@ def _folder(config: Config) -> str:
     return str(Path(tempfile.mkdtemp(prefix=_PREFIX, dir=config.home)).resolve())
 
 
-async def _tried(config: Config, wanted: Wanted, root: str, folder: str, terminal: Terminal | None) -> Tried:
+async def _tried(config: Config, wanted: Wanted, root: str, folder: str, terminal: Terminal | None) -> DryRun:
     equipment = ToolSetup(MemoryStore(), os.environ, config.home)
     commands = SupervisedCommands(Path(folder) / "commands")
     means = msgspec.structs.replace(
@@ -81,7 +82,7 @@ async def _tried(config: Config, wanted: Wanted, root: str, folder: str, termina
         views=lambda sandbox, path: view_works(sandbox, path, folder),
     )
     try:
-        tried = await RunCommand(means).tried(_call(config, wanted, root, terminal), network=wanted.network)
+        tried = await RunCommand(means).dry_run(_call(config, wanted, root, terminal), network=wanted.network)
     finally:
         await commands.close()
         await equipment.close()
@@ -103,25 +104,25 @@ def _call(config: Config, wanted: Wanted, root: str, terminal: Terminal | None) 
     return Invocation(ChatId("try"), CallKey("1.0"), "run_command", arguments, root, options=options, emit=show)
 
 
-def _print(terminal: Terminal, tried: Tried) -> None:
+def _print(terminal: Terminal, tried: DryRun) -> None:
     terminal.end_line()
     for note in tried.notes:
         terminal.note(inert_line(note), "yellow")
     terminal.line(terminal.paint(f"[{_how(tried)}]", "dim"))
-    for line in inert(tried.shown).split("\n"):
+    for line in inert(tried.diff).split("\n"):
         colour = _COLOURS.get(line[:1])
         terminal.line(terminal.paint(line, colour) if colour else line)
     terminal.note("tried on a copy: nothing in the project was changed", "dim")
 
 
-def _how(tried: Tried) -> str:
+def _how(tried: DryRun) -> str:
     ended = tried.ended
     if ended.ending == "timed_out":
         return "it took too long and was stopped"
-    return f"exit {ended.code}" if ended.code >= 0 else f"killed by signal {-ended.code}"
+    return exit_words(ended)
 
 
-def _print_json(wanted: Wanted, root: str, tried: Tried) -> None:
+def _print_json(wanted: Wanted, root: str, tried: DryRun) -> None:
     stat = total(tried.effect.files)
     told = {
         "command": wanted.line,

@@ -6,14 +6,14 @@ from treadle.tools.builtin.context import ToolContext
 
 def builtins(context: ToolContext) -> list[Tool]:
     """All of them, working with these means."""
-    from treadle.tools.builtin.background import CheckCommand, SendInput, StopCommand
-    from treadle.tools.builtin.command import RunCommand
+    from treadle.tools.builtin.command.background import CheckCommand, SendInput, StopCommand
+    from treadle.tools.builtin.command.output import ReadOutput
+    from treadle.tools.builtin.command.tool import RunCommand
     from treadle.tools.builtin.diagnostics.tool import GetDiagnostics
     from treadle.tools.builtin.edit import EditFile
     from treadle.tools.builtin.find import FindFiles
     from treadle.tools.builtin.interaction import CompleteTask, UpdatePlan
     from treadle.tools.builtin.listing import ListDirectory
-    from treadle.tools.builtin.output import ReadOutput
     from treadle.tools.builtin.patch import ApplyPatch
     from treadle.tools.builtin.read import ReadFile
     from treadle.tools.builtin.search import GrepSearch

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.tools.builtin.commanding import CHAT, Bench, alive, until
+from tests.unit.tools.builtin.command.commanding import CHAT, Bench, alive, until
 from treadle.errors import ToolError
 from treadle.ports.toolset import Outcome
 from treadle.sandbox.supervisor import folder as names
-from treadle.tools.builtin import background
+from treadle.tools.builtin.command import background
 from treadle.types import CallKey
 
 

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.tools.builtin.commanding import Bench
+from tests.unit.tools.builtin.command.commanding import Bench
 from treadle.protocol.traces import Shell
-from treadle.tools.builtin import shell_state
+from treadle.tools.builtin.command import shell as carried
 
 
 @pytest.fixture(params=["bash", "sh"])
 def shell(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "sh":
         sh = shutil.which("dash") or shutil.which("sh") or "/bin/sh"
-        monkeypatch.setattr(shell_state, "_shells", lambda: ("", sh))
+        monkeypatch.setattr(carried, "_shells", lambda: ("", sh))
     return str(request.param)
 
 
@@ -101,7 +101,7 @@ async def test_only_so_much_is_carried_and_only_text(bench: Bench) -> None:
     assert "[not carried over to later commands: BIG, ODD" in outcome.text
     many = await bench("for i in $(seq 100); do export V$i=$(head -c 1000 /dev/zero | tr '\\0' x); done")
     assert many.shell is not None
-    assert sum(len(name) + len(value) for name, value in many.shell.exports.items()) <= shell_state.CAP
+    assert sum(len(name) + len(value) for name, value in many.shell.exports.items()) <= carried.CAP
     assert len(many.shell.exports) >= 25
 
 

@@ -10,7 +10,7 @@ from functools import cache
 
 import msgspec
 
-from treadle.errors import OutsideRoot, ToolError
+from treadle.errors import OutsideRoot, RootChanged, ToolError
 from treadle.ports.workspace import Workspace, inert
 from treadle.protocol.traces import Shell
 from treadle.tools.builtin.environment import is_secret, secrets_of
@@ -35,7 +35,7 @@ _SH = (
 )
 
 
-class Left(msgspec.Struct, frozen=True):
+class ShellEnd(msgspec.Struct, frozen=True):
     """What a command left: the shell from now on (None: as before), and what is to be said about it."""
 
     shell: Shell | None = None
@@ -62,26 +62,42 @@ def _shells() -> tuple[str, str]:
     return shutil.which("bash") or "", shutil.which("sh") or "/bin/sh"
 
 
+def start_directory(workspace: Workspace, wanted: str, last: str) -> tuple[str, str]:
+    """Where to run, the wanted folder or that of the last command, and what to say about it."""
+    if wanted:
+        try:
+            return workspace.directory(wanted), ""
+        except OutsideRoot:
+            note = f"[cwd {inert(wanted)} is outside the project root; the command ran in the root instead]"
+            return workspace.path, note
+    try:
+        return workspace.directory(last), ""
+    except RootChanged:
+        raise
+    except ToolError:
+        return workspace.path, f"[the shell's directory {inert(last)} is gone; the command ran in the root instead]"
+
+
 def environment(base: Mapping[str, str], shell: Shell) -> dict[str, str]:
     """A fresh environment with what the shell has changed since."""
     return {name: value for name, value in {**base, **shell.exports}.items() if name not in shell.unset}
 
 
-def read_left(
+def read_end(
     data: bytes, before: Shell, base: Mapping[str, str], workspace: Workspace, user: Mapping[str, str]
-) -> Left:
+) -> ShellEnd:
     """What the shell wrote, checked and compared with `base`, the environment of a fresh command. `user` is the user's
     own environment, whose secrets are recorded by no name."""
     told = _parse(data)
     if told is None:
-        return Left()
+        return ShellEnd()
     path, variables = told
-    cwd, notes = _directory(path, workspace)
+    cwd, notes = _end_directory(path, workspace)
     changed = {name: value for name, value in variables.items() if name not in _NOT_CARRIED and base.get(name) != value}
     exports, more = _recordable(changed, before, secrets_of(user))
     unset = tuple(sorted(name for name in base if name not in variables and name not in _NOT_CARRIED))
     shell = Shell(cwd, exports, unset)
-    return Left(None if shell == before else shell, (*notes, *more))
+    return ShellEnd(None if shell == before else shell, (*notes, *more))
 
 
 def _parse(data: bytes) -> tuple[str, dict[str, str]] | None:
@@ -100,7 +116,7 @@ def _parse(data: bytes) -> tuple[str, dict[str, str]] | None:
     return path, dict(word.partition("=")[::2] for word in words if "=" in word)
 
 
-def _directory(path: str, workspace: Workspace) -> tuple[str, tuple[str, ...]]:
+def _end_directory(path: str, workspace: Workspace) -> tuple[str, tuple[str, ...]]:
     if not path:
         return ".", ("[the shell's directory is gone; the next command starts in the root]",)
     try:

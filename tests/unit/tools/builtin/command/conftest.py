@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.tools.builtin.commanding import Bench
+from tests.unit.tools.builtin.command.commanding import Bench
 
 
 @pytest.fixture

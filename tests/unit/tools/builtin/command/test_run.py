@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.unit.tools.builtin.commanding import CHAT, Bench, Seen, alive, until
+from tests.unit.tools.builtin.command.commanding import CHAT, Bench, Seen, alive, until
 from treadle.errors import SandboxError, ToolError
 from treadle.ports.sandbox import Confinement, Level
 from treadle.ports.toolset import Invocation
@@ -18,7 +18,7 @@ from treadle.protocol.options import ChatOptions
 from treadle.sandbox.supervisor import folder as names
 from treadle.sandbox.supervisor.commands import SupervisedCommands
 from treadle.stores.memory import MemoryStore
-from treadle.tools.builtin.command import RunCommand
+from treadle.tools.builtin.command.tool import RunCommand
 from treadle.tools.builtin.context import Guarded, ToolContext
 from treadle.tools.validate import problem
 from treadle.workspace.paths.root import Root
@@ -349,14 +349,14 @@ async def test_the_strict_profile_refuses_before_it_runs(tmp_path: Path) -> None
 FLOOD = """
 import asyncio, resource, sys
 from pathlib import Path
-from tests.unit.tools.builtin.commanding import Bench
+from tests.unit.tools.builtin.command.commanding import Bench
 from treadle.stores.sqlite import SqliteStore
 import msgspec
 
 async def main():
     bench = Bench(Path(sys.argv[1]))
     store = SqliteStore(Path(sys.argv[1]) / "chats.db")
-    bench.tools["run_command"]._means = msgspec.structs.replace(bench.means, blobs=store)
+    bench.tools["run_command"]._context = msgspec.structs.replace(bench.context, blobs=store)
     await bench("seq 100000")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     outcome = await bench(sys.argv[2], timeout_s=500)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.unit.tools.builtin.commanding import Seen, alive, until
-from tests.unit.tools.builtin.viewing import ViewBench
+from tests.unit.tools.builtin.command.commanding import Seen, alive, until
+from tests.unit.tools.builtin.command.viewing import ViewBench
 from treadle.errors import StoreError
 from treadle.ports.toolset import Invocation
 from treadle.sandbox.supervisor import folder as names

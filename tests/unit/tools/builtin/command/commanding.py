@@ -15,10 +15,10 @@ from treadle.protocol.options import ChatOptions
 from treadle.protocol.traces import Shell
 from treadle.sandbox.supervisor.commands import SupervisedCommands
 from treadle.stores.memory import MemoryStore
-from treadle.tools.builtin.background import CheckCommand, SendInput, StopCommand
-from treadle.tools.builtin.command import RunCommand
+from treadle.tools.builtin.command.background import CheckCommand, SendInput, StopCommand
+from treadle.tools.builtin.command.output import ReadOutput
+from treadle.tools.builtin.command.tool import RunCommand
 from treadle.tools.builtin.context import ToolContext
-from treadle.tools.builtin.output import ReadOutput
 from treadle.types import CallKey, ChatId
 from treadle.workspace.paths.root import Root
 

@@ -3,19 +3,17 @@ are supervised commands like others; what is special is only that nobody waits f
 once."""
 
 import asyncio
-from contextlib import suppress
 
 from treadle.errors import ToolError
-from treadle.ports.commands import Command, Commands, Ended, Known
-from treadle.ports.snapshots import Effect, Snapshots
+from treadle.ports.commands import Command, Ended, Known
+from treadle.ports.snapshots import Effect
 from treadle.ports.toolset import Invocation, Outcome, Settlement
 from treadle.ports.workspace import inert
 from treadle.protocol.tools import ToolSpec, digest
 from treadle.tools.builtin.base import Plain, ReadOnly, in_thread, parameters
-from treadle.tools.builtin.capture import HEAD_READ, TAIL_READ, view_ends, view_whole
+from treadle.tools.builtin.command.output import exit_words, view_between
+from treadle.tools.builtin.command.project import CommandProject, ProjectChange, change_of
 from treadle.tools.builtin.context import ToolContext
-from treadle.tools.builtin.process import tidy
-from treadle.tools.builtin.transaction import Reached, compare, name_of, own_of, reached
 from treadle.types import CallKey, SystemClock
 
 MAX_RUNNING = 8
@@ -26,14 +24,14 @@ MAX_WAIT_S = 120
 _LOOK_S = 0.3
 """A process that fails at once, or answers at once, is shown at once."""
 _POLL_S = 0.03
-_PART = 1 << 20
 HANDLE = {"type": "string", "minLength": 1, "description": "The handle that run_command gave."}
 
 
-async def make_room(commands: Commands, invocation: Invocation, snapshots: Snapshots | None = None) -> None:
+async def make_room(context: ToolContext, invocation: Invocation) -> None:
     """Let go of what is no longer needed before a new command starts, and refuse one background process too many. The
     results of earlier commands are recorded by now: calls that execute run one after the other."""
-    known = await commands.known(invocation.chat)
+    assert context.commands is not None
+    known = await context.commands.known(invocation.chat)
     running = [one for one in known if one.background and one.running]
     if invocation.arguments.get("background") and len(running) >= MAX_RUNNING:
         raise ToolError(
@@ -47,24 +45,19 @@ async def make_room(commands: Commands, invocation: Invocation, snapshots: Snaps
         call = one.call.partition("~")[0]
         if call.partition("-")[0] == invocation.call:  # an attempt of this very call
             continue
-        await commands.forget(invocation.chat, one.call)
-        if snapshots is not None:  # last: who comes late finds no view to commit
-            with suppress(ToolError):
-                await in_thread(snapshots.release, name_of(invocation, call))
+        await context.commands.forget(invocation.chat, one.call)
+        await CommandProject(context, invocation, call).release()  # last: who comes late finds no view to commit
 
 
-async def begun(command: Command, invocation: Invocation, notes: tuple[str, ...], sandbox: str) -> Outcome:
-    """The result of a command that was started in the background."""
+async def begun(command: Command, handle: str) -> tuple[str, str, bool]:
+    """The text, summary and success of a command that was started in the background."""
     ended = await _settle_down(command, 0, _LOOK_S)
     if ended is not None and ended.ending == "failed":
         raise ToolError(f"The command could not be started: {ended.error}.")
-    handle = own_of(invocation)
     text, _ = await in_thread(_news, command, handle)
     state = _state(ended)
     how = f'[handle "{handle}", {state}: check_command shows what it writes, stop_command ends it]'
-    body = "\n".join((*notes, *([text] if text else []), how))
-    how = f"in the background as {handle}, {state}"
-    return Outcome(body, how, success=not _failed(ended), sandbox=sandbox, effect="direct")
+    return f"{text}\n{how}" if text else how, f"in the background as {handle}, {state}", not _failed(ended)
 
 
 class CheckCommand(ReadOnly):
@@ -194,61 +187,36 @@ async def _settle_down(command: Command, begin: int, wait_s: float, *, until_new
 async def _report(command: Command, invocation: Invocation, ended: Ended | None, context: ToolContext) -> Outcome:
     text, size = await in_thread(_news, command, invocation.call)
     state = _state(ended)
-    seen = Reached() if ended is None else await _observed(command, invocation, context)
+    seen = ProjectChange(source="observed") if ended is None else await _observed(command, invocation, context)
     body = "\n".join((text or "(nothing new)", *seen.lines, f"[{state}]"))
-    return Outcome(
-        body,
-        f"{state}, {size:,} new bytes",
-        success=not _failed(ended),
-        files=seen.files,
-        source="observed",
-        uncaptured=seen.uncaptured,
-        git=seen.git,
-        diff_stat=seen.stat,
-    )
+    return seen.added_to(Outcome(body, f"{state}, {size:,} new bytes", success=not _failed(ended)))
 
 
-async def _observed(command: Command, invocation: Invocation, context: ToolContext) -> Reached:
+async def _observed(command: Command, invocation: Invocation, context: ToolContext) -> ProjectChange:
     """What changed in the project while a background process ran, told by the first call that finds it ended (W-10).
     What the model knows to be so it has written or read meanwhile."""
-    if context.snapshots_of is None or not invocation.root or not await in_thread(command.first, invocation.call):
-        return Reached()
-    snapshots = context.snapshots_of(*invocation.project)
-    await tidy(context, invocation)
-    seen = await compare(snapshots, invocation, "observed", _handle(invocation))
+    project = CommandProject(context, invocation, _handle(invocation))
+    if not project.kept or not await in_thread(command.first, invocation.call):
+        return ProjectChange(source="observed")
+    seen = await project.compare("observed")
     known = [file for file in seen.files if file.after and invocation.seen.get(file.path) == file.after.digest != ""]
     if not known:
         return seen
-    return reached(
-        Effect(tuple(file for file in seen.files if file not in known), (), seen.uncaptured, seen.git), "observed"
-    )
+    rest = tuple(file for file in seen.files if file not in known)
+    return change_of(Effect(rest, (), seen.uncaptured, seen.git), "observed")
 
 
 def _news(command: Command, token: str) -> tuple[str, int]:
     """What is new since the last look, bounded, and how much it is."""
     begin, end = command.since(token)
-    size = end - begin
-    if size <= HEAD_READ + TAIL_READ:
-        return view_whole(_read(command, begin, end)).text, size
-    head = _read(command, begin, begin + HEAD_READ)
-    tail = _read(command, end - TAIL_READ, end)
-    lines = sum(_read(command, at, min(at + _PART, end)).count(b"\n") for at in range(begin, end, _PART))
-    return view_ends(head, tail, lines, size).text, size
-
-
-def _read(command: Command, begin: int, end: int) -> bytes:
-    data = bytearray()
-    while begin < end and (output := command.read(begin, end - begin)).data and output.offset < end:
-        data += output.data[: end - output.offset]
-        begin = output.offset + len(output.data)
-    return bytes(data)
+    return view_between(command, begin, end).text, end - begin
 
 
 def _state(ended: Ended | None) -> str:
     if ended is None:
         return "running"
     if ended.ending == "exited":
-        return f"exit {ended.code}" if ended.code >= 0 else f"killed by signal {-ended.code}"
+        return exit_words(ended)
     return {"timed_out": "ended after a day", "stopped": "stopped"}.get(ended.ending, ended.ending)
 
 

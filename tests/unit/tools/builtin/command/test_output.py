@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from tests.unit.tools.builtin.commanding import CHAT, Bench
+from tests.unit.tools.builtin.command.commanding import CHAT, Bench
 from treadle.errors import ToolError
-from treadle.tools.builtin import output
-from treadle.tools.builtin.output import without_secrets
+from treadle.tools.builtin.command import output
+from treadle.tools.builtin.command.output import without_secrets
 from treadle.types import CallKey
 
 
@@ -88,8 +88,7 @@ async def test_the_output_of_a_background_command(bench: Bench) -> None:
 
 
 async def test_what_was_dropped_is_said_in_its_place(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:  # fault 11
-    monkeypatch.setattr("treadle.tools.builtin.process.CAP", 1 << 16)
-    monkeypatch.setattr("treadle.tools.builtin.result.CAP", 1 << 16)
+    monkeypatch.setattr(output, "CAP", 1 << 16)
     outcome = await bench("seq -f %07.0f 1 100000")
     assert "of 800,000 bytes the beginning and the end were kept]" in outcome.text
     blob = await bench.context.blobs.get_blob(outcome.output)
@@ -98,7 +97,6 @@ async def test_what_was_dropped_is_said_in_its_place(bench: Bench, monkeypatch: 
     dropped, _, tail = tail.partition(b" bytes dropped]\n")
     assert int(dropped.replace(b",", b"")) + len(head) + len(tail) == 800_000
     assert tail.endswith(b"0100000\n")
-    assert output.CAP == 64 << 20
 
 
 KEY = b"-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBg\nkqhkiG9w0BAQEF\n-----END PRIVATE KEY-----\n"

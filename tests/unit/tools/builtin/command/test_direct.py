@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tests.unit.tools.builtin.commanding import Seen, until
-from tests.unit.tools.builtin.viewing import ViewBench
+from tests.unit.tools.builtin.command.commanding import Seen, until
+from tests.unit.tools.builtin.command.viewing import ViewBench
 from treadle.errors import ToolError
 from treadle.protocol.traces import Shell
 

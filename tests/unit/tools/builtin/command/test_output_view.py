@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from treadle.tools.builtin.capture import clean, view_ends, view_whole, whole_characters
+from treadle.tools.builtin.command.output import clean, view_ends, view_whole, whole_characters
 
 
 @pytest.mark.parametrize("text", ["", "a", "a\n", "a\nb", "\n\n", "a\n\n", "grün ✓\n"])

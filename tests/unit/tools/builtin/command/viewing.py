@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.homes import shared_home
-from tests.unit.tools.builtin.commanding import Bench
+from tests.unit.tools.builtin.command.commanding import Bench
 from treadle.ports.sandbox import Sandbox
 from treadle.ports.snapshots import Snapshots
 from treadle.ports.toolset import Invocation, Outcome

@@ -1,0 +1,129 @@
+"""What a call of run_command says, as its supervisor needs it: where the command runs, in which environment, confined
+how and for how long."""
+
+import os
+
+import msgspec
+
+from treadle.errors import ToolError
+from treadle.ports.commands import Job
+from treadle.ports.sandbox import Confinement, Direct, Sandbox, View
+from treadle.ports.toolset import Invocation
+from treadle.ports.workspace import inert
+from treadle.protocol.traces import Shell
+from treadle.tools.builtin.base import in_thread
+from treadle.tools.builtin.command import output, shell
+from treadle.tools.builtin.command.shell import ShellEnd
+from treadle.tools.builtin.context import ToolContext
+from treadle.tools.builtin.environment import without_secrets
+
+DEFAULT_TIMEOUT_S = 120
+MAX_TIMEOUT_S = 600
+BACKGROUND_S = 24 * 3600.0
+"""A background process that everybody forgot ends after a day."""
+
+
+class CommandPlan(msgspec.Struct, frozen=True):
+    """How the command of a call runs: decided before the intent is recorded, and recorded with it."""
+
+    place: str = ""
+    """The machine and the home where it was planned; see `Commands.place`."""
+    sandbox: str = ""
+    """The confinement in words (S-03)."""
+    view: bool = False
+    network: bool = False
+    key: str = ""
+    """Of its first attempt."""
+    captured: bool = False
+    """Whether the tree is compared before and after."""
+    own: str = ""
+    """The name under which this home knows it: the call's key, with a number behind it if there was a call of this key
+    before, in a log that was lost (a database that was put back)."""
+
+
+def recorded_plan(invocation: Invocation) -> CommandPlan:
+    """Calls of earlier versions wrote through, and nothing was compared."""
+    plan = invocation.plan or {}
+    own = str(plan.get("own") or invocation.call)
+    known = {name: plan[name] for name in CommandPlan.__struct_fields__ if name in plan}
+    return CommandPlan(**{"key": own, **known, "own": own})
+
+
+class CommandCall:
+    """The words of one call. Where it runs is known after `locate`."""
+
+    cwd: str
+    environment: dict[str, str]
+    """Of a fresh command."""
+    notes: tuple[str, ...]
+    """What is to be said about where it runs."""
+
+    def __init__(self, context: ToolContext, invocation: Invocation) -> None:
+        self._context = context
+        self._invocation = invocation
+        self._arguments = invocation.arguments
+
+    @property
+    def background(self) -> bool:
+        return bool(self._arguments.get("background"))
+
+    @property
+    def timeout_s(self) -> float:
+        return min(float(self._arguments.get("timeout_s") or DEFAULT_TIMEOUT_S), MAX_TIMEOUT_S)
+
+    @property
+    def shell(self) -> Shell:
+        """The shell that it goes on with."""
+        return Shell() if self._arguments.get("fresh") else self._invocation.shell
+
+    async def locate(self) -> None:
+        """Find out where it runs."""
+        workspace = self._context.workspace_of(*self._invocation.project)
+        wanted = str(self._arguments.get("cwd") or "")
+        self.cwd, note = await in_thread(shell.start_directory, workspace, wanted, self.shell.cwd)
+        self.notes = (note,) if note else ()
+        self.environment = without_secrets(self._context.env)
+        if self._arguments.get("pty"):
+            self.environment["TERM"] = "xterm"
+
+    def refuse_outside(self, sandbox: Sandbox | None) -> None:
+        """The strict profile: by setting, and always where no sandbox works (S-15)."""
+        confined = sandbox is not None and sandbox.level != "none"
+        if confined and not self._invocation.options.strict_paths:
+            return
+        words = self._context.outside(str(self._arguments["command"]), self._invocation.root, self.cwd)
+        if words:
+            why = "strict_paths is on" if confined else "no sandbox confines commands on this machine"
+            named = ", ".join(inert(word) for word in words[:5])
+            raise ToolError(
+                f"Not run: {named} leads out of the project root, and {why}. Use paths inside the project, relative "
+                "and without '..'."
+            )
+
+    def job(self, plan: CommandPlan, sandbox: Sandbox | None, view: str) -> Job:
+        """`view` is the folder of the copy-on-write view that it runs on; empty: on the project itself."""
+        line = str(self._arguments["command"])
+        root, pty = os.path.realpath(self._invocation.root), bool(self._arguments.get("pty"))
+        argv, state_fd = shell.shell_argv(line)
+        if sandbox is not None:
+            guarded = self._context.guarded(root)
+            mount = View(f"{view}/upper", f"{view}/work") if view else Direct()
+            confinement = Confinement(root, mount, plan.network, guarded.protected, guarded.hidden, terminal=pty)
+            argv = tuple(sandbox.wrap(argv, confinement, self.cwd))
+        return Job(
+            argv,
+            self.cwd,
+            shell.environment(self.environment, self.shell),
+            BACKGROUND_S if self.background else self.timeout_s,
+            pty=pty,
+            background=self.background,
+            input=self.background or pty,
+            output_cap=output.CAP,
+            state_fd=0 if self.background or self._arguments.get("fresh") else state_fd,
+            title=line.strip().partition("\n")[0][:200],
+            view=root if view else "",
+        )
+
+    def shell_end(self, told: bytes) -> ShellEnd:
+        workspace = self._context.workspace_of(*self._invocation.project)
+        return shell.read_end(told, self._invocation.shell, self.environment, workspace, self._context.env)

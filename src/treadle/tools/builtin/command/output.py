@@ -1,0 +1,309 @@
+"""What a command writes: live for people, bounded for the model, kept whole as a blob when a result shows only a part
+(T-11); and read_output, with which the model reads the rest by range. What a handle means is in the log, so it works
+after a restart and on another machine."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from treadle.errors import NotFound, ToolError
+from treadle.lines.aside import count
+from treadle.ports.commands import Command, Ended
+from treadle.ports.toolset import Invocation, Outcome
+from treadle.protocol.tools import ToolSpec
+from treadle.tools.builtin.base import MAX_BYTES, MAX_LINES, ReadOnly, in_thread, parameters
+from treadle.tools.builtin.context import ToolContext
+from treadle.types import CallKey
+
+CAP = 64 << 20
+"""How many bytes of a command's output are kept: up to that exactly, of more the beginning and the end."""
+HEAD_LINES = 15
+TAIL_LINES = 85
+_HEAD_BYTES = 10_000
+_TAIL_BYTES = 38_000
+"""Together below 50 KB, with room for the notices."""
+_HEAD_READ = 2 * _HEAD_BYTES
+_TAIL_READ = 4 * _TAIL_BYTES
+"""More raw bytes than are shown, because cleaning may remove most of them."""
+_LIVE_BYTES = 8_000
+"""Live output is a glimpse: at most so much each time, so that a flood costs neither memory nor the loop's time."""
+_PART = 1 << 20
+_LONGEST_LINE = 1 << 22
+_SHOWN = MAX_BYTES - 2_000
+_LINES = 500
+_STEP = 1 << 16
+
+# Each alternative stops at the next ESC, so that the search stays linear on any input.
+_ESCAPES = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
+    r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # OSC: titles, links, shell integration (]633;)
+    r"|\x1b[PX^_][^\x1b]*(?:\x1b\\)?"  # DCS, SOS, PM, APC
+    r"|\x1b[ -/]*[0-~]"  # two-character escapes
+    r"|\x1b"
+)
+_CONTROLS = {code: 0x2400 + code for code in range(32) if code not in (9, 10, 13)} | {127: 0x2421}
+
+
+class OutputView(msgspec.Struct, frozen=True):
+    """What a model sees of an output."""
+
+    text: str
+    exact: bool
+    """Whether the text is the output, byte for byte; if not, the output itself must be kept somewhere else."""
+    cut: bool = False
+    """Whether something is missing that a reader may want to see."""
+
+
+def clean(data: bytes) -> str:
+    """Text for a model: escapes stripped, other control characters as visible symbols, broken UTF-8 as `\\xNN`."""
+    text = data.decode(errors="backslashreplace").replace("\r\n", "\n")
+    if "\x1b" in text:
+        text = _ESCAPES.sub("", text)
+    return text.translate(_CONTROLS)
+
+
+def whole_characters(data: bytes) -> bytes:
+    """Without the pieces of characters at both ends: the bytes were cut there, the text is not broken."""
+    start = 0
+    while start < min(3, len(data)) and data[start] & 0xC0 == 0x80:
+        start += 1
+    for back in range(1, min(4, len(data) - start) + 1):
+        lead = data[-back]
+        if lead & 0xC0 != 0x80:
+            length = 4 if lead >= 0xF0 else 3 if lead >= 0xE0 else 2 if lead >= 0xC0 else 1
+            return data[start : len(data) - back] if back < length else data[start:]
+    return data[start:]
+
+
+def view_whole(data: bytes) -> OutputView:
+    """Of an output that is all there."""
+    text = clean(data)
+    shown = text.removesuffix("\n")
+    lines = shown.split("\n")
+    if len(lines) <= HEAD_LINES + TAIL_LINES and len(shown.encode()) <= _HEAD_BYTES + _TAIL_BYTES:
+        return OutputView(shown, text.encode() == data)
+    size = len(shown.encode())
+    return OutputView(_shortened(lines[:HEAD_LINES], lines[-TAIL_LINES:], len(lines), size), exact=False, cut=True)
+
+
+def view_ends(head: bytes, tail: bytes, lines: int, size: int) -> OutputView:
+    """Of an output of so many lines and bytes, by how it begins and how it ends."""
+    first = clean(whole_characters(head)).split("\n")[:HEAD_LINES]
+    last = clean(whole_characters(tail)).removesuffix("\n").split("\n")
+    last = last[1:] or last  # the first one probably lacks its beginning
+    return OutputView(_shortened(first, last[-TAIL_LINES:], lines, size - tail.endswith(b"\n")), exact=False, cut=True)
+
+
+def _shortened(head: list[str], tail: list[str], lines: int, size: int) -> str:
+    """Both ends, and between them how much there was: in lines where whole lines are missing, else in bytes."""
+    dropped = lines - len(head) - len(tail)
+    if dropped < 0:  # few lines, but long ones: the tail begins where the head ends
+        tail = tail[min(-dropped, len(tail) - 1) :]
+    whole = [("\n".join(part)).encode() for part in (head, tail)]
+    first, last = whole[0][:_HEAD_BYTES], whole[1][-_TAIL_BYTES:]
+    missing = f"{max(0, size - len(first) - len(last)):,} bytes"
+    if dropped > 0:
+        cut = [first, last] != whole
+        missing = f"{dropped:,} lines truncated, {missing} in all" if cut else f"{dropped:,} lines truncated"
+    else:
+        missing += " truncated"
+    return "\n".join((first.decode(errors="ignore"), f"[{missing}]", last.decode(errors="ignore")))
+
+
+# -- the output of a command ------------------------------------------------------------------------------------------
+
+
+def view(command: Command, ended: Ended) -> OutputView:
+    """Of a command that has ended."""
+    if ended.size <= _HEAD_READ + _TAIL_READ:
+        return view_whole(b"".join(parts(command)))
+    head = command.read(0, _HEAD_READ).data
+    return view_ends(head, _read(command, ended.size - _TAIL_READ), ended.lines, ended.size)
+
+
+def view_between(command: Command, begin: int, end: int) -> OutputView:
+    """Of a piece of what a command has written so far."""
+    size = end - begin
+    if size <= _HEAD_READ + _TAIL_READ:
+        return view_whole(_read(command, begin, end))
+    head, tail = _read(command, begin, begin + _HEAD_READ), _read(command, end - _TAIL_READ, end)
+    lines = sum(_read(command, at, min(at + _PART, end)).count(b"\n") for at in range(begin, end, _PART))
+    return view_ends(head, tail, lines, size)
+
+
+def _read(command: Command, begin: int, end: int = 1 << 62) -> bytes:
+    data = bytearray()
+    while begin < end and (output := command.read(begin, min(end - begin, _PART))).data and output.offset < end:
+        data += output.data[: end - output.offset]
+        begin = output.offset + len(output.data)
+    return bytes(data)
+
+
+def parts(command: Command) -> Iterator[bytes]:
+    """All that was kept, in order, with a line where something was not. One piece in memory at a time."""
+    at, before = 0, b"\n"
+    while (output := command.read(at, _PART)).data:
+        if output.offset > at:
+            gap = f"[{output.offset - at:,} bytes dropped]\n".encode()
+            yield gap if before == b"\n" else b"\n" + gap
+        yield output.data
+        at, before = output.offset + len(output.data), output.data[-1:]
+
+
+def kept(command: Command, redact: Callable[[str], str]) -> Iterator[bytes]:
+    """The whole output as it is kept: without secrets."""
+    return parts(command) if redact is str else without_secrets(parts(command), redact)
+
+
+def without_secrets(pieces: Iterable[bytes], redact: Callable[[str], str]) -> Iterator[bytes]:
+    """The same without secrets, whole lines at a time, so that none is cut in two by chance (S-11). Bytes that are no
+    text stay as they are."""
+    held = b""
+    for piece in pieces:
+        held += piece
+        cut = _whole(held)
+        if cut:
+            yield _redacted(held[:cut], redact)
+            held = held[cut:]
+    yield _redacted(held, redact)
+
+
+def _whole(held: bytes) -> int:
+    """Where the last whole line ends, outside of a private key; anywhere, if no line ends for very long."""
+    cut = held.rfind(b"\n") + 1
+    key = held.rfind(b"-----BEGIN ", 0, cut)
+    if key >= 0 and held.find(b"-----END ", key, cut) < 0:
+        cut = key
+    return cut or (len(held) if len(held) > _LONGEST_LINE else 0)
+
+
+def _redacted(data: bytes, redact: Callable[[str], str]) -> bytes:
+    return redact(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+
+
+def exit_words(ended: Ended) -> str:
+    return f"exit {ended.code}" if ended.code >= 0 else f"killed by signal {-ended.code}"
+
+
+class LiveOutput:
+    """Output for people who watch, in pieces, a few times a second."""
+
+    def __init__(self, command: Command, emit: Callable[[str], None]) -> None:
+        self._command = command
+        self._emit = emit
+        self._at = 0
+
+    def show(self, *, last: bool) -> bool:
+        """Whether there was something new."""
+        with suppress(OSError):
+            size = self._command.read(0, 0).size
+            skipped = max(0, size - self._at - _LIVE_BYTES)
+            output = self._command.read(self._at + skipped, _LIVE_BYTES)
+            data = output.data if last else whole_characters(output.data)
+            if data:
+                self._at = output.offset + len(data)
+                self._emit((f"[{skipped:,} bytes skipped]\n" if skipped else "") + clean(data))
+                return True
+        return False
+
+
+# -- read_output ------------------------------------------------------------------------------------------------------
+
+
+class ReadOutput(ReadOnly):
+    spec = ToolSpec(
+        name="read_output",
+        description=(
+            "Read more of an output that was cut. `handle` is the one that the result named. By lines (start_line, "
+            f"end_line; {_LINES} unless said otherwise), or for very long lines by bytes (offset)."
+        ),
+        parameters=parameters(
+            required=("handle",),
+            handle={"type": "string", "minLength": 1},
+            start_line={"type": "integer", "minimum": 1, "default": 1},
+            end_line={"type": "integer", "minimum": 1},
+            offset={"type": "integer", "minimum": 0, "description": "Read from this byte on, whatever the lines."},
+        ),
+        read_only=True,
+        idempotent=True,
+        summary_argument="handle",
+    )
+
+    def __init__(self, context: ToolContext) -> None:
+        self._context = context
+
+    async def run(self, invocation: Invocation) -> Outcome:
+        handle = str(invocation.arguments["handle"]).strip().strip("[]\"'")
+        data = await self._data(invocation, handle)
+        return await in_thread(_range, data, handle, invocation.arguments)
+
+    async def _data(self, invocation: Invocation, handle: str) -> bytes:
+        if digest := invocation.outputs.get(handle):
+            try:
+                return await self._context.blobs.get_blob(digest)
+            except NotFound:
+                raise ToolError(f"The output {handle} is no longer there. Run what made it again.") from None
+        if self._context.commands is not None:
+            command = await self._context.commands.find(invocation.chat, CallKey(handle))
+            if command is not None and (data := await in_thread(lambda: b"".join(parts(command)))):
+                return data
+        known = ", ".join(list(invocation.outputs)[-10:]) or "none"
+        raise ToolError(f"There is no output with the handle {handle!r}. Handles of outputs that were cut: {known}.")
+
+
+def _range(data: bytes, handle: str, arguments: dict[str, Any]) -> Outcome:
+    if "offset" in arguments:
+        return _by_bytes(data, handle, arguments["offset"])
+    first = int(arguments.get("start_line") or 1)
+    last = min(int(arguments.get("end_line") or first + _LINES - 1), first + MAX_LINES - 1)
+    total = data.count(b"\n") + (not data.endswith(b"\n"))
+    if first > total:
+        raise ToolError(f"The output {handle} has {count(total, 'line')}; there is no line {first:,}.")
+    begin = _line_start(data, 0, first - 1)
+    text, end = _fitting(data, begin, _line_start(data, begin, last - first + 1))
+    shown = data[begin:end]
+    last = first + max(0, shown.count(b"\n") - shown.endswith(b"\n"))
+    more = ""
+    if end < len(data):
+        next_line = f"start_line={last + 1}" if shown.endswith(b"\n") else f"offset={end}"
+        more = f"\n[{len(data) - end:,} bytes follow: {next_line}]"
+    return Outcome(f"[lines {first:,} to {last:,} of {total:,}]\n{text}{more}", f"lines {first:,} to {last:,}")
+
+
+def _by_bytes(data: bytes, handle: str, offset: int) -> Outcome:
+    if offset >= len(data):
+        raise ToolError(f"The output {handle} has {len(data):,} bytes; there is nothing at {offset:,}.")
+    text, end = _fitting(data, offset, len(data))
+    more = f"\n[{len(data) - end:,} bytes follow: offset={end}]" if end < len(data) else ""
+    return Outcome(f"[bytes {offset:,} to {end:,} of {len(data):,}]\n{text}{more}", f"bytes {offset:,} to {end:,}")
+
+
+def _fitting(data: bytes, begin: int, end: int) -> tuple[str, int]:
+    """As much of a range as a result takes, cleaned, and where that ends: after a whole line if there is one."""
+    most = _SHOWN
+    while True:
+        stop = min(end, begin + most)
+        if stop < end:
+            stop = data.rfind(b"\n", begin, stop) + 1 or stop
+        text = clean(whole_characters(data[begin:stop])).removesuffix("\n")
+        if len(text.encode()) <= _SHOWN:
+            return text, stop
+        most //= 2  # what is not text becomes longer by cleaning
+
+
+def _line_start(data: bytes, at: int, lines: int) -> int:
+    """Where the line begins that is so many lines after the one at `at`. Counts in large steps first: an output may
+    have millions of lines."""
+    while lines and (inside := data.count(b"\n", at, at + _STEP)) < lines:
+        lines -= inside
+        at += _STEP
+        if at >= len(data):
+            return len(data)
+    for _ in range(lines):
+        at = data.find(b"\n", at) + 1
+        if not at:
+            return len(data)
+    return at

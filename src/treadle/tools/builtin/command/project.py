@@ -1,0 +1,182 @@
+"""The project as the command of a call changes it (W-08, W-10): on a copy-on-write view, whose effect is committed when
+the command has ended; or directly, with the tree compared before and after.
+
+One decision per call: its effect is committed or discarded, by its name. A worker that has been asleep finds it made.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+import msgspec
+
+from treadle.errors import StoreError, ToolError, Unfinished
+from treadle.lines.changes import change_lines, total
+from treadle.ports.sandbox import Sandbox
+from treadle.ports.snapshots import Effect
+from treadle.ports.toolset import Invocation, Outcome
+from treadle.ports.workspace import inert
+from treadle.protocol.files import FileChange, FileConflict, Source, Uncaptured, decode_path
+from treadle.tools.builtin.base import in_thread
+from treadle.tools.builtin.context import ToolContext
+
+T = TypeVar("T")
+_SHOWN = 40
+_NOT_MADE = "the command ran, but nothing of what it changed was committed"
+
+
+class ProjectChange(msgspec.Struct, frozen=True):
+    """What became of the project, as the call's outcome tells it."""
+
+    lines: tuple[str, ...] = ()
+    success: bool = True
+    files: tuple[FileChange, ...] = ()
+    source: Source = "direct"
+    uncaptured: tuple[Uncaptured, ...] = ()
+    conflicts: tuple[FileConflict, ...] = ()
+    git: str = ""
+
+    def added_to(self, outcome: Outcome) -> Outcome:
+        stat = total(self.files)
+        return msgspec.structs.replace(
+            outcome,
+            files=self.files,
+            source=self.source,
+            uncaptured=self.uncaptured,
+            conflicts=self.conflicts,
+            git=self.git,
+            diff_stat=stat if stat.added or stat.removed else None,
+        )
+
+
+def change_of(effect: Effect, source: Source) -> ProjectChange:
+    if effect.conflicts:  # it was decided that nothing is committed
+        return ProjectChange(success=False, source=source, conflicts=effect.conflicts)
+    lines = change_lines(effect.files, _inert_path, _SHOWN)
+    if lines:
+        lines.insert(0, "[changed in the project]")
+    if source == "view":
+        lines += [f"[not committed: {_inert_path(each.path)}: {each.reason}]" for each in effect.uncaptured[:_SHOWN]]
+    return ProjectChange(tuple(lines), True, effect.files, source, effect.uncaptured, git=effect.git)
+
+
+async def sandbox_of(context: ToolContext, invocation: Invocation) -> Sandbox | None:
+    """The sandbox that the chat demands; None where there is none to be had and none is demanded."""
+    if context.sandbox_of is None:
+        return None
+    return await in_thread(context.sandbox_of, invocation.options.sandbox)
+
+
+class CommandProject:
+    """`call` names the effect. Without snapshots nothing is known of what commands change: all answers are empty."""
+
+    def __init__(self, context: ToolContext, invocation: Invocation, call: str) -> None:
+        self._context = context
+        self._invocation = invocation
+        self._name = f"{invocation.chat}/{call}"
+        known = context.snapshots_of is not None and invocation.root
+        self._snapshots = context.snapshots_of(*invocation.project) if context.snapshots_of and known else None
+
+    @property
+    def kept(self) -> bool:
+        """Whether there are snapshots of it."""
+        return self._snapshots is not None
+
+    async def tidy(self) -> None:
+        """Take out of projects what the sandbox had put there for commands that were killed together with whoever would
+        have removed it (W-10)."""
+        sandbox = await sandbox_of(self._context, self._invocation)
+        if sandbox is not None:
+            await in_thread(sandbox.tidy)
+
+    async def decided(self) -> bool:
+        return self._snapshots is not None and await in_thread(self._snapshots.decided, self._name)
+
+    async def capture(self) -> None:
+        if self._snapshots is not None:
+            await in_thread(self._snapshots.capture, self._name)
+
+    async def release(self) -> None:
+        if self._snapshots is not None:
+            with suppress(ToolError):
+                await in_thread(self._snapshots.release, self._name)
+
+    async def preview(self, view: str) -> tuple[Effect, str]:
+        """What a commit of this view would change, and that in words."""
+        assert self._snapshots is not None
+        effect = await in_thread(self._snapshots.effect, view)
+        return effect, await in_thread(self._snapshots.diff, view, effect)
+
+    async def compare(self, source: Source = "direct") -> ProjectChange:
+        """What changed since before the command began."""
+        if self._snapshots is None:
+            return ProjectChange()
+        await self.tidy()
+        try:
+            try:
+                effect = await in_thread(self._snapshots.compare, self._name)
+            except ToolError:  # somebody may have changed what was looked at
+                effect = await in_thread(self._snapshots.compare, self._name)
+        except ToolError as error:
+            return ProjectChange((f"[what it changed in the project could not be found out: {error}]",), source=source)
+        return change_of(effect, source)
+
+    async def commit(self, view: str) -> ProjectChange:
+        """Make the effect of the view the project's own."""
+        snapshots, name = self._snapshots, self._name
+        assert snapshots is not None
+        try:
+            effect = await self._carry_out(lambda: snapshots.commit(name, view))
+        except ToolError as error:
+            if await self.decided():  # by somebody else, long ago
+                raise StoreError(str(error)) from error
+            with suppress(ToolError):
+                await in_thread(snapshots.discard, name)
+            return ProjectChange((f"[{_NOT_MADE}: {error}]",), success=False, source="view")
+        return await self._refused(view, effect) if effect.conflicts else change_of(effect, "view")
+
+    async def discard(self) -> ProjectChange:
+        """See to it that nothing is committed; what was decided before stays."""
+        snapshots, name = self._snapshots, self._name
+        assert snapshots is not None
+        effect = await self._carry_out(lambda: snapshots.discard(name))
+        return ProjectChange(source="view") if effect is None else change_of(effect, "view")
+
+    async def _carry_out(self, decision: Callable[[], T]) -> T:
+        """Carry out what is decided about the effect of a call, whatever strikes on the way: completed or taken back,
+        now or by whoever takes the chat up next (Unfinished). ToolError: nothing was changed, and nothing is
+        decided."""
+        try:
+            return await in_thread(decision)
+        except ToolError:
+            if not await self._begun():
+                raise
+        try:
+            return await in_thread(decision)
+        except ToolError as error:
+            if not await self._begun():
+                raise
+            raise Unfinished(
+                f"What the command changed could not be committed entirely: {error} It is completed when the chat is "
+                "taken up again."
+            ) from error
+
+    async def _begun(self) -> bool:
+        return self._snapshots is not None and await in_thread(self._snapshots.begun, self._name)
+
+    async def _refused(self, view: str, effect: Effect) -> ProjectChange:
+        assert self._snapshots is not None
+        try:
+            would = await in_thread(self._snapshots.diff, view, effect)
+        except ToolError:
+            conflicts = (f"[conflict: {_inert_path(each.path)}: {each.reason}]" for each in effect.conflicts[:_SHOWN])
+            would = "\n".join(conflicts)
+        why = (
+            f"[{_NOT_MADE}, because somebody else changed the same files meanwhile: look at them, and run it again if "
+            "it is still wanted. What it would have changed:]"
+        )
+        return ProjectChange((why, would), success=False, source="view", conflicts=effect.conflicts)
+
+
+def _inert_path(path: str) -> str:
+    return inert(decode_path(path))

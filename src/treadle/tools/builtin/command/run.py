@@ -1,0 +1,391 @@
+"""The command of one call: planned, started, followed, collected, settled and stopped. It starts a supervised command,
+or takes up the one that this call has already: after a crash the real output and exit code are collected, and nothing
+runs twice (D-02). What ran on a view and was never committed has not happened, so it may be begun anew."""
+
+import asyncio
+import itertools
+
+import msgspec
+from msgspec.structs import replace
+
+from treadle.errors import ToolError
+from treadle.faultpoint import faultpoint
+from treadle.lines.aside import count, sort_out
+from treadle.ports.commands import Command, Ended
+from treadle.ports.snapshots import Effect
+from treadle.ports.toolset import Invocation, Outcome, Settlement
+from treadle.protocol.events import ModelNotice
+from treadle.protocol.tools import digest
+from treadle.tools.builtin.base import in_thread, settled
+from treadle.tools.builtin.command import output
+from treadle.tools.builtin.command.background import begun, make_room
+from treadle.tools.builtin.command.call import CommandCall, CommandPlan, recorded_plan
+from treadle.tools.builtin.command.project import CommandProject, ProjectChange, sandbox_of
+from treadle.tools.builtin.context import ToolContext
+from treadle.types import CallKey
+
+ATTEMPTS = 3
+"""How often a command may be begun whose supervisor is lost: it may be the command itself that brings it down."""
+RECORDED_BEFORE = (
+    "This command was carried out, and its result was recorded in a log that was lost: the database was put back to an "
+    "earlier state. Its output is gone, and it was not run again. Look at the files before you go on."
+)
+MADE_BEFORE = (
+    "a command was run as call {call} before, in a log that was lost: the database was put back to an earlier state. "
+    "What that command changed in the project was not taken back"
+)
+MADE_BEFORE = (
+    "a command was run as call {call} before, in a log that was lost: the database was put back to an earlier state. "
+    "What that command changed in the project was not taken back"
+)
+_LOST = "[the command's supervisor was killed; what the command did before and after that is not known]"
+_LOST_VIEW = "[the command's supervisor was killed; nothing of what the command changed in the project was committed"
+_LOST_NETWORK = "; what it did over the network is not known"
+_LIVE_EVERY_S = 0.05
+_LIVE_SELDOM_S = 0.25
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    key: CallKey
+    command: Command | None
+    number: int = 1
+
+
+class DryRun(msgspec.Struct, frozen=True):
+    """What a command did on a view, of which nothing is committed yet."""
+
+    ended: Ended
+    output: str
+    effect: Effect
+    diff: str
+    """The effect for people."""
+    notes: tuple[str, ...]
+    last: str
+    """How it ended, as the last line of its output."""
+
+    @property
+    def empty(self) -> bool:
+        return not self.effect.files and not self.effect.uncaptured
+
+
+class CommandRun:
+    """`plan` is what the intent recorded. Cancelling stops the watching, not the command."""
+
+    command: Command
+    ended: Ended
+    change: ProjectChange
+
+    def __init__(self, context: ToolContext, invocation: Invocation) -> None:
+        if context.commands is None:
+            raise ToolError("This Treadle runs no commands.")
+        self._context = context
+        self._commands = context.commands
+        self._invocation = invocation
+        self._call = CommandCall(context, invocation)
+        self._notes: tuple[str, ...] = ()
+        self._adopt(recorded_plan(invocation))
+
+    def _adopt(self, plan: CommandPlan) -> None:
+        self.plan = plan
+        self._project = CommandProject(self._context, self._invocation, plan.own)
+
+    # -- before the intent ----------------------------------------------------------------------------------------
+
+    async def prepare(self) -> CommandPlan:
+        await self._call.locate()
+        sandbox = await sandbox_of(self._context, self._invocation)
+        self._call.refuse_outside(sandbox)
+        await self._claim_name()
+        await self._choose_plan()
+        level = "none"
+        if sandbox is not None and sandbox.level != "none":
+            level = f"{sandbox.level}, {'network' if self.plan.network else 'no network'}"
+        return replace(self.plan, place=await in_thread(lambda: self._commands.place), sandbox=level)
+
+    async def _claim_name(self) -> None:
+        """Take a name of its own: whatever this home knows under the call's key was begun before, in a log that was
+        lost. It stays where it is."""
+        call = self._invocation.call
+        for number in itertools.count():
+            own = CallKey(f"{call}-{number}" if number else call)
+            self._adopt(CommandPlan(key=own, own=own))
+            taken = await in_thread(self._commands.taken, self._invocation.chat, own)
+            if not taken and not await self._project.decided():
+                return
+
+    async def _choose_plan(self) -> None:
+        own = self.plan.own
+        plan = CommandPlan(network=self._invocation.options.network, key=own, own=own)
+        if not await self._can_view():
+            self.plan = replace(plan, captured=self._project.kept)
+            return
+        self.plan = replace(plan, view=True)
+        tried = (await self._newest(self._dry_key)).command
+        if tried is not None and not await _is_lost(tried):
+            self.plan = replace(plan, view=True, network=False, key=self._dry_key)
+
+    async def _can_view(self) -> bool:
+        if self._call.background or self._invocation.arguments.get("pty") or not self._invocation.options.command_view:
+            return False
+        sandbox = await sandbox_of(self._context, self._invocation)
+        if sandbox is None or self._context.snapshots_of is None or not sandbox.views:
+            return False
+        return await in_thread(self._context.views, sandbox, self._invocation.root)
+
+    # -- from its start to its outcome ----------------------------------------------------------------------------
+
+    async def start(self) -> bool:
+        """Start the command, or take up the one that this call has. False if it is decided what becomes of the project
+        and all else that was known of the command is gone: then it is not run again."""
+        if self._invocation.plan is None:
+            await self._choose_plan()
+        await self._call.locate()
+        if self._made_before:
+            self._notes = (f"[{self._made_before}]",)
+        attempt = await (self._newest(self.plan.key) if await self._decided() else self._current())
+        if attempt.command is None and await self._decided():
+            return False
+        self.command = attempt.command or await self._begin(attempt.key)
+        return True
+
+    async def _begin(self, key: CallKey) -> Command:
+        await make_room(self._context, self._invocation)
+        await self._project.tidy()
+        sandbox = await sandbox_of(self._context, self._invocation)
+        if self.plan.captured and self._project.kept:
+            await self._project.capture()
+            faultpoint("tool.command_captured")
+        view = self._commands.view(self._invocation.chat, key) if self.plan.view else ""
+        return await self._commands.start(self._invocation.chat, key, self._call.job(self.plan, sandbox, view))
+
+    async def begun(self) -> Outcome:
+        """The outcome of a command in the background."""
+        text, summary, success = await begun(self.command, self.plan.own)
+        text = "\n".join((*self._call.notes, *self._notes, text))
+        return Outcome(text, summary, success, sandbox=self.plan.sandbox, effect="direct", facts=self._log_notices)
+
+    async def completed(self) -> Outcome:
+        """The outcome of a command of which only the decision about the project is left."""
+        change = await self._project.discard()
+        text = "\n".join(("(its output is gone)", *change.lines))
+        return change.added_to(Outcome(text, success=False, effect="view"))
+
+    async def follow(self) -> None:
+        """Show what the command writes until it ends."""
+        live = output.LiveOutput(self.command, self._invocation.emit)
+        waiting = asyncio.ensure_future(self.command.wait())
+        pause = _LIVE_EVERY_S
+        try:
+            while not waiting.done():
+                await asyncio.wait({waiting}, timeout=pause)
+                pause = _LIVE_EVERY_S if live.show(last=waiting.done()) else min(pause * 1.5, _LIVE_SELDOM_S)
+            ended = waiting.result()
+            assert ended is not None  # there was no time limit
+            self.ended = ended
+        finally:
+            waiting.cancel()
+            await settled(waiting)
+
+    async def reach(self) -> None:
+        """Decide what becomes of the project. A command that failed or took too long has done what it has done; one
+        that somebody stopped, or whose end nobody knows, has done nothing."""
+        plan, ending = self.plan, self.ended.ending
+        if ending == "failed" or not self._project.kept or not (plan.view or plan.captured):
+            self.change = ProjectChange()
+        elif not plan.view:
+            self.change = await self._project.compare()
+        elif ending in ("exited", "timed_out"):
+            self.change = await self._project.commit(f"{self.command.folder}/view")
+        else:
+            if ending == "lost":  # and it is not begun anew behind our back
+                await self._prevent()
+            self.change = await self._project.discard()
+
+    async def collect(self) -> Outcome:
+        """The outcome: what it wrote, how it ended, what became of the project and of the shell."""
+        ended, change = self.ended, self.change
+        if ended.ending == "failed":
+            raise ToolError(f"The command could not be started: {ended.error}.")
+        seen = await in_thread(output.view, self.command, ended)
+        kept = output.kept(self.command, self._context.redact)
+        blob = "" if seen.exact else await self._context.blobs.put_blob_parts(kept)
+        faultpoint("command.collected")
+        left = await in_thread(lambda: self._call.shell_end(self.command.shell()))
+        summary, last = self._ending()
+        changes = len(sort_out(change.files).told)
+        text = "\n".join(
+            (
+                *self._call.notes,
+                *self._notes,
+                seen.text if ended.size else "(no output)",
+                *(["[processes that it left running in the background were stopped]"] if ended.left_behind else []),
+                *([f"[some output could not be kept: {ended.error}]"] if ended.error else []),
+                *left.notes,
+                *([self._handle()] if seen.cut else []),
+                *change.lines,
+                last,
+            )
+        )
+        notice = await in_thread(self._context.notice, self._invocation.root, self._invocation.options)
+        outcome = Outcome(
+            text,
+            ", ".join([summary, count(ended.lines, "line"), *([count(changes, "change")] if changes else [])]),
+            ended.ending == "exited" and ended.code == 0 and change.success,
+            effect="view" if self.plan.view else "direct",
+            output=blob,
+            sandbox=self.plan.sandbox,
+            shell=left.shell,
+            facts=(*(() if notice is None else (notice,)), *self._log_notices),
+        )
+        return change.added_to(outcome)
+
+    def _handle(self) -> str:
+        size = self.ended.size
+        kept = f"; of {size:,} bytes the beginning and the end were kept" if size > output.CAP else ""
+        return f'[the whole output: read_output handle="{self._invocation.call}"{kept}]'
+
+    def _ending(self) -> tuple[str, str]:
+        """In a few words for people, and as the last line for the model."""
+        match self.ended.ending:
+            case "timed_out":
+                how = f"timed out after {self._call.timeout_s:g} s"
+                return how, f"[{how}; the command and everything it started were stopped]"
+            case "stopped":
+                return "stopped", "[the command was stopped, with everything it had started]"
+            case "lost" if self.plan.view:
+                return "lost", f"{_LOST_VIEW}{_LOST_NETWORK if self.plan.network else ''}]"
+            case "lost":
+                return "lost", _LOST
+            case _:
+                how = output.exit_words(self.ended)
+                return how, f"[{how}]"
+
+    async def dry_run(self, *, network: bool) -> DryRun | None:
+        """Carry out the command on a view, as it will be committed if it is allowed; None where no view works. Its key
+        depends on its words: if whoever allows it changes them, it is another command, and runs when its turn comes."""
+        if not self._project.kept or not await self._can_view():
+            return None
+        await self._claim_name()
+        self.plan = CommandPlan(view=True, network=network, key=self._dry_key, own=self.plan.own)
+        await self._call.locate()
+        attempt = await self._current()
+        self.command = attempt.command or await self._begin(attempt.key)
+        await self.follow()
+        faultpoint("tool.command_rehearsed")
+        summary, last = self._ending()
+        if self.ended.ending not in ("exited", "timed_out"):
+            why = self.ended.error or summary
+            raise ToolError(f"The command could not be tried on a copy of the project: {why}.")
+        seen = await in_thread(output.view, self.command, self.ended)
+        effect, diff = await self._project.preview(self._commands.view(self._invocation.chat, attempt.key))
+        return DryRun(self.ended, seen.text, effect, diff, self._call.notes, last)
+
+    # -- interrupted ----------------------------------------------------------------------------------------------
+
+    async def stop(self) -> Outcome | None:
+        await self._prevent()
+        if not self._project.kept or not (self.plan.view or self.plan.captured):
+            return None
+        faultpoint("tool.command_stopped")
+        if self.plan.view:
+            change = await self._project.discard()
+        else:
+            change = await self._project.compare("observed" if self._call.background else "direct")
+        if not change.files and not change.uncaptured:
+            return None
+        return change.added_to(Outcome("", effect="view" if change.source == "view" else "direct"))
+
+    async def _prevent(self) -> None:
+        """No command of this call runs, and none will."""
+        for key in dict.fromkeys((self.plan.key, self.plan.own, self._dry_key)):
+            found = await self._newest(key)
+            for number in range(1, min(found.number + (found.command is not None), ATTEMPTS) + 1):
+                if key == self.plan.key or found.command is not None:
+                    await self._commands.prevent(self._invocation.chat, _nth(key, number))
+
+    async def settle(self) -> Settlement:
+        """What was started here and is not lost is taken up; what was not started here may be started. What was
+        started on another machine, or before a power cut, is taken up only if its end is safe on this disk. What ran on
+        a view without network has done nothing before it is decided that it is committed, so it may run again."""
+        if await self._forgotten():
+            return Outcome(RECORDED_BEFORE, "carried out before; its result is lost", success=False, effect="direct")
+        here = await in_thread(lambda: self._commands.place)
+        if self.plan.view:
+            return await self._settle_view(here)
+        command = await self._commands.find(self._invocation.chat, CallKey(self.plan.own))
+        if self.plan.place != here:
+            return "run_again" if command is not None and command.durable else "unknown"
+        ended = await command.wait(0) if command is not None else None
+        return "unknown" if ended is not None and ended.ending == "lost" else "run_again"
+
+    async def _settle_view(self, here: str) -> Settlement:
+        then = self.plan.place
+        if not self._project.kept or then.rpartition(":")[2] != here.rpartition(":")[2]:
+            return "unknown"
+        if await self._decided():
+            return "run_again"
+        found = await self._newest(self.plan.key)
+        if found.command is None:  # after a power cut, that it was started may have been forgotten
+            return "run_again" if then == here or not self.plan.network else "unknown"
+        if not await _is_lost(found.command):
+            return "run_again"
+        return "unknown" if self.plan.network or found.number == ATTEMPTS else "run_again"
+
+    async def _forgotten(self) -> bool:
+        """Whether the command of a call that has no result came to its end and was let go of, which is done only when
+        the result is recorded: so the log was put back to before that."""
+        found = await self._newest(self.plan.key)
+        ended = await found.command.wait(0) if found.command is not None else None
+        if ended is None or ended.ending not in ("exited", "timed_out"):
+            return False
+        return all(known.call != found.key for known in await self._commands.known(self._invocation.chat))
+
+    # -- attempts: a lost command may be begun anew ---------------------------------------------------------------
+
+    async def _newest(self, key: str) -> Attempt:
+        """The command that counts: the last that was begun. `command` is None if none was."""
+        found = Attempt(_nth(key, 1), None)
+        for number in range(1, ATTEMPTS + 1):
+            command = await self._commands.find(self._invocation.chat, _nth(key, number))
+            if command is None:
+                break
+            found = Attempt(_nth(key, number), command, number)
+        return found
+
+    async def _current(self) -> Attempt:
+        """The command to follow, or the key under which to start one: after one that was lost, if it can have done
+        nothing but to its view."""
+        found = await self._newest(self.plan.key)
+        if not self.plan.view or self.plan.network or found.command is None or found.number == ATTEMPTS:
+            return found
+        if not await _is_lost(found.command):
+            return found
+        return Attempt(_nth(self.plan.key, found.number + 1), None, found.number + 1)
+
+    async def _decided(self) -> bool:
+        return self.plan.view and await self._project.decided()
+
+    @property
+    def _dry_key(self) -> str:
+        """Of the command that is tried before it is allowed. Whoever allows it may edit it: then it is another one."""
+        return f"{self.plan.own}~{digest(self._invocation.arguments)[:12]}"
+
+    @property
+    def _made_before(self) -> str:
+        """What must be known of a call that had another one before it; empty if it had none."""
+        call = self._invocation.call
+        return "" if self.plan.own == call else MADE_BEFORE.format(call=call)
+
+    @property
+    def _log_notices(self) -> tuple[ModelNotice, ...]:
+        return (ModelNotice("log_put_back", self._made_before),) if self._made_before else ()
+
+
+async def _is_lost(command: Command) -> bool:
+    """Whether nobody will ever know how it ended, or what it wrote may be there only in part."""
+    ended = await command.wait(0)
+    return not command.present or (ended is not None and ended.ending == "lost")
+
+
+def _nth(key: str, number: int) -> CallKey:
+    return CallKey(key if number == 1 else f"{key}~{number}")

@@ -1,0 +1,93 @@
+"""run_command: a shell command in the project, its output live and bounded (T-05)."""
+
+from typing import Any
+
+import msgspec
+
+from treadle.errors import ToolError
+from treadle.faultpoint import faultpoint
+from treadle.ports.toolset import Invocation, Outcome, Rehearsal, Settlement
+from treadle.protocol.tools import ToolSpec
+from treadle.tools.builtin.base import parameters
+from treadle.tools.builtin.command.call import DEFAULT_TIMEOUT_S, MAX_TIMEOUT_S
+from treadle.tools.builtin.command.output import HEAD_LINES, TAIL_LINES
+from treadle.tools.builtin.command.run import CommandRun, DryRun
+from treadle.tools.builtin.context import ToolContext
+
+_LAST_LINES = 20
+
+
+class RunCommand:
+    spec = ToolSpec(
+        name="run_command",
+        description=(
+            "Run a shell command (bash) in the project: pipes, redirections and && work. Output and errors come "
+            f"merged, with the exit code; of long output the first {HEAD_LINES} and the last {TAIL_LINES} lines, and a "
+            "handle for read_output. The working directory and exported variables carry over to the next command. "
+            "There is no input: use flags that answer questions. Everything it starts is stopped when it ends or "
+            f"after timeout_s seconds ({DEFAULT_TIMEOUT_S}, at most {MAX_TIMEOUT_S}). For servers and interactive "
+            "programs use background: it returns at once with a handle for check_command, send_input and stop_command."
+        ),
+        parameters=parameters(
+            required=("command",),
+            command={"type": "string", "minLength": 1},
+            timeout_s={"type": "number", "exclusiveMinimum": 0, "maximum": MAX_TIMEOUT_S, "default": DEFAULT_TIMEOUT_S},
+            cwd={
+                "type": "string",
+                "description": "Where to run it, relative to the project root; else where the last command ended.",
+            },
+            background={"type": "boolean", "default": False, "description": "Start it and return at once."},
+            pty={"type": "boolean", "default": False, "description": "Give it a terminal."},
+            fresh={
+                "type": "boolean",
+                "default": False,
+                "description": "Start in the root with a fresh environment, and leave the shell as it was.",
+            },
+        ),
+        timeout_s=MAX_TIMEOUT_S + 60.0,  # its own limit comes first, and then it tidies up
+        summary_argument="command",
+    )
+
+    def __init__(self, context: ToolContext) -> None:
+        self._context = context
+
+    async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:
+        run = CommandRun(self._context, invocation)
+        if "\0" in str(invocation.arguments["command"]):
+            raise ToolError("The command contains a NUL character, which no shell takes.")
+        return msgspec.structs.asdict(await run.prepare())
+
+    async def run(self, invocation: Invocation) -> Outcome:
+        run = CommandRun(self._context, invocation)
+        if not await run.start():
+            return await run.completed()
+        faultpoint("tool.command_started")
+        if invocation.arguments.get("background"):
+            return await run.begun()
+        await run.follow()
+        faultpoint("tool.command_ended")
+        await run.reach()
+        faultpoint("tool.command_reached")
+        return await run.collect()
+
+    async def preview(self, invocation: Invocation) -> str:
+        return ""
+
+    async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
+        tried = await self.dry_run(invocation)
+        if tried is None:
+            return None
+        lines = tried.output.split("\n") if tried.ended.size else []
+        if len(lines) > _LAST_LINES:
+            lines = [f"[{len(lines) - _LAST_LINES:,} lines before]", *lines[-_LAST_LINES:]]
+        return Rehearsal("\n".join([*tried.notes, *lines, tried.last, "", tried.diff]), tried.empty)
+
+    async def dry_run(self, invocation: Invocation, *, network: bool = False) -> DryRun | None:
+        """The command carried out on a view; None where no view works."""
+        return await CommandRun(self._context, invocation).dry_run(network=network)
+
+    async def stop(self, invocation: Invocation) -> Outcome | None:
+        return None if self._context.commands is None else await CommandRun(self._context, invocation).stop()
+
+    async def settle(self, invocation: Invocation) -> Settlement:
+        return await CommandRun(self._context, invocation).settle()
