@@ -16,7 +16,7 @@ from random import Random
 
 from bench.report import Row, align
 from treadle.workspace.history.capture import Captures
-from treadle.workspace.history.images import Images
+from treadle.workspace.history.content_store import ContentStore
 from treadle.workspace.paths.root import Root
 
 FILES, REPEATS, CHANGED = 20_000, 5, 10
@@ -89,7 +89,7 @@ class Ways:
 
     def _captures(self) -> Captures:
         folder = self._home / "snapshots"
-        return Captures(Root(str(self.top)), Images(folder), folder)
+        return Captures(Root(str(self.top)), ContentStore(folder), folder)
 
 
 Taken = tuple[float, float, float]

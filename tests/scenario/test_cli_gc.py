@@ -5,12 +5,12 @@ import time
 from pathlib import Path
 
 from tests.scenario.command_line import CommandLine
-from treadle.workspace.history.images import Images
+from treadle.workspace.history.content_store import ContentStore
 
 WRITE = '[[turn]]\ncall = [{ name = "write_file", args = { path = "a", content = "new" } }]\n[[turn]]\ntext = "Done."\n'
 
 
-def old(images: Images, data: bytes) -> None:
+def old(images: ContentStore, data: bytes) -> None:
     digest = images.put(data)
     file = images.folder / "objects" / digest[:2] / digest
     os.utime(file, (time.time() - 2 * 86_400,) * 2)
@@ -31,7 +31,7 @@ def test_what_nobody_needs_is_told_and_removed(cli: CommandLine) -> None:
         }
     ]
     cli("run", "Write.", "--model", cli.script(WRITE))
-    images = Images(cli.home / "snapshots")
+    images = ContentStore(cli.home / "snapshots")
     old(images, b"nobody's " * 1000)
     told = cli("gc", "--dry-run")
     assert told.out == "would be removed: 1 kept file (9.0 kB)\n"
@@ -42,7 +42,7 @@ def test_what_nobody_needs_is_told_and_removed(cli: CommandLine) -> None:
 
 
 def test_a_run_collects_once_a_day(cli: CommandLine) -> None:
-    images = Images(cli.home / "snapshots")
+    images = ContentStore(cli.home / "snapshots")
     old(images, b"nobody's")
     cli("run", "Write.", "--model", cli.script(WRITE))
     assert len(list(images.all())) >= 1  # the clock was set
@@ -54,7 +54,7 @@ def test_a_run_collects_once_a_day(cli: CommandLine) -> None:
 
 def test_fsck_looks_at_what_is_kept(cli: CommandLine) -> None:
     cli("run", "Write.", "--model", cli.script(WRITE))
-    images = Images(cli.home / "snapshots")
+    images = ContentStore(cli.home / "snapshots")
     digest = images.put(b"whole")
     file = images.folder / "objects" / digest[:2] / digest
     file.chmod(0o600)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.scenario.command_line import CommandLine, end
 from treadle.housekeeping.retention import read_stamp, stamp_of
-from treadle.workspace.history.images import Images
+from treadle.workspace.history.content_store import ContentStore
 
 DAY_S = 86_400
 CAP = {"TREADLE_SNAPSHOT_CAP_GB": "0.0000025"}  # 2,500 bytes
@@ -41,7 +41,7 @@ class Crowded:
 
     def __init__(self, cli: CommandLine) -> None:
         self.cli = cli
-        self.images = Images(cli.home / "snapshots")
+        self.images = ContentStore(cli.home / "snapshots")
         self.file = cli.project / "a"
         self.file.write_text("0" * 3000)
         for content in ("1" * 2000, "2" * 1000):

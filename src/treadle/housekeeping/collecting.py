@@ -31,9 +31,8 @@ from treadle.ports.store import Listed, Store
 from treadle.protocol.references import references
 from treadle.sandbox.supervisor.commands import SupervisedCommands
 from treadle.types import ChatId
-from treadle.workspace.history.after_images import LEFT, Leavings
 from treadle.workspace.history.capture import Capture, Upkeep
-from treadle.workspace.history.images import Image, Images
+from treadle.workspace.history.content_store import ContentStore, StoredContent, after_images
 from treadle.workspace.history.journal import Journals
 
 TREE_DAYS = 7.0
@@ -101,7 +100,7 @@ class _Keeper:
         self._marks = marks
         self._seconds = seconds
         self._going = going
-        self._images = Images(self._folder)
+        self._images = ContentStore(self._folder)
         self._upkeep = Upkeep(self._folder)
         self._journals = Journals(self._folder / "journals")
         self._commands = SupervisedCommands(home / "commands")
@@ -160,9 +159,10 @@ class _Keeper:
             self._upkeep.drop_trees(self._tree_line(line), wait=self._going is None)
             self._upkeep.tidy(stage=not any(self._journals.unfinished()))
             decisions = self._journals.sweep(max(DAY_S, self._retention.days * DAY_S))
-            Leavings(self._folder / LEFT).sweep(max(DAY_S, self._now - line))
         keep = {digest for digest, worth in self._worth.items() if worth > line}
         since, going = self._stamp.shard if resumes else "", self._paced() if self._going is not None else None
+        if not dry:
+            after_images(self._folder).sweep((), max(DAY_S, self._now - line), going=going)
         swept = self._images.sweep(keep, DAY_S, dry=dry, since=since, going=going)
         total = sum(image.size for image in images)
         found = Collected(
@@ -211,7 +211,7 @@ class _Keeper:
         for digest in found:
             self._worth[digest] = max(worth, self._worth.get(digest, 0.0))
 
-    def _all_images(self) -> Iterator[Image]:
+    def _all_images(self) -> Iterator[StoredContent]:
         for image in self._images.all():
             self._check_going()
             yield image
@@ -239,7 +239,7 @@ class _Keeper:
     def _tree_line(self, line: float) -> float:
         return max(line, self._now - TREE_DAYS * DAY_S)
 
-    def _raised(self, images: list[Image]) -> float:
+    def _raised(self, images: list[StoredContent]) -> float:
         """The line, as far up as it takes to stay below the cap."""
         line = self._line
         fresh = self._now - DAY_S

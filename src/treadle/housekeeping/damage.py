@@ -12,7 +12,7 @@ from treadle.ports.snapshots import Wanted
 from treadle.ports.store import Listed, Store
 from treadle.stores.integrity import Problem
 from treadle.workspace.history.capture import Upkeep
-from treadle.workspace.history.images import Images
+from treadle.workspace.history.content_store import ContentStore
 from treadle.workspace.history.journal import Journal, Journals
 from treadle.workspace.history.snapshots import ProjectSnapshots
 from treadle.workspace.paths.root import Root
@@ -26,7 +26,7 @@ async def inspect(store: Store, home: Path, retention: Retention, *, repair: boo
     at_work = {str(listed.summary.chat) for listed in chats if listed.leased}
     problems = await asyncio.to_thread(lambda: list(_damage(home, at_work, repair)))
     line = max(read_stamp(home).line, time.time() - retention.days * DAY_S)
-    images = Images(folder_of(home))
+    images = ContentStore(folder_of(home))
     for listed in chats:
         if worth_of(listed) > line:
             problems += await _missing(store, listed, images)
@@ -35,7 +35,7 @@ async def inspect(store: Store, home: Path, retention: Retention, *, repair: boo
 
 def _damage(home: Path, at_work: set[str], repair: bool) -> Iterator[Problem]:
     folder = folder_of(home)
-    images, upkeep = Images(folder), Upkeep(folder)
+    images, upkeep = ContentStore(folder), Upkeep(folder)
     damaged = list(images.verify())
     for digest in damaged:
         if repair:
@@ -56,7 +56,7 @@ def _damage(home: Path, at_work: set[str], repair: bool) -> Iterator[Problem]:
     yield from _unfinished(home, at_work, repair)
 
 
-def _left_over(images: Images, repair: bool) -> Iterator[Problem]:
+def _left_over(images: ContentStore, repair: bool) -> Iterator[Problem]:
     old = [path for path in map(Path, images.half_done()) if _age(path) > DAY_S]
     for path in old:
         if repair:
@@ -89,7 +89,7 @@ def _complete(journal: Journal, home: Path) -> str:
     return ""
 
 
-async def _missing(store: Store, listed: Listed, images: Images) -> list[Problem]:
+async def _missing(store: Store, listed: Listed, images: ContentStore) -> list[Problem]:
     """Changes that cannot be undone although they should be."""
     wanted: dict[str, tuple[int, str]] = {}
     async for seq, found in all_references(store, listed.summary.chat):

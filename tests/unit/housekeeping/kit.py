@@ -14,7 +14,7 @@ from treadle.protocol.views import ChatSummary
 from treadle.stores.memory import MemoryStore
 from treadle.types import ChatId
 from treadle.workspace.history.capture import Captures
-from treadle.workspace.history.images import Images
+from treadle.workspace.history.content_store import ContentStore
 from treadle.workspace.history.journal import Journals
 from treadle.workspace.paths.root import Root
 
@@ -26,7 +26,7 @@ class Home:
         self.top = place / "project"
         self.top.mkdir()
         self.folder = self.path / "snapshots"
-        self.images = Images(self.folder)
+        self.images = ContentStore(self.folder)
         self.journals = Journals(self.folder / "journals")
         self.captures = Captures(Root(str(self.top)), self.images, self.folder)
         self.store = MemoryStore()

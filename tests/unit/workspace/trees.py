@@ -14,7 +14,7 @@ from hypothesis import strategies
 
 from treadle.ports.snapshots import Effect, Plan
 from treadle.protocol.files import DiffStat, FileChange, FileState, change_of, encode_path
-from treadle.workspace.history.images import Images
+from treadle.workspace.history.content_store import ContentStore
 from treadle.workspace.history.journal import Journals
 from treadle.workspace.history.states import Folders, reading
 from treadle.workspace.history.transaction import Transactions
@@ -174,8 +174,8 @@ class Bench:
             each.mkdir(parents=True, exist_ok=True)
 
     @property
-    def images(self) -> Images:
-        return Images(self.home)
+    def images(self) -> ContentStore:
+        return ContentStore(self.home)
 
     @property
     def journals(self) -> Journals:

@@ -14,7 +14,7 @@ from treadle.errors import ToolError
 from treadle.faultpoint import faultpoint
 from treadle.ports.workspace import inert
 from treadle.protocol.files import FileChange, FileConflict, FileState, decode_path
-from treadle.workspace.history.images import Images
+from treadle.workspace.history.content_store import ContentStore
 from treadle.workspace.history.progress import CHANGED, Found
 from treadle.workspace.history.staging import Stage
 from treadle.workspace.history.states import Folders, lstat, parts_of, reading, signature
@@ -42,7 +42,7 @@ class Source(Protocol):
 class Kept:
     """What is kept of earlier states. Verified before it is used."""
 
-    def __init__(self, images: Images) -> None:
+    def __init__(self, images: ContentStore) -> None:
         self._images = images
 
     def open(self, path: str, state: FileState) -> int:

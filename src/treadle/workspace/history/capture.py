@@ -23,8 +23,8 @@ from treadle.file_system import create_file, path_below, sync_folder
 from treadle.ports.snapshots import Effect
 from treadle.protocol.files import FileState, Uncaptured, decode_path
 from treadle.types import new_id
+from treadle.workspace.history.content_store import ContentStore
 from treadle.workspace.history.git_unit import git_fingerprint
-from treadle.workspace.history.images import Images
 from treadle.workspace.history.trees import Tree, changes, left_in, read_tree, write_tree
 from treadle.workspace.history.walk import Walk
 from treadle.workspace.paths.durable import digest_of
@@ -51,7 +51,7 @@ _decoder = msgspec.json.Decoder(Capture)
 class Captures:
     """`folder` is where snapshots are kept. Holds nothing open between calls."""
 
-    def __init__(self, root: Root, images: Images, folder: Path) -> None:
+    def __init__(self, root: Root, images: ContentStore, folder: Path) -> None:
         self._root = root
         self._images = images
         self._last = folder / TREES / _hash(root.path)
@@ -206,7 +206,7 @@ class Upkeep:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._images = Images(folder)
+        self._images = ContentStore(folder)
 
     def trees(self) -> list[KnownTree]:
         found = []
@@ -234,7 +234,7 @@ class Upkeep:
 
     def drop_trees(self, used_until: float, *, wait: bool = True) -> int:
         """Forget the trees that were not used since. Nobody begins to rely on one meanwhile; afterwards what is kept
-        for them alone may go. BlockingIOError as with `Images.alone`."""
+        for them alone may go. BlockingIOError as with `ContentStore.alone`."""
         count = 0
         if not self.trees():
             return count

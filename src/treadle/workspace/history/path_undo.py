@@ -17,8 +17,7 @@ from treadle.lines.merge import merge
 from treadle.ports.snapshots import MERGEABLE
 from treadle.ports.workspace import inert
 from treadle.protocol.files import DiffStat, FileConflict, FileState, Link, decode_path
-from treadle.workspace.history.after_images import LEFT, Leavings
-from treadle.workspace.history.images import Images
+from treadle.workspace.history.content_store import ContentStore, after_images
 
 State = FileState | None
 SOMEBODY = "somebody"
@@ -60,11 +59,11 @@ def walk(links: Sequence[Link], now: State) -> tuple[State, int]:
 class WayBack:
     """`path` as it is recorded, `now` what lies there; `on_disk` reads its bytes."""
 
-    def __init__(self, path: str, now: State, images: Images, on_disk: Callable[[str], bytes]) -> None:
+    def __init__(self, path: str, now: State, images: ContentStore, on_disk: Callable[[str], bytes]) -> None:
         self._path = path
         self._now = now
         self._images = images
-        self._leavings = Leavings(images.folder / LEFT)
+        self._after_images = after_images(images.folder)
         self._on_disk = on_disk
         self.made: dict[str, bytes] = {}
         """Texts that are nowhere kept yet, by their hash."""
@@ -210,9 +209,7 @@ class WayBack:
         try:
             return self._images.read(state.digest, parts.MAX_TEXT)
         except NotFound:
-            if (left := self._leavings.read(state.digest)) is not None:
-                return left
-            raise
+            return self._after_images.read(state.digest)
 
     def _make(self, data: bytes, mode: int) -> FileState:
         digest = hashlib.sha256(data).hexdigest()

@@ -16,7 +16,7 @@ import msgspec
 from treadle.errors import NotFound, ToolError
 from treadle.ports.workspace import inert
 from treadle.protocol.files import FileChange, FileState, decode_path, encode_path
-from treadle.workspace.history.images import Batch, Images
+from treadle.workspace.history.content_store import Batch, ContentStore
 from treadle.workspace.history.states import Folders, parts_of, reading
 
 Standing = Literal["before", "after", "half", "other"]
@@ -49,7 +49,7 @@ class Surveyor:
     """With a batch, what will be lost is kept. Without it changes may have been begun: then the bytes of a file are
     among the images, or `ready` opens them."""
 
-    def __init__(self, folders: Folders, images: Images, ready: Ready, batch: Batch | None = None) -> None:
+    def __init__(self, folders: Folders, images: ContentStore, ready: Ready, batch: Batch | None = None) -> None:
         self._folders = folders
         self._images = images
         self._ready = ready

@@ -6,19 +6,32 @@ settings of git, which would run code later and outside, and Treadle's own folde
 effect, and said; one that would lead such a path elsewhere is a conflict.
 """
 
+import hashlib
+import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from treadle.errors import ToolError
+from treadle.lines.hunks import is_text
 from treadle.ports.sandbox import IN_A_REPOSITORY, OWN_FOLDER
 from treadle.ports.snapshots import Effect, Plan, Wanted
-from treadle.protocol.files import FileChange, FileConflict, FileState, Trail, Uncaptured, decode_path, encode_path
-from treadle.workspace.history.after_images import LEFT, Leavings
-from treadle.workspace.history.images import Images
+from treadle.protocol.files import (
+    FileChange,
+    FileConflict,
+    FileState,
+    Trail,
+    Uncaptured,
+    decode_path,
+    encode_path,
+    git_unit,
+)
+from treadle.workspace.history.content_store import ContentStore, after_images
 from treadle.workspace.history.journal import Journals
-from treadle.workspace.history.states import keep_all, state_of
+from treadle.workspace.history.states import Folders, keep_all, reading, state_of
 from treadle.workspace.history.transaction import Transactions
 from treadle.workspace.paths.root import Root
 
@@ -33,8 +46,7 @@ class ProjectSnapshots:
         folder = home / "snapshots"
         self._root = root
         self._folder = folder
-        self.images = Images(folder)
-        self._leavings = Leavings(folder / LEFT)
+        self.images = ContentStore(folder)
         self.journals = Journals(folder / "journals")
         self._transactions = Transactions(root, self.images, self.journals, self._fingerprint)
 
@@ -50,7 +62,7 @@ class ProjectSnapshots:
         return self.images.read(digest, limit)
 
     def remember(self, files: Sequence[FileChange]) -> None:
-        self._leavings.remember(self._root.path, files)
+        remember(self._root.path, after_images(self._folder), files)
 
     # -- commands on a view -------------------------------------------------------------------------------------
 
@@ -131,6 +143,36 @@ class ProjectSnapshots:
         from treadle.workspace.history.git_unit import git_fingerprint
 
         return git_fingerprint(self._root)
+
+
+# -- what changes left -------------------------------------------------------------------------------------------------
+
+_MOST_REMEMBERED = 500
+"""So many files of one set of changes are remembered …"""
+_LARGEST_REMEMBERED = 1 << 20
+"""… of this size at most."""
+
+
+def remember(root: str, after_images: ContentStore, changes: Sequence[FileChange]) -> None:
+    """Keep the small texts that these changes left, as they are on disk now. Never fails."""
+    wanted = [(each.path, each.after) for each in changes if each.after is not None and _is_wanted(each)]
+    if not wanted:
+        return
+    with suppress(OSError, ToolError), Folders(root) as folders, after_images.batch() as batch:
+        for path, state in wanted[:_MOST_REMEMBERED]:
+            with suppress(OSError, ToolError):
+                if batch.known(state.digest):
+                    continue
+                with reading(*folders.of(path)) as fd:
+                    data = os.pread(fd, _LARGEST_REMEMBERED + 1, 0)
+                if hashlib.sha256(data).hexdigest() == state.digest and is_text(data):
+                    batch.put(data)
+
+
+def _is_wanted(change: FileChange) -> bool:
+    after = change.after
+    small = after is not None and after.kind == "file" and after.size <= _LARGEST_REMEMBERED
+    return small and not change.ignored and not git_unit(change.path)
 
 
 # -- what a view may not bring in --------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import msgspec
 
 from treadle.lines.diff import diff
 from treadle.protocol.files import DiffStat, FileState, StateKind, decode_path, encode_path
-from treadle.workspace.history.images import Batch, Images
+from treadle.workspace.history.content_store import Batch, ContentStore
 from treadle.workspace.paths import entries
 from treadle.workspace.paths.durable import digest_of
 from treadle.workspace.paths.entries import Missing, outside, require_file
@@ -317,7 +317,7 @@ def state_of(root: Root, path: str, batch: Batch | None = None) -> FileState | N
     return None
 
 
-def keep_all(root: Root, images: Images, paths: Sequence[str]) -> dict[str, FileState | None]:
+def keep_all(root: Root, images: ContentStore, paths: Sequence[str]) -> dict[str, FileState | None]:
     """Keep the bytes of what lies at these paths, durably."""
     with images.batch() as batch:
         return {encode_path(root.relative(path)): state_of(root, path, batch) for path in paths}

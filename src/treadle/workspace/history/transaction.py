@@ -23,7 +23,7 @@ from treadle.faultpoint import faultpoint
 from treadle.ports.snapshots import Effect, Plan
 from treadle.protocol.files import FileChange, FileConflict, git_unit
 from treadle.workspace.history.apply import Kept, Making, Source, backwards
-from treadle.workspace.history.images import Images
+from treadle.workspace.history.content_store import ContentStore
 from treadle.workspace.history.journal import Ending, Journal, Journals
 from treadle.workspace.history.progress import Found, Surveyor, closed_folders
 from treadle.workspace.history.staging import Stage
@@ -38,7 +38,7 @@ Fingerprint = Callable[[], str]
 class Transactions:
     """The changes to one root. `fingerprint` tells what `.git` is like, where changes reach into it."""
 
-    def __init__(self, root: Root, images: Images, journals: Journals, fingerprint: Fingerprint) -> None:
+    def __init__(self, root: Root, images: ContentStore, journals: Journals, fingerprint: Fingerprint) -> None:
         self._root = root
         self._images = images
         self._journals = journals

@@ -29,8 +29,8 @@ from treadle.protocol.files import (
     encode_path,
     git_unit,
 )
+from treadle.workspace.history.content_store import ContentStore
 from treadle.workspace.history.git_unit import INDEX, UNIT, git_fingerprint
-from treadle.workspace.history.images import Images
 from treadle.workspace.history.path_undo import Blocked, WayBack, both, conflict
 from treadle.workspace.history.states import Folders, kind_of, parts_of, reading
 from treadle.workspace.paths.root import Root
@@ -40,12 +40,12 @@ _FOLDER_MODE = 0o755
 T = TypeVar("T")
 
 
-def plan(root: Root, images: Images, wanted: Wanted) -> Plan:
+def plan(root: Root, images: ContentStore, wanted: Wanted) -> Plan:
     with Folders(root.top()) as folders:
         return _Planning(root, images, folders, wanted).plan()
 
 
-def prepared(root: Root, images: Images, wanted: Wanted) -> Plan:
+def prepared(root: Root, images: ContentStore, wanted: Wanted) -> Plan:
     """The same, with everything kept that it takes: merged texts, and texts without some hunks, are nowhere else."""
     with Folders(root.top()) as folders:
         planning = _Planning(root, images, folders, wanted)
@@ -57,7 +57,7 @@ def prepared(root: Root, images: Images, wanted: Wanted) -> Plan:
     return found
 
 
-def texts(root: Root, images: Images, change: FileChange) -> tuple[bytes | None, bytes | None]:
+def texts(root: Root, images: ContentStore, change: FileChange) -> tuple[bytes | None, bytes | None]:
     with Folders(root.top()) as folders:
         try:
             now = folders.look(change.path)
@@ -67,7 +67,7 @@ def texts(root: Root, images: Images, change: FileChange) -> tuple[bytes | None,
         return way.text(change.before), way.text(change.after)
 
 
-def keep_hunks(root: Root, images: Images, trail: Trail, hunks: Sequence[int]) -> FileChange:
+def keep_hunks(root: Root, images: ContentStore, trail: Trail, hunks: Sequence[int]) -> FileChange:
     with Folders(root.top()) as folders:
         way = WayBack(trail.path, folders.look(trail.path), images, lambda path: _read(folders, path))
         try:
@@ -85,7 +85,7 @@ def keep_hunks(root: Root, images: Images, trail: Trail, hunks: Sequence[int]) -
 
 
 class _Planning:
-    def __init__(self, root: Root, images: Images, folders: Folders, wanted: Wanted) -> None:
+    def __init__(self, root: Root, images: ContentStore, folders: Folders, wanted: Wanted) -> None:
         self._root = root
         self._images = images
         self._folders = folders

@@ -81,20 +81,23 @@ def _clone(source: int, goal: int) -> bool:
 
 class Syncing:
     """What has been written and must last. Files are synced as they come, until there are many; then `data` does it by
-    the file system that `place` lies on. Names come later, and `names` makes them last."""
+    the file system that `place` lies on. Names come later, and `names` makes them last. What is not `durable` is never
+    synced."""
 
-    def __init__(self, place: str | int) -> None:
+    def __init__(self, place: str | int, *, durable: bool = True) -> None:
         self._place = place
+        self._durable = durable
         self._files = 0
         self._folders: set[str] = set()
 
     def file(self, fd: int) -> None:
-        self._files += 1
-        if self._files <= FEW:
+        self._files += self._durable
+        if self._durable and self._files <= FEW:
             os.fsync(fd)
 
     def folder(self, path: str) -> None:
-        self._folders.add(path)
+        if self._durable:
+            self._folders.add(path)
 
     def data(self) -> None:
         if self._files > FEW:

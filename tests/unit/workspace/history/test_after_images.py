@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from treadle.errors import NotFound, ToolError
 from treadle.protocol.files import DiffStat, FileChange, FileState, change_of
-from treadle.workspace.history.after_images import Leavings
+from treadle.workspace.history.content_store import after_images
+from treadle.workspace.history.snapshots import remember
 from treadle.workspace.history.states import state_of
 from treadle.workspace.paths.root import Root
 
@@ -29,19 +31,20 @@ def digest(change: FileChange) -> str:
 
 
 def test_texts_are_remembered_until_they_are_swept(tmp_path: Path, project: Path) -> None:
-    leavings = Leavings(tmp_path / "left")
+    store = after_images(tmp_path)
     change = left(project, "f", b"text\n")
     for _ in range(2):
-        leavings.remember(str(project), [change])
-    assert leavings.read(digest(change)) == b"text\n"
-    assert leavings.size() == 5
-    assert leavings.sweep(3600) == 0
-    assert leavings.sweep(-1) == 5
-    assert leavings.read(digest(change)) is None
+        remember(str(project), store, [change])
+    assert store.read(digest(change)) == b"text\n"
+    assert store.size() == 5
+    assert store.sweep((), 3600).size == 0
+    assert store.sweep((), -1).size == 5
+    with pytest.raises(NotFound):
+        store.read(digest(change))
 
 
 def test_what_is_no_small_text_or_nobodys_work_is_not(tmp_path: Path, project: Path) -> None:
-    leavings = Leavings(tmp_path / "left")
+    store = after_images(tmp_path)
     changes = [
         left(project, "binary", b"\0"),
         left(project, "large", b"x" * ((1 << 20) + 1)),
@@ -52,23 +55,24 @@ def test_what_is_no_small_text_or_nobodys_work_is_not(tmp_path: Path, project: P
     ]
     stale = left(project, "changed", b"was\n")
     (project / "changed").write_bytes(b"is!\n")
-    leavings.remember(str(project), [*changes, stale])
-    assert leavings.size() == 0
+    remember(str(project), store, [*changes, stale])
+    assert store.size() == 0
 
 
 def test_a_damaged_one_is_none(tmp_path: Path, project: Path) -> None:
-    leavings = Leavings(tmp_path / "left")
+    store = after_images(tmp_path)
     change = left(project, "f", b"text\n")
-    leavings.remember(str(project), [change])
+    remember(str(project), store, [change])
     (tmp_path / "left" / digest(change)[:2] / digest(change)).write_bytes(b"tex")
-    assert leavings.read(digest(change)) is None
+    with pytest.raises(ToolError):
+        store.read(digest(change))
 
 
 def test_it_never_fails(tmp_path: Path, project: Path) -> None:
     """Fault 13."""
     (tmp_path / "file").write_text("")
     change = left(project, "f", b"text\n")
-    Leavings(tmp_path / "file" / "left").remember(str(project), [change])
-    Leavings(tmp_path / "left").remember(str(tmp_path / "nowhere"), [change])
+    remember(str(project), after_images(tmp_path / "file"), [change])
+    remember(str(tmp_path / "nowhere"), after_images(tmp_path), [change])
     os.symlink("/etc/passwd", project / "link")
-    Leavings(tmp_path / "left").remember(str(project), [change_of("link", None, change.after, DiffStat())])
+    remember(str(project), after_images(tmp_path), [change_of("link", None, change.after, DiffStat())])

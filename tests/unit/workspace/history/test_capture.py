@@ -21,8 +21,8 @@ from treadle.protocol.files import encode_path
 from treadle.testing.faults import InjectedFault, faults
 from treadle.workspace.history import left_out, walk
 from treadle.workspace.history.capture import Captures
+from treadle.workspace.history.content_store import ContentStore
 from treadle.workspace.history.git_unit import git_fingerprint
-from treadle.workspace.history.images import Images
 from treadle.workspace.history.trees import Tree
 from treadle.workspace.history.walk import Walk
 from treadle.workspace.paths.durable import digest_of
@@ -36,7 +36,7 @@ class Project:
         self.top = place / "project"
         self.top.mkdir(parents=True, exist_ok=True)
         self.home = place / "home"
-        self.images = Images(self.home / "snapshots")
+        self.images = ContentStore(self.home / "snapshots")
 
     @property
     def captures(self) -> Captures:
@@ -291,7 +291,7 @@ def test_a_tree_that_is_far_too_deep_is_walked(project: Project) -> None:
 def test_a_home_inside_the_project_is_not_captured(tmp_path: Path) -> None:
     project = Project(tmp_path)
     project.home = project.top / "sub" / "home"
-    project.images = Images(project.home / "snapshots")
+    project.images = ContentStore(project.home / "snapshots")
     project.home.mkdir(parents=True)
     (project.home / "treadle.db").write_bytes(b"x")
     assert project.does("echo > a") == ["created a"]

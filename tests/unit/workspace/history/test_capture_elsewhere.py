@@ -122,13 +122,13 @@ import os, sys
 from pathlib import Path
 from treadle.errors import ToolError
 from treadle.workspace.history.capture import Captures
-from treadle.workspace.history.images import Images
+from treadle.workspace.history.content_store import ContentStore
 from treadle.workspace.paths.root import Root
 
 place = Path(sys.argv[1])
 home = place / "snapshots"
 filler = place / "filler"
-captures = Captures(Root(sys.argv[2]), Images(home), home)
+captures = Captures(Root(sys.argv[2]), ContentStore(home), home)
 filler.write_bytes(b"f" * 500_000)
 try:
     captures.capture("c/1.0")
@@ -136,7 +136,7 @@ try:
 except ToolError as error:
     print(error)
 left = sum(len(files) for folder, _, files in os.walk(home / "objects"))
-print(left, len(Images(home).half_done()))
+print(left, len(ContentStore(home).half_done()))
 filler.unlink()
 captures.capture("c/1.0")
 (Path(sys.argv[2]) / "large").write_bytes(b"")

@@ -8,7 +8,7 @@ import pytest
 
 from treadle.errors import OutsideRoot
 from treadle.protocol.files import FileState, encode_path
-from treadle.workspace.history.images import Images
+from treadle.workspace.history.content_store import ContentStore
 from treadle.workspace.history.states import Folders, keep_all, parts_of, state_of
 from treadle.workspace.paths.root import Root
 
@@ -127,7 +127,7 @@ def test_a_very_deep_path(tmp_path: Path) -> None:
 
 
 def test_keeping(project: Path, tmp_path: Path) -> None:
-    images = Images(tmp_path / "home" / "snapshots")
+    images = ContentStore(tmp_path / "home" / "snapshots")
     kept = keep_all(Root(str(project)), images, ["./file", "d/../link", "fifo", "nothing"])
     assert kept == {"file": STATES["file"], "link": STATES["link"], "fifo": STATES["fifo"], "nothing": None}
     assert [image.digest for image in images.all()] == [EMPTY]

@@ -14,26 +14,26 @@ import pytest
 
 from treadle.errors import NotFound, ToolError
 from treadle.testing.faults import InjectedFault, faults
-from treadle.workspace.history.images import Images, Swept
+from treadle.workspace.history.content_store import ContentStore, Swept
 from treadle.workspace.paths import durable
 
 LONG_AGO = 1_000_000_000
 
 
 @pytest.fixture
-def images(tmp_path: Path) -> Images:
-    return Images(tmp_path / "home" / "snapshots")
+def images(tmp_path: Path) -> ContentStore:
+    return ContentStore(tmp_path / "home" / "snapshots")
 
 
 def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def file_of(images: Images, digest: str) -> Path:
+def file_of(images: ContentStore, digest: str) -> Path:
     return images.folder / "objects" / digest[:2] / digest
 
 
-def put_path(images: Images, path: Path) -> str:
+def put_path(images: ContentStore, path: Path) -> str:
     fd = os.open(path, os.O_RDONLY)
     try:
         return images.put_file(fd)
@@ -42,7 +42,7 @@ def put_path(images: Images, path: Path) -> str:
 
 
 @pytest.mark.parametrize("size", [0, 1, durable.CHUNK, durable.CHUNK + 1, 3 * durable.CHUNK + 17])
-def test_what_is_put_can_be_had(images: Images, tmp_path: Path, size: int) -> None:
+def test_what_is_put_can_be_had(images: ContentStore, tmp_path: Path, size: int) -> None:
     data = os.urandom(size)
     (tmp_path / "file").write_bytes(data)
     digest = put_path(images, tmp_path / "file")
@@ -53,7 +53,7 @@ def test_what_is_put_can_be_had(images: Images, tmp_path: Path, size: int) -> No
     assert images.half_done() == []
 
 
-def test_holes_stay_holes(images: Images, tmp_path: Path) -> None:
+def test_holes_stay_holes(images: ContentStore, tmp_path: Path) -> None:
     size = 64 << 20
     with (tmp_path / "sparse").open("wb") as file:
         file.truncate(size)
@@ -67,7 +67,7 @@ def test_holes_stay_holes(images: Images, tmp_path: Path) -> None:
     assert images.read(digest)[size // 2 : size // 2 + 4] == b"here"
 
 
-def test_nobody_else_may_look(images: Images) -> None:
+def test_nobody_else_may_look(images: ContentStore) -> None:
     digest = images.put(b"secret")
     file = file_of(images, digest)
     assert file.stat().st_mode & 0o777 == 0o600
@@ -75,13 +75,13 @@ def test_nobody_else_may_look(images: Images) -> None:
         assert folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_what_is_not_kept_is_said(images: Images) -> None:
+def test_what_is_not_kept_is_said(images: ContentStore) -> None:
     with pytest.raises(NotFound, match="not kept"):
         images.read(sha256(b"x"))
     assert not images.has(sha256(b"x"))
 
 
-def test_what_is_damaged_is_not_used(images: Images) -> None:
+def test_what_is_damaged_is_not_used(images: ContentStore) -> None:
     good, bad = images.put(b"good"), images.put(b"bad")
     file_of(images, bad).write_bytes(b"bda")
     with pytest.raises(ToolError, match="damaged"):
@@ -94,7 +94,7 @@ def test_what_is_damaged_is_not_used(images: Images) -> None:
     assert images.read(good) == b"good"
 
 
-def test_too_much_to_read_is_said(images: Images) -> None:
+def test_too_much_to_read_is_said(images: ContentStore) -> None:
     digest = images.put(b"12345")
     assert images.read(digest, 5) == b"12345"
     with pytest.raises(ToolError, match="at most 4"):
@@ -103,7 +103,7 @@ def test_too_much_to_read_is_said(images: Images) -> None:
 
 @pytest.mark.parametrize("point", ["snapshot.written", "snapshot.named", "snapshot.kept"])
 @pytest.mark.parametrize("count", [3, durable.FEW + 8])
-def test_a_failed_batch_leaves_nothing_half_done(images: Images, point: str, count: int) -> None:
+def test_a_failed_batch_leaves_nothing_half_done(images: ContentStore, point: str, count: int) -> None:
     def put() -> list[str]:
         with images.batch() as batch:
             return [batch.put(b"%d" % number) for number in range(count)]
@@ -115,7 +115,7 @@ def test_a_failed_batch_leaves_nothing_half_done(images: Images, point: str, cou
     assert [images.read(digest) for digest in put()] == [b"%d" % number for number in range(count)]
 
 
-def test_many_threads_and_the_same_bytes(images: Images) -> None:
+def test_many_threads_and_the_same_bytes(images: ContentStore) -> None:
     with images.batch() as batch, ThreadPoolExecutor(8) as pool:
         digests = set(pool.map(batch.put, [b"%d" % (number % 10) for number in range(200)]))
     assert {image.digest for image in images.all()} == digests
@@ -123,7 +123,7 @@ def test_many_threads_and_the_same_bytes(images: Images) -> None:
     assert images.half_done() == []
 
 
-def test_a_file_that_changes_while_it_is_kept(images: Images, tmp_path: Path) -> None:
+def test_a_file_that_changes_while_it_is_kept(images: ContentStore, tmp_path: Path) -> None:
     """The hash is that of what was kept."""
     path = tmp_path / "file"
     path.write_bytes(b"a" * (2 * durable.CHUNK))
@@ -150,7 +150,7 @@ def test_a_file_that_changes_while_it_is_kept(images: Images, tmp_path: Path) ->
 # -- sweeping ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_sweep_takes_what_is_old_and_unneeded(images: Images) -> None:
+def test_a_sweep_takes_what_is_old_and_unneeded(images: ContentStore) -> None:
     old, needed, new = images.put(b"old"), images.put(b"needed"), images.put(b"new")
     for digest in (old, needed):
         os.utime(file_of(images, digest), (LONG_AGO, LONG_AGO))
@@ -160,7 +160,7 @@ def test_a_sweep_takes_what_is_old_and_unneeded(images: Images) -> None:
     assert [images.has(digest) for digest in (old, needed, new)] == [False, True, True]
 
 
-def test_what_is_put_again_is_in_use(images: Images) -> None:
+def test_what_is_put_again_is_in_use(images: ContentStore) -> None:
     digest = images.put(b"x")
     os.utime(file_of(images, digest), (LONG_AGO, LONG_AGO))
     images.put(b"x")
@@ -168,7 +168,7 @@ def test_what_is_put_again_is_in_use(images: Images) -> None:
     assert images.read(digest) == b"x"
 
 
-def test_a_sweep_waits_for_who_is_about_to_rely_on_something(images: Images) -> None:
+def test_a_sweep_waits_for_who_is_about_to_rely_on_something(images: ContentStore) -> None:
     digest = images.put(b"x")
     os.utime(file_of(images, digest), (LONG_AGO, LONG_AGO))
     with images.batch() as batch:
@@ -183,7 +183,7 @@ def test_a_sweep_waits_for_who_is_about_to_rely_on_something(images: Images) -> 
     assert images.read(digest) == b"x"
 
 
-def test_what_was_left_half_written_long_ago_goes(images: Images) -> None:
+def test_what_was_left_half_written_long_ago_goes(images: ContentStore) -> None:
     images.put(b"x")
     for name in ("old", "new"):
         (images.folder / "incoming" / name).write_bytes(b"half")
@@ -195,7 +195,7 @@ def test_what_was_left_half_written_long_ago_goes(images: Images) -> None:
 # -- when it cannot be kept -------------------------------------------------------------------------------------------
 
 
-def test_too_many_open_files(images: Images) -> None:
+def test_too_many_open_files(images: ContentStore) -> None:
     images.put(b"x")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     lowest = os.open("/", os.O_RDONLY)
@@ -213,10 +213,10 @@ FULL = """
 import os, subprocess, sys
 from pathlib import Path
 from treadle.errors import ToolError
-from treadle.workspace.history.images import Images
+from treadle.workspace.history.content_store import ContentStore
 place = Path(sys.argv[1])
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", place], check=True)
-images = Images(place / "snapshots")
+images = ContentStore(place / "snapshots")
 images.put(b"first")
 for data in (os.urandom(900_000), os.urandom(900_000)):
     try:

@@ -1,5 +1,9 @@
-"""The bytes of files as they were, by their SHA-256, in a folder outside every project (W-01). An object never lies
-under its name but whole and durable; it is verified whenever it is read. Knows nothing of paths in a project.
+"""The bytes of files by their SHA-256, in a folder outside every project (W-01). An object never lies under its name
+but whole; it is verified whenever it is read. Knows nothing of paths in a project.
+
+Two stores share the folder. `objects` holds what files were before they were changed; it is durable, because an undo
+relies on it. `left` holds the small texts that changes left: the base on which somebody's later edits are merged with
+an undo, and one side of the diff that shows those edits. It is a cache: nothing is lost without it.
 
 A process that finds an object there relies on it from then on. So a batch holds a lock that a sweep must have alone,
 and marks what it found as used: a sweep leaves alone what was used lately.
@@ -22,13 +26,14 @@ from treadle.workspace.paths.durable import CHUNK, Syncing, copy, digest_of, pri
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+AFTER_IMAGES = "left"
 _FRESH_S = 3600.0
 """What was marked as used so lately is not marked again."""
 _ABANDONED_S = 86_400.0
 """So old, what a writer left half-done is nobody's any more."""
 
 
-class Image(msgspec.Struct, frozen=True):
+class StoredContent(msgspec.Struct, frozen=True):
     """One kept object. `used` is when it was last put or found there, in seconds since 1970."""
 
     digest: str
@@ -43,12 +48,13 @@ class Swept(msgspec.Struct, frozen=True):
     """The shard where it was told to stop; empty if it came to the end."""
 
 
-class Images:
-    """Objects in `<folder>/objects`, half-written ones in `<folder>/incoming`. The folder is made when first needed."""
+class ContentStore:
+    """Objects in `<folder>/<name>`, half-written ones in `<folder>/incoming`. The folder is made when first needed."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, name: str = "objects", *, durable: bool = True) -> None:
         self.folder = folder
-        self._objects = os.path.join(folder, "objects")
+        self._durable = durable
+        self._objects = os.path.join(folder, name)
         self._incoming = os.path.join(folder, "incoming")
 
     # -- keeping ------------------------------------------------------------------------------------------------
@@ -59,7 +65,7 @@ class Images:
         been. ToolError if they cannot be kept."""
         try:
             with self._lock(fcntl.LOCK_SH):
-                batch = Batch(self._objects, self._incoming)
+                batch = Batch(self._objects, self._incoming, durable=self._durable)
                 try:
                     yield batch
                     batch.finish()
@@ -108,14 +114,14 @@ class Images:
 
     # -- looking after ------------------------------------------------------------------------------------------
 
-    def all(self) -> Iterator[Image]:
+    def all(self) -> Iterator[StoredContent]:
         """Everything that is kept, in no order."""
         for shard in _names(self._objects):
             with suppress(FileNotFoundError), os.scandir(os.path.join(self._objects, shard)) as found:
                 for each in found:
                     with suppress(FileNotFoundError):
                         stat = each.stat(follow_symlinks=False)
-                        yield Image(each.name, stat.st_size, stat.st_mtime)
+                        yield StoredContent(each.name, stat.st_size, stat.st_mtime)
 
     def size(self) -> int:
         """How many bytes are kept."""
@@ -212,19 +218,25 @@ class Images:
             return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
+def after_images(folder: Path) -> ContentStore:
+    """The texts that changes left, in the folder of snapshots."""
+    return ContentStore(folder, AFTER_IMAGES, durable=False)
+
+
 class Batch:
     """Things that are kept together. `put` and `put_file` may be called from several threads."""
 
-    def __init__(self, objects: str, incoming: str) -> None:
+    def __init__(self, objects: str, incoming: str, *, durable: bool = True) -> None:
         self._objects = objects
         self._incoming = incoming
-        self._sync = Syncing(objects)
+        self._durable = durable
+        self._sync = Syncing(objects, durable=durable)
         self._made: dict[str, str] = {}
         self._temps: list[str] = []
 
     def put(self, data: bytes) -> str:
         digest = hashlib.sha256(data).hexdigest()
-        if not self._known(digest):
+        if not self.known(digest):
             temp, fd = self._new()
             try:
                 write_at(fd, data, 0)
@@ -241,13 +253,13 @@ class Batch:
             if len(data) <= CHUNK:
                 return self.put(data)
         digest = digest_of(fd)
-        if self._known(digest):
+        if self.known(digest):
             return digest
         temp, goal = self._new()
         try:
             copy(fd, goal)
             digest = digest_of(goal)
-            if not self._known(digest):
+            if not self.known(digest):
                 self._written(temp, goal, digest)
         finally:
             os.close(goal)
@@ -256,18 +268,22 @@ class Batch:
     def finish(self) -> None:
         """Make everything durable, and only then known under its name."""
         self._sync.data()
-        faultpoint("snapshot.written")
+        self._strike("snapshot.written")
         for digest, temp in self._made.items():
             os.rename(temp, _place(self._objects, digest))
         named = set(self._made.values())
         self._temps = [temp for temp in self._temps if temp not in named]
-        faultpoint("snapshot.named")
+        self._strike("snapshot.named")
         self._sync.names()
-        faultpoint("snapshot.kept")
+        self._strike("snapshot.kept")
 
     def clear(self) -> None:
         """Remove what did not get its name."""
         unlink_all(self._temps)
+
+    def _strike(self, name: str) -> None:
+        if self._durable:
+            faultpoint(name)
 
     def _new(self) -> tuple[str, int]:
         temp = os.path.join(self._incoming, secrets.token_hex(16))
@@ -278,7 +294,7 @@ class Batch:
         self._made[digest] = temp
         self._sync.file(fd)
 
-    def _known(self, digest: str) -> bool:
+    def known(self, digest: str) -> bool:
         """Whether it is there already; then it is marked as used. Another process may have given it its name a moment
         ago: its folder is synced with ours."""
         if digest in self._made:
