@@ -9,11 +9,11 @@ from treadle.errors import ModelError
 from treadle.models.anthropic.request import Encoder
 from treadle.models.anthropic.stream import StreamReader
 from treadle.models.keys import Secret
+from treadle.models.listing import list_from
 from treadle.models.provider_context import ProviderContext
 from treadle.models.wire.endpoint import FixedDoor
 from treadle.models.wire.http import Http
 from treadle.models.wire.http_model import HttpModel
-from treadle.models.wire.listing import list_from
 from treadle.models.wire.refusals import is_refusal, refuses
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.deltas import NoticeDelta

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from treadle.errors import ConfigError, ModelError
 from treadle.models.keys import Secret, find_key
+from treadle.models.listing import list_from
 from treadle.models.ollama.host import CLOUD, VARIABLE, base_url
 from treadle.models.ollama.request import Encoder
 from treadle.models.ollama.show import Shown, read_shown
@@ -19,7 +20,6 @@ from treadle.models.wire.encoding import encode_json
 from treadle.models.wire.endpoint import Access, FixedDoor
 from treadle.models.wire.http import Http
 from treadle.models.wire.http_model import HttpModel
-from treadle.models.wire.listing import list_from
 from treadle.models.wire.refusals import refuses
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.deltas import NoticeDelta

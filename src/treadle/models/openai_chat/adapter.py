@@ -13,7 +13,6 @@ from treadle.models.provider_context import ProviderContext
 from treadle.models.wire.endpoint import Door, FixedDoor
 from treadle.models.wire.http import Http, host_of
 from treadle.models.wire.http_model import HttpModel
-from treadle.models.wire.listing import list_from
 from treadle.models.wire.refusals import refuses
 from treadle.ports.model import Model, ModelInfo, ModelRequest
 from treadle.protocol.deltas import NoticeDelta
@@ -103,8 +102,7 @@ def connect(name: str, around: ProviderContext) -> Model:
     return OpenAIChat(info, base_url=url or BASE_URL, api_key=key, http=around.http)
 
 
-async def list_models(around: ProviderContext, provider: str = "openai") -> list[ModelInfo]:
-    """What the server says it has."""
-    key, url = around.access(provider, "OPENAI_API_KEY", "OPENAI_BASE_URL")
-    base_url = (url or BASE_URL).rstrip("/").removesuffix("/chat/completions").removesuffix("/responses")
-    return await list_from(around, provider, f"{base_url}/models", key)
+async def list_models(around: ProviderContext) -> list[ModelInfo]:
+    from treadle.models.openai_responses import adapter as openai_responses
+
+    return await openai_responses.list_models(around, "openai")

@@ -5,10 +5,10 @@ import re
 
 from treadle.errors import ModelError
 from treadle.models.keys import Secret, find_key
+from treadle.models.listing import list_from
 from treadle.models.openai_chat.adapter import OpenAIChat
 from treadle.models.provider_context import ProviderContext
 from treadle.models.providers import SERVERS, address_variable, key_variable
-from treadle.models.wire.listing import list_from
 from treadle.ports.model import ModelInfo
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from treadle.errors import ModelError
 from treadle.models.keys import Secret
-from treadle.models.openai_chat import adapter as openai_chat
+from treadle.models.listing import list_from
 from treadle.models.openai_responses.request import Encoder
 from treadle.models.openai_responses.stream import StreamReader
 from treadle.models.provider_context import ProviderContext
@@ -97,6 +97,8 @@ def connect(name: str, around: ProviderContext) -> OpenAIResponses:
     )
 
 
-async def list_models(around: ProviderContext) -> list[ModelInfo]:
-    """The same list as for Chat Completions."""
-    return await openai_chat.list_models(around, "openai-responses")
+async def list_models(around: ProviderContext, provider: str = "openai-responses") -> list[ModelInfo]:
+    """What the server says it has: one list for both of its protocols."""
+    key, url = around.access(provider, "OPENAI_API_KEY", "OPENAI_BASE_URL")
+    base_url = (url or BASE_URL).rstrip("/").removesuffix("/chat/completions").removesuffix("/responses")
+    return await list_from(around, provider, f"{base_url}/models", key)

@@ -3,7 +3,6 @@ with any of it, in whatever types."""
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -11,12 +10,10 @@ from msgspec.structs import replace
 from treadle.errors import ModelError
 from treadle.models.catalog.lookup import OUTPUT_CAP
 from treadle.models.keys import Secret
+from treadle.models.provider_context import ProviderContext
 from treadle.models.wire.http import host_of
 from treadle.models.wire.lenient import decode_leniently
 from treadle.ports.model import ModelInfo
-
-if TYPE_CHECKING:
-    from treadle.models.provider_context import ProviderContext
 
 _NO_CHAT = re.compile(
     r"embed|whisper|\btts\b|dall-e|moderation|transcribe|realtime|\bimage|imagen|\baudio\b|\bsora|\bveo\b|rerank"
@@ -62,7 +59,7 @@ class _List(msgspec.Struct):
 
 
 async def list_from(
-    around: "ProviderContext",
+    around: ProviderContext,
     provider: str,
     url: str,
     key: Secret,

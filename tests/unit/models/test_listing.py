@@ -7,8 +7,8 @@ import pytest
 
 from treadle.errors import ModelError
 from treadle.models.keys import Secret
+from treadle.models.listing import list_from, read_list
 from treadle.models.provider_context import ProviderContext
-from treadle.models.wire.listing import list_from, read_list
 from treadle.ports.model import ModelInfo
 from treadle.testing.fake_http import Answer, Headers, ThreadedServer, json_answer
 
