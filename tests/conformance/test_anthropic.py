@@ -8,7 +8,7 @@ import pytest
 
 from treadle.chat.assembly import Assembler
 from treadle.models.anthropic.adapter import AnthropicMessages
-from treadle.models.anthropic.request import Encoder
+from treadle.models.anthropic.request import AnthropicEncoder
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.content import AssistantEntry, ResultsEntry, ToolResult, UserEntry
 from treadle.protocol.tools import ToolSpec
@@ -177,7 +177,7 @@ async def test_what_the_sdk_sends_back_is_what_we_send_back() -> None:  # M-10: 
     answer = assembler.finish(INFO.ref)
     said = AssistantEntry(1, answer.text, answer.thinking, answer.requests)
     results = ResultsEntry(1, tuple(ToolResult(call.call, "ok") for call in answer.requests))
-    sent = Encoder(INFO.ref).body({"model": "m"}, ModelRequest("", [UserEntry("go"), said, results], TOOLS))
+    sent = AnthropicEncoder(INFO.ref).body({"model": "m"}, ModelRequest("", [UserEntry("go"), said, results], TOOLS))
     assert msgspec.json.decode(sent)["messages"][1] == {
         "role": "assistant",
         "content": [block.to_dict() for block in message.content],

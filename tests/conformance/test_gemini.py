@@ -10,8 +10,7 @@ import pytest
 from treadle.chat.assembly import Answer, Assembler
 from treadle.models.gemini.adapter import Gemini
 from treadle.models.gemini.signature import signatures
-from treadle.models.gemini.vertex import Vertex, VertexDoor
-from treadle.models.gemini.vertex_token import GivenToken
+from treadle.models.gemini.vertex import GivenToken, Vertex, VertexEndpoint
 from treadle.models.keys import Secret
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolResult, UserEntry
@@ -152,8 +151,10 @@ async def test_vertex_reads_the_same() -> None:
     credentials: Any = pytest.importorskip("google.oauth2.credentials").Credentials(token="ya29.token")
     with FakeGemini([CASES["everything"]]) as fake:
         info = ModelInfo("vertex", INFO.name, thinking=True)
-        door = VertexDoor(GivenToken(Secret("ya29.token")), project="p-1", location="us-east5", base_url=fake.base_url)
-        answer = await answer_of(Vertex(info, door=door), ModelRequest("", [UserEntry("hi")]))
+        endpoint = VertexEndpoint(
+            GivenToken(Secret("ya29.token")), project="p-1", location="us-east5", base_url=fake.base_url
+        )
+        answer = await answer_of(Vertex(info, endpoint=endpoint), ModelRequest("", [UserEntry("hi")]))
         project = {"vertexai": True, "project": "p-1", "location": "us-east5", "credentials": credentials}
         with client_of(fake.base_url, **project) as client:
             parts, _ = parts_of(client, INFO)

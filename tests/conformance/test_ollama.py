@@ -9,7 +9,7 @@ import pytest
 from treadle.chat.assembly import Assembler
 from treadle.errors import ModelError
 from treadle.models.ollama.adapter import OllamaChat
-from treadle.models.ollama.request import Encoder
+from treadle.models.ollama.request import OllamaEncoder
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.content import AssistantEntry, ResultsEntry, ToolRequest, ToolResult, UserEntry
 from treadle.protocol.tools import ToolSpec
@@ -163,7 +163,7 @@ def test_a_conversation_that_the_sdk_could_have_sent() -> None:
     calls = (ToolRequest("1.0", "read_file", '{"path": "a"}'), ToolRequest("1.1", "read_file", "broken"))
     results = ResultsEntry(1, (ToolResult("1.0", "x"), ToolResult("1.1", "no", success=False)))
     entries = [UserEntry("go"), AssistantEntry(1, "", calls=calls), results]
-    body = msgspec.json.decode(Encoder().body({"model": "m"}, ModelRequest("s", entries, TOOLS)))
+    body = msgspec.json.decode(OllamaEncoder("").body({"model": "m"}, ModelRequest("s", entries, TOOLS)))
     message = ollama.Message
     messages = [message.model_validate(sent).model_dump(exclude_none=True) for sent in body["messages"]]
     assert [sent["role"] for sent in messages] == ["system", "user", "assistant", "tool", "tool"]

@@ -10,7 +10,7 @@ import pytest
 from treadle.cli import COMMANDS
 from treadle.cli.group import cli
 from treadle.config import HOME_VARIABLE, Settings, variable
-from treadle.models.catalog.user_file import KEYS as MODEL_KEYS
+from treadle.models.catalog.lookup import KEYS as MODEL_KEYS
 from treadle.models.providers import ADDRESSES, KEYS, SERVERS
 from treadle.models.registry import PROVIDERS
 

@@ -20,7 +20,7 @@ from treadle.models.ollama.adapter import OllamaChat
 from treadle.models.openai_chat.adapter import OpenAIChat
 from treadle.models.openai_responses.adapter import OpenAIResponses
 from treadle.models.wire import http
-from treadle.models.wire.limits import EVENT_BYTES
+from treadle.models.wire.framing import EVENT_BYTES
 from treadle.ports.model import Model, ModelInfo, ModelRequest
 from treadle.protocol.content import Usage, UserEntry
 from treadle.protocol.deltas import CallDelta, Delta, TextDelta, UsageDelta

@@ -11,7 +11,7 @@ from treadle.cli.inert import inert_line
 from treadle.cli.session import configured, warn
 from treadle.cli.terminal import Terminal
 from treadle.errors import ConfigError, ModelError
-from treadle.models.local import catalog as local
+from treadle.models.local import weights as local
 from treadle.models.offering import Offer, State, all_offers, model_state, provider_state, usable
 from treadle.models.registry import ModelRegistry
 from treadle.ports.model import ModelInfo

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from treadle.cli.session import configured
 from treadle.cli.terminal import Terminal
 from treadle.errors import InvalidInput
-from treadle.models.local.catalog import KNOWN, Weights
-from treadle.models.local.weights import locate
+from treadle.models.local.weights import KNOWN, Weights, locate
 
 if TYPE_CHECKING:
     from rich.progress import Progress

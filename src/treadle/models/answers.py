@@ -128,7 +128,7 @@ def _text(text: str) -> Sequence[Delta]:
 
 
 def _calls(calls: "Iterable[TextCall]") -> Sequence[Delta]:
-    from treadle.models.wire.encoding import encode_json
+    from treadle.models.wire.json import encode_json
 
     return [
         CallDelta(None, index, call.name, encode_json(call.arguments).decode(), call.repaired)

@@ -2,17 +2,16 @@
 with any of it, in whatever types."""
 
 import re
-from collections.abc import Mapping
 
 import msgspec
 from msgspec.structs import replace
 
 from treadle.errors import ModelError
 from treadle.models.catalog.lookup import OUTPUT_CAP
-from treadle.models.keys import Secret
 from treadle.models.provider_context import ProviderContext
 from treadle.models.wire.http import host_of
-from treadle.models.wire.lenient import decode_leniently
+from treadle.models.wire.http_model import Access
+from treadle.models.wire.json import decode_leniently
 from treadle.ports.model import ModelInfo
 
 _NO_CHAT = re.compile(
@@ -58,17 +57,10 @@ class _List(msgspec.Struct):
     models: list[_Item] | None = None
 
 
-async def list_from(
-    around: ProviderContext,
-    provider: str,
-    url: str,
-    key: Secret,
-    headers: Mapping[str, str] | None = None,
-    key_header: str = "",
-) -> list[ModelInfo]:
-    """Ask at this address; every model with what is known of it and what the server tells."""
-    document = await around.http.get(url, headers or {}, key, key_header=key_header)
-    models = read_list(document)
+async def list_from(around: ProviderContext, provider: str, access: Access, path: str) -> list[ModelInfo]:
+    """Ask there; every model with what is known of it and what the server tells."""
+    url = access.base_url + path
+    models = read_list(await around.http.get(url, access.headers, access.key, key_header=access.key_header))
     if models is None:
         raise ModelError("bad_request", f"{host_of(url)} gave no list of models")
     return [_told(around.look_up(provider, name), item) for name, item in sorted(models.items())]

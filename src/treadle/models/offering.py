@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from treadle.errors import ConfigError
-from treadle.models.local import catalog as local
+from treadle.models.local import weights as local
 from treadle.models.registry import ModelRegistry
 from treadle.ports.model import ModelInfo
 

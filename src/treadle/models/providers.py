@@ -1,7 +1,10 @@
 """Providers as data: what each reads from the environment, and the servers that are known by nothing but an address
-and a key. No logic, and nothing to import, because every command reads it."""
+and a key. Nothing is imported here, because every command reads it."""
 
 from collections.abc import Mapping
+from contextlib import suppress
+from importlib import import_module
+from threading import Thread
 from typing import NamedTuple
 
 
@@ -64,3 +67,20 @@ VARIABLES: Mapping[str, Variables] = {
 
 KEYS = tuple(sorted({key for row in VARIABLES.values() for key in row.keys}))
 ADDRESSES = tuple(sorted({address for row in VARIABLES.values() for address in row.addresses}))
+
+WITHOUT_HTTP = frozenset({"command", "gh", "local", "recorded", "scripted"})
+"""Providers that reach their models in another way."""
+
+
+def preload_http(model: str) -> None:
+    """Load the HTTP library in a thread while the rest of a program is loaded, unless `model`, a `provider:name`, will
+    not need it: most of its time goes into reading the certificates of this machine, which leaves the interpreter
+    free. An unknown model is taken for one that does."""
+    if model.partition(":")[0] not in WITHOUT_HTTP:
+        # No daemon: at the end of the process it would be in the middle of OpenSSL while that is taken down.
+        Thread(target=_load_http, name="treadle-preload").start()
+
+
+def _load_http() -> None:
+    with suppress(Exception):  # whoever needs it meets the same error, and can say what it means
+        import_module("aiohttp")

@@ -19,10 +19,10 @@ Factory = Callable[[str], Model]
 
 PROVIDERS: Mapping[str, str] = {
     "anthropic": "treadle.models.anthropic.adapter",
-    "command": "treadle.models.command_line.adapter",
+    "command": "treadle.models.command_line",
     "copilot": "treadle.models.copilot.adapter",
     "gemini": "treadle.models.gemini.adapter",
-    "gh": "treadle.models.command_line.gh",
+    "gh": "treadle.models.command_line:connect_gh",
     "local": "treadle.models.local.model",
     "ollama": "treadle.models.ollama.adapter",
     "openai": "treadle.models.openai_chat.adapter",
@@ -72,21 +72,23 @@ class ModelRegistry:
         if factory is not None:
             return factory(name)
         if provider in SERVERS:
-            from treadle.models.openai_chat.compatible import connect_to
+            from treadle.models.openai_chat.adapter import connect_to
 
             return connect_to(provider, name, self._around)
         if provider not in PROVIDERS:
             raise ConfigError(f"no provider {provider!r} in {ref!r}; known are {', '.join(self.providers)}")
-        return cast(Model, import_module(PROVIDERS[provider]).connect(name, self._around))
+        module, _, function = PROVIDERS[provider].partition(":")
+        return cast(Model, getattr(import_module(module), function or "connect")(name, self._around))
 
     async def ask(self, provider: str) -> list[ModelInfo] | None:
         """The models that a provider's server says it has; None when it cannot be asked. ConfigError and ModelError
         as for a call."""
         if provider in SERVERS:
-            from treadle.models.openai_chat.compatible import list_models_of
+            from treadle.models.openai_chat.adapter import list_models_of
 
             return await list_models_of(provider, self._around)
-        ask = getattr(import_module(PROVIDERS[provider]), "list_models", None) if provider in PROVIDERS else None
+        module = PROVIDERS.get(provider, "").partition(":")[0]
+        ask = getattr(import_module(module), "list_models", None) if module else None
         return None if ask is None else cast("list[ModelInfo]", await ask(self._around))
 
     async def close(self) -> None:

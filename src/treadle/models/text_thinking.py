@@ -8,7 +8,7 @@ quotes; and if it does begin with one, it goes on like a sentence and does not c
 import re
 from collections.abc import Sequence
 
-from treadle.models.wire.sealed import moved
+from treadle.models.wire.signed_thinking import moved
 from treadle.protocol.content import Thinking
 from treadle.protocol.deltas import CallDelta, Delta, FinishDelta, TextDelta, ThinkingBlock, ThinkingDelta
 

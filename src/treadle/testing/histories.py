@@ -3,17 +3,18 @@ rules judge it. Answers with sentences, as the checker does; knows nothing of lo
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 
-from treadle.models.anthropic import request as anthropic_request
-from treadle.models.gemini import request as gemini_request
+from treadle.models.anthropic.request import AnthropicEncoder
+from treadle.models.gemini.request import GeminiEncoder
 from treadle.models.ladder import Retelling
-from treadle.models.ollama import request as ollama_request
-from treadle.models.openai_chat import request as openai_request
-from treadle.models.openai_responses import request as openai_responses_request
+from treadle.models.ollama.request import OllamaEncoder
+from treadle.models.openai_chat.request import ChatEncoder
+from treadle.models.openai_responses.request import ResponsesEncoder
 from treadle.models.providers import SERVERS
+from treadle.models.wire.encoder import RequestEncoder
 from treadle.ports.model import ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, Thinking
 from treadle.protocol.tools import ToolSpec
@@ -31,15 +32,11 @@ _SEALS = ("signature", "data", "encrypted_content", "thoughtSignature")
 """The fields by which providers know their own thinking again."""
 
 
-class Encoder(Protocol):
-    def body(self, parameters: dict[str, Any], request: ModelRequest, /) -> bytes: ...
-
-
 class Wire(NamedTuple):
     """One way to ask for an answer."""
 
     provider: str
-    encoder: Callable[[str], Encoder]
+    encoder: Callable[[str], RequestEncoder]
     """Made for a `provider:name`."""
     parameters: dict[str, Any]
     complaints: Callable[[bytes, Sequence[str]], Iterable[str]]
@@ -78,7 +75,7 @@ def _refusals(wire: Wire, ref: str, history: Sequence[Entry], blocks: Sequence[T
         return
     entries = history if wire.native else Retelling().entries(history)
     request = ModelRequest("Be good.", entries, TOOLS if wire.native else ())
-    body = wire.encoder(ref).body({"model": ref.partition(":")[2], **wire.parameters}, request)
+    body = wire.encoder(ref).body(wire.parameters, request)
     own = [seal for block in blocks if block.model == ref for seal in _seals(block)]
     yield from wire.complaints(body, own)
     asked = sum(len(entry.calls) for entry in history if isinstance(entry, AssistantEntry)) if wire.native else 0
@@ -138,7 +135,7 @@ def _chat(body: bytes, own: Sequence[str]) -> Problems:
 
 def _mistral(body: bytes, own: Sequence[str]) -> Problems:
     ids = [call["id"] for call in _tool_calls(msgspec.json.decode(body))]
-    bad = [one for one in ids if not re.fullmatch(SERVERS["mistral"].ids, one)]
+    bad = [one for one in ids if not _MISTRAL_IDS.fullmatch(one)]
     return _chat(body, own) + [f"the id {one!r} is not in its form" for one in bad]
 
 
@@ -186,30 +183,21 @@ def _gemini_calls(body: Body) -> int:
     return sum("functionCall" in part for content in body["contents"] for part in content["parts"])
 
 
-class _Gemini:
-    """Its parameters are a part of their own, and the model stands in the address."""
-
-    def __init__(self, ref: str, stand_in: bool) -> None:
-        self._encoder = gemini_request.Encoder(ref, stand_in=stand_in)
-
-    def body(self, parameters: dict[str, Any], request: ModelRequest, /) -> bytes:
-        return self._encoder.body({"maxOutputTokens": 4_096}, request)
-
-
-def _mistral_encoder(ref: str) -> Encoder:
-    return openai_request.Encoder(ref, ids=re.compile(SERVERS["mistral"].ids))
-
+_CHAT = {"model": "m", "stream": True}
+_MESSAGES = {"model": "m", "max_tokens": 4_096}
+_GENERATE = {"maxOutputTokens": 4_096}
+_MISTRAL_IDS = re.compile(SERVERS["mistral"].ids)
 
 WIRES: Sequence[Wire] = (
-    Wire("openai", openai_request.Encoder, {"stream": True}, _chat, _messages_calls),
-    Wire("mistral", _mistral_encoder, {"stream": True}, _mistral, _messages_calls),
-    Wire("openai-responses", openai_responses_request.Encoder, {"store": False}, _responses, _responses_calls),
-    Wire("anthropic", anthropic_request.Encoder, {"max_tokens": 4_096}, _anthropic, _anthropic_calls),
-    Wire("gemini", lambda ref: _Gemini(ref, stand_in=False), {}, _gemini(strict=False), _gemini_calls),
-    Wire("gemini", lambda ref: _Gemini(ref, stand_in=True), {}, _gemini(strict=True), _gemini_calls),
-    Wire("ollama", lambda _: ollama_request.Encoder(), {"stream": True}, _ollama, _messages_calls),
+    Wire("openai", ChatEncoder, _CHAT, _chat, _messages_calls),
+    Wire("mistral", lambda ref: ChatEncoder(ref, ids=_MISTRAL_IDS), _CHAT, _mistral, _messages_calls),
+    Wire("openai-responses", ResponsesEncoder, {"model": "m", "store": False}, _responses, _responses_calls),
+    Wire("anthropic", AnthropicEncoder, _MESSAGES, _anthropic, _anthropic_calls),
+    Wire("gemini", GeminiEncoder, _GENERATE, _gemini(strict=False), _gemini_calls),
+    Wire("gemini", lambda ref: GeminiEncoder(ref, stand_in=True), _GENERATE, _gemini(strict=True), _gemini_calls),
+    Wire("ollama", OllamaEncoder, _CHAT, _ollama, _messages_calls),
     # Tools in text: what holds for the strictest of both ways to speak must hold without any native call.
-    Wire("openai", openai_request.Encoder, {"stream": True}, _chat, _messages_calls, native=False),
-    Wire("anthropic", anthropic_request.Encoder, {"max_tokens": 4_096}, _anthropic, _anthropic_calls, native=False),
+    Wire("openai", ChatEncoder, _CHAT, _chat, _messages_calls, native=False),
+    Wire("anthropic", AnthropicEncoder, _MESSAGES, _anthropic, _anthropic_calls, native=False),
 )
 """Every wire format that Treadle speaks, and the strictest dialects of each."""

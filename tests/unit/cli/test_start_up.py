@@ -146,7 +146,7 @@ def test_a_run_loads_the_http_library_beside_the_rest(tmp_path: Path) -> None:
         server = {"OPENAI_BASE_URL": fake.base_url, "OPENAI_API_KEY": "none"}
         named = watch(tmp_path, "--model", "openai:gpt-4.1", **server)
         by_variable = watch(tmp_path, **server, TREADLE_MODEL="openai:gpt-4.1")
-    assert named.loaders == by_variable.loaders == ["treadle-ahead"]
+    assert named.loaders == by_variable.loaders == ["treadle-preload"]
 
 
 def test_a_run_without_a_server_loads_no_http(tmp_path: Path) -> None:

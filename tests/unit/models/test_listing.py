@@ -9,6 +9,7 @@ from treadle.errors import ModelError
 from treadle.models.keys import Secret
 from treadle.models.listing import list_from, read_list
 from treadle.models.provider_context import ProviderContext
+from treadle.models.wire.http_model import Access
 from treadle.ports.model import ModelInfo
 from treadle.testing.fake_http import Answer, Headers, ThreadedServer, json_answer
 
@@ -77,7 +78,8 @@ async def ask(document: Any, status: int = 200) -> list[ModelInfo]:
     with ThreadedServer(route) as server:
         around = ProviderContext({})
         try:
-            return await list_from(around, "openrouter", f"{server.url}/models", Secret("secret-secret"), {}, "x-key")
+            access = Access(server.url, Secret("secret-secret"), key_header="x-key")
+            return await list_from(around, "openrouter", access, "/models")
         finally:
             await around.close()
 

@@ -13,7 +13,7 @@ from treadle.models.ladder import Ladder
 from treadle.models.openai_chat.adapter import OpenAIChat
 from treadle.models.scripted import Call, Say, Think, Turn
 from treadle.models.text_thinking import TAGS, TextThinking
-from treadle.models.wire.sealed import Sealed, moved, seal
+from treadle.models.wire.signed_thinking import Sealed, moved, seal
 from treadle.ports.model import ModelInfo
 from treadle.protocol.content import Thinking
 from treadle.protocol.deltas import CallDelta, Delta, FinishDelta, TextDelta, ThinkingBlock, ThinkingDelta

@@ -57,9 +57,9 @@ def command(
 
     PROMPT is the task; with - it is read from standard input. ID is a chat's id, the beginning of it, or last.
     """
-    from treadle.models.wire.ahead import load_ahead
+    from treadle.models.providers import preload_http
 
-    load_ahead(flags["model"] or os.environ.get("TREADLE_MODEL", ""))  # before the next line, which takes long, too
+    preload_http(flags["model"] or os.environ.get("TREADLE_MODEL", ""))  # before the next line, which takes long, too
     from treadle.cli.run import Wanted, run
 
     wanted = Wanted(prompt, chat, root, force_root, system, tools, interactive)

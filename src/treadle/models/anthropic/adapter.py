@@ -3,18 +3,15 @@ port says; retries and records are the engine's business."""
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, Unpack
 
 from treadle.errors import ModelError
-from treadle.models.anthropic.request import Encoder
-from treadle.models.anthropic.stream import StreamReader
-from treadle.models.keys import Secret
+from treadle.models.anthropic.request import AnthropicEncoder
+from treadle.models.anthropic.stream import AnthropicReader
 from treadle.models.listing import list_from
 from treadle.models.provider_context import ProviderContext
-from treadle.models.wire.endpoint import FixedDoor
-from treadle.models.wire.http import Http
-from treadle.models.wire.http_model import HttpModel
-from treadle.models.wire.refusals import is_refusal, refuses
+from treadle.models.wire.failures import is_refusal, refuses
+from treadle.models.wire.http_model import Access, Connection, HttpModel
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.deltas import NoticeDelta
 
@@ -35,43 +32,40 @@ class AnthropicMessages(HttpModel):
     none; by default the catalogue decides.
     """
 
+    base_url = BASE_URL
     path = "/v1/messages"
+    key_header = "x-api-key"
+    headers: ClassVar = {"anthropic-version": VERSION}
 
     def __init__(
         self,
         info: ModelInfo,
         *,
-        base_url: str = BASE_URL,
-        api_key: str | Secret = "",
-        headers: Mapping[str, str] | None = None,
-        http: Http | None = None,
         thinking: Literal["adaptive", ""] | int | None = None,
+        **connection: Unpack[Connection],
     ) -> None:
-        base_url = _base(base_url)
-        key = api_key if isinstance(api_key, Secret) else Secret(api_key)
-        sent = {"anthropic-version": VERSION, **(headers or {})}
-        super().__init__(info, FixedDoor(base_url, key, sent, "x-api-key"), http)
+        super().__init__(info, connection)
         self._thinking = thinking if thinking is not None else ("adaptive" if info.thinking else "")
-        self._encoder = Encoder(info.ref)
+        self._encoder: AnthropicEncoder = AnthropicEncoder(info.ref)
         self._output_limit = 0
         """The most that the server said it takes for an answer, once it did."""
+
+    @classmethod
+    def _base(cls, url: str) -> str:
+        return url.rstrip("/").removesuffix("/messages").removesuffix("/v1")
 
     def _parameters(self, request: ModelRequest) -> dict[str, Any]:
         limit = request.max_tokens or self._info.max_output or FALLBACK_OUTPUT
         limit = min(limit, self._output_limit or limit)
         thinking = None if self._encoder.talk(request).calm else self._thinking_asked(limit)
-        temperature = self._info.temperature if request.temperature is None else request.temperature
+        temperature = self._temperature(request)
         if thinking is not None and request.temperature is None:
             temperature = None  # the API takes none beside thinking
-        wanted = {"temperature": temperature, "thinking": thinking}
-        kept = {name: value for name, value in wanted.items() if value is not None and name not in self._refused}
+        kept = self._kept({"temperature": temperature, "thinking": thinking})
         return {"model": self._info.name, "max_tokens": limit, "stream": True, **kept}
 
-    def _body(self, parameters: dict[str, Any], request: ModelRequest) -> bytes:
-        return self._encoder.body(parameters, request)
-
-    def _reader(self, where: str) -> StreamReader:
-        return StreamReader(where, self._info)
+    def _reader(self, where: str) -> AnthropicReader:
+        return AnthropicReader(where, self._info)
 
     def _thinking_asked(self, limit: int) -> dict[str, Any] | None:
         if self._thinking == "adaptive":
@@ -107,10 +101,6 @@ class AnthropicMessages(HttpModel):
         return None
 
 
-def _base(url: str) -> str:
-    return url.rstrip("/").removesuffix("/messages").removesuffix("/v1")
-
-
 def connect(name: str, around: ProviderContext) -> AnthropicMessages:
     key, url = around.access(f"anthropic:{name}", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
     return AnthropicMessages(around.look_up("anthropic", name), base_url=url or BASE_URL, api_key=key, http=around.http)
@@ -119,5 +109,5 @@ def connect(name: str, around: ProviderContext) -> AnthropicMessages:
 async def list_models(around: ProviderContext) -> list[ModelInfo]:
     """What the server says it has."""
     key, url = around.access("anthropic", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
-    address = f"{_base(url or BASE_URL)}/v1/models?limit=1000"
-    return await list_from(around, "anthropic", address, key, {"anthropic-version": VERSION}, "x-api-key")
+    access = Access(AnthropicMessages._base(url or BASE_URL), key, AnthropicMessages.headers, "x-api-key")
+    return await list_from(around, "anthropic", access, "/v1/models?limit=1000")

@@ -5,18 +5,69 @@ from typing import Any
 
 import msgspec
 
-from treadle.models.anthropic.usage import Counter, Report
-from treadle.models.wire.encoding import encode_json
 from treadle.models.wire.failures import failure
+from treadle.models.wire.json import encode_json
 from treadle.models.wire.reading import EventReader
-from treadle.models.wire.sealed import Sealed, seal
+from treadle.models.wire.signed_thinking import Sealed, seal
 from treadle.ports.model import ModelInfo
-from treadle.protocol.content import Thinking
+from treadle.protocol.content import Thinking, Usage
 from treadle.protocol.deltas import (
     CallDelta,
     NoticeDelta,
     ThinkingBlock,
 )
+
+CACHE_WRITE = 1.25
+"""The price of input that is written to the cache for five minutes, as a multiple of that of new input."""
+_LONG_PROMPTS: dict[str, tuple[int, float]] = {"claude-haiku-5-5": (100_000, 5.0)}
+"""Models whose prompts above a length cost a multiple of the catalogue's prices."""
+
+
+class Details(msgspec.Struct, gc=False):
+    thinking_tokens: int | None = None
+
+
+class Report(msgspec.Struct, gc=False):
+    """A `usage` object of the wire. Counts are totals so far; what is missing has not changed."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    output_tokens_details: Details | None = None
+
+
+class Counter:
+    """Adds the reports of one answer up."""
+
+    def __init__(self, info: ModelInfo) -> None:
+        self._info = info
+        self._new = self._output = self._read = self._written = self._thinking = 0
+
+    def take(self, report: Report) -> Usage:
+        self._new = _newer(report.input_tokens, self._new)
+        self._output = _newer(report.output_tokens, self._output)
+        self._read = _newer(report.cache_read_input_tokens, self._read)
+        self._written = _newer(report.cache_creation_input_tokens, self._written)
+        if report.output_tokens_details is not None:
+            self._thinking = _newer(report.output_tokens_details.thinking_tokens, self._thinking)
+        whole = self._new + self._read + self._written
+        return Usage(whole, self._output, self._read, self._thinking, self._cost(whole))
+
+    def _cost(self, whole: int) -> float:
+        info = self._info
+        above, factor = _LONG_PROMPTS.get(info.name, (0, 1.0))
+        usd = (
+            (self._new + CACHE_WRITE * self._written) * info.usd_per_million_input
+            + self._read * (info.usd_per_million_cached or info.usd_per_million_input)
+            + self._output * info.usd_per_million_output
+        ) / 1_000_000
+        return usd * factor if whole > above else usd
+
+
+def _newer(reported: int | None, known: int) -> int:
+    return known if reported is None else reported
+
 
 _FINISH = {
     "end_turn": "stop",
@@ -74,7 +125,7 @@ class _Block:
         self.pieces: list[str] = []
 
 
-class StreamReader(EventReader):
+class AnthropicReader(EventReader):
     def __init__(self, where: str, info: ModelInfo) -> None:
         super().__init__(where)
         self._info = info

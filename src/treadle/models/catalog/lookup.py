@@ -1,13 +1,17 @@
 """What is known of models by name: window, output limit, prices, habits (M-12). One lookup in a table, and the user's
-own file over it; a model that is in neither works with the safe defaults of `ModelInfo`."""
+own file over it, with tables named `provider:name`; a model that is in neither works with the safe defaults of
+`ModelInfo`."""
 
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
+import msgspec
+from msgspec import Meta
 from msgspec.structs import replace
 
+from treadle.errors import ConfigError
 from treadle.ports.model import ModelInfo
 
 FILE_NAME = "models.toml"
@@ -88,8 +92,6 @@ class Catalogue:
         if self._file is None or not self._file.exists():
             self._own = {}
         else:
-            from treadle.models.catalog.user_file import read_catalog  # most users have no such file
-
             self._own, self._warnings = read_catalog(self._file)
         return self._own
 
@@ -140,3 +142,60 @@ def _of_copilot(name: str) -> ModelInfo:
         thinking=habits.thinking,
         vision=habits.vision,
     )
+
+
+_Tokens = Annotated[int, Meta(ge=1)]
+_Price = Annotated[float, Meta(ge=0)]
+
+KEYS: dict[str, tuple[str, Any]] = {
+    "window": ("window", _Tokens),
+    "max_output": ("max_output", _Tokens),
+    "price_input": ("usd_per_million_input", _Price),
+    "price_cached": ("usd_per_million_cached", _Price),
+    "price_output": ("usd_per_million_output", _Price),
+    "temperature": ("temperature", Annotated[float, Meta(ge=0, le=2)] | Literal[False]),
+    "native_tools": ("native_tools", bool),
+    "thinking": ("thinking", bool),
+    "vision": ("vision", bool),
+}
+"""By key of the file: the field of `ModelInfo`, and what fits."""
+
+
+def read_catalog(file: Path) -> tuple[dict[str, dict[str, object]], tuple[str, ...]]:
+    """By `provider:name`, the fields that the file sets; and warnings about keys that nobody knows."""
+    models: dict[str, dict[str, object]] = {}
+    warnings: list[str] = []
+    for ref, table in _load(file).items():
+        provider, _, name = ref.partition(":")
+        if not provider or not name or not isinstance(table, dict):
+            raise ConfigError(f'{file}: {ref} names no model; write a table ["provider:name"]')
+        fields = models[ref] = {}
+        for key, value in table.items():
+            if key not in KEYS:
+                warnings.append(f'{file}: ["{ref}"] has the unknown key {key!r}; it is ignored')
+                continue
+            field, kind = KEYS[key]
+            fields[field] = _checked(value, kind, f'{file}: ["{ref}"] {key}')
+        if "usd_per_million_input" in fields:  # nothing is cheaper than it was said to be
+            fields.setdefault("usd_per_million_cached", fields["usd_per_million_input"])
+    return models, tuple(warnings)
+
+
+def _checked(value: object, kind: Any, where: str) -> object:
+    if value is False and kind is KEYS["temperature"][1]:
+        return None
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{where} = {value!r} does not fit: {error}") from error
+
+
+def _load(file: Path) -> dict[str, Any]:
+    import tomllib
+
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file} is no valid TOML: {error}") from error

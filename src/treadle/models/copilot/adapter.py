@@ -1,5 +1,6 @@
-"""GitHub Copilot (M-01): Chat Completions behind a door of its own, and the Responses API for those of its models that
-speak nothing else. Knows what is special about the service; how the protocols go is the business of their adapters."""
+"""GitHub Copilot (M-01): Chat Completions behind an endpoint of its own, and the Responses API for those of its models
+that speak nothing else. Knows what is special about the service; how the protocols go is the business of their
+adapters."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
@@ -8,12 +9,12 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from treadle.errors import ModelError
-from treadle.models.copilot.token import HEADERS, connect_door
+from treadle.models.copilot.token import HEADERS, make_endpoint
 from treadle.models.openai_chat.adapter import OpenAIChat
 from treadle.models.openai_responses.adapter import OpenAIResponses
 from treadle.models.provider_context import ProviderContext
-from treadle.models.wire.endpoint import Door
 from treadle.models.wire.http import Http
+from treadle.models.wire.http_model import Endpoint
 from treadle.ports.model import Memo, ModelInfo, ModelRequest
 from treadle.protocol.deltas import Delta
 
@@ -21,10 +22,10 @@ from treadle.protocol.deltas import Delta
 class Copilot:
     """One model of the service."""
 
-    def __init__(self, info: ModelInfo, *, door: Door, http: Http) -> None:
+    def __init__(self, info: ModelInfo, *, endpoint: Endpoint, http: Http) -> None:
         self._info = info
-        self._chat = OpenAIChat(info, door=door, http=http)
-        self._responses = OpenAIResponses(info, thinking=True, door=door, http=http)
+        self._chat = OpenAIChat(info, endpoint=endpoint, http=http)
+        self._responses = OpenAIResponses(info, thinking=True, endpoint=endpoint, http=http)
         self._only_responses = False
         """Known once the service refused the other protocol for this model."""
         self._memos: WeakKeyDictionary[Memo, Memo] = WeakKeyDictionary()
@@ -59,7 +60,7 @@ class Copilot:
 
 
 def connect(name: str, around: ProviderContext) -> Copilot:
-    return Copilot(around.look_up("copilot", name), door=around.shared(connect_door), http=around.http)
+    return Copilot(around.look_up("copilot", name), endpoint=around.shared(make_endpoint), http=around.http)
 
 
 class _Limits(msgspec.Struct):
@@ -84,7 +85,7 @@ class _List(msgspec.Struct):
 
 async def list_models(around: ProviderContext) -> list[ModelInfo]:
     """What the account may use, with the limits that the service tells."""
-    access = await around.shared(connect_door).open(ModelRequest("", ()))
+    access = await around.shared(make_endpoint).access(ModelRequest("", ()))
     document = await around.http.get(f"{access.base_url}/models", HEADERS, access.key)
     try:
         found = msgspec.json.decode(document, type=_List, strict=False)

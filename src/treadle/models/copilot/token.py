@@ -1,5 +1,5 @@
 """The way into GitHub Copilot: a GitHub token is exchanged for a Copilot token, which lives for half an hour and is
-kept in memory only (M-11, M-13). All Copilot models of a process go through one door."""
+kept in memory only (M-11, M-13). All Copilot models of a process share one endpoint."""
 
 import asyncio
 import shutil
@@ -13,8 +13,8 @@ from treadle._version import __version__
 from treadle.errors import ConfigError, ModelError
 from treadle.models.keys import Secret, find_key
 from treadle.models.provider_context import ProviderContext
-from treadle.models.wire.endpoint import Access
 from treadle.models.wire.http import Http, host_of
+from treadle.models.wire.http_model import Access
 from treadle.ports.model import ModelRequest
 from treadle.protocol.content import UserEntry
 from treadle.subprocesses import run_program
@@ -51,7 +51,7 @@ class _Token(msgspec.Struct):
 
 
 class _Pass(NamedTuple):
-    """What opens the door for now."""
+    """A token and what it is good for now."""
 
     key: Secret
     base_url: str
@@ -59,8 +59,8 @@ class _Pass(NamedTuple):
     exchanged: bool
 
 
-class CopilotDoor:
-    """Implements `treadle.models.wire.endpoint.Door`."""
+class CopilotEndpoint:
+    """Implements `treadle.models.wire.http_model.Endpoint`."""
 
     def __init__(self, env: Mapping[str, str], http: Http, *, now: Callable[[], float] = time.monotonic) -> None:
         self._env = env
@@ -74,14 +74,14 @@ class CopilotDoor:
     def __repr__(self) -> str:
         return repr(self._base_url or self._api)
 
-    async def open(self, request: ModelRequest) -> Access:
+    async def access(self, request: ModelRequest) -> Access:
         held = await self._held()
         headers = {**HEADERS, "X-Initiator": initiator(request)}
         if request.pictures and any(isinstance(entry, UserEntry) and entry.images for entry in request.entries):
             headers["Copilot-Vision-Request"] = "true"
         return Access(held.base_url, held.key, headers)
 
-    def shut(self, access: Access, error: ModelError) -> bool:
+    def refused(self, access: Access, error: ModelError) -> bool:
         """A token may be revoked, or a machine may have slept past its end."""
         held = self._pass
         if error.status != 401 or (held is not None and not held.exchanged):
@@ -125,7 +125,7 @@ class CopilotDoor:
         raise ModelError("auth", "GitHub does not know you: run `gh auth login`, or set COPILOT_GITHUB_TOKEN")
 
 
-def connect_door(around: ProviderContext) -> CopilotDoor:
+def make_endpoint(around: ProviderContext) -> CopilotEndpoint:
     """ConfigError when there is no way to a GitHub token."""
     for variable in ("COPILOT_GITHUB_API_URL", "COPILOT_BASE_URL"):
         around.address(variable)
@@ -134,7 +134,7 @@ def connect_door(around: ProviderContext) -> CopilotDoor:
         raise ConfigError(
             "copilot needs a GitHub token: set COPILOT_GITHUB_TOKEN, or install gh and run `gh auth login`"
         )
-    return CopilotDoor(around.env, around.http)
+    return CopilotEndpoint(around.env, around.http)
 
 
 async def ask_gh(env: Mapping[str, str]) -> Secret:

@@ -3,18 +3,16 @@ says; retries and records are the engine's business."""
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 from treadle.errors import ModelError
-from treadle.models.gemini.request import Encoder
-from treadle.models.gemini.stream import StreamReader
+from treadle.models.gemini.request import GeminiEncoder
+from treadle.models.gemini.stream import GeminiReader
 from treadle.models.keys import Secret
 from treadle.models.listing import list_from
 from treadle.models.provider_context import ProviderContext
-from treadle.models.wire.endpoint import Door, FixedDoor
-from treadle.models.wire.http import Http
-from treadle.models.wire.http_model import HttpModel
-from treadle.models.wire.refusals import is_refusal, refuses
+from treadle.models.wire.failures import is_refusal, refuses
+from treadle.models.wire.http_model import Access, Connection, HttpModel
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.deltas import NoticeDelta
 
@@ -35,27 +33,19 @@ _REFUSED = {
 
 
 class Gemini(HttpModel):
-    """One model behind one base URL, or behind a door that finds address and key for each call.
+    """One model behind one base URL, or behind an endpoint that finds address and key for each call.
 
     `thinking` says whether to ask for what the model thinks, by default the catalogue does; `level` is how much it
     thinks, in the provider's words (`low`, `medium`, `high`), and empty leaves that to the model.
     """
 
+    base_url = BASE_URL
+    key_header = KEY_HEADER
+
     def __init__(
-        self,
-        info: ModelInfo,
-        *,
-        base_url: str = BASE_URL,
-        api_key: str | Secret = "",
-        headers: Mapping[str, str] | None = None,
-        thinking: bool | None = None,
-        level: str = "",
-        door: Door | None = None,
-        http: Http | None = None,
+        self, info: ModelInfo, *, thinking: bool | None = None, level: str = "", **connection: Unpack[Connection]
     ) -> None:
-        base_url = _versioned(base_url)
-        key = api_key if isinstance(api_key, Secret) else Secret(api_key)
-        super().__init__(info, door or FixedDoor(base_url, key, dict(headers or {}), KEY_HEADER), http)
+        super().__init__(info, connection)
         self.path = f"/{self._resource(info.name)}:streamGenerateContent?alt=sse"
         # A model of which nothing is known is asked for its thoughts, too: it refuses once, if it has none.
         unknown = info == ModelInfo(info.provider, info.name) and "gemini" in info.name
@@ -63,8 +53,14 @@ class Gemini(HttpModel):
         self._level = level
         # From the third generation on, calls that nobody signed are refused.
         generation = _GENERATION.search(info.name)
-        self._encoder = Encoder(info.ref, stand_in=generation is not None and int(generation[1]) >= 3)
+        stand_in = generation is not None and int(generation[1]) >= 3
+        self._encoder: GeminiEncoder = GeminiEncoder(info.ref, stand_in=stand_in)
         self._switched: set[str] = set()
+
+    @classmethod
+    def _base(cls, url: str) -> str:
+        url = url.rstrip("/")
+        return url if _HAS_VERSION.search(url) else url + VERSION
 
     def _resource(self, name: str) -> str:
         return name if name.startswith(("models/", "tunedModels/")) else f"models/{name}"
@@ -72,17 +68,14 @@ class Gemini(HttpModel):
     def _parameters(self, request: ModelRequest) -> dict[str, Any]:
         level = {"thinkingLevel": self._level} if self._level else {}
         wanted = {
-            "temperature": self._info.temperature if request.temperature is None else request.temperature,
+            "temperature": self._temperature(request),
             "maxOutputTokens": request.max_tokens or self._info.max_output or None,
             "thinkingConfig": {"includeThoughts": True, **level} if self._thinking else None,
         }
-        return {name: value for name, value in wanted.items() if value is not None and name not in self._refused}
+        return self._kept(wanted)
 
-    def _body(self, parameters: dict[str, Any], request: ModelRequest) -> bytes:
-        return self._encoder.body(parameters, request)
-
-    def _reader(self, where: str) -> StreamReader:
-        return StreamReader(where, self._info.ref)
+    def _reader(self, where: str) -> GeminiReader:
+        return GeminiReader(where, self._info.ref)
 
     def _mend(self, error: ModelError, sent: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
         """If the server refused a part of the request by name, go without it and say so (M-01, M-10). Each refusal
@@ -105,7 +98,7 @@ class Gemini(HttpModel):
     def _mend_signatures(self, missing: bool, request: ModelRequest) -> NoticeDelta | None:
         """Signatures that are refused are left out of the conversation; where one must be, another stands in. What was
         switched on or off for the model once is not switched again."""
-        if not missing and self._encoder.signatures.drop(self._encoder.own(request)):
+        if not missing and self._encoder.drop_thinking(request):
             return self._notice("thinking_dropped", "refuses earlier thought signatures; it goes on without them")
         switch = "on" if missing else "off"
         if self._encoder.stand_in == missing or switch in self._switched:
@@ -114,11 +107,6 @@ class Gemini(HttpModel):
         self._encoder.switch_stand_in()
         told = "misses thought signatures" if missing else "refuses what stands in for thought signatures"
         return self._notice("thinking_dropped", f"{told}; it goes on without the thinking of earlier calls")
-
-
-def _versioned(url: str) -> str:
-    url = url.rstrip("/")
-    return url if _HAS_VERSION.search(url) else url + VERSION
 
 
 def _access(ref: str, around: ProviderContext) -> tuple[Secret, str]:
@@ -135,4 +123,5 @@ def connect(name: str, around: ProviderContext) -> Gemini:
 async def list_models(around: ProviderContext) -> list[ModelInfo]:
     """What the server says it has."""
     key, url = _access("gemini", around)
-    return await list_from(around, "gemini", f"{_versioned(url)}/models?pageSize=1000", key, {}, KEY_HEADER)
+    access = Access(Gemini._base(url), key, key_header=KEY_HEADER)
+    return await list_from(around, "gemini", access, "/models?pageSize=1000")

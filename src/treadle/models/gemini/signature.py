@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from treadle.models.wire.sealed import Sealed, seal, unseal
+from treadle.models.wire.signed_thinking import Sealed, seal
 from treadle.protocol.content import Thinking
 
 On = Literal["call", "text", "thought"]
@@ -46,12 +46,9 @@ class Piece(NamedTuple):
     signature: str = ""
 
 
-def signatures(blocks: Iterable[Thinking]) -> Iterator[Signature]:
+def signatures(blocks: Iterable[tuple[Thinking, Sealed]]) -> Iterator[Signature]:
     """Read from the record; what `record` did not write is left out."""
-    for block in blocks:
-        sealed = unseal(block.opaque)
-        if sealed is None:
-            continue
+    for block, sealed in blocks:
         try:
             mark = msgspec.json.decode(sealed.block, type=_Mark)
         except msgspec.MsgspecError:

@@ -23,8 +23,7 @@ from pathlib import Path
 
 from treadle.errors import ConfigError, FetchError
 from treadle.faultpoint import faultpoint
-from treadle.models.local.catalog import Part, Weights
-from treadle.models.local.weights import FOLDER
+from treadle.models.local.weights import FOLDER, Part, Weights
 
 Progress = Callable[[int], None]
 """Is told how many bytes of the file there are."""

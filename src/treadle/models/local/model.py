@@ -10,9 +10,8 @@ from weakref import WeakSet
 from treadle.errors import ConfigError, ModelError
 from treadle.faultpoint import faultpoint
 from treadle.models.local import prompt as prompts
-from treadle.models.local.grammar import answer_schema, reply_name
+from treadle.models.local.answer import Reply, Words, answer_schema, reply_name
 from treadle.models.local.process import Chunk, Engine, Fault
-from treadle.models.local.reply import Reply, Words
 from treadle.models.local.weights import find_library, find_weights
 from treadle.models.provider_context import ProviderContext
 from treadle.ports.model import Memo, ModelInfo, ModelRequest

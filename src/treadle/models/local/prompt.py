@@ -11,7 +11,7 @@ from typing import Any, assert_never
 
 import msgspec
 
-from treadle.models.local.grammar import reply_name
+from treadle.models.local.answer import reply_name
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolRequest, UserEntry
 from treadle.protocol.tools import ToolSpec
 

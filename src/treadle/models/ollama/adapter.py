@@ -4,25 +4,48 @@ says; retries and records are the engine's business. What a model can do is aske
 import asyncio
 import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 from msgspec.structs import replace
 
 from treadle.errors import ConfigError, ModelError
 from treadle.models.keys import Secret, find_key
 from treadle.models.listing import list_from
-from treadle.models.ollama.host import CLOUD, VARIABLE, base_url
-from treadle.models.ollama.request import Encoder
+from treadle.models.ollama.request import OllamaEncoder
 from treadle.models.ollama.show import Shown, read_shown
-from treadle.models.ollama.stream import StreamReader
+from treadle.models.ollama.stream import OllamaReader
 from treadle.models.provider_context import ProviderContext
-from treadle.models.wire.encoding import encode_json
-from treadle.models.wire.endpoint import Access, FixedDoor
-from treadle.models.wire.http import Http
-from treadle.models.wire.http_model import HttpModel
-from treadle.models.wire.refusals import refuses
+from treadle.models.wire.failures import refuses
+from treadle.models.wire.http_model import Access, Connection, HttpModel
+from treadle.models.wire.json import encode_json
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.deltas import NoticeDelta
+
+VARIABLE = "OLLAMA_HOST"
+CLOUD = "ollama.com"
+_PORTS = {"http": "80", "https": "443"}
+_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
+"""A server may listen on all addresses; a client must choose one."""
+_HOST_AND_PORT = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^:\[\]@\s?#]*)(?::(?P<port>\d{1,5})?)?")
+_BARE_IPV6 = re.compile(r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
+
+
+def base_url(given: str) -> str:
+    """The address, with scheme and port. ConfigError when it is none."""
+    given = given.strip()
+    scheme, found, rest = given.partition("://")
+    if not found:
+        scheme, rest = ("https", f"{given}:443") if given == CLOUD else ("http", given)
+    place, _, path = rest.partition("/")
+    if _BARE_IPV6.fullmatch(place):
+        place = f"[{place}]"
+    parts = _HOST_AND_PORT.fullmatch(place)
+    if scheme not in _PORTS or parts is None or int(parts["port"] or 0) > 65_535:
+        raise ConfigError(f"{VARIABLE} is {given!r}; write an address such as 127.0.0.1:11434 or https://example.org")
+    host = parts["host"] or "127.0.0.1"
+    port = parts["port"] or (_PORTS[scheme] if found else "11434")
+    return f"{scheme}://{_EVERYWHERE.get(host, host)}:{port}/{path}".rstrip("/")
+
 
 BASE_URL = base_url("")
 SHOWN_CAP = 16 * 1024 * 1024
@@ -47,26 +70,16 @@ _NO_MEMORY = re.compile(r"more system memory|out of memory|insufficient memory",
 class OllamaChat(HttpModel):
     """One model of one server. `think` asks a model that can for thinking or for none; by default it is asked to."""
 
+    base_url = BASE_URL
     path = "/api/chat"
 
-    def __init__(
-        self,
-        info: ModelInfo,
-        *,
-        base_url: str = BASE_URL,
-        api_key: str | Secret = "",
-        headers: Mapping[str, str] | None = None,
-        http: Http | None = None,
-        think: Think | None = None,
-    ) -> None:
-        key = api_key if isinstance(api_key, Secret) else Secret(api_key)
-        self._access = Access(base_url.rstrip("/"), key, dict(headers or {}))
-        super().__init__(info, FixedDoor(self._access.base_url, key, self._access.headers), http)
+    def __init__(self, info: ModelInfo, *, think: Think | None = None, **connection: Unpack[Connection]) -> None:
+        super().__init__(info, connection)
         self._given = info
         self._think = think
         self._shown: Shown | None = None
         self._asking = asyncio.Lock()
-        self._encoder = Encoder()
+        self._encoder = OllamaEncoder(info.ref)
 
     @property
     def shown(self) -> Shown | None:
@@ -115,7 +128,7 @@ class OllamaChat(HttpModel):
         options = {
             "num_ctx": min(request.window, shown.window or request.window) or info.window,
             "num_predict": request.max_tokens or info.max_output or None,
-            "temperature": info.temperature if request.temperature is None else request.temperature,
+            "temperature": self._temperature(request),
         }
         # What does not fit the window must fail, so that it is compacted (L-19): left to itself, the server would drop
         # the beginning of the conversation and say nothing.
@@ -133,11 +146,8 @@ class OllamaChat(HttpModel):
             return None
         return self._think if can is None or self._think is not None else True
 
-    def _body(self, parameters: dict[str, Any], request: ModelRequest) -> bytes:
-        return self._encoder.body(parameters, request)
-
-    def _reader(self, where: str) -> StreamReader:
-        return StreamReader(where)
+    def _reader(self, where: str) -> OllamaReader:
+        return OllamaReader(where)
 
     def _mend(self, error: ModelError, sent: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
         """If the server does not take the word about thinking, go without it for good and say so."""
@@ -175,4 +185,4 @@ def connect(name: str, around: ProviderContext) -> OllamaChat:
 async def list_models(around: ProviderContext) -> list[ModelInfo]:
     """What is on the server. What a model can do is not in its list: that is asked before its first call."""
     key, url = _access(around)
-    return await list_from(around, "ollama", f"{url}/api/tags", key)
+    return await list_from(around, "ollama", Access(url, key), "/api/tags")

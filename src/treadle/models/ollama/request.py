@@ -1,80 +1,67 @@
-"""A request as the bytes of `/api/chat`. Everything that stays the same comes first, every entry is encoded once, and
-the body is a join: so the prefix is byte-stable (L-21) and a turn costs what is new in it (law 13)."""
+"""A request as the bytes of `/api/chat`."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, assert_never
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
-from treadle.models.wire.call_ids import CallIds
-from treadle.models.wire.encoding import ToolBytes, encode_json, json_object
-from treadle.models.wire.pictures import NO_PICTURES, shown
-from treadle.ports.model import ModelRequest, Pictures
-from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolRequest, UserEntry
+from treadle.models.wire.encoder import ConversationEncoder, Picture, RequestEncoder, with_system
+from treadle.models.wire.json import encode_json, json_object
+from treadle.ports.model import Encode, ModelRequest, Pictures
+from treadle.protocol.content import AssistantEntry, ToolRequest, ToolResult
 from treadle.protocol.tools import ToolSpec
 from treadle.types import CallKey
 
 
-class Encoder:
-    """The bytes of requests to one model. Holds the encoded tools."""
-
-    def __init__(self) -> None:
-        self._tools = ToolBytes(lambda tools: encode_json([_tool(spec) for spec in tools]))
+class OllamaEncoder(RequestEncoder):
+    """The bytes of requests to one model."""
 
     def body(self, parameters: dict[str, Any], request: ModelRequest) -> bytes:
         head = encode_json(parameters)[:-1]
         if request.tools:
-            head += b',"tools":' + self._tools.of(request.tools)
-        return b"".join((head, b',"messages":[', b",".join(_messages(request)), b"]}"))
+            head += b',"tools":' + self._encoded_tools(request.tools)
+        messages = with_system(request.system, self._pieces(request))
+        return b"".join((head, b',"messages":[', b",".join(messages), b"]}"))
+
+    def _conversation(self, refused: frozenset[str], pictures: Pictures) -> Encode:
+        return OllamaConversation(self._ref, refused, pictures)
+
+    def _tool(self, spec: ToolSpec) -> dict[str, Any]:
+        parameters = {**_fitted(spec.parameters), "type": "object"}
+        parameters.setdefault("properties", {})
+        function = {"name": spec.name, "description": spec.description, "parameters": parameters}
+        return {"type": "function", "function": function}
 
 
-def _messages(request: ModelRequest) -> Sequence[bytes]:
-    said = request.memo.pieces(request.entries, lambda: Conversation(request.pictures))
-    if not request.system:
-        return said
-    return [encode_json({"role": "system", "content": request.system}), *said]
+class OllamaConversation(ConversationEncoder):
+    """A result names its tool, and its call by an id: older servers know only the former, and models differ in which of
+    them their templates use (M-04)."""
 
+    _names: Mapping[CallKey, str] = {}
 
-class Conversation:
-    """Encodes entries in order. A result names its tool, and its call by an id: older servers know only the former,
-    and models differ in which of them their templates use (M-04)."""
+    def _user(self, text: str, images: Sequence[Picture]) -> bytes:
+        seen = {"images": [image.data for image in images]} if images else {}
+        return encode_json({"role": "user", "content": text, **seen})
 
-    def __init__(self, pictures: Pictures = NO_PICTURES) -> None:
-        self._pictures = pictures
-        self._ids = CallIds()
-        self._names: Mapping[CallKey, str] = {}
+    def _assistant(self, entry: AssistantEntry, ids: Mapping[CallKey, str]) -> bytes:
+        """Thinking is not sent back: nothing here is signed, and the template of a model drops it anyway (M-10)."""
+        self._names = {call.call: _name(call) for call in entry.calls}
+        message: dict[str, Any] = {"role": "assistant", "content": entry.text}
+        if entry.calls:
+            message["tool_calls"] = [
+                {"id": ids[call.call], "function": {"name": _name(call), "arguments": _arguments(call)}}
+                for call in entry.calls
+            ]
+        return encode_json(message)
 
-    def __call__(self, entry: Entry) -> bytes:
-        match entry:
-            case UserEntry():
-                text, images = shown(entry, self._pictures)
-                seen = {"images": [image.data for image in images]} if images else {}
-                return encode_json({"role": "user", "content": text, **seen})
-            case AssistantEntry(calls=calls):
-                self._names = {call.call: _name(call) for call in calls}
-                return _assistant(entry, self._ids.of_calls(calls))
-            case ResultsEntry():
-                return b",".join(self._results(entry))
-            case _ as never:
-                assert_never(never)
+    def _results(self, results: Sequence[ToolResult]) -> bytes:
+        return b",".join(map(self._result, results))
 
-    def _results(self, entry: ResultsEntry) -> Iterator[bytes]:
-        for result in entry.results:
-            message = {"role": "tool", "content": result.text, "tool_call_id": self._ids.of_result(result.call)}
-            if name := self._names.get(result.call):
-                message["tool_name"] = name
-            yield encode_json(message)
-
-
-def _assistant(entry: AssistantEntry, ids: Mapping[CallKey, str]) -> bytes:
-    """Thinking is not sent back: nothing here is signed, and the template of a model drops it anyway (M-10)."""
-    message: dict[str, Any] = {"role": "assistant", "content": entry.text}
-    if entry.calls:
-        message["tool_calls"] = [
-            {"id": ids[call.call], "function": {"name": _name(call), "arguments": _arguments(call)}}
-            for call in entry.calls
-        ]
-    return encode_json(message)
+    def _result(self, result: ToolResult) -> bytes:
+        message = {"role": "tool", "content": result.text, "tool_call_id": self._ids.of_result(result.call)}
+        if name := self._names.get(result.call):
+            message["tool_name"] = name
+        return encode_json(message)
 
 
 def _name(call: ToolRequest) -> str:
@@ -84,13 +71,6 @@ def _name(call: ToolRequest) -> str:
 def _arguments(call: ToolRequest) -> msgspec.Raw:
     """An object, where others take its text. Anything else makes the server refuse the whole request."""
     return msgspec.Raw(json_object(call.arguments).encode())
-
-
-def _tool(spec: ToolSpec) -> dict[str, Any]:
-    parameters = {**_fitted(spec.parameters), "type": "object"}
-    parameters.setdefault("properties", {})
-    function = {"name": spec.name, "description": spec.description, "parameters": parameters}
-    return {"type": "function", "function": function}
 
 
 def _fitted(schema: Any) -> dict[str, Any]:

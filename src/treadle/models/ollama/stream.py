@@ -8,7 +8,7 @@ import msgspec
 
 from treadle.errors import ModelError
 from treadle.models.wire.failures import failure
-from treadle.models.wire.ndjson import LineDecoder, lines_of
+from treadle.models.wire.framing import LineDecoder, lines_of
 from treadle.models.wire.reading import AnswerReader
 from treadle.protocol.content import Usage
 from treadle.protocol.deltas import CallDelta
@@ -47,7 +47,7 @@ _decode, _decode_lines = _decoder.decode, _decoder.decode_lines
 _TROUBLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
-class StreamReader(AnswerReader):
+class OllamaReader(AnswerReader):
     def __init__(self, where: str) -> None:
         super().__init__(where)
         self._lines = LineDecoder()

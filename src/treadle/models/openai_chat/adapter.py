@@ -1,19 +1,21 @@
-"""Chat Completions: OpenAI and every server that speaks its language (M-01). Makes one call at a time, as the port
-says; retries and records are the engine's business."""
+"""Chat Completions (M-01): OpenAI and every server that speaks its language; those that differ in little but their
+address are one row each in `treadle.models.providers`. Makes one call at a time, as the port says; retries and records
+are the engine's business."""
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 from treadle.errors import ModelError
-from treadle.models.keys import Secret
-from treadle.models.openai_chat.request import Encoder
-from treadle.models.openai_chat.stream import StreamReader
+from treadle.models.keys import Secret, find_key
+from treadle.models.listing import list_from
+from treadle.models.openai_chat.request import ChatEncoder
+from treadle.models.openai_chat.stream import ChatReader
 from treadle.models.provider_context import ProviderContext
-from treadle.models.wire.endpoint import Door, FixedDoor
-from treadle.models.wire.http import Http, host_of
-from treadle.models.wire.http_model import HttpModel
-from treadle.models.wire.refusals import refuses
+from treadle.models.providers import SERVERS, address_variable, key_variable
+from treadle.models.wire.failures import refuses
+from treadle.models.wire.http import host_of
+from treadle.models.wire.http_model import Access, Connection, HttpModel
 from treadle.ports.model import Model, ModelInfo, ModelRequest
 from treadle.protocol.deltas import NoticeDelta
 
@@ -25,50 +27,40 @@ _OTHER_NAME = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "
 
 
 class OpenAIChat(HttpModel):
-    """One model behind one base URL, or behind a door that finds address and key for each call.
+    """One model behind one base URL, or behind an endpoint that finds address and key for each call.
 
     `thinking_field`: where the server wants its model's thinking back, by default nowhere until it complains.
     `ids`: what the server takes as the id of a call, by default anything.
     """
 
+    base_url = BASE_URL
     path = "/chat/completions"
 
     def __init__(
         self,
         info: ModelInfo,
         *,
-        base_url: str = BASE_URL,
-        api_key: str | Secret = "",
-        headers: Mapping[str, str] | None = None,
         thinking_field: str = "",
         ids: re.Pattern[str] | None = None,
-        door: Door | None = None,
-        http: Http | None = None,
+        **connection: Unpack[Connection],
     ) -> None:
-        base_url = base_url.rstrip("/").removesuffix(self.path)
-        key = api_key if isinstance(api_key, Secret) else Secret(api_key)
-        super().__init__(info, door or FixedDoor(base_url, key, dict(headers or {})), http)
-        self._encoder = Encoder(info.ref, thinking_field=thinking_field, ids=ids)
+        super().__init__(info, connection)
+        self._encoder: ChatEncoder = ChatEncoder(info.ref, thinking_field=thinking_field, ids=ids)
         # The newer name is the only one that all of OpenAI's own models take; elsewhere it is often unknown.
-        own = door is None and host_of(base_url) == "api.openai.com"
+        own = "endpoint" not in connection and host_of(self._access.base_url) == "api.openai.com"
         self._limit_name = "max_completion_tokens" if own else "max_tokens"
 
     def _parameters(self, request: ModelRequest) -> dict[str, Any]:
-        temperature = self._info.temperature if request.temperature is None else request.temperature
         wanted = {
             "stream": True,
             "stream_options": {"include_usage": True},
-            "temperature": temperature,
+            "temperature": self._temperature(request),
             self._limit_name: request.max_tokens or self._info.max_output or None,
         }
-        kept = {name: value for name, value in wanted.items() if value is not None and name not in self._refused}
-        return {"model": self._info.name, **kept}
+        return {"model": self._info.name, **self._kept(wanted)}
 
-    def _body(self, parameters: dict[str, Any], request: ModelRequest) -> bytes:
-        return self._encoder.body(parameters, request)
-
-    def _reader(self, where: str) -> StreamReader:
-        return StreamReader(where, self._encoder.thinking_field)
+    def _reader(self, where: str) -> ChatReader:
+        return ChatReader(where, self._encoder.thinking_field)
 
     def _mend(self, error: ModelError, sent: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
         """If the server refused a parameter by name, go without it for good and say so (M-01). A refused name of
@@ -106,3 +98,40 @@ async def list_models(around: ProviderContext) -> list[ModelInfo]:
     from treadle.models.openai_responses import adapter as openai_responses
 
     return await openai_responses.list_models(around, "openai")
+
+
+def connect_to(server: str, name: str, around: ProviderContext) -> OpenAIChat:
+    key, url = _access(server, f"{server}:{name}", around)
+    row = SERVERS[server]
+    return OpenAIChat(
+        around.look_up(server, name),
+        base_url=url,
+        api_key=key,
+        thinking_field=row.thinking_field,
+        ids=re.compile(row.ids) if row.ids else None,
+        http=around.http,
+    )
+
+
+async def list_models_of(server: str, around: ProviderContext) -> list[ModelInfo]:
+    """What the server says it has, if it takes the key."""
+    key, url = _access(server, server, around)
+    access = Access(url.rstrip("/"), key)
+    if path := SERVERS[server].key_path:
+        try:
+            await around.http.get(access.base_url + path, {}, key)
+        except ModelError as error:
+            if error.status != 404:  # a relay in its place need not know this path
+                raise
+    return await list_from(around, server, access, "/models")
+
+
+def _access(server: str, ref: str, around: ProviderContext) -> tuple[Secret, str]:
+    row = SERVERS[server]
+    if row.needs_key:
+        key, url = around.access(ref, key_variable(server), address_variable(server))
+    else:
+        # One on this machine asks for a key only if its owner told it to; the key store has nothing for it.
+        key = find_key(around.env, key_variable(server), keyring=False)
+        url = around.address(address_variable(server))
+    return key, url or row.base_url

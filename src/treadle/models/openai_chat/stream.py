@@ -5,11 +5,61 @@ from typing import Any
 
 import msgspec
 
-from treadle.models.openai_chat.sealed import Sealing
 from treadle.models.wire.failures import failure
 from treadle.models.wire.reading import EventReader
-from treadle.protocol.content import Usage
-from treadle.protocol.deltas import CallDelta
+from treadle.protocol.content import Thinking, Usage
+from treadle.protocol.deltas import CallDelta, ThinkingBlock
+
+DETAILS = "reasoning_details"
+_GROWING = ("text", "summary", "data")
+"""The parts of a detail that come in pieces."""
+
+
+class Sealing:
+    """`field` is where the server wants the text back; empty: nowhere."""
+
+    def __init__(self, field: str = "") -> None:
+        self._field = field
+        self._text: list[str] = []
+        self._opaque = ""
+        self._details: dict[tuple[object, object], dict[str, Any]] = {}
+
+    def take(self, thought: str, opaque: str | None, details: object) -> None:
+        """One piece of a stream, as far as it has any of these."""
+        if thought:
+            self._text.append(thought)
+        self._opaque = opaque or self._opaque
+        if isinstance(details, list):
+            for detail in details:
+                if isinstance(detail, dict):
+                    self._detail(detail)
+
+    def block(self) -> ThinkingBlock | None:
+        """All of the thinking, if there is anything to give back."""
+        text = "".join(self._text)
+        fields: dict[str, Any] = {}
+        if self._field and text:
+            fields[self._field] = text
+        elif self._opaque:
+            fields = {"reasoning_text": text} if text else {}
+        if self._opaque:
+            fields["reasoning_opaque"] = self._opaque
+        if self._details:
+            fields[DETAILS] = list(self._details.values())
+        return ThinkingBlock(Thinking(text, msgspec.json.encode(fields).decode())) if fields else None
+
+    def _detail(self, detail: dict[str, Any]) -> None:
+        """Pieces of one detail have its type and index in common. One without an index is whole."""
+        kind, index = detail.get("type"), detail.get("index")
+        key = (kind if isinstance(kind, str) else None, index if isinstance(index, int) else f"#{len(self._details)}")
+        known = self._details.setdefault(key, {})
+        for name, value in detail.items():
+            if value is None:
+                known.setdefault(name, None)
+            elif name in _GROWING and isinstance(value, str) and isinstance(known.get(name), str):
+                known[name] += value
+            else:
+                known[name] = value
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -64,7 +114,7 @@ class _Chunk(msgspec.Struct, gc=False):
 _decode = msgspec.json.Decoder(_Chunk).decode
 
 
-class StreamReader(EventReader):
+class ChatReader(EventReader):
     """`thinking_field` is where the server wants thinking back."""
 
     def __init__(self, where: str, thinking_field: str = "") -> None:

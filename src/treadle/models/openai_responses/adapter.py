@@ -4,18 +4,15 @@ says; retries and records are the engine's business."""
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 from treadle.errors import ModelError
-from treadle.models.keys import Secret
 from treadle.models.listing import list_from
-from treadle.models.openai_responses.request import Encoder
-from treadle.models.openai_responses.stream import StreamReader
+from treadle.models.openai_responses.request import ResponsesEncoder
+from treadle.models.openai_responses.stream import ResponsesReader
 from treadle.models.provider_context import ProviderContext
-from treadle.models.wire.endpoint import Door, FixedDoor
-from treadle.models.wire.http import Http
-from treadle.models.wire.http_model import HttpModel
-from treadle.models.wire.refusals import refuses
+from treadle.models.wire.failures import refuses
+from treadle.models.wire.http_model import Access, Connection, HttpModel
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.deltas import NoticeDelta
 
@@ -28,34 +25,24 @@ _DROPPABLE = ("include", "reasoning", "temperature", "max_output_tokens", "store
 
 
 class OpenAIResponses(HttpModel):
-    """One model behind one base URL, or behind a door that finds address and key for each call.
+    """One model behind one base URL, or behind an endpoint that finds address and key for each call.
 
     `thinking` says whether it is a reasoning model, by default the catalogue does; `effort` is how much it thinks, in
     the provider's words, and empty leaves that to the model.
     """
 
+    base_url = BASE_URL
     path = "/responses"
 
     def __init__(
-        self,
-        info: ModelInfo,
-        *,
-        base_url: str = BASE_URL,
-        api_key: str | Secret = "",
-        headers: Mapping[str, str] | None = None,
-        thinking: bool | None = None,
-        effort: str = "",
-        door: Door | None = None,
-        http: Http | None = None,
+        self, info: ModelInfo, *, thinking: bool | None = None, effort: str = "", **connection: Unpack[Connection]
     ) -> None:
-        base_url = base_url.rstrip("/").removesuffix(self.path)
-        key = api_key if isinstance(api_key, Secret) else Secret(api_key)
-        super().__init__(info, door or FixedDoor(base_url, key, dict(headers or {})), http)
+        super().__init__(info, connection)
         self._thinking = info.thinking if thinking is None else thinking
         # A model of which nothing is known is asked for its reasoning, too: it refuses once, if it has none.
         self._include = self._thinking or info == ModelInfo(info.provider, info.name)
         self._effort = effort
-        self._encoder = Encoder(info.ref)
+        self._encoder = ResponsesEncoder(info.ref)
 
     def _parameters(self, request: ModelRequest) -> dict[str, Any]:
         limit = request.max_tokens or self._info.max_output
@@ -65,27 +52,23 @@ class OpenAIResponses(HttpModel):
             # Without these words, what a model thought is lost with its answer, and must be thought again.
             "include": ["reasoning.encrypted_content"] if self._include else None,
             "reasoning": self._reasoning() if self._thinking else None,
-            "temperature": self._info.temperature if request.temperature is None else request.temperature,
+            "temperature": self._temperature(request),
             "max_output_tokens": max(limit, LEAST_OUTPUT) if limit else None,
         }
-        kept = {name: value for name, value in wanted.items() if value is not None and name not in self._refused}
-        return {"model": self._info.name, **kept}
+        return {"model": self._info.name, **self._kept(wanted)}
 
     def _reasoning(self) -> dict[str, str]:
         return {"effort": self._effort, "summary": "auto"} if self._effort else {"summary": "auto"}
 
-    def _body(self, parameters: dict[str, Any], request: ModelRequest) -> bytes:
-        return self._encoder.body(parameters, request)
-
-    def _reader(self, where: str) -> StreamReader:
-        return StreamReader(where)
+    def _reader(self, where: str) -> ResponsesReader:
+        return ResponsesReader(where)
 
     def _mend(self, error: ModelError, sent: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
         """If the server refused a parameter by name, go without it for good; if it refused earlier reasoning, go
         without that in this conversation (M-01, M-10)."""
         name = next((name for name in _DROPPABLE if name in sent and refuses(error, name)), None)
         about_items = error.status in (400, 404, 422) and _ABOUT_ITEMS.search(str(error))
-        if about_items and name != "include" and self._encoder.reasoning.drop(request):
+        if about_items and name != "include" and self._encoder.drop_thinking(request):
             return self._notice("thinking_dropped", "refuses earlier reasoning; it goes on without it")
         return None if name is None else self._drop(name)
 
@@ -101,4 +84,4 @@ async def list_models(around: ProviderContext, provider: str = "openai-responses
     """What the server says it has: one list for both of its protocols."""
     key, url = around.access(provider, "OPENAI_API_KEY", "OPENAI_BASE_URL")
     base_url = (url or BASE_URL).rstrip("/").removesuffix("/chat/completions").removesuffix("/responses")
-    return await list_from(around, provider, f"{base_url}/models", key)
+    return await list_from(around, provider, Access(base_url, key), "/models")

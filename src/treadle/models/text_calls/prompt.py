@@ -3,7 +3,7 @@ The same bytes for the same tools and entries, so that the prefix of a request s
 
 from collections.abc import Mapping, Sequence
 
-from treadle.models.wire.encoding import encode_json, json_object, tool_name
+from treadle.models.wire.json import encode_json, json_object, tool_name
 from treadle.protocol.content import ToolRequest, ToolResult
 from treadle.protocol.tools import ToolSpec
 from treadle.types import CallKey

@@ -12,11 +12,9 @@ from collections.abc import Collection
 
 import msgspec
 
-from treadle.models.text_calls.display import Display
-from treadle.models.text_calls.finding import Found, Missed, Result, Source
+from treadle.models.text_calls.display import Display, Quiet, fenced, thinking
 from treadle.models.text_calls.markup import read_marked, read_next
-from treadle.models.text_calls.quiet import Quiet, fenced, thinking
-from treadle.models.text_calls.shapes import TextCall
+from treadle.models.text_calls.shapes import Found, Missed, Result, Source, TextCall
 from treadle.models.text_calls.tokens import (
     CERTAIN,
     ENDING,

@@ -3,7 +3,6 @@ own, or bare in the text (P-05)."""
 
 import re
 
-from treadle.models.text_calls.finding import Found, Missed, Result, Source, spaces
 from treadle.models.text_calls.markup import (
     BETWEEN,
     FENCE_END,
@@ -15,7 +14,19 @@ from treadle.models.text_calls.markup import (
     read_value,
 )
 from treadle.models.text_calls.reader import read
-from treadle.models.text_calls.shapes import NAME_KEYS, OPENING_KEYS, TextCall, may_become_known, named, plain
+from treadle.models.text_calls.shapes import (
+    NAME_KEYS,
+    OPENING_KEYS,
+    Found,
+    Missed,
+    Result,
+    Source,
+    TextCall,
+    may_become_known,
+    named,
+    plain,
+    spaces,
+)
 from treadle.models.text_calls.tokens import OPENER, begun
 
 JSON_FENCES = frozenset(("", "json", "json5", "jsonc"))

@@ -1,23 +1,54 @@
-"""HTTP to providers: one session for all models, raw bytes per network read, every failure a ModelError. With
-`connections` the only module that sees aiohttp, which is imported at the first request."""
+"""HTTP to providers: one session for all models, raw bytes per network read, every failure a ModelError. The only
+module that sees aiohttp, which is imported at the first request."""
 
 import asyncio
 import zlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, cast
 
 from treadle.errors import ModelError
 from treadle.faultpoint import faultpoint
 from treadle.models.keys import Secret
 from treadle.models.wire.failures import failure
-from treadle.models.wire.inflate import KNOWN, Inflate
-from treadle.models.wire.limits import ANSWER_BYTES, TooMuch, over_limit
+from treadle.models.wire.framing import ANSWER_BYTES, TooMuch, over_limit
 
 if TYPE_CHECKING:
     import aiohttp
 
+
+PIECE = 256 * 1024
+"""How much is unfolded at once."""
+KNOWN = ("gzip", "x-gzip", "deflate")
+_ANY_HEADER = 32 + zlib.MAX_WBITS
+"""Of gzip or zlib, whichever it has."""
+
+
+class Inflate:
+    """Take what came with `feed`, then ask for `piece` until it is empty."""
+
+    def __init__(self) -> None:
+        self._inner = zlib.decompressobj(_ANY_HEADER)
+        self._waiting = b""
+
+    def feed(self, data: bytes) -> None:
+        self._waiting += data
+
+    def piece(self) -> bytes:
+        """The next piece; empty when more must come first. zlib.error if it is nothing compressed."""
+        found = b""
+        while self._waiting and not found:
+            found = self._inner.decompress(self._waiting, PIECE)
+            self._waiting = self._inner.unconsumed_tail
+            if self._inner.eof:
+                self._waiting = self._inner.unused_data
+                self._inner = zlib.decompressobj(_ANY_HEADER)  # a body may be several, one behind the other
+        return found
+
+
 CONNECT_S = 30.0
+KEEPALIVE_S = 60.0
 BODY_CAP = 64 * 1024
 """How much of a refusal is read."""
 DOCUMENT_CAP = 16 * 1024 * 1024
@@ -141,18 +172,34 @@ class Http:
         if self._session is None:
             import aiohttp
 
-            from treadle.models.wire.connections import connector
-
             # There is no limit on a whole answer, and silence is the engine's to judge: the transport's own timer would
             # be set anew at every read.
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
             self._session = aiohttp.ClientSession(
                 timeout=timeout,
                 auto_decompress=False,  # a few bytes may unfold to any size: that is done here, piece by piece
-                connector=connector(asyncio.get_running_loop()),
+                connector=_connector(asyncio.get_running_loop()),
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
         return self._session
+
+
+def _connector(loop: asyncio.AbstractEventLoop) -> "aiohttp.TCPConnector":
+    """As many connections as are asked for. An aiohttp that makes its handlers in another way makes its own."""
+    import aiohttp
+    from aiohttp.client_proto import ResponseHandler
+
+    class Handler(ResponseHandler):
+        def resume_reading(self, resume_parser: bool = True) -> None:
+            """Whoever reads calls this for each piece that was read. From aiohttp 3.14 on, that goes through the parser
+            each time, though there can be something left in it only when reading was paused: a quarter of all that a
+            chunk costs."""
+            if getattr(self, "_reading_paused", True):
+                super().resume_reading(resume_parser)
+
+    made = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_S)
+    made._factory = cast("partial[ResponseHandler]", partial(Handler, loop=loop))
+    return made
 
 
 def host_of(url: str) -> str:

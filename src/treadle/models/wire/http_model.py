@@ -1,22 +1,71 @@
-"""One call of a model over HTTP: send, read on, and ask again without what the server refused by name. The base of
-adapters that differ in the bytes of a request and in the reading of an answer; knows no protocol itself."""
+"""One call of a model over HTTP: where it goes and with which key, send, read on, and ask again without what the server
+refused by name. The base of adapters that differ in the bytes of a request and in the reading of an answer; knows no
+protocol itself."""
 
 import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, TypedDict
 from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
 
 from treadle.errors import ModelError
 from treadle.faultpoint import faultpoint
-from treadle.models.wire.endpoint import Door
+from treadle.models.keys import Secret
+from treadle.models.wire.encoder import NO_PICTURES, RequestEncoder
+from treadle.models.wire.failures import is_refusal
 from treadle.models.wire.http import Http, host_of
-from treadle.models.wire.pictures import NO_PICTURES
-from treadle.models.wire.refusals import is_refusal
 from treadle.ports.model import Memo, ModelInfo, ModelRequest
 from treadle.protocol.deltas import Delta, NoticeDelta, UsageDelta
+
+
+class Access(NamedTuple):
+    base_url: str
+    key: Secret
+    headers: Mapping[str, str] = {}
+    key_header: str = ""
+    """Where the key stands; empty: it is a bearer token."""
+
+
+class Endpoint(Protocol):
+    """Where a model's calls go and with which key. Most models have one address and one key for good; some must fetch a
+    token first, and fetch another when it is refused (M-11)."""
+
+    async def access(self, request: ModelRequest) -> Access:
+        """Where this request goes. ModelError when there is no way to it."""
+        ...
+
+    def refused(self, access: Access, error: ModelError) -> bool:
+        """Told that an access was refused; whether another one may be had. Asked once in a call."""
+        ...
+
+
+class FixedEndpoint:
+    """One address and one key, as configured."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
+    def __repr__(self) -> str:
+        return repr(self._access.base_url)
+
+    async def access(self, request: ModelRequest) -> Access:
+        return self._access
+
+    def refused(self, access: Access, error: ModelError) -> bool:
+        return False
+
+
+class Connection(TypedDict, total=False):
+    """How a model is reached: by an address, a key and headers, or by an endpoint that finds them for each call."""
+
+    base_url: str
+    api_key: str | Secret
+    headers: Mapping[str, str] | None
+    endpoint: Endpoint
+    http: Http
+
 
 MENDS = 12
 """How often one call is made again without what was refused of it; no server has so much to refuse."""
@@ -39,14 +88,29 @@ class Reader(Protocol):
 
 
 class HttpModel(ABC):
-    """One model behind one door. Subclasses say what is sent and how the answer is read."""
+    """One model behind one base URL, or behind an endpoint of its own. Subclasses say what is sent and how the answer
+    is read."""
 
+    base_url: ClassVar[str] = ""
+    """The provider's own address."""
     path: str
     """What follows the base URL."""
+    key_header: ClassVar[str] = ""
+    headers: ClassVar[Mapping[str, str]] = {}
+    """Sent with each request."""
+    _encoder: RequestEncoder
 
-    def __init__(self, info: ModelInfo, door: Door, http: Http | None) -> None:
+    def __init__(self, info: ModelInfo, connection: Connection) -> None:
         self._info = info
-        self._door = door
+        key = connection.get("api_key", "")
+        self._access = Access(
+            self._base(connection.get("base_url", self.base_url)),
+            key if isinstance(key, Secret) else Secret(key),
+            {**self.headers, **(connection.get("headers") or {})},
+            self.key_header,
+        )
+        self._endpoint = connection.get("endpoint") or FixedEndpoint(self._access)
+        http = connection.get("http")
         self._http = http or Http()
         self._owns_http = http is None
         self._blind: WeakKeyDictionary[Memo, Memo] = WeakKeyDictionary()
@@ -54,8 +118,13 @@ class HttpModel(ABC):
         self._refused: set[str] = set()
         """Parameters that this model is no longer sent."""
 
+    @classmethod
+    def _base(cls, url: str) -> str:
+        """A base URL as it was given, without what `path` adds to it."""
+        return url.rstrip("/").removesuffix(cls.path)
+
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._info.ref!r}, {self._door!r})"
+        return f"{type(self).__name__}({self._info.ref!r}, {self._endpoint!r})"
 
     @property
     def info(self) -> ModelInfo:
@@ -73,10 +142,10 @@ class HttpModel(ABC):
         known = frozenset(self._refused)
         while True:
             request = self._seen(asked)
-            access = await self._door.open(request)
+            access = await self._endpoint.access(request)
             url = access.base_url + self.path
             parameters = self._parameters(request)
-            body = self._body(parameters, request)
+            body = self._encoder.body(parameters, request)
             heard = False
             try:
                 sent = self._http.post(url, access.headers, body, access.key, key_header=access.key_header)
@@ -96,7 +165,7 @@ class HttpModel(ABC):
                         await reply.leave()
                     return
             except ModelError as error:
-                if not heard and not refused and self._door.shut(access, error):
+                if not heard and not refused and self._endpoint.refused(access, error):
                     refused = True
                     continue
                 mends += 1
@@ -132,10 +201,6 @@ class HttpModel(ABC):
         """What stands beside the conversation and the tools."""
 
     @abstractmethod
-    def _body(self, parameters: dict[str, Any], request: ModelRequest) -> bytes:
-        """The request as it is sent."""
-
-    @abstractmethod
     def _reader(self, where: str) -> Reader:
         """Reads one answer; `where` is the host, for people."""
 
@@ -147,6 +212,13 @@ class HttpModel(ABC):
     def _explained(self, error: ModelError, *, heard: bool) -> ModelError:
         """The failure, in words that help; `heard` when a part of the answer came before it."""
         return error
+
+    def _temperature(self, request: ModelRequest) -> float | None:
+        return self._info.temperature if request.temperature is None else request.temperature
+
+    def _kept(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters that have a value and were not refused."""
+        return {name: value for name, value in wanted.items() if value is not None and name not in self._refused}
 
     def _drop(self, name: str) -> NoticeDelta:
         """Go without a parameter from now on; if that does not help, only this once."""

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.chat.transcript import repair
-from treadle.models.anthropic.request import MARK, Encoder
+from treadle.models.anthropic.request import MARK, AnthropicEncoder
 from treadle.ports.model import Memo, ModelRequest
 from treadle.protocol.content import (
     AssistantEntry,
@@ -34,8 +34,8 @@ TOOLS = (
 MARKED = {"type": "ephemeral"}
 
 
-def body(request: ModelRequest, encoder: Encoder | None = None) -> bytes:
-    return (encoder or Encoder(REF)).body({"model": "m", "max_tokens": 9}, request)
+def body(request: ModelRequest, encoder: AnthropicEncoder | None = None) -> bytes:
+    return (encoder or AnthropicEncoder(REF)).body({"model": "m", "max_tokens": 9}, request)
 
 
 def sent(entries: Sequence[Entry], tools: tuple[ToolSpec, ...] = TOOLS, system: str = "") -> dict[str, Any]:
@@ -158,7 +158,7 @@ def test_broken_calls_do_not_break_the_chat() -> None:  # fault 10
 
 def test_a_last_answer_keeps_the_tools_and_forbids_them() -> None:
     entries = [UserEntry("go"), *turn(1, ("i", "{}"))]
-    encoder, memo = Encoder(REF), Memo()
+    encoder, memo = AnthropicEncoder(REF), Memo()
     before = body(ModelRequest("s", entries, TOOLS, memo=memo), encoder)
     last = body(ModelRequest("s", [*entries, UserEntry("stop")], memo=memo), encoder)
     assert msgspec.json.decode(last)["tool_choice"] == {"type": "none"}
@@ -204,7 +204,7 @@ def test_thinking_goes_back_to_its_place() -> None:  # M-10: interleaved
 
 
 def test_refused_thinking_is_not_sent_again_but_new_thinking_is() -> None:  # M-10
-    encoder, memo = Encoder(REF), Memo()
+    encoder, memo = AnthropicEncoder(REF), Memo()
     entries = [UserEntry("go"), *turn(1, ("i", "{}"), thinking=[thought("old")])]
     request = ModelRequest("", entries, TOOLS, memo=memo)
     assert b'"thinking":"old"' in body(request, encoder)
@@ -232,7 +232,7 @@ def grown(turns: int, calls: int = 2) -> list[list[Entry]]:
 
 
 def test_a_request_begins_with_the_bytes_of_the_one_before() -> None:  # L-21
-    encoder, memo = Encoder(REF), Memo()
+    encoder, memo = AnthropicEncoder(REF), Memo()
     last = b""
     pieces: list[bytes] = []
     for entries in grown(6):
@@ -275,7 +275,7 @@ class PromptCache:
 
 def test_the_providers_cache_is_hit_on_every_turn() -> None:  # M-02
     for calls in (1, 3, 40):  # 40 calls and their results are far more than the cache looks back
-        encoder, memo, cache = Encoder(REF), Memo(), PromptCache()
+        encoder, memo, cache = AnthropicEncoder(REF), Memo(), PromptCache()
         asked = 0
         for entries in grown(6, calls):
             found, written = cache.read(body(ModelRequest("s", entries, TOOLS, memo=memo), encoder))
@@ -287,7 +287,7 @@ def test_the_providers_cache_is_hit_on_every_turn() -> None:  # M-02
 
 
 def test_breakpoints_can_be_left_out() -> None:
-    encoder = Encoder(REF)
+    encoder = AnthropicEncoder(REF)
     request = ModelRequest("s", grown(2)[-1], TOOLS)
     assert body(request, encoder).count(MARK) == 4
     assert encoder.drop_marks()
@@ -344,7 +344,7 @@ def test_no_history_makes_a_request_that_is_refused(entries: list[Entry], tools:
 
 
 def test_tools_are_encoded_once() -> None:
-    encoder = Encoder(REF)
+    encoder = AnthropicEncoder(REF)
     request = ModelRequest("s", [UserEntry("a")], TOOLS)
     found = {re.search(rb'"tools":(\[.*?\]),"system"', body(request, encoder))[1] for _ in range(3)}  # type: ignore[index]
     assert len(found) == 1

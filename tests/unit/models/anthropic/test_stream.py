@@ -7,7 +7,7 @@ import pytest
 
 from treadle.chat.assembly import Answer, Assembler
 from treadle.errors import ModelError
-from treadle.models.anthropic.stream import StreamReader
+from treadle.models.anthropic.stream import AnthropicReader
 from treadle.ports.model import ModelInfo
 from treadle.protocol.content import Thinking, Usage
 from treadle.protocol.deltas import (
@@ -94,7 +94,7 @@ FULL = (
 
 
 def read(*chunks: bytes, info: ModelInfo = INFO) -> Answer:
-    reader, assembler = StreamReader("api.example", info), Assembler(1)
+    reader, assembler = AnthropicReader("api.example", info), Assembler(1)
     for chunk in chunks:
         assembler.feed(reader.feed(chunk))
     assembler.feed(reader.end())
@@ -139,7 +139,7 @@ def test_cut_at_every_byte() -> None:  # fault 7: no half call
 
 
 def test_what_one_read_brings_is_joined_and_stays_in_order() -> None:
-    reader = StreamReader("x", INFO)
+    reader = AnthropicReader("x", INFO)
     parts = [
         BEGIN,
         start(0, type="thinking", thinking="", signature=""),
@@ -209,7 +209,7 @@ def test_finish_reasons(reason: str, finish: str) -> None:
 
 
 def test_a_refusal_is_told() -> None:
-    reader = StreamReader("x", INFO)
+    reader = AnthropicReader("x", INFO)
     details = {"type": "refusal", "category": "cyber", "explanation": "too sharp"}
     end = event("message_delta", delta={"stop_reason": "refusal", "stop_details": details}, usage={"output_tokens": 0})
     assert NoticeDelta("refusal", f"{REF} declined to answer: too sharp") in reader.feed(BEGIN + end)
@@ -386,7 +386,7 @@ def test_errors_inside_a_200(kind: str, message: str, wanted: str) -> None:  # f
 
 
 def test_what_was_said_before_a_failure_counts() -> None:  # M-11: it is paid for
-    reader = StreamReader("x", INFO)
+    reader = AnthropicReader("x", INFO)
     error = event("error", error={"type": "overloaded_error", "message": "Overloaded"})
     assert reader.feed(BEGIN + text("so far") + error + text("more")) == [
         TextDelta("so far"),

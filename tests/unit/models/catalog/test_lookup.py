@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from treadle.errors import ConfigError
-from treadle.models.catalog.lookup import OUTPUT_CAP, Catalogue, find, known_names, look_up
+from treadle.models.catalog.lookup import KEYS, OUTPUT_CAP, Catalogue, find, known_names, look_up
 from treadle.models.catalog.table import LISTED, MAKERS, TABLES
-from treadle.models.catalog.user_file import KEYS
 from treadle.models.registry import ModelRegistry
 from treadle.ports.model import ModelInfo
 

@@ -12,7 +12,7 @@ import pytest
 from treadle.chat.assembly import Answer, Assembler
 from treadle.errors import ConfigError, ModelError
 from treadle.models.copilot.adapter import Copilot, list_models
-from treadle.models.copilot.token import BASE_URL, GITHUB_API_URL, CopilotDoor, ask_gh, models_at
+from treadle.models.copilot.token import BASE_URL, GITHUB_API_URL, CopilotEndpoint, ask_gh, models_at
 from treadle.models.provider_context import ProviderContext
 from treadle.models.registry import ModelRegistry
 from treadle.models.wire.http import Http
@@ -46,8 +46,8 @@ class Service:
     def __init__(self, env: Mapping[str, str]) -> None:
         self.time = 0.0
         self.http = Http()
-        self.door = CopilotDoor(env, self.http, now=lambda: self.time)
-        self.model = Copilot(INFO, door=self.door, http=self.http)
+        self.endpoint = CopilotEndpoint(env, self.http, now=lambda: self.time)
+        self.model = Copilot(INFO, endpoint=self.endpoint, http=self.http)
 
     async def failing(self) -> ModelError:
         with pytest.raises(ModelError) as caught:
@@ -232,9 +232,9 @@ async def test_all_models_share_one_token_and_no_secret_is_shown() -> None:  # M
         await ask(second)
         assert fake.exchanges == 1
         model = first.inner  # type: ignore[attr-defined]
-        shown = f"{registry!r} {first!r} {vars(first)} {vars(model)} {vars(model._chat)} {vars(model._chat._door)}"
+        shown = f"{registry!r} {first!r} {vars(first)} {vars(model)} {vars(model._chat)} {vars(model._chat._endpoint)}"
         await registry.close()
-    # The door knows the environment, which is the user's own.
+    # The endpoint knows the environment, which is the user's own.
     shown = shown.replace(repr(dict(fake.env)), "")
     assert GITHUB_TOKEN not in shown
     assert "tid=" not in shown
@@ -281,7 +281,7 @@ async def test_a_gh_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_which_variable_comes_first(tmp_path: Path) -> None:
     async def found(env: Mapping[str, str]) -> tuple[str, str]:
-        key, source = await CopilotDoor(env, Http())._github()
+        key, source = await CopilotEndpoint(env, Http())._github()
         return key.reveal(), source
 
     env = {"GITHUB_TOKEN": "c", "GH_TOKEN": "b", "COPILOT_GITHUB_TOKEN": "a", **program(tmp_path, "echo d")}

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from treadle.chat.assembly import Assembler
 from treadle.chat.transcript import repair
-from treadle.models.gemini.request import STAND_IN, Encoder
-from treadle.models.gemini.stream import StreamReader
+from treadle.models.gemini.request import STAND_IN, GeminiEncoder
+from treadle.models.gemini.stream import GeminiReader
 from treadle.ports.model import Memo, ModelRequest
 from treadle.protocol.content import (
     AssistantEntry,
@@ -35,11 +35,11 @@ TOOLS = (
 SIGNED = ("s1", "s2", "s3", "s4", "CgA/+==")
 
 
-def body(request: ModelRequest, encoder: Encoder | None = None) -> bytes:
-    return (encoder or Encoder(REF)).body({"maxOutputTokens": 9}, request)
+def body(request: ModelRequest, encoder: GeminiEncoder | None = None) -> bytes:
+    return (encoder or GeminiEncoder(REF)).body({"maxOutputTokens": 9}, request)
 
 
-def sent(entries: Sequence[Entry], encoder: Encoder | None = None, strict: bool = False) -> dict[str, Any]:
+def sent(entries: Sequence[Entry], encoder: GeminiEncoder | None = None, strict: bool = False) -> dict[str, Any]:
     raw = body(ModelRequest("", entries, TOOLS), encoder)
     assert complaint(raw, SIGNED, strict=strict) == ""
     found: dict[str, Any] = msgspec.json.decode(raw)
@@ -117,12 +117,12 @@ def test_the_shape() -> None:
 
 
 def test_no_tools_no_system_and_no_parameters_are_not_sent() -> None:
-    raw = Encoder(REF).body({}, ModelRequest(" \n", [UserEntry("hi")]))
+    raw = GeminiEncoder(REF).body({}, ModelRequest(" \n", [UserEntry("hi")]))
     assert raw == b'{"contents":[{"role":"user","parts":[{"text":"hi"}]}]}'
 
 
 def test_schemas_can_be_reduced() -> None:
-    encoder = Encoder(REF)
+    encoder = GeminiEncoder(REF)
     body(ModelRequest("", [UserEntry("a")], TOOLS), encoder)
     encoder.reduce()
     declared = sent([UserEntry("a")], encoder)["tools"][0]["functionDeclarations"]
@@ -187,7 +187,7 @@ def test_signatures_go_back_to_their_model_only() -> None:  # M-10, fault 24
 def test_calls_that_nobody_signed_get_a_stand_in_where_the_model_demands_it() -> None:  # M-10
     entries = [UserEntry("a"), *turn(1, ("i", "{}"), ("j", "{}"))]
     entries += turn(2, ("k", "{}"), thinking=[signature('{"on":"call","thoughtSignature":"s1"}')])
-    encoder = Encoder(REF, stand_in=True)
+    encoder = GeminiEncoder(REF, stand_in=True)
     memo = Memo()
 
     def given(strict: bool) -> list[str | None]:
@@ -203,19 +203,19 @@ def test_calls_that_nobody_signed_get_a_stand_in_where_the_model_demands_it() ->
 
 def test_refused_signatures_are_not_sent_again_but_new_ones_are() -> None:  # M-10
     entries = [UserEntry("a"), *turn(1, ("i", "{}"), thinking=[signature('{"on":"call","thoughtSignature":"s1"}')])]
-    encoder, memo = Encoder(REF), Memo()
+    encoder, memo = GeminiEncoder(REF), Memo()
     request = ModelRequest("", entries, memo=memo)
     assert b"s1" in body(request, encoder)
-    assert encoder.signatures.drop(encoder.own(request))
+    assert encoder.drop_thinking(request)
     assert b"s1" not in body(request, encoder)
-    assert not encoder.signatures.drop(encoder.own(request))
+    assert not encoder.drop_thinking(request)
     entries += turn(2, ("j", "{}"), thinking=[signature('{"on":"call","thoughtSignature":"s2"}')])
     again = body(ModelRequest("", entries, memo=memo), encoder)
     assert (b"s1" in again, b"s2" in again) == (False, True)
 
 
 def test_a_request_begins_with_the_bytes_of_the_one_before() -> None:  # L-21
-    encoder, memo = Encoder(REF), Memo()
+    encoder, memo = GeminiEncoder(REF), Memo()
     entries: list[Entry] = [UserEntry("go")]
     before = b""
     for number in range(1, 12):
@@ -231,7 +231,7 @@ def test_a_request_begins_with_the_bytes_of_the_one_before() -> None:  # L-21
 
 def answered(parts: list[dict[str, Any]]) -> AssistantEntry:
     """What a stream of these parts is recorded as, through the log."""
-    reader, assembler = StreamReader("x", REF), Assembler(1)
+    reader, assembler = GeminiReader("x", REF), Assembler(1)
     for part in parts:
         chunk = {"candidates": [{"content": {"parts": [part]}}]}
         assembler.feed(reader.feed(b"data: " + msgspec.json.encode(chunk) + b"\n\n"))
@@ -324,5 +324,5 @@ last = st.sampled_from([UserEntry("end"), AssistantEntry(99, "and")])
 @given(entries_of, last, st.booleans())
 def test_no_history_makes_a_request_that_is_refused(entries: list[Entry], last: Entry, strict: bool) -> None:  # L-20
     repaired = list(repair([*entries, last]))
-    raw = body(ModelRequest("s", repaired, TOOLS), Encoder(REF, stand_in=strict))
+    raw = body(ModelRequest("s", repaired, TOOLS), GeminiEncoder(REF, stand_in=strict))
     assert complaint(raw, SIGNED, strict=strict) == ""

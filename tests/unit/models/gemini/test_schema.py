@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.models.gemini.request import Encoder
+from treadle.models.gemini.request import GeminiEncoder
 from treadle.models.gemini.schema import reduced
 from treadle.ports.model import ModelRequest
 from treadle.protocol.content import UserEntry
@@ -21,7 +21,7 @@ STRING = {"type": "string"}
 
 
 def refused(schema: dict[str, Any]) -> str:
-    encoder = Encoder("gemini:x")
+    encoder = GeminiEncoder("gemini:x")
     encoder.reduce()
     return complaint(
         encoder.body({}, ModelRequest("", [UserEntry("a")], (ToolSpec("f", "", schema),))), (), strict=False

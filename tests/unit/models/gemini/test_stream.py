@@ -8,7 +8,7 @@ import pytest
 
 from treadle.chat.assembly import Answer, Assembler
 from treadle.errors import ModelError
-from treadle.models.gemini.stream import StreamReader
+from treadle.models.gemini.stream import GeminiReader
 from treadle.protocol.content import Thinking, Usage
 from treadle.protocol.deltas import CallDelta, FinishDelta, NoticeDelta, TextDelta, ThinkingDelta, UsageDelta
 
@@ -58,7 +58,7 @@ FULL = (
 
 
 def read(*chunks: bytes) -> Answer:
-    reader, assembler = StreamReader("api.example", REF), Assembler(1)
+    reader, assembler = GeminiReader("api.example", REF), Assembler(1)
     for piece in chunks:
         assembler.feed(reader.feed(piece))
     assembler.feed(reader.end())
@@ -141,7 +141,7 @@ def test_a_single_document() -> None:
 
 
 def test_text_of_one_read_is_one_delta() -> None:
-    reader = StreamReader("x", REF)
+    reader = GeminiReader("x", REF)
     stream = chunk({"text": "a"}) + chunk({"text": "b"}) + chunk(thought("s"), thought("t")) + chunk({"text": "c"})
     assert reader.feed(stream + chunk(call(), usageMetadata=USAGE)) == [
         TextDelta("ab"),
@@ -168,14 +168,14 @@ def test_text_of_one_read_is_one_delta() -> None:
 )
 def test_finish_reasons(reason: str, finish: str) -> None:
     assert read(chunk({"text": "a"}) + chunk(finish=reason)).finish_reason == finish
-    reader = StreamReader("x", REF)
+    reader = GeminiReader("x", REF)
     notices = [delta for delta in reader.feed(chunk(finish=reason)) if isinstance(delta, NoticeDelta)]
     assert [reason in notice.text for notice in notices] == ([] if finish in ("stop", "length") else [True])
 
 
 @pytest.mark.parametrize("reason", ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESPONSE", "OTHER"])
 def test_an_answer_that_the_model_spoiled_is_asked_for_again_and_counted(reason: str) -> None:
-    reader, assembler = StreamReader("x", REF), Assembler(1)
+    reader, assembler = GeminiReader("x", REF), Assembler(1)
     ended = b'{"candidates":[{"finishReason":"%b","finishMessage":"call:f{"}],"usageMetadata":{"promptTokenCount":8}}'
     assembler.feed(reader.feed(chunk(call(), {"text": "a"}) + event(ended % reason.encode())))
     with pytest.raises(ModelError, match=rf"{REF} could not finish its answer \({reason}: call:f{{") as caught:
@@ -249,7 +249,7 @@ def test_odd_calls() -> None:  # fault 10
 
 
 def test_an_end_mark_ends() -> None:
-    reader = StreamReader("x", REF)
+    reader = GeminiReader("x", REF)
     reader.feed(chunk(call()) + event(b"[DONE]") + chunk({"text": "more"}))
     assert reader.done
     assert reader.end() == [FinishDelta("tool_calls")]

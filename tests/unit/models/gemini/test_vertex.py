@@ -9,7 +9,7 @@ import pytest
 
 from treadle.chat.assembly import Answer, Assembler
 from treadle.errors import ConfigError, ModelError
-from treadle.models.gemini import vertex_token
+from treadle.models.gemini import vertex
 from treadle.models.gemini.vertex import address_of
 from treadle.models.registry import ModelRegistry
 from treadle.ports.model import Model, ModelRequest
@@ -137,7 +137,7 @@ async def test_a_command_that_fails_shows_nothing_of_what_it_printed(tmp_path: P
 
 
 async def test_a_command_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vertex_token, "COMMAND_S", 0.05)
+    monkeypatch.setattr(vertex, "COMMAND_S", 0.05)
     registry = ModelRegistry({"GOOGLE_ACCESS_TOKEN_COMMAND": "sleep 600", "PATH": "/usr/bin:/bin", **PROJECT})
     with pytest.raises(ModelError, match="printed nothing within"):
         await ask(registry.get("vertex:gemini-2.5-pro"))

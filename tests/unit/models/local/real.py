@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from treadle.models.local.catalog import SMOLLM2
 from treadle.models.local.model import LocalModel
-from treadle.models.local.weights import find_library, locate
+from treadle.models.local.weights import SMOLLM2, find_library, locate
 from treadle.ports.model import ModelInfo
 
 

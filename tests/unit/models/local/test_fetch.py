@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from treadle.errors import ConfigError, FetchError
-from treadle.models.local.catalog import KNOWN, QWEN_CODER, Part, Weights
 from treadle.models.local.fetch import fetch
+from treadle.models.local.weights import KNOWN, QWEN_CODER, Part, Weights
 
 DATA = (b"GGUF first" * 50, b"second" * 80, b"third")
 

@@ -6,7 +6,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from treadle.models.local.grammar import answer_schema, reply_name
+from treadle.models.local.answer import answer_schema, reply_name
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.tools import ToolSpec
 from treadle.stores.memory import MemoryStore

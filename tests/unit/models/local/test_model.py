@@ -16,7 +16,7 @@ import pytest
 from tests.unit.models.local.real import gone, small_model
 from treadle.chat.assembly import Answer, Assembler
 from treadle.errors import ConfigError, ModelError
-from treadle.models.local.grammar import answer_schema
+from treadle.models.local.answer import answer_schema
 from treadle.models.local.model import LocalModel
 from treadle.models.local.weights import find_library
 from treadle.ports.model import ModelInfo, ModelRequest

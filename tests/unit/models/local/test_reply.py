@@ -5,7 +5,7 @@ import json
 import pytest
 
 from treadle.chat.assembly import Answer, Assembler
-from treadle.models.local.reply import Reply
+from treadle.models.local.answer import Reply
 from treadle.protocol.deltas import FinishDelta
 
 WORDS = {"name": "reply", "arguments": {"text": 'Zürich: "443,000"\n\\{}} 😀 done'}}

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from treadle.errors import ConfigError
-from treadle.models.local.catalog import QWEN_CODER, SMOLLM2
-from treadle.models.local.weights import find_weights, locate
+from treadle.models.local.weights import QWEN_CODER, SMOLLM2, find_weights, locate
 from treadle.models.registry import ModelRegistry
 
 

@@ -13,8 +13,7 @@ from tests.unit.models.loopback import Exchange, serving
 from treadle.chat.assembly import Answer, Assembler
 from treadle.errors import ConfigError, ModelError
 from treadle.models.ladder import Ladder
-from treadle.models.ollama.adapter import BASE_URL, OllamaChat
-from treadle.models.ollama.host import base_url
+from treadle.models.ollama.adapter import BASE_URL, OllamaChat, base_url
 from treadle.models.registry import ModelRegistry
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.content import Thinking, UserEntry

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from treadle.models.ollama.request import Encoder
+from treadle.models.ollama.request import OllamaEncoder
 from treadle.ports.model import Memo, ModelRequest
 from treadle.protocol.content import (
     AssistantEntry,
@@ -38,7 +38,7 @@ def encoded(
     entries: list[Entry], tools: tuple[ToolSpec, ...] = TOOLS, system: str = "", memo: Memo | None = None
 ) -> bytes:
     """The request, which the fake server must take as the real one would."""
-    body = Encoder().body({"model": "m"}, ModelRequest(system, entries, tools, memo=memo or Memo()))
+    body = OllamaEncoder("").body({"model": "m"}, ModelRequest(system, entries, tools, memo=memo or Memo()))
     refusal = OllamaApi().other("POST", "/api/chat", {}, body)
     assert refusal is None, refusal
     return body

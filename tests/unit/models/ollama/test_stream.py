@@ -7,7 +7,7 @@ import pytest
 
 from treadle.chat.assembly import Answer, Assembler
 from treadle.errors import ModelError
-from treadle.models.ollama.stream import StreamReader
+from treadle.models.ollama.stream import OllamaReader
 from treadle.protocol.content import Thinking, Usage
 from treadle.protocol.deltas import CallDelta, FinishDelta, TextDelta, ThinkingDelta, UsageDelta
 
@@ -42,7 +42,7 @@ FULL = (
 
 
 def read(*chunks: bytes) -> Answer:
-    reader, assembler = StreamReader("host:11434"), Assembler(1)
+    reader, assembler = OllamaReader("host:11434"), Assembler(1)
     for chunk in chunks:
         assembler.feed(reader.feed(chunk))
     assembler.feed(reader.end())
@@ -84,7 +84,7 @@ def test_cut_at_every_byte() -> None:  # fault 7: no half call
 
 
 def test_what_one_read_brings_is_joined() -> None:
-    reader = StreamReader("x")
+    reader = OllamaReader("x")
     parts = [
         said("a"),
         said("b"),

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from treadle.models.openai_chat.request import Encoder
+from treadle.models.openai_chat.request import ChatEncoder
 from treadle.ports.model import Encode, Memo, ModelRequest
 from treadle.protocol.content import (
     AssistantEntry,
@@ -33,9 +33,11 @@ def turn(number: int, *calls: tuple[str, str], size: int = 1) -> list[Entry]:
     return [AssistantEntry(number, f"turn {number}", (Thinking("secret"),), asked), ResultsEntry(number, results)]
 
 
-def messages(entries: list[Entry], memo: Memo | None = None, encoder: Encoder | None = None) -> list[dict[str, Any]]:
-    request = ModelRequest("", entries, TOOLS, memo=memo or Memo())
-    found: list[dict[str, Any]] = msgspec.json.decode((encoder or Encoder()).body({"model": "m"}, request))["messages"]
+def messages(
+    entries: list[Entry], memo: Memo | None = None, encoder: ChatEncoder | None = None
+) -> list[dict[str, Any]]:
+    body = (encoder or ChatEncoder()).body({"model": "m"}, ModelRequest("", entries, TOOLS, memo=memo or Memo()))
+    found: list[dict[str, Any]] = msgspec.json.decode(body)["messages"]
     return found
 
 
@@ -54,7 +56,7 @@ def check_ids(found: list[dict[str, Any]]) -> list[str]:
 
 def test_the_shape() -> None:
     entries = [UserEntry("go"), *turn(1, ("i1", '{"path": "a"}'), ("i2", "{}")), AssistantEntry(2, "done")]
-    body = Encoder().body({"model": "m"}, ModelRequest("be good", entries, TOOLS))
+    body = ChatEncoder().body({"model": "m"}, ModelRequest("be good", entries, TOOLS))
     assert msgspec.json.decode(body) == {
         "model": "m",
         "tools": [
@@ -87,7 +89,7 @@ def test_sealed_thinking_goes_back_to_its_own_model_byte_exact() -> None:  # M-1
     sealed = '{"reasoning_opaque":"gA\\/==" ,"reasoning_text":"hm"}'
     block = Thinking("hm", sealed, "copilot:m")
     entries: list[Entry] = [AssistantEntry(1, "so", (block, Thinking("plain", "", "copilot:m")))]
-    body = Encoder("copilot:m").body({"model": "m"}, ModelRequest("", entries))
+    body = ChatEncoder("copilot:m").body({"model": "m"}, ModelRequest("", entries))
     assert sealed[1:].encode() in body
     assert msgspec.json.decode(body)["messages"][0] == {
         "role": "assistant",
@@ -96,23 +98,23 @@ def test_sealed_thinking_goes_back_to_its_own_model_byte_exact() -> None:  # M-1
         "reasoning_text": "hm",
     }
     for other in ("copilot:n", ""):
-        assert b"reasoning" not in Encoder(other).body({}, ModelRequest("", entries))
+        assert b"reasoning" not in ChatEncoder(other).body({}, ModelRequest("", entries))
 
 
 def test_no_tools_no_key() -> None:
-    sent = msgspec.json.decode(Encoder().body({"model": "m"}, ModelRequest("", [UserEntry("x")])))
+    sent = msgspec.json.decode(ChatEncoder().body({"model": "m"}, ModelRequest("", [UserEntry("x")])))
     assert sorted(sent) == ["messages", "model"]
 
 
 @pytest.mark.parametrize("fresh", [False, True])
 def test_each_request_begins_with_the_one_before(fresh: bool) -> None:  # L-21
-    memo, encoder = Memo(), Encoder()
+    memo, encoder = Memo(), ChatEncoder()
     entries: list[Entry] = [UserEntry("go")]
     before = b""
     for number in range(1, 30):
         entries += turn(number, ("same" if number % 3 else f"i{number}", "{}"))
         if fresh:  # another process, after a kill
-            memo, encoder = Memo(), Encoder()
+            memo, encoder = Memo(), ChatEncoder()
         body = encoder.body({"model": "m"}, ModelRequest("system", list(entries), TOOLS, memo=memo))
         assert body.startswith(before.removesuffix(b"]}"))
         before = body
@@ -125,7 +127,7 @@ def test_ids_that_repeat_are_made_unique() -> None:  # M-09, fault 23
 
 
 def test_ids_stay_paired_when_history_is_cut_or_a_result_is_masked() -> None:  # L-19, L-20
-    memo, encoder = Memo(), Encoder()
+    memo, encoder = Memo(), ChatEncoder()
     first, second = turn(1, ("same", "{}")), turn(2, ("same", "{}"))
     assert check_ids(messages([*first, *second], memo, encoder)) == ["same", "t00002000"]
     masked = ResultsEntry(2, (ToolResult(call_key(2, 0), "[masked]"),))
@@ -173,7 +175,7 @@ class CountingMemo(Memo):
 
 
 def test_a_turn_costs_what_is_new_in_it() -> None:  # law 13
-    memo, encoder = CountingMemo(), Encoder()
+    memo, encoder = CountingMemo(), ChatEncoder()
     entries: list[Entry] = [UserEntry("go")]
     for number in range(1, 50):
         entries += turn(number, (f"i{number}", '{"path": "a"}'))
@@ -183,7 +185,7 @@ def test_a_turn_costs_what_is_new_in_it() -> None:  # law 13
 
 
 def test_a_conversation_that_was_cut_is_encoded_anew() -> None:  # L-09, L-19
-    memo, encoder = Memo(), Encoder()
+    memo, encoder = Memo(), ChatEncoder()
     before: list[Entry] = [UserEntry("one"), *turn(1, ("i", "{}")), UserEntry("two")]
     encoder.body({}, ModelRequest("", before, memo=memo))
     after: list[Entry] = [UserEntry("one"), UserEntry("other")]

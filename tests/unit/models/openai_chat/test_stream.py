@@ -8,7 +8,7 @@ import pytest
 from tests.unit.models.loopback import DONE, event, said
 from treadle.chat.assembly import Answer, Assembler
 from treadle.errors import ModelError
-from treadle.models.openai_chat.stream import StreamReader
+from treadle.models.openai_chat.stream import ChatReader
 from treadle.protocol.content import Thinking, Usage
 from treadle.protocol.deltas import FinishDelta, TextDelta, ThinkingDelta, UsageDelta
 
@@ -39,7 +39,7 @@ FULL = (
 
 
 def read(*chunks: bytes) -> Answer:
-    reader, assembler = StreamReader("api.example"), Assembler(1)
+    reader, assembler = ChatReader("api.example"), Assembler(1)
     for chunk in chunks:
         assembler.feed(reader.feed(chunk))
     assembler.feed(reader.end())
@@ -79,7 +79,7 @@ def test_cut_at_every_byte() -> None:  # fault 7: no half call
 
 
 def test_text_of_one_read_is_one_delta() -> None:
-    reader = StreamReader("x")
+    reader = ChatReader("x")
     parts = [
         said(content="a"),
         said(content="b"),

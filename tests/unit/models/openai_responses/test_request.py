@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from treadle.models.openai_responses.request import Encoder
+from treadle.models.openai_responses.request import ResponsesEncoder
 from treadle.ports.model import Memo, ModelRequest
 from treadle.protocol.content import (
     AssistantEntry,
@@ -37,9 +37,9 @@ def turn(number: int, *calls: tuple[str, str], thinking: tuple[Thinking, ...] = 
     return [AssistantEntry(number, text, thinking, asked), ResultsEntry(number, results)]
 
 
-def encode(entries: list[Entry], encoder: Encoder | None = None, memo: Memo | None = None) -> bytes:
+def encode(entries: list[Entry], encoder: ResponsesEncoder | None = None, memo: Memo | None = None) -> bytes:
     request = ModelRequest("be good", entries, TOOLS, memo=memo or Memo())
-    body = (encoder or Encoder(REF)).body({"model": "m", "store": False}, request)
+    body = (encoder or ResponsesEncoder(REF)).body({"model": "m", "store": False}, request)
     assert not complaint(body, {"gA/=", "gB", "gC"})
     return body
 
@@ -79,7 +79,7 @@ def test_the_shape() -> None:
 
 
 def test_no_tools_and_no_system_text_leave_nothing_behind() -> None:
-    sent = msgspec.json.decode(Encoder(REF).body({"model": "m"}, ModelRequest(" ", [UserEntry("x")])))
+    sent = msgspec.json.decode(ResponsesEncoder(REF).body({"model": "m"}, ModelRequest(" ", [UserEntry("x")])))
     assert sorted(sent) == ["input", "model"]
 
 
@@ -117,11 +117,11 @@ def test_reasoning_that_nothing_follows_is_not_sent() -> None:  # L-07: an inter
 
 
 def test_refused_reasoning_is_left_out_of_this_conversation_only() -> None:  # M-10: the record is not changed
-    encoder, memo, other = Encoder(REF), Memo(), Memo()
+    encoder, memo, other = ResponsesEncoder(REF), Memo(), Memo()
     entries = [UserEntry("go"), *turn(1, ("i", "{}"), thinking=(Thinking("", ITEM, REF),))]
     assert ITEM.encode() in encode(entries, encoder, memo)
-    assert encoder.reasoning.drop(ModelRequest("", entries, memo=memo))
-    assert not encoder.reasoning.drop(ModelRequest("", entries, memo=memo))
+    assert encoder.drop_thinking(ModelRequest("", entries, memo=memo))
+    assert not encoder.drop_thinking(ModelRequest("", entries, memo=memo))
     assert encode(entries, encoder, memo) == encode([UserEntry("go"), *turn(1, ("i", "{}"))])
     fresh = Thinking("", LATER, REF)
     grown = [*entries, *turn(2, ("j", "{}"), thinking=(fresh,))]
@@ -129,20 +129,20 @@ def test_refused_reasoning_is_left_out_of_this_conversation_only() -> None:  # M
     assert ITEM.encode() not in body
     assert LATER.encode() in body
     assert ITEM.encode() in encode(entries, encoder, other)
-    assert encoder.reasoning.drop(ModelRequest("", grown, memo=memo))
+    assert encoder.drop_thinking(ModelRequest("", grown, memo=memo))
     assert LATER.encode() not in encode(grown, encoder, memo)
 
 
 @pytest.mark.parametrize("fresh", [False, True])
 def test_each_request_begins_with_the_one_before(fresh: bool) -> None:  # L-21
-    memo, encoder = Memo(), Encoder(REF)
+    memo, encoder = Memo(), ResponsesEncoder(REF)
     entries: list[Entry] = [UserEntry("go")]
     before = b""
     for number in range(1, 30):
         thinking = (Thinking("t", ITEM, REF),) if number % 2 else ()
         entries += turn(number, ("same" if number % 3 else f"i{number}", "{}"), thinking=thinking)
         if fresh:  # another process, after a kill
-            memo, encoder = Memo(), Encoder(REF)
+            memo, encoder = Memo(), ResponsesEncoder(REF)
         body = encode(list(entries), encoder, memo)
         assert body.startswith(before.removesuffix(b"]}"))
         before = body
@@ -173,7 +173,7 @@ def test_odd_entries() -> None:
 
 
 def test_a_turn_costs_what_is_new_in_it() -> None:  # law 13
-    memo, encoder = Memo(), Encoder(REF)
+    memo, encoder = Memo(), ResponsesEncoder(REF)
     entries = [UserEntry("go"), *turn(1, ("i", "{}"))]
     first = (
         memo.pieces(entries, lambda: lambda _: pytest.fail("encoded anew")) if encode(entries, encoder, memo) else ()

@@ -8,7 +8,7 @@ import pytest
 
 from treadle.chat.assembly import Answer, Assembler
 from treadle.errors import ModelError
-from treadle.models.openai_responses.stream import StreamReader
+from treadle.models.openai_responses.stream import ResponsesReader
 from treadle.protocol.content import Thinking, Usage
 from treadle.protocol.deltas import CallDelta, FinishDelta, TextDelta, ThinkingDelta, UsageDelta
 
@@ -85,7 +85,7 @@ FULL = (
 
 
 def read(*chunks: bytes) -> Answer:
-    reader, assembler = StreamReader("api.example"), Assembler(1)
+    reader, assembler = ResponsesReader("api.example"), Assembler(1)
     for chunk in chunks:
         assembler.feed(reader.feed(chunk))
     assembler.feed(reader.end())
@@ -127,7 +127,7 @@ def test_cut_at_every_byte() -> None:  # fault 7: no half call
 
 
 def test_text_of_one_read_is_one_delta() -> None:
-    reader = StreamReader("x")
+    reader = ResponsesReader("x")
     stream = said("a") + said("b") + thought("t", index=1) + said("c", 2) + said("d", 2) + call(3) + argued("{}", 3)
     assert reader.feed(stream) == [
         TextDelta("ab"),
@@ -335,7 +335,7 @@ def test_errors_inside_a_200(stream: bytes, kind: str, words: str) -> None:  # f
 
 
 def test_what_came_before_a_failure_counts() -> None:  # M-11: the cost of every attempt
-    reader = StreamReader("x")
+    reader = ResponsesReader("x")
     failed = completed("failed", error={"code": "server_error", "message": "oops"}, usage=USAGE)
     assert reader.feed(said("so") + failed) == [TextDelta("so"), UsageDelta(Usage(9, 4, cached=3, reasoning=2))]
     assert reader.done

@@ -11,7 +11,7 @@ from treadle.models.gemini.adapter import Gemini
 from treadle.models.ollama.adapter import OllamaChat
 from treadle.models.openai_chat.adapter import OpenAIChat
 from treadle.models.openai_responses.adapter import OpenAIResponses
-from treadle.models.wire.refusals import refuses
+from treadle.models.wire.failures import refuses
 from treadle.ports.model import Model, ModelInfo, ModelRequest
 from treadle.protocol.content import UserEntry
 from treadle.testing.fake_anthropic import FakeAnthropic

@@ -1,5 +1,6 @@
 """Any program as a model (M-06): a prompt in, text out. `command:NAME` runs the line in TREADLE_COMMAND_NAME,
-`command:PROGRAM ARGUMENTS` that program. It calls no tools by itself (M-07)."""
+`command:PROGRAM ARGUMENTS` that program, `gh:openai/gpt-4.1` the `gh` program with a key of its own. It calls no tools
+by itself (M-07)."""
 
 import codecs
 import errno
@@ -8,19 +9,68 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from typing import assert_never
 from weakref import WeakSet
 
 from treadle.errors import ConfigError, ModelError, ModelErrorKind
 from treadle.faultpoint import faultpoint
-from treadle.models.command_line.prompt import flatten
 from treadle.models.keys import Secret
 from treadle.models.provider_context import ProviderContext
+from treadle.models.wire.encoder import NO_PICTURES, shown
 from treadle.models.wire.failures import classify
 from treadle.ports.model import Memo, ModelInfo, ModelRequest
+from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, UserEntry
 from treadle.protocol.deltas import Delta, FinishDelta, NoticeDelta, TextDelta
 from treadle.subprocesses import Completed, Program
+from treadle.types import CallKey
+
+_HOW = (
+    "What follows is a conversation between a user and an assistant. You are the assistant: write its next message, "
+    "and nothing else."
+)
+_USER = "### User"
+_ASSISTANT = "### Assistant"
+_RESULTS = "### Results"
+
+
+def flatten(request: ModelRequest) -> bytes:
+    """The prompt, in UTF-8. It ends where the answer is to begin."""
+    head = "\n\n".join(filter(None, (request.system.strip(), _HOW))).encode("utf-8", "replace")
+    said = request.memo.pieces(request.entries, Conversation)
+    return b"\n\n".join((head, *said, f"{_ASSISTANT}\n".encode()))
+
+
+class Conversation:
+    """Writes entries in order."""
+
+    def __init__(self) -> None:
+        self._names: Mapping[CallKey, str] = {}
+
+    def __call__(self, entry: Entry) -> bytes:
+        return "\n".join(self._lines(entry)).encode("utf-8", "replace")
+
+    def _lines(self, entry: Entry) -> Iterator[str]:
+        match entry:
+            case UserEntry():
+                yield _USER
+                yield shown(entry, NO_PICTURES)[0]
+            case AssistantEntry(text=text, calls=calls):
+                self._names = {call.call: call.name for call in calls}
+                yield _ASSISTANT
+                if text:
+                    yield text
+                for call in calls:
+                    yield f"[calls {call.name} with {call.arguments}]"
+            case ResultsEntry(results=results):
+                yield _RESULTS
+                for result in results:
+                    yield f"[{self._names.get(result.call) or 'a call'} {'gave' if result.success else 'failed'}]"
+                    yield result.text
+            case _ as never:
+                assert_never(never)
+
 
 PLACE = "{prompt}"
 """Where the prompt goes in the arguments; without it, the program reads the prompt from its standard input."""
@@ -212,3 +262,25 @@ def connect(name: str, around: ProviderContext) -> CommandLineModel:
         raise ConfigError(f"command:{name}: there is no program {argv[0] if argv else ''!r} on the PATH{instead}")
     info = ModelInfo("command", name, temperature=None, native_tools=False)
     return CommandLineModel(around.catalogue.adjust(info), [program, *argv[1:]], environment(around.env))
+
+
+GH_WINDOW = 8_000
+"""What GitHub takes of most models in one request, whatever the model could read."""
+_GH_INSTALL = "gh extension install github/gh-models"
+_GH_NAME = re.compile(r"\w[\w./-]*")
+_GH_HINTS = {
+    'unknown command "models"': f"Get the extension with: {_GH_INSTALL}",
+    "gh auth login": "Sign in with: gh auth login",
+    "unauthorized": "Sign in with: gh auth login",
+}
+
+
+def connect_gh(name: str, around: ProviderContext) -> CommandLineModel:
+    if not _GH_NAME.fullmatch(name):  # it becomes a word of a command line: `--org` would be an order to gh
+        raise ConfigError(f"gh:{name} names no model of GitHub; write it as gh:publisher/name")
+    program = find_program("gh", around.env)
+    if program is None:
+        raise ConfigError(f"gh:{name} needs the program gh: install it, then: gh auth login; {_GH_INSTALL}")
+    info = ModelInfo("gh", name, window=GH_WINDOW, max_output=GH_WINDOW // 2, temperature=None, native_tools=False)
+    env = environment(around.env, "GH_*", "GITHUB_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
+    return CommandLineModel(around.catalogue.adjust(info), [program, "models", "run", name], env, hints=_GH_HINTS)

@@ -1,4 +1,5 @@
-"""Server-sent events from bytes, by the WHATWG rules, however the network cut them. Knows nothing of models.
+"""Bytes of an answer, however the network cut them, as server-sent events (by the WHATWG rules), as lines, or as one
+JSON document, within limits. Knows nothing of models.
 
 Linear in the bytes fed, whatever their shape: text is decoded once, a line is joined once. The common events, a
 `data: ` line alone or after an `event: ` line, take paths of their own.
@@ -8,7 +9,26 @@ import codecs
 
 import msgspec
 
-from treadle.models.wire.limits import EVENT_BYTES, TooMuch
+from treadle.errors import ModelError
+
+EVENT_BYTES = 16 * 1024 * 1024
+"""One event, line or document. The largest honest one repeats a whole answer with its encrypted reasoning."""
+ANSWER_BYTES = 128 * 1024 * 1024
+"""All of one answer, as it is after decompression. Every token may come in a chunk of some hundred bytes."""
+
+
+class TooMuch(Exception):
+    """More than `limit` bytes of one thing. Raised by decoders, which do not know who sent it."""
+
+    def __init__(self, what: str, limit: int) -> None:
+        super().__init__(what)
+        self.what = what
+        self.limit = limit
+
+
+def over_limit(where: str, over: TooMuch) -> ModelError:
+    said = f"{where} sent {over.what} of more than {over.limit // (1024 * 1024)} MiB; the answer was given up"
+    return ModelError("answer_limit", said)
 
 
 class ServerEvent(msgspec.Struct, frozen=True, gc=False):
@@ -108,3 +128,90 @@ class Decoder:
                     pass  # a comment, or a field that nobody knows
         if data:
             events.append(ServerEvent(kind or "message", "\n".join(data), self._id, retry))
+
+
+_BLANK = b" \t\r"
+_SPACE = b" \t\r\n"
+_BOM = b"\xef\xbb\xbf"
+
+
+class LineDecoder:
+    """Takes bytes as they come, gives lines as they are complete."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        """The pieces of a line that has not ended."""
+        self._size = 0
+        self._begun = False
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The lines without their ends. Blank ones are left out."""
+        return lines_of(self.whole(chunk))
+
+    def whole(self, chunk: bytes) -> bytes:
+        """The same lines in one piece, for who can read it as such."""
+        end = chunk.rfind(b"\n") + 1
+        self._size = self._size + len(chunk) if not end else len(chunk) - end
+        if self._size > EVENT_BYTES:
+            raise TooMuch("a line", EVENT_BYTES)
+        if not end:
+            self._pieces.append(chunk)
+            return b""
+        lines = chunk if end == len(chunk) else chunk[:end]
+        if self._pieces:
+            lines = b"".join([*self._pieces, lines])
+            self._pieces.clear()
+        if end < len(chunk):
+            self._pieces.append(chunk[end:])
+        return lines if self._begun else self._tidy(lines)
+
+    def end(self) -> bytes:
+        """The last line, if the stream ended without ending it."""
+        line = self._tidy(b"".join(self._pieces)).strip(_BLANK)
+        self._pieces.clear()
+        return line
+
+    def _tidy(self, lines: bytes) -> bytes:
+        """A mark of the byte order may stand before the first line."""
+        if not self._begun and (begun := lines.lstrip(_SPACE)):
+            self._begun = True
+            return begun.removeprefix(_BOM)
+        return lines
+
+
+def lines_of(whole: bytes) -> list[bytes]:
+    return [line for raw in whole.split(b"\n") if (line := raw.strip(_BLANK))]
+
+
+class EventBody:
+    """Takes bytes as they come. What it is shows in its first byte."""
+
+    def __init__(self) -> None:
+        self._events = Decoder()
+        self._begun = False
+        self._pieces: list[bytes] | None = None
+        self._size = 0
+
+    def feed(self, chunk: bytes) -> list[ServerEvent]:
+        """The events that are complete; none ever of a document."""
+        if not self._begun:
+            self._begin(chunk)
+        if self._pieces is None:
+            return self._events.feed(chunk)
+        self._pieces.append(chunk)
+        self._size += len(chunk)
+        if self._size > EVENT_BYTES:
+            raise TooMuch("a document", EVENT_BYTES)
+        return []
+
+    def document(self) -> bytes | None:
+        """The document, at the end of the body; None if it was a stream."""
+        if self._pieces is None:
+            return None
+        return b"".join(self._pieces).removeprefix(b"\xef\xbb\xbf").strip()
+
+    def _begin(self, chunk: bytes) -> None:
+        first = chunk.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+        if first:
+            self._begun = True
+            self._pieces = [] if first in (b"{", b"[") else None

@@ -13,9 +13,8 @@ import pytest
 
 from treadle.chat.assembly import Answer, Assembler
 from treadle.errors import ConfigError, ModelError
-from treadle.models.command_line import adapter as command_line
-from treadle.models.command_line.adapter import CommandLineModel
-from treadle.models.command_line.prompt import flatten
+from treadle.models import command_line
+from treadle.models.command_line import CommandLineModel, flatten
 from treadle.models.ladder import Ladder
 from treadle.models.registry import ModelRegistry
 from treadle.ports.model import Memo, ModelRequest

@@ -1,10 +1,50 @@
-"""Decoding of what servers send with other types than they should: what fits is kept, what does not is left out. Knows
-no protocol; only what the strict decoder refused comes here."""
+"""JSON to and from servers: bytes that nothing can break, and the decoding of what servers send with other types than
+they should. Knows no protocol."""
 
+import re
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
 
 import msgspec
+
+_encoder = msgspec.json.Encoder()
+_object = msgspec.json.Decoder(dict[str, Any])
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+def encode_json(value: Any) -> bytes:
+    try:
+        return _encoder.encode(value)
+    except UnicodeEncodeError:  # half a surrogate pair, from a file name or a program's output
+        return _encoder.encode(_printable(value))
+
+
+def _printable(value: Any) -> Any:
+    match value:
+        case str():
+            return value.encode("utf-8", "replace").decode()
+        case dict():
+            return {_printable(key): _printable(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [_printable(inner) for inner in value]
+        case _:
+            return value
+
+
+def json_object(text: str) -> str:
+    """A call's arguments as every server takes them. Many parse them and refuse a request with broken ones for ever;
+    wrapped in an object, the model still sees what it wrote."""
+    try:
+        _object.decode(text)
+    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
+        return encode_json({"invalid_json": text}).decode()
+    return text
+
+
+def tool_name(name: str, longest: int = 128) -> str:
+    """A name that the model made up may be no name at all, with which the whole chat would be stuck."""
+    return _NOT_IN_NAMES.sub("_", name)[:longest] or "unnamed"
+
 
 _S = TypeVar("_S", bound=msgspec.Struct)
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
+from treadle.models.providers import WITHOUT_HTTP
 from treadle.models.registry import PROVIDERS
-from treadle.models.wire.ahead import WITHOUT_HTTP
 
 
 def modules_after(program: str) -> set[str]:
@@ -19,21 +19,21 @@ def modules_after(program: str) -> set[str]:
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_who_goes_without_http_is_known(provider: str) -> None:
-    modules = modules_after(f"import {PROVIDERS[provider]}")
+    modules = modules_after(f"import {PROVIDERS[provider].partition(':')[0]}")
     assert ("treadle.models.wire.http_model" in modules) == (provider not in WITHOUT_HTTP)
 
 
 @pytest.mark.parametrize("model", ["openai:gpt-4.1", "acme:model", ""])
 def test_it_is_loaded_in_a_thread_unless_it_is_known_to_be_of_no_use(model: str) -> None:
-    assert "aiohttp" in modules_after(f"from treadle.models.wire.ahead import load_ahead\nload_ahead({model!r})")
+    assert "aiohttp" in modules_after(f"from treadle.models.providers import preload_http\npreload_http({model!r})")
 
 
 def test_it_is_not_loaded_for_models_that_are_no_servers() -> None:
-    program = "from treadle.models.wire.ahead import load_ahead\n"
-    modules = modules_after(program + "\n".join(f"load_ahead('{name}:x')" for name in sorted(WITHOUT_HTTP)))
+    program = "from treadle.models.providers import preload_http\n"
+    modules = modules_after(program + "\n".join(f"preload_http('{name}:x')" for name in sorted(WITHOUT_HTTP)))
     assert not modules & {"aiohttp", "asyncio", "msgspec"}
 
 
 def test_a_library_that_cannot_be_loaded_is_left_to_whoever_needs_it() -> None:
-    program = "import sys\nsys.modules['aiohttp'] = None\nfrom treadle.models.wire.ahead import load_ahead\n"
-    modules_after(program + "load_ahead('openai:x')")
+    program = "import sys\nsys.modules['aiohttp'] = None\nfrom treadle.models.providers import preload_http\n"
+    modules_after(program + "preload_http('openai:x')")
