@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from treadle.ports.snapshots import Wanted
+from treadle.ports.snapshots import UndoRequest
 from treadle.protocol.files import Link, Trail
 from treadle.workspace.history.snapshots import ProjectSnapshots
 from treadle.workspace.paths.root import Root
@@ -68,7 +68,7 @@ class Treadle:
         effect = _timed(spent, "commit", lambda: self._snapshots.commit(f"bench/{self._count}", str(self._view)))
         assert len(effect.files) == len(self._project.paths), effect.conflicts
         trails = tuple(Trail(each.path, (Link(each.before, each.after),)) for each in effect.files)
-        undone = _timed(spent, "undo", lambda: self._snapshots.apply(f"bench/u{self._count}", Wanted(trails)))
+        undone = _timed(spent, "undo", lambda: self._snapshots.apply(f"bench/u{self._count}", UndoRequest(trails)))
         assert len(undone.files) == len(self._project.paths), undone.conflicts
         for name in (f"bench/{self._count}", f"bench/u{self._count}"):
             self._snapshots.journals.release(name)

@@ -15,7 +15,7 @@ from treadle.engine.tool_calls import told
 from treadle.errors import ToolError, TreadleError, Unfinished
 from treadle.faultpoint import faultpoint
 from treadle.lines.look import shown
-from treadle.ports.snapshots import UNCLEAR, Effect, Plan, Snapshots, SnapshotsOf, Wanted
+from treadle.ports.snapshots import UNCLEAR, Effect, Plan, Snapshots, SnapshotsOf, UndoRequest
 from treadle.ports.store import Store
 from treadle.ports.workspace import inert
 from treadle.protocol.events import Event, RestoreRequested
@@ -114,7 +114,7 @@ def _name(chat: ChatId, request: RestoreRequested) -> str:
     return f"{chat}/{request.restore}"
 
 
-def _wanted(ledger: Ledger, request: RestoreRequested) -> Wanted:
+def _wanted(ledger: Ledger, request: RestoreRequested) -> UndoRequest:
     entries, runs = ledger.entries, ledger.checkpoints
     found = redone(entries, request.of, runs) if request.kind == "redo" else trails(entries, request, runs)
     if request.kind == "redo" and not found:
@@ -122,7 +122,7 @@ def _wanted(ledger: Ledger, request: RestoreRequested) -> Wanted:
     for path in request.hunks:
         if all(trail.path != path for trail in found):
             raise ToolError(f"Nothing of this chat is left to {request.kind} in {inert(path)}, so it has no hunks.")
-    return Wanted(found, request.hunks, request.merge, fingerprint(entries), standing(entries))
+    return UndoRequest(found, request.hunks, request.merge, fingerprint(entries), standing(entries))
 
 
 def _unnamed(entries: Sequence[Entry], request: RestoreRequested) -> Sequence[FileConflict]:

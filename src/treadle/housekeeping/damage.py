@@ -8,7 +8,7 @@ from pathlib import Path
 from treadle.engine.effects import all_references, imported_at
 from treadle.errors import NotFound, ToolError
 from treadle.housekeeping.retention import DAY_S, EVER, Retention, folder_of, read_stamp, worth_of
-from treadle.ports.snapshots import Wanted
+from treadle.ports.snapshots import UndoRequest
 from treadle.ports.store import Listed, Store
 from treadle.stores.integrity import Problem
 from treadle.workspace.history.capture import Upkeep
@@ -83,7 +83,7 @@ def _complete(journal: Journal, home: Path) -> str:
         if journal.verdict == "commit":
             snapshots.commit(journal.name, journal.view)
         else:
-            snapshots.apply(journal.name, Wanted(()))
+            snapshots.apply(journal.name, UndoRequest(()))
     except (ToolError, NotFound, OSError) as error:
         return str(error)
     return ""

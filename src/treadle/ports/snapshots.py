@@ -32,8 +32,8 @@ class Effect(msgspec.Struct, frozen=True):
     """The fingerprint of `.git` afterwards, if the effect reaches into it; empty before it is committed."""
 
 
-class Wanted(msgspec.Struct, frozen=True):
-    """What shall become of trails: their oldest states again."""
+class UndoRequest(msgspec.Struct, frozen=True):
+    """Trails that shall have their oldest states again."""
 
     trails: tuple[Trail, ...]
     hunks: Mapping[str, tuple[int, ...]] = {}
@@ -127,7 +127,7 @@ class Snapshots(Protocol):
 
     # -- going back (W-02, W-03) ----------------------------------------------------------------------------------
 
-    def plan(self, wanted: Wanted) -> Plan:
+    def plan(self, wanted: UndoRequest) -> Plan:
         """What must be changed now, and what must be left alone and why. Reads only."""
         ...
 
@@ -141,7 +141,7 @@ class Snapshots(Protocol):
         is no text, or somebody else changed it in between."""
         ...
 
-    def apply(self, name: str, wanted: Wanted) -> Effect:
+    def apply(self, name: str, wanted: UndoRequest) -> Effect:
         """Plan and make it, all or none, with what is there now kept. Called again with the same name after a crash it
         completes what was begun and gives back the same."""
         ...

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from treadle.chat.ledger import Entry, last_undo, redone, standing, trails
-from treadle.ports.snapshots import Effect, Plan, Wanted
+from treadle.ports.snapshots import Effect, Plan, UndoRequest
 from treadle.protocol.events import FilesChanged, Redone, RestoreRequested, Undone
 from treadle.protocol.files import DiffStat, FileChange, FileState, Trail, change_of, encode_path
 from treadle.workspace.history.git_unit import git_fingerprint
@@ -83,14 +83,14 @@ class Project:
 
     # -- and back -----------------------------------------------------------------------------------------------------
 
-    def wanted(self, request: RestoreRequested) -> Wanted:
+    def wanted(self, request: RestoreRequested) -> UndoRequest:
         found: tuple[Trail, ...]
         if request.kind == "redo":
             found = redone(self.entries, request.of, self.runs)
         else:
             found = trails(self.entries, request, self.runs)
         git = next((e.change.git for e in reversed(self.entries) if getattr(e.change, "git", "")), "")
-        return Wanted(found, request.hunks, request.merge, git, standing(self.entries))
+        return UndoRequest(found, request.hunks, request.merge, git, standing(self.entries))
 
     def plan(self, **asked: Any) -> Plan:
         return self.snapshots.plan(self.wanted(RestoreRequested("p", "undo", **asked)))

@@ -9,7 +9,7 @@ from treadle.errors import EditError
 from treadle.tools.builtin.text import BOM
 
 
-class Line(msgspec.Struct, frozen=True):
+class PatchLine(msgspec.Struct, frozen=True):
     """One line of a hunk: a space keeps it, a minus removes it, a plus adds it. `raw` is how it was written."""
 
     mark: str
@@ -17,10 +17,10 @@ class Line(msgspec.Struct, frozen=True):
     raw: str
 
 
-class Hunk(msgspec.Struct, frozen=True):
+class PatchHunk(msgspec.Struct, frozen=True):
     anchors: tuple[str, ...]
     """Lines that stand somewhere above, outermost first."""
-    lines: tuple[Line, ...]
+    lines: tuple[PatchLine, ...]
     hint: int = 0
     """The line at which a unified diff says it begins; 0: nothing said."""
     at_end: bool = False
@@ -41,7 +41,7 @@ class Delete(msgspec.Struct, frozen=True):
 class Update(msgspec.Struct, frozen=True):
     path: str
     move_to: str
-    hunks: tuple[Hunk, ...]
+    hunks: tuple[PatchHunk, ...]
 
 
 Section = Add | Delete | Update
@@ -177,17 +177,17 @@ def _added(path: str, lines: list[str]) -> str:
 # -- hunks --------------------------------------------------------------------------------------------------------
 
 
-def _hunks(lines: list[str]) -> tuple[Hunk, ...]:
-    hunks: list[Hunk] = []
+def _hunks(lines: list[str]) -> tuple[PatchHunk, ...]:
+    hunks: list[PatchHunk] = []
     anchors: list[str] = []
     hint = 0
-    body: list[Line] = []
+    body: list[PatchLine] = []
     flags = {"at_end": False, "unended_old": False, "unended_new": False}
 
     def close() -> None:
         nonlocal anchors, hint, body
         if any(line.raw.strip() for line in body) or (body and anchors):
-            hunks.append(Hunk(tuple(anchors), tuple(body), hint, **flags))
+            hunks.append(PatchHunk(tuple(anchors), tuple(body), hint, **flags))
         anchors, hint, body = [], 0, []
         flags.update(at_end=False, unended_old=False, unended_new=False)
 
@@ -211,11 +211,11 @@ def _hunks(lines: list[str]) -> tuple[Hunk, ...]:
     return tuple(hunks)
 
 
-def _line(raw: str) -> Line:
+def _line(raw: str) -> PatchLine:
     """A line without a mark is taken for one that stays: it must be found, so nothing can be added or lost by it."""
     if raw[:1] in ("+", "-", " "):
-        return Line(raw[0], raw[1:], raw)
-    return Line(" ", raw, raw)
+        return PatchLine(raw[0], raw[1:], raw)
+    return PatchLine(" ", raw, raw)
 
 
 # -- unified diffs ------------------------------------------------------------------------------------------------

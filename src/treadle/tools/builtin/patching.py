@@ -11,7 +11,7 @@ from treadle.tools.builtin.indentation import Shift
 from treadle.tools.builtin.matching import Body, How
 from treadle.tools.builtin.mismatch import already_there
 from treadle.tools.builtin.nearest import nearest
-from treadle.tools.builtin.patch_text import Add, Delete, Hunk, Line, Update, parse
+from treadle.tools.builtin.patch_text import Add, Delete, PatchHunk, PatchLine, Update, parse
 from treadle.tools.builtin.text import BOM
 
 Read = Callable[[str], str | None]
@@ -59,7 +59,7 @@ class _Place(msgspec.Struct, frozen=True):
     """Where a hunk goes: the lines of the file that its old lines are, and how they are indented."""
 
     start: int
-    lines: tuple[Line, ...]
+    lines: tuple[PatchLine, ...]
     shift: Shift | None = None
 
     @property
@@ -67,7 +67,7 @@ class _Place(msgspec.Struct, frozen=True):
         return self.start + sum(line.mark != "+" for line in self.lines)
 
 
-def apply(text: str, hunks: tuple[Hunk, ...], path: str) -> str:
+def apply(text: str, hunks: tuple[PatchHunk, ...], path: str) -> str:
     """The text with all hunks applied; its line endings, byte-order mark and final newline are kept."""
     bom = BOM if text.startswith(BOM) else ""
     parts = text[len(bom) :].split("\n")
@@ -117,7 +117,7 @@ def _assemble(content: list[str], returns: list[bool], places: list[_Place]) -> 
 # -- where a hunk goes --------------------------------------------------------------------------------------------
 
 
-def _locate(body: Body, total: int, hunk: Hunk, taken: list[_Place], name: str) -> _Place:
+def _locate(body: Body, total: int, hunk: PatchHunk, taken: list[_Place], name: str) -> _Place:
     if all(line.mark == "+" for line in _trimmed(hunk.lines)):
         return _insertion(body, total, hunk, name)
     for how in _LEVELS:
@@ -135,15 +135,15 @@ def _locate(body: Body, total: int, hunk: Hunk, taken: list[_Place], name: str) 
     raise EditError(_missing(body, hunk, name))
 
 
-def _readings(lines: tuple[Line, ...]) -> list[tuple[Line, ...]]:
+def _readings(lines: tuple[PatchLine, ...]) -> list[tuple[PatchLine, ...]]:
     """The ways in which the lines may be meant: as they are; without empty lines around them; with lines that stay
     written without the space before them."""
     trimmed = _trimmed(lines)
-    raw = tuple(Line(" ", line.raw, line.raw) if line.mark == " " else line for line in trimmed)
+    raw = tuple(PatchLine(" ", line.raw, line.raw) if line.mark == " " else line for line in trimmed)
     return list(dict.fromkeys((lines, trimmed, raw)))
 
 
-def _trimmed(lines: tuple[Line, ...]) -> tuple[Line, ...]:
+def _trimmed(lines: tuple[PatchLine, ...]) -> tuple[PatchLine, ...]:
     first, last = 0, len(lines)
     while last and not lines[last - 1].raw:
         last -= 1
@@ -159,7 +159,7 @@ def _free(found: list[_Place], taken: list[_Place]) -> list[_Place]:
     return [place for place in free if place.start >= behind] or free
 
 
-def _choose(body: Body, total: int, hunk: Hunk, found: list[_Place], taken: list[_Place], name: str) -> _Place:
+def _choose(body: Body, total: int, hunk: PatchHunk, found: list[_Place], taken: list[_Place], name: str) -> _Place:
     """The one that is meant: the only one, the one at the end, below its anchors, or where a unified diff says."""
     if len(found) == 1:
         return found[0]
@@ -199,7 +199,7 @@ def _anchor_lines(body: Body, anchor: str) -> list[int]:
     return []
 
 
-def _insertion(body: Body, total: int, hunk: Hunk, name: str) -> _Place:
+def _insertion(body: Body, total: int, hunk: PatchHunk, name: str) -> _Place:
     """A hunk that only adds goes below its anchors, where a unified diff says, or to the end."""
     lines = _trimmed(hunk.lines)
     if hunk.at_end or (not hunk.anchors and not hunk.hint):
@@ -217,7 +217,7 @@ def _insertion(body: Body, total: int, hunk: Hunk, name: str) -> _Place:
     )
 
 
-def _missing(body: Body, hunk: Hunk, name: str) -> str:
+def _missing(body: Body, hunk: PatchHunk, name: str) -> str:
     lines = _trimmed(hunk.lines)
     old, new = ("\n".join(line.text for line in lines if line.mark != other) for other in "+-")
     there = already_there(body, new) if old != new else 0

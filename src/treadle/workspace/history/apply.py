@@ -15,14 +15,14 @@ from treadle.faultpoint import faultpoint
 from treadle.ports.workspace import inert
 from treadle.protocol.files import FileChange, FileConflict, FileState, decode_path
 from treadle.workspace.history.content_store import ContentStore
-from treadle.workspace.history.progress import CHANGED, Found
-from treadle.workspace.history.staging import Stage
+from treadle.workspace.history.progress import CHANGED, PathProgress
+from treadle.workspace.history.staging import StagingFolder
 from treadle.workspace.history.states import Folders, lstat, parts_of, reading, signature
 from treadle.workspace.paths import entries
 from treadle.workspace.paths.durable import FEW, sync_all, write_at
 
 
-class Source(Protocol):
+class ContentSource(Protocol):
     """Paths are relative to the root, in the form of `encode_path`."""
 
     def open(self, path: str, state: FileState) -> int:
@@ -39,7 +39,7 @@ class Source(Protocol):
         ...
 
 
-class Kept:
+class StoreSource:
     """What is kept of earlier states. Verified before it is used."""
 
     def __init__(self, images: ContentStore) -> None:
@@ -62,12 +62,17 @@ _IN_THE_WAY = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EEXIST, errno.ENO
 _WRITE = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-class Making:
+class ChangeApplier:
     """The making of changes that were surveyed. `prepare` may fail and leaves the project as it is; `make` gives back
     what was in its way and left alone. `numbers` are the names on the stage, by path."""
 
     def __init__(
-        self, folders: Folders, found: Sequence[Found], source: Source, stage: Stage, numbers: Mapping[str, str]
+        self,
+        folders: Folders,
+        found: Sequence[PathProgress],
+        source: ContentSource,
+        stage: StagingFolder,
+        numbers: Mapping[str, str],
     ) -> None:
         self._folders = folders
         self._open = [each for each in found if each.standing in ("before", "half")]
@@ -75,7 +80,7 @@ class Making:
         self._source = source
         self._stage = stage
         self._numbers = numbers
-        self._first: dict[tuple[int, int], Found] = {}
+        self._first: dict[tuple[int, int], PathProgress] = {}
         """Of a file with several names that is written in place, the one under which that is done."""
         for each in self._open:
             if each.together and each.stat is not None:
@@ -102,7 +107,7 @@ class Making:
         self._stage.sync()
         faultpoint("transaction.ready")
 
-    def _ready(self, each: Found, after: FileState, name: str) -> None:
+    def _ready(self, each: PathProgress, after: FileState, name: str) -> None:
         path, before = each.change.path, each.change.before
         old = each.stat if each.stat is not None and st.S_ISREG(each.stat.st_mode) else None
         if each.together:  # it is read again when its turn comes, so its mode must allow that
@@ -141,7 +146,7 @@ class Making:
         self._sync()
         return self._conflicts
 
-    def _step(self, each: Found, step: "Step") -> None:
+    def _step(self, each: PathProgress, step: "ApplyStep") -> None:
         path = each.change.path
         try:
             folder, name = self._folders.of(path)
@@ -152,7 +157,7 @@ class Making:
             self._conflicts.append(FileConflict(path, CHANGED))
         self._touched[tuple(parts_of(path)[:-1])] = None
 
-    def _untouched(self, each: Found, folder: int, name: str) -> bool:
+    def _untouched(self, each: PathProgress, folder: int, name: str) -> bool:
         """Whether a name is still what was surveyed; if it was touched, whether it is still the same."""
         if signature(lstat(folder, name)) == signature(each.stat) or self._folders.matches(
             each.change.path, each.change.before
@@ -161,23 +166,23 @@ class Making:
         self._conflicts.append(FileConflict(each.change.path, CHANGED))
         return False
 
-    def _unlink(self, each: Found, folder: int, name: str) -> None:
+    def _unlink(self, each: PathProgress, folder: int, name: str) -> None:
         if self._untouched(each, folder, name):
             os.unlink(name, dir_fd=folder)
             faultpoint("transaction.removed")
 
-    def _rmdir(self, each: Found, folder: int, name: str) -> None:
+    def _rmdir(self, each: PathProgress, folder: int, name: str) -> None:
         os.rmdir(name, dir_fd=folder)
         faultpoint("transaction.folder_removed")
 
-    def _mkdir(self, each: Found, folder: int, name: str) -> None:
+    def _mkdir(self, each: PathProgress, folder: int, name: str) -> None:
         found = lstat(folder, name)
         if each.standing == "half" and found is not None and st.S_ISDIR(found.st_mode):
             return
         os.mkdir(name, 0o700, dir_fd=folder)
         faultpoint("transaction.folder_made")
 
-    def _put(self, each: Found, folder: int, name: str) -> None:
+    def _put(self, each: PathProgress, folder: int, name: str) -> None:
         change = each.change
         assert change.after is not None
         if each.together and each.stat and self._first[(each.stat.st_dev, each.stat.st_ino)] is not each:
@@ -194,7 +199,7 @@ class Making:
             self._stage.put(self._numbers[change.path], folder, name, new=new)
         faultpoint("transaction.put")
 
-    def _write_in_place(self, each: Found, folder: int, name: str) -> None:
+    def _write_in_place(self, each: PathProgress, folder: int, name: str) -> None:
         """So that all names of the file have the new bytes. A crash in the midst of it is seen by the blocks."""
         assert each.change.after is not None
         assert each.stat is not None
@@ -281,11 +286,11 @@ class Making:
         faultpoint("transaction.synced")
 
 
-class Step(Protocol):
-    def __call__(self, each: Found, folder: int, name: str) -> None: ...
+class ApplyStep(Protocol):
+    def __call__(self, each: PathProgress, folder: int, name: str) -> None: ...
 
 
-def _mode_only(each: Found) -> bool:
+def _mode_only(each: PathProgress) -> bool:
     """Whether nothing but the mode changes, and nobody outside the changes has the same file under another name."""
     before, after = each.change.before, each.change.after
     if before is None or after is None or before.kind != after.kind or not (each.alone or each.together):
@@ -295,7 +300,7 @@ def _mode_only(each: Found) -> bool:
     return before.kind in ("directory", "fifo") or (before.kind == "file" and before.digest == after.digest)
 
 
-def _goes(each: Found) -> bool:
+def _goes(each: PathProgress) -> bool:
     """Whether what is there must be gone before anything else can come, and is still there."""
     before, after = each.change.before, each.change.after
     if before is None or each.stat is None or _is_directory(before) != st.S_ISDIR(each.stat.st_mode):

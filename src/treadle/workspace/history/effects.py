@@ -25,7 +25,7 @@ from treadle.lines.diff import diff
 from treadle.ports.snapshots import Effect
 from treadle.ports.workspace import inert
 from treadle.protocol.files import FileChange, FileConflict, FileState, Uncaptured, change_of, decode_path, encode_path
-from treadle.workspace.history.states import SMALL, Content, Counting, content_of, lstat, reading, text_of
+from treadle.workspace.history.states import SMALL, Counting, FileContent, content_of, lstat, reading, text_of
 from treadle.workspace.history.upper import Upper, is_copy, is_deleted, is_opaque
 from treadle.workspace.paths.entries import explain
 from treadle.workspace.paths.ignore import Ignoring
@@ -148,7 +148,7 @@ class _Walk:
             self._missing.append(FileConflict(encode_path(here.path), GONE))
         self._change(here, before, after)
 
-    def _left(self, here: _Here, found: os.stat_result) -> tuple[Content, bool]:
+    def _left(self, here: _Here, found: os.stat_result) -> tuple[FileContent, bool]:
         """What the command left, and whether it is a file from beneath that was brought up."""
         brought_up = False
 
@@ -184,18 +184,18 @@ class _Walk:
                         ignored = inner.covers(path, directory=st.S_ISDIR(beneath.st_mode))
                         self._removed(_Here(path, name, here.up, low, ignored), beneath, inner)
 
-    def _change(self, here: _Here, before: Content | None, after: Content | None) -> None:
+    def _change(self, here: _Here, before: FileContent | None, after: FileContent | None) -> None:
         stat = self._counting.stat(before, after)
         was, now = (None if each is None else each.state for each in (before, after))
         self.files.append(change_of(encode_path(here.path), was, now, stat, ignored=here.ignored))
 
-    def _clash(self, here: _Here, reason: str, after: Content | None, before: Content | None) -> None:
+    def _clash(self, here: _Here, reason: str, after: FileContent | None, before: FileContent | None) -> None:
         shown = ""
         if after is not None and before is not None and after.text is not None and before.text is not None:
             shown = diff(here.path, after.text, before.text).text
         self.conflicts.append(FileConflict(encode_path(here.path), reason, shown))
 
-    def _present(self, here: _Here, beneath: os.stat_result) -> Content:
+    def _present(self, here: _Here, beneath: os.stat_result) -> FileContent:
         """What lies in the project now."""
         low, mode = here.low, st.S_IMODE(beneath.st_mode)
         assert low is not None
@@ -205,7 +205,7 @@ class _Walk:
                 return os.dup(fd)
 
         if st.S_ISREG(beneath.st_mode) and not self._opening and not beneath.st_mode & st.S_IRUSR and os.geteuid():
-            return Content(FileState("file", mode, size=beneath.st_size))
+            return FileContent(FileState("file", mode, size=beneath.st_size))
         return content_of(low, here.name, beneath, mode, opened)
 
     def _old(self, beneath: os.stat_result) -> bool:

@@ -1,5 +1,5 @@
-"""The way back of one path: from what lies there now, link by link, to what was there at first (W-02). What is to stay
-of what came later is put on top of that again: later changes of the chat itself by a three-way merge, as their states
+"""Undo of one path: from what lies there now, link by link, to what was there at first (W-02). What is to stay of what
+came later is put on top of that again: later changes of the chat itself by a three-way merge, as their states
 are known; somebody else's, too, where that is wanted. What cannot be merged is never lost: the path is left alone.
 Knows one path at a time; what belongs together is the business of `undo_plan`."""
 
@@ -25,9 +25,9 @@ _COUNTED = 1 << 20
 """Files up to this size are compared to say how many lines change."""
 
 
-class Found(msgspec.Struct, frozen=True):
-    """Where the way back ends. `merged`: what that would have been without later changes; `rebased`: from what to what
-    the chat's own later changes lead now."""
+class UndoTarget(msgspec.Struct, frozen=True):
+    """What an undo of the path ends with. `merged`: what that would have been without later changes; `rebased`: from
+    what to what the chat's own later changes lead now."""
 
     state: State
     merged: State = None
@@ -35,7 +35,7 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Blocked(Exception):
-    """The way back cannot be gone."""
+    """The path cannot be undone."""
 
     def __init__(self, reason: str, shown: str = "") -> None:
         super().__init__(reason)
@@ -56,7 +56,7 @@ def walk(links: Sequence[Link], now: State) -> tuple[State, int]:
     return now, 0
 
 
-class WayBack:
+class PathUndo:
     """`path` as it is recorded, `now` what lies there; `on_disk` reads its bytes."""
 
     def __init__(self, path: str, now: State, images: ContentStore, on_disk: Callable[[str], bytes]) -> None:
@@ -68,7 +68,9 @@ class WayBack:
         self.made: dict[str, bytes] = {}
         """Texts that are nowhere kept yet, by their hash."""
 
-    def find(self, chain: Sequence[Link], *, merging: bool, whole: bool = False, hunks: Sequence[int] = ()) -> Found:
+    def find(
+        self, chain: Sequence[Link], *, merging: bool, whole: bool = False, hunks: Sequence[int] = ()
+    ) -> UndoTarget:
         """Blocked if a later change is in the way, or what was there is no longer kept. `merging`: somebody else's
         changes are merged, not only those of the chat; `whole`: nothing is."""
         wanted = [link for link in chain if not link.by]
@@ -84,14 +86,14 @@ class WayBack:
                 if left:
                     raise
         self._require(state)
-        return Found(state)
+        return UndoTarget(state)
 
     def _stands_behind(self, chain: Sequence[Link]) -> bool:
         """Whether what is there is known from the first link to the last, and some of it is to stay."""
         follows = all(one.after == other.before for one, other in pairwise(chain))
         return follows and chain[-1].after == self._now and any(link.by for link in chain)
 
-    def _rebased(self, chain: Sequence[Link], start: State, *, merging: bool, whole: bool) -> Found:
+    def _rebased(self, chain: Sequence[Link], start: State, *, merging: bool, whole: bool) -> UndoTarget:
         """What is to stay of all that led to what is there, on top of what was there at first."""
         first = next(number for number, link in enumerate(chain) if not link.by)
         state, moved = start, list(chain[:first])
@@ -108,7 +110,7 @@ class WayBack:
             if link.by != SOMEBODY:
                 moved.append(Link(before, state))
         self._require(state)
-        return Found(state, start if state != start else None, tuple(moved))
+        return UndoTarget(state, start if state != start else None, tuple(moved))
 
     def _with_gaps(self, chain: Sequence[Link]) -> list[Link]:
         """With what somebody else did in between and since."""

@@ -26,7 +26,7 @@ _BLOCK = 4096
 _OPEN = st.S_IRWXU
 
 
-class Found(msgspec.Struct, frozen=True):
+class PathProgress(msgspec.Struct, frozen=True):
     """How a change stands. `stat` is what its path was when it was looked at."""
 
     change: FileChange
@@ -55,7 +55,7 @@ class Surveyor:
         self._ready = ready
         self._batch = batch
 
-    def survey(self, changes: Iterable[FileChange]) -> list[Found]:
+    def survey(self, changes: Iterable[FileChange]) -> list[PathProgress]:
         """In the order of paths: folders before what is in them."""
         changes = sorted(changes, key=lambda change: parts_of(change.path))
         stats = {change.path: self._folders.lstat(change.path) for change in changes}
@@ -69,7 +69,7 @@ class Surveyor:
             if standing in ("before", "half") and change.path in gone and _is_folder(stat):
                 foreign = _foreign(self._folders, change.path, gone)
                 standing, reason = ("other", f"{FOREIGN}: {foreign}") if foreign else (standing, "")
-            found.append(Found(change, standing, stat, in_place, reason))
+            found.append(PathProgress(change, standing, stat, in_place, reason))
         self._folders.forget()
         return found
 

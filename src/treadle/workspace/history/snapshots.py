@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from treadle.errors import ToolError
 from treadle.lines.hunks import is_text
 from treadle.ports.sandbox import IN_A_REPOSITORY, OWN_FOLDER
-from treadle.ports.snapshots import Effect, Plan, Wanted
+from treadle.ports.snapshots import Effect, Plan, UndoRequest
 from treadle.protocol.files import (
     FileChange,
     FileConflict,
@@ -119,7 +119,7 @@ class ProjectSnapshots:
 
     # -- going back ---------------------------------------------------------------------------------------------
 
-    def plan(self, wanted: Wanted) -> Plan:
+    def plan(self, wanted: UndoRequest) -> Plan:
         from treadle.workspace.history import undo_plan as undoing
 
         return undoing.plan(self._root, self.images, wanted)
@@ -134,7 +134,7 @@ class ProjectSnapshots:
 
         return undoing.keep_hunks(self._root, self.images, trail, hunks)
 
-    def apply(self, name: str, wanted: Wanted) -> Effect:
+    def apply(self, name: str, wanted: UndoRequest) -> Effect:
         from treadle.workspace.history import undo_plan as undoing
 
         return self._transactions.restore(name, lambda: undoing.prepared(self._root, self.images, wanted))

@@ -16,7 +16,7 @@ _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Stage:
+class StagingFolder:
     """The stage of one set of changes, by its name. It outlives the process, and is found again by the next. `root` is
     a descriptor of the project, `home` a folder outside."""
 

@@ -30,7 +30,7 @@ _COMPARED = 400
 """So many pairs of texts are compared in one effect: beyond that, counting lines takes longer than it is worth."""
 
 
-class Content(msgspec.Struct, frozen=True):
+class FileContent(msgspec.Struct, frozen=True):
     state: FileState
     lines: int = 0
     """Of a text; 0 for what is none."""
@@ -38,16 +38,16 @@ class Content(msgspec.Struct, frozen=True):
     """The whole of a small text."""
 
 
-def content_of(parent: int, name: str, found: os.stat_result, mode: int, opened: Callable[[], int]) -> Content:
+def content_of(parent: int, name: str, found: os.stat_result, mode: int, opened: Callable[[], int]) -> FileContent:
     """`opened` opens the file, if it is one; it is closed here."""
     if st.S_ISDIR(found.st_mode):
-        return Content(FileState("directory", mode))
+        return FileContent(FileState("directory", mode))
     if st.S_ISLNK(found.st_mode):
-        return Content(FileState("link", target=encode_path(os.readlink(name, dir_fd=parent))))
+        return FileContent(FileState("link", target=encode_path(os.readlink(name, dir_fd=parent))))
     if st.S_ISFIFO(found.st_mode):
-        return Content(FileState("fifo", mode))
+        return FileContent(FileState("fifo", mode))
     if not st.S_ISREG(found.st_mode):
-        return Content(FileState("other", mode))
+        return FileContent(FileState("other", mode))
     fd = opened()
     try:
         return _file(fd, mode)
@@ -55,7 +55,7 @@ def content_of(parent: int, name: str, found: os.stat_result, mode: int, opened:
         os.close(fd)
 
 
-def _file(fd: int, mode: int) -> Content:
+def _file(fd: int, mode: int) -> FileContent:
     total, size, lines, first, last = hashlib.sha256(), 0, 0, b"", b""
     while chunk := os.read(fd, _CHUNK):
         total.update(chunk)
@@ -65,9 +65,9 @@ def _file(fd: int, mode: int) -> Content:
         size += len(chunk)
     state = FileState("file", mode, total.hexdigest(), size)
     if b"\0" in first[:_SNIFFED]:
-        return Content(state)
+        return FileContent(state)
     lines += bool(size) and not last.endswith(b"\n")
-    return Content(state, lines, text_of(first) if size <= SMALL else None)
+    return FileContent(state, lines, text_of(first) if size <= SMALL else None)
 
 
 def text_of(data: bytes) -> str:
@@ -81,7 +81,7 @@ class Counting:
     def __init__(self) -> None:
         self._left = _COMPARED
 
-    def stat(self, before: Content | None, after: Content | None) -> DiffStat:
+    def stat(self, before: FileContent | None, after: FileContent | None) -> DiffStat:
         if before is None or after is None:
             return DiffStat(after.lines if after else 0, before.lines if before else 0)
         if before.state.digest == after.state.digest:

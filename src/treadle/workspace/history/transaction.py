@@ -22,15 +22,15 @@ from treadle.errors import NotFound, ToolError, TreadleError
 from treadle.faultpoint import faultpoint
 from treadle.ports.snapshots import Effect, Plan
 from treadle.protocol.files import FileChange, FileConflict, git_unit
-from treadle.workspace.history.apply import Kept, Making, Source, backwards
+from treadle.workspace.history.apply import ChangeApplier, ContentSource, StoreSource, backwards
 from treadle.workspace.history.content_store import ContentStore
 from treadle.workspace.history.journal import Ending, Journal, Journals
-from treadle.workspace.history.progress import Found, Surveyor, closed_folders
-from treadle.workspace.history.staging import Stage
+from treadle.workspace.history.progress import PathProgress, Surveyor, closed_folders
+from treadle.workspace.history.staging import StagingFolder
 from treadle.workspace.history.states import Folders
 from treadle.workspace.paths.root import Root
 
-SourceOf = Callable[[str], Source]
+SourceOf = Callable[[str], ContentSource]
 """The bytes of the files in a view folder."""
 Fingerprint = Callable[[], str]
 
@@ -86,7 +86,7 @@ class Transactions:
 
     # -- the first time -----------------------------------------------------------------------------------------
 
-    def _first(self, begun: Journal, source: Source, folders: Folders) -> Effect:
+    def _first(self, begun: Journal, source: ContentSource, folders: Folders) -> Effect:
         self._journals.begin(begun.name)
         self._stage(folders, begun.name, "back").remove()
         with self._stage(folders, begun.name) as stage:
@@ -98,7 +98,7 @@ class Transactions:
                 if taken and begun.verdict == "commit":
                     return self._settled(self._refuse(begun, taken))
                 stage.open(new=True)
-                making = Making(folders, found, source, stage, _numbers(begun.files))
+                making = ChangeApplier(folders, found, source, stage, _numbers(begun.files))
                 making.prepare()
                 closed = closed_folders(folders, [each.change for each in found if each.standing == "before"])
                 folders.forget()
@@ -133,7 +133,7 @@ class Transactions:
             taken = _taken(found)
             if taken and journal.verdict == "commit":
                 return self._call_off(journal, taken, folders)
-            making = Making(folders, found, source_of(journal.view), stage, numbers)
+            making = ChangeApplier(folders, found, source_of(journal.view), stage, numbers)
             making.prepare()
             return self._carry_out(journal, making, taken, folders, stage)
 
@@ -146,7 +146,7 @@ class Transactions:
     # -- making it ----------------------------------------------------------------------------------------------
 
     def _carry_out(
-        self, journal: Journal, making: Making, taken: list[FileConflict], folders: Folders, stage: Stage
+        self, journal: Journal, making: ChangeApplier, taken: list[FileConflict], folders: Folders, stage: StagingFolder
     ) -> Effect:
         try:
             taken = taken + making.make(journal.closed)
@@ -184,7 +184,7 @@ class Transactions:
             forward.thin_out({numbers[each.change.path] for each in found if each.together})
             with self._stage(folders, journal.name, "back") as stage:
                 stage.open()
-                making = Making(folders, found, self._kept(), stage, numbers)
+                making = ChangeApplier(folders, found, self._kept(), stage, numbers)
                 making.prepare()
                 making.make({**closed_folders(folders, changes), **journal.closed})
                 self._journals.withdraw(journal.name)
@@ -204,12 +204,12 @@ class Transactions:
         except NotFound as error:
             raise ToolError(f"The changes are not made. {error}") from error
 
-    def _stage(self, folders: Folders, name: str, way: str = "") -> Stage:
+    def _stage(self, folders: Folders, name: str, way: str = "") -> StagingFolder:
         home = os.path.join(self._images.folder, "stage")
-        return Stage(folders.at([]), home, f"{self._root.path}/{name}/{way}")
+        return StagingFolder(folders.at([]), home, f"{self._root.path}/{name}/{way}")
 
-    def _kept(self, _view: str = "") -> Source:
-        return Kept(self._images)
+    def _kept(self, _view: str = "") -> ContentSource:
+        return StoreSource(self._images)
 
 
 def _nothing_ready(_path: str) -> int:
@@ -220,7 +220,7 @@ def _numbers(changes: Sequence[FileChange]) -> dict[str, str]:
     return {change.path: str(number) for number, change in enumerate(changes)}
 
 
-def _taken(found: Sequence[Found]) -> list[FileConflict]:
+def _taken(found: Sequence[PathProgress]) -> list[FileConflict]:
     return [FileConflict(each.change.path, each.reason) for each in found if each.standing == "other"]
 
 

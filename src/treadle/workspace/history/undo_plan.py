@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from treadle.errors import ToolError
 from treadle.lines.hunks import only
-from treadle.ports.snapshots import UNCLEAR, Plan, Wanted
+from treadle.ports.snapshots import UNCLEAR, Plan, UndoRequest
 from treadle.ports.workspace import inert
 from treadle.protocol.files import (
     DiffStat,
@@ -31,7 +31,7 @@ from treadle.protocol.files import (
 )
 from treadle.workspace.history.content_store import ContentStore
 from treadle.workspace.history.git_unit import INDEX, UNIT, git_fingerprint
-from treadle.workspace.history.path_undo import Blocked, WayBack, both, conflict
+from treadle.workspace.history.path_undo import Blocked, PathUndo, both, conflict
 from treadle.workspace.history.states import Folders, kind_of, parts_of, reading
 from treadle.workspace.paths.root import Root
 
@@ -40,12 +40,12 @@ _FOLDER_MODE = 0o755
 T = TypeVar("T")
 
 
-def plan(root: Root, images: ContentStore, wanted: Wanted) -> Plan:
+def plan(root: Root, images: ContentStore, wanted: UndoRequest) -> Plan:
     with Folders(root.top()) as folders:
         return _Planning(root, images, folders, wanted).plan()
 
 
-def prepared(root: Root, images: ContentStore, wanted: Wanted) -> Plan:
+def prepared(root: Root, images: ContentStore, wanted: UndoRequest) -> Plan:
     """The same, with everything kept that it takes: merged texts, and texts without some hunks, are nowhere else."""
     with Folders(root.top()) as folders:
         planning = _Planning(root, images, folders, wanted)
@@ -63,13 +63,13 @@ def texts(root: Root, images: ContentStore, change: FileChange) -> tuple[bytes |
             now = folders.look(change.path)
         except OSError:
             now = None
-        way = WayBack(change.path, now, images, lambda path: _read(folders, path))
+        way = PathUndo(change.path, now, images, lambda path: _read(folders, path))
         return way.text(change.before), way.text(change.after)
 
 
 def keep_hunks(root: Root, images: ContentStore, trail: Trail, hunks: Sequence[int]) -> FileChange:
     with Folders(root.top()) as folders:
-        way = WayBack(trail.path, folders.look(trail.path), images, lambda path: _read(folders, path))
+        way = PathUndo(trail.path, folders.look(trail.path), images, lambda path: _read(folders, path))
         try:
             old, new = both(trail.links, way.text)
         except Blocked as blocked:
@@ -85,7 +85,7 @@ def keep_hunks(root: Root, images: ContentStore, trail: Trail, hunks: Sequence[i
 
 
 class _Planning:
-    def __init__(self, root: Root, images: ContentStore, folders: Folders, wanted: Wanted) -> None:
+    def __init__(self, root: Root, images: ContentStore, folders: Folders, wanted: UndoRequest) -> None:
         self._root = root
         self._images = images
         self._folders = folders
@@ -126,7 +126,7 @@ class _Planning:
                 raise Blocked(UNCLEAR)
             now = self._folders.look(path)
             chain = _as_left(trail, now) if unit == UNIT else trail.chain
-            way = WayBack(path, now, self._images, lambda each: _read(self._folders, each))
+            way = PathUndo(path, now, self._images, lambda each: _read(self._folders, each))
             hunks = self._wanted.hunks.get(path, ())
             found = way.find(chain, merging=self._wanted.merge and not unit, whole=bool(unit), hunks=hunks)
         except Blocked as blocked:

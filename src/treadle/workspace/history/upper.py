@@ -90,7 +90,7 @@ class Upper:
             self._open_up(parent, name, path, found, 0o600)
         return os.open(name, _READ, dir_fd=parent)
 
-    # -- what `Source` asks for ---------------------------------------------------------------------------------
+    # -- what `ContentSource` asks for ---------------------------------------------------------------------------------
 
     def open(self, path: str, state: FileState) -> int:
         try:

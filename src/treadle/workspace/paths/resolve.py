@@ -78,7 +78,7 @@ _DIRECTORY = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _STEP = _DIRECTORY | os.O_NOFOLLOW
 
 
-class Place(msgspec.Struct, frozen=True):
+class HeldPath(msgspec.Struct, frozen=True):
     """Where a path leads: a held directory, and the name in it (empty: the directory itself)."""
 
     fd: int
@@ -117,7 +117,9 @@ class Resolver:
         return "/".join(parts) or "."
 
     @contextmanager
-    def at(self, path: str, *, follow: bool = True, make_parents: bool = False, exact: bool = False) -> Iterator[Place]:
+    def at(
+        self, path: str, *, follow: bool = True, make_parents: bool = False, exact: bool = False
+    ) -> Iterator[HeldPath]:
         """The place of a path, held until the end of the block. Without `follow` the last name is taken as it is, be
         it a link or a directory. `exact`: the place's parts must be free of links. An OSError in the block becomes a
         ToolError about the path."""
@@ -148,7 +150,7 @@ class Resolver:
                 return below
         raise outside(path)
 
-    def _ask(self, parts: list[str], held: list[int], follow: bool) -> Place | None:
+    def _ask(self, parts: list[str], held: list[int], follow: bool) -> HeldPath | None:
         """The kernel's answer; None where it has none, and the walk finds out why."""
         if self._beneath is None or not parts or parts[-1] == "..":
             return None
@@ -161,19 +163,19 @@ class Resolver:
         try:
             found = os.stat(name, dir_fd=held[-1], follow_symlinks=False)
         except FileNotFoundError:
-            return Place(held[-1], name, tuple(parts), None)
+            return HeldPath(held[-1], name, tuple(parts), None)
         if follow and st.S_ISLNK(found.st_mode):
             _release(held, 1)
             return None
         return self._end(held, tuple(above), name, found, follow)
 
-    def _end(self, held: list[int], above: tuple[str, ...], name: str, found: os.stat_result, follow: bool) -> Place:
+    def _end(self, held: list[int], above: tuple[str, ...], name: str, found: os.stat_result, follow: bool) -> HeldPath:
         if not follow or not st.S_ISDIR(found.st_mode):
-            return Place(held[-1], name, (*above, name), found)
+            return HeldPath(held[-1], name, (*above, name), found)
         held.append(os.open(name, _STEP, dir_fd=held[-1]))
-        return Place(held[-1], "", (*above, name), os.fstat(held[-1]))
+        return HeldPath(held[-1], "", (*above, name), os.fstat(held[-1]))
 
-    def _walk(self, path: str, parts: list[str], held: list[int], *, follow: bool, make_parents: bool) -> Place:
+    def _walk(self, path: str, parts: list[str], held: list[int], *, follow: bool, make_parents: bool) -> HeldPath:
         """Hold one descriptor per directory on the way; `held[0]` is the root's."""
         todo = parts[::-1]
         at: list[str] = []
@@ -190,7 +192,7 @@ class Resolver:
             if found is None:
                 if todo:
                     raise missing(path)
-                return Place(held[-1], part, (*at, part), None)
+                return HeldPath(held[-1], part, (*at, part), None)
             if st.S_ISLNK(found.st_mode) and (todo or follow):
                 links += 1
                 if links > _MAX_LINKS:
@@ -206,7 +208,7 @@ class Resolver:
                 at.append(part)
             else:
                 return self._end(held, tuple(at), part, found, follow)
-        return Place(held[-1], "", tuple(at), os.fstat(held[-1]))
+        return HeldPath(held[-1], "", tuple(at), os.fstat(held[-1]))
 
     def _through(self, target: str, path: str) -> str:
         try:

@@ -18,7 +18,7 @@ from treadle.ports.workspace import ANY, Child, Entry, FileStat, Location, Match
 from treadle.workspace.paths import entries
 from treadle.workspace.paths.durable import replace_at, require, temp_name
 from treadle.workspace.paths.entries import Missing, missing, require_file
-from treadle.workspace.paths.resolve import Place, Resolver
+from treadle.workspace.paths.resolve import HeldPath, Resolver
 
 _CHUNK = 1 << 20
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -236,7 +236,7 @@ class Root:
                 os.close(fd)
 
     @contextmanager
-    def named(self, path: str, *, make_parents: bool = False) -> Iterator[Place]:
+    def named(self, path: str, *, make_parents: bool = False) -> Iterator[HeldPath]:
         """The place of a name itself, which cannot be the root's own."""
         with self._paths.at(path, follow=False, make_parents=make_parents) as place:
             if not place.name:
@@ -244,18 +244,18 @@ class Root:
             yield place
 
 
-def _found(place: Place, path: str) -> os.stat_result:
+def _found(place: HeldPath, path: str) -> os.stat_result:
     if place.found is None:
         raise missing(path)
     return place.found
 
 
-def _require_directory(place: Place, path: str) -> None:
+def _require_directory(place: HeldPath, path: str) -> None:
     if not st.S_ISDIR(_found(place, path).st_mode):
         raise ToolError(f"{inert(path)} is not a directory.")
 
 
-def _require_writable(place: Place, path: str) -> None:
+def _require_writable(place: HeldPath, path: str) -> None:
     if not place.name:
         raise ToolError(f"{inert(path)} is a directory, not a file.")
     if place.found is not None:

@@ -18,7 +18,7 @@ import msgspec
 from treadle.file_system import is_below
 from treadle.workspace.paths.glob import expand
 from treadle.workspace.paths.ignore import FOLDERS
-from treadle.workspace.search.scan import MAX_FILE, Job
+from treadle.workspace.search.scan import MAX_FILE, SearchJob
 
 TIMEOUT_S = 30.0
 
@@ -66,7 +66,7 @@ def ripgrep(root: str) -> str | None:
     return which("rg", path=os.pathsep.join(outside)) if outside else None
 
 
-def command(program: str | None, job: Job) -> list[str]:
+def command(program: str | None, job: SearchJob) -> list[str]:
     """The command line for a job; without a program, of our own one."""
     return _own(job) if program is None else _ripgrep(program, job)
 
@@ -76,7 +76,7 @@ def environment() -> dict[str, str]:
     return {name: os.environ[name] for name in ("SYSTEMROOT", "TMPDIR") if name in os.environ}
 
 
-def _ripgrep(program: str, job: Job) -> list[str]:
+def _ripgrep(program: str, job: SearchJob) -> list[str]:
     argv = [program, *_SAFE, *(f"--glob=!{folder}" for folder in FOLDERS)]
     if job.rules >= 0:
         argv.append(f"--ignore-file=/dev/fd/{job.rules}")
@@ -100,7 +100,7 @@ def _plain_names(include: str) -> Sequence[str]:
     return names if all(_PLAIN_NAME.fullmatch(name) for name in names) else ()
 
 
-def _own(job: Job) -> list[str]:
+def _own(job: SearchJob) -> list[str]:
     # Isolated, and with our own search path: the working directory is the project's, whose modules must not run.
     path = [str(Path(__file__).resolve().parents[3]), *(folder for folder in sys.path if os.path.isabs(folder))]
     run = "from treadle.workspace.search.scan import main\nsys.exit(main(sys.argv[1]))"

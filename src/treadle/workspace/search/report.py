@@ -12,7 +12,7 @@ _LINE = 64
 """Bytes that a line of the programs takes at most."""
 
 
-class Counted(msgspec.Struct):
+class LineCount(msgspec.Struct):
     """The matching lines of one file: how many, and what was written of the first ones."""
 
     count: int = 0
@@ -33,16 +33,16 @@ class First:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._kept: dict[str, Counted] = {}
+        self._kept: dict[str, LineCount] = {}
         self.total = 0
 
-    def add(self, path: str, counted: Counted) -> None:
+    def add(self, path: str, counted: LineCount) -> None:
         self.total += 1
         self._kept[path] = counted
         if len(self._kept) > self._most + _ROOM:
             self._kept = dict(self.sorted()[: self._most])
 
-    def sorted(self) -> list[tuple[str, Counted]]:
+    def sorted(self) -> list[tuple[str, LineCount]]:
         return sorted(self._kept.items())
 
 
@@ -59,7 +59,7 @@ class FileReader:
         for path in paths:
             name = path_of(path)
             if self._wanted(name):
-                self.files.add(name, Counted())
+                self.files.add(name, LineCount())
 
 
 class MatchReader:
@@ -70,7 +70,7 @@ class MatchReader:
         self._head = most * _LINE
         self._open = b""
         self._path: str | None = None
-        self._counted = Counted()
+        self._counted = LineCount()
         self._binary = False
         self.files = First(most)
         self.total = 0
@@ -124,7 +124,7 @@ class MatchReader:
 
     def _end(self) -> None:
         path, counted, binary = self._path, self._counted, self._binary
-        self._path, self._counted, self._binary = None, Counted(), False
+        self._path, self._counted, self._binary = None, LineCount(), False
         if path is not None and counted.count and not binary and self._wanted(path):
             self.files.add(path, counted)
             self.total += counted.count

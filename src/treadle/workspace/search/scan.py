@@ -48,7 +48,7 @@ _WHOLE = re.compile(r"\\[AZB]|\(\?[=!<(]")
 """In a pattern with one of these, the neighbours of a line may decide whether it matches: no shortcut by file."""
 
 
-class Job(msgspec.Struct, frozen=True):
+class SearchJob(msgspec.Struct, frozen=True):
     pattern: str = ""
     """Empty: only list the files."""
     include: str = ""
@@ -63,7 +63,7 @@ class Job(msgspec.Struct, frozen=True):
 
 
 def main(text: str) -> int:
-    job = msgspec.json.decode(text, type=Job)
+    job = msgspec.json.decode(text, type=SearchJob)
     signal.alarm(job.seconds)  # its default action ends the process, whatever it is doing
     _allow_depth()
     try:
@@ -76,7 +76,7 @@ def main(text: str) -> int:
     return 0
 
 
-def _work(job: Job) -> None:
+def _work(job: SearchJob) -> None:
     out = open(1, "wb", closefd=False)  # noqa: SIM115 - flushed below
     if not job.pattern:
         for leaf in leaves(os.open(".", os.O_RDONLY), _inherited(job)):
@@ -94,7 +94,7 @@ def _work(job: Job) -> None:
     out.flush()
 
 
-def _files(job: Job) -> Iterator[tuple[bytes, bytes]]:
+def _files(job: SearchJob) -> Iterator[tuple[bytes, bytes]]:
     if job.stdin:
         yield b"<stdin>", open(0, "rb", closefd=False).read(MAX_FILE)  # noqa: SIM115
         return
@@ -114,7 +114,7 @@ def _matches(pattern: re.Pattern[str], lines: list[str]) -> Iterator[bytes]:
             yield b"%d:%d:\n" % (number, before + 1)
 
 
-def _inherited(job: Job) -> Rules | None:
+def _inherited(job: SearchJob) -> Rules | None:
     if job.rules < 0:
         return None
     with open(job.rules, "rb", closefd=False) as file:

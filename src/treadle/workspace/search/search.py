@@ -19,7 +19,7 @@ from treadle.workspace.paths.ignore import MAX_BYTES, NAME, seen_from
 from treadle.workspace.paths.ignore import lines_of as rules_of
 from treadle.workspace.search import engines
 from treadle.workspace.search.report import FileReader, MatchReader
-from treadle.workspace.search.scan import MAX_FILE, Job, characters, lines_of
+from treadle.workspace.search.scan import MAX_FILE, SearchJob, characters, lines_of
 
 _NEWLINE = re.compile(r"(?<!\\)(?:\\\\)*\\[nr]")
 _UNSUPPORTED = ("look-around", "backreferences")
@@ -47,7 +47,7 @@ class Engine:
         wanted = _glob(pattern, self._guard.path, ignore_case=ignore_case)
         with self._guard.hold(path, exact=True) as (fd, parts), self._inherited(parts) as rules:
             reader = FileReader(wanted, most)
-            ran = self._run(Job(rules=rules), reader.feed, stop, fd, parts)
+            ran = self._run(SearchJob(rules=rules), reader.feed, stop, fd, parts)
         found = [_join(parts, name) for name, _ in reader.files.sorted()[:most]]
         paths = tuple(each for each in found if self._is_file(each))
         return Paths(paths, reader.files.total - len(found) + len(paths), ran.ending == "exited")
@@ -80,7 +80,7 @@ class Engine:
 
     def _run(
         self,
-        job: Job,
+        job: SearchJob,
         feed: Callable[[bytes], None],
         stop: threading.Event | None,
         fd: int = -1,
@@ -169,9 +169,9 @@ def engine(guard: Guard) -> Engine:
     return Engine(guard, engines.ripgrep(guard.path))
 
 
-def _job(query: Query, *, rules: int = -1, stdin: bool = False) -> Job:
+def _job(query: Query, *, rules: int = -1, stdin: bool = False) -> SearchJob:
     include = "" if stdin else query.include
-    return Job(query.pattern, include, query.ignore_case, query.literal, stdin, rules)
+    return SearchJob(query.pattern, include, query.ignore_case, query.literal, stdin, rules)
 
 
 def _any(_: str) -> bool:
