@@ -9,7 +9,7 @@ from email.utils import formatdate
 import pytest
 
 from treadle import Agent, Chat, Envelope, tool
-from treadle.chat.retry import RETRIES
+from treadle.engine.silence_timeout import RETRIES
 from treadle.models.openai_chat.adapter import OpenAIChat
 from treadle.ports.model import ModelInfo
 from treadle.protocol.events import (

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from treadle import Agent, Envelope, tool
-from treadle.chat.answer_limits import ANSWER_CHARS, ARGUMENTS_CHARS, CALLS
+from treadle.chat.assembly import ANSWER_CHARS, ARGUMENTS_CHARS, CALLS
 from treadle.engine.silence_timeout import Patience
 from treadle.errors import ModelError
 from treadle.models.anthropic.adapter import AnthropicMessages

@@ -2,12 +2,11 @@
 from these, and the reference shows them as examples."""
 
 from treadle.protocol import events as e
-from treadle.protocol.content import Image, PlanStep, Thinking, ToolRequest, Usage
+from treadle.protocol.content import Image, PlanStep, Seen, Shell, Thinking, ToolRequest, Usage
 from treadle.protocol.files import FileChange, FileConflict, FileState, Uncaptured
 from treadle.protocol.options import Budget, ChatOptions
 from treadle.protocol.permissions import Offer, Rule
 from treadle.protocol.tools import DynamicTool
-from treadle.protocol.traces import Seen, Shell
 from treadle.types import CallKey, call_key
 
 KEY = call_key(3, 1)

@@ -7,7 +7,7 @@ import msgspec
 from tests.scenario.kit import Gate, Recording, Stage, change, ended, look, of, play, types
 from tests.unit.chat.player import valid_history
 from treadle import tool
-from treadle.chat.weight import tokens, weigh
+from treadle.chat.history import tokens, weigh
 from treadle.models.scripted import Call, Fail, Say, ScriptedModel, Turn, Used
 from treadle.ports.model import ModelInfo
 from treadle.protocol import events as e

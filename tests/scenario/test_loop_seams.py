@@ -14,10 +14,10 @@ from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Invocation, Outcome, Rehearsal, Settlement
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
+from treadle.protocol.content import Seen, Shell
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import Offer, Rule
 from treadle.protocol.tools import ToolSpec, digest
-from treadle.protocol.traces import Seen, Shell
 
 
 class Odd:

@@ -16,10 +16,9 @@ from treadle.errors import ChatExists, Damaged, InvalidInput, NotFound, TreadleE
 from treadle.models.scripted import Call, Say, ScriptedModel
 from treadle.ports.store import Commit, Store
 from treadle.protocol import wire
-from treadle.protocol.content import Image
+from treadle.protocol.content import Image, Shell
 from treadle.protocol.events import Envelope, ExecutionComplete, RecordLost, SessionIdle
 from treadle.protocol.options import ChatOptions
-from treadle.protocol.traces import Shell
 from treadle.protocol.wire import Record
 from treadle.replay import replay
 from treadle.stores.memory import MemoryStore

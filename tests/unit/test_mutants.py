@@ -19,17 +19,17 @@ def test_names_are_unique() -> None:
 
 
 def test_killed_and_survived() -> None:
-    test = "tests/unit/chat/test_retry.py"
-    fault = Mutant("no retries", "chat/retry.py", "RETRIES = 5", "RETRIES = 0", (test,))
-    none = Mutant("nothing", "chat/retry.py", "RETRIES = 5", "RETRIES = 5  # five", (test,))
-    broken = Mutant("no Python", "chat/retry.py", "RETRIES = 5", "RETRIES = (", (test,))
-    before = (ROOT / "src/treadle/chat/retry.py").read_bytes()
+    test = "tests/unit/engine/test_retry.py"
+    fault = Mutant("no retries", "engine/silence_timeout.py", "RETRIES = 5", "RETRIES = 0", (test,))
+    none = Mutant("nothing", "engine/silence_timeout.py", "RETRIES = 5", "RETRIES = 5  # five", (test,))
+    broken = Mutant("no Python", "engine/silence_timeout.py", "RETRIES = 5", "RETRIES = (", (test,))
+    before = (ROOT / "src/treadle/engine/silence_timeout.py").read_bytes()
     assert [outcome.verdict for outcome in try_all([fault, none, broken], 1)] == ["killed", "survived", "unusable"]
-    assert (ROOT / "src/treadle/chat/retry.py").read_bytes() == before
+    assert (ROOT / "src/treadle/engine/silence_timeout.py").read_bytes() == before
 
 
 def test_a_row_that_no_longer_fits() -> None:
-    stale = Mutant("gone", "chat/retry.py", "no such text", "", ())
+    stale = Mutant("gone", "engine/silence_timeout.py", "no such text", "", ())
     with pytest.raises(ValueError, match="stands 0 times"):
         mutated(stale, ROOT / "src")
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable
 import msgspec
 from msgspec.structs import replace
 
-from treadle.chat import answer_limits as limits
 from treadle.errors import ModelError
 from treadle.protocol.content import Thinking, ToolRequest, Usage
 from treadle.protocol.deltas import (
@@ -31,6 +30,23 @@ from treadle.types import call_key
 _MARK = re.compile(r'["\\{}\[\]]')
 
 
+CALLS = 256
+"""Calls of one turn."""
+ARGUMENTS_CHARS = 4 * 1024 * 1024
+"""Arguments of one call."""
+NAME_CHARS = 1_000
+"""A name of a tool, or an id of a call."""
+_LABEL = "a call whose name or id has more than {} characters"
+ANSWER_CHARS = 16 * 1024 * 1024
+"""Text, thinking and arguments together."""
+BLOCKS = 1_000
+"""Blocks of thinking."""
+NOTICES = 20
+"""What is told beside the answer; more of it is left out."""
+REASON_CHARS = 100
+"""Of the reason for which it ended."""
+
+
 class Answer(msgspec.Struct, frozen=True):
     """One answer of a model, whole."""
 
@@ -42,7 +58,7 @@ class Answer(msgspec.Struct, frozen=True):
     finish_reason: str = "stop"
 
 
-class _Call:
+class _PartialCall:
     """A call in the making. The scanner knows whether its arguments are a complete JSON object; it runs only when
     a name arrives for a call that has one already, and reads every character once."""
 
@@ -66,7 +82,7 @@ class _Call:
         self.begun = self.begun or not arguments.isspace()
         self.pieces.append(arguments)
         self._size += len(arguments)
-        limits.check_arguments(self._size)
+        _check(self._size, ARGUMENTS_CHARS, "a call with arguments of more than {} characters")
 
     def complete(self) -> bool:
         for piece in self.pieces[self._scanned :]:
@@ -112,10 +128,10 @@ class Assembler:
         self._blocks: list[Thinking] = []
         self._size = 0
         """Characters of all that came."""
-        self._calls: list[_Call] = []
-        self._by_id: dict[str, _Call] = {}
-        self._by_index: dict[int, _Call] = {}
-        self._current: _Call | None = None
+        self._calls: list[_PartialCall] = []
+        self._by_id: dict[str, _PartialCall] = {}
+        self._by_index: dict[int, _PartialCall] = {}
+        self._current: _PartialCall | None = None
         self.usage: Usage | None = None
         self.finish_reason: str | None = None
         """None until the stream has ended well."""
@@ -129,7 +145,7 @@ class Assembler:
                 self._size += len(delta.text)
             else:
                 self._take(delta)
-        limits.check_answer(self._size)
+        _check(self._size, ANSWER_CHARS, "more than {} characters")
 
     def _take(self, delta: Delta) -> None:
         match delta:
@@ -147,13 +163,13 @@ class Assembler:
                 self._size += len(block.text) + len(block.opaque)
                 self._thoughts.clear()
                 self._blocks.append(block)
-                limits.check_blocks(len(self._blocks))
+                _check(len(self._blocks), BLOCKS, "more than {} blocks of thinking")
             case UsageDelta(usage=usage):
                 self.usage = _sane(usage)
             case FinishDelta(reason=reason):
-                self.finish_reason = reason[: limits.REASON_CHARS]
+                self.finish_reason = reason[:REASON_CHARS]
             case NoticeDelta():
-                if delta not in self.notices and len(self.notices) < limits.NOTICES:
+                if delta not in self.notices and len(self.notices) < NOTICES:
                     self.notices.append(delta)
 
     @property
@@ -181,12 +197,12 @@ class Assembler:
             blocks.append(Thinking(rest, model=model_ref))
         return tuple(blocks)
 
-    def _place(self, delta: CallDelta) -> _Call:
+    def _place(self, delta: CallDelta) -> _PartialCall:
         """Put a fragment where it belongs and say where that was."""
         call = self._find(delta)
         if call is None or self._begins_anew(call, delta):
             call = self._begin(call, delta)
-        limits.check_label(delta.id or "")
+        _check(len(delta.id or ""), NAME_CHARS, _LABEL)
         if delta.id and not call.id:
             call.id = delta.id
             self._by_id[delta.id] = call  # of two calls under one id, the later one owns it
@@ -195,14 +211,14 @@ class Assembler:
             self._by_index[delta.index] = call
         if delta.name and delta.name != call.name and not (call.name and call.begun):
             call.name += delta.name  # a name may come in pieces, but only before the arguments
-            limits.check_label(call.name)
+            _check(len(call.name), NAME_CHARS, _LABEL)
         if delta.arguments:
             call.add(delta.arguments)
         call.repaired = call.repaired or delta.repaired
         self._current = call
         return call
 
-    def _find(self, delta: CallDelta) -> _Call | None:
+    def _find(self, delta: CallDelta) -> _PartialCall | None:
         """The call that the labels of a fragment speak of."""
         if delta.id:
             known = self._by_id.get(delta.id)
@@ -219,7 +235,7 @@ class Assembler:
             return self._current  # the server began to send indices in mid-call
         return labelled
 
-    def _begins_anew(self, call: _Call, delta: CallDelta) -> bool:
+    def _begins_anew(self, call: _PartialCall, delta: CallDelta) -> bool:
         """Whether a fragment for this call can only be the beginning of another one with the same labels."""
         if not delta.name:
             return call.named_again and bool(delta.arguments.strip())
@@ -234,10 +250,10 @@ class Assembler:
         call.named_again = not delta.arguments.strip()
         return not call.named_again
 
-    def _begin(self, before: _Call | None, delta: CallDelta) -> _Call:
-        call = _Call(len(self._calls))
+    def _begin(self, before: _PartialCall | None, delta: CallDelta) -> _PartialCall:
+        call = _PartialCall(len(self._calls))
         self._calls.append(call)
-        limits.check_calls(len(self._calls))
+        _check(len(self._calls), CALLS, "more than {} calls")
         if before is not None:
             call.name = "" if delta.name else before.name
             before.named_again = False
@@ -256,3 +272,11 @@ def _sane(usage: Usage) -> Usage:
         reasoning=max(0, usage.reasoning),
         usd=max(0.0, usage.usd),
     )
+
+
+def _check(size: int, most: int, what: str) -> None:
+    """What breaks a limit is no answer: nothing of it is recorded or carried out, and the error says which limit it
+    was. Honest answers stay far below."""
+    if size > most:
+        said = what.format(f"{most:,}")
+        raise ModelError("answer_limit", f"The model's answer has {said}; it was given up, and nothing of it was done.")

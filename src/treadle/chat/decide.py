@@ -79,7 +79,7 @@ class Restore(msgspec.Struct, frozen=True):
     request: RestoreRequested
 
 
-class Record(msgspec.Struct, frozen=True):
+class AppendEvents(msgspec.Struct, frozen=True):
     """The rules themselves have something to say."""
 
     events: tuple[Event, ...]
@@ -93,7 +93,7 @@ class Rest(msgspec.Struct, frozen=True):
     """Nothing to do."""
 
 
-Step = CallModel | RunCalls | Compact | Summarize | RunCheck | Restore | Record | Wait | Rest
+Step = CallModel | RunCalls | Compact | Summarize | RunCheck | Restore | AppendEvents | Wait | Rest
 
 
 def decide(state: ChatState, limits: Limits) -> Step:
@@ -101,11 +101,11 @@ def decide(state: ChatState, limits: Limits) -> Step:
     if run is None:
         return _decide_idle(state)
     if (ended := end_turn(state)) is not None:
-        return Record((ended,))
+        return AppendEvents((ended,))
     if run.interrupting:
         return _end(state, "interrupted")
     if run.lost and not run.stop:
-        return Record((SessionError("record_lost", RECORD_LOST),))
+        return AppendEvents((SessionError("record_lost", RECORD_LOST),))
     if state.restoring is not None and not run.stop:
         return Restore(state.restoring)
     if state.compacting and not _failed(run):
@@ -130,7 +130,7 @@ def _decide_idle(state: ChatState) -> Step:
         return Compact(state.compacting)
     item = next_queued(state)
     if item is not None and starts_queued(state):
-        return Record((UserMessage(item.content, "queued", images=item.images, queue_id=item.id),))
+        return AppendEvents((UserMessage(item.content, "queued", images=item.images, queue_id=item.id),))
     return Rest()
 
 
@@ -170,14 +170,14 @@ def _decide_between_turns(state: ChatState, run: Run, limits: Limits) -> Step:
     )
 
 
-def _end(state: ChatState, reason: EndReason) -> Record:
-    return Record(end_run(state, reason))
+def _end(state: ChatState, reason: EndReason) -> AppendEvents:
+    return AppendEvents(end_run(state, reason))
 
 
 def _after_answer(state: ChatState, run: Run) -> Step:
     text = continuation(state, run)
     if text:
-        return Record((UserMessage(text, source="autopilot"),))
+        return AppendEvents((UserMessage(text, source="autopilot"),))
     if (step := _verified(state, run)) is not None:
         return step
     if wants_summary(state, run):
@@ -190,7 +190,7 @@ def _verified(state: ChatState, run: Run) -> Step | None:
     wanted = verify(state, run)
     if wanted is None:
         return None
-    return RunCheck(wanted) if isinstance(wanted, OpenCheck) else Record((wanted,))
+    return RunCheck(wanted) if isinstance(wanted, OpenCheck) else AppendEvents((wanted,))
 
 
 def _guarded(state: ChatState, run: Run) -> Step | None:
@@ -202,14 +202,16 @@ def _guarded(state: ChatState, run: Run) -> Step | None:
         if state.options.guard_rule == "ask":
             notice = GuardNotice("ask", finding.length, finding.repeats, text)
             question = "The model repeats itself without progress. Go on?"
-            return Record((notice, _question(state, "guard", question)))
+            return AppendEvents((notice, _question(state, "guard", question)))
         notice = GuardNotice("stop", finding.length, finding.repeats, text)
-        return Record((notice, SessionError("loop_guard", "Stopped: the model repeated itself without progress.")))
+        return AppendEvents(
+            (notice, SessionError("loop_guard", "Stopped: the model repeated itself without progress."))
+        )
     streak_began = run.signature_count - finding.length * finding.repeats
     if run.nudged_at > streak_began:
         return None
     notice = GuardNotice("nudge", finding.length, finding.repeats, text)
-    return Record((notice, UserMessage(text, source="guard")))
+    return AppendEvents((notice, UserMessage(text, source="guard")))
 
 
 def _question(state: ChatState, purpose: Literal["limit", "guard"], question: str) -> UserInputRequested:
@@ -223,15 +225,15 @@ def _steered(state: ChatState) -> Step | None:
         for item in state.queue
         if item.delivery == "steering"
     )
-    return Record(taken) if taken else None
+    return AppendEvents(taken) if taken else None
 
 
 def _capped(state: ChatState, run: Run) -> Step | None:
     left = run.turn_limit - run.turns
     if left <= 0:
-        return Record(_at_cap(state, run))
+        return AppendEvents(_at_cap(state, run))
     if left == WARN_TURNS < run.turn_limit and ("run", "turns") not in run.warned:
-        return Record((LimitWarning("turns", run.turns, run.turn_limit),))
+        return AppendEvents((LimitWarning("turns", run.turns, run.turn_limit),))
     return None
 
 
@@ -254,4 +256,4 @@ def _compacted(state: ChatState, limits: Limits) -> Step | None:
         return None
     if len(state.transcript) < 4:
         return None
-    return Record((CompactionStart("threshold", used),))
+    return AppendEvents((CompactionStart("threshold", used),))

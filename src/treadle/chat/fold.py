@@ -12,17 +12,15 @@ import msgspec
 from msgspec.structs import replace
 
 from treadle.chat.fold_calls import CALLS
-from treadle.chat.fold_checks import CHECKS, told
-from treadle.chat.fold_workspace import WORKSPACE
+from treadle.chat.fold_workspace import WORKSPACE, told
 from treadle.chat.folding import Fold, change_run, say, spend
+from treadle.chat.history import weigh
 from treadle.chat.state import AnsweredTurn, Call, ChatState, Compaction, OpenTurn, QueueItem, Run, awaits_person
 from treadle.chat.transcript import rebuild
-from treadle.chat.weight import weigh
 from treadle.protocol import events as e
-from treadle.protocol.content import AssistantEntry, Failure, Usage, UserEntry
+from treadle.protocol.content import AssistantEntry, Failure, Shell, Usage, UserEntry
 from treadle.protocol.events import Envelope, Event
 from treadle.protocol.options import ChatOptions
-from treadle.protocol.traces import Shell
 
 TITLE_LENGTH = 60
 
@@ -353,7 +351,6 @@ _APPLY: dict[type[Event], Fold] = {
     e.PlanUpdated: _plan_updated,
     e.RecordLost: _record_lost,
     **CALLS,
-    **CHECKS,
     **WORKSPACE,
 }
 NO_EFFECT: tuple[type[Event], ...] = (e.ModelNotice, e.WorkspaceConflict, e.GitBranchCreated)

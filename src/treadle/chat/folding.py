@@ -5,9 +5,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from treadle.chat.history import weigh
 from treadle.chat.state import ChatState
 from treadle.chat.transcript import attach
-from treadle.chat.weight import weigh
 from treadle.protocol.content import Entry, Usage
 from treadle.protocol.events import Envelope
 from treadle.types import CallKey

@@ -13,7 +13,7 @@ WINDOW = STOP_AT * LONGEST_CYCLE
 """How many signatures are ever looked at."""
 
 
-class Finding(msgspec.Struct, frozen=True):
+class Repetition(msgspec.Struct, frozen=True):
     """A cycle at the end of the signatures: `length` calls, `repeats` times in a row."""
 
     length: int
@@ -26,13 +26,13 @@ def signature(name: str, arguments: str, result: str) -> str:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-def find(signatures: Sequence[str]) -> Finding | None:
+def find(signatures: Sequence[str]) -> Repetition | None:
     """The most repeated cycle that the signatures end with, if it repeats often enough to matter."""
-    best: Finding | None = None
+    best: Repetition | None = None
     for length in range(1, LONGEST_CYCLE + 1):
         repeats = _repeats(signatures, length)
         if repeats >= NUDGE_AT and (best is None or repeats > best.repeats):
-            best = Finding(length, repeats)
+            best = Repetition(length, repeats)
     return best
 
 
@@ -48,7 +48,7 @@ def _repeats(signatures: Sequence[str], length: int) -> int:
     return repeats
 
 
-def describe(finding: Finding) -> str:
+def describe(finding: Repetition) -> str:
     """What the model is told when it is nudged."""
     what = "the same call" if finding.length == 1 else f"the same {finding.length} calls"
     return (

@@ -1,14 +1,22 @@
-"""An append-only sequence that is cheap to share: a chat's state holds one, and an older state still sees exactly
-what it saw.
+"""The entries of a conversation, and how heavy they are. An append-only sequence that is cheap to share: a chat's state
+holds one, and an older state still sees exactly what it saw.
 
 Appending to the newest version costs O(1), because all versions share one list and each remembers its length;
 appending to an older version (after a cut) copies once. Without this, folding n events would copy n lists.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, assert_never
+
+from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, UserEntry
 
 T = TypeVar("T")
+
+
+CHARS_PER_TOKEN = 3.6
+ENTRY_CHARS = 16
+"""What a role, an id and their punctuation weigh."""
+IMAGE_CHARS = 4_000
 
 
 class History(Generic[T]):
@@ -60,3 +68,24 @@ class History(Generic[T]):
 
     def __repr__(self) -> str:
         return f"History({self.slice(0)!r})"
+
+
+def weigh(entry: Entry) -> int:
+    """The weight of an entry in characters. The provider's own count of tokens replaces the estimate as
+    soon as there is one; nothing is downloaded to count better."""
+    match entry:
+        case UserEntry():
+            return len(entry.text) + ENTRY_CHARS + IMAGE_CHARS * len(entry.images)
+        case AssistantEntry():
+            thinking = sum(len(block.opaque or block.text) for block in entry.thinking)
+            calls = sum(len(call.name) + len(call.arguments) + ENTRY_CHARS for call in entry.calls)
+            return len(entry.text) + thinking + calls + ENTRY_CHARS
+        case ResultsEntry():
+            return sum(len(result.text) + ENTRY_CHARS for result in entry.results)
+        case _ as never:
+            assert_never(never)
+
+
+def tokens(chars: int) -> int:
+    """Tokens that this many characters probably are; rounded up, so that an estimate errs on the safe side."""
+    return int(chars / CHARS_PER_TOKEN) + 1 if chars else 0

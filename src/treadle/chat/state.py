@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from treadle.chat.history import History
-from treadle.protocol.content import Entry, Failure, Image, PlanStep, ToolRequest, ToolResult, Usage, Value
+from treadle.protocol.content import Entry, Failure, Image, PlanStep, Shell, ToolRequest, ToolResult, Usage, Value
 from treadle.protocol.events import (
     Delivery,
     EndReason,
@@ -19,7 +19,6 @@ from treadle.protocol.events import (
     Trigger,
 )
 from treadle.protocol.options import ChatOptions
-from treadle.protocol.traces import Shell
 from treadle.protocol.views import ChatSummary, Status
 from treadle.types import CallKey, ChatId
 

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from treadle.chat.history import History
+from treadle.chat.history import History, tokens, weigh
 from treadle.chat.state import ChatState, Compaction
-from treadle.chat.weight import tokens, weigh
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolResult, UserEntry
 
 KEEP_USER_TOKENS = 20_000

@@ -8,12 +8,9 @@ from msgspec.structs import replace
 
 from treadle.chat.state import OpenCheck
 from treadle.chat.verification import DIAGNOSTICS
-from treadle.engine.checkpoint import checkpoint
 from treadle.engine.deps import Deps
-from treadle.engine.effects import workspace_events
-from treadle.engine.examination import crashed, first_line
 from treadle.engine.lease import STOPPED, Tenure
-from treadle.engine.outcome import Unknown, outcome_of
+from treadle.engine.outcome import Unknown, checkpoint, crashed, first_line, outcome_of, workspace_events
 from treadle.engine.tool_calls import stop, told
 from treadle.errors import ToolError
 from treadle.ports.toolset import Invocation, Outcome, Tool

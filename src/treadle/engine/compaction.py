@@ -4,6 +4,7 @@ that is not enough, older history is replaced by a summary that the model itself
 
 from msgspec.structs import replace
 
+from treadle.chat.history import tokens, weigh
 from treadle.chat.state import ChatState, Compaction
 from treadle.chat.transcript import (
     KEEP_RECENT_TOKENS,
@@ -15,7 +16,6 @@ from treadle.chat.transcript import (
     recent_start,
     threshold,
 )
-from treadle.chat.weight import tokens, weigh
 from treadle.engine import request as requests
 from treadle.engine import side_call
 from treadle.engine.deps import Deps

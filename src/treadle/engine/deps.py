@@ -6,11 +6,10 @@ from typing import Protocol
 
 import msgspec
 
-from treadle.chat.retry import BASE_S
+from treadle.engine.effects import Spilled, spill
 from treadle.engine.hub import Hub
 from treadle.engine.log import Log
-from treadle.engine.silence_timeout import ANSWER_S, SILENCE_S
-from treadle.engine.spill import Spilled, spill
+from treadle.engine.silence_timeout import ANSWER_S, BASE_S, SILENCE_S
 from treadle.ports.hooks import Hooks, NoHooks
 from treadle.ports.model import Models
 from treadle.ports.policy import Policy

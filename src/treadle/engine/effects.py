@@ -1,15 +1,13 @@
-"""What a call did to the files of the project, as events; and the way back to them. Of very many changes only the first
-stand in the log, and all of them in a blob (D-06)."""
+"""What a log says of the files of the project: changes, undos, and what they refer to. Of very many changes only the
+first stand in the log, and all of them in a blob (D-06)."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Sequence
 
 import msgspec
 
 from treadle.chat.ledger import Entry
-from treadle.engine.deps import Deps
 from treadle.errors import Damaged, NotFound
 from treadle.ports.store import Store
-from treadle.ports.toolset import Outcome
 from treadle.protocol import wire
 from treadle.protocol.events import (
     CheckpointCreated,
@@ -21,11 +19,10 @@ from treadle.protocol.events import (
     RestoreRequested,
     SessionImported,
     Undone,
-    WorkspaceConflict,
 )
 from treadle.protocol.files import FileChange
 from treadle.protocol.references import REFERRING, Reference, references
-from treadle.types import CallKey, ChatId
+from treadle.types import ChatId
 
 _PAGE = 5_000
 _SHORT_PAGE = 500
@@ -35,27 +32,8 @@ _LEDGER = {
 _manifests = msgspec.json.Decoder(tuple[FileChange, ...])
 
 
-async def workspace_events(call: CallKey, outcome: Outcome | None, deps: Deps) -> list[Event]:
-    """What stands behind a call's result: what it changed, or what kept it from changing anything."""
-    events: list[Event] = []
-    if outcome is None:
-        return events
-    if outcome.files or outcome.uncaptured:
-        all_of = await deps.spill(outcome.files)
-        events.append(
-            FilesChanged(
-                all_of.files,
-                call,
-                outcome.source,
-                all_of.manifest,
-                all_of.total,
-                outcome.uncaptured,
-                outcome.git,
-            )
-        )
-    if outcome.conflicts:
-        events.append(WorkspaceConflict(outcome.conflicts, call))
-    return events
+SHOWN = 200
+"""So many changes stand in one event."""
 
 
 class Ledger(msgspec.Struct, frozen=True):
@@ -68,28 +46,33 @@ class Ledger(msgspec.Struct, frozen=True):
 
 
 async def read_ledger(store: Store, chat: ChatId) -> Ledger:
-    """What was recorded about files here: of a chat from elsewhere, what came after it was brought here. Reads the log
-    in pages and decodes only what it is about."""
+    """What was recorded about files here: of a chat from elsewhere, what came after it was brought here."""
     entries: list[Entry] = []
     requests: list[RestoreRequested] = []
     checkpoints: list[int] = []
+    async for seq, event in events_of(store, chat, _LEDGER):
+        if isinstance(event, RestoreRequested):
+            requests.append(event)
+        elif isinstance(event, CheckpointCreated):
+            checkpoints.append(event.message)
+        elif isinstance(event, SessionImported):
+            entries, requests, checkpoints = [], [], []
+        elif isinstance(event, FilesChanged | Undone | Redone | Kept):
+            files = await _all_files(event, seq, store)
+            entries.append(Entry(seq, event, files, _asked(event, requests)))
+    return Ledger(tuple(entries), tuple(requests), tuple(checkpoints))
+
+
+async def events_of(
+    store: Store, chat: ChatId, types: Collection[str], *, page: int = _PAGE
+) -> AsyncIterator[tuple[int, Event]]:
+    """The events of some types with their seqs; of the log, only these are decoded, page by page."""
     since = 0
-    while records := await store.read(chat, after=since, limit=_PAGE):
+    while records := await store.read(chat, after=since, limit=page):
         since = records[-1].seq
         for record in records:
-            if record.type not in _LEDGER:
-                continue
-            event = wire.decode(chat, record).data
-            if isinstance(event, RestoreRequested):
-                requests.append(event)
-            elif isinstance(event, CheckpointCreated):
-                checkpoints.append(event.message)
-            elif isinstance(event, SessionImported):
-                entries, requests, checkpoints = [], [], []
-            elif isinstance(event, FilesChanged | Undone | Redone | Kept):
-                files = await _all_files(event, record.seq, store)
-                entries.append(Entry(record.seq, event, files, _asked(event, requests)))
-    return Ledger(tuple(entries), tuple(requests), tuple(checkpoints))
+            if record.type in types:
+                yield record.seq, wire.decode(chat, record).data
 
 
 def _asked(event: FilesChanged | Undone | Redone | Kept, requests: list[RestoreRequested]) -> RestoreRequested | None:
@@ -132,24 +115,18 @@ async def _read_manifest(store: Store, digest: str) -> tuple[FileChange, ...]:
 async def all_references(store: Store, chat: ChatId) -> AsyncIterator[tuple[int, Reference]]:
     """Everything that a log refers to, with the seq of the event; what manifests list follows them. A manifest
     that is lost hides only what it alone listed."""
-    since = 0
-    while records := await store.read(chat, after=since, limit=_SHORT_PAGE):  # others are served in between
-        since = records[-1].seq
-        for record in records:
-            if record.type not in REFERRING:
-                continue
-            for found in references(wire.decode(chat, record).data):
-                yield record.seq, found
-                for listed in await _listed(store, found):
-                    yield record.seq, listed
+    async for seq, event in events_of(store, chat, REFERRING, page=_SHORT_PAGE):  # others are served in between
+        for found in references(event):
+            yield seq, found
+            for listed in await _listed(store, found):
+                yield seq, listed
 
 
 async def imported_at(store: Store, chat: ChatId) -> int:
     """Up to which event a log tells of another machine; 0: it is all of this one."""
-    since = found = 0
-    while records := await store.read(chat, after=since, limit=_PAGE):
-        since = records[-1].seq
-        found = max((record.seq for record in records if record.type == SessionImported.TYPE), default=found)
+    found = 0
+    async for seq, _ in events_of(store, chat, {SessionImported.TYPE}):
+        found = seq
     return found
 
 
@@ -159,3 +136,17 @@ async def _listed(store: Store, found: Reference) -> list[Reference]:
     except (NotFound, Damaged):
         return []
     return [reference for file in files for reference in references(file)]
+
+
+class Spilled(msgspec.Struct, frozen=True):
+    """Changes as an event carries them."""
+
+    files: tuple[FileChange, ...]
+    manifest: str = ""
+    total: int = 0
+
+
+async def spill(files: Sequence[FileChange], store: Store) -> Spilled:
+    if len(files) <= SHOWN:
+        return Spilled(tuple(files))
+    return Spilled(tuple(files[:SHOWN]), await store.put_blob(msgspec.json.encode(files)), len(files))

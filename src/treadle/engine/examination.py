@@ -2,15 +2,17 @@
 here; what comes out is a call that is ready, or the events that settle it without an effect."""
 
 import msgspec
+from msgspec.structs import replace
 
 from treadle.chat.applying import tool_options
 from treadle.chat.state import Call
 from treadle.engine.deps import Deps
-from treadle.engine.lease import Stopped, Tenure
-from treadle.engine.rehearsal import rehearsed
-from treadle.errors import Conflict, ToolError
+from treadle.engine.lease import STOPPED, Stopped, Tenure
+from treadle.engine.outcome import crashed, end, first_line, seen_of
+from treadle.errors import ToolError
 from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Invocation, Tool
+from treadle.protocol.content import Seen
 from treadle.protocol.events import (
     Event,
     ExecutionComplete,
@@ -24,11 +26,14 @@ from treadle.protocol.events import (
 )
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.tools import ToolSpec, digest
-from treadle.protocol.traces import Seen
 
 NOBODY = "No person is there to answer. Decide yourself, in the way that fits the task best, and go on."
 CUT_OFF = "This call was cut off and has been completed by guessing; it was not carried out. Send it again, whole."
 CHANGED = "what it would do has changed since it was allowed"
+
+
+HARMLESS = "auto-approved (it changes nothing in the project)"
+BY_WORDS = "no copy-on-write view can be had for it, so it is asked for by its words"
 
 
 class Ready(msgspec.Struct, frozen=True):
@@ -113,7 +118,7 @@ async def _permit(tenure: Tenure, ready: Ready, options: ChatOptions, deps: Deps
         options = msgspec.structs.replace(options, interactive=True)  # whoever answered is a person
     verdict = await deps.policy.review(spec, ready.invocation, options)
     if verdict.decision == "review":
-        reviewed = await rehearsed(tenure, ready.tool, ready.invocation, verdict)
+        reviewed = await _rehearsed(tenure, ready.tool, ready.invocation, verdict)
         if isinstance(reviewed, Stopped):
             return Settled(())
         verdict = reviewed
@@ -160,11 +165,6 @@ def _refused(
     return Settled((start, done))
 
 
-def seen_of(error: ToolError) -> tuple[Seen, ...]:
-    """What the model has seen of files by being refused: a conflict shows what is there now (T-13)."""
-    return tuple(Seen(path, hash) for path, hash in error.seen.items()) if isinstance(error, Conflict) else ()
-
-
 def _ask_person(call: Call, start: ExecutionStart, interactive: bool) -> Settled:
     question = str(start.arguments.get("question", ""))
     options = tuple(str(option) for option in start.arguments.get("options") or ())
@@ -174,10 +174,6 @@ def _ask_person(call: Call, start: ExecutionStart, interactive: bool) -> Settled
     answered = UserInputCompleted(call.key, by="treadle", synthetic="headless")
     declined = ExecutionComplete(call.key, False, error=NOBODY, result_summary="nobody to ask", synthetic="headless")
     return Settled((start, asked, answered, declined))
-
-
-def crashed(spec: ToolSpec, error: Exception) -> str:
-    return f"{spec.name} failed: {type(error).__name__}: {error}"
 
 
 def summarize(spec: ToolSpec, arguments: dict[str, object]) -> str:
@@ -190,6 +186,16 @@ def summarize(spec: ToolSpec, arguments: dict[str, object]) -> str:
     return first_line(msgspec.json.encode(arguments).decode())
 
 
-def first_line(text: str, limit: int = 120) -> str:
-    line = text.strip().partition("\n")[0]
-    return line if len(line) <= limit else line[: limit - 1] + "…"
+async def _rehearsed(tenure: Tenure, tool: Tool, invocation: Invocation, verdict: Verdict) -> Verdict | Stopped:
+    """What a review comes to: nothing would change, or somebody must be asked."""
+    rehearsal = await tenure.unless_stopped(tool.rehearse(invocation))
+    if isinstance(rehearsal, Stopped):
+        await end(tool, invocation)
+        return STOPPED
+    if rehearsal is not None and rehearsal.empty:
+        return Verdict("allow", HARMLESS)
+    if verdict.refusal:
+        return replace(verdict, decision="deny", reason=verdict.refusal)
+    if rehearsal is None:
+        return replace(verdict, decision="ask", reason=f"{verdict.reason}; {BY_WORDS}" if verdict.reason else BY_WORDS)
+    return replace(verdict, decision="ask", shown=f"{verdict.shown}\n\n{rehearsal.shown}")

@@ -7,9 +7,9 @@ Kill it anywhere: the next holder of the lease folds the same log and arrives at
 from typing import assert_never
 
 from treadle.chat.decide import (
+    AppendEvents,
     CallModel,
     Compact,
-    Record,
     Rest,
     Restore,
     RunCalls,
@@ -21,7 +21,6 @@ from treadle.chat.decide import (
 )
 from treadle.chat.state import ChatState
 from treadle.chat.transitions import transition
-from treadle.engine.binding import bound
 from treadle.engine.checks import run_check
 from treadle.engine.compaction import compact
 from treadle.engine.deps import Deps
@@ -32,9 +31,9 @@ from treadle.engine.request import limits_of
 from treadle.engine.restore import restore
 from treadle.engine.summary import summarize
 from treadle.engine.tool_calls import run_calls
-from treadle.errors import HeadMoved, StoreError
+from treadle.errors import HeadMoved, RootChanged, StoreError
 from treadle.protocol.commands import Expire
-from treadle.protocol.events import Event, SessionError
+from treadle.protocol.events import Event, OptionsChanged, SessionError
 
 AGAIN = 3
 """How often a step may come to nothing at all before that is a fault of ours."""
@@ -51,7 +50,7 @@ async def advance(tenure: Tenure, deps: Deps) -> None:
                 await _settle(tenure, deps)
                 settled = True
             step = decide(tenure.state, limits_of(tenure.state, deps))
-            if isinstance(step, Wait | Rest) or (tenure.leaving and not isinstance(step, Record)):
+            if isinstance(step, Wait | Rest) or (tenure.leaving and not isinstance(step, AppendEvents)):
                 return
             progress.at(step, tenure.state.head)
             await _take(step, tenure, deps)
@@ -95,7 +94,7 @@ def ahead(state: ChatState, deps: Deps, *, begin: bool = True) -> tuple[Event, .
     if any(call.phase == "started" for call in state.calls):
         return ()
     match decide(state, limits_of(state, deps)):
-        case Record(events=events):
+        case AppendEvents(events=events):
             return events
         case CallModel(final=final) if state.open_turn is None and begin:
             return _begun(state, final, deps)
@@ -112,7 +111,7 @@ def _begun(state: ChatState, final: bool, deps: Deps) -> tuple[Event, ...]:
 
 async def _settle(tenure: Tenure, deps: Deps) -> None:
     """What a dead worker left open, and what nobody answered in time."""
-    if not await bound(tenure, deps):
+    if not await _bound(tenure, deps):
         return
     await recover(tenure, deps)
     expired = transition(tenure.state, Expire(deps.clock.now_ms()))
@@ -136,9 +135,25 @@ async def _take(step: Step, tenure: Tenure, deps: Deps) -> None:
             await restore(tenure, request, deps)
         case Summarize():
             await summarize(tenure, deps)
-        case Record(events=events):
+        case AppendEvents(events=events):
             await tenure.append(*events)
         case Wait() | Rest():
             pass
         case _ as never:
             assert_never(never)
+
+
+async def _bound(tenure: Tenure, deps: Deps) -> bool:
+    """Bind the chat to its root if it is not bound yet (S-01). A chat works in one folder for its whole life.
+    False: the root is another folder by now, so the run has ended before anything of it was touched."""
+    state = tenure.state
+    if deps.bind is None or state.run is None or not state.options.root:
+        return True
+    try:
+        found = deps.bind(state.options, state.owner)  # a look at one folder; a thread would cost more
+    except RootChanged as error:
+        await tenure.record(SessionError(error.code, deps.redact(str(error))))
+        return False
+    if found and not state.options.root_id:
+        await tenure.append(OptionsChanged({"root_id": found}, by="treadle"))
+    return True

@@ -8,12 +8,11 @@ from contextlib import aclosing
 from treadle.chat.assembly import Answer, Assembler
 from treadle.chat.budget import admit
 from treadle.chat.completion import MarkerFilter, marks, strip_marker, strip_thinking
-from treadle.chat.retry import delay
 from treadle.chat.state import ChatState
 from treadle.engine import request as requests
 from treadle.engine.deps import Deps
 from treadle.engine.lease import Stopped, Tenure
-from treadle.engine.silence_timeout import Patience
+from treadle.engine.silence_timeout import Patience, delay
 from treadle.errors import ConfigError, ModelError
 from treadle.faultpoint import faultpoint
 from treadle.ports.model import Model, ModelRequest
@@ -52,7 +51,7 @@ async def call_model(tenure: Tenure, final: bool, deps: Deps) -> None:
     while (opened := tenure.state.open_turn) is not None:
         if opened.attempts and (over := requests.over(tenure.state, opened.reserved, deps)) is not None:
             return await tenure.append(over)
-        attempt = Attempt(tenure, model, opened.turn, deps)
+        attempt = ModelAttempt(tenure, model, opened.turn, deps)
         try:
             done = await tenure.unless_stopped(attempt.run(request))
         except ModelError as error:
@@ -79,7 +78,7 @@ def open_turn(state: ChatState, final: bool, deps: Deps) -> tuple[Event, ...]:
     return admit(state, state.run, start, deps.clock.now_ms())
 
 
-async def _retry(tenure: Tenure, attempt: "Attempt", error: ModelError, deps: Deps) -> bool:
+async def _retry(tenure: Tenure, attempt: "ModelAttempt", error: ModelError, deps: Deps) -> bool:
     """Record a failed attempt and wait; False when the turn is not to be made again here."""
     opened = tenure.state.open_turn
     failures = opened.failures if opened is not None else 0
@@ -98,7 +97,7 @@ async def _retry(tenure: Tenure, attempt: "Attempt", error: ModelError, deps: De
     return not isinstance(await tenure.unless_stopped(deps.clock.sleep(wait)), Stopped)
 
 
-class Attempt:
+class ModelAttempt:
     """One try at a turn: reads the stream, shows it, and keeps what came."""
 
     def __init__(self, tenure: Tenure, model: Model, turn: int, deps: Deps) -> None:

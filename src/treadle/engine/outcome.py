@@ -7,18 +7,27 @@ done by then is its outcome. If even that cannot be done now, the intent stays o
 """
 
 import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from treadle.engine.deps import Deps
-from treadle.engine.examination import crashed, seen_of
-from treadle.engine.stopping import stop, twice
-from treadle.errors import StoreError, ToolError
+from treadle.engine.lease import Tenure
+from treadle.errors import Conflict, StoreError, ToolError
 from treadle.faultpoint import faultpoint
 from treadle.ports.toolset import Invocation, Outcome, Tool
+from treadle.protocol.content import Seen
+from treadle.protocol.events import CheckpointCreated, Event, FilesChanged, WorkspaceConflict
+from treadle.protocol.tools import ToolSpec
+from treadle.types import CallKey
 
 UNSURE = "It is not known whether it took effect. Look at the current state before you go on."
+
+
+T = TypeVar("T")
 
 
 class Unknown(msgspec.Struct, frozen=True):
@@ -68,7 +77,7 @@ async def _settled(
 
 async def _ended(tool: Tool, invocation: Invocation, text: str | None) -> Outcome | Unknown:
     """Nothing more is done of a call, and what it has done is told. Without a text nobody knows what else it did."""
-    done = await stop(tool, invocation)
+    done = await end(tool, invocation)
     return Unknown(done) if text is None else replace(done or Outcome(""), text=text, summary="", success=False)
 
 
@@ -111,3 +120,76 @@ async def _out_of_time(tool: Tool, invocation: Invocation) -> Outcome:
     except Exception as error:
         return Outcome(f"{text} It could not be stopped for sure: {error}", success=False)
     return replace(done or Outcome(""), text=text, summary="", success=False)
+
+
+async def workspace_events(call: CallKey, outcome: Outcome | None, deps: Deps) -> list[Event]:
+    """What stands behind a call's result: what it changed, or what kept it from changing anything."""
+    events: list[Event] = []
+    if outcome is None:
+        return events
+    if outcome.files or outcome.uncaptured:
+        all_of = await deps.spill(outcome.files)
+        events.append(
+            FilesChanged(
+                all_of.files,
+                call,
+                outcome.source,
+                all_of.manifest,
+                all_of.total,
+                outcome.uncaptured,
+                outcome.git,
+            )
+        )
+    if outcome.conflicts:
+        events.append(WorkspaceConflict(outcome.conflicts, call))
+    return events
+
+
+def seen_of(error: ToolError) -> tuple[Seen, ...]:
+    """What the model has seen of files by being refused: a conflict shows what is there now (T-13)."""
+    return tuple(Seen(path, hash) for path, hash in error.seen.items()) if isinstance(error, Conflict) else ()
+
+
+def crashed(spec: ToolSpec, error: Exception) -> str:
+    return f"{spec.name} failed: {type(error).__name__}: {error}"
+
+
+def first_line(text: str, limit: int = 120) -> str:
+    line = text.strip().partition("\n")[0]
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+async def end(tool: Tool, invocation: Invocation) -> Outcome | None:
+    """The run is over for the call, whether that works or not. What it had changed by then, if that is known.
+    StoreError: a set of changes is begun, and can be neither completed nor taken back now."""
+    try:
+        return await twice(lambda: asyncio.shield(tool.stop(invocation)))
+    except StoreError:
+        raise
+    except Exception as error:
+        logging.getLogger("treadle").warning("call %s could not be stopped: %s", invocation.call, error)
+        return None
+
+
+async def twice(step: Callable[[], Awaitable[T]]) -> T:
+    """Take a step that can be repeated, once more if it fails: what struck it may strike only once. A store that fails
+    is not asked again: whoever holds the lease next goes on from what it has."""
+    try:
+        return await step()
+    except StoreError:
+        raise
+    except Exception:
+        return await step()
+
+
+async def checkpoint(tenure: Tenure, deps: Deps) -> list[Event]:
+    """What is to be recorded before a call that may change files; nothing, if the run has its checkpoint already."""
+    state = tenure.state
+    if state.run is None or state.run.checkpoint or not state.options.root:
+        return []
+    events: list[Event] = []
+    if state.options.git_branch and deps.branch is not None:
+        made = await deps.branch(state.options.project, state.chat, state.run.first)
+        faultpoint("checkpoint.branched")
+        events += [made] if made is not None else []
+    return [*events, CheckpointCreated(state.run.first)]

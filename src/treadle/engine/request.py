@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from treadle.chat.budget import forbidden
 from treadle.chat.decide import Limits
+from treadle.chat.history import tokens
 from treadle.chat.state import ChatState
 from treadle.chat.transcript import entries, estimate
-from treadle.chat.weight import tokens
 from treadle.engine.deps import Deps
 from treadle.engine.lease import Tenure
 from treadle.errors import Damaged, NotFound

@@ -5,11 +5,10 @@ from contextlib import aclosing
 import msgspec
 
 from treadle.chat.assembly import Assembler
-from treadle.chat.retry import delay
-from treadle.chat.weight import tokens, weigh
+from treadle.chat.history import tokens, weigh
 from treadle.engine.deps import Deps
 from treadle.engine.request import TYPICAL_OUTPUT, fitted, priced
-from treadle.engine.silence_timeout import Patience
+from treadle.engine.silence_timeout import Patience, delay
 from treadle.errors import ModelError, TreadleError
 from treadle.ports.model import Model, ModelRequest
 from treadle.protocol.content import Usage
@@ -17,7 +16,7 @@ from treadle.protocol.content import Usage
 ATTEMPTS = 3
 
 
-class Reply(msgspec.Struct, frozen=True):
+class SideReply(msgspec.Struct, frozen=True):
     """What came of it: a text, or why there is none; and what it cost either way."""
 
     text: str
@@ -25,7 +24,7 @@ class Reply(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-async def ask(model: Model, request: ModelRequest, deps: Deps) -> Reply:
+async def ask(model: Model, request: ModelRequest, deps: Deps) -> SideReply:
     """Ask once, and again after passing faults."""
     cost = Usage()
     request = fitted(request, tokens(_sent(request)), model.info)
@@ -38,17 +37,17 @@ async def ask(model: Model, request: ModelRequest, deps: Deps) -> Reply:
                     patience.hear(deltas)
                     assembler.feed(deltas)
             answer = assembler.finish(model.info.ref)
-            return Reply(answer.text.strip(), cost + _cost(model, request, answer.usage, answer.text))
+            return SideReply(answer.text.strip(), cost + _cost(model, request, answer.usage, answer.text))
         except ModelError as fault:
             if assembler.text or assembler.usage is not None:
                 cost += _cost(model, request, assembler.usage, assembler.text)
             wait = delay(fault, failures, deps.chance(), deps.retry_base_s)
             if wait is None or failures == ATTEMPTS - 1:
-                return Reply("", cost, str(fault))
+                return SideReply("", cost, str(fault))
             await deps.clock.sleep(wait)
         except TreadleError as error:
-            return Reply("", cost, str(error))
-    return Reply("", cost, "The model could not be reached.")
+            return SideReply("", cost, str(error))
+    return SideReply("", cost, "The model could not be reached.")
 
 
 def expected(model: Model, request: ModelRequest) -> Usage:

@@ -1,4 +1,5 @@
-"""How long a model call may take: how long it may be silent (L-12), and how long it may last in all. A sign of life
+"""How long a model call may take: how long it may be silent (L-12), how long it may last in all, and how long to wait
+before a failed one is made again (M-11). A sign of life
 costs one look at the clock: no timer is set anew for it."""
 
 import asyncio
@@ -12,6 +13,15 @@ from treadle.protocol.deltas import CallDelta, Delta, UsageDelta
 SILENCE_S = 300.0
 ANSWER_S = 3_600.0
 """An answer that takes longer is not waited for, however lively it is."""
+
+
+RETRIES = 5
+BASE_S = 2.0
+CAP_S = 30.0
+JITTER = 0.25
+PATIENCE_S = 120.0
+"""A provider that asks for more than this is not waited for."""
+_TRANSIENT = ("rate_limit", "overloaded", "network", "cut_stream", "silence")
 
 
 class Patience:
@@ -64,3 +74,13 @@ def _tells(delta: Delta) -> bool:
     if type(delta) is CallDelta:
         return bool(delta.name or delta.arguments)
     return type(delta) is not UsageDelta
+
+
+def delay(error: ModelError, failures: int, chance: float, base_s: float = BASE_S) -> float | None:
+    """Seconds to wait before the next attempt, or None when there is none. `chance` is in [0, 1)."""
+    if error.kind not in _TRANSIENT or failures >= RETRIES:
+        return None
+    if error.retry_after is not None:
+        return error.retry_after if error.retry_after <= PATIENCE_S else None
+    wait = base_s * 2.0**failures * (1 + JITTER * (2 * chance - 1))
+    return float(min(wait, CAP_S))

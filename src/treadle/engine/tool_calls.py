@@ -7,14 +7,10 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from treadle.chat.budget import over_budget
 from treadle.chat.state import Call, ChatState, runnable_calls
-from treadle.engine import stopping
-from treadle.engine.checkpoint import checkpoint
 from treadle.engine.deps import Deps
-from treadle.engine.effects import workspace_events
-from treadle.engine.examination import Ready, Settled, examine, first_line
+from treadle.engine.examination import Ready, Settled, examine
 from treadle.engine.lease import STOPPED, Stopped, Tenure
-from treadle.engine.outcome import Unknown, outcome_of
-from treadle.engine.stopping import twice
+from treadle.engine.outcome import Unknown, checkpoint, end, first_line, outcome_of, twice, workspace_events
 from treadle.errors import StoreError, Unfinished
 from treadle.ports.toolset import Fact, Invocation, Outcome, Tool
 from treadle.protocol.events import Event, ExecutionComplete, ExecutionStart, SandboxNotice
@@ -90,7 +86,7 @@ async def _run_batch(tenure: Tenure, batch: Sequence[Ready], deps: Deps) -> Stop
 async def stop(tenure: Tenure, tool: Tool, invocation: Invocation, deps: Deps) -> None:
     """End what a call started; the run is over for it, whether that works or not. What it had done by then is recorded:
     it can be undone like anything else."""
-    outcome = await stopping.stop(tool, invocation)
+    outcome = await end(tool, invocation)
     if events := await twice(lambda: workspace_events(invocation.call, outcome, deps)):
         await tenure.record(*events)
 

@@ -5,14 +5,13 @@ import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 
+from treadle.engine.effects import events_of
 from treadle.ports.store import Store
-from treadle.protocol import wire
 from treadle.protocol.events import AssistantMessage, CheckStarted, ExecutionStart
 from treadle.sandbox.supervisor.commands import SupervisedCommands
 from treadle.stores.integrity import Problem
 from treadle.types import CallKey, ChatId
 
-_PAGE = 5_000
 _SHOWN = 5
 _TELLING = {kind.TYPE for kind in (AssistantMessage, CheckStarted, ExecutionStart)}
 
@@ -33,18 +32,13 @@ async def look_ahead(store: Store, home: Path, *, repair: bool) -> list[Problem]
 async def _lost(store: Store, chat: ChatId, on_disk: Iterable[CallKey]) -> list[CallKey]:
     requested: set[str] = set()
     names: dict[str, str] = {}
-    since = 0
-    while records := await store.read(chat, after=since, limit=_PAGE):
-        since = records[-1].seq
-        for record in records:
-            if record.type not in _TELLING:
-                continue
-            match wire.decode(chat, record).data:
-                case AssistantMessage(tool_requests=requests):
-                    requested |= {request.call for request in requests}
-                case ExecutionStart(call=call, plan=plan) | CheckStarted(check=call, plan=plan):
-                    requested.add(call)
-                    names[call] = (plan or {}).get("own") or call
+    async for _, event in events_of(store, chat, _TELLING):
+        match event:
+            case AssistantMessage(tool_requests=requests):
+                requested |= {request.call for request in requests}
+            case ExecutionStart(call=call, plan=plan) | CheckStarted(check=call, plan=plan):
+                requested.add(call)
+                names[call] = (plan or {}).get("own") or call
     return [key for key in on_disk if _is_lost(key, requested, names)]
 
 

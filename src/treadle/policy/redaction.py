@@ -11,7 +11,7 @@ from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from treadle.policy.live_redaction import LiveText
-from treadle.protocol.secrets import SECRET_NAME
+from treadle.protocol.permissions import SECRET_NAME
 
 SHORTEST = 8
 """What is shorter is no secret worth the name, and would be found everywhere."""

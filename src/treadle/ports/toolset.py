@@ -6,12 +6,11 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from treadle.protocol.content import Value
+from treadle.protocol.content import Seen, Shell, Value
 from treadle.protocol.events import ModelNotice, PlanUpdated, SandboxNotice, TaskComplete
 from treadle.protocol.files import DiffStat, FileChange, FileConflict, Source, Uncaptured
 from treadle.protocol.options import ChatOptions, Project
 from treadle.protocol.tools import ToolSpec
-from treadle.protocol.traces import Seen, Shell
 from treadle.types import CallKey, ChatId
 
 Fact = PlanUpdated | TaskComplete | SandboxNotice | ModelNotice

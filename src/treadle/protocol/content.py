@@ -1,12 +1,43 @@
-"""What a conversation is made of, free of any provider's shape: parts, calls, results, and the entries of a
-transcript. Frozen data; knows nothing of events or I/O."""
+"""What a conversation is made of, free of any provider's shape: parts, calls, results, what they refer to and leave
+behind, and the entries of a transcript. Frozen data; knows nothing of events or I/O."""
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
-from treadle.protocol.marks import BlobHash
 from treadle.types import CallKey
+
+# -- marks for fields that hold hashes: what each refers to. Whoever keeps, moves, collects or checks what lies outside
+# the log goes by these marks (`protocol.references`); a test holds every field against them.
+
+Target = Literal["blob", "manifest", "image", "plan", "file", "fingerprint"]
+
+
+class Refers(msgspec.Struct, frozen=True):
+    """`to` names what lies under the hash."""
+
+    to: Target
+
+
+class Perhaps(msgspec.Struct, frozen=True):
+    """What a value refers to may be kept, and is not missed if it is not."""
+
+
+BlobHash = Annotated[str, Refers("blob")]
+"""Bytes in the blob store, without which the event is not whole."""
+ManifestHash = Annotated[str, Refers("manifest")]
+"""A blob, too: a JSON array of `FileChange`, which refer to more."""
+ImageHash = Annotated[str, Refers("image")]
+"""Bytes of a file of the project, kept so that changes can be undone."""
+Plan = Annotated[dict[str, Any] | None, Refers("plan")]
+"""What a tool needs to find out whether it took effect, in its own shape; any hash in it may be that of an image."""
+FileHash = Annotated[str, Refers("file")]
+"""Bytes that a file of the project had; they need be kept nowhere."""
+Fingerprint = Annotated[str, Refers("fingerprint")]
+"""Tells whether something is still the same; nothing lies under it."""
+
+
+# -- values -------------------------------------------------------------------------------------------------------
 
 
 class Value(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -118,3 +149,23 @@ class Failure(Value, frozen=True):
 
     error_class: str = msgspec.field(name="class")
     message: str = ""
+
+
+# -- what one call leaves behind for later ones: recorded with its result, so that it survives restarts --------------
+
+
+class Seen(Value, frozen=True):
+    """A file as the model knows it: the SHA-256 of what it read or wrote (T-13); empty: it knows that there is none."""
+
+    path: str
+    digest: FileHash
+
+
+class Shell(Value, frozen=True):
+    """The chat's shell between commands (T-14)."""
+
+    cwd: str = "."
+    """Relative to the root."""
+    exports: dict[str, str] = msgspec.field(default_factory=dict)
+    """Variables that differ from the environment a fresh command has."""
+    unset: tuple[str, ...] = ()

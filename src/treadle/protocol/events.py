@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from treadle.protocol.content import Image, PlanStep, Thinking, ToolRequest, Usage
+from treadle.protocol.content import BlobHash, Image, Plan, PlanStep, Thinking, ToolRequest, Usage
 from treadle.protocol.event import EndReason as EndReason
 from treadle.protocol.event import Envelope as Envelope
 from treadle.protocol.event import Event as Event
@@ -25,7 +25,6 @@ from treadle.protocol.live_events import ReasoningDelta as ReasoningDelta
 from treadle.protocol.live_events import SessionIdle as SessionIdle
 from treadle.protocol.live_events import ToolCallDelta as ToolCallDelta
 from treadle.protocol.live_events import UsageInfo as UsageInfo
-from treadle.protocol.marks import BlobHash, Plan
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.tool_events import ExecutionComplete as ExecutionComplete
 from treadle.protocol.tool_events import ExecutionStart as ExecutionStart

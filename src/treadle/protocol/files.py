@@ -3,8 +3,7 @@ taken back (W-01, W-02). Knows no disk."""
 
 from typing import Annotated, Literal
 
-from treadle.protocol.content import Value
-from treadle.protocol.marks import ImageHash, Perhaps
+from treadle.protocol.content import ImageHash, Perhaps, Value
 
 StateKind = Literal["file", "directory", "link", "fifo", "other"]
 """other: a socket or a device, of which nothing but its being there is known."""

@@ -4,9 +4,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from treadle.protocol.content import Value
+from treadle.protocol.content import Fingerprint, Value
 from treadle.protocol.event import EndReason, Live
-from treadle.protocol.marks import Fingerprint
 from treadle.protocol.permissions import Offer
 from treadle.types import CallKey
 

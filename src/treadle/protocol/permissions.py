@@ -1,5 +1,7 @@
-"""Words about permission: standing rules, and what a person who is asked may turn into one (S-07)."""
+"""Words about permission: standing rules, what a person who is asked may turn into one (S-07), and which variables are
+secret."""
 
+import re
 from typing import Literal
 
 from treadle.protocol.content import Value
@@ -7,6 +9,14 @@ from treadle.protocol.content import Value
 RuleEffect = Literal["allow", "ask", "deny"]
 RuleScope = Literal["chat", "project", "user"]
 """How far a rule reaches. An answer that makes no rule holds once."""
+
+
+SECRET_NAME = re.compile(
+    r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|COOKIE|PRIVATE|_AUTH$|_PAT$|^PGPASS|DSN$|^TREADLE_STORE$",
+    re.IGNORECASE,
+)
+"""By their names: variables whose values are secrets. One list, for what commands are not given and for what is not
+recorded (M-13, S-11)."""
 
 
 class Rule(Value, frozen=True):

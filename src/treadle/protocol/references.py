@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from treadle.protocol.content import Perhaps, Refers
 from treadle.protocol.events import RECORDED, Event
 from treadle.protocol.files import FileChange
-from treadle.protocol.marks import Perhaps, Refers
 
 Kind = Literal["blob", "manifest", "image"]
 

@@ -4,11 +4,10 @@ from typing import Any, Literal
 
 import msgspec
 
+from treadle.protocol.content import BlobHash, Fingerprint, Plan, Seen, Shell
 from treadle.protocol.event import Event
 from treadle.protocol.files import DiffStat
-from treadle.protocol.marks import BlobHash, Fingerprint, Plan
 from treadle.protocol.permissions import Offer, Rule
-from treadle.protocol.traces import Seen, Shell
 from treadle.types import CallKey
 
 

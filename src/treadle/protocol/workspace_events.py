@@ -4,9 +4,9 @@ from typing import Literal
 
 import msgspec
 
+from treadle.protocol.content import Fingerprint, ManifestHash
 from treadle.protocol.event import Event
 from treadle.protocol.files import FileChange, FileConflict, Source, Uncaptured
-from treadle.protocol.marks import Fingerprint, ManifestHash
 from treadle.types import CallKey
 
 RestoreKind = Literal["undo", "redo", "keep"]

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from treadle.chat.turns import in_order
-from treadle.engine.examination import first_line
+from treadle.engine.outcome import first_line
 from treadle.ports.toolset import Fact
 from treadle.protocol.content import ToolRequest
 from treadle.protocol.events import (

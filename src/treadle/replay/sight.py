@@ -4,10 +4,10 @@ and prices, the weight of the system text, the time. All of it is worked back fr
 from collections.abc import Sequence
 from itertools import islice
 
-from treadle.chat.answer_limits import NOTICES
+from treadle.chat.assembly import NOTICES
+from treadle.chat.history import CHARS_PER_TOKEN
 from treadle.chat.state import ChatState
 from treadle.chat.transcript import COMPACT_AT, HEADROOM_TOKENS, estimate, threshold
-from treadle.chat.weight import CHARS_PER_TOKEN
 from treadle.engine.hub import Hub
 from treadle.engine.lease import Tenure
 from treadle.engine.log import Ahead, Answer, Log, Take

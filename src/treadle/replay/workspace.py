@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from treadle.engine.spill import Spilled
+from treadle.engine.effects import Spilled
 from treadle.errors import RootChanged, ToolError
 from treadle.ports.snapshots import Effect, Plan
 from treadle.ports.toolset import Outcome

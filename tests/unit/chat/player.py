@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from treadle.chat import snapshot
 from treadle.chat.budget import admit, forbidden, over_budget
 from treadle.chat.decide import (
+    AppendEvents,
     CallModel,
     Compact,
     Limits,
-    Record,
     Rest,
     Restore,
     RunCalls,
@@ -125,7 +125,7 @@ class Player:
                 self._check_work(check, choose)
             case Summarize():
                 self._worker(e.ModelCall("summary", COST, "done"))
-            case Record(events=events):
+            case AppendEvents(events=events):
                 self._worker(*events)
             case Wait() | Rest():
                 self.fresh = True
@@ -290,7 +290,7 @@ class Player:
         """The rules never talk to themselves for ever: a few records, then an effect, a wait or rest."""
         state = self.state
         for _ in range(12):
-            if not isinstance(step, Record):
+            if not isinstance(step, AppendEvents):
                 return
             for event in step.events:
                 state = fold(state, e.Envelope(state.head + 1, CHAT, self.time_ms, event, self.epoch))

@@ -4,7 +4,7 @@ import pytest
 
 from tests.unit.chat.logs import chat, said
 from treadle.chat.applying import fenced_blocks
-from treadle.chat.decide import Limits, Record, RunCalls, decide
+from treadle.chat.decide import AppendEvents, Limits, RunCalls, decide
 from treadle.chat.fold import fold
 from treadle.chat.state import ChatState, status
 from treadle.chat.transitions import transition
@@ -95,7 +95,7 @@ def done(state: ChatState) -> ChatState:
     assert isinstance(step, RunCalls)
     key = step.calls[0].key
     state = grow(state, e.ExecutionStart(key, "write_file"), e.ExecutionComplete(key, True, "ok"), epoch=1)
-    while isinstance(step := decide(state, Limits()), Record):
+    while isinstance(step := decide(state, Limits()), AppendEvents):
         state = grow(state, *step.events, epoch=1)
     return state
 

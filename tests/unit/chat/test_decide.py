@@ -3,7 +3,7 @@
 import pytest
 
 from tests.unit.chat.logs import answer, chat, ran, said
-from treadle.chat.decide import CallModel, Compact, Limits, Record, Rest, RunCalls, Summarize, Wait, decide
+from treadle.chat.decide import AppendEvents, CallModel, Compact, Limits, Rest, RunCalls, Summarize, Wait, decide
 from treadle.chat.state import ChatState
 from treadle.protocol import events as e
 from treadle.protocol.content import Usage
@@ -21,7 +21,7 @@ def step(state: ChatState, limits: Limits = LIMITS) -> object:
 def recorded(state: ChatState) -> list[str]:
     """The types of what the rules record themselves, with the reason of an end."""
     found = decide(state, LIMITS)
-    assert isinstance(found, Record), found
+    assert isinstance(found, AppendEvents), found
     return [f"{x.TYPE}:{x.reason}" if isinstance(x, e.RunEnd) else x.TYPE for x in found.events]
 
 
@@ -105,7 +105,7 @@ def test_unused_steering_is_the_next_run() -> None:  # L-08
     state = chat(said(), *answer(1, text="hi"), *queue)
     assert recorded(state) == ["session.run_end:done"]
     found = step(chat(e.RunEnd("done"), state=state))
-    assert found == Record((e.UserMessage("b", "queued", queue_id="b"),))
+    assert found == AppendEvents((e.UserMessage("b", "queued", queue_id="b"),))
 
 
 @pytest.mark.parametrize("reason", ["interrupted", "error", "budget"])
@@ -143,7 +143,7 @@ def test_autopilot_nudges_until_two_in_a_row_bring_nothing() -> None:  # L-14
     for turn in range(1, 10):
         state = chat(*answer(turn, text="done?"), state=state)
         found = decide(state, LIMITS)
-        assert isinstance(found, Record)
+        assert isinstance(found, AppendEvents)
         if isinstance(found.events[-1], e.RunEnd):
             break
         nudges += 1
@@ -157,7 +157,7 @@ def test_autopilot_stops_after_five_continuations_with_progress() -> None:  # L-
         state = chat(*answer(turn, "a", arguments=f"[{turn}]"), *ran(turn), *answer(turn + 1, text="?"), state=state)
         turn += 2
         found = decide(state, LIMITS)
-        assert isinstance(found, Record)
+        assert isinstance(found, AppendEvents)
         if isinstance(found.events[-1], e.RunEnd):
             break
         nudges += 1
@@ -181,7 +181,7 @@ def test_a_silent_run_is_summarised_once() -> None:  # L-17
 def test_compaction_begins_at_the_threshold_and_stops_after_three_failures() -> None:  # L-19
     small = Limits(window=1_000, max_output=100)
     state = chat(said(), *answer(1, "a"), *ran(1), *answer(2, "a", usage=Usage(600, 10)), *ran(2))
-    assert step(state, small) == Record((e.CompactionStart("threshold", 616),))
+    assert step(state, small) == AppendEvents((e.CompactionStart("threshold", 616),))
     assert step(chat(e.CompactionStart("threshold"), state=state), small) == Compact("threshold")
     for _ in range(3):
         state = chat(e.CompactionStart("threshold"), e.CompactionComplete("threshold", False), state=state)

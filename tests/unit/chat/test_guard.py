@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.chat.guard import LONGEST_CYCLE, WINDOW, Finding, describe, find, signature
+from treadle.chat.guard import LONGEST_CYCLE, WINDOW, Repetition, describe, find, signature
 
 
 @pytest.mark.parametrize(
@@ -12,17 +12,17 @@ from treadle.chat.guard import LONGEST_CYCLE, WINDOW, Finding, describe, find, s
     [
         ("", None),
         ("aa", None),
-        ("aaa", Finding(1, 3)),
-        ("baaaaa", Finding(1, 5)),
+        ("aaa", Repetition(1, 3)),
+        ("baaaaa", Repetition(1, 5)),
         ("aaab", None),
-        ("ababab", Finding(2, 3)),
-        ("xabcdeabcdeabcde", Finding(5, 3)),
+        ("ababab", Repetition(2, 3)),
+        ("xabcdeabcdeabcde", Repetition(5, 3)),
         ("abcdefabcdefabcdef", None),  # a cycle of six is no cycle
-        ("aaaaaaaaaa", Finding(1, 10)),
-        ("aabaabaab", Finding(3, 3)),
+        ("aaaaaaaaaa", Repetition(1, 10)),
+        ("aabaabaab", Repetition(3, 3)),
     ],
 )
-def test_cycles(signatures: str, finding: Finding | None) -> None:
+def test_cycles(signatures: str, finding: Repetition | None) -> None:
     assert find(tuple(signatures)) == finding
 
 
@@ -51,5 +51,5 @@ def test_a_signature_is_call_arguments_and_result() -> None:
 
 
 def test_the_model_is_told_what_it_does() -> None:
-    assert "the same call 3 times" in describe(Finding(1, 3))
-    assert "the same 2 calls 4 times" in describe(Finding(2, 4))
+    assert "the same call 3 times" in describe(Repetition(1, 3))
+    assert "the same 2 calls 4 times" in describe(Repetition(2, 4))

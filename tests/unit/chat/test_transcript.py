@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from tests.unit.chat.logs import answer, chat, ran, said
 from tests.unit.chat.player import valid_history
-from treadle.chat.history import History
+from treadle.chat.history import IMAGE_CHARS, History, tokens, weigh
 from treadle.chat.state import ChatState, Compaction
 from treadle.chat.transcript import (
     LOST,
@@ -19,7 +19,6 @@ from treadle.chat.transcript import (
     repair,
     threshold,
 )
-from treadle.chat.weight import IMAGE_CHARS, tokens, weigh
 from treadle.protocol import events as e
 from treadle.protocol.content import (
     AssistantEntry,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from treadle.chat.decide import Limits, Record, RunCheck, decide
+from treadle.chat.decide import AppendEvents, Limits, RunCheck, decide
 from treadle.chat.fold import fold
 from treadle.chat.state import ChatState
 from treadle.chat.verification import DIAGNOSTICS, may_write
@@ -37,7 +37,7 @@ def step(state: ChatState) -> object:
 
 def ends(state: ChatState) -> str:
     match step(state):
-        case Record(events=events) if isinstance(events[-1], e.RunEnd):
+        case AppendEvents(events=events) if isinstance(events[-1], e.RunEnd):
             return events[-1].reason
         case other:
             return str(other)
@@ -79,7 +79,7 @@ def failed_diagnosis(state: ChatState, text: str) -> ChatState:
 def test_the_same_errors_are_told_once_and_refuse_nothing() -> None:
     state = failed_diagnosis(answered("Do it", wrote("a.py")), "a.py:1: error: old")
     said = step(state)
-    assert isinstance(said, Record)
+    assert isinstance(said, AppendEvents)
     assert "a.py:1: error: old" in said.events[0].content  # type: ignore[attr-defined]
     state = failed_diagnosis(say(grow(state, *said.events), "That one is older than me."), "a.py:1: error: old")
     assert ends(state) == "done"
@@ -90,7 +90,7 @@ def test_new_errors_are_told_three_times_at_most() -> None:
     for number in range(3):
         state = failed_diagnosis(state, f"a.py:{number}: error")
         said = step(state)
-        assert isinstance(said, Record)
+        assert isinstance(said, AppendEvents)
         state = say(grow(state, *said.events))
     assert ends(failed_diagnosis(state, "a.py:9: error")) == "done"
 
@@ -112,7 +112,7 @@ def test_a_check_that_has_begun_is_finished_first() -> None:
     assert isinstance(check, RunCheck)
     assert check.check.plan == {"x": 1}
     stopped = step(grow(state, e.Interrupted()))
-    assert isinstance(stopped, Record)
+    assert isinstance(stopped, AppendEvents)
     assert stopped.events == (e.CheckCompleted(CallKey("check.1"), False, synthetic="stopped"), e.RunEnd("interrupted"))
 
 

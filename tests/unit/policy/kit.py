@@ -5,10 +5,10 @@ from pathlib import Path
 from treadle.policy.standard import StandardPolicy
 from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Invocation
+from treadle.protocol.content import Shell
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import Rule
 from treadle.protocol.tools import ToolSpec
-from treadle.protocol.traces import Shell
 from treadle.types import CallKey, ChatId
 
 SPECS = {

@@ -14,10 +14,9 @@ from scripts.reference import field_docs
 from tests.golden.samples import SAMPLES
 from treadle import protocol
 from treadle.protocol import events as e
-from treadle.protocol.content import Image, Value
+from treadle.protocol.content import Image, Refers, Value
 from treadle.protocol.events import RECORDED
 from treadle.protocol.files import FileChange, FileState
-from treadle.protocol.marks import Refers
 from treadle.protocol.references import REFERRING, Reference, lost_without, references
 from treadle.types import CallKey
 
@@ -55,7 +54,7 @@ def mark(kind: type[msgspec.Struct], name: str) -> str:
 
 @pytest.mark.parametrize(("kind", "name"), suspects(), ids=lambda part: getattr(part, "__name__", part))
 def test_every_field_that_holds_a_hash_says_what_it_refers_to(kind: type[msgspec.Struct], name: str) -> None:
-    assert mark(kind, name), f"{kind.__name__}.{name} holds a hash: give it a type of protocol.marks"
+    assert mark(kind, name), f"{kind.__name__}.{name} holds a hash: give it a type of protocol.content"
 
 
 def test_the_suspicion_finds_the_known_ones() -> None:

@@ -4,7 +4,7 @@ it contains the value of one that does (M-13, T-05)."""
 import re
 from collections.abc import Mapping
 
-from treadle.protocol.secrets import SECRET_NAME
+from treadle.protocol.permissions import SECRET_NAME
 
 _SECRET_VALUE = re.compile(
     r"^[a-z][a-z0-9+.-]*://[^/@\s]*:[^/@\s]+@"  # a URL with a password in it

@@ -16,8 +16,8 @@ from treadle.lines.diff import Diff, bounded, diff
 from treadle.ports.snapshots import Snapshots
 from treadle.ports.toolset import Outcome, Settlement
 from treadle.ports.workspace import Workspace, inert
+from treadle.protocol.content import Seen
 from treadle.protocol.files import DiffStat, FileChange, FileState, change_of, decode_path, encode_path
-from treadle.protocol.traces import Seen
 from treadle.tools.builtin.text import MAX_FILE, decode, visible
 
 AGAIN = "(Found done after a restart.)"

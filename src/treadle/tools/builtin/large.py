@@ -7,7 +7,7 @@ from treadle.errors import ToolError
 from treadle.lines.aside import count
 from treadle.ports.toolset import Outcome
 from treadle.ports.workspace import Workspace, inert
-from treadle.protocol.traces import Seen
+from treadle.protocol.content import Seen
 from treadle.tools.builtin.base import MAX_BYTES, MAX_LINES
 from treadle.tools.builtin.text import refusal, visible
 

@@ -5,8 +5,8 @@ from treadle.errors import ToolError
 from treadle.lines.aside import count
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.ports.workspace import Workspace, inert
+from treadle.protocol.content import Seen
 from treadle.protocol.tools import ToolSpec
-from treadle.protocol.traces import Seen
 from treadle.tools.builtin import knowledge
 from treadle.tools.builtin.base import MAX_BYTES, MAX_LINES, PATH, ReadOnly, cut, in_thread, parameters
 from treadle.tools.builtin.context import ToolContext

@@ -9,7 +9,7 @@ import pytest
 
 from treadle.errors import Conflict, ToolError
 from treadle.ports.toolset import Invocation, Outcome
-from treadle.protocol.traces import Seen
+from treadle.protocol.content import Seen
 from treadle.stores.memory import MemoryStore
 from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.edit import EditFile

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from treadle.errors import ToolError
-from treadle.protocol.traces import Seen
+from treadle.protocol.content import Seen
 from treadle.stores.memory import MemoryStore
 from treadle.tools.builtin import large
 from treadle.tools.builtin.context import ToolContext

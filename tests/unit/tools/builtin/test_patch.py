@@ -12,8 +12,8 @@ import pytest
 from treadle import faultpoint
 from treadle.errors import Conflict, EditError, OutsideRoot, ToolError
 from treadle.ports.toolset import Invocation, Outcome
+from treadle.protocol.content import Seen
 from treadle.protocol.events import DiffStat, FileChange
-from treadle.protocol.traces import Seen
 from treadle.stores.sqlite import SqliteStore
 from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.patch import ApplyPatch

@@ -10,7 +10,7 @@ from treadle.ports.commands import Job
 from treadle.ports.sandbox import Confinement, Direct, Sandbox, View
 from treadle.ports.toolset import Invocation
 from treadle.ports.workspace import inert
-from treadle.protocol.traces import Shell
+from treadle.protocol.content import Shell
 from treadle.tools.builtin.base import in_thread
 from treadle.tools.builtin.command import output, shell
 from treadle.tools.builtin.command.shell import ShellEnd

@@ -12,7 +12,7 @@ import msgspec
 
 from treadle.errors import OutsideRoot, RootChanged, ToolError
 from treadle.ports.workspace import Workspace, inert
-from treadle.protocol.traces import Shell
+from treadle.protocol.content import Shell
 from treadle.tools.builtin.environment import is_secret, secrets_of
 
 CAP = 32_000

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from treadle.ports.toolset import Invocation, Outcome, Tool
+from treadle.protocol.content import Shell
 from treadle.protocol.options import ChatOptions
-from treadle.protocol.traces import Shell
 from treadle.sandbox.supervisor.commands import SupervisedCommands
 from treadle.stores.memory import MemoryStore
 from treadle.tools.builtin.command.background import CheckCommand, SendInput, StopCommand

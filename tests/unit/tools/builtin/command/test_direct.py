@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tests.unit.tools.builtin.command.commanding import Seen, until
 from tests.unit.tools.builtin.command.viewing import ViewBench
 from treadle.errors import ToolError
-from treadle.protocol.traces import Shell
+from treadle.protocol.content import Shell
 
 SERVER = "echo ran >> log; echo up; until [ -e go ]; do sleep 0.02; done; rm old; echo bye"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.tools.builtin.command.commanding import Bench
-from treadle.protocol.traces import Shell
+from treadle.protocol.content import Shell
 from treadle.tools.builtin.command import shell as carried
 
 

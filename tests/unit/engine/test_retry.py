@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.chat.retry import RETRIES, delay
+from treadle.engine.silence_timeout import RETRIES, delay
 from treadle.errors import ModelError, ModelErrorKind
 
 CHANCE = st.floats(0, 1, exclude_max=True)
