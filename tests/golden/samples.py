@@ -99,7 +99,13 @@ _ALL: tuple[e.Event, ...] = (
     ),
     e.ModelCall("summary", USAGE, "The test was mended.", "cut short"),
     e.ExecutionStart(
-        KEY, "edit_file", {"path": "engine.py", "old_str": "a", "new_str": "b"}, "engine.py", {"pre": "1f"}, True
+        KEY,
+        "edit_file",
+        {"path": "engine.py", "old_str": "a", "new_str": "b"},
+        "engine.py",
+        {"pre": "1f"},
+        True,
+        "edit",
     ),
     e.ExecutionComplete(
         KEY,

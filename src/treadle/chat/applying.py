@@ -12,9 +12,9 @@ from treadle.protocol.commands import Apply
 from treadle.protocol.content import AssistantEntry, ToolRequest, Usage
 from treadle.protocol.events import AssistantMessage, Event, TurnStart, UserMessage
 from treadle.protocol.options import ChatOptions
+from treadle.protocol.tools import WRITE_TOOL
 from treadle.types import call_key
 
-WRITE = "write_file"
 _OPENING = re.compile(r"([ \t]*)(`{3,}|~{3,})([^\n]*)")
 _CLOSING_INDENT = 3
 """A closing fence may stand so much further in than the opening one; what stands further in is text."""
@@ -30,7 +30,7 @@ def applied(state: ChatState, command: Apply) -> tuple[Event, ...]:
     except UnicodeEncodeError as error:
         raise InvalidInput(f"The path or the content is no valid Unicode: {error}.") from error
     turn = state.turn + 1
-    request = ToolRequest(call_key(turn, 0), WRITE, arguments)
+    request = ToolRequest(call_key(turn, 0), WRITE_TOOL, arguments)
     return (
         UserMessage(f"Write {what} to {command.path}.", source="apply"),
         TurnStart(turn),
@@ -43,7 +43,7 @@ def tool_options(state: ChatState) -> ChatOptions:
     the model."""
     if state.run is None or not state.run.applies:
         return state.options
-    return replace(state.options, tools=(WRITE,), dynamic_tools=())
+    return replace(state.options, tools=(WRITE_TOOL,), dynamic_tools=())
 
 
 def _wanted(state: ChatState, command: Apply) -> tuple[str, str]:

@@ -22,6 +22,7 @@ IGNORED: Mapping[str, str] = {
     "data.delay_s": "the wait before another attempt has chance in it",
     "data.why": "says in words what the events before it record; logs from before it was recorded do not say it",
     "data.read_only": "logs from before it was recorded do not say it",
+    "data.effect": "said by the tool's spec, which is not recorded",
     "data.hash": "a digest of what is shown beside it, and of arguments that a refused call does not record",
     "data.forked_from": "where a copy came from is not what happened in it",
     "data.options.root": "two runs of one task are made in two folders",

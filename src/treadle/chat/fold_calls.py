@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from treadle.chat.folding import Fold, change_call, change_run, say
 from treadle.chat.guard import WINDOW, signature
 from treadle.chat.state import Call, ChatState
-from treadle.chat.verification import may_write
 from treadle.protocol import events as e
 from treadle.protocol.content import ResultsEntry, ToolResult
 from treadle.protocol.events import Envelope, Event, OpenAction
@@ -36,7 +35,7 @@ def _close_action(state: ChatState, action: str, at: Envelope) -> ChatState:
 
 def _execution_start(state: ChatState, event: e.ExecutionStart, at: Envelope) -> ChatState:
     state = replace(state, totals=replace(state.totals, tool_calls=state.totals.tool_calls + 1))
-    writes = not event.read_only and may_write(event.name, event.arguments)
+    writes = event.effect not in ("read", "edit")  # what a tool for files changes is recorded as such
     state = change_call(state, event.call, phase="started", arguments=event.arguments, plan=event.plan, writes=writes)
     return change_run(state, active=True, tool_calls=state.run.tool_calls + 1 if state.run else 0)
 

@@ -6,9 +6,7 @@ What failed goes back to the model at most three times. After that a failing com
 completion is refused, and said so. Diagnostics never refuse one in the end: what they find may be older than the run.
 """
 
-import re
 from collections.abc import Iterator
-from typing import Any
 
 from treadle.chat.intent import asks_for_changes, only_asks, words_of
 from treadle.chat.state import ChatState, Checked, OpenCheck, Run
@@ -33,21 +31,6 @@ _TAIL_LINES = 60
 _TAIL_CHARS = 6_000
 
 _LANGUAGES = words_of("py pyi js mjs cjs jsx ts tsx mts cts c cc cpp cxx hpp hh go rs sh bash json toml yaml yml")
-_READERS = words_of(
-    """
-    read_file list_directory find_files grep_search get_diagnostics read_output check_command task_complete update_plan
-    ask_user
-    """
-)
-_WRITERS = frozenset(("write_file", "edit_file", "apply_patch"))
-"""Tools whose changes are recorded as such: their own word is not needed."""
-_LOOKING = re.compile(
-    r"^\s*(?:cd|ls|pwd|cat|head|tail|wc|grep|rg|file|stat|tree|which|echo|printf|date|whoami|uname|du|df|diff|cmp"
-    r"|sort|uniq|cut|true|false|test|nl|basename|dirname|realpath|git (?:status|log|diff|show|blame|ls-files"
-    r"|grep|rev-parse|describe))(?:\s|$)"
-)
-_EFFECT = re.compile(r">|`|\$\(|<\(|--output|\s-o\b|\btee\b")
-_SEPARATORS = re.compile(r"\|\||&&|[|;&\n]")
 
 
 def verify(state: ChatState, run: Run) -> OpenCheck | Event | None:
@@ -137,16 +120,3 @@ def _asked(state: ChatState, run: Run) -> list[str]:
             if entry.seq <= run.first:
                 break
     return said
-
-
-def may_write(name: str, arguments: dict[str, Any]) -> bool:
-    """Whether a call that was carried out may have changed something that is not recorded as a changed file. Careful
-    the other way round: what is not known to only look may have written."""
-    if name in _READERS or name in _WRITERS:
-        return False
-    command = arguments.get("command")
-    if name != "run_command" or not isinstance(command, str):
-        return True
-    if _EFFECT.search(command):
-        return True
-    return not all(_LOOKING.match(part) for part in _SEPARATORS.split(command) if part.strip())

@@ -15,7 +15,7 @@ from treadle.engine.tool_calls import stop, told
 from treadle.errors import ToolError
 from treadle.ports.toolset import Invocation, Outcome, Tool
 from treadle.protocol.events import CheckCompleted, CheckStarted, Event, ExecutionOutput
-from treadle.protocol.tools import ToolSpec
+from treadle.protocol.tools import COMMAND_TOOL, DIAGNOSTICS_TOOL, ToolSpec
 
 LONGEST_S = 600
 NO_TOOL = "It could not be run: this chat's tools have no {name}."
@@ -90,7 +90,7 @@ def _tool_of(tenure: Tenure, check: OpenCheck, deps: Deps) -> Tool | None:
 
 
 def _name(check: OpenCheck) -> str:
-    return "get_diagnostics" if check.command == DIAGNOSTICS else "run_command"
+    return DIAGNOSTICS_TOOL if check.command == DIAGNOSTICS else COMMAND_TOOL
 
 
 def _invocation_of(tenure: Tenure, check: OpenCheck, deps: Deps) -> Invocation:

@@ -90,7 +90,7 @@ async def examine(tenure: Tenure, call: Call, deps: Deps) -> Ready | Settled:
     arguments = deps.tools.arguments(spec, text)
     if isinstance(arguments, str):
         return _refused(call, {}, arguments)
-    start = ExecutionStart(call.key, spec.name, arguments, summarize(spec, arguments))
+    start = ExecutionStart(call.key, spec.name, arguments, summarize(spec, arguments), effect=spec.effect)
     if spec.kind == "client":
         wanted = ExternalToolRequested(call.key, spec.name, arguments, call.key, options.action_deadline_s)
         return Settled((start, wanted))

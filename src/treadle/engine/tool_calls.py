@@ -14,6 +14,7 @@ from treadle.engine.outcome import Unknown, checkpoint, end, first_line, outcome
 from treadle.errors import StoreError, Unfinished
 from treadle.ports.toolset import Fact, Invocation, Outcome, Tool
 from treadle.protocol.events import Event, ExecutionComplete, ExecutionStart, SandboxNotice
+from treadle.protocol.tools import effect_of
 from treadle.types import CallKey
 
 UNKNOWN = (
@@ -71,8 +72,12 @@ async def _run_batch(tenure: Tenure, batch: Sequence[Ready], deps: Deps) -> Stop
     for ready in batch:
         events.extend(ready.approved)
         started = ready.invocation
-        reads = ready.tool.spec.read_only
-        events.append(ExecutionStart(started.call, started.name, started.arguments, ready.summary, started.plan, reads))
+        spec, arguments = ready.tool.spec, started.arguments
+        effect = effect_of(spec, arguments)
+        start = ExecutionStart(
+            started.call, started.name, arguments, ready.summary, started.plan, spec.read_only, effect
+        )
+        events.append(start)
     if any(ready.invocation.plan is not None for ready in batch):
         events = [*await checkpoint(tenure, deps), *events]
     await tenure.append(*events, durable=durable)

@@ -1,5 +1,5 @@
-"""What a call would do, as far as permission is concerned: which commands would run, which files would change. Reads
-arguments by the names of the built-in tools; whether any of it is allowed is not judged here."""
+"""What a call would do, as far as permission is concerned: which commands would run, which files would change. The
+tool's spec says what it does and where its command stands; whether any of it is allowed is not judged here."""
 
 import os
 import re
@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import msgspec
 
-from treadle.policy.rules import COMMAND_TOOLS, EDIT_TOOLS, INPUT_TOOLS
 from treadle.policy.sensitive_files import Sensitive, find, names
 from treadle.policy.shell.model import Finding, Part
 from treadle.ports.toolset import Invocation
@@ -17,7 +16,6 @@ from treadle.protocol.tools import ToolSpec
 Kind = Literal["read", "edit", "command", "other", "free"]
 """`free` changes and executes nothing, though it is not a read either."""
 
-FREE_TOOLS = frozenset({"stop_command"})
 UNKNOWN = "…"
 """How the shell analysis writes what cannot be known."""
 
@@ -51,16 +49,16 @@ class Act(msgspec.Struct, frozen=True):
 
 def act_of(spec: ToolSpec, invocation: Invocation) -> Act:
     arguments = invocation.arguments
-    if invocation.name in COMMAND_TOOLS and isinstance(arguments.get("command"), str):
-        return _command(arguments["command"], _folder(invocation))
-    if invocation.name in INPUT_TOOLS:
-        return _input(arguments)
-    if invocation.name in EDIT_TOOLS:
+    if isinstance(command := arguments.get(spec.command_argument), str):
+        return _command(command, _folder(invocation))
+    if spec.input_argument:
+        return _input(str(arguments.get(spec.input_argument) or ""))
+    if spec.effect == "edit":
         return _edit(arguments)
     files = tuple(arguments[key] for key in ("path", "file_path") if isinstance(arguments.get(key), str))
     if spec.read_only:
         return Act("read", files)
-    return Act("free" if invocation.name in FREE_TOOLS else "other", files)
+    return Act("free" if spec.effect == "none" else "other", files)
 
 
 def _command(command: str, folder: str) -> Act:
@@ -89,10 +87,9 @@ def _targets(part: Part) -> Iterator[str]:
         yield from (word.removeprefix("of=") for word in plain if word.startswith("of="))
 
 
-def _input(arguments: Mapping[str, Any]) -> Act:
+def _input(text: str) -> Act:
     from treadle.policy.command_severity import classify
 
-    text = str(arguments.get("text") or "")
     found = classify(text) if text.strip() else Finding("none")
     if found.severity in ("none", "medium"):
         found = Finding("medium", (_MEDIUM, *found.reasons))

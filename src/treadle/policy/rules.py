@@ -13,11 +13,9 @@ from treadle.errors import InvalidInput
 from treadle.policy.globs import is_literal, matches
 from treadle.policy.shell.model import Part
 from treadle.protocol.permissions import Rule, RuleEffect
+from treadle.protocol.tools import COMMAND_TOOL, EDIT_TOOL, EDIT_TOOLS, INPUT_TOOL
 
 ANY = "*"
-COMMAND_TOOLS = frozenset({"run_command"})
-INPUT_TOOLS = frozenset({"send_input"})
-EDIT_TOOLS = frozenset({"write_file", "edit_file", "apply_patch"})
 
 # fmt: off
 INTERPRETERS = frozenset({
@@ -47,15 +45,15 @@ def check(rule: Rule) -> None:
     """InvalidInput for a rule that says nothing, cannot be read, or would let through everything."""
     if not rule.tool:
         raise InvalidInput("a rule needs the name of a tool")
-    if rule.tool in COMMAND_TOOLS and rule.pattern:
+    if rule.tool == COMMAND_TOOL and rule.pattern:
         _check_command(rule.pattern, rule.effect)
-    elif rule.tool in COMMAND_TOOLS | INPUT_TOOLS and rule.effect == "allow":
+    elif rule.tool in (COMMAND_TOOL, INPUT_TOOL) and rule.effect == "allow":
         raise InvalidInput(
             "a rule that allows every command is none; to let commands pass set auto_approve_commands, or name the "
             "command: --allow 'make test'"
         )
     elif rule.tool in EDIT_TOOLS and rule.effect == "allow" and not rule.pattern:
-        raise InvalidInput("name the files that may be changed: --allow 'docs/**' --tool edit_file")
+        raise InvalidInput(f"name the files that may be changed: --allow 'docs/**' --tool {EDIT_TOOL}")
 
 
 def _check_command(pattern: str, effect: RuleEffect) -> None:
@@ -115,7 +113,7 @@ def allows_part(rules: Iterable[Rule], part: Part) -> Rule | None:
     if set(part.wrapped_by) - _QUIET_WRAPPERS:
         return None
     for rule in rules:
-        if rule.effect == "allow" and rule.tool in COMMAND_TOOLS and rule.pattern and fits(rule.pattern, part.words):
+        if rule.effect == "allow" and rule.tool == COMMAND_TOOL and rule.pattern and fits(rule.pattern, part.words):
             return rule
     return None
 
@@ -138,12 +136,14 @@ def fits(pattern: str, words: Sequence[str]) -> bool:
     return tuple(wanted) == tuple(words)
 
 
-def about_file(rules: Iterable[Rule], effect: RuleEffect, tool: str, names: Iterable[str]) -> Rule | None:
-    """The rule about a call that touches a file, by any of the file's names. One for a file holds for every tool that
-    changes files; one without a pattern for its own tool."""
+def about_file(
+    rules: Iterable[Rule], effect: RuleEffect, tool: str, names: Iterable[str], *, edits: bool
+) -> Rule | None:
+    """The rule about a call that touches a file, by any of the file's names. One for a file holds for every call that
+    `edits` it; one without a pattern for its own tool."""
     names = tuple(names)
     for rule in rules:
-        same = rule.tool == tool or (rule.pattern and rule.tool in EDIT_TOOLS and tool in EDIT_TOOLS)
+        same = rule.tool == tool or (rule.pattern and rule.tool in EDIT_TOOLS and edits)
         if rule.effect == effect and same and (not rule.pattern or any(matches(rule.pattern, name) for name in names)):
             return rule
     return None
@@ -159,7 +159,7 @@ def allows_file(rules: Iterable[Rule], tool: str, names: Sequence[str], *, sensi
                 rule
                 for rule in rules
                 if rule.pattern
-                and about_file((rule,), "allow", tool, (name,))
+                and about_file((rule,), "allow", tool, (name,), edits=True)
                 and (is_literal(rule.pattern) or not sensitive)
             ),
             None,
@@ -176,7 +176,7 @@ def about_tool(rules: Iterable[Rule], effect: RuleEffect, tool: str) -> Rule | N
 
 def in_words(rule: Rule) -> str:
     """A rule as it is named in reasons."""
-    what = f"{rule.tool} {rule.pattern}" if rule.pattern and rule.tool not in COMMAND_TOOLS else rule.pattern
+    what = f"{rule.tool} {rule.pattern}" if rule.pattern and rule.tool != COMMAND_TOOL else rule.pattern
     return f"the {rule.scope} rule `{rule.effect} {what or rule.tool}`"
 
 

@@ -22,7 +22,7 @@ from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Invocation
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import Offer, Rule, RuleEffect
-from treadle.protocol.tools import ToolSpec
+from treadle.protocol.tools import EDIT_TOOL, ToolSpec
 from treadle.types import SystemClock
 
 
@@ -98,10 +98,11 @@ def _stopped(act: Act, invocation: Invocation, found: Sequence[Rule], effect: Ru
         return None
     if act.kind == "command" and (rule := rules.stops_command(chosen, effect, invocation.name, act.parts)) is not None:
         return rule
+    edits = act.kind in ("command", "edit")
     for known in act.names(invocation.root):
-        tool = "edit_file" if act.kind == "command" else invocation.name  # to write into a file is to edit it
+        tool = EDIT_TOOL if act.kind == "command" else invocation.name  # to write into a file is to edit it
         pool = [rule for rule in chosen if rule.pattern] if act.kind == "command" else chosen
-        if (rule := rules.about_file(pool, effect, tool, known)) is not None:
+        if (rule := rules.about_file(pool, effect, tool, known, edits=edits)) is not None:
             return rule
     return rules.about_tool(chosen, effect, invocation.name)
 
@@ -155,7 +156,7 @@ def _written(
         return None
     if act.hidden_target and not auto:
         return Need("it writes a file whose name cannot be known beforehand", way_out=_SENSITIVE_WAY)
-    open_files = [each for each in sensitive if not _file_allowed(each, invocation, found)]
+    open_files = [each for each in sensitive if not _file_allowed(each, invocation.root, EDIT_TOOL, found)]
     if not open_files:
         return None
     return Need(f"it writes {_listed(open_files)}", way_out=_SENSITIVE_WAY)
@@ -171,7 +172,7 @@ def _edit(
 ) -> Judged:
     if act.hidden_target:
         return Need("which files it changes cannot be told beforehand", way_out="Send one change for each file."), ""
-    open_files = [each for each in sensitive if not _file_allowed(each, invocation, found)]
+    open_files = [each for each in sensitive if not _file_allowed(each, invocation.root, invocation.name, found)]
     if open_files and not options.auto_approve_sensitive_edits:
         offered = offers.for_files([each.path for each in open_files], invocation.name, sensitive=True)
         return Need(f"it changes {_listed(open_files)}", offered, _SENSITIVE_WAY), ""
@@ -179,7 +180,7 @@ def _edit(
         left = [
             known
             for known in act.names(invocation.root)
-            if not _named_allowed(known, invocation, found, bool(sensitive))
+            if rules.allows_file(found, invocation.name, known, sensitive=bool(sensitive)) is None
         ]
         if left:
             offered = offers.for_files([known[-1] for known in left], invocation.name, sensitive=bool(sensitive))
@@ -194,13 +195,8 @@ def _edit(
 _MODE_WAY = "A person can start it in mode auto-edit, or allow it by a rule (treadle rules add)."
 
 
-def _file_allowed(file: Sensitive, invocation: Invocation, found: Sequence[Rule]) -> bool:
-    return _named_allowed(names(invocation.root, file.path), invocation, found, True)
-
-
-def _named_allowed(known: Sequence[str], invocation: Invocation, found: Sequence[Rule], sensitive: bool) -> bool:
-    tool = invocation.name if invocation.name in rules.EDIT_TOOLS else "edit_file"
-    return rules.allows_file(found, tool, known, sensitive=sensitive) is not None
+def _file_allowed(file: Sensitive, root: str, tool: str, found: Sequence[Rule]) -> bool:
+    return rules.allows_file(found, tool, names(root, file.path), sensitive=True) is not None
 
 
 def _other(spec: ToolSpec, act: Act, options: ChatOptions, found: Sequence[Rule]) -> Judged:

@@ -8,6 +8,7 @@ from treadle.protocol.content import BlobHash, Fingerprint, Plan, Seen, Shell
 from treadle.protocol.event import Event
 from treadle.protocol.files import DiffStat
 from treadle.protocol.permissions import Offer, Rule
+from treadle.protocol.tools import Effect
 from treadle.types import CallKey
 
 
@@ -15,7 +16,7 @@ class ExecutionStart(Event, frozen=True):
     """The intent: recorded before the effect. `plan` is what recovery needs to tell whether it happened."""
 
     TYPE = "tool.execution_start"
-    VERSION = 2
+    VERSION = 3
     call: CallKey
     name: str
     arguments: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -23,6 +24,8 @@ class ExecutionStart(Event, frozen=True):
     plan: Plan = None
     read_only: bool = False
     """Whether the tool says of itself that it changes nothing."""
+    effect: Effect = "execute"
+    """What the call does, by its tool and by its words: a command that only looks is a `read`."""
 
 
 class ExecutionComplete(Event, frozen=True):

@@ -12,6 +12,19 @@ from treadle.protocol.content import Value
 ToolKind = Literal["function", "client", "question"]
 """function: Treadle runs it · client: someone outside does (A-02) · question: a person answers (T-07)."""
 
+Effect = Literal["none", "read", "edit", "execute"]
+"""What a tool does. none: it touches nothing, and runs alone · read: it changes nothing, and may run beside others and
+again · edit: it changes the files that its arguments name, and records each change · execute: it runs what may do
+anything, a command or code of the user's."""
+
+COMMAND_TOOL = "run_command"
+INPUT_TOOL = "send_input"
+DIAGNOSTICS_TOOL = "get_diagnostics"
+WRITE_TOOL = "write_file"
+EDIT_TOOL = "edit_file"
+EDIT_TOOLS = frozenset({WRITE_TOOL, EDIT_TOOL, "apply_patch"})
+"""Built-in tools that are known by their names: rules and logs name them, and the loop calls some by itself."""
+
 ANY_OBJECT: dict[str, Any] = {"type": "object"}
 _NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 
@@ -24,11 +37,23 @@ class ToolSpec(Value, frozen=True):
     parameters: dict[str, Any] = msgspec.field(default_factory=lambda: dict(ANY_OBJECT))
     kind: ToolKind = "function"
     read_only: bool = False
+    """The same as `effect="read"`: whichever is said, both are so."""
     idempotent: bool = False
     needs_approval: bool = False
     timeout_s: float = 120.0
     summary_argument: str = ""
     """The argument that stands for the whole call in one line: usually the path or the command."""
+    effect: Effect = "execute"
+    command_argument: str = ""
+    """The argument that holds a command line, which is judged by its words."""
+    input_argument: str = ""
+    """The argument that is typed into a running program."""
+
+    def __post_init__(self) -> None:
+        if self.read_only:
+            msgspec.structs.force_setattr(self, "effect", "read")
+        elif self.effect == "read":
+            msgspec.structs.force_setattr(self, "read_only", True)
 
 
 class DynamicTool(Value, frozen=True):
@@ -38,6 +63,28 @@ class DynamicTool(Value, frozen=True):
     description: str = ""
     input_schema: Any = msgspec.field(default_factory=lambda: dict(ANY_OBJECT))
     """A JSON Schema. What is none is a warning, and the arguments are not checked."""
+
+
+_LOOKING = re.compile(
+    r"^\s*(?:cd|ls|pwd|cat|head|tail|wc|grep|rg|file|stat|tree|which|echo|printf|date|whoami|uname|du|df|diff|cmp"
+    r"|sort|uniq|cut|true|false|test|nl|basename|dirname|realpath|git (?:status|log|diff|show|blame|ls-files"
+    r"|grep|rev-parse|describe))(?:\s|$)"
+)
+_OUTPUT = re.compile(r">|`|\$\(|<\(|--output|\s-o\b|\btee\b")
+_SEPARATORS = re.compile(r"\|\||&&|[|;&\n]")
+
+
+def only_looks(command: str) -> bool:
+    """Whether a command line plainly changes nothing. Careful: what is not known to only look may have written."""
+    if _OUTPUT.search(command):
+        return False
+    return all(_LOOKING.match(part) for part in _SEPARATORS.split(command) if part.strip())
+
+
+def effect_of(spec: ToolSpec, arguments: dict[str, Any]) -> Effect:
+    """What one call does: what its tool does, or `read` if it runs a command that only looks."""
+    command = arguments.get(spec.command_argument)
+    return "read" if isinstance(command, str) and only_looks(command) else spec.effect
 
 
 def digest(value: object) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from treadle.errors import Damaged
+from treadle.protocol.tools import COMMAND_TOOL, EDIT_TOOLS, only_looks
 
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -19,6 +20,21 @@ def _told_at_the_end(message: dict[str, Any]) -> dict[str, Any]:
     return {**message, "usage": None, "finish_reason": ""}
 
 
+_READERS = frozenset({
+    "read_file", "list_directory", "find_files", "grep_search", "get_diagnostics", "read_output", "check_command",
+    "task_complete", "update_plan", "ask_user",
+})  # fmt: skip
+
+
+def _effect_by_name(start: dict[str, Any]) -> dict[str, Any]:
+    """Until version 2 what a call does was told by the name of its tool, and of a command by its words."""
+    name, command = start["name"], start.get("arguments", {}).get("command")
+    looks = name == COMMAND_TOOL and isinstance(command, str) and only_looks(command)
+    if start.get("read_only") or name in _READERS or looks:
+        return {**start, "effect": "read"}
+    return {**start, "effect": "edit"} if name in EDIT_TOOLS else start
+
+
 UPCASTERS: dict[tuple[str, int], Upcaster] = {
     ("user.message", 1): _as_it_is,  # its source may be `apply`
     ("workspace.files_changed", 1): _as_it_is,  # a change says where later ones of the chat lead behind an undo
@@ -26,6 +42,7 @@ UPCASTERS: dict[tuple[str, int], Upcaster] = {
     ("workspace.redone", 1): _as_it_is,
     ("workspace.kept", 1): _as_it_is,
     ("tool.execution_start", 1): _as_it_is,  # whether the tool only reads
+    ("tool.execution_start", 2): _effect_by_name,
     ("session.created", 1): _as_it_is,  # the options say which folder the root is
     ("session.run_end", 1): _as_it_is,  # why, in words
     ("session.idle", 1): _as_it_is,

@@ -10,8 +10,9 @@ from treadle.engine.examination import CHANGED, summarize
 from treadle.errors import Conflict, ToolError
 from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Invocation, Outcome, Rehearsal, Settlement, Tool
+from treadle.protocol.events import ExecutionStart
 from treadle.protocol.options import ChatOptions
-from treadle.protocol.tools import ToolKind, ToolSpec
+from treadle.protocol.tools import ToolKind, ToolSpec, only_looks
 from treadle.replay.recording import CallRecord
 from treadle.replay.sight import WatchedLog
 from treadle.replay.store import ReplayStore
@@ -152,7 +153,16 @@ def _spec(name: str, calls: Sequence[CallRecord]) -> ToolSpec:
         or any(call.parallel or (call.request.repaired and not call.refused) for call in calls),
         timeout_s=0.0,
         summary_argument=next(fitting, probes[0]).summary_argument,
+        effect="edit" if starts and all(start.effect in ("read", "edit") for start in starts) else "execute",
+        command_argument=next((key for start in starts for key in _looking(start)), ""),
     )
+
+
+def _looking(start: ExecutionStart) -> list[str]:
+    """Which argument is the command, if the record calls this a read because of its words."""
+    if start.effect != "read" or start.read_only:
+        return []
+    return [key for key, value in start.arguments.items() if isinstance(value, str) and only_looks(value)]
 
 
 def _changes(call: CallRecord) -> dict[str, Any]:

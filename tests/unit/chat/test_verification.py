@@ -5,10 +5,11 @@ import pytest
 from treadle.chat.decide import AppendEvents, Limits, RunCheck, decide
 from treadle.chat.fold import fold
 from treadle.chat.state import ChatState
-from treadle.chat.verification import DIAGNOSTICS, may_write
+from treadle.chat.verification import DIAGNOSTICS
 from treadle.protocol import events as e
 from treadle.protocol.content import ToolRequest
 from treadle.protocol.options import ChatOptions
+from treadle.protocol.tools import only_looks
 from treadle.types import CallKey, ChatId, call_key
 
 CHAT = ChatId("c_x")
@@ -156,4 +157,4 @@ def test_a_command_that_was_refused_wrote_nothing(complete: e.ExecutionComplete,
     ],
 )
 def test_which_commands_may_write(command: str, writes: bool) -> None:
-    assert may_write("run_command", {"command": command}) == writes
+    assert only_looks(command) != writes

@@ -13,12 +13,12 @@ from treadle.types import CallKey, ChatId
 
 SPECS = {
     "read_file": ToolSpec("read_file", read_only=True),
-    "write_file": ToolSpec("write_file"),
-    "edit_file": ToolSpec("edit_file"),
-    "apply_patch": ToolSpec("apply_patch"),
-    "run_command": ToolSpec("run_command"),
-    "send_input": ToolSpec("send_input"),
-    "stop_command": ToolSpec("stop_command"),
+    "write_file": ToolSpec("write_file", effect="edit"),
+    "edit_file": ToolSpec("edit_file", effect="edit"),
+    "apply_patch": ToolSpec("apply_patch", effect="edit"),
+    "run_command": ToolSpec("run_command", command_argument="command"),
+    "send_input": ToolSpec("send_input", input_argument="text"),
+    "stop_command": ToolSpec("stop_command", effect="none"),
     "theirs": ToolSpec("theirs"),
     "deploy": ToolSpec("deploy", needs_approval=True),
 }

@@ -6,7 +6,7 @@ import pytest
 from treadle.errors import InvalidInput
 from treadle.ports.toolset import Toolset
 from treadle.protocol.options import MODES, ChatOptions
-from treadle.protocol.tools import DynamicTool, ToolSpec
+from treadle.protocol.tools import COMMAND_TOOL, EDIT_TOOLS, INPUT_TOOL, DynamicTool, ToolSpec
 from treadle.stores.memory import MemoryStore
 from treadle.tools.builtin import builtins
 from treadle.tools.builtin.context import ToolContext
@@ -54,6 +54,21 @@ def test_the_order_is_stable_and_dynamic_tools_come_last(tools: Tools) -> None: 
     assert [spec.name for spec in checked.specs(options)] == wanted
     again = msgspec.convert(msgspec.to_builtins(options), ChatOptions)
     assert msgspec.json.encode(tools.specs(again)) == msgspec.json.encode(tools.specs(options))
+
+
+def test_what_rules_take_a_tool_for_is_what_its_spec_says(tools: Tools) -> None:
+    specs = {spec.name: spec for spec in tools.specs(ChatOptions(interactive=True))}
+    assert {name for name, spec in specs.items() if spec.effect == "edit"} == EDIT_TOOLS
+    assert [name for name, spec in specs.items() if spec.command_argument] == [COMMAND_TOOL]
+    assert [name for name, spec in specs.items() if spec.input_argument] == [INPUT_TOOL]
+    assert [name for name, spec in specs.items() if spec.effect == "none"] == ["stop_command"]
+    assert specs["weather"].effect == specs["ask_user"].effect == "read"
+
+
+def test_a_spec_that_reads_says_so_in_both_ways() -> None:
+    assert ToolSpec("look", effect="read") == ToolSpec("look", read_only=True)
+    assert msgspec.json.decode(b'{"name": "look", "read_only": true}', type=ToolSpec).effect == "read"
+    assert not ToolSpec("act").read_only
 
 
 def test_the_same_options_cost_nothing(tools: Tools) -> None:

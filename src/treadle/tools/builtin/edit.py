@@ -38,6 +38,7 @@ class EditFile(FileTool):
             },
         ),
         summary_argument="path",
+        effect="edit",
     )
 
     def changes(self, workspace: Workspace, invocation: Invocation) -> list[Change]:

@@ -29,6 +29,7 @@ class ApplyPatch(FileTool):
             patch={"type": "string", "minLength": 1, "description": "The whole patch."},
         ),
         summary_argument="",
+        effect="edit",
     )
 
     def changes(self, workspace: Workspace, invocation: Invocation) -> list[Change]:

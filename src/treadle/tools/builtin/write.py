@@ -25,6 +25,7 @@ class WriteFile(FileTool):
             content={"type": "string", "description": "The whole new content of the file."},
         ),
         summary_argument="path",
+        effect="edit",
     )
 
     def changes(self, workspace: Workspace, invocation: Invocation) -> list[Change]:

@@ -119,6 +119,7 @@ class SendInput(_Handled):
         ),
         idempotent=True,
         summary_argument="handle",
+        input_argument="text",
     )
 
     async def run(self, invocation: Invocation) -> Outcome:
@@ -142,6 +143,7 @@ class StopCommand(_Handled):
         parameters=parameters(required=("handle",), handle=HANDLE),
         idempotent=True,
         summary_argument="handle",
+        effect="none",
     )
 
     async def run(self, invocation: Invocation) -> Outcome:

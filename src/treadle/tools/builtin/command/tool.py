@@ -46,6 +46,7 @@ class RunCommand:
         ),
         timeout_s=MAX_TIMEOUT_S + 60.0,  # its own limit comes first, and then it tidies up
         summary_argument="command",
+        command_argument="command",
     )
 
     def __init__(self, context: ToolContext) -> None:
