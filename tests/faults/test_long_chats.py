@@ -14,8 +14,8 @@ from treadle import Agent, ChatOptions, ScriptedModel
 from treadle.chat import snapshot
 from treadle.chat.fold import fold
 from treadle.chat.state import ChatState, summary
-from treadle.cli import chats as chats_command
-from treadle.cli import show as show_command
+from treadle.cli.commands import chats, show
+from treadle.cli.group import invoke
 from treadle.engine.hub import Hub
 from treadle.engine.log import SNAPSHOT_EVERY, Log
 from treadle.ports.store import Commit, Listed, Snapshot
@@ -195,13 +195,13 @@ def test_showing_a_long_chat_and_listing_many_costs_what_is_shown(
     decoded: list[int] = []
     decode = wire.decode
     monkeypatch.setattr(wire, "decode", lambda chat, record: decoded.append(record.seq) or decode(chat, record))
-    assert show_command.show(CHAT, everything=False, short=False, as_json=False) == 0
-    assert 0 < len(decoded) <= show_command.MOST + SNAPSHOT_EVERY
+    assert invoke(["show", CHAT]) == 0
+    assert 0 < len(decoded) <= show.MOST + SNAPSHOT_EVERY
     said = capsys.readouterr()
     assert "earlier events are not shown" in said.err
     assert "What about file" in said.out
     decoded.clear()
-    assert show_command.show(CHAT, everything=True, short=False, as_json=False) == 0
+    assert invoke(["show", CHAT, "--all"]) == 0
     assert len(decoded) >= 6_000
     capsys.readouterr()
 
@@ -210,12 +210,12 @@ def test_showing_a_long_chat_and_listing_many_costs_what_is_shown(
     monkeypatch.setattr(
         Lists, "_select", lambda self, rest, values, limit: _counted(listed, select(self, rest, values, limit))
     )
-    assert chats_command.list_chats(everything=False, as_json=False) == 0
+    assert invoke(["chats"]) == 0
     said = capsys.readouterr()
-    assert len(said.out.splitlines()) == chats_command.MOST
+    assert len(said.out.splitlines()) == chats.MOST
     assert "treadle chats --all" in said.err
-    assert listed == [chats_command.MOST + 1]
-    assert chats_command.list_chats(everything=True, as_json=False) == 0
+    assert listed == [chats.MOST + 1]
+    assert invoke(["chats", "--all"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 301
 
 

@@ -1,45 +1,46 @@
-"""The command line. This file is all that `--version` and `--help` load: the names of the commands, their lines of
-help, and where each one lives. Parsing is the business of `group`, the work that of each command's module."""
+"""The command line. This file is all that `--version` and `--help` load: the names of the commands and
+their lines of help. `group` parses; each command is declared and carried out in its own module of `commands`."""
 
 import sys
 from gc import freeze, set_threshold  # by name: a command of this package is called gc, too
 
 from treadle._version import __version__
 
-COMMANDS: dict[str, tuple[str, str]] = {
-    "run": ("treadle.cli.commands.run", "Give a model a task in a project and watch it work."),
-    "resume": ("treadle.cli.commands.resume", "Go on with a chat that was cut off or waits for someone."),
-    "try": ("treadle.cli.commands.try_", "See what a command would do to the project, and change nothing."),
-    "pending": ("treadle.cli.commands.pending", "List what chats ask of a person."),
-    "approve": ("treadle.cli.commands.approve", "Allow or refuse what a chat asks for, and go on with it."),
-    "rules": ("treadle.cli.commands.rules", "List, make and take back standing answers."),
-    "trust": ("treadle.cli.commands.trust", "Let Treadle honour a file of a repository, such as its hooks."),
-    "untrust": ("treadle.cli.commands.untrust", "Take back the trust in a file of a repository."),
-    "chats": ("treadle.cli.commands.chats", "List the chats, newest first."),
-    "show": ("treadle.cli.commands.show", "Show a chat from its log."),
-    "diff": ("treadle.cli.commands.diff", "Show what a run changed in the project, hunk by hunk."),
-    "review": ("treadle.cli.commands.review", "Show a run's work in one piece: task, commands, changes."),
-    "undo": ("treadle.cli.commands.undo", "Take back what a run did to the project: all of it, files or hunks."),
-    "redo": ("treadle.cli.commands.redo", "Take an undo back."),
-    "keep": ("treadle.cli.commands.keep", "Accept changes: an undo leaves them alone from then on."),
-    "replay": ("treadle.cli.commands.replay", "Drive a recorded chat again, offline, and compare."),
-    "fork": ("treadle.cli.commands.fork", "Begin a new chat as a copy of another up to a point."),
-    "diff-runs": ("treadle.cli.commands.diff_runs", "Find the first difference between two chats."),
-    "export": ("treadle.cli.commands.export", "Write a chat to standard output as JSON lines."),
-    "import": ("treadle.cli.commands.import_", "Read a chat from JSON lines."),
-    "fsck": ("treadle.cli.commands.fsck", "Look for damage in what is stored, and mend it."),
-    "gc": ("treadle.cli.commands.gc", "Remove what is kept for undoing changes and needed no more."),
-    "serve": ("treadle.cli.commands.serve", "Serve the HTTP API, and drive chats."),
-    "tokens": ("treadle.cli.commands.tokens", "List, make and take back tokens of the server."),
-    "worker": ("treadle.cli.commands.worker", "Drive the chats that need a worker, until it is told to stop."),
-    "models": (
-        "treadle.cli.commands.models",
-        "List the models that can be used, or get one that runs on this machine.",
-    ),
-    "config": ("treadle.cli.commands.config", "Show every setting and where its value comes from."),
-    "doctor": ("treadle.cli.commands.doctor", "See whether all is well here, and try to get out of the sandbox."),
-    "demo": ("treadle.cli.commands.demo", "See a run killed in the middle and resumed; needs no key."),
+COMMANDS = {
+    "run": "Give a model a task in a project and watch it work.",
+    "resume": "Go on with a chat that was cut off or waits for someone.",
+    "try": "See what a command would do to the project, and change nothing.",
+    "pending": "List what chats ask of a person.",
+    "approve": "Allow or refuse what a chat asks for, and go on with it.",
+    "rules": "List, make and take back standing answers.",
+    "trust": "Let Treadle honour a file of a repository, such as its hooks.",
+    "untrust": "Take back the trust in a file of a repository.",
+    "chats": "List the chats, newest first.",
+    "show": "Show a chat from its log.",
+    "diff": "Show what a run changed in the project, hunk by hunk.",
+    "review": "Show a run's work in one piece: task, commands, changes.",
+    "undo": "Take back what a run did to the project: all of it, files or hunks.",
+    "redo": "Take an undo back.",
+    "keep": "Accept changes: an undo leaves them alone from then on.",
+    "replay": "Drive a recorded chat again, offline, and compare.",
+    "fork": "Begin a new chat as a copy of another up to a point.",
+    "diff-runs": "Find the first difference between two chats.",
+    "export": "Write a chat to standard output as JSON lines.",
+    "import": "Read a chat from JSON lines.",
+    "fsck": "Look for damage in what is stored, and mend it.",
+    "gc": "Remove what is kept for undoing changes and needed no more.",
+    "serve": "Serve the HTTP API, and drive chats.",
+    "tokens": "List, make and take back tokens of the server.",
+    "worker": "Drive the chats that need a worker, until it is told to stop.",
+    "models": "List the models that can be used, or get one that runs on this machine.",
+    "config": "Show every setting and where its value comes from.",
+    "doctor": "See whether all is well here, and try to get out of the sandbox.",
+    "demo": "See a run killed in the middle and resumed; needs no key.",
 }
+"""Their names and their lines of help, in the order in which they are listed."""
+
+MODULES = {"diff-runs": "diff_runs", "import": "import_", "try": "try_", "untrust": "trust"}
+"""Where in `commands` a command is declared, if not in the module of its name."""
 
 YOUNG_OBJECTS = 50_000
 """How many more objects than before there must be for the garbage collector to look at them; Python's own 700 are
@@ -60,7 +61,7 @@ def help_text() -> str:
         "  it goes on from its log without doing anything twice.",
         "",
         "Commands:",
-        *(f"  {name:{width}}  {line}" for name, (_, line) in COMMANDS.items()),
+        *(f"  {name:{width}}  {line}" for name, line in COMMANDS.items()),
         "",
         "Options:",
         "  --version  Print the version.",

@@ -2,22 +2,24 @@
 changes look (W-03, W-04). Names and texts from the project are made inert here."""
 
 import os
-import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from treadle.cli.inert import inert, inert_line
-from treadle.cli.project import project_root
-from treadle.cli.session import LAST, find_chat
-from treadle.cli.terminal import Colour, Terminal
-from treadle.errors import InvalidInput, NotFound
+from treadle.cli.notices import summary
+from treadle.cli.options import EXIT_ERROR, EXIT_OK, Named
+from treadle.cli.session import find_chat, project_root
+from treadle.cli.terminal import Colour, Terminal, write_json
+from treadle.errors import InvalidInput, NotFound, ToolError
 from treadle.file_system import is_below
 from treadle.files import ChatFiles, Span
 from treadle.handle import Chat
+from treadle.inert import inert, inert_line
 from treadle.lines.aside import ASIDE, Aside, count, is_folder, sort_out
 from treadle.lines.changes import change_lines, without_parents
 from treadle.lines.look import Shown
+from treadle.protocol import wire
+from treadle.protocol.events import Envelope, Restored
 from treadle.protocol.files import FileChange, FileConflict, decode_path, encode_path
 from treadle.runtime import Agent
 
@@ -26,26 +28,8 @@ MOST = 500
 _COLOURS: dict[str, Colour] = {"A": "green", "D": "red", "+": "green", "-": "red", "@": "cyan", "[": "dim"}
 
 
-class Named(msgspec.Struct, frozen=True):
-    """What was typed: at most a chat, and paths."""
-
-    chat: str = ""
-    paths: tuple[str, ...] = ()
-    hunks: tuple[str, ...] = ()
-    run: int | None = None
-    everything: bool = False
-    even_kept: bool = False
-    caches: bool = False
-
-
-def named(words: Sequence[str], **more: object) -> Named:
-    """The first word may be a chat: `last`, or what begins with c_. A file of such a name is written ./c_…"""
-    chat = words[0] if words and (words[0] == LAST or words[0].startswith("c_")) else ""
-    return msgspec.convert({"chat": chat, "paths": tuple(words[1:] if chat else words), **more}, Named)
-
-
-class Choice(msgspec.Struct, frozen=True):
-    """What that comes to in a chat."""
+class Chosen(msgspec.Struct, frozen=True):
+    """What was named, in a chat."""
 
     chat: Chat
     files: ChatFiles
@@ -57,7 +41,7 @@ class Choice(msgspec.Struct, frozen=True):
     """What is only counted."""
 
 
-async def choose(agent: Agent, wanted: Named) -> Choice:
+async def choose(agent: Agent, wanted: Named) -> Chosen:
     chat = await _chat(agent, wanted.chat)
     root = (await chat.state()).options.root
     if not root:
@@ -67,7 +51,7 @@ async def choose(agent: Agent, wanted: Named) -> Choice:
     if paths and hunks:
         raise InvalidInput("name either files or hunks; a hunk names its file itself")
     aside: frozenset[Aside] = frozenset(("git",)) if wanted.caches else ASIDE
-    return Choice(chat, chat.files, await _span(chat.files, wanted), paths, hunks, wanted.even_kept, aside)
+    return Chosen(chat, chat.files, await _span(chat.files, wanted), paths, hunks, wanted.even_kept, aside)
 
 
 async def _chat(agent: Agent, name: str) -> Chat:
@@ -173,5 +157,34 @@ def _painted(terminal: Terminal, text: str, mark: str) -> str:
     return terminal.paint(text, colour) if colour and mark else text
 
 
-def write_json(value: object) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
+# -- undo, redo and keep ----------------------------------------------------------------------------------------------
+
+
+async def tell_begun(terminal: Terminal, choice: Chosen, as_json: bool) -> None:
+    """What somebody began and did not see to its end is completed before anything is looked at."""
+    if not as_json and (request := await choice.files.begun()) is not None:
+        terminal.note(f"the {request.kind} that was begun before and did not end is completed first", "yellow")
+
+
+async def tell(
+    terminal: Terminal, choice: Chosen, done: Restored, word: str, as_json: bool, *, listed: bool = False
+) -> int:
+    """What came of it, `listed` file by file if that was not shown before; and the exit code."""
+    if done.error:
+        raise ToolError(done.error)
+    code = EXIT_ERROR if done.conflicts else EXIT_OK
+    if as_json:
+        write_json({"chat": choice.chat.id} | wire.whole(done))
+        return code
+    whole = (await choice.chat.whole(Envelope(0, choice.chat.id, 0, done))).data  # however many files they are
+    assert isinstance(whole, Restored)
+    if listed:
+        print_changes(terminal, whole.files)
+        print_conflicts(terminal, whole.conflicts)
+    back = {"undone": "redo", "redone": "undo"}.get(word, "")
+    hint = f" · back: treadle {back} {choice.chat.id}" if back and whole.files else ""
+    if whole.files:
+        terminal.note(f"{word}: {summary(whole.files)}{hint}", "dim")
+    if whole.conflicts:
+        terminal.note(f"left as it is: {len(whole.conflicts)}", "yellow")
+    return code

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 
 from treadle.chat.state import open_actions
 from treadle.cli.approvals import chosen_rule, edited
-from treadle.cli.drive import Show, drive
-from treadle.cli.inert import inert, inert_line
+from treadle.cli.drive import JsonLines, Show, drive
 from treadle.cli.notices import how_to_answer, waiting
+from treadle.cli.screen import Screen
 from treadle.cli.terminal import Terminal
 from treadle.errors import Refused, TreadleError
 from treadle.handle import Chat, Following
+from treadle.inert import inert, inert_line
 from treadle.protocol.events import Envelope, OpenAction
 from treadle.protocol.files import FileChange
 from treadle.protocol.permissions import RuleScope
@@ -34,7 +35,22 @@ def someone_is_there() -> bool:
         return False
 
 
-async def converse(chat: Chat, following: Following, show: Show, after: int, dialogue: "Dialogue | None") -> int:
+async def follow(
+    chat: Chat, following: Following, after: int, *, as_json: bool, asks: bool = False, resumed: bool = False
+) -> int:
+    """Carry out a command and show what comes behind `after`: as lines of JSON, or on a screen, where somebody is
+    asked what the chat asks if `asks`."""
+    if as_json:
+        return await drive(chat, following, JsonLines(), after)
+    terminal = Terminal()
+    screen = Screen(terminal, asks=asks)
+    state = await chat.state()
+    screen.begin(chat.id, state.options.model, state.options.root, resumed=resumed)
+    screen.knows(state)
+    return await _converse(chat, following, screen, after, Dialogue(terminal) if asks else None)
+
+
+async def _converse(chat: Chat, following: Following, show: Show, after: int, dialogue: "Dialogue | None") -> int:
     """Drive the chat, and answer what it asks as long as somebody does."""
     seen = _Seen(show, after)
     while True:
@@ -162,6 +178,14 @@ def _choices(action: OpenAction) -> str:
         which = " (with the number of the rule, as in c2)" if len(action.offers) > 1 else ""
         words.append(f"always in this [c]hat, this [p]roject, for this [u]ser{which}")
     return " · ".join(words) + ": "
+
+
+async def agreed(question: str) -> bool:
+    """Whether somebody says yes."""
+    sys.stdout.flush()
+    sys.stderr.write(question)
+    sys.stderr.flush()
+    return (await read_line() or "")[:1].lower() == "y"
 
 
 async def read_line() -> str | None:

@@ -7,13 +7,15 @@ everything as a crash would, but give the lease back.
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Protocol
 
-from treadle.cli.output import JsonLines
+from treadle.cli.options import EXIT_BUDGET, EXIT_ERROR, EXIT_INTERRUPTED, EXIT_OK, EXIT_TURN_CAP
 from treadle.errors import TreadleError
 from treadle.handle import Chat, Following
+from treadle.protocol import wire
 from treadle.protocol.events import (
     ActionRequired,
     EndReason,
@@ -26,12 +28,6 @@ from treadle.protocol.events import (
     UserInputRequested,
 )
 from treadle.protocol.files import FileChange
-
-EXIT_OK = 0
-EXIT_ERROR = 1
-EXIT_TURN_CAP = 53
-EXIT_BUDGET = 55
-EXIT_INTERRUPTED = 130
 
 _CODES: dict[EndReason, int] = {
     "done": EXIT_OK,
@@ -52,6 +48,20 @@ class Show(Protocol):
 
     def changed(self, files: Sequence[FileChange]) -> None:
         """What the run that ends now did to each file."""
+
+
+class JsonLines:
+    """What `--json` prints: one event a line, each written out at once."""
+
+    def __init__(self) -> None:
+        self._out = sys.stdout.buffer
+
+    def event(self, envelope: Envelope) -> None:
+        self._out.write(wire.to_json(envelope) + b"\n")
+        self._out.flush()
+
+    def changed(self, files: Sequence[FileChange]) -> None:
+        """The events have told it."""
 
 
 class Ending:

@@ -1,25 +1,23 @@
-"""Parsing the command line: a group that loads a command's module only when it is used, and the one place where an
-error becomes a line on standard error and an exit code."""
+"""Parsing the command line: a group that loads a command's module only when it is used, an agent for the length of a
+command, and the one place where an error becomes a line on standard error and an exit code."""
 
 import errno
 import os
 import sys
+from functools import wraps
 from importlib import import_module
 from typing import Any
 
 import click
 
-from treadle.cli import COMMANDS, help_text, version_text
-from treadle.cli.inert import inert
+from treadle.cli import COMMANDS, MODULES, help_text, version_text
+from treadle.cli.options import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, Body, Decorator
 from treadle.errors import InvalidInput, TreadleError
-
-EXIT_ERROR = 1
-EXIT_USAGE = 2
-EXIT_INTERRUPTED = 130
+from treadle.inert import inert
 
 
 class LazyGroup(click.Group):
-    """Each command is the object `command` of its module."""
+    """Each command is the one of its name in its module."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -27,8 +25,9 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        found: click.Command = import_module(COMMANDS[cmd_name][0]).command
-        return found
+        module = import_module(f"treadle.cli.commands.{MODULES.get(cmd_name, cmd_name)}")
+        commands = (each for each in vars(module).values() if isinstance(each, click.Command))
+        return next(each for each in commands if each.name == cmd_name)
 
     def get_help(self, ctx: click.Context) -> str:
         return help_text()
@@ -44,6 +43,21 @@ def _print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -
 @click.option("--version", "-V", is_flag=True, expose_value=False, is_eager=True, callback=_print_version)
 def cli() -> None:
     """An agent that works in your project and that you can kill at any moment."""
+
+
+def in_agent(*, works: bool = False) -> Decorator:
+    """Make a coroutine function a command: its first argument is an agent on the user's store, closed at its end."""
+
+    def wrap(body: Body) -> Body:
+        @wraps(body)
+        def command(**given: Any) -> Any:
+            from treadle.cli.session import with_agent
+
+            return with_agent(lambda agent: body(agent, **given), works=works)
+
+        return command
+
+    return wrap
 
 
 def invoke(arguments: list[str]) -> int:

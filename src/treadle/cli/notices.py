@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable, Sequence
 
 from treadle.chat.budget import spent_of
 from treadle.cli.call_line import MINUS
-from treadle.cli.inert import inert, inert_line
 from treadle.cli.terminal import Colour
+from treadle.inert import inert, inert_line
 from treadle.lines.aside import ASIDE, Aside, count, is_folder, sort_out
 from treadle.lines.changes import change_lines, total
 from treadle.protocol import events as e

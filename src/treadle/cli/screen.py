@@ -10,9 +10,9 @@ import msgspec
 
 from treadle.chat.state import ChatState
 from treadle.cli.call_line import QUIET, show_call, show_check
-from treadle.cli.inert import inert, inert_line
 from treadle.cli.notices import changed, cost, end, how_to_answer, how_to_go_on, notice, waiting
 from treadle.cli.terminal import Terminal
+from treadle.inert import inert, inert_line
 from treadle.protocol import events as e
 from treadle.protocol.content import PlanStep, Usage
 from treadle.protocol.views import Coalescer, touched

@@ -1,14 +1,18 @@
-"""What the commands share: an agent on the user's database, and chats by what a person types for them."""
+"""What the commands share: settings, an agent on the user's database, chats by what a person types for them, and the
+folder that a run works in."""
 
+import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
-from treadle.cli.inert import inert_line
+from treadle.cli.options import LAST
 from treadle.config import Config, load
 from treadle.errors import InvalidInput, NotFound, StoreError
+from treadle.inert import inert_line
 from treadle.models.registry import ModelRegistry
 from treadle.ports.hooks import Hooks
 from treadle.ports.store import ChatFilter, Store
@@ -16,7 +20,7 @@ from treadle.runtime import Agent
 from treadle.stores import open_store
 from treadle.types import ChatId
 
-LAST = "last"
+T = TypeVar("T")
 
 
 def configured(flags: Mapping[str, Any] | None = None) -> Config:
@@ -79,6 +83,14 @@ async def open_agent(
         yield agent
 
 
+def with_agent(work: Callable[[Agent], Awaitable[T]], *, works: bool = False) -> T:
+    async def run() -> T:
+        async with open_agent(configured(), works=works) as agent:
+            return await work(agent)
+
+    return asyncio.run(run())
+
+
 async def find_chat(store: Store, named: str) -> ChatId:
     """The chat that a person means: its id, a part of the beginning of it that no other has, or `last`."""
     if not named:
@@ -98,3 +110,29 @@ async def find_chat(store: Store, named: str) -> ChatId:
         shown = ", ".join(found[:5]) + (" …" if len(found) > 5 else "")
         raise InvalidInput(f"{named!r} is the beginning of {len(found)} chats ({shown}); type more of it")
     return found[0]
+
+
+def project_root(named: str | None, *, force: bool = False) -> Path:
+    """The folder a run works in: what was named, else the git root, else the working directory. The whole disk and a
+    whole home folder are refused unless forced (S-02)."""
+    root = Path(named).expanduser().resolve() if named else _git_root(Path.cwd())
+    if not root.is_dir():
+        raise InvalidInput(f"the project root {root} is no folder; name one with --root")
+    if not force and (whole := _whole(root)):
+        raise InvalidInput(
+            f"{root} is {whole}, and a model would be let loose on all of it; "
+            "name a project with --root, or insist with --force-root"
+        )
+    return root
+
+
+def _git_root(start: Path) -> Path:
+    here = start.resolve()
+    return next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)
+
+
+def _whole(root: Path) -> str:
+    if root.parent == root:
+        return "the whole disk"
+    home = os.path.expanduser("~")
+    return "your home folder" if home != "~" and root == Path(home).resolve() else ""

@@ -112,3 +112,10 @@ def _painted(text: str, colours: tuple[Colour, ...]) -> str:
     if not colours or not text:
         return text
     return f"\x1b[{';'.join(_CODES[colour] for colour in colours)}m{text}\x1b[0m"
+
+
+def write_json(value: object) -> None:
+    """One line of JSON on standard output."""
+    import msgspec  # not above: the help of a command does without it
+
+    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")

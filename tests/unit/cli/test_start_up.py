@@ -14,7 +14,9 @@ import pytest
 from treadle.cli import COMMANDS, help_text
 from treadle.cli.commands import run
 from treadle.cli.group import cli
+from treadle.cli.options import SCOPES
 from treadle.protocol.options import MODES, CompletionStyle, OnLimit, Rung
+from treadle.protocol.permissions import RuleScope
 from treadle.testing.fake_openai import FakeOpenAI, Reply
 
 HEAVY = {"asyncio", "aiohttp", "msgspec", "rich", "sqlite3", "treadle.runtime"}
@@ -68,7 +70,7 @@ def test_the_help_of_a_command_loads_no_work(command: str) -> None:
 
 def test_every_command_has_the_line_of_help_that_the_list_shows() -> None:
     context = click.Context(cli)
-    for name, (_, line) in COMMANDS.items():
+    for name, line in COMMANDS.items():
         command = cli.get_command(context, name)
         assert command is not None
         assert command.name == name
@@ -81,6 +83,7 @@ def test_choices_are_those_of_the_protocol() -> None:
     assert get_args(OnLimit) == run.ON_LIMIT
     assert get_args(CompletionStyle) == run.COMPLETION
     assert get_args(Rung) == run.RUNGS
+    assert get_args(RuleScope) == SCOPES
 
 
 class Seen(msgspec.Struct, frozen=True):

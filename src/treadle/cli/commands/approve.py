@@ -1,9 +1,40 @@
-"""What can be typed after `treadle approve`."""
+"""`treadle approve`: the answer to what a chat asks, from any process (S-08)."""
+
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-SCOPES = ("chat", "project", "user")
-"""The same as in `treadle.protocol.permissions`, which a test sees to; written out so that help costs no import."""
+from treadle.cli.group import in_agent
+from treadle.cli.options import SCOPES, gathered, json_option
+from treadle.cli.terminal import Terminal
+
+if TYPE_CHECKING:
+    from treadle.handle import Chat, Following
+    from treadle.protocol.events import OpenAction
+    from treadle.protocol.permissions import RuleScope
+    from treadle.runtime import Agent
+
+
+class Approval(NamedTuple):
+    """What the flags answer."""
+
+    deny: bool
+    feedback: str
+    edit: str | None
+    remember: "RuleScope | None"
+    rule: int
+    expires: str | None
+    leave: bool
+
+    def check(self) -> None:
+        if self.feedback and not self.deny:
+            raise click.UsageError("--feedback goes with --deny.")
+        if self.edit is not None and self.deny:
+            raise click.UsageError("--edit and --deny exclude each other.")
+        if self.expires and not self.remember:
+            raise click.UsageError("--expires goes with --remember.")
+        if self.edit is not None and self.remember:
+            raise click.UsageError("--edit and --remember exclude each other: a rule is for what was asked for.")
 
 
 @click.command("approve")
@@ -15,30 +46,52 @@ SCOPES = ("chat", "project", "user")
 @click.option("--rule", type=click.IntRange(min=1), default=1, metavar="N", help="Which of the offered rules.")
 @click.option("--expires", metavar="SPAN", help="How long to remember it, such as 12h or 7d.")
 @click.option("--leave", is_flag=True, help="Only write the answer down; someone else goes on with the chat.")
-@click.option("--json", "as_json", is_flag=True, help="Print every event as one line of JSON.")
-def command(
-    asked: str,
-    deny: bool,
-    feedback: str,
-    edit: str | None,
-    remember: str | None,
-    rule: int,
-    expires: str | None,
-    leave: bool,
-    as_json: bool,
-) -> int:
+@json_option("Print every event as one line of JSON.")
+@gathered(Approval, "reply")
+@in_agent(works=True)
+async def approve(agent: "Agent", asked: str, reply: Approval, as_json: bool) -> int:
     """Allow or refuse what a chat asks for, and go on with it.
 
     ID is a chat (as for resume), chat:action as pending shows it, or the action alone if no other chat has it.
     """
-    if feedback and not deny:
-        raise click.UsageError("--feedback goes with --deny.")
-    if edit is not None and deny:
-        raise click.UsageError("--edit and --deny exclude each other.")
-    if expires and not remember:
-        raise click.UsageError("--expires goes with --remember.")
-    if edit is not None and remember:
-        raise click.UsageError("--edit and --remember exclude each other: a rule is for what was asked for.")
-    from treadle.cli.approvals import Reply, approve
+    from treadle.cli.approvals import find_approval
+    from treadle.cli.dialogue import follow
+    from treadle.cli.notices import waiting
 
-    return approve(asked, Reply(deny, feedback, edit, remember, rule, expires, leave), as_json)  # type: ignore[arg-type]
+    chat, action = await find_approval(agent, asked)
+    since = await _seq_of(chat, action)
+    following = await _decision(chat, action, reply)
+    if not as_json:
+        terminal = Terminal()
+        terminal.note(f"{'refusing' if reply.deny else 'allowing'} in chat {chat.id}:", "yellow")
+        for line in waiting(action):
+            terminal.note(f"  {line}")
+    if reply.leave:
+        await chat.carry_out(following.command, work=False)
+        return 0
+    after = since - 1 if as_json else (await chat.state()).head
+    return await follow(chat, following, after, as_json=as_json, resumed=True)
+
+
+async def _seq_of(chat: "Chat", action: "OpenAction") -> int:
+    from treadle.protocol.events import PermissionRequested
+
+    events = await chat.events()
+    asked = (
+        each.seq
+        for each in reversed(events)
+        if isinstance(each.data, PermissionRequested) and each.data.action == action.action
+    )
+    return next(asked, len(events) + 1)
+
+
+async def _decision(chat: "Chat", action: "OpenAction", reply: Approval) -> "Following":
+    from treadle.cli.approvals import chosen_rule, edited, expiring
+
+    rule = None
+    if reply.remember:
+        rule = expiring(chosen_rule(action, reply.remember, reply.rule, deny=reply.deny), reply.expires)
+    arguments = None if reply.edit is None else await edited(chat, action, reply.edit)
+    if reply.deny:
+        return chat.deny(action, reply.feedback, rule=rule)
+    return chat.approve(action, arguments=arguments, rule=rule)

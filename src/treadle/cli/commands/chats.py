@@ -1,13 +1,82 @@
-"""What can be typed after `treadle chats`."""
+"""`treadle chats`: the chats of the database."""
+
+import time
+from typing import TYPE_CHECKING
 
 import click
+
+from treadle.cli.group import in_agent
+from treadle.cli.options import json_option
+from treadle.cli.terminal import Colour, Terminal, write_json
+from treadle.inert import inert_line
+
+if TYPE_CHECKING:
+    from treadle.ports.store import Listed
+    from treadle.protocol.views import Status
+    from treadle.runtime import Agent
+
+MOST = 200
+"""So many chats are listed for people, the newest."""
 
 
 @click.command("chats")
 @click.option("--all", "everything", is_flag=True, help="Show all chats, archived ones too.")
-@click.option("--json", "as_json", is_flag=True, help="Print every chat as one line of JSON.")
-def command(everything: bool, as_json: bool) -> int:
+@json_option("Print every chat as one line of JSON.")
+@in_agent()
+async def chats(agent: "Agent", everything: bool, as_json: bool) -> int:
     """List the chats, newest first."""
-    from treadle.cli.chats import list_chats
+    limit = 0 if everything or as_json else MOST + 1
+    found = await agent.chats(archived=None if everything else False, limit=limit)
+    if as_json:
+        for listed in found:
+            write_json(as_dict(listed))
+        return 0
+    terminal = Terminal()
+    if not found:
+        terminal.note("no chats yet; begin one with: treadle run PROMPT", "dim")
+    shown = found if everything else found[:MOST]
+    for listed in shown:
+        terminal.line(_line(terminal, listed))
+    if len(shown) < len(found):
+        terminal.note(f"these are the {MOST} newest; all of them: treadle chats --all", "dim")
+    return 0
 
-    return list_chats(everything, as_json)
+
+def shown_status(listed: "Listed") -> "Status":
+    """A chat whose worker died is pending, not running (A-08)."""
+    status = listed.summary.status
+    return "pending" if status == "running" and not listed.leased else status
+
+
+def as_dict(listed: "Listed") -> dict[str, object]:
+    from treadle.protocol import wire
+
+    shown: dict[str, object] = wire.whole(listed.summary)
+    shown["status"] = shown_status(listed)
+    for name in ("created", "updated"):
+        shown[name] = wire.iso_time(getattr(listed.summary, f"{name}_ms"))
+    for name in ("created_ms", "updated_ms", "runnable", "wake_ms"):
+        del shown[name]
+    return shown | {"leased": listed.leased}
+
+
+def _line(terminal: Terminal, listed: "Listed") -> str:
+    summary, status = listed.summary, shown_status(listed)
+    title = inert_line(summary.title or "(no title)", max(20, terminal.width - 60))
+    colour: Colour = "red" if status == "error" else "dim" if status == "idle" else "yellow"
+    aged = terminal.paint(f"{_age(summary.updated_ms):>8}", "dim")
+    turns = f"{summary.turns} {'turn' if summary.turns == 1 else 'turns'}"
+    archived = " (archived)" if summary.archived else ""
+    line = f"{summary.chat} {aged}  {terminal.paint(f'{status:15}', colour)} {turns:>9}  {title}{archived}"
+    if summary.last_error is None:
+        return line
+    why = f"{summary.last_error.error_class}: {summary.last_error.message}"
+    return f"{line}\n{terminal.paint('    ' + inert_line(why, max(20, terminal.width - 4)), 'red')}"
+
+
+def _age(time_ms: int) -> str:
+    seconds = max(0, time.time() - time_ms / 1000)
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= length:
+            return f"{int(seconds // length)} {unit}"
+    return f"{int(seconds)} s"

@@ -1,17 +1,112 @@
-"""What can be typed after `treadle config`."""
+"""`treadle config`: every setting, its value, and where that came from (E-06)."""
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import click
+
+from treadle.cli.options import json_option
+from treadle.cli.terminal import Terminal, write_json
+from treadle.inert import inert_line
+
+if TYPE_CHECKING:
+    from treadle.config import Config
 
 
 @click.command("config")
 @click.option("--chat", metavar="ID", help="Show the options of this chat instead, and which of them are its own.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(chat: str | None, as_json: bool) -> int:
+@json_option("Print one JSON object.")
+def config(chat: str | None, as_json: bool) -> int:
     """Show every setting and where its value comes from.
 
     Of keys it is only told whether they are set. A chat keeps the options with which it was made or to which it was
     changed: with --chat those are shown, and where each comes from that is as the settings have it.
     """
-    from treadle.cli.config import show_config
+    from treadle.cli.session import configured
 
-    return show_config(as_json, chat or "")
+    if chat:
+        import asyncio
+
+        return asyncio.run(_show_chat(configured(), chat, as_json))
+    _show_settings(configured(), as_json)
+    return 0
+
+
+async def _show_chat(config: "Config", named: str, as_json: bool) -> int:
+    """The options of a chat: from the chat, where they are not what the settings say."""
+    import msgspec
+
+    from treadle.cli.session import find_chat, open_agent
+
+    async with open_agent(config) as agent:
+        chat = await find_chat(agent.deps.store, named)
+        options = (await agent.chat(chat).state()).options
+    usual = config.settings.chat_options(options.root)
+    rows = {}
+    for name in options.__struct_fields__:
+        value = getattr(options, name)
+        same = value == getattr(usual, name) and name != "root"
+        rows[name] = (msgspec.to_builtins(value), config.sources.get(name, "default") if same else f"chat {chat}")
+    if as_json:
+        shown = {name: {"value": value, "source": source} for name, (value, source) in rows.items()}
+        write_json({"chat": chat, "options": shown})
+    else:
+        _table([(name, _word(value), source) for name, (value, source) in rows.items()])
+    return 0
+
+
+def _show_settings(config: "Config", as_json: bool) -> None:
+    import msgspec
+
+    from treadle.config import FILE_NAME, HOME_VARIABLE
+    from treadle.models.providers import ADDRESSES, KEYS
+    from treadle.stores.address import shown as shown_address
+
+    home = f"environment {HOME_VARIABLE}" if os.environ.get(HOME_VARIABLE) else "default"
+    addresses = {name: _address(name) for name in ADDRESSES}
+    keys = {key: "set" if os.environ.get(key, "").strip() else "not set" for key in KEYS}
+    store = shown_address(config.settings.store)
+    if as_json:
+        values = msgspec.to_builtins(config.settings) | {"store": store}
+        write_json(
+            {
+                "home": str(config.home),
+                "home_source": home,
+                "file": str(config.home / FILE_NAME),
+                "settings": {name: {"value": values[name], "source": config.sources[name]} for name in config.sources},
+                "environment": addresses,
+                "keys": keys,
+            }
+        )
+        return
+    rows = [("home", str(config.home), home)]
+    for name, source in config.sources.items():
+        rows.append((name, _word(store if name == "store" else getattr(config.settings, name)), source))
+    for name, address in addresses.items():
+        rows.append((name, address or "(none)", "environment" if address else "default"))
+    _table([*rows, *((key, state, "environment") for key, state in keys.items())])
+
+
+def _word(value: object) -> str:
+    return "(none)" if value in ("", None, (), [], {}) else str(value)
+
+
+def _table(rows: Sequence[tuple[str, str, str]]) -> None:
+    terminal = Terminal()
+    name_width = max(len(name) for name, _, _ in rows)
+    value_width = max(min(len(value), 30) for _, value, _ in rows)
+    for name, value, source in rows:
+        shown = terminal.paint(inert_line(source), "dim")
+        terminal.line(f"{name:{name_width}}  {inert_line(value):{value_width}}  {shown}")
+
+
+def _address(name: str) -> str:
+    """An address without a password that might be in it."""
+    url = os.environ.get(name, "").strip()
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "(not a URL)"
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()

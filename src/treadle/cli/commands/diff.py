@@ -1,34 +1,82 @@
-"""What can be typed after `treadle diff`."""
+"""`treadle diff`: what a run changed and what is left of it, with the numbers by which hunks are undone and kept."""
+
+from typing import TYPE_CHECKING
 
 import click
 
+from treadle.cli.group import in_agent
+from treadle.cli.options import (
+    Named,
+    caches_option,
+    even_kept_option,
+    gathered,
+    json_option,
+    run_options,
+    words_argument,
+)
+from treadle.cli.terminal import Terminal, write_json
+from treadle.inert import inert_line
+
+if TYPE_CHECKING:
+    from treadle.cli.changes import Chosen
+    from treadle.runtime import Agent
+
 
 @click.command("diff")
-@click.argument("words", metavar="[ID] [PATH]...", nargs=-1)
-@click.option("--run", type=click.IntRange(min=1), metavar="N", help="This run instead of the last; counted from 1.")
-@click.option("--all", "everything", is_flag=True, help="All runs of the chat together.")
+@words_argument
+@run_options
 @click.option("--runs", is_flag=True, help="List the runs that may have changed files, with their numbers.")
 @click.option("--stat", is_flag=True, help="Only which files, and how many lines.")
-@click.option("--even-kept", is_flag=True, help="Also what was kept.")
-@click.option("--caches", is_flag=True, help="Also caches and what .gitignore names, file by file.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a file.")
-def command(
-    words: tuple[str, ...],
-    run: int | None,
-    everything: bool,
-    runs: bool,
-    stat: bool,
-    even_kept: bool,
-    caches: bool,
-    as_json: bool,
-) -> int:
+@even_kept_option
+@caches_option
+@json_option("Print one JSON object a file.")
+@gathered(Named, "wanted")
+@in_agent()
+async def diff(agent: "Agent", wanted: Named, runs: bool, stat: bool, as_json: bool) -> int:
     """Show what a run changed in the project, hunk by hunk.
 
     ID is a chat; without it, the newest that works in this project. PATH limits it to files, or what is below folders.
     What was undone or kept is left out.
     """
-    from treadle.cli.changes import named
-    from treadle.cli.diff import diff
+    from treadle.cli.changes import choose, print_changes, print_diff
+    from treadle.cli.notices import summary
+    from treadle.protocol import wire
 
-    wanted = named(words, run=run, everything=everything, even_kept=even_kept, caches=caches)
-    return diff(wanted, stat=stat, runs=runs, as_json=as_json)
+    terminal = Terminal()
+    choice = await choose(agent, wanted)
+    if runs:
+        await _list_runs(terminal, choice, as_json)
+        return 0
+    found = await choice.files.diff(choice.span, choice.paths, even_kept=choice.even_kept)
+    if as_json:
+        for each in found:
+            write_json(wire.whole(each.change) | {"notes": each.notes, "hunks": each.hunks})
+        return 0
+    files = [each.change for each in found]
+    if not files:
+        terminal.note(f"chat {choice.chat.id} has changed nothing that is neither undone nor kept", "dim")
+    elif stat:
+        print_changes(terminal, files, choice.aside)
+    else:
+        print_diff(terminal, found, choice.aside)
+    if files:
+        terminal.note(f"{summary(files, choice.aside)} · undo: treadle undo {choice.chat.id}", "dim")
+    return 0
+
+
+async def _list_runs(terminal: Terminal, choice: "Chosen", as_json: bool) -> None:
+    from treadle.cli.notices import summary
+    from treadle.protocol import wire
+    from treadle.protocol.events import UserMessage
+
+    tasks = {each.seq: each.data.content for each in await choice.chat.events() if isinstance(each.data, UserMessage)}
+    for number, span in enumerate(await choice.files.runs(), 1):
+        files = [each.change for each in await choice.files.diff(span)]
+        task = tasks.get(span.since, "")
+        if as_json:
+            write_json(
+                {"run": number, "message": span.since, "task": task, "files": [wire.whole(each) for each in files]}
+            )
+        else:
+            left = summary(files) if files else "nothing left"
+            terminal.line(f"{number:>3}  message {span.since:<6} {left:24} {inert_line(task, terminal.width - 50)}")

@@ -1,17 +1,35 @@
-"""What can be typed after `treadle diff-runs`."""
+"""`treadle diff-runs`: where two chats begin to differ (D-07)."""
+
+from typing import TYPE_CHECKING
 
 import click
+
+from treadle.cli.group import in_agent
+from treadle.cli.options import EXIT_ERROR, EXIT_OK
+from treadle.cli.terminal import Terminal
+from treadle.inert import inert
+
+if TYPE_CHECKING:
+    from treadle.runtime import Agent
 
 
 @click.command("diff-runs")
 @click.argument("left", metavar="A")
 @click.argument("right", metavar="B")
-def command(left: str, right: str) -> int:
+@in_agent()
+async def diff_runs(agent: "Agent", left: str, right: str) -> int:
     """Find the first difference between two chats.
 
     A and B are chats' ids, the beginnings of them, or last. Times, ids and folders do not count. The exit code is 0
     when there is no difference, and 1 when there is one.
     """
-    from treadle.cli.diff_runs import diff_runs
+    from treadle.chat.divergence import first_divergence
+    from treadle.cli.session import find_chat
+    from treadle.transfer import read_chat
 
-    return diff_runs(left, right)
+    store = agent.deps.store
+    chats = [await find_chat(store, named) for named in (left, right)]
+    logs = [await read_chat(store, chat) for chat in chats]
+    found = first_divergence(logs[0], logs[1], (chats[0], chats[1]))
+    Terminal().line(inert(found.text) if found else f"no difference in {len(logs[0])} events")
+    return EXIT_ERROR if found else EXIT_OK

@@ -1,30 +1,152 @@
-"""What can be typed after `treadle doctor`."""
+"""`treadle doctor`: what this installation has, what it lacks, and how strong its sandbox is (S-03)."""
+
+import os
+import platform
+import shutil
+import sys
+import sysconfig
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
+
+from treadle.cli.options import EXIT_ERROR, EXIT_OK, json_option
+from treadle.cli.terminal import Colour, Terminal, write_json
+from treadle.errors import SandboxError
+from treadle.inert import inert_line
+
+if TYPE_CHECKING:
+    from treadle.config import Config
+    from treadle.sandbox.choose import Choice
+    from treadle.sandbox.report import Report, Verdict
+
+_COLOURS: "dict[Verdict, Colour]" = {"refused": "green", "undone": "yellow", "allowed": "red"}
+
+
+class Finding(NamedTuple):
+    """One line of the overview. `well` is None where it is a matter of taste."""
+
+    what: str
+    text: str
+    well: bool | None = True
 
 
 @click.group("doctor", invoke_without_command=True)
 @click.pass_context
-def command(context: click.Context) -> int:
+def doctor(context: click.Context) -> int:
     """See whether all is well here, and try to get out of the sandbox.
 
     The exit code is 1 when something that Treadle needs is missing or does not work.
     """
     if context.invoked_subcommand is not None:
         return 0
-    from treadle.cli.doctor import overview
+    from treadle.cli.session import configured
 
-    return overview()
+    findings = list(_look_around(configured()))
+    terminal = Terminal()
+    width = max(len(each.what) for each in findings)
+    for each in findings:
+        sign = terminal.paint("✓", "green") if each.well else "·" if each.well is None else terminal.paint("✗", "red")
+        terminal.line(f"{sign} {each.what:{width}}  {inert_line(each.text)}")
+    return EXIT_ERROR if any(each.well is False for each in findings) else EXIT_OK
 
 
-@command.command("sandbox")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@doctor.command("sandbox")
+@json_option("Print one JSON object.")
 def sandbox(as_json: bool) -> int:
     """Try every way out of every sandbox, and show which ones are closed.
 
     All attempts are made for real, against files, listeners and a process that are set up for them. The exit code is 1
     when commands run without a sandbox, or cannot run because the one that is set does not hold here.
     """
-    from treadle.cli.doctor import try_sandbox
+    import msgspec
 
-    return try_sandbox(as_json)
+    from treadle.cli.session import configured
+    from treadle.sandbox.choose import FOLDER, choose, examine
+    from treadle.sandbox.trial import examine_level
+
+    config = configured()
+    findings = examine(config.home)
+    without = examine_level("none", "", config.home / FOLDER)
+    failure = ""
+    try:
+        choice = choose(config.home, config.settings.sandbox)
+        level: str = choice.level
+        told = f"in force: {_in_force(choice)}"
+    except SandboxError as error:
+        level, failure = "", str(error)
+        told = f"in force: nothing, commands do not run: {error}"
+    if as_json:
+        reports = [msgspec.to_builtins(each) | {"holds": each.holds} for each in findings.reports]
+        write_json({"level": level, "failure": failure, "reports": reports})
+    else:
+        _print_table(Terminal(), [*findings.reports, without], told)
+    return EXIT_OK if level not in ("", "none") else EXIT_ERROR
+
+
+def _look_around(config: "Config") -> Iterator[Finding]:
+    import sqlite3
+
+    yield Finding("python", f"{platform.python_version()} ({sys.executable})")
+    yield Finding("sqlite", sqlite3.sqlite_version, sqlite3.sqlite_version_info >= (3, 35))
+    yield _home(config)
+    yield _sandbox(config)
+    search = shutil.which("rg", path=os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", "")]))
+    yield Finding("search", search or "no rg; searching is slower without it", True if search else None)
+    git = shutil.which("git")
+    yield Finding("git", git or "no git; projects without it work, too", True if git else None)
+    yield _models(config)
+
+
+def _models(config: "Config") -> Finding:
+    """No server is asked, so that only a model on this machine is known to be well."""
+    from treadle.models.offering import all_offers, provider_state
+    from treadle.models.registry import ModelRegistry
+
+    registry = ModelRegistry(os.environ, home=config.home)
+    offers = [(each.provider, provider_state(registry, each)) for each in all_offers(registry) if each.models]
+    ready = [provider for provider, state in offers if state == "ready"]
+    unasked = [provider for provider, state in offers if state == "not asked"]
+    found = [*ready, *([f"{', '.join(unasked)} (not asked; treadle models --remote asks)"] if unasked else [])]
+    nothing = "no key and no server is known yet; treadle models --all shows what is missing"
+    return Finding("models", "; ".join(found) or nothing, True if ready else None)
+
+
+def _home(config: "Config") -> Finding:
+    nearest = next(path for path in (config.home, *config.home.parents) if path.exists())
+    well = os.access(nearest, os.W_OK | os.X_OK) and nearest.is_dir()
+    return Finding("home", f"{config.home}" if well else f"{config.home} cannot be written to", well)
+
+
+def _sandbox(config: "Config") -> Finding:
+    from treadle.sandbox.choose import choose
+
+    try:
+        choice = choose(config.home, config.settings.sandbox)
+    except SandboxError as error:
+        return Finding("sandbox", str(error), well=False)
+    wanted = None if config.settings.sandbox == "none" else False
+    return Finding("sandbox", _in_force(choice), well=True if choice.level != "none" else wanted)
+
+
+def _in_force(choice: "Choice") -> str:
+    views = ", with copy-on-write views" if choice.sandbox.views else ""
+    why = f" ({'; '.join(choice.reasons)})" if choice.reasons else ""
+    return f"{choice.level}{views}{why}"
+
+
+def _print_table(terminal: Terminal, reports: "Sequence[Report]", told: str) -> None:
+    from treadle.sandbox.report import ATTEMPTS
+
+    columns = [each for each in reports if each.tried]
+    width = max(len(each.text) for each in ATTEMPTS)
+    terminal.line(" " * width + "".join(f"  {each.level:12}" for each in columns).rstrip())
+    for number, attempt in enumerate(ATTEMPTS):
+        verdicts = [each.tried[number].verdict for each in columns]
+        cells = "".join("  " + terminal.paint(f"{each:12}", _COLOURS[each]) for each in verdicts)
+        terminal.line(f"{attempt.text:{width}}{cells}".rstrip())
+    terminal.line()
+    for report in reports:
+        if report.failure:
+            terminal.line(inert_line(f"{report.level} does not work here: {report.failure}"))
+    terminal.line(inert_line(told))

@@ -1,16 +1,30 @@
-"""What can be typed after `treadle export`."""
+"""`treadle export`: a chat as JSON lines (D-08)."""
+
+import sys
+from typing import TYPE_CHECKING
 
 import click
 
+from treadle.cli.group import in_agent
+
+if TYPE_CHECKING:
+    from treadle.runtime import Agent
+
 
 @click.command("export")
-@click.argument("chat", metavar="ID")
-def command(chat: str) -> int:
+@click.argument("named", metavar="ID")
+@in_agent()
+async def export(agent: "Agent", named: str) -> int:
     """Write a chat to standard output as JSON lines.
 
     ID is a chat's id, the beginning of it, or last. Every line is an event with its seq and type; what lies outside
     the log travels with the event that names it, so that the file is complete.
     """
-    from treadle.cli.export import export
+    from treadle.cli.session import find_chat
+    from treadle.transfer import export_chat
 
-    return export(chat)
+    store = agent.deps.store
+    async for line in export_chat(store, await find_chat(store, named)):
+        sys.stdout.buffer.write(line)
+    sys.stdout.buffer.flush()
+    return 0

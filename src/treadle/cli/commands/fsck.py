@@ -1,16 +1,126 @@
-"""What can be typed after `treadle fsck`."""
+"""`treadle fsck`: look for damage, and mend what can be mended (D-06)."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+from treadle.cli.options import EXIT_ERROR, EXIT_OK
+from treadle.cli.terminal import Terminal
+from treadle.errors import StoreError
+from treadle.inert import inert_line
+
+if TYPE_CHECKING:
+    from treadle.config import Config
+    from treadle.housekeeping.salvaging import Rescue
+    from treadle.ports.store import Store
+    from treadle.stores.integrity import Problem
+
+_TOLD = 20
+"""So many chats are named that have lost something."""
 
 
 @click.command("fsck")
 @click.option("--repair", is_flag=True, help="Mend what can be mended; damaged records go into quarantine.")
-def command(repair: bool) -> int:
+def fsck(repair: bool) -> int:
     """Look for damage in what is stored, and mend it.
 
     Chats, whole outputs, what is kept so that changes can be undone, and changes that a crash left half-made. The exit
     code is 1 when damage was found that is still there.
     """
-    from treadle.cli.fsck import fsck
+    import asyncio
 
-    return fsck(repair)
+    return asyncio.run(_fsck(repair))
+
+
+async def _fsck(repair: bool) -> int:
+    from treadle.cli.session import configured
+    from treadle.lines.aside import count
+    from treadle.stores import open_store
+    from treadle.stores.address import shown
+    from treadle.stores.sqlite import SqliteStore
+
+    config = configured()
+    terminal = Terminal()
+    where = shown(config.store)
+    store = open_store(config.store)
+    if isinstance(store, SqliteStore) and not store.path.exists():
+        terminal.note(f"there is no database at {where}; nothing to check", "dim")
+        return EXIT_OK
+    try:
+        problems = list(await store.check(repair=repair))
+        if isinstance(store, SqliteStore) and any(problem.kind == "database" for problem in problems):
+            _tell(terminal, problems)
+            return await _rescue(terminal, config, store.path)
+        problems += await _kept(store, config, repair=repair)
+    finally:
+        await store.close()
+    _tell(terminal, problems)
+    left = [problem for problem in problems if not problem.repaired]
+    if not problems:
+        terminal.note(f"{where} is sound", "green")
+    elif left and not repair:
+        terminal.note(f"{count(len(left), 'problem')}; mend them with: treadle fsck --repair", "yellow")
+    return EXIT_ERROR if left else EXIT_OK
+
+
+async def _kept(store: "Store", config: "Config", *, repair: bool) -> "list[Problem]":
+    """What is wrong with what lies beside the database; that it cannot be looked at is one more problem."""
+    from treadle.housekeeping.ahead import look_ahead
+    from treadle.housekeeping.damage import inspect
+    from treadle.housekeeping.retention import retention_of
+    from treadle.stores.integrity import Problem
+
+    try:
+        found = await inspect(store, config.home, retention_of(config.settings), repair=repair)
+        return found + await look_ahead(store, config.home, repair=repair)
+    except (StoreError, OSError) as error:
+        return [Problem("snapshot", f"what is kept for undoing could not be looked at: {error}")]
+
+
+async def _rescue(terminal: Terminal, config: "Config", path: Path) -> int:
+    """The file itself is damaged: whatever can be read goes into another, and it is said what cannot."""
+    from treadle.housekeeping.salvaging import rescue
+    from treadle.stores.sqlite import SqliteStore
+
+    try:
+        saved = await rescue(path)
+    except StoreError as error:
+        terminal.note(f"{error}; restore a backup of {path}", "red")
+        return EXIT_ERROR
+    beside = SqliteStore(saved.made.path)
+    try:
+        _tell(terminal, [*saved.problems, *await _kept(beside, config, repair=False)])
+    finally:
+        await beside.close()
+    _tell_rescue(terminal, saved, path)
+    return EXIT_ERROR
+
+
+def _tell_rescue(terminal: Terminal, saved: "Rescue", path: Path) -> None:
+    from treadle.lines.aside import count
+
+    made = saved.made
+    terminal.line(f"sound: {count(saved.whole, 'chat')} of {made.chats:,}, {count(made.records, 'record')} in all")
+    for chat, number in list(saved.lost.items())[:_TOLD]:
+        terminal.line(inert_line(f"lost: {count(number, 'record')} of {chat}"))
+    if len(saved.lost) > _TOLD:
+        terminal.line(f"lost: records of {count(len(saved.lost) - _TOLD, 'more chat')}")
+    if not made.chats:
+        terminal.line("lost: everything; no chat can be read")
+    if made.nameless:
+        terminal.line(inert_line(f"lost: what else was known of {', '.join(made.nameless[:_TOLD])}"))
+    terminal.note(f"salvaged into {made.path}; {path} was not changed", "yellow")
+    terminal.note(
+        f"to go on with it: end everything that uses {path}, move it and its -wal and -shm files elsewhere, and then: "
+        f"mv {made.path} {path}",
+        "dim",
+    )
+
+
+def _tell(terminal: Terminal, problems: "Sequence[Problem]") -> None:
+    for problem in problems:
+        place = " ".join(part for part in (problem.chat, f"seq {problem.seq}" if problem.seq else "") if part)
+        mended = "mended" if problem.repaired else "found"
+        terminal.line(inert_line(f"{mended}: {problem.kind}: {problem.text}" + (f" ({place})" if place else "")))

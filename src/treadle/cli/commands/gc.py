@@ -1,6 +1,9 @@
-"""What can be typed after `treadle gc`."""
+"""`treadle gc`: remove what is kept for undoing changes and needed no more."""
 
 import click
+
+from treadle.cli.options import json_option
+from treadle.cli.terminal import Terminal, write_json
 
 
 @click.command("gc")
@@ -12,14 +15,64 @@ import click
     help="Keep what chats refer to that changed within so many days, instead of the setting snapshot_days.",
 )
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(days: float | None, dry_run: bool, as_json: bool) -> int:
+@json_option("Print one JSON object.")
+def gc(days: float | None, dry_run: bool, as_json: bool) -> int:
     """Remove what is kept for undoing changes and needed no more.
 
     What a chat changed can be undone as long as it is kept: for 30 days after the chat last changed, or until all of it
     takes more than 5 GB, when the oldest goes first. What was used within a day, and what a chat at work refers to,
     always stays.
     """
-    from treadle.cli.gc import gc
+    import asyncio
 
-    return gc(days, dry_run, as_json)
+    return asyncio.run(_gc(days, dry_run, as_json))
+
+
+async def _gc(days: float | None, dry: bool, as_json: bool) -> int:
+    import msgspec
+
+    from treadle.cli.session import configured
+    from treadle.housekeeping.collecting import collect
+    from treadle.housekeeping.retention import Collected, retention_of
+    from treadle.stores import open_store
+    from treadle.stores.sqlite import SqliteStore
+
+    config = configured()
+    found = Collected()
+    store = open_store(config.store)  # the one whose chats may need what is here, and no other
+    if not isinstance(store, SqliteStore) or store.path.exists():
+        try:
+            found = await collect(store, config.home, retention_of(config.settings, days), dry=dry)
+        finally:
+            await store.close()
+    if as_json:
+        told = msgspec.to_builtins(found) | {"dry_run": dry}
+        del told["line"]
+        write_json(told)
+        return 0
+    terminal = Terminal()
+    done = "would be removed" if dry else "removed"
+    terminal.line(f"{done}: {_counted(found.images, 'kept file')} ({_size(found.bytes)})")
+    rest = (
+        (found.commands, "output of a command", "outputs of commands"),
+        (found.captures, "snapshot of a project", "snapshots of projects"),
+        (found.trees, "list of a project's files", "lists of projects' files"),
+        (found.decisions, "journal", "journals"),
+    )
+    for number, one, many in rest:
+        if number:
+            terminal.line(f"{done}: {_counted(number, one, many)}")
+    terminal.note(f"{_counted(found.kept_images, 'kept file')} left ({_size(found.kept_bytes)})", "dim")
+    return 0
+
+
+def _counted(number: int, one: str, many: str = "") -> str:
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+
+
+def _size(number: float) -> str:
+    for unit in ("bytes", "kB", "MB"):
+        if number < 1000:
+            return f"{number:.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"
+        number /= 1000
+    return f"{number:.1f} GB"

@@ -1,13 +1,20 @@
-"""What can be typed after `treadle import`."""
+"""`treadle import`: a chat from JSON lines (D-08)."""
+
+import sys
+from pathlib import Path
 
 import click
+
+from treadle.cli.terminal import Terminal
+from treadle.errors import InvalidInput
+from treadle.inert import inert_line
 
 
 @click.command("import")
 @click.argument("file")
 @click.option("--new-id", is_flag=True, help="Give the chat a new id, for instance because its own is taken.")
 @click.option("--owner", default="", metavar="USER", help="Give the chat to this user of the server; else it is yours.")
-def command(file: str, new_id: bool, owner: str) -> int:
+def import_(file: str, new_id: bool, owner: str) -> int:
     """Read a chat from JSON lines.
 
     FILE is what export wrote; - reads standard input. Prints the chat's id. A wrong line is named, and then nothing
@@ -16,6 +23,34 @@ def command(file: str, new_id: bool, owner: str) -> int:
     What the chat may do is decided here: its model, mode, rules, sandbox, budgets and project are those of a new chat.
     What was under way there is ended, not continued.
     """
-    from treadle.cli.import_ import import_file
+    import asyncio
 
-    return import_file(file, new_id, owner)
+    return asyncio.run(_import(_lines(file), new_id, owner))
+
+
+def _lines(file: str) -> list[bytes]:
+    try:
+        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise InvalidInput(f"{file} cannot be read: {error.strerror or error}") from error
+    return data.split(b"\n")
+
+
+async def _import(lines: list[bytes], new_id: bool, owner: str) -> int:
+    """Model, mode, project and all else that gives it power are those of a new chat here (S-09)."""
+    from treadle.cli.session import configured, open_agent, project_root
+    from treadle.transfer import import_chat
+
+    config = configured()
+    async with open_agent(config) as agent:
+        try:
+            root = str(project_root(None))
+        except InvalidInput:
+            root = ""
+        local = agent.prepare(config.settings.chat_options(root)).options
+        chat = await import_chat(agent.deps.store, lines, new_id, local=local, owner=owner)
+    terminal = Terminal()
+    terminal.line(chat)
+    model = local.model or "no model yet"
+    terminal.note(inert_line(f"{model}, mode {local.mode}, in {root or 'no project'}, as for a new chat here"), "dim")
+    return 0

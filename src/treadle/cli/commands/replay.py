@@ -1,16 +1,35 @@
-"""What can be typed after `treadle replay`."""
+"""`treadle replay`: drive a recorded chat again, offline, and compare (D-07)."""
+
+from typing import TYPE_CHECKING
 
 import click
 
+from treadle.cli.group import in_agent
+from treadle.cli.options import EXIT_ERROR, EXIT_OK
+from treadle.cli.terminal import Terminal
+from treadle.inert import inert
+
+if TYPE_CHECKING:
+    from treadle.runtime import Agent
+
 
 @click.command("replay")
-@click.argument("chat", metavar="ID")
-def command(chat: str) -> int:
+@click.argument("named", metavar="ID")
+@in_agent()
+async def replay(agent: "Agent", named: str) -> int:
     """Drive a recorded chat again, offline, and compare.
 
     ID is a chat's id, the beginning of it, or last. No model is called and nothing is run: what they answered is
     taken from the log. The exit code is 0 when the same events come out, and 1 when they do not.
     """
-    from treadle.cli.replay import replay_chat
+    from treadle.cli.session import find_chat
+    from treadle.replay import replay
 
-    return replay_chat(chat)
+    chat = await find_chat(agent.deps.store, named)
+    result = await replay(agent.deps.store, chat)
+    terminal = Terminal()
+    if result.divergence is None and result.matches:
+        terminal.line(f"{chat}: the same {len(result.events)} events")
+        return EXIT_OK
+    terminal.line(inert(result.divergence.text) if result.divergence is not None else f"{chat}: other events")
+    return EXIT_ERROR

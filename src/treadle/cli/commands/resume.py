@@ -1,27 +1,94 @@
-"""What can be typed after `treadle resume`."""
+"""`treadle resume`: go on with a chat that was cut off, or give it what it waits for."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from treadle.cli.group import in_agent
+from treadle.cli.options import gathered, json_option
+from treadle.errors import InvalidInput, Refused
+
+if TYPE_CHECKING:
+    from treadle.handle import Chat, Following
+    from treadle.protocol.commands import Result
+    from treadle.protocol.events import OpenAction
+    from treadle.runtime import Agent
+
+
+class Resumption(NamedTuple):
+    """What the flags answer; at most one of them."""
+
+    approve: bool
+    deny: bool
+    feedback: str
+    answer: str | None
+    results: str | None
+
+    def check(self) -> None:
+        if sum([self.approve, self.deny, self.answer is not None, self.results is not None]) > 1:
+            raise click.UsageError("--approve, --deny, --answer and --results exclude each other.")
+        if self.feedback and not self.deny:
+            raise click.UsageError("--feedback goes with --deny.")
+
 
 @click.command("resume")
-@click.argument("chat", metavar="ID")
+@click.argument("named", metavar="ID")
 @click.option("--approve", is_flag=True, help="Allow what the chat asks for.")
 @click.option("--deny", is_flag=True, help="Refuse what the chat asks for.")
 @click.option("--feedback", default="", metavar="TEXT", help="Tell the model why, with --deny.")
 @click.option("--answer", metavar="TEXT", help="Answer the chat's question.")
 @click.option("--results", metavar="FILE", help="Hand in the results of client tools, as JSON; - reads standard input.")
-@click.option("--json", "as_json", is_flag=True, help="Print every event as one line of JSON.")
-def command(
-    chat: str, as_json: bool, approve: bool, deny: bool, feedback: str, answer: str | None, results: str | None
-) -> int:
+@json_option("Print every event as one line of JSON.")
+@gathered(Resumption, "reply")
+@in_agent(works=True)
+async def resume(agent: "Agent", named: str, reply: Resumption, as_json: bool) -> int:
     """Go on with a chat that was cut off or waits for someone.
 
     ID is a chat's id, the beginning of it, or last.
     """
-    if sum([approve, deny, answer is not None, results is not None]) > 1:
-        raise click.UsageError("--approve, --deny, --answer and --results exclude each other.")
-    if feedback and not deny:
-        raise click.UsageError("--feedback goes with --deny.")
-    from treadle.cli.resume import Reply, resume
+    from treadle.cli.dialogue import follow, someone_is_there
+    from treadle.cli.session import find_chat
 
-    return resume(chat, Reply(approve, deny, feedback, answer, results), as_json)
+    chat = agent.chat(await find_chat(agent.deps.store, named))
+    head = await agent.deps.store.head(chat.id)
+    asks = not as_json and someone_is_there()
+    return await follow(chat, await _following(chat, reply), head, as_json=as_json, asks=asks, resumed=True)
+
+
+async def _following(chat: "Chat", reply: Resumption) -> "Following":
+    if reply.results is not None:
+        return chat.submit(_read_results(reply.results))
+    if reply.answer is not None:
+        return chat.answer(await _open(chat, "user_input", "asks no question"), reply.answer)
+    if reply.approve:
+        return chat.approve(await _open(chat, "permission", "asks for no approval"))
+    if reply.deny:
+        return chat.deny(await _open(chat, "permission", "asks for no approval"), reply.feedback)
+    return chat.resume()
+
+
+async def _open(chat: "Chat", kind: str, otherwise: str) -> "OpenAction":
+    for action in await chat.actions():
+        if action.kind == kind:
+            return action
+    raise Refused("not_awaiting_action", f"the chat {chat.id} {otherwise}")
+
+
+def _read_results(file: str) -> "list[Result]":
+    import msgspec
+
+    from treadle.protocol.commands import Result
+
+    class Results(msgspec.Struct):
+        results: list[Result]
+
+    try:
+        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        return msgspec.json.decode(data, type=Results).results
+    except OSError as error:
+        raise InvalidInput(f"{file} cannot be read: {error.strerror or error}") from error
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        wanted = '{"results": [{"tool_call_id": "…", "output": …}]}'
+        raise InvalidInput(f"{file} holds no results ({error}); it should look like {wanted}") from error

@@ -1,19 +1,140 @@
-"""What can be typed after `treadle review`."""
+"""`treadle review`: a run's work in one piece, for somebody who was not there (W-04)."""
+
+import io
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import click
 
+from treadle.cli.options import Named, caches_option, gathered, run_options, words_argument
+from treadle.cli.terminal import Terminal
+from treadle.inert import inert, inert_line
+
+if TYPE_CHECKING:
+    from treadle.cli.changes import Chosen
+    from treadle.files import Span
+    from treadle.lines.look import Shown
+    from treadle.protocol import events as e
+    from treadle.runtime import Agent
+
+    Work = tuple[Chosen, Sequence[Shown], Sequence[e.Envelope]]
+
+_WAYS = {"view": "on a copy, then committed", "direct": "written through"}
+COMMAND = "run_command"
+
 
 @click.command("review")
-@click.argument("words", metavar="[ID] [PATH]...", nargs=-1)
-@click.option("--run", type=click.IntRange(min=1), metavar="N", help="This run instead of the last; counted from 1.")
-@click.option("--all", "everything", is_flag=True, help="All runs of the chat together.")
-@click.option("--caches", is_flag=True, help="Also caches and what .gitignore names, file by file.")
-def command(words: tuple[str, ...], run: int | None, everything: bool, caches: bool) -> int:
+@words_argument
+@run_options
+@caches_option
+@gathered(Named, "wanted")
+def review(wanted: Named) -> int:
     """Show a run's work in one piece: task, commands, changes.
 
     ID is a chat; without it, the newest that works in this project.
     """
-    from treadle.cli.changes import named
-    from treadle.cli.review import review
+    from treadle.cli.session import with_agent
 
-    return review(named(words, run=run, everything=everything, caches=caches))
+    work = with_agent(lambda agent: _look(agent, wanted))
+    _page(lambda terminal: _print(terminal, work))
+    return 0
+
+
+async def _look(agent: "Agent", wanted: Named) -> "Work":
+    from msgspec.structs import replace
+
+    from treadle.cli.changes import choose
+    from treadle.files import Span
+
+    choice = await choose(agent, wanted)
+    if wanted.run is None and not wanted.everything:
+        runs = await choice.files.runs()  # the last one also if all of it was undone; if none did anything, the task
+        choice = replace(choice, span=runs[-1] if runs else Span())
+    found = await choice.files.diff(choice.span, choice.paths, even_kept=True)
+    return choice, found, [each for each in await choice.chat.events() if _within(each, choice.span)]
+
+
+def _within(envelope: "e.Envelope", span: "Span") -> bool:
+    return envelope.seq >= span.since and (not span.upto or envelope.seq <= span.upto)
+
+
+def _print(terminal: Terminal, work: "Work") -> None:
+    from treadle.cli.changes import print_diff
+    from treadle.cli.notices import summary
+    from treadle.protocol import events as e
+
+    choice, found, events = work
+    terminal.line(terminal.paint(f"chat {choice.chat.id}", "bold"))
+    for envelope in events:
+        if isinstance(envelope.data, e.UserMessage) and envelope.data.source == "person":
+            terminal.line(terminal.paint(f"> {inert(envelope.data.content)}", "cyan"))
+    for line in [*_commands(events), *_uncaptured(events), *_restored(events)]:
+        terminal.line(line)
+    files = [each.change for each in found]
+    left = summary(files, choice.aside) if files else "nothing that is left"
+    terminal.line(terminal.paint(f"changed: {left}", "bold"))
+    print_diff(terminal, found, choice.aside)
+
+
+def _commands(events: "Sequence[e.Envelope]") -> list[str]:
+    """What was run, and what was to be run and was refused or stopped before."""
+    from treadle.protocol import events as e
+    from treadle.protocol.views import touched
+
+    begun = {each.data.call: each.data for each in events if isinstance(each.data, e.ExecutionStart)}
+    asked = {
+        request.call: request
+        for each in events
+        if isinstance(each.data, e.AssistantMessage)
+        for request in each.data.tool_requests
+    }
+    lines = []
+    for envelope in events:
+        done = envelope.data
+        if not isinstance(done, e.ExecutionComplete):
+            continue
+        start, request = begun.get(done.call), asked.get(done.call)
+        refused = not done.success and not done.sandbox and request is not None and request.name == COMMAND
+        if not done.effect and not refused:
+            continue
+        command = str(start.arguments.get("command", "")) if start is not None else ""
+        command = command or (touched(request.arguments) if request is not None else "")
+        ended = inert_line(done.result_summary or ("done" if done.success else "failed"), 60)
+        way = f"; {_WAYS[done.effect]}" if done.effect else ""
+        lines.append(f"$ {inert_line(command, 200)}  ({ended}{way})")
+    return lines
+
+
+def _uncaptured(events: "Sequence[e.Envelope]") -> list[str]:
+    from treadle.cli.changes import shown_path
+    from treadle.protocol import events as e
+
+    left = {each.path: each for one in events if isinstance(one.data, e.FilesChanged) for each in one.data.uncaptured}
+    return [f"! {shown_path(path)} was not captured: {inert_line(each.reason)}" for path, each in left.items()]
+
+
+def _restored(events: "Sequence[e.Envelope]") -> list[str]:
+    from treadle.cli.notices import summary
+    from treadle.protocol import events as e
+
+    words = {e.Undone: "undone since", e.Redone: "redone since", e.Kept: "kept since"}
+    return [
+        f"! {words[type(each.data)]}: {summary(each.data.files)}"
+        for each in events
+        if isinstance(each.data, e.Undone | e.Redone | e.Kept) and each.data.files
+    ]
+
+
+def _page(write: Callable[[Terminal], None]) -> None:
+    if not sys.stdout.isatty():
+        write(Terminal())
+        return
+    text = io.StringIO()
+    text.isatty = sys.stdout.isatty  # type: ignore[method-assign]
+    write(Terminal(text))
+    if text.getvalue().count("\n") < shutil.get_terminal_size().lines:
+        sys.stdout.write(text.getvalue())
+    else:
+        click.echo_via_pager(text.getvalue())

@@ -1,37 +1,69 @@
-"""What can be typed after `treadle rules`."""
+"""`treadle rules`: the standing answers, listed, made and taken back (S-07)."""
+
+import os
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from treadle.cli.commands.approve import SCOPES
+from treadle.cli.options import SCOPES, gathered, json_option
+from treadle.cli.terminal import Terminal, write_json
+from treadle.errors import NotFound
+from treadle.inert import inert_line
+
+if TYPE_CHECKING:
+    from treadle.handle import Chat
+    from treadle.protocol.permissions import Rule, RuleEffect, RuleScope
+    from treadle.runtime import Agent
+
+
+class NewRule(NamedTuple):
+    """What `treadle rules add` was told."""
+
+    allow: bool
+    ask: bool
+    deny: bool
+    pattern: str
+    tool: str
+    scope: "RuleScope"
+    root: str | None
+    chat: str | None
+    expires: str | None
+
+    def check(self) -> None:
+        if self.allow + self.ask + self.deny != 1:
+            raise click.UsageError("Choose one of --allow, --ask and --deny.")
+        if (self.scope == "chat") != (self.chat is not None):
+            raise click.UsageError("--chat goes with --scope chat.")
+
+    @property
+    def effect(self) -> "RuleEffect":
+        return "allow" if self.allow else "ask" if self.ask else "deny"
 
 
 @click.group("rules", invoke_without_command=True)
 @click.option("--chat", metavar="ID", help="List the rules of this chat, too.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@json_option("Print one JSON object a line.")
 @click.pass_context
-def command(context: click.Context, chat: str | None, as_json: bool) -> int:
+def rules(context: click.Context, chat: str | None, as_json: bool) -> int:
     """List, make and take back standing answers.
 
     With add and revoke; alone, or with list, it lists them.
     """
     if context.invoked_subcommand is not None:
         return 0
-    from treadle.cli.rules import list_rules
-
-    return list_rules(chat, as_json)
+    return _list(chat, as_json)
 
 
-@command.command("list")
+@rules.command("list")
 @click.option("--chat", metavar="ID", help="List the rules of this chat, too.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@json_option("Print one JSON object a line.")
 def list_command(chat: str | None, as_json: bool) -> int:
     """List the rules."""
-    from treadle.cli.rules import list_rules
-
-    return list_rules(chat, as_json)
+    return _list(chat, as_json)
 
 
-@command.command("add")
+@rules.command("add")
 @click.option("--allow", is_flag=True, help="Let it pass without asking.")
 @click.option("--ask", is_flag=True, help="Ask for it, whatever else allows it.")
 @click.option("--deny", is_flag=True, help="Refuse it, whatever else allows it.")
@@ -41,36 +73,114 @@ def list_command(chat: str | None, as_json: bool) -> int:
 @click.option("--root", metavar="DIR", help="The project, if it is not the present one.")
 @click.option("--chat", metavar="ID", help="The chat, for that scope.")
 @click.option("--expires", metavar="SPAN", help="How long it holds, such as 12h or 7d.")
-def add(
-    allow: bool,
-    ask: bool,
-    deny: bool,
-    pattern: str,
-    tool: str,
-    scope: str,
-    root: str | None,
-    chat: str | None,
-    expires: str | None,
-) -> int:
+@gathered(NewRule, "wanted")
+def add(wanted: NewRule) -> int:
     """Make a rule.
 
     PATTERN is the words of one command; a * as the last word stands for any further ones.
     """
-    if allow + ask + deny != 1:
-        raise click.UsageError("Choose one of --allow, --ask and --deny.")
-    if (scope == "chat") != (chat is not None):
-        raise click.UsageError("--chat goes with --scope chat.")
-    from treadle.cli.rules import Wish, add_rule
+    from msgspec.structs import replace
 
-    effect = "allow" if allow else "ask" if ask else "deny"
-    return add_rule(Wish(effect, pattern, tool, scope, root, chat, expires))  # type: ignore[arg-type]
+    from treadle.cli.approvals import expiring
+    from treadle.cli.session import configured, project_root
+    from treadle.policy.rule_book import RuleBook
+    from treadle.protocol.permissions import Rule
+
+    rule = expiring(Rule(wanted.effect, wanted.tool, wanted.pattern, wanted.scope), wanted.expires)
+    if wanted.chat is not None:
+        made = _in_chat(wanted.chat, _add_to_chat, rule)
+    else:
+        root = str(project_root(wanted.root)) if wanted.scope == "project" else ""
+        made = RuleBook(configured().home).add(replace(rule, root=root))
+    Terminal().line(_line(Terminal(), made))
+    return 0
 
 
-@command.command("revoke")
+@rules.command("revoke")
 @click.argument("id")
 @click.option("--chat", metavar="ID", help="The chat, for a rule of a chat.")
 def revoke(id: str, chat: str | None) -> int:
     """Take a rule back."""
-    from treadle.cli.rules import revoke_rule
+    from treadle.cli.session import configured
+    from treadle.policy.rule_book import RuleBook
 
-    return revoke_rule(id, chat)
+    revoked = _in_chat(chat, _revoke_in_chat, id) if chat else RuleBook(configured().home).revoke(id)
+    Terminal().note(f"revoked: {_line(Terminal(environment={'NO_COLOR': '1'}), revoked)}", "dim")
+    return 0
+
+
+def _list(chat: str | None, as_json: bool) -> int:
+    from treadle.cli.session import configured
+    from treadle.policy.rule_book import RuleBook
+    from treadle.protocol import wire
+
+    found = list(RuleBook(configured().home).all())
+    if chat is not None:
+        found += _in_chat(chat, _chat_rules)
+    terminal = Terminal()
+    for rule in found:
+        if as_json:
+            write_json(wire.whole(rule))
+        else:
+            terminal.line(_line(terminal, rule))
+    if not found and not as_json:
+        terminal.note("no rules; make one with: treadle rules add --allow 'make test'", "dim")
+    return 0
+
+
+def _in_chat(named: str, work: Any, *arguments: object) -> Any:
+    """Work on the chat that a person means."""
+    from treadle.cli.session import find_chat, with_agent
+
+    async def found(agent: "Agent") -> Any:
+        return await work(agent.chat(await find_chat(agent.deps.store, named)), *arguments)
+
+    return with_agent(found)
+
+
+async def _chat_rules(chat: "Chat") -> "tuple[Rule, ...]":
+    return (await chat.state()).options.rules
+
+
+async def _add_to_chat(chat: "Chat", rule: "Rule") -> "Rule":
+    from treadle.policy.rule_book import stamped
+    from treadle.policy.rules import check
+
+    check(rule)
+    made = stamped(rule, round(time.time() * 1000))
+    await _set(chat, (*await _chat_rules(chat), made))
+    return made
+
+
+async def _revoke_in_chat(chat: "Chat", id: str) -> "Rule":
+    rules = await _chat_rules(chat)
+    revoked = [rule for rule in rules if rule.id == id]
+    if not revoked:
+        raise NotFound(f"there is no rule {id!r} in chat {chat.id}; see them with: treadle rules --chat {chat.id}")
+    await _set(chat, tuple(rule for rule in rules if rule.id != id))
+    return revoked[0]
+
+
+async def _set(chat: "Chat", rules: "tuple[Rule, ...]") -> None:
+    import msgspec
+
+    from treadle.protocol.commands import ChangeOptions
+
+    await chat.carry_out(ChangeOptions({"rules": msgspec.to_builtins(rules)}), work=False)
+
+
+def _line(terminal: Terminal, rule: "Rule") -> str:
+    where = inert_line(os.path.basename(rule.root) or rule.root, 40) if rule.scope == "project" else ""
+    scope = f"{rule.scope} {where}".strip()
+    what = inert_line(rule.pattern or "(every use)", 120)
+    effect = terminal.paint(f"{rule.effect:5}", "green" if rule.effect == "allow" else "yellow")
+    return f"{rule.id}  {effect} {inert_line(rule.tool, 40)}  {what}  {terminal.paint(scope + _until(rule), 'dim')}"
+
+
+def _until(rule: "Rule") -> str:
+    if not rule.expires_ms:
+        return ""
+    left = rule.expires_ms / 1000 - time.time()
+    if left <= 0:
+        return ", expired"
+    return f", until {time.strftime('%Y-%m-%d %H:%M', time.localtime(rule.expires_ms / 1000))}"

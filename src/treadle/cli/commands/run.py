@@ -1,9 +1,21 @@
-"""What can be typed after `treadle run`."""
+"""`treadle run`: give a model a task, in a new chat or in one that exists."""
 
 import os
-from typing import Any
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+
+from treadle.cli.options import EXIT_ERROR, gathered, json_option, root_options
+from treadle.errors import ConfigError, InvalidInput
+from treadle.file_system import is_below
+from treadle.inert import inert_line
+
+if TYPE_CHECKING:
+    from treadle.config import Config
+    from treadle.handle import Chat
+    from treadle.runtime import Agent
 
 MODES = ("read-only", "ask", "review", "auto-edit", "autopilot")
 ON_LIMIT = ("ask", "answer", "error")
@@ -11,13 +23,29 @@ COMPLETION = ("tool", "marker")
 PRESETS = ("strict",)
 RUNGS = ("native", "text", "plain")
 """The same as in `treadle.protocol.options`, which a test sees to; written out so that help costs no import."""
+NO_MODEL = (
+    "no model is set. Name one with --model openai:gpt-4.1 (or TREADLE_MODEL, or `model` in config.toml) and put its "
+    "key into OPENAI_API_KEY; or see Treadle work without any key: treadle demo"
+)
+
+
+class Task(NamedTuple):
+    """What the flags say that are no settings; None was not said."""
+
+    prompt: str
+    chat: str | None
+    root: str | None
+    force_root: bool
+    system: str | None
+    """The file with the system prompt."""
+    tools: str | None
+    interactive: bool | None
 
 
 @click.command("run")
 @click.argument("prompt")
 @click.option("--model", metavar="PROVIDER:NAME", help="The model to work with.")
-@click.option("--root", metavar="DIR", help="The project; without it the git root, else the working directory.")
-@click.option("--force-root", is_flag=True, help="Allow the whole disk or the home folder as the project.")
+@root_options
 @click.option("--preset", type=click.Choice(PRESETS), help="Options under one name; other flags win over it.")
 @click.option("--mode", type=click.Choice(MODES), help="What the model may do without asking.")
 @click.option("--max-turns", type=click.IntRange(min=1), metavar="N", help="How many model calls the run may make.")
@@ -40,27 +68,145 @@ RUNGS = ("native", "text", "plain")
     help="Let approvals and questions wait for an answer, or refuse them; on a terminal they are asked there.",
 )
 @click.option("--chat", metavar="ID", help="Go on with this chat instead of beginning one.")
-@click.option("--json", "as_json", is_flag=True, help="Print every event as one line of JSON.")
-def command(
-    prompt: str,
-    root: str | None,
-    force_root: bool,
-    tools: str | None,
-    system: str | None,
-    interactive: bool | None,
-    chat: str | None,
-    as_json: bool,
-    checks: tuple[str, ...],
-    **flags: Any,
-) -> int:
+@json_option("Print every event as one line of JSON.")
+@gathered(Task, "task")
+def run(task: Task, as_json: bool, checks: tuple[str, ...], **flags: Any) -> int:
     """Give a model a task in a project and watch it work.
 
     PROMPT is the task; with - it is read from standard input. ID is a chat's id, the beginning of it, or last.
     """
     from treadle.models.providers import preload_http
 
-    preload_http(flags["model"] or os.environ.get("TREADLE_MODEL", ""))  # before the next line, which takes long, too
-    from treadle.cli.run import Wanted, run
+    preload_http(flags["model"] or os.environ.get("TREADLE_MODEL", ""))  # before what follows, which takes long, too
+    import asyncio
 
-    wanted = Wanted(prompt, chat, root, force_root, system, tools, interactive)
-    return run(wanted, {**flags, "checks": checks or None}, as_json)
+    from treadle.cli.session import configured
+
+    return asyncio.run(_run(configured({**flags, "checks": checks or None}), task, as_json))
+
+
+async def _run(config: "Config", task: Task, as_json: bool) -> int:
+    from treadle.cli.session import open_agent
+    from treadle.housekeeping.retention import is_due, retention_of
+
+    async with open_agent(config, works=True) as agent:
+        code = await _work(agent, config, task, as_json)
+        if code < 128 and is_due(config.home):  # nobody who stopped it waits for that
+            from treadle.housekeeping.collecting import now_and_then
+
+            await now_and_then(agent.deps.store, config.home, retention_of(config.settings))
+        return code
+
+
+async def _work(agent: "Agent", config: "Config", task: Task, as_json: bool) -> int:
+    from treadle.cli.dialogue import follow, someone_is_there
+
+    asks = not as_json and task.interactive is not False and task.prompt != "-" and someone_is_there()
+    if asks and task.interactive is None:
+        task = task._replace(interactive=True)
+    after, model = 0, config.settings.model
+    text = _text(task.prompt)
+    if task.chat is None:
+        chat = _new_chat(agent, config, task)
+    else:
+        chat, after, model = await _old_chat(agent, config, task, task.chat)
+    if not await _tell_recipient(agent, model, asks=asks):
+        return EXIT_ERROR
+    await chat.open()
+    return await follow(chat, chat.send(text), after, as_json=as_json, asks=asks)
+
+
+def _text(prompt: str) -> str:
+    text = sys.stdin.read() if prompt == "-" else prompt
+    if not text.strip():
+        raise InvalidInput("the prompt is empty; say what is to be done")
+    return text
+
+
+def _new_chat(agent: "Agent", config: "Config", task: Task) -> "Chat":
+    _require_model(agent, config.settings.model)
+    root = str(_root(config, task))
+    return agent.chat(options=config.settings.chat_options(root), **_said(task))
+
+
+def _root(config: "Config", task: Task) -> Path:
+    from treadle.cli.session import project_root, warn
+
+    root = project_root(task.root, force=task.force_root)
+    if is_below(str(config.home.resolve()), str(root)):
+        warn([f"Treadle's home {config.home} lies inside the project, where the model can reach it; move TREADLE_HOME"])
+    return root
+
+
+async def _old_chat(agent: "Agent", config: "Config", task: Task, named: str) -> "tuple[Chat, int, str]":
+    """A chat that exists keeps its options, except for those that a flag names."""
+    import msgspec
+
+    from treadle.cli.session import find_chat
+    from treadle.config import BUDGETS
+
+    store = agent.deps.store
+    found = await find_chat(store, named)
+    options = (await agent.chat(found).state()).options
+    changes = _said(task)
+    for name, source in config.sources.items():
+        if source.startswith("flag "):
+            changes[name] = getattr(config.settings, name)
+    changes.pop("preset", None)  # what it means is there by name
+    if budget := {kind: changes.pop(name) for name, kind in BUDGETS.items() if name in changes}:
+        changes["run_budget"] = msgspec.to_builtins(msgspec.structs.replace(options.run_budget, **budget))
+    if task.root is not None:
+        changes["root"] = str(_root(config, task))
+    if not options.model:
+        changes.setdefault("model", config.settings.model)
+    model = changes.get("model", options.model)
+    _require_model(agent, model)
+    return agent.chat(found, **changes), await store.head(found), model
+
+
+def _said(task: Task) -> dict[str, Any]:
+    said: dict[str, Any] = {}
+    if task.system is not None:
+        said["system_prompt"] = _read(task.system)
+    if task.tools is not None:
+        said["tools"] = tuple(name.strip() for name in task.tools.split(",") if name.strip())
+    if task.interactive is not None:
+        said["interactive"] = task.interactive
+    return said
+
+
+def _read(file: str) -> str:
+    try:
+        return Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"the system prompt {file} cannot be read: {error}") from error
+
+
+def _require_model(agent: "Agent", ref: str) -> None:
+    """A model that cannot be used is found out before anything is written."""
+    if not ref:
+        raise ConfigError(NO_MODEL)
+    agent.deps.models.get(ref)
+
+
+async def _tell_recipient(agent: "Agent", model: str, *, asks: bool) -> bool:
+    """Tell the user, once for each provider, who gets to see the project (S-10): as a question where somebody can
+    answer, else in a line on standard error. False if the run may not begin."""
+    from treadle.cli.dialogue import agreed
+    from treadle.models.recipients import recipient
+    from treadle.policy.consent import disclosure
+
+    whom = recipient(model, os.environ)
+    if not whom or agent.consent.given(whom, model.partition(":")[0]):
+        return True
+    told = inert_line(disclosure(whom))
+    if not asks:
+        print(f"treadle: {told} (told once; see the setting `consent`)", file=sys.stderr)
+    elif not await agreed(f"{told[0].upper()}{told[1:]}.\nGo on? [y]es, and do not ask again · [n]o: "):
+        print("treadle: nothing was sent", file=sys.stderr)
+        return False
+    try:
+        agent.consent.give(whom)
+    except ConfigError as error:  # then it is told again the next time
+        print(f"treadle: {inert_line(str(error))}", file=sys.stderr)
+    return True

@@ -1,26 +1,96 @@
-"""What can be typed after `treadle serve`."""
+"""`treadle serve`: the HTTP API on this machine, with a worker beside it."""
 
-from typing import Any
+import sys
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from treadle.cli.options import store_option
+from treadle.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from treadle.config import Config
+    from treadle.runtime import Agent
+    from treadle.server.admission import Admission
+
+NOT_ALONE = (
+    "the server can be reached from other machines, and what is sent to it is not encrypted; put a proxy with TLS in "
+    "front of it"
+)
 
 
 @click.command("serve")
 @click.option("--host", "serve_host", metavar="ADDRESS", help="The address to listen on; else only this machine.")
 @click.option("--port", "serve_port", type=click.IntRange(0, 65535), metavar="N", help="The port; 0 takes a free one.")
-@click.option("--store", metavar="PLACE", help="Where chats are kept: a file, or postgresql://USER@HOST/NAME.")
+@store_option
 @click.option("--model", metavar="PROVIDER:NAME", help="The model of chats that name none.")
 @click.option("--workers", "concurrency", type=click.IntRange(min=1), metavar="N", help="Chats driven at once.")
 @click.option("--no-worker", is_flag=True, help="Drive no chats here; others do it with treadle worker.")
 @click.option("--token-file", "serve_tokens", metavar="FILE", help="The file of tokens, as treadle tokens writes it.")
 @click.option("--allow-host", "serve_hosts", multiple=True, metavar="NAME", help="A name that the server answers to.")
 @click.option("--allow-root", "serve_roots", multiple=True, metavar="DIR", help="A folder where projects may lie.")
-def command(no_worker: bool, serve_hosts: tuple[str, ...], serve_roots: tuple[str, ...], **flags: Any) -> int:
+def serve(no_worker: bool, serve_hosts: tuple[str, ...], serve_roots: tuple[str, ...], **flags: Any) -> int:
     """Serve the HTTP API, and drive chats.
 
     Without any tokens it makes one and prints it with the address. SIGTERM ends it in good order; a second one at once.
     """
-    from treadle.cli.serve import serve
+    import asyncio
 
     many = {"serve_hosts": serve_hosts or None, "serve_roots": serve_roots or None}
-    return serve({**flags, **many}, works=not no_worker)
+    return asyncio.run(_serve({**flags, **many}, works=not no_worker))
+
+
+async def _serve(flags: dict[str, Any], *, works: bool) -> int:
+    from treadle.cli.session import configured, open_agent, warn
+    from treadle.housekeeping.retention import retention_of
+    from treadle.housekeeping.tending import tended
+    from treadle.server.running import address_of, bind, is_loopback, run
+    from treadle.server.service import Service
+    from treadle.server.tokens import LOCAL, Tokens, kept_token, own_token, tokens_file
+
+    config = configured(flags)
+    settings = config.settings
+    if not is_loopback(settings.serve_host):
+        warn([NOT_ALONE])
+    async with open_agent(config, works=works, concurrency=settings.concurrency) as agent:
+        file = tokens_file(config.home, settings.serve_tokens)
+        tokens = Tokens(file, config.home)
+        own = kept_token(config.home) if tokens.all() else own_token(config.home)
+        admission = _admission(config, agent)
+        service = Service(agent, tokens, admission, works=works, hosts=settings.serve_hosts)
+        listening = bind(settings.serve_host, settings.serve_port)
+        address = address_of(listening)
+
+        def ready() -> None:
+            print(f"serving {address}/" + (f"#token={own}" if own else ""))
+            sys.stdout.flush()
+            if own:
+                _say(f"the token is kept in {config.home}; make others with: treadle tokens add NAME")
+            elif all(token.user != LOCAL for token in tokens.all()):
+                _say(f"none of the tokens is yours; make one with: treadle tokens add {LOCAL}")
+            _say(f"how to use it: {address}/api/docs")
+
+        async with tended(agent.deps.store, config.home, retention_of(settings)):
+            await run(service, listening, ready, settings.drain_s)
+    return 0
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def _admission(config: "Config", agent: "Agent") -> "Admission":
+    """What a chat has unless it says otherwise, and what users may ask for. The project is the present one, for the
+    user of this machine."""
+    import msgspec
+
+    from treadle.cli.session import project_root
+    from treadle.server.admission import Admission
+
+    settings = config.settings
+    try:
+        root = str(project_root(None))
+    except InvalidInput:
+        root = ""
+    options = msgspec.structs.replace(settings.chat_options(root), interactive=True)
+    return Admission(options, settings.serve_roots, settings.serve_models, agent.deps.shared, settings.serve_operators)

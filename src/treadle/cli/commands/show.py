@@ -1,18 +1,125 @@
-"""What can be typed after `treadle show`."""
+"""`treadle show`: a chat as its log tells it."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
+from treadle.cli.commands.chats import as_dict
+from treadle.cli.group import in_agent
+from treadle.cli.options import json_option
+from treadle.cli.terminal import write_json
+
+if TYPE_CHECKING:
+    from treadle.chat.state import ChatState
+    from treadle.cli.screen import Screen
+    from treadle.ports.store import Listed
+    from treadle.protocol.content import AssistantEntry, ResultsEntry, UserEntry
+    from treadle.protocol.events import Envelope
+    from treadle.protocol.files import FileChange
+    from treadle.runtime import Agent
+    from treadle.types import ChatId
+
+MOST = 2_000
+"""So many events of a chat are shown, its last ones."""
+
 
 @click.command("show")
-@click.argument("chat", metavar="ID")
+@click.argument("named", metavar="ID")
 @click.option("--all", "everything", is_flag=True, help="Show all of a long chat, not only its end.")
 @click.option("--short", is_flag=True, help="One line for calls that follow each other.")
-@click.option("--json", "as_json", is_flag=True, help="Print the chat as one JSON object.")
-def command(chat: str, everything: bool, short: bool, as_json: bool) -> int:
+@json_option("Print the chat as one JSON object.")
+@in_agent()
+async def show(agent: "Agent", named: str, everything: bool, short: bool, as_json: bool) -> int:
     """Show a chat from its log.
 
     ID is a chat's id, the beginning of it, or last. For the events themselves see export.
     """
-    from treadle.cli.show import show
+    from treadle.cli.drive import steps_of
+    from treadle.cli.session import find_chat
 
-    return show(chat, everything, short, as_json)
+    store = agent.deps.store
+    chat = agent.chat(await find_chat(store, named))
+    state = await chat.state()
+    if as_json:
+        write_json(_object(state, await store.get(chat.id)))
+        return 0
+    events = await chat.events(0 if everything else max(0, state.head - MOST))
+    events = _from_a_message([await chat.whole(each) for each in events])
+    changes = await chat.files.net(step for each in events for step in steps_of(each))
+    _print(chat.id, state, events, changes, short)
+    return 0
+
+
+def _from_a_message(events: "list[Envelope]") -> "list[Envelope]":
+    """From where somebody said something; all of it if that is not in it, or if it is the whole log."""
+    from treadle.protocol.events import UserMessage
+
+    if not events or events[0].seq == 1:
+        return events
+    first = next((number for number, one in enumerate(events) if isinstance(one.data, UserMessage)), 0)
+    return events[first:]
+
+
+def _print(
+    chat: "ChatId", state: "ChatState", events: "list[Envelope]", changes: "Sequence[FileChange]", short: bool
+) -> None:
+    from treadle.chat.state import open_actions
+    from treadle.cli.screen import Screen
+    from treadle.protocol.events import ActionRequired, Envelope, SessionIdle
+
+    screen = Screen(echo=True)
+    screen.changed(changes)
+    screen.begin(chat, state.options.model, state.options.root)
+    earlier = events[0].seq - 1 if events else 0
+    if earlier:
+        screen.earlier(f"{earlier:,} earlier events are not shown; all of them: treadle show {chat} --all")
+    _tell(screen, events, short)
+    if earlier or short:
+        screen.counts(state)
+    actions = open_actions(state)
+    if actions:
+        screen.event(Envelope(0, chat, 0, ActionRequired(actions)))
+    elif state.restoring is not None:
+        screen.restoring(chat, state.restoring)
+    elif state.run is None:
+        screen.event(Envelope(0, chat, 0, SessionIdle(state.last_end or "done", state.last_why)))
+    else:
+        screen.unfinished(chat)
+
+
+def _tell(screen: "Screen", events: "list[Envelope]", short: bool) -> None:
+    from treadle.protocol.events import ExecutionComplete, ExecutionStart
+    from treadle.protocol.progress import Progress
+
+    done = Progress()
+    for envelope in events:
+        if short and (line := done.take(envelope.data)):
+            screen.earlier(f"● {line}")
+        if not (short and isinstance(envelope.data, ExecutionStart | ExecutionComplete)):
+            screen.event(envelope)
+    if short and (line := done.end()):
+        screen.earlier(f"● {line}")
+
+
+def _object(state: "ChatState", listed: "Listed") -> dict[str, object]:
+    from treadle.chat.state import open_actions
+    from treadle.protocol import wire
+
+    return as_dict(listed) | {
+        "options": wire.whole(state.options),
+        "last_end": state.last_end,
+        "last_why": state.last_why,
+        "messages": [_entry(entry) for entry in state.history],
+        "actions": wire.whole(open_actions(state)),
+        "queue": wire.whole(state.queue),
+        "plan": wire.whole(state.plan),
+    }
+
+
+def _entry(entry: "UserEntry | AssistantEntry | ResultsEntry") -> dict[str, object]:
+    from treadle.protocol import wire
+
+    role = {"UserEntry": "user", "AssistantEntry": "assistant", "ResultsEntry": "tool"}[type(entry).__name__]
+    shown: dict[str, object] = wire.whole(entry)
+    return {"role": role} | shown

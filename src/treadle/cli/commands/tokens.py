@@ -1,13 +1,22 @@
-"""What can be typed after `treadle tokens`."""
+"""`treadle tokens`: who may use the server."""
+
+from typing import TYPE_CHECKING
 
 import click
+
+from treadle.cli.options import json_option
+from treadle.cli.terminal import Terminal, write_json
+from treadle.inert import inert_line
+
+if TYPE_CHECKING:
+    from treadle.server.tokens import Tokens
 
 
 @click.group("tokens", invoke_without_command=True)
 @click.option("--file", metavar="FILE", help="The file of tokens, if it is not the usual one.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@json_option("Print one JSON object a line.")
 @click.pass_context
-def command(context: click.Context, file: str | None, as_json: bool) -> int:
+def tokens(context: click.Context, file: str | None, as_json: bool) -> int:
     """List, make and take back tokens of the server.
 
     With add and revoke; alone it lists them. A token itself is shown once, when it is made.
@@ -15,12 +24,20 @@ def command(context: click.Context, file: str | None, as_json: bool) -> int:
     context.obj = file
     if context.invoked_subcommand is not None:
         return 0
-    from treadle.cli.tokens import list_tokens
+    from treadle.protocol.wire import iso_time
 
-    return list_tokens(file, as_json)
+    terminal = Terminal()
+    for token in _tokens(file).all():
+        made = iso_time(token.created_ms) if token.created_ms else ""
+        if as_json:
+            write_json({"id": token.id, "user": token.user, "label": token.label, "created": made})
+        else:
+            shown = (token.id, inert_line(token.user), made, inert_line(token.label))
+            terminal.line("  ".join(part for part in shown if part))
+    return 0
 
 
-@command.command("add")
+@tokens.command("add")
 @click.argument("user")
 @click.option("--label", default="", help="What it is for.")
 @click.pass_obj
@@ -29,16 +46,25 @@ def add(file: str | None, user: str, label: str) -> int:
 
     USER is a name of your choice; local is the user of this machine, whose chats are those of the command line.
     """
-    from treadle.cli.tokens import add_token
+    made, secret = _tokens(file).add(user, label)
+    Terminal().note(f"token {made.id} of {user}; it is shown only now")
+    print(secret)
+    return 0
 
-    return add_token(file, user, label)
 
-
-@command.command("revoke")
+@tokens.command("revoke")
 @click.argument("id")
 @click.pass_obj
 def revoke(file: str | None, id: str) -> int:
     """Take a token back."""
-    from treadle.cli.tokens import revoke_token
+    gone = _tokens(file).revoke(id)
+    Terminal().line(f"revoked: {gone.id} of {inert_line(gone.user)}")
+    return 0
 
-    return revoke_token(file, id)
+
+def _tokens(file: str | None) -> "Tokens":
+    from treadle.cli.session import configured
+    from treadle.server.tokens import Tokens, tokens_file
+
+    config = configured({"serve_tokens": file})
+    return Tokens(tokens_file(config.home, config.settings.serve_tokens), config.home)

@@ -1,17 +1,105 @@
-"""What can be typed after `treadle trust`."""
+"""`treadle trust` and `treadle untrust`: files of a repository that Treadle may honour, by their content (S-09)."""
+
+import hashlib
+from typing import TYPE_CHECKING
 
 import click
+
+from treadle.cli.options import json_option
+from treadle.cli.terminal import Terminal, write_json
+from treadle.errors import InvalidInput
+from treadle.inert import inert, inert_line
+
+if TYPE_CHECKING:
+    from treadle.policy.trust import Trust, Trusted
+
+_SHOWN_LINES = 40
 
 
 @click.command("trust")
 @click.argument("paths", nargs=-1, metavar="[FILE]...")
-@click.option("--json", "as_json", is_flag=True, help="Print the list as one JSON object a line.")
-def command(paths: tuple[str, ...], as_json: bool) -> int:
+@json_option("Print the list as one JSON object a line.")
+def trust(paths: tuple[str, ...], as_json: bool) -> int:
     """Let Treadle honour a file of a repository, such as its hooks.
 
     It is trusted as long as its content stays the same. Without FILE it lists what is trusted, and what this project
     has that is not.
     """
-    from treadle.cli.trust import list_trust, trust
+    if not paths:
+        _list(as_json)
+        return 0
+    book = _book()
+    for path in paths:
+        _trust(book, path)
+    return 0
 
-    return trust(paths) if paths else list_trust(as_json)
+
+@click.command("untrust")
+@click.argument("paths", nargs=-1, required=True, metavar="FILE...")
+def untrust(paths: tuple[str, ...]) -> int:
+    """Take back the trust in a file of a repository."""
+    book = _book()
+    for path in paths:
+        Terminal().line(f"no longer trusted: {inert_line(book.remove(path).path)}")
+    return 0
+
+
+def _book() -> "Trust":
+    from treadle.cli.session import configured
+    from treadle.policy.trust import Trust
+
+    return Trust(configured().home)
+
+
+def _trust(book: "Trust", path: str) -> None:
+    """Shows what it trusts, before it does."""
+    from treadle.policy.trust import read
+
+    terminal = Terminal()
+    content = read(path)
+    lines = inert(content.decode("utf-8", "backslashreplace")).split("\n")
+    terminal.note(f"{inert_line(path)}:", "bold")
+    for line in lines[:_SHOWN_LINES]:
+        terminal.note(f"  │ {inert_line(line, 200)}")
+    if len(lines) > _SHOWN_LINES:
+        terminal.note(f"  │ … {len(lines) - _SHOWN_LINES} more lines")
+    made = book.add(path, content)
+    terminal.line(f"trusted {inert_line(made.path)} {made.sha256[:16]} until its content changes")
+
+
+def _list(as_json: bool) -> None:
+    """Everything that was trusted, and what this project has that was not."""
+    terminal = Terminal()
+    rows = [(file.path, _state(file)) for file in _book().all()]
+    known = {path for path, _ in rows}
+    rows += [(path, "not trusted") for path in _found() if path not in known]
+    for path, state in rows:
+        if as_json:
+            write_json({"path": path, "state": state})
+        else:
+            terminal.line(
+                f"{terminal.paint(f'{state:12}', 'green' if state == 'trusted' else 'yellow')} {inert_line(path)}"
+            )
+    if not rows and not as_json:
+        terminal.note("nothing is trusted, and this project has nothing to trust", "dim")
+
+
+def _state(file: "Trusted") -> str:
+    from treadle.policy.trust import read
+
+    try:
+        content = read(file.path)
+    except InvalidInput:
+        return "gone"
+    return "trusted" if hashlib.sha256(content).hexdigest() == file.sha256 else "changed"
+
+
+def _found() -> list[str]:
+    from treadle.cli.session import project_root
+    from treadle.policy.trust import CANDIDATES
+
+    try:
+        root = project_root(None, force=True)
+    except InvalidInput:
+        return []
+    return [str(root / name) for name in CANDIDATES if (root / name).is_file()]

@@ -1,22 +1,165 @@
-"""What can be typed after `treadle try`."""
+"""`treadle try`: a command on a copy-on-write view of the project, its output and its effect; the project stays as
+it is (W-09)."""
+
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
+
+from treadle.cli.options import gathered, json_option, root_options
+from treadle.cli.terminal import Colour, Terminal, write_json
+from treadle.errors import SandboxError
+from treadle.file_system import is_below
+from treadle.inert import inert, inert_line
+
+if TYPE_CHECKING:
+    from treadle.config import Config
+    from treadle.ports.toolset import Invocation
+    from treadle.tools.builtin.command.run import DryRun
+
+_PREFIX = "try-"
+_OLD_S = 86_400
+_COLOURS: dict[str, Colour] = {"+": "green", "-": "red", "@": "cyan", "[": "dim"}
+
+
+class Attempt(NamedTuple):
+    line: str
+    root: str | None
+    force_root: bool
+    network: bool
+    timeout_s: float
 
 
 @click.command("try")
 @click.argument("line", metavar="CMD")
-@click.option("--root", metavar="DIR", help="The project; without it the git root, else the working directory.")
-@click.option("--force-root", is_flag=True, help="Allow the whole disk or the home folder as the project.")
+@root_options
 @click.option("--network", is_flag=True, help="Let the command use the network, where it may really do things.")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True, max=600), default=120, metavar="S")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(line: str, root: str | None, force_root: bool, network: bool, timeout_s: float, as_json: bool) -> int:
+@json_option("Print one JSON object.")
+@gathered(Attempt, "wanted")
+def try_(wanted: Attempt, as_json: bool) -> int:
     """See what a command would do to the project, and change nothing.
 
     CMD runs for real, in the sandbox, on a copy-on-write view of the project: it sees what it writes, and the project
     stays as it is. Its output comes first, then what it created, changed and deleted. It is stopped after S seconds
     (120). The exit code is 0 when it could be tried, whatever its own was, and 1 when it could not.
     """
-    from treadle.cli.try_ import Wanted, try_
+    import asyncio
 
-    return try_(Wanted(line, root, force_root, network, timeout_s), as_json)
+    from treadle.cli.session import configured, project_root
+    from treadle.sandbox.supervisor.removal import remove_tree
+
+    config = configured()
+    root = project_root(wanted.root, force=wanted.force_root)
+    folder = _folder(config)
+    try:
+        terminal = Terminal()
+        tried = asyncio.run(_tried(config, wanted, str(root), folder, None if as_json else terminal))
+    finally:
+        remove_tree(folder)
+    if as_json:
+        _print_json(wanted, str(root), tried)
+    else:
+        _print(terminal, tried)
+    return 0
+
+
+def _folder(config: "Config") -> str:
+    """Where the view lies: in Treadle's home, which may have more room than the memory behind /tmp. What a trial that
+    was killed left there goes after a day."""
+    from treadle.sandbox.supervisor.removal import remove_tree
+
+    config.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for left in config.home.glob(f"{_PREFIX}*"):
+        if left.lstat().st_mtime < time.time() - _OLD_S:
+            remove_tree(str(left))
+    return str(Path(tempfile.mkdtemp(prefix=_PREFIX, dir=config.home)).resolve())
+
+
+async def _tried(config: "Config", wanted: Attempt, root: str, folder: str, terminal: Terminal | None) -> "DryRun":
+    from msgspec.structs import replace
+
+    from treadle.sandbox.supervisor.commands import SupervisedCommands
+    from treadle.sandbox.view_trial import view_works
+    from treadle.stores.memory import MemoryStore
+    from treadle.tool_setup import ToolSetup
+    from treadle.tools.builtin.command.tool import RunCommand
+    from treadle.workspace.history.snapshots import ProjectSnapshots
+    from treadle.workspace.paths.root import Root
+
+    setup = ToolSetup(MemoryStore(), os.environ, config.home)
+    commands = SupervisedCommands(Path(folder) / "commands")
+    context = replace(
+        setup.context,
+        commands=commands,
+        snapshots_of=lambda path, bound: ProjectSnapshots(Root(path, bound), Path(folder)),
+        views=lambda sandbox, path: view_works(sandbox, path, folder),
+    )
+    try:
+        tried = await RunCommand(context).dry_run(_call(config, wanted, root, terminal), network=wanted.network)
+    finally:
+        await commands.close()
+        await setup.close()
+    if tried is None:
+        raise SandboxError(
+            f"no copy-on-write view of {root} works here, so a command cannot be tried without really running it; "
+            "treadle doctor shows which sandbox works, and views need bubblewrap 0.11"
+        )
+    return tried
+
+
+def _call(config: "Config", wanted: Attempt, root: str, terminal: Terminal | None) -> "Invocation":
+    from treadle.ports.toolset import Invocation
+    from treadle.protocol.options import ChatOptions
+    from treadle.types import CallKey, ChatId
+
+    arguments: dict[str, object] = {"command": wanted.line, "timeout_s": wanted.timeout_s, "fresh": True}
+    here = os.path.realpath(os.getcwd())
+    if is_below(here, root):
+        arguments["cwd"] = here
+    show = (lambda _text: None) if terminal is None else (lambda text: terminal.stream(inert(text)))
+    options = ChatOptions(root=root, sandbox=config.settings.sandbox, network=wanted.network)
+    return Invocation(ChatId("try"), CallKey("1.0"), "run_command", arguments, root, options=options, emit=show)
+
+
+def _print(terminal: Terminal, tried: "DryRun") -> None:
+    terminal.end_line()
+    for note in tried.notes:
+        terminal.note(inert_line(note), "yellow")
+    terminal.line(terminal.paint(f"[{_how(tried)}]", "dim"))
+    for line in inert(tried.diff).split("\n"):
+        colour = _COLOURS.get(line[:1])
+        terminal.line(terminal.paint(line, colour) if colour else line)
+    terminal.note("tried on a copy: nothing in the project was changed", "dim")
+
+
+def _how(tried: "DryRun") -> str:
+    from treadle.tools.builtin.command.output import exit_words
+
+    ended = tried.ended
+    if ended.ending == "timed_out":
+        return "it took too long and was stopped"
+    return exit_words(ended)
+
+
+def _print_json(wanted: Attempt, root: str, tried: "DryRun") -> None:
+    from treadle.lines.aside import count
+    from treadle.lines.changes import total
+
+    stat = total(tried.effect.files)
+    told = {
+        "command": wanted.line,
+        "root": root,
+        "ending": tried.ended.ending,
+        "code": tried.ended.code,
+        "output": tried.output,
+        "added": stat.added,
+        "removed": stat.removed,
+        "files": tried.effect.files,
+        "uncaptured": tried.effect.uncaptured,
+        "summary": f"{_how(tried)}, {count(len(tried.effect.files), 'change')}",
+    }
+    write_json(told)

@@ -1,20 +1,74 @@
-"""What can be typed after `treadle worker`."""
+"""`treadle worker`: a process that drives whatever chats need it. Any number of them may share a database; what one
+leaves, by a signal or by dying, another takes up (A-10)."""
 
+import signal
+import sys
+from contextlib import suppress
 from typing import Any
 
 import click
 
+from treadle.cli.options import store_option
+
 
 @click.command("worker")
-@click.option("--store", metavar="PLACE", help="Where chats are kept: a file, or postgresql://USER@HOST/NAME.")
+@store_option
 @click.option("--concurrency", type=click.IntRange(min=1), metavar="N", help="How many chats to drive at once.")
 @click.option("--drain-s", type=click.FloatRange(min=0), metavar="S", help="How long to let steps end on SIGTERM.")
-def command(**flags: Any) -> int:
+def worker(**flags: Any) -> int:
     """Drive the chats that need a worker, until it is told to stop.
 
     SIGTERM or Ctrl-C drains: nothing more is taken, and what is under way is brought to its record. A second one leaves
     at once. Either way the chats can be taken up by another worker.
     """
-    from treadle.cli.worker import work
+    import asyncio
 
-    return work(flags)
+    return asyncio.run(_work(flags))
+
+
+async def _work(flags: dict[str, Any]) -> int:
+    import asyncio
+
+    from treadle.cli.session import configured, open_agent
+    from treadle.engine.pool import WorkerPool
+    from treadle.housekeeping.retention import retention_of
+    from treadle.housekeeping.tending import tended
+
+    config = configured(flags)
+    settings = config.settings
+    async with open_agent(config, works=True, concurrency=settings.concurrency, relays=True) as agent:
+        pool = WorkerPool(agent.worker)
+        asked = _Signals()
+        pool.start()
+        _say(f"worker {agent.worker.name} takes up to {settings.concurrency} chats at once")
+        async with tended(agent.deps.store, config.home, retention_of(settings)):
+            await asked.to_drain.wait()
+        _say("draining; a second signal leaves at once")
+        draining = asyncio.create_task(pool.drain(settings.drain_s))
+        leaving = asyncio.create_task(asked.to_leave.wait())
+        await asyncio.wait({draining, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (draining, leaving):
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        await pool.close()
+    return 0
+
+
+class _Signals:
+    """The first SIGTERM or Ctrl-C asks to drain, the second to leave."""
+
+    def __init__(self) -> None:
+        import asyncio
+
+        self.to_drain = asyncio.Event()
+        self.to_leave = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, self._next)
+
+    def _next(self) -> None:
+        (self.to_leave if self.to_drain.is_set() else self.to_drain).set()
+
+
+def _say(text: str) -> None:
+    print(f"treadle: {text}", file=sys.stderr, flush=True)

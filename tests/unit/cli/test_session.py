@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.cli.project import project_root
+from treadle.cli.session import project_root
 from treadle.errors import InvalidInput
 
 

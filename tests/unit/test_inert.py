@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.cli.inert import inert, inert_line
+from treadle.inert import inert, inert_line
 
 ALLOWED = set("\n\t\u200c\u200d")
 """Line ends and tabs; and the joiners that some scripts and emoji are written with."""

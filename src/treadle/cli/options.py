@@ -1,0 +1,97 @@
+"""What the declarations of commands share: options of several commands, options gathered into one value, exit
+codes. Loads little more than click, so that `treadle COMMAND --help` is there at once."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, NamedTuple
+
+import click
+
+EXIT_OK = 0
+EXIT_ERROR = 1
+EXIT_USAGE = 2
+EXIT_TURN_CAP = 53
+EXIT_BUDGET = 55
+EXIT_INTERRUPTED = 130
+
+LAST = "last"
+"""The name of the newest chat."""
+SCOPES = ("chat", "project", "user")
+"""The same as in `treadle.protocol.permissions`, which a test sees to; written out so that help costs no import."""
+
+Body = Callable[..., Any]
+Decorator = Callable[[Body], Body]
+
+
+def json_option(help: str) -> Decorator:
+    return click.option("--json", "as_json", is_flag=True, help=help)
+
+
+def root_options(body: Body) -> Body:
+    body = click.option("--force-root", is_flag=True, help="Allow the whole disk or the home folder as the project.")(
+        body
+    )
+    return click.option(
+        "--root", metavar="DIR", help="The project; without it the git root, else the working directory."
+    )(body)
+
+
+store_option = click.option(
+    "--store", metavar="PLACE", help="Where chats are kept: a file, or postgresql://USER@HOST/NAME."
+)
+merge_option = click.option(
+    "--merge", is_flag=True, help="Merge files that somebody has changed since, and do not leave them alone."
+)
+hunk_option = click.option(
+    "--hunk", "hunks", multiple=True, metavar="PATH:N", help="Only this hunk, as treadle diff counts them."
+)
+caches_option = click.option("--caches", is_flag=True, help="Also caches and what .gitignore names, file by file.")
+even_kept_option = click.option("--even-kept", is_flag=True, help="Also what was kept.")
+words_argument = click.argument("words", metavar="[ID] [PATH]...", nargs=-1)
+
+
+def run_options(body: Body) -> Body:
+    body = click.option("--all", "everything", is_flag=True, help="All runs of the chat together.")(body)
+    number = click.IntRange(min=1)
+    return click.option("--run", type=number, metavar="N", help="This run instead of the last; counted from 1.")(body)
+
+
+class Named(NamedTuple):
+    """What was typed to name changes: at most a chat, paths or hunks, and which run."""
+
+    words: tuple[str, ...] = ()
+    """At most a chat, and then paths."""
+    hunks: tuple[str, ...] = ()
+    run: int | None = None
+    everything: bool = False
+    even_kept: bool = False
+    caches: bool = False
+    only_chat: str = ""
+    """A chat that was named by itself."""
+
+    @property
+    def chat(self) -> str:
+        """The first word may be a chat: `last`, or what begins with c_. A file of such a name is written ./c_…"""
+        first = self.words[0] if self.words else ""
+        return self.only_chat or (first if first == LAST or first.startswith("c_") else "")
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return self.words[1:] if self.words and self.chat == self.words[0] else self.words
+
+
+def gathered(struct: Any, name: str) -> Decorator:
+    """Hand the options that are fields of `struct`, a NamedTuple, to the command as one value. A method `check` of it
+    may refuse what does not go together, before anything is loaded."""
+
+    def wrap(body: Body) -> Body:
+        @wraps(body)
+        def command(**given: Any) -> Any:
+            value = struct(**{field: given.pop(field) for field in struct._fields if field in given})
+            if hasattr(value, "check"):
+                value.check()
+            return body(**given, **{name: value})
+
+        return command
+
+    return wrap
