@@ -3,7 +3,7 @@ text are calls, thinking that was written into it is thinking (M-10). Nearly all
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from treadle.models.text_thinking import TextThinking
 from treadle.protocol.deltas import CallDelta, Delta, FinishDelta, NoticeDelta, TextDelta
@@ -15,14 +15,9 @@ if TYPE_CHECKING:
 _MAYBE_MARKUP = re.compile(r"<(?=[a-z|\uff5c]|\Z)|\[(?=T|\Z)|[`~]")
 
 
-class Answer(Protocol):
-    def take(self, deltas: Sequence[Delta]) -> Sequence[Delta]:
-        """What one read from the network brought, put right; what cannot be decided yet comes later."""
-        ...
-
-
 class PlainAnswer:
-    """Text and nothing else, apart from thinking."""
+    """Text and nothing else, apart from thinking. `take` puts right what one read from the network brought; what cannot
+    be decided yet comes later."""
 
     def __init__(self) -> None:
         self._thinking: TextThinking | None = TextThinking()

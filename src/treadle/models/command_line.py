@@ -131,7 +131,7 @@ class CommandLineModel:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
         program = self._program(flatten(request))
-        reader = _Reader()
+        reader = _OutputReader()
         faultpoint("models.request")
         try:
             async with aclosing(program.output()) as output:
@@ -188,7 +188,7 @@ class CommandLineModel:
         return ModelError(_kind(ended, said), f"{self._info.ref} {what}{f': {said}' if said else ''}{hint}")
 
 
-class _Reader:
+class _OutputReader:
     """Text from bytes that may be cut anywhere. White space at the end, which programs add, is no part of an answer:
     it is held back until more follows."""
 
@@ -248,20 +248,20 @@ def find_program(name: str, env: Mapping[str, str]) -> str | None:
     return os.path.abspath(found) if found else None
 
 
-def connect(name: str, around: ProviderContext) -> CommandLineModel:
+def connect(name: str, context: ProviderContext) -> CommandLineModel:
     variable = LINE_VARIABLE + name.upper().replace("-", "_")
-    configured = around.env.get(variable, "").strip() if _NAME.fullmatch(name) else ""
+    configured = context.env.get(variable, "").strip() if _NAME.fullmatch(name) else ""
     line = configured or name
     try:
         argv = shlex.split(line)
     except ValueError as error:
         raise ConfigError(f"{variable if configured else f'command:{name}'} is no command line: {error}") from error
-    program = find_program(argv[0], around.env) if argv else None
+    program = find_program(argv[0], context.env) if argv else None
     if program is None:
         instead = f", and {variable} is not set" if not configured and _NAME.fullmatch(name) else ""
         raise ConfigError(f"command:{name}: there is no program {argv[0] if argv else ''!r} on the PATH{instead}")
     info = ModelInfo("command", name, temperature=None, native_tools=False)
-    return CommandLineModel(around.catalogue.adjust(info), [program, *argv[1:]], environment(around.env))
+    return CommandLineModel(context.catalogue.adjust(info), [program, *argv[1:]], environment(context.env))
 
 
 GH_WINDOW = 8_000
@@ -275,12 +275,12 @@ _GH_HINTS = {
 }
 
 
-def connect_gh(name: str, around: ProviderContext) -> CommandLineModel:
+def connect_gh(name: str, context: ProviderContext) -> CommandLineModel:
     if not _GH_NAME.fullmatch(name):  # it becomes a word of a command line: `--org` would be an order to gh
         raise ConfigError(f"gh:{name} names no model of GitHub; write it as gh:publisher/name")
-    program = find_program("gh", around.env)
+    program = find_program("gh", context.env)
     if program is None:
         raise ConfigError(f"gh:{name} needs the program gh: install it, then: gh auth login; {_GH_INSTALL}")
     info = ModelInfo("gh", name, window=GH_WINDOW, max_output=GH_WINDOW // 2, temperature=None, native_tools=False)
-    env = environment(around.env, "GH_*", "GITHUB_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
-    return CommandLineModel(around.catalogue.adjust(info), [program, "models", "run", name], env, hints=_GH_HINTS)
+    env = environment(context.env, "GH_*", "GITHUB_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
+    return CommandLineModel(context.catalogue.adjust(info), [program, "models", "run", name], env, hints=_GH_HINTS)

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from treadle.chat.completion import MARKER_TEXT
 from treadle.errors import ModelError
-from treadle.models.answers import Answer, NativeAnswer, PlainAnswer, TextAnswer
+from treadle.models.answers import NativeAnswer, PlainAnswer, TextAnswer
 from treadle.ports.model import Memo, Model, ModelInfo, ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, UserEntry
 from treadle.protocol.deltas import Delta, NoticeDelta
@@ -96,7 +96,7 @@ class Ladder:
         if rung != "native":
             self._told.add(request.memo)
 
-    def _answer(self, request: ModelRequest, rung: Rung) -> Answer:
+    def _answer(self, request: ModelRequest, rung: Rung) -> PlainAnswer:
         if rung == "native" and request.tools:
             return NativeAnswer(self.info.ref, request.tools)
         return TextAnswer(self.info.ref, request.tools) if rung == "text" else PlainAnswer()

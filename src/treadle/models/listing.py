@@ -57,13 +57,13 @@ class _List(msgspec.Struct):
     models: list[_Item] | None = None
 
 
-async def list_from(around: ProviderContext, provider: str, access: Access, path: str) -> list[ModelInfo]:
+async def list_from(context: ProviderContext, provider: str, access: Access, path: str) -> list[ModelInfo]:
     """Ask there; every model with what is known of it and what the server tells."""
     url = access.base_url + path
-    models = read_list(await around.http.get(url, access.headers, access.key, key_header=access.key_header))
+    models = read_list(await context.http.get(url, access.headers, access.key, key_header=access.key_header))
     if models is None:
         raise ModelError("bad_request", f"{host_of(url)} gave no list of models")
-    return [_told(around.look_up(provider, name), item) for name, item in sorted(models.items())]
+    return [_told(context.look_up(provider, name), item) for name, item in sorted(models.items())]
 
 
 def read_list(document: bytes) -> dict[str, _Item] | None:

@@ -143,5 +143,5 @@ class RecordedModel:
             raise ModelError(failed.kind, failed.message, status=failed.status, retry_after=failed.retry_after)
 
 
-def connect(name: str, around: ProviderContext) -> RecordedModel:
+def connect(name: str, context: ProviderContext) -> RecordedModel:
     return RecordedModel(name)

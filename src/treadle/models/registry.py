@@ -38,7 +38,7 @@ class ModelRegistry:
     (`"scripted:demo"`), which is looked for first. `home` is where fetched models and the user's own catalogue lie."""
 
     def __init__(self, env: Mapping[str, str], *, home: Path | None = None) -> None:
-        self._around = ProviderContext(env, home)
+        self._context = ProviderContext(env, home)
         self._factories: dict[str, Factory] = {}
         self._models: dict[str, Model] = {}
 
@@ -52,7 +52,7 @@ class ModelRegistry:
     @property
     def catalogue(self) -> Catalogue:
         """What is known of models."""
-        return self._around.catalogue
+        return self._context.catalogue
 
     def register(self, provider: str, factory: Factory) -> None:
         self._factories[provider] = factory
@@ -74,11 +74,11 @@ class ModelRegistry:
         if provider in SERVERS:
             from treadle.models.openai_chat.adapter import connect_to
 
-            return connect_to(provider, name, self._around)
+            return connect_to(provider, name, self._context)
         if provider not in PROVIDERS:
             raise ConfigError(f"no provider {provider!r} in {ref!r}; known are {', '.join(self.providers)}")
         module, _, function = PROVIDERS[provider].partition(":")
-        return cast(Model, getattr(import_module(module), function or "connect")(name, self._around))
+        return cast(Model, getattr(import_module(module), function or "connect")(name, self._context))
 
     async def ask(self, provider: str) -> list[ModelInfo] | None:
         """The models that a provider's server says it has; None when it cannot be asked. ConfigError and ModelError
@@ -86,13 +86,13 @@ class ModelRegistry:
         if provider in SERVERS:
             from treadle.models.openai_chat.adapter import list_models_of
 
-            return await list_models_of(provider, self._around)
+            return await list_models_of(provider, self._context)
         module = PROVIDERS.get(provider, "").partition(":")[0]
         ask = getattr(import_module(module), "list_models", None) if module else None
-        return None if ask is None else cast("list[ModelInfo]", await ask(self._around))
+        return None if ask is None else cast("list[ModelInfo]", await ask(self._context))
 
     async def close(self) -> None:
         for model in self._models.values():
             await model.close()
         self._models.clear()
-        await self._around.close()
+        await self._context.close()

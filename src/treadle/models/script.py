@@ -116,7 +116,7 @@ class Script(msgspec.Struct, frozen=True):
     info: ModelInfo = ModelInfo("scripted", "script", window=200_000)
 
 
-class _Call(msgspec.Struct, forbid_unknown_fields=True):
+class _CallTable(msgspec.Struct, forbid_unknown_fields=True):
     name: str
     args: dict[str, Any] = {}
     raw: str | None = None
@@ -136,7 +136,7 @@ class _Fail(msgspec.Struct, forbid_unknown_fields=True):
 class _Turn(msgspec.Struct, forbid_unknown_fields=True):
     think: str = ""
     text: str = ""
-    call: list[_Call] = []
+    call: list[_CallTable] = []
     fail: _Fail | None = None
     hang: bool = False
     finish: str = ""

@@ -167,5 +167,5 @@ def _pieces(text: str, size: int) -> list[str]:
     return [text[at : at + size] for at in range(0, len(text), size)] if size else [text]
 
 
-def connect(name: str, around: ProviderContext) -> ScriptedModel:
+def connect(name: str, context: ProviderContext) -> ScriptedModel:
     return ScriptedModel.from_file(name)

@@ -76,12 +76,12 @@ async def ask(document: Any, status: int = 200) -> list[ModelInfo]:
         return json_answer(status, document)
 
     with ThreadedServer(route) as server:
-        around = ProviderContext({})
+        context = ProviderContext({})
         try:
             access = Access(server.url, Secret("secret-secret"), key_header="x-key")
-            return await list_from(around, "openrouter", access, "/models")
+            return await list_from(context, "openrouter", access, "/models")
         finally:
-            await around.close()
+            await context.close()
 
 
 async def test_what_a_server_tells_fills_what_is_not_known() -> None:

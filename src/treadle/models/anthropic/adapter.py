@@ -11,7 +11,7 @@ from treadle.models.anthropic.stream import AnthropicReader
 from treadle.models.listing import list_from
 from treadle.models.provider_context import ProviderContext
 from treadle.models.wire.failures import is_refusal, refuses
-from treadle.models.wire.http_model import Access, Connection, HttpModel
+from treadle.models.wire.http_model import Access, ConnectionOptions, HttpModel
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.deltas import NoticeDelta
 
@@ -42,7 +42,7 @@ class AnthropicMessages(HttpModel):
         info: ModelInfo,
         *,
         thinking: Literal["adaptive", ""] | int | None = None,
-        **connection: Unpack[Connection],
+        **connection: Unpack[ConnectionOptions],
     ) -> None:
         super().__init__(info, connection)
         self._thinking = thinking if thinking is not None else ("adaptive" if info.thinking else "")
@@ -101,13 +101,15 @@ class AnthropicMessages(HttpModel):
         return None
 
 
-def connect(name: str, around: ProviderContext) -> AnthropicMessages:
-    key, url = around.access(f"anthropic:{name}", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
-    return AnthropicMessages(around.look_up("anthropic", name), base_url=url or BASE_URL, api_key=key, http=around.http)
+def connect(name: str, context: ProviderContext) -> AnthropicMessages:
+    key, url = context.access(f"anthropic:{name}", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
+    return AnthropicMessages(
+        context.look_up("anthropic", name), base_url=url or BASE_URL, api_key=key, http=context.http
+    )
 
 
-async def list_models(around: ProviderContext) -> list[ModelInfo]:
+async def list_models(context: ProviderContext) -> list[ModelInfo]:
     """What the server says it has."""
-    key, url = around.access("anthropic", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
+    key, url = context.access("anthropic", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
     access = Access(AnthropicMessages._base(url or BASE_URL), key, AnthropicMessages.headers, "x-api-key")
-    return await list_from(around, "anthropic", access, "/v1/models?limit=1000")
+    return await list_from(context, "anthropic", access, "/v1/models?limit=1000")

@@ -27,7 +27,7 @@ class Details(msgspec.Struct, gc=False):
     thinking_tokens: int | None = None
 
 
-class Report(msgspec.Struct, gc=False):
+class AnthropicUsage(msgspec.Struct, gc=False):
     """A `usage` object of the wire. Counts are totals so far; what is missing has not changed."""
 
     input_tokens: int | None = None
@@ -44,7 +44,7 @@ class Counter:
         self._info = info
         self._new = self._output = self._read = self._written = self._thinking = 0
 
-    def take(self, report: Report) -> Usage:
+    def take(self, report: AnthropicUsage) -> Usage:
         self._new = _newer(report.input_tokens, self._new)
         self._output = _newer(report.output_tokens, self._output)
         self._read = _newer(report.cache_read_input_tokens, self._read)
@@ -91,12 +91,12 @@ class _Piece(msgspec.Struct, gc=False):
     stop_details: Any = None
 
 
-class _Message(msgspec.Struct, gc=False):
+class _AnthropicMessage(msgspec.Struct, gc=False):
     type: str = ""
     content: list[dict[str, Any]] | None = None
     stop_reason: str | None = None
     stop_details: Any = None
-    usage: Report | None = None
+    usage: AnthropicUsage | None = None
     error: Any = None
 
 
@@ -105,13 +105,13 @@ class _Event(msgspec.Struct, gc=False):
     index: int | None = None
     delta: _Piece | None = None
     content_block: dict[str, Any] | None = None
-    message: _Message | None = None
-    usage: Report | None = None
+    message: _AnthropicMessage | None = None
+    usage: AnthropicUsage | None = None
     error: Any = None
 
 
 _decode = msgspec.json.Decoder(_Event).decode
-_decode_message = msgspec.json.Decoder(_Message).decode
+_decode_message = msgspec.json.Decoder(_AnthropicMessage).decode
 
 
 class _Block:
@@ -239,7 +239,7 @@ class AnthropicReader(EventReader):
                 NoticeDelta("refusal", f"{self._info.ref} declined to answer: {why or 'it gave no reason'}")
             )
 
-    def _count(self, report: Report | None) -> None:
+    def _count(self, report: AnthropicUsage | None) -> None:
         if report is not None:
             self._batch.count(self._counter.take(report))
 

@@ -59,8 +59,8 @@ class Copilot:
                 yield deltas
 
 
-def connect(name: str, around: ProviderContext) -> Copilot:
-    return Copilot(around.look_up("copilot", name), endpoint=around.shared(make_endpoint), http=around.http)
+def connect(name: str, context: ProviderContext) -> Copilot:
+    return Copilot(context.look_up("copilot", name), endpoint=context.shared(make_endpoint), http=context.http)
 
 
 class _Limits(msgspec.Struct):
@@ -83,19 +83,19 @@ class _List(msgspec.Struct):
     data: list[_Listed]
 
 
-async def list_models(around: ProviderContext) -> list[ModelInfo]:
+async def list_models(context: ProviderContext) -> list[ModelInfo]:
     """What the account may use, with the limits that the service tells."""
-    access = await around.shared(make_endpoint).access(ModelRequest("", ()))
-    document = await around.http.get(f"{access.base_url}/models", HEADERS, access.key)
+    access = await context.shared(make_endpoint).access(ModelRequest("", ()))
+    document = await context.http.get(f"{access.base_url}/models", HEADERS, access.key)
     try:
         found = msgspec.json.decode(document, type=_List, strict=False)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ModelError("bad_request", f"{access.base_url} gave no list of models") from error
-    return [_info(listed, around) for listed in found.data if listed.capabilities.type == "chat"]
+    return [_info(listed, context) for listed in found.data if listed.capabilities.type == "chat"]
 
 
-def _info(listed: _Listed, around: ProviderContext) -> ModelInfo:
-    known, limits = around.look_up("copilot", listed.id), listed.capabilities.limits
+def _info(listed: _Listed, context: ProviderContext) -> ModelInfo:
+    known, limits = context.look_up("copilot", listed.id), listed.capabilities.limits
     window = limits.max_context_window_tokens or limits.max_prompt_tokens or known.window
     return msgspec.structs.replace(known, window=window, max_output=limits.max_output_tokens or known.max_output)
 

@@ -125,16 +125,16 @@ class CopilotEndpoint:
         raise ModelError("auth", "GitHub does not know you: run `gh auth login`, or set COPILOT_GITHUB_TOKEN")
 
 
-def make_endpoint(around: ProviderContext) -> CopilotEndpoint:
+def make_endpoint(context: ProviderContext) -> CopilotEndpoint:
     """ConfigError when there is no way to a GitHub token."""
     for variable in ("COPILOT_GITHUB_API_URL", "COPILOT_BASE_URL"):
-        around.address(variable)
-    named = any(find_key(around.env, variable, keyring=variable == VARIABLES[0]) for variable in VARIABLES)
-    if not named and not _gh(around.env):
+        context.address(variable)
+    named = any(find_key(context.env, variable, keyring=variable == VARIABLES[0]) for variable in VARIABLES)
+    if not named and not _gh(context.env):
         raise ConfigError(
             "copilot needs a GitHub token: set COPILOT_GITHUB_TOKEN, or install gh and run `gh auth login`"
         )
-    return CopilotEndpoint(around.env, around.http)
+    return CopilotEndpoint(context.env, context.http)
 
 
 async def ask_gh(env: Mapping[str, str]) -> Secret:

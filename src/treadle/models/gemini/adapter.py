@@ -12,7 +12,7 @@ from treadle.models.keys import Secret
 from treadle.models.listing import list_from
 from treadle.models.provider_context import ProviderContext
 from treadle.models.wire.failures import is_refusal, refuses
-from treadle.models.wire.http_model import Access, Connection, HttpModel
+from treadle.models.wire.http_model import Access, ConnectionOptions, HttpModel
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.deltas import NoticeDelta
 
@@ -43,7 +43,7 @@ class Gemini(HttpModel):
     key_header = KEY_HEADER
 
     def __init__(
-        self, info: ModelInfo, *, thinking: bool | None = None, level: str = "", **connection: Unpack[Connection]
+        self, info: ModelInfo, *, thinking: bool | None = None, level: str = "", **connection: Unpack[ConnectionOptions]
     ) -> None:
         super().__init__(info, connection)
         self.path = f"/{self._resource(info.name)}:streamGenerateContent?alt=sse"
@@ -109,19 +109,19 @@ class Gemini(HttpModel):
         return self._notice("thinking_dropped", f"{told}; it goes on without the thinking of earlier calls")
 
 
-def _access(ref: str, around: ProviderContext) -> tuple[Secret, str]:
-    given = "GOOGLE_API_KEY" if around.env.get("GOOGLE_API_KEY") and not around.env.get("GEMINI_API_KEY") else ""
-    key, url = around.access(ref, given or "GEMINI_API_KEY", "GEMINI_BASE_URL")
+def _access(ref: str, context: ProviderContext) -> tuple[Secret, str]:
+    given = "GOOGLE_API_KEY" if context.env.get("GOOGLE_API_KEY") and not context.env.get("GEMINI_API_KEY") else ""
+    key, url = context.access(ref, given or "GEMINI_API_KEY", "GEMINI_BASE_URL")
     return key, url or BASE_URL
 
 
-def connect(name: str, around: ProviderContext) -> Gemini:
-    key, url = _access(f"gemini:{name}", around)
-    return Gemini(around.look_up("gemini", name), base_url=url, api_key=key, http=around.http)
+def connect(name: str, context: ProviderContext) -> Gemini:
+    key, url = _access(f"gemini:{name}", context)
+    return Gemini(context.look_up("gemini", name), base_url=url, api_key=key, http=context.http)
 
 
-async def list_models(around: ProviderContext) -> list[ModelInfo]:
+async def list_models(context: ProviderContext) -> list[ModelInfo]:
     """What the server says it has."""
-    key, url = _access("gemini", around)
+    key, url = _access("gemini", context)
     access = Access(Gemini._base(url), key, key_header=KEY_HEADER)
-    return await list_from(around, "gemini", access, "/models?pageSize=1000")
+    return await list_from(context, "gemini", access, "/models?pageSize=1000")

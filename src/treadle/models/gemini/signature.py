@@ -20,7 +20,7 @@ class _Mark(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """Characters of the signed text or thought."""
 
 
-class Signature(NamedTuple):
+class ThoughtSignature(NamedTuple):
     """A signature and the part that carried it."""
 
     on: On
@@ -46,17 +46,17 @@ class Piece(NamedTuple):
     signature: str = ""
 
 
-def signatures(blocks: Iterable[tuple[Thinking, Sealed]]) -> Iterator[Signature]:
+def signatures(blocks: Iterable[tuple[Thinking, Sealed]]) -> Iterator[ThoughtSignature]:
     """Read from the record; what `record` did not write is left out."""
     for block, sealed in blocks:
         try:
             mark = msgspec.json.decode(sealed.block, type=_Mark)
         except msgspec.MsgspecError:
             continue
-        yield Signature(mark.on, mark.thought_signature, sealed.text, sealed.calls, mark.length, block.text)
+        yield ThoughtSignature(mark.on, mark.thought_signature, sealed.text, sealed.calls, mark.length, block.text)
 
 
-def lay_out(text: str, calls: int, signed: Sequence[Signature]) -> Iterator[Piece]:
+def lay_out(text: str, calls: int, signed: Sequence[ThoughtSignature]) -> Iterator[Piece]:
     """The parts of an answer in their order. A signed part is never joined with one that is not."""
     by_call = {signature.calls: signature.value for signature in signed if signature.on == "call"}
     between = [signature for signature in signed if _among_calls(signature)]
@@ -76,12 +76,12 @@ def lay_out(text: str, calls: int, signed: Sequence[Signature]) -> Iterator[Piec
     yield from (_signed(signature, text) for signature in between if signature.calls >= calls)
 
 
-def _among_calls(signature: Signature) -> bool:
+def _among_calls(signature: ThoughtSignature) -> bool:
     """Whether a part goes back after a call. Text does not: an entry has all of it before its calls."""
     return signature.on != "call" and signature.calls > 0 and not (signature.on == "text" and signature.length)
 
 
-def _signed(signature: Signature, text: str) -> Piece:
+def _signed(signature: ThoughtSignature, text: str) -> Piece:
     if signature.on == "text":
         return Piece("text", text[signature.text : signature.text + signature.length], signature.value)
     return Piece("thought", signature.thought[max(0, len(signature.thought) - signature.length) :], signature.value)

@@ -4,7 +4,7 @@ complete. What cannot be understood is a failure, never a guess, because a lost 
 import msgspec
 
 from treadle.errors import ModelError
-from treadle.models.gemini.signature import On, Signature
+from treadle.models.gemini.signature import On, ThoughtSignature
 from treadle.models.wire.failures import failure
 from treadle.models.wire.json import decode_leniently
 from treadle.models.wire.reading import EventReader
@@ -24,7 +24,7 @@ class FunctionCall(msgspec.Struct, gc=False, rename="camel"):
     will_continue: bool | None = None
 
 
-class Part(msgspec.Struct, gc=False, rename="camel"):
+class GeminiPart(msgspec.Struct, gc=False, rename="camel"):
     """One field says what it is; a signature may stand beside any."""
 
     text: str | None = None
@@ -34,7 +34,7 @@ class Part(msgspec.Struct, gc=False, rename="camel"):
 
 
 class Content(msgspec.Struct, gc=False):
-    parts: list[Part] | None = None
+    parts: list[GeminiPart] | None = None
 
 
 class Candidate(msgspec.Struct, gc=False, rename="camel"):
@@ -51,7 +51,7 @@ class Feedback(msgspec.Struct, gc=False, rename="camel"):
     block_reason_message: str | None = None
 
 
-class Report(msgspec.Struct, gc=False, rename="camel"):
+class GeminiUsage(msgspec.Struct, gc=False, rename="camel"):
     """Tokens so far; each report replaces the one before."""
 
     prompt_token_count: int | None = None
@@ -63,7 +63,7 @@ class Report(msgspec.Struct, gc=False, rename="camel"):
 
 class Chunk(msgspec.Struct, gc=False, rename="camel"):
     candidates: list[Candidate] | None = None
-    usage_metadata: Report | None = None
+    usage_metadata: GeminiUsage | None = None
     prompt_feedback: Feedback | None = None
     error: msgspec.Raw = msgspec.Raw()
 
@@ -80,7 +80,7 @@ def decode_chunk(data: str | bytes | msgspec.Raw) -> Chunk | None:
         return decode_leniently(raw, Chunk)
 
 
-def usage_of(report: Report) -> Usage:
+def usage_of(report: GeminiUsage) -> Usage:
     """What was thought is not in the count of what was answered, and costs the same."""
     thoughts = report.thoughts_token_count or 0
     return Usage(
@@ -105,7 +105,7 @@ class GeminiReader(EventReader):
     def __init__(self, where: str, ref: str) -> None:
         super().__init__(where)
         self._ref = ref
-        self._report: Report | None = None
+        self._report: GeminiUsage | None = None
         """The last counts of this read: nearly every chunk has some."""
         self._thoughts: list[str] = []
         """What was thought since the last signature."""
@@ -176,7 +176,7 @@ class GeminiReader(EventReader):
         if candidate.finish_reason and candidate.finish_reason != "FINISH_REASON_UNSPECIFIED":
             self._finish(candidate.finish_reason, candidate.finish_message or "")
 
-    def _part(self, part: Part) -> None:
+    def _part(self, part: GeminiPart) -> None:
         signature, text = part.thought_signature or "", part.text or ""
         if part.function_call is not None:
             place = self._batch.said, self._calls
@@ -207,7 +207,7 @@ class GeminiReader(EventReader):
         if value:
             thought = "".join(self._thoughts)
             self._thoughts.clear()
-            self._batch.put(ThinkingBlock(Signature(on, value, text, calls, length, thought).record()))
+            self._batch.put(ThinkingBlock(ThoughtSignature(on, value, text, calls, length, thought).record()))
 
     def _finish(self, reason: str, message: str) -> None:
         said = f"{reason}: {message[:200]}" if message else reason

@@ -210,15 +210,17 @@ def address_of(location: str) -> str:
     return f"https://{location}-aiplatform.googleapis.com"
 
 
-def make_endpoint(around: ProviderContext) -> VertexEndpoint:
+def make_endpoint(context: ProviderContext) -> VertexEndpoint:
     """ConfigError when there is no way to a token, or no project to use it in."""
-    tokens = find_tokens(around.env)
-    project = around.env.get("GOOGLE_CLOUD_PROJECT", "").strip()
+    tokens = find_tokens(context.env)
+    project = context.env.get("GOOGLE_CLOUD_PROJECT", "").strip()
     if not project and not tokens.knows_project:
         raise ConfigError("vertex needs a project: set GOOGLE_CLOUD_PROJECT")
-    location = around.env.get("GOOGLE_CLOUD_LOCATION", "").strip() or EVERYWHERE
-    return VertexEndpoint(tokens, project=project, location=location, base_url=around.address("GOOGLE_VERTEX_BASE_URL"))
+    location = context.env.get("GOOGLE_CLOUD_LOCATION", "").strip() or EVERYWHERE
+    return VertexEndpoint(
+        tokens, project=project, location=location, base_url=context.address("GOOGLE_VERTEX_BASE_URL")
+    )
 
 
-def connect(name: str, around: ProviderContext) -> Vertex:
-    return Vertex(around.look_up("vertex", name), endpoint=around.shared(make_endpoint), http=around.http)
+def connect(name: str, context: ProviderContext) -> Vertex:
+    return Vertex(context.look_up("vertex", name), endpoint=context.shared(make_endpoint), http=context.http)

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import jiter
 import msgspec
 
+from treadle.models.text_calls.reader import read
 from treadle.protocol.deltas import CallDelta, Delta, TextDelta
 from treadle.protocol.tools import ToolSpec
 
@@ -142,7 +142,7 @@ _ARGUMENTS = re.compile(r'"arguments"\s*:\s*')
 _CLOSING = "} \t\r\n"
 
 
-class Words:
+class PlainReader:
     """An answer without a grammar: all of it is text."""
 
     called = False
@@ -154,15 +154,13 @@ class Words:
         return []
 
 
-class Reply:
+class GrammarReader:
     """An answer of the shape `{"name": …, "arguments": {…}}`."""
 
     def __init__(self, reply: str) -> None:
         self._reply = reply
         self._written = ""
         self._text = ""
-        self._start = 0
-        """Where the arguments of the call begin."""
         self._sent = 0
         self._plain = False
         self.called = False
@@ -176,13 +174,14 @@ class Reply:
         return self._look()
 
     def _look(self) -> list[Delta]:
-        try:
-            value = jiter.from_json(self._written.encode(), partial_mode="trailing-strings")
-        except ValueError:
-            value = None if self._written.strip() else {}
-        if not isinstance(value, dict):
+        begin = len(self._written) - len(self._written.lstrip())
+        if begin == len(self._written):
+            return []
+        got = read(self._written, begin, final=False) if self._written[begin] == "{" else None
+        known = got is not None and got.state in ("whole", "cut") and not self._written[got.end :].strip()
+        if got is None or not known or not isinstance(got.value, dict):
             return self._as_words()
-        name, arguments = value.get("name"), value.get("arguments")
+        name, arguments = got.value.get("name"), got.value.get("arguments")
         if not isinstance(arguments, dict):
             return []  # until the arguments have begun, the name may be half of one
         if name != self._reply:
@@ -198,7 +197,7 @@ class Reply:
         if not isinstance(name, str) or found is None:
             return self._as_words()
         self.called = True
-        self._start = self._sent = found.end()
+        self._sent = found.end()
         return [CallDelta(index=0, name=name), *self._arguments(len(self._written.rstrip(_CLOSING)))]
 
     def _arguments(self, upto: int) -> list[Delta]:

@@ -21,7 +21,7 @@ BATCH = 64
 """Tokens of the prompt that are read in one go: between two of them a request can be stopped."""
 
 
-class Engine:
+class InferenceServer:
     def __init__(self, orders: BinaryIO, out: BinaryIO) -> None:
         self._orders = orders
         self._out = out
@@ -102,7 +102,7 @@ def load(llama: Any, settings: dict[str, Any]) -> Any:
 def main() -> None:
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what the library prints is no answer
-    Engine(sys.stdin.buffer, out).run()
+    InferenceServer(sys.stdin.buffer, out).run()
 
 
 if __name__ == "__main__":

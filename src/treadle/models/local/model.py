@@ -10,8 +10,8 @@ from weakref import WeakSet
 from treadle.errors import ConfigError, ModelError
 from treadle.faultpoint import faultpoint
 from treadle.models.local import prompt as prompts
-from treadle.models.local.answer import Reply, Words, answer_schema, reply_name
-from treadle.models.local.process import Chunk, Engine, Fault
+from treadle.models.local.answer import GrammarReader, PlainReader, answer_schema, reply_name
+from treadle.models.local.process import EngineChunk, EngineFault, EngineProcess
 from treadle.models.local.weights import find_library, find_weights
 from treadle.models.provider_context import ProviderContext
 from treadle.ports.model import Memo, ModelInfo, ModelRequest
@@ -34,7 +34,7 @@ class _TooLong(Exception):
 class LocalModel:
     def __init__(self, info: ModelInfo, weights: Path, library: Path, *, threads: int = 1) -> None:
         self._info = info
-        self.engine = Engine(info.ref, weights, library, window=info.window, threads=threads)
+        self.engine = EngineProcess(info.ref, weights, library, window=info.window, threads=threads)
         self._told: WeakSet[Memo] = WeakSet()
         """The conversations of which it was told that they are shortened."""
 
@@ -61,7 +61,7 @@ class LocalModel:
             if prompt.shortened and request.memo not in self._told:
                 self._told.add(request.memo)
                 yield [_notice(self._info)]
-            reader = Reply(reply_name(tools)) if formal else Words()
+            reader = GrammarReader(reply_name(tools)) if formal else PlainReader()
             try:
                 async with aclosing(self._answer(body, schema, reader)) as answer:
                     async for deltas in answer:
@@ -74,7 +74,7 @@ class LocalModel:
         )
 
     async def _answer(
-        self, body: dict[str, Any], schema: dict[str, Any] | None, reader: Reply | Words
+        self, body: dict[str, Any], schema: dict[str, Any] | None, reader: GrammarReader | PlainReader
     ) -> AsyncGenerator[Sequence[Delta], None]:
         finish = ""
         faultpoint("models.local_asked")
@@ -105,14 +105,14 @@ class LocalModel:
         }
         return {name: value for name, value in wanted.items() if value is not None}
 
-    def _failure(self, fault: Fault) -> Exception:
+    def _failure(self, fault: EngineFault) -> Exception:
         if fault.type == TOO_LONG:
             return _TooLong(fault.n_prompt_tokens)
         said = f"{self._info.ref}: {fault.message}"
         return ModelError("bad_request" if fault.code < 500 else "overloaded", said, status=fault.code)
 
 
-def _usage(chunk: Chunk) -> list[Delta]:
+def _usage(chunk: EngineChunk) -> list[Delta]:
     counted = chunk.usage
     if counted is None:
         return []
@@ -125,10 +125,10 @@ def _notice(info: ModelInfo) -> NoticeDelta:
     return NoticeDelta("history_shortened", text)
 
 
-def connect(name: str, around: ProviderContext) -> LocalModel:
+def connect(name: str, context: ProviderContext) -> LocalModel:
     library = find_library(f"local:{name}")
-    info, weights = find_weights(name, around.home)
-    threads = around.env.get("TREADLE_LOCAL_THREADS", "").strip() or "1"
+    info, weights = find_weights(name, context.home)
+    threads = context.env.get("TREADLE_LOCAL_THREADS", "").strip() or "1"
     if not threads.isdecimal() or int(threads) < 1:
         raise ConfigError(f"TREADLE_LOCAL_THREADS is {threads!r}; it must be a whole number from 1 on")
-    return LocalModel(around.catalogue.adjust(info), weights, library, threads=int(threads))
+    return LocalModel(context.catalogue.adjust(info), weights, library, threads=int(threads))

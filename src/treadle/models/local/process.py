@@ -19,19 +19,19 @@ READ_BYTES = 65_536
 KEPT_VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
 
 
-class Fault(msgspec.Struct, frozen=True):
+class EngineFault(msgspec.Struct, frozen=True):
     message: str = ""
     code: int = 500
     type: str = ""
     n_prompt_tokens: int = 0
 
 
-class Piece(msgspec.Struct, frozen=True):
+class EnginePiece(msgspec.Struct, frozen=True):
     content: str | None = None
 
 
-class Choice(msgspec.Struct, frozen=True):
-    delta: Piece = Piece()
+class EngineChoice(msgspec.Struct, frozen=True):
+    delta: EnginePiece = EnginePiece()
     finish_reason: str | None = None
 
 
@@ -39,23 +39,23 @@ class CachedTokens(msgspec.Struct, frozen=True):
     cached_tokens: int = 0
 
 
-class Counted(msgspec.Struct, frozen=True):
+class EngineUsage(msgspec.Struct, frozen=True):
     prompt_tokens: int = 0
     completion_tokens: int = 0
     prompt_tokens_details: CachedTokens = CachedTokens()
 
 
-class Chunk(msgspec.Struct, frozen=True):
+class EngineChunk(msgspec.Struct, frozen=True):
     """One line of the engine."""
 
-    choices: tuple[Choice, ...] = ()
-    usage: Counted | None = None
-    error: Fault | None = None
+    choices: tuple[EngineChoice, ...] = ()
+    usage: EngineUsage | None = None
+    error: EngineFault | None = None
     ready: bool = False
     end: int = 0
 
 
-class Engine:
+class EngineProcess:
     """One model in one process with one place to work at: requests wait for each other."""
 
     def __init__(self, ref: str, weights: Path, library: Path, *, window: int, threads: int) -> None:
@@ -74,7 +74,7 @@ class Engine:
         self._ended = 0
         """The last request whose end was heard; those after it may still have something to say."""
         self._place = asyncio.Lock()
-        self._decoder = msgspec.json.Decoder(Chunk)
+        self._decoder = msgspec.json.Decoder(EngineChunk)
 
     @property
     def pid(self) -> int:
@@ -83,7 +83,7 @@ class Engine:
 
     async def ask(
         self, body: Mapping[str, Any], schema: Mapping[str, Any] | None = None
-    ) -> AsyncGenerator[Sequence[Chunk], None]:
+    ) -> AsyncGenerator[Sequence[EngineChunk], None]:
         """The chunks of one answer, in batches as they were read. An empty batch is a sign of life. Closing the
         iterator stops the answer; it does not wait for that."""
         while not await self._taken():
@@ -133,7 +133,7 @@ class Engine:
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.write(msgspec.json.encode(order) + b"\n")
 
-    async def _read(self) -> list[Chunk]:
+    async def _read(self) -> list[EngineChunk]:
         """What the engine has said since the last time."""
         out = self._process.stdout if self._process is not None else None
         data = await out.read(READ_BYTES) if out is not None else b""

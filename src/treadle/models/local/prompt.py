@@ -28,13 +28,13 @@ _HOW = (
 _SPEAK = 'No tool can be called any more. Speak to the user: {{"name": "{reply}", "arguments": {{"text": …}}}}'
 
 
-class Message(msgspec.Struct, frozen=True):
+class TemplateMessage(msgspec.Struct, frozen=True):
     role: str
     content: str
 
 
 class Prompt(msgspec.Struct, frozen=True):
-    messages: tuple[Message, ...]
+    messages: tuple[TemplateMessage, ...]
     shortened: bool = False
 
     @property
@@ -57,23 +57,25 @@ def build(system: str, entries: Sequence[Entry], tools: Sequence[ToolSpec], room
     groups = _grouped(entries)
     told = [teller.tell(group) for group in groups]
     kept = told if _size(told) <= room else _fitted(told, groups, teller, room)
-    start = [Message("system", head)] if head else []
+    start = [TemplateMessage("system", head)] if head else []
     return Prompt((*start, *_merged(kept)), shortened=kept is not told)
 
 
-def _fitted(told: list[list[Message]], groups: list[list[Entry]], teller: "_Teller", room: int) -> list[list[Message]]:
+def _fitted(
+    told: list[list[TemplateMessage]], groups: list[list[Entry]], teller: "_Teller", room: int
+) -> list[list[TemplateMessage]]:
     told = [teller.tell(group, OLD_RESULT_CHARS) for group in groups[:-1]] + told[-1:]
     if _size(told) <= room:
         return told
     task = max((at for at, group in enumerate(groups) if _is_task(group[0])), default=0)
     for start in range(STEP, len(told) + STEP, STEP):
         start = min(start, len(told) - 1)
-        opening = [[Message("user", LEFT_OUT)]] if start else []
+        opening = [[TemplateMessage("user", LEFT_OUT)]] if start else []
         kept = [*opening, *([told[task]] if task < start else []), *told[start:]]
         if _size(kept) <= room:
             return kept
     share = room // max(1, sum(len(messages) for messages in kept))
-    return [[Message(message.role, _cut(message.content, share)) for message in messages] for messages in kept]
+    return [[TemplateMessage(message.role, _cut(message.content, share)) for message in messages] for messages in kept]
 
 
 def _is_task(entry: Entry) -> bool:
@@ -97,19 +99,21 @@ class _Teller:
     def __init__(self, reply: str) -> None:
         self._reply = reply
 
-    def tell(self, group: Sequence[Entry], result_chars: int = 0) -> list[Message]:
+    def tell(self, group: Sequence[Entry], result_chars: int = 0) -> list[TemplateMessage]:
         return [self._message(entry, result_chars) for entry in group]
 
-    def _message(self, entry: Entry, result_chars: int) -> Message:
+    def _message(self, entry: Entry, result_chars: int) -> TemplateMessage:
         match entry:
             case UserEntry(text=text, images=images):
-                return Message("user", text + "\n[A picture that this model cannot see.]" * len(images))
+                return TemplateMessage("user", text + "\n[A picture that this model cannot see.]" * len(images))
             case AssistantEntry(text=text, calls=calls):
                 words = [self._words(text)] if text else []
-                return Message("assistant", "\n".join([*words, *map(_call, calls)]))
+                return TemplateMessage("assistant", "\n".join([*words, *map(_call, calls)]))
             case ResultsEntry(results=results):
                 texts = [_cut(result.text, result_chars) if result_chars else result.text for result in results]
-                return Message("user", "\n".join(f"<tool_response>\n{text}\n</tool_response>" for text in texts))
+                return TemplateMessage(
+                    "user", "\n".join(f"<tool_response>\n{text}\n</tool_response>" for text in texts)
+                )
             case _ as never:
                 assert_never(never)
 
@@ -129,12 +133,12 @@ def _object(name: str, arguments: Any) -> str:
     return json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
 
 
-def _merged(groups: Sequence[Sequence[Message]]) -> list[Message]:
+def _merged(groups: Sequence[Sequence[TemplateMessage]]) -> list[TemplateMessage]:
     """Roles that alternate, as many templates need it."""
-    merged: list[Message] = []
+    merged: list[TemplateMessage] = []
     for message in (message for group in groups for message in group):
         if merged and merged[-1].role == message.role:
-            merged[-1] = Message(message.role, f"{merged[-1].content}\n\n{message.content}")
+            merged[-1] = TemplateMessage(message.role, f"{merged[-1].content}\n\n{message.content}")
         else:
             merged.append(message)
     return merged
@@ -175,5 +179,5 @@ def _cut(text: str, most: int) -> str:
     return f"{text[:head]}\n[… {len(text) - head - tail} characters left out …]\n{text[len(text) - tail :]}"
 
 
-def _size(told: Sequence[Sequence[Message]]) -> int:
+def _size(told: Sequence[Sequence[TemplateMessage]]) -> int:
     return sum(len(message.content) for messages in told for message in messages)

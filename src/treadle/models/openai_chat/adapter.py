@@ -15,7 +15,7 @@ from treadle.models.provider_context import ProviderContext
 from treadle.models.providers import SERVERS, address_variable, key_variable
 from treadle.models.wire.failures import refuses
 from treadle.models.wire.http import host_of
-from treadle.models.wire.http_model import Access, Connection, HttpModel
+from treadle.models.wire.http_model import Access, ConnectionOptions, HttpModel
 from treadle.ports.model import Model, ModelInfo, ModelRequest
 from treadle.protocol.deltas import NoticeDelta
 
@@ -42,7 +42,7 @@ class OpenAIChat(HttpModel):
         *,
         thinking_field: str = "",
         ids: re.Pattern[str] | None = None,
-        **connection: Unpack[Connection],
+        **connection: Unpack[ConnectionOptions],
     ) -> None:
         super().__init__(info, connection)
         self._encoder: ChatEncoder = ChatEncoder(info.ref, thinking_field=thinking_field, ids=ids)
@@ -83,55 +83,55 @@ class OpenAIChat(HttpModel):
         return dropped
 
 
-def connect(name: str, around: ProviderContext) -> Model:
-    key, url = around.access(f"openai:{name}", "OPENAI_API_KEY", "OPENAI_BASE_URL")
-    info = around.look_up("openai", name)
+def connect(name: str, context: ProviderContext) -> Model:
+    key, url = context.access(f"openai:{name}", "OPENAI_API_KEY", "OPENAI_BASE_URL")
+    info = context.look_up("openai", name)
     if info.thinking and not url:
         # OpenAI's own models that think are refused tools on this wire.
         from treadle.models.openai_responses.adapter import OpenAIResponses
 
-        return OpenAIResponses(info, api_key=key, http=around.http)
-    return OpenAIChat(info, base_url=url or BASE_URL, api_key=key, http=around.http)
+        return OpenAIResponses(info, api_key=key, http=context.http)
+    return OpenAIChat(info, base_url=url or BASE_URL, api_key=key, http=context.http)
 
 
-async def list_models(around: ProviderContext) -> list[ModelInfo]:
+async def list_models(context: ProviderContext) -> list[ModelInfo]:
     from treadle.models.openai_responses import adapter as openai_responses
 
-    return await openai_responses.list_models(around, "openai")
+    return await openai_responses.list_models(context, "openai")
 
 
-def connect_to(server: str, name: str, around: ProviderContext) -> OpenAIChat:
-    key, url = _access(server, f"{server}:{name}", around)
+def connect_to(server: str, name: str, context: ProviderContext) -> OpenAIChat:
+    key, url = _access(server, f"{server}:{name}", context)
     row = SERVERS[server]
     return OpenAIChat(
-        around.look_up(server, name),
+        context.look_up(server, name),
         base_url=url,
         api_key=key,
         thinking_field=row.thinking_field,
         ids=re.compile(row.ids) if row.ids else None,
-        http=around.http,
+        http=context.http,
     )
 
 
-async def list_models_of(server: str, around: ProviderContext) -> list[ModelInfo]:
+async def list_models_of(server: str, context: ProviderContext) -> list[ModelInfo]:
     """What the server says it has, if it takes the key."""
-    key, url = _access(server, server, around)
+    key, url = _access(server, server, context)
     access = Access(url.rstrip("/"), key)
     if path := SERVERS[server].key_path:
         try:
-            await around.http.get(access.base_url + path, {}, key)
+            await context.http.get(access.base_url + path, {}, key)
         except ModelError as error:
             if error.status != 404:  # a relay in its place need not know this path
                 raise
-    return await list_from(around, server, access, "/models")
+    return await list_from(context, server, access, "/models")
 
 
-def _access(server: str, ref: str, around: ProviderContext) -> tuple[Secret, str]:
+def _access(server: str, ref: str, context: ProviderContext) -> tuple[Secret, str]:
     row = SERVERS[server]
     if row.needs_key:
-        key, url = around.access(ref, key_variable(server), address_variable(server))
+        key, url = context.access(ref, key_variable(server), address_variable(server))
     else:
         # One on this machine asks for a key only if its owner told it to; the key store has nothing for it.
-        key = find_key(around.env, key_variable(server), keyring=False)
-        url = around.address(address_variable(server))
+        key = find_key(context.env, key_variable(server), keyring=False)
+        url = context.address(address_variable(server))
     return key, url or row.base_url

@@ -62,20 +62,20 @@ class Sealing:
                 known[name] = value
 
 
-class _Function(msgspec.Struct, gc=False):
+class _ChatFunction(msgspec.Struct, gc=False):
     name: str | None = None
     arguments: str | dict[str, Any] | None = None
 
 
-class _ToolCall(msgspec.Struct, gc=False):
+class _ChatCall(msgspec.Struct, gc=False):
     id: str | None = None
     index: int | None = None
-    function: _Function | None = None
+    function: _ChatFunction | None = None
 
 
-class _Message(msgspec.Struct, gc=False):
+class _ChatMessage(msgspec.Struct, gc=False):
     content: str | None = None
-    tool_calls: list[_ToolCall] | None = None
+    tool_calls: list[_ChatCall] | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
     reasoning_text: str | None = None
@@ -87,8 +87,8 @@ class _Message(msgspec.Struct, gc=False):
 
 
 class _Choice(msgspec.Struct, gc=False):
-    delta: _Message | None = None
-    message: _Message | None = None
+    delta: _ChatMessage | None = None
+    message: _ChatMessage | None = None
     """In place of a delta, from a server that does not stream."""
     finish_reason: str | None = None
 
@@ -171,7 +171,7 @@ class ChatReader(EventReader):
         if part.usage is not None:
             self._batch.count(_usage(part.usage))
 
-    def _message(self, message: _Message) -> None:
+    def _message(self, message: _ChatMessage) -> None:
         thought = message.reasoning_content or message.reasoning or message.reasoning_text or ""
         if thought:
             self._batch.think(thought)
@@ -215,8 +215,8 @@ def _only_text(part: _Chunk) -> str | None:
     return message.content
 
 
-def _call(call: _ToolCall) -> CallDelta:
-    function = call.function or _Function()
+def _call(call: _ChatCall) -> CallDelta:
+    function = call.function or _ChatFunction()
     arguments = function.arguments
     if isinstance(arguments, dict):  # some servers send the object itself
         arguments = msgspec.json.encode(arguments).decode()

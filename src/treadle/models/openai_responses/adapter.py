@@ -12,7 +12,7 @@ from treadle.models.openai_responses.request import ResponsesEncoder
 from treadle.models.openai_responses.stream import ResponsesReader
 from treadle.models.provider_context import ProviderContext
 from treadle.models.wire.failures import refuses
-from treadle.models.wire.http_model import Access, Connection, HttpModel
+from treadle.models.wire.http_model import Access, ConnectionOptions, HttpModel
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.deltas import NoticeDelta
 
@@ -35,7 +35,12 @@ class OpenAIResponses(HttpModel):
     path = "/responses"
 
     def __init__(
-        self, info: ModelInfo, *, thinking: bool | None = None, effort: str = "", **connection: Unpack[Connection]
+        self,
+        info: ModelInfo,
+        *,
+        thinking: bool | None = None,
+        effort: str = "",
+        **connection: Unpack[ConnectionOptions],
     ) -> None:
         super().__init__(info, connection)
         self._thinking = info.thinking if thinking is None else thinking
@@ -73,15 +78,15 @@ class OpenAIResponses(HttpModel):
         return None if name is None else self._drop(name)
 
 
-def connect(name: str, around: ProviderContext) -> OpenAIResponses:
-    key, url = around.access(f"openai-responses:{name}", "OPENAI_API_KEY", "OPENAI_BASE_URL")
+def connect(name: str, context: ProviderContext) -> OpenAIResponses:
+    key, url = context.access(f"openai-responses:{name}", "OPENAI_API_KEY", "OPENAI_BASE_URL")
     return OpenAIResponses(
-        around.look_up("openai-responses", name), base_url=url or BASE_URL, api_key=key, http=around.http
+        context.look_up("openai-responses", name), base_url=url or BASE_URL, api_key=key, http=context.http
     )
 
 
-async def list_models(around: ProviderContext, provider: str = "openai-responses") -> list[ModelInfo]:
+async def list_models(context: ProviderContext, provider: str = "openai-responses") -> list[ModelInfo]:
     """What the server says it has: one list for both of its protocols."""
-    key, url = around.access(provider, "OPENAI_API_KEY", "OPENAI_BASE_URL")
+    key, url = context.access(provider, "OPENAI_API_KEY", "OPENAI_BASE_URL")
     base_url = (url or BASE_URL).rstrip("/").removesuffix("/chat/completions").removesuffix("/responses")
-    return await list_from(around, provider, Access(base_url, key), "/models")
+    return await list_from(context, provider, Access(base_url, key), "/models")

@@ -2,20 +2,20 @@
 shown as they come, and what a server told only as a whole is taken from there. What cannot be understood is a failure,
 never a guess, because a lost fragment would be half a call."""
 
-from contextlib import suppress
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar
 
 import msgspec
 
 from treadle.errors import ModelError
 from treadle.models.wire.failures import failure
+from treadle.models.wire.json import decode_leniently
 from treadle.models.wire.reading import EventReader
 from treadle.models.wire.signed_thinking import Sealed, seal
 from treadle.protocol.content import Thinking, Usage
 from treadle.protocol.deltas import CallDelta, ThinkingBlock
 
 
-class Part(msgspec.Struct, gc=False):
+class TextPart(msgspec.Struct, gc=False):
     """A piece of a message, of a reasoning or of its summary."""
 
     text: str | None = None
@@ -30,8 +30,8 @@ class Item(msgspec.Struct, gc=False):
     call_id: str | None = None
     name: str | None = None
     arguments: str | dict[str, Any] | None = None
-    content: list[Part] | None = None
-    summary: list[Part] | None = None
+    content: list[TextPart] | None = None
+    summary: list[TextPart] | None = None
     encrypted_content: str | None = None
 
 
@@ -73,42 +73,28 @@ class StreamEvent(msgspec.Struct, gc=False):
     error: msgspec.Raw = msgspec.Raw()
 
 
-_S = TypeVar("_S", bound=msgspec.Struct)
-_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _decode_event = msgspec.json.Decoder(StreamEvent).decode
+_TROUBLE = (msgspec.MsgspecError, RecursionError, UnicodeError)
+_S = TypeVar("_S", bound=msgspec.Struct)
 
 
 def decode_event(data: str) -> StreamEvent | None:
     """None when it is no event at all."""
     try:
         return _decode_event(data)
-    except (msgspec.MsgspecError, RecursionError, UnicodeError):
-        return _lenient(data.encode("utf-8", "replace"), StreamEvent)
+    except _TROUBLE:
+        return decode_leniently(data.encode("utf-8", "replace"), StreamEvent)
 
 
 def decode_part(raw: bytes | msgspec.Raw, kind: type[_S]) -> _S | None:
     """An `Item` or a `Whole`; None when it is nothing of the kind."""
     try:
         return msgspec.json.decode(raw, type=kind)
-    except (msgspec.MsgspecError, RecursionError, UnicodeError):
-        return _lenient(raw, kind)
+    except _TROUBLE:
+        return decode_leniently(raw, kind)
 
 
-def _lenient(raw: bytes | msgspec.Raw, kind: type[_S]) -> _S | None:
-    """Field by field: those whose types are wrong are left out."""
-    try:
-        found = _fields.decode(raw)
-    except (msgspec.MsgspecError, RecursionError, UnicodeError):
-        return None
-    made = kind()
-    for name, type_ in get_type_hints(kind).items():
-        if name in found:
-            with suppress(msgspec.MsgspecError, RecursionError, UnicodeError):
-                setattr(made, name, msgspec.json.decode(found[name], type=type_, strict=False))
-    return made
-
-
-def text_of(parts: list[Part] | None, between: str = "") -> str:
+def text_of(parts: list[TextPart] | None, between: str = "") -> str:
     return between.join(text for part in parts or () if (text := part.text or part.refusal))
 
 
@@ -138,7 +124,7 @@ _ENDS = {"response.completed", "response.incomplete", "response.failed", "respon
 _REASONS = {"max_output_tokens": "length", "content_filter": "content_filter"}
 
 
-class _Call:
+class _CallInProgress:
     """A call as far as it was told."""
 
     def __init__(self, position: int) -> None:
@@ -157,9 +143,9 @@ class ResponsesReader(EventReader):
         """The pieces of the reasoning that has not ended."""
         self._thought_part: int | None = None
         self._blocks = 0
-        self._calls: list[_Call] = []
-        self._open: dict[int | str, _Call] = {}
-        self._by_id: dict[str, _Call] = {}
+        self._calls: list[_CallInProgress] = []
+        self._open: dict[int | str, _CallInProgress] = {}
+        self._by_id: dict[str, _CallInProgress] = {}
 
     def _is_whole(self) -> bool:
         return self.finish_reason is not None or (self.done and all(call.closed for call in self._calls))
@@ -220,8 +206,8 @@ class ResponsesReader(EventReader):
         self._thought.append(text)
         self._batch.think(text)
 
-    def _begin(self, label: int | str, item: Item) -> _Call:
-        call = _Call(len(self._calls))
+    def _begin(self, label: int | str, item: Item) -> _CallInProgress:
+        call = _CallInProgress(len(self._calls))
         self._calls.append(call)
         self._open[label] = call
         # An id that comes again is not the same call again: items are announced one by one (M-09).
@@ -231,19 +217,19 @@ class ResponsesReader(EventReader):
         self._batch.put(CallDelta(None if known else item.call_id or None, call.position, item.name or None))
         return call
 
-    def _call_of(self, event: StreamEvent) -> _Call:
+    def _call_of(self, event: StreamEvent) -> _CallInProgress:
         label = _label(event)
         call = self._open.get(label) or (self._calls[-1] if label == "" and self._calls else None)
         if call is None:
             raise ModelError("cut_stream", f"{self._where} sent arguments of a call that it did not announce")
         return call
 
-    def _argue(self, call: _Call, arguments: str | None) -> None:
+    def _argue(self, call: _CallInProgress, arguments: str | None) -> None:
         if arguments:
             call.pieces.append(arguments)
             self._batch.put(CallDelta(None, call.position, None, arguments))
 
-    def _settle(self, call: _Call, arguments: str) -> None:
+    def _settle(self, call: _CallInProgress, arguments: str) -> None:
         """The call is complete. What its pieces lacked is added; if they say something else, they must be whole."""
         heard = "".join(call.pieces)
         call.closed = True
@@ -268,7 +254,7 @@ class ResponsesReader(EventReader):
         elif item.type == "reasoning":
             self._reason(item, bytes(raw))
 
-    def _told(self, item: Item) -> _Call | None:
+    def _told(self, item: Item) -> _CallInProgress | None:
         """The call that an item without a label of its own repeats: none may run twice for being told twice."""
         call = self._by_id.get(item.call_id or "")
         same = call is not None and (not call.closed or "".join(call.pieces) == arguments_of(item))
@@ -325,6 +311,6 @@ def _is_error(told: StreamEvent | Whole) -> bool:
 def _is_json(text: str) -> bool:
     try:
         msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+    except _TROUBLE:
         return False
     return True

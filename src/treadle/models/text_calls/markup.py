@@ -13,7 +13,7 @@ import msgspec
 from treadle.models.text_calls.reader import Read, read
 from treadle.models.text_calls.shapes import (
     NAME,
-    Found,
+    FoundCalls,
     Missed,
     Result,
     Source,
@@ -89,7 +89,7 @@ def _read(source: Source, at: int, header: re.Pattern[str]) -> Result:
         return None
     if not NAME.fullmatch(name) or (not closed and not arguments and end < len(text)):
         return Missed(end)
-    return Found([call_of(name, arguments, source.known, not over)], end)
+    return FoundCalls([call_of(name, arguments, source.known, not over)], end)
 
 
 def _json(source: Source, at: int, name: str) -> Result:
@@ -98,7 +98,7 @@ def _json(source: Source, at: int, name: str) -> Result:
         return None
     if not isinstance(got.value, dict):
         return Missed(got.end, cut=got.state == "cut")
-    return Found([call_of(name, got.value, source.known, got.state != "whole")], got.end)
+    return FoundCalls([call_of(name, got.value, source.known, got.state != "whole")], got.end)
 
 
 def _parameters(text: str, at: int) -> Iterator[_Parameter]:
@@ -139,13 +139,13 @@ def read_arg_keys(source: Source, at: int, name: str) -> Result:
                 return None
             end = len(text) if closing is None else closing.start()
             arguments[opening[1]] = _CUT_TAG.sub("", text[opening.end() : end])
-            return Found([call_of(name, arguments, source.known, closing is None)], len(text))
+            return FoundCalls([call_of(name, arguments, source.known, closing is None)], len(text))
         arguments[opening[1]] = text[opening.end() : closing.start()]
         at = spaces(text, closing.end())
     arriving = not source.final and text.startswith("<", at) and not _CLOSED.match(text, at)
     if arriving and len(text) - at < HEAD_OF_TAG:
         return None
-    return Found([call_of(name, arguments, source.known, False)], at) if arguments else short(source, at)
+    return FoundCalls([call_of(name, arguments, source.known, False)], at) if arguments else short(source, at)
 
 
 _FENCE = re.compile(r"```\w{0,20}[ \t]{0,8}\n?")
@@ -171,7 +171,7 @@ def read_marked(source: Source, at: int) -> Result:
             return ended(source)
         if family not in ("tag", "section") or OPENER.match(text, at) is None:
             got = _READERS[family](source, opener.end() if family in ("function", "invoke") else at)
-            return got._replace(depth=depth) if isinstance(got, Found) else got
+            return got._replace(depth=depth) if isinstance(got, FoundCalls) else got
     return Missed(at)
 
 
@@ -184,7 +184,7 @@ def _tag(source: Source, at: int) -> Result:
     if at == len(text):
         return ended(source)
     got = _tag_body(source, at)
-    return got._replace(fenced=True) if isinstance(got, Found) else got
+    return got._replace(fenced=True) if isinstance(got, FoundCalls) else got
 
 
 def _tag_body(source: Source, at: int) -> Result:
@@ -226,7 +226,7 @@ def _section(source: Source, at: int) -> Result:
     if head is None:
         return _name_arriving(source, at)
     got = _named(source, head[1], head.end())
-    return got._replace(fenced=bool(head[2])) if isinstance(got, Found) else got
+    return got._replace(fenced=bool(head[2])) if isinstance(got, FoundCalls) else got
 
 
 def _python_tag(source: Source, at: int) -> Result:
@@ -281,13 +281,13 @@ def _named(source: Source, name: str, at: int) -> Result:
 def _settled(source: Source, got: Read, calls: list[TextCall], border: re.Pattern[str]) -> Result:
     """Where a call ends: behind its value; if that is broken, at the next word of markup."""
     if got.state != "broken":
-        return Found(calls, got.end)
+        return FoundCalls(calls, got.end)
     found = border.search(source.text, got.end)
     if found is None and not source.final:
         return None
     if found is None:
-        return Found(calls, len(source.text) if border is FENCE_END else got.end)
-    return Found(calls, found.start())
+        return FoundCalls(calls, len(source.text) if border is FENCE_END else got.end)
+    return FoundCalls(calls, found.start())
 
 
 def _list_or_value(source: Source, at: int) -> Result:
@@ -318,7 +318,7 @@ def read_python(source: Source, at: int) -> Result:
         if end == len(source.text) and not source.final:
             return None
         end += source.text[end : end + 1] == ")"
-    return Found([call_of(name, got.value, source.known, got.state != "whole")], end)
+    return FoundCalls([call_of(name, got.value, source.known, got.state != "whole")], end)
 
 
 def read_python_list(source: Source, at: int) -> Result:
@@ -326,15 +326,15 @@ def read_python_list(source: Source, at: int) -> Result:
     text = source.text
     while True:
         got = read_python(source, at)
-        if not isinstance(got, Found):
+        if not isinstance(got, FoundCalls):
             return got
         calls += got.calls
         match = BETWEEN.match(text, got.end)
         at = match.end() if match else got.end
         if at == len(text):
-            return Found([*calls[:-1], _doubted(calls[-1])], at) if source.final else None
+            return FoundCalls([*calls[:-1], _doubted(calls[-1])], at) if source.final else None
         if text[at] == "]":
-            return Found(calls, at + 1)
+            return FoundCalls(calls, at + 1)
 
 
 def _doubted(call: TextCall) -> TextCall:

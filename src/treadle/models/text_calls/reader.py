@@ -124,7 +124,7 @@ _CLOSING = {"{": "}", "[": "]", "(": ")"}
 def read(text: str, at: int, *, final: bool = True) -> Read:
     """Read the object, array or list of keyword arguments that begins at `at` with `{`, `[` or `(`. Unless `final`,
     more text may come: then what depends on it is `cut`."""
-    return _Reader(text, at, final).run()
+    return _ValueReader(text, at, final).run()
 
 
 class _Stop(Exception):
@@ -160,7 +160,7 @@ class _Frame:
         self.put(value)
 
 
-class _Reader:
+class _ValueReader:
     def __init__(self, text: str, at: int, final: bool) -> None:
         self._text = text
         self._at = at

@@ -14,7 +14,7 @@ import msgspec
 
 from treadle.models.text_calls.display import Display, Quiet, fenced, thinking
 from treadle.models.text_calls.markup import read_marked, read_next
-from treadle.models.text_calls.shapes import Found, Missed, Result, Source, TextCall
+from treadle.models.text_calls.shapes import FoundCalls, Missed, Result, Source, TextCall
 from treadle.models.text_calls.tokens import (
     CERTAIN,
     ENDING,
@@ -199,7 +199,7 @@ class Scanner:
             got = read_fenced(source, word, info.end())
             if got is None:
                 return ~at
-            if isinstance(got, Found):
+            if isinstance(got, FoundCalls):
                 further = self._found(source, at, got, certain=False)
                 self._fence_run = run if self._fence_run else ""
                 return further
@@ -226,7 +226,7 @@ class Scanner:
             got = read_bare(source, at)
         if got is None:
             return ~at
-        if isinstance(got, Found):
+        if isinstance(got, FoundCalls):
             return self._found(source, at, got, certain=marked)
         return self._missed(source, at, got, marked)
 
@@ -259,7 +259,7 @@ class Scanner:
         self._show(text[at:end])
         return end
 
-    def _found(self, source: Source, at: int, got: Found, *, certain: bool) -> int:
+    def _found(self, source: Source, at: int, got: FoundCalls, *, certain: bool) -> int:
         if self._run:
             further = self._in_span(source, at, got.end)
             if further is not None:
@@ -341,6 +341,6 @@ class Scanner:
         got: Result = read_next(source, stop) if not begun(source.text, stop) or source.final else None
         if got is None:
             return ~at
-        if isinstance(got, Found):
+        if isinstance(got, FoundCalls):
             return self._found(source, stop, got, certain=True)
         return self._leave(at)

@@ -209,7 +209,7 @@ class Source(NamedTuple):
     """Whether no more text will come."""
 
 
-class Found(NamedTuple):
+class FoundCalls(NamedTuple):
     calls: list[TextCall]
     end: int
     fenced: bool = False
@@ -229,7 +229,7 @@ class Missed(NamedTuple):
     """It may have become one, had the text not ended."""
 
 
-Result = Found | Missed | None
+Result = FoundCalls | Missed | None
 """None: it depends on text that has not come yet."""
 
 HEAD = 400

@@ -17,7 +17,7 @@ from treadle.models.text_calls.reader import read
 from treadle.models.text_calls.shapes import (
     NAME_KEYS,
     OPENING_KEYS,
-    Found,
+    FoundCalls,
     Missed,
     Result,
     Source,
@@ -47,25 +47,25 @@ def read_fenced(source: Source, info: str, at: int) -> Result:
         if at == len(text):
             if not source.final:
                 return None
-            return Found(calls, at) if calls else Missed(at)
+            return FoundCalls(calls, at) if calls else Missed(at)
         if text.startswith("```", at):
-            return Found(calls, at, fenced=True) if calls else Missed(at)
+            return FoundCalls(calls, at, fenced=True) if calls else Missed(at)
         if not source.final and "```".startswith(text[at:]):
             return None
         got = _fenced_item(source, info, at)
-        if not isinstance(got, Found):
+        if not isinstance(got, FoundCalls):
             return got
         calls += got.calls
         at = got.end
         if OPENER.match(text, at) or got.fenced:
-            return Found(calls, at, fenced=True)
+            return FoundCalls(calls, at, fenced=True)
 
 
 def _fenced_item(source: Source, info: str, at: int) -> Result:
     text = source.text
     if OPENER.match(text, at):
         got = read_marked(source, at)
-        return got._replace(fenced=True) if isinstance(got, Found) else got
+        return got._replace(fenced=True) if isinstance(got, FoundCalls) else got
     if not source.final and begun(text, at):
         return None
     if info in CODE_FENCES and text[at].isidentifier():
@@ -83,7 +83,7 @@ def _fenced_item(source: Source, info: str, at: int) -> Result:
 
 
 def _if_known(source: Source, got: Result) -> Result:
-    if isinstance(got, Found) and not all(source.known is None or call.name in source.known for call in got.calls):
+    if isinstance(got, FoundCalls) and not all(source.known is None or call.name in source.known for call in got.calls):
         return Missed(got.end)
     return got
 
@@ -102,7 +102,7 @@ def read_bare(source: Source, at: int, *, border: re.Pattern[str] | None = None)
     got = read_value(source, at, marked=False, border=border)
     if isinstance(got, Missed) and inside > at:  # the bracket may belong to the prose before a call
         alone = read_value(source, inside, marked=False, border=None)
-        return alone._replace(begin=inside) if isinstance(alone, Found) else got
+        return alone._replace(begin=inside) if isinstance(alone, FoundCalls) else got
     return got
 
 

@@ -17,7 +17,7 @@ ANSWER_BYTES = 128 * 1024 * 1024
 """All of one answer, as it is after decompression. Every token may come in a chunk of some hundred bytes."""
 
 
-class TooMuch(Exception):
+class SizeExceeded(Exception):
     """More than `limit` bytes of one thing. Raised by decoders, which do not know who sent it."""
 
     def __init__(self, what: str, limit: int) -> None:
@@ -26,7 +26,7 @@ class TooMuch(Exception):
         self.limit = limit
 
 
-def over_limit(where: str, over: TooMuch) -> ModelError:
+def over_limit(where: str, over: SizeExceeded) -> ModelError:
     said = f"{where} sent {over.what} of more than {over.limit // (1024 * 1024)} MiB; the answer was given up"
     return ModelError("answer_limit", said)
 
@@ -69,7 +69,7 @@ class Decoder:
                 self._size += len(text)
                 self._after_lf = text.endswith("\n")
                 if self._size > EVENT_BYTES:
-                    raise TooMuch("an event", EVENT_BYTES)
+                    raise SizeExceeded("an event", EVENT_BYTES)
             return []
         if self._pieces:
             text = "".join([*self._pieces, text])
@@ -153,7 +153,7 @@ class LineDecoder:
         end = chunk.rfind(b"\n") + 1
         self._size = self._size + len(chunk) if not end else len(chunk) - end
         if self._size > EVENT_BYTES:
-            raise TooMuch("a line", EVENT_BYTES)
+            raise SizeExceeded("a line", EVENT_BYTES)
         if not end:
             self._pieces.append(chunk)
             return b""
@@ -201,7 +201,7 @@ class EventBody:
         self._pieces.append(chunk)
         self._size += len(chunk)
         if self._size > EVENT_BYTES:
-            raise TooMuch("a document", EVENT_BYTES)
+            raise SizeExceeded("a document", EVENT_BYTES)
         return []
 
     def document(self) -> bytes | None:

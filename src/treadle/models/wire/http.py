@@ -12,7 +12,7 @@ from treadle.errors import ModelError
 from treadle.faultpoint import faultpoint
 from treadle.models.keys import Secret
 from treadle.models.wire.failures import failure
-from treadle.models.wire.framing import ANSWER_BYTES, TooMuch, over_limit
+from treadle.models.wire.framing import ANSWER_BYTES, SizeExceeded, over_limit
 
 if TYPE_CHECKING:
     import aiohttp
@@ -61,7 +61,7 @@ CLOSE_S = 0.05
 """How long to wait for the end of the body after the end mark, so that the connection can be used again."""
 
 
-class Reply:
+class HttpResponse:
     """An answer, as its bytes come in."""
 
     def __init__(self, where: str, response: "aiohttp.ClientResponse") -> None:
@@ -86,7 +86,7 @@ class Reply:
             raise _broken(self._where, error) from error
         self._size += len(data)
         if self._size > ANSWER_BYTES:
-            raise over_limit(self._where, TooMuch("an answer", ANSWER_BYTES))
+            raise over_limit(self._where, SizeExceeded("an answer", ANSWER_BYTES))
         return data
 
     async def _inflated(self, inflate: Inflate) -> bytes:
@@ -123,7 +123,7 @@ class Http:
 
     def post(
         self, url: str, headers: Mapping[str, str], body: bytes, key: Secret, *, key_header: str = ""
-    ) -> AbstractAsyncContextManager[Reply]:
+    ) -> AbstractAsyncContextManager[HttpResponse]:
         """Send and hold the connection while the block runs; leaving early drops it. The key goes nowhere else: into
         the header of this name, or as a bearer token."""
         return self._exchange("POST", url, {"Content-Type": "application/json", **headers}, body, key, key_header)
@@ -144,7 +144,7 @@ class Http:
     @asynccontextmanager
     async def _exchange(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, key: Secret, key_header: str
-    ) -> AsyncIterator[Reply]:
+    ) -> AsyncIterator[HttpResponse]:
         session = self._open()
         where = host_of(url)
         sent = {"Accept-Encoding": "identity", **headers}
@@ -159,7 +159,7 @@ class Http:
         try:
             if response.status != 200:
                 raise await _refusal(where, response, key)
-            yield Reply(where, response)
+            yield HttpResponse(where, response)
         finally:
             response.close()
 
@@ -235,7 +235,7 @@ async def _refusal(where: str, response: "aiohttp.ClientResponse", key: Secret) 
     body = bytearray()
     try:
         async with asyncio.timeout(CONNECT_S):
-            reply = Reply(where, response)
+            reply = HttpResponse(where, response)
             while len(body) < BODY_CAP and (piece := await reply.read()):
                 body += piece
     except _any_trouble():

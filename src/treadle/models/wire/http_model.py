@@ -16,6 +16,7 @@ from treadle.models.keys import Secret
 from treadle.models.wire.encoder import NO_PICTURES, RequestEncoder
 from treadle.models.wire.failures import is_refusal
 from treadle.models.wire.http import Http, host_of
+from treadle.models.wire.reading import AnswerReader
 from treadle.ports.model import Memo, ModelInfo, ModelRequest
 from treadle.protocol.deltas import Delta, NoticeDelta, UsageDelta
 
@@ -57,7 +58,7 @@ class FixedEndpoint:
         return False
 
 
-class Connection(TypedDict, total=False):
+class ConnectionOptions(TypedDict, total=False):
     """How a model is reached: by an address, a key and headers, or by an endpoint that finds them for each call."""
 
     base_url: str
@@ -70,21 +71,6 @@ class Connection(TypedDict, total=False):
 MENDS = 12
 """How often one call is made again without what was refused of it; no server has so much to refuse."""
 _ABOUT_PICTURES = re.compile(r"image|picture|vision|multi-?modal|inline_?data|media.?type", re.I)
-
-
-class Reader(Protocol):
-    """Makes deltas of the bytes of an answer."""
-
-    finish_reason: str | None
-    """Known once the answer is complete."""
-    done: bool
-    """Whether the server has said its last word."""
-
-    def feed(self, chunk: bytes) -> list[Delta]: ...
-
-    def end(self) -> list[Delta]:
-        """The last deltas. Raises when the stream stopped before its end."""
-        ...
 
 
 class HttpModel(ABC):
@@ -100,7 +86,7 @@ class HttpModel(ABC):
     """Sent with each request."""
     _encoder: RequestEncoder
 
-    def __init__(self, info: ModelInfo, connection: Connection) -> None:
+    def __init__(self, info: ModelInfo, connection: ConnectionOptions) -> None:
         self._info = info
         key = connection.get("api_key", "")
         self._access = Access(
@@ -201,7 +187,7 @@ class HttpModel(ABC):
         """What stands beside the conversation and the tools."""
 
     @abstractmethod
-    def _reader(self, where: str) -> Reader:
+    def _reader(self, where: str) -> AnswerReader:
         """Reads one answer; `where` is the host, for people."""
 
     @abstractmethod

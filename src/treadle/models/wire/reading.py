@@ -7,7 +7,7 @@ import msgspec
 
 from treadle.errors import ModelError
 from treadle.models.wire.failures import failure, read_complaint
-from treadle.models.wire.framing import EventBody, TooMuch, over_limit
+from treadle.models.wire.framing import EventBody, SizeExceeded, over_limit
 from treadle.protocol.content import Usage
 from treadle.protocol.deltas import CallDelta, Delta, FinishDelta, TextDelta, ThinkingDelta, UsageDelta
 
@@ -102,7 +102,7 @@ class AnswerReader(ABC):
         except ModelError as error:
             # What the same read brought before counts: it was said, and it is paid for. `end` tells the failure.
             self._failure, self.done = error, True
-        except TooMuch as over:
+        except SizeExceeded as over:
             self._failure, self.done = over_limit(self._where, over), True
         return self._batch.take()
 

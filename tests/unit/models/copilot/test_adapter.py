@@ -243,9 +243,9 @@ async def test_all_models_share_one_token_and_no_secret_is_shown() -> None:  # M
 
 async def test_the_list_of_models() -> None:
     with FakeCopilot(only_responses=["gpt-5.3-codex"]) as fake:
-        around = ProviderContext(fake.env)
-        found = await list_models(around)
-        await around.close()
+        context = ProviderContext(fake.env)
+        found = await list_models(context)
+        await context.close()
     assert [(info.ref, info.window, info.max_output) for info in found] == [
         ("copilot:gpt-4.1", 200_000, 8_000),
         ("copilot:gpt-5.3-codex", 200_000, 8_000),

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from treadle.errors import ConfigError, FetchError
 from treadle.models.local.fetch import fetch
-from treadle.models.local.weights import KNOWN, QWEN_CODER, Part, Weights
+from treadle.models.local.weights import KNOWN, QWEN_CODER, Weights, WeightsPart
 
 DATA = (b"GGUF first" * 50, b"second" * 80, b"third")
 
@@ -51,7 +51,7 @@ class Shop:
 
 def weights() -> Weights:
     parts = tuple(
-        Part(f"tiny-part{number}", "1.0", ".bin", len(data), hashlib.sha256(data).hexdigest())
+        WeightsPart(f"tiny-part{number}", "1.0", ".bin", len(data), hashlib.sha256(data).hexdigest())
         for number, data in enumerate(DATA)
     )
     whole = b"".join(DATA)

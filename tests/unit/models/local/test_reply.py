@@ -5,7 +5,7 @@ import json
 import pytest
 
 from treadle.chat.assembly import Answer, Assembler
-from treadle.models.local.answer import Reply
+from treadle.models.local.answer import GrammarReader
 from treadle.protocol.deltas import FinishDelta
 
 WORDS = {"name": "reply", "arguments": {"text": 'Zürich: "443,000"\n\\{}} 😀 done'}}
@@ -14,7 +14,7 @@ SPACED = '{ "name" : "list" ,\n "arguments" : { } }\n'
 
 
 def read(pieces: list[str]) -> Answer:
-    reader, assembler = Reply("reply"), Assembler(1)
+    reader, assembler = GrammarReader("reply"), Assembler(1)
     for piece in pieces:
         assembler.feed(reader.feed(piece))
     assembler.feed([*reader.end(), FinishDelta()])
