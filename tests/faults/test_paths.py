@@ -117,19 +117,10 @@ def write(root: Root, number: int) -> None:
 
 
 def change(root: Root, number: int) -> None:
-    match number % 6:
-        case 0:
-            root.remove("swap/new")
-        case 1:
-            root.make_directory(f"swap/made{number % 60}")
-        case 2:
-            root.chmod("swap/secret", 0o600 + number % 60)
-        case 3:
-            root.rename("swap/sub/secret", "swap/sub/moved")
-        case 4:
-            root.rename("swap/sub/moved", "swap/sub/secret")
-        case _:
-            root.remove_directory(f"swap/made{(number - 4) % 60}")
+    if number % 2:
+        root.remove("swap/new")
+    else:
+        root.remove_directory("swap/sub/deep")
 
 
 KINDS: dict[Callable[[Root, int], None], int] = {read: 10, look: 4, list_it: 3, write: 1, change: 2}

@@ -137,10 +137,6 @@ class Workspace(Protocol):
         """The SHA-256 (hex) of a regular file, or None if nothing lies there. Bounded memory."""
         ...
 
-    def read_link(self, path: str) -> str:
-        """Where a symbolic link points, as it stands there."""
-        ...
-
     def write_atomic(
         self, path: str, data: bytes, mode: int | None = None, *, token: str = "", expected: str | None = ANY
     ) -> None:
@@ -160,25 +156,8 @@ class Workspace(Protocol):
         if the file's SHA-256 is not the expected one."""
         ...
 
-    def rename(self, old: str, new: str) -> None:
-        """Give a file, link or directory another name, links not followed; parents of `new` are made. What lies
-        there is replaced, as the system does: a file by a file, an empty directory by a directory."""
-        ...
-
-    def make_directory(self, path: str, mode: int | None = None) -> bool:
-        """Make a directory and its parents; False if it was there. `mode` is set exactly, whatever the umask."""
-        ...
-
     def remove_directory(self, path: str) -> None:
         """Remove an empty directory. ToolError if it is none, not empty, or the root."""
-        ...
-
-    def make_link(self, path: str, target: str) -> None:
-        """Make a symbolic link; parents are made. It may point anywhere: nothing here follows it to the outside."""
-        ...
-
-    def chmod(self, path: str, mode: int) -> None:
-        """Change the mode of a file or directory. ToolError for a link, which has none of its own."""
         ...
 
     def listdir(self, path: str) -> list[Child]:

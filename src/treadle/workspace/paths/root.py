@@ -81,12 +81,6 @@ class Root:
         with self.hold(path) as (fd, _), os.scandir(fd) as found:
             return [entries.child(each, fd) for each in found]
 
-    def read_link(self, path: str) -> str:
-        with self.named(path) as place:
-            if not st.S_ISLNK(_found(place, path).st_mode):
-                raise ToolError(f"{inert(path)} is not a symbolic link.")
-            return os.readlink(place.name, dir_fd=place.fd)
-
     # -- reading ------------------------------------------------------------------------------------------------
 
     def read_bytes(self, path: str, limit: int = 0) -> bytes:
@@ -142,27 +136,6 @@ class Root:
             faultpoint("workspace.removed")
             entries.sync(place.fd)
 
-    def rename(self, old: str, new: str) -> None:
-        with self.named(old) as source:
-            _found(source, old)
-            with self.named(new, make_parents=True) as goal:
-                os.rename(source.name, goal.name, src_dir_fd=source.fd, dst_dir_fd=goal.fd)
-                faultpoint("workspace.moved")
-                entries.sync(goal.fd)
-                entries.sync(source.fd)
-
-    def make_directory(self, path: str, mode: int | None = None) -> bool:
-        with self._paths.at(path, make_parents=True) as place:
-            if place.found is not None:
-                _require_directory(place, path)
-                return False
-            os.mkdir(place.name, dir_fd=place.fd)
-            faultpoint("workspace.directory_made")
-            if mode is not None:
-                entries.chmod(place.fd, place.name, mode)
-            entries.sync(place.fd)
-            return True
-
     def remove_directory(self, path: str) -> None:
         with self.named(path) as place:
             if not st.S_ISDIR(_found(place, path).st_mode):
@@ -170,21 +143,6 @@ class Root:
             os.rmdir(place.name, dir_fd=place.fd)
             faultpoint("workspace.directory_removed")
             entries.sync(place.fd)
-
-    def make_link(self, path: str, target: str) -> None:
-        if not target or "\0" in target:
-            raise ToolError(f"{inert(path)} cannot be a link to {inert(target)}.")
-        with self.named(path, make_parents=True) as place:
-            os.symlink(target, place.name, dir_fd=place.fd)
-            faultpoint("workspace.linked")
-            entries.sync(place.fd)
-
-    def chmod(self, path: str, mode: int) -> None:
-        with self.named(path) as place:
-            if st.S_ISLNK(_found(place, path).st_mode):
-                raise ToolError(f"{inert(path)} is a symbolic link, which has no permissions of its own.")
-            entries.chmod(place.fd, place.name, mode)
-            faultpoint("workspace.mode_changed")
 
     # -- looking for things -------------------------------------------------------------------------------------
 
@@ -236,9 +194,9 @@ class Root:
                 os.close(fd)
 
     @contextmanager
-    def named(self, path: str, *, make_parents: bool = False) -> Iterator[HeldPath]:
+    def named(self, path: str) -> Iterator[HeldPath]:
         """The place of a name itself, which cannot be the root's own."""
-        with self._paths.at(path, follow=False, make_parents=make_parents) as place:
+        with self._paths.at(path, follow=False) as place:
             if not place.name:
                 raise ToolError(f"{inert(path)} is the project root or a way up; name a file or directory below it.")
             yield place
