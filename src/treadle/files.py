@@ -16,7 +16,7 @@ from treadle.engine.effects import Ledger, read_ledger
 from treadle.engine.restore import NO_SNAPSHOTS
 from treadle.errors import InvalidInput, ToolError, TreadleError
 from treadle.lines.changes import merged
-from treadle.lines.look import Shown, shown
+from treadle.lines.hunks import Shown, shown
 from treadle.ports.snapshots import Plan
 from treadle.protocol import commands as c
 from treadle.protocol.events import Envelope, Kept, Redone, Restored, RestoreRequested, Undone

@@ -22,7 +22,7 @@ from treadle.chat.state import ChatState
 from treadle.errors import InvalidInput
 from treadle.files import Choice, Completed, Span
 from treadle.handle import Answer
-from treadle.lines.look import Shown
+from treadle.lines.hunks import Shown
 from treadle.loop_thread import LoopThread
 from treadle.ports.hooks import Hooks
 from treadle.ports.model import Model, Models

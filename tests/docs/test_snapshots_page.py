@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from treadle.lines import aside
+from treadle.lines.changes import CACHES
 from treadle.workspace.history import left_out
 
 PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "snapshots.md").read_text(encoding="utf-8")
@@ -15,7 +15,7 @@ def names(beginning: str) -> set[str]:
 
 
 def test_every_folder_that_is_left_out_is_named_and_no_other() -> None:
-    assert names("Folders that are left out by their name") == aside.CACHES
+    assert names("Folders that are left out by their name") == CACHES
     assert names("Names that people also give") == left_out.GENERATED_IF_IGNORED
 
 

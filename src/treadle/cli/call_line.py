@@ -4,7 +4,7 @@ of its output."""
 from treadle.chat.verification import DIAGNOSTICS
 from treadle.cli.terminal import Terminal
 from treadle.inert import inert, inert_line
-from treadle.lines.aside import count
+from treadle.lines.changes import count
 from treadle.protocol.events import CheckCompleted, ExecutionComplete
 
 MINUS = "\N{MINUS SIGN}"

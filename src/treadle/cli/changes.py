@@ -15,9 +15,8 @@ from treadle.file_system import is_below
 from treadle.files import ChatFiles, Span
 from treadle.handle import Chat
 from treadle.inert import inert, inert_line
-from treadle.lines.aside import ASIDE, Aside, count, is_folder, sort_out
-from treadle.lines.changes import change_lines, without_parents
-from treadle.lines.look import Shown
+from treadle.lines.changes import ASIDE, Aside, change_lines, count, is_folder, sort_out, without_parents
+from treadle.lines.hunks import Shown
 from treadle.protocol import wire
 from treadle.protocol.events import Envelope, Restored
 from treadle.protocol.files import FileChange, FileConflict, decode_path, encode_path

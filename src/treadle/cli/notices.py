@@ -6,8 +6,7 @@ from treadle.chat.budget import spent_of
 from treadle.cli.call_line import MINUS
 from treadle.cli.terminal import Colour
 from treadle.inert import inert, inert_line
-from treadle.lines.aside import ASIDE, Aside, count, is_folder, sort_out
-from treadle.lines.changes import change_lines, total
+from treadle.lines.changes import ASIDE, Aside, change_lines, count, is_folder, sort_out, total
 from treadle.protocol import events as e
 from treadle.protocol.content import Usage
 from treadle.protocol.files import decode_path

@@ -14,7 +14,7 @@ from treadle.engine.lease import Tenure
 from treadle.engine.tool_calls import told
 from treadle.errors import ToolError, TreadleError, Unfinished
 from treadle.faultpoint import faultpoint
-from treadle.lines.look import shown
+from treadle.lines.hunks import shown
 from treadle.ports.snapshots import UNCLEAR, Effect, Plan, Snapshots, SnapshotsOf, UndoRequest
 from treadle.ports.store import Store
 from treadle.ports.workspace import inert

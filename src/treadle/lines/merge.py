@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from treadle.lines.compare import Opcode, opcodes, split
+from treadle.lines.diff import Opcode, opcodes, split
 
 
 class Clash(msgspec.Struct, frozen=True):

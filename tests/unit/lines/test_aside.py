@@ -1,8 +1,7 @@
 """Caches are counted and named, not listed (W-04)."""
 
 from tests.unit.lines.test_changes import change, file, folder
-from treadle.lines.aside import JUDGED, sort_out
-from treadle.lines.changes import change_lines, total
+from treadle.lines.changes import JUDGED, change_lines, sort_out, total
 from treadle.protocol.files import DiffStat
 
 

@@ -36,7 +36,7 @@ def fsck(repair: bool) -> int:
 
 async def _fsck(repair: bool) -> int:
     from treadle.cli.session import configured
-    from treadle.lines.aside import count
+    from treadle.lines.changes import count
     from treadle.stores import open_store
     from treadle.stores.address import shown
     from treadle.stores.sqlite import SqliteStore
@@ -99,7 +99,7 @@ async def _rescue(terminal: Terminal, config: "Config", path: Path) -> int:
 
 
 def _tell_rescue(terminal: Terminal, saved: "Rescue", path: Path) -> None:
-    from treadle.lines.aside import count
+    from treadle.lines.changes import count
 
     made = saved.made
     terminal.line(f"sound: {count(saved.whole, 'chat')} of {made.chats:,}, {count(made.records, 'record')} in all")

@@ -15,7 +15,7 @@ from treadle.inert import inert, inert_line
 if TYPE_CHECKING:
     from treadle.cli.changes import Chosen
     from treadle.files import Span
-    from treadle.lines.look import Shown
+    from treadle.lines.hunks import Shown
     from treadle.protocol import events as e
     from treadle.runtime import Agent
 

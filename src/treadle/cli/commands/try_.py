@@ -146,8 +146,7 @@ def _how(tried: "DryRun") -> str:
 
 
 def _print_json(wanted: Attempt, root: str, tried: "DryRun") -> None:
-    from treadle.lines.aside import count
-    from treadle.lines.changes import total
+    from treadle.lines.changes import count, total
 
     stat = total(tried.effect.files)
     told = {

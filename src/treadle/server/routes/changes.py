@@ -11,9 +11,8 @@ import msgspec
 from treadle.engine.effects import whole_list
 from treadle.errors import InvalidInput, OutsideRoot, Refused, RootChanged, ToolError
 from treadle.files import ChatFiles, Completed, Span
-from treadle.lines.aside import is_folder
-from treadle.lines.changes import without_parents
-from treadle.lines.look import Shown, shown
+from treadle.lines.changes import is_folder, without_parents
+from treadle.lines.hunks import Shown, shown
 from treadle.ports.snapshots import Plan
 from treadle.ports.workspace import inert
 from treadle.protocol import commands as c

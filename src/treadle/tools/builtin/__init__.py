@@ -11,9 +11,8 @@ def builtins(context: ToolContext) -> list[Tool]:
     from treadle.tools.builtin.command.tool import RunCommand
     from treadle.tools.builtin.diagnostics.tool import GetDiagnostics
     from treadle.tools.builtin.edit import EditFile
-    from treadle.tools.builtin.find import FindFiles
+    from treadle.tools.builtin.find import FindFiles, ListDirectory
     from treadle.tools.builtin.interaction import CompleteTask, UpdatePlan
-    from treadle.tools.builtin.listing import ListDirectory
     from treadle.tools.builtin.patch import ApplyPatch
     from treadle.tools.builtin.read import ReadFile
     from treadle.tools.builtin.search import GrepSearch

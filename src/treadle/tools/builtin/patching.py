@@ -7,10 +7,8 @@ import msgspec
 
 from treadle.errors import EditError
 from treadle.ports.workspace import inert
-from treadle.tools.builtin.indentation import Shift
-from treadle.tools.builtin.matching import Body, How
-from treadle.tools.builtin.mismatch import already_there
-from treadle.tools.builtin.nearest import nearest
+from treadle.tools.builtin.matching import Body, How, Shift
+from treadle.tools.builtin.mismatch import already_there, nearest
 from treadle.tools.builtin.patch_text import Add, Delete, PatchHunk, PatchLine, Update, parse
 from treadle.tools.builtin.text import BOM
 

@@ -1,7 +1,7 @@
 """write_file: a whole file at once, atomically (T-02)."""
 
 from treadle.errors import ToolError
-from treadle.lines.aside import count
+from treadle.lines.changes import count
 from treadle.ports.toolset import Invocation
 from treadle.ports.workspace import Workspace, inert
 from treadle.protocol.tools import ToolSpec

@@ -19,8 +19,7 @@ from contextlib import contextmanager
 import msgspec
 
 from treadle.errors import ToolError
-from treadle.lines.aside import JUDGED, count, sort_out
-from treadle.lines.changes import change_lines, total
+from treadle.lines.changes import JUDGED, change_lines, count, sort_out, total
 from treadle.lines.diff import diff
 from treadle.ports.snapshots import Effect
 from treadle.ports.workspace import inert

@@ -6,7 +6,7 @@ Names that are also given to folders of sources (build, target …) count only w
 
 from collections.abc import Iterable, Mapping
 
-from treadle.lines.aside import CACHES
+from treadle.lines.changes import CACHES
 from treadle.protocol.files import Uncaptured
 
 FILE_CAP = 64 << 20

@@ -1,6 +1,7 @@
 """A small search program for where there is no ripgrep: it takes a job, searches its working directory or its input,
 and writes what ripgrep would, so that one reader serves both. A process of its own, because nothing else can stop a
-regular expression that never ends."""
+regular expression that never ends. It goes from descriptor to descriptor and never through a link, so that nothing
+swapped meanwhile leads elsewhere."""
 
 import codecs
 import os
@@ -12,10 +13,74 @@ from contextlib import suppress
 
 import msgspec
 
+from treadle.workspace.paths.entries import bytes_at
 from treadle.workspace.paths.glob import matcher
-from treadle.workspace.paths.ignore import Rules
+from treadle.workspace.paths.ignore import FOLDERS, Ignoring, Rules
 from treadle.workspace.paths.ignore import lines_of as rules_of
-from treadle.workspace.search.tree import leaves, read_leaf
+
+_STEP = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Leaf(msgspec.Struct, frozen=True):
+    """A regular file: its path from the top, and where it can be opened while it is the current one."""
+
+    path: str
+    directory: int
+    name: str
+
+
+class _Level(msgspec.Struct):
+    """A directory on the way down: what is still to be visited in it, and what is ignored there."""
+
+    fd: int
+    prefix: str
+    files: list[str]
+    directories: list[str]
+    rules: Ignoring
+
+
+def leaves(top: int, inherited: Rules | None = None) -> Iterator[Leaf]:
+    """Every file, in no order. `inherited` are rules from above the top, weaker than any below."""
+    levels = [_read(os.dup(top), "", Ignoring() if inherited is None else Ignoring(((inherited, 0),)))]
+    try:
+        while levels:
+            level = levels[-1]
+            while level.files:
+                name = level.files.pop()
+                yield Leaf(level.prefix + name, level.fd, name)
+            if not level.directories:
+                os.close(levels.pop().fd)
+                continue
+            name = level.directories.pop()
+            try:
+                fd = os.open(name, _STEP, dir_fd=level.fd)
+            except OSError:  # gone, closed to us, or a link by now
+                continue
+            levels.append(_read(fd, f"{level.prefix}{name}/", level.rules))
+    finally:
+        for level in levels:
+            os.close(level.fd)
+
+
+def read_leaf(leaf: Leaf, most: int) -> bytes | None:
+    """The bytes of a file; None if it is none any more, cannot be read, or has more than `most`."""
+    return bytes_at(leaf.directory, leaf.name, most)
+
+
+def _read(fd: int, prefix: str, above: Ignoring) -> _Level:
+    level = _Level(fd, prefix, [], [], above.within(prefix, fd, None))
+    try:
+        with os.scandir(fd) as entries:
+            for entry in entries:
+                directory = entry.is_dir(follow_symlinks=False)
+                if entry.name in FOLDERS or not (directory or entry.is_file(follow_symlinks=False)):
+                    continue
+                if not level.rules.covers(prefix + entry.name, directory=directory):
+                    (level.directories if directory else level.files).append(entry.name)
+    except OSError:  # what could be listed counts
+        pass
+    return level
+
 
 MAX_FILE = 32_000_000
 """Bytes of a file that is searched; larger ones are left out."""

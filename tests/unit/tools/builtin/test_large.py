@@ -11,10 +11,9 @@ import pytest
 from treadle.errors import ToolError
 from treadle.protocol.content import Seen
 from treadle.stores.memory import MemoryStore
-from treadle.tools.builtin import large
+from treadle.tools.builtin import read
 from treadle.tools.builtin.context import ToolContext
-from treadle.tools.builtin.large import read_large
-from treadle.tools.builtin.read import ReadFile
+from treadle.tools.builtin.read import ReadFile, read_large
 from treadle.workspace.paths.root import Root
 
 READ = ReadFile(ToolContext(Root, MemoryStore()))
@@ -61,7 +60,7 @@ def test_lines_come_out_whole_however_the_bytes_are_cut(project: Path, size: int
 
 
 def test_long_lines_are_cut(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large, "MAX_BYTES", 100)
+    monkeypatch.setattr(read, "MAX_BYTES", 100)
     (project / "a").write_bytes(b"y" * 500 + b"\nz\n")
     text = read_large(Root(str(project)), "a", 1, 0).text
     assert f"1\t{'y' * 100} [line cut: 500 bytes]" in text

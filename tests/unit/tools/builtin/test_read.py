@@ -8,7 +8,7 @@ import pytest
 from treadle.errors import OutsideRoot, ToolError
 from treadle.stores.memory import MemoryStore
 from treadle.tools.builtin.context import ToolContext
-from treadle.tools.builtin.listing import ListDirectory
+from treadle.tools.builtin.find import ListDirectory
 from treadle.tools.builtin.read import ReadFile
 from treadle.workspace.paths.root import Root
 

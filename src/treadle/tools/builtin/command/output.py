@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from treadle.errors import NotFound, ToolError
-from treadle.lines.aside import count
+from treadle.lines.changes import count
 from treadle.ports.commands import Command, Ended
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.protocol.tools import ToolSpec

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from treadle.errors import ToolError
 from treadle.faultpoint import faultpoint
-from treadle.lines.aside import count, sort_out
+from treadle.lines.changes import count, sort_out
 from treadle.ports.commands import Command, Ended
 from treadle.ports.snapshots import Effect
 from treadle.ports.toolset import Invocation, Outcome, Settlement

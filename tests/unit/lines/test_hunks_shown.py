@@ -3,7 +3,7 @@
 import pytest
 
 from treadle.lines.changes import merged
-from treadle.lines.look import shown
+from treadle.lines.hunks import shown
 from treadle.protocol.files import DiffStat, FileChange, FileState, change_of
 
 
