@@ -159,7 +159,7 @@ class Agent:
         return found
 
     def _plugins(self) -> Sequence[Tool]:
-        from treadle.tools.plugins import load_tools
+        from treadle.tools.function import load_tools
 
         brought, warnings = load_tools()
         self.warnings += warnings

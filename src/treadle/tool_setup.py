@@ -21,7 +21,7 @@ from treadle.workspace.paths.identity import changed, locate
 from treadle.workspace.paths.root import Root
 
 if TYPE_CHECKING:
-    from treadle.sandbox.choose import Choice
+    from treadle.sandbox.choose import ChosenSandbox
 
 
 class ToolSetup:
@@ -86,7 +86,7 @@ class ToolSetup:
 
                 shutil.rmtree(self._kept_in, ignore_errors=True)
 
-    def _choice(self, demand: Demand) -> "Choice":
+    def _choice(self, demand: Demand) -> "ChosenSandbox":
         from treadle.sandbox.choose import choose
 
         return choose(self._home, demand)

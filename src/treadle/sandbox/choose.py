@@ -18,7 +18,7 @@ from treadle.sandbox.bubblewrap import Bubblewrap
 from treadle.sandbox.landlock import Landlock
 from treadle.sandbox.macos import SandboxExec
 from treadle.sandbox.none import NoSandbox
-from treadle.sandbox.report import Report
+from treadle.sandbox.report import LevelReport
 
 _LEVELS: dict[str, tuple[Level, ...]] = {"linux": ("bubblewrap", "landlock"), "darwin": ("sandbox-exec",)}
 LEVELS = _LEVELS.get(sys.platform, ())
@@ -44,10 +44,10 @@ class Findings(msgspec.Struct, frozen=True):
     """The reports of all levels that this kind of machine could have, the strongest first."""
 
     machine: Machine
-    reports: tuple[Report, ...]
+    reports: tuple[LevelReport, ...]
 
 
-class Choice(msgspec.Struct, frozen=True):
+class ChosenSandbox(msgspec.Struct, frozen=True):
     """A sandbox, and for every stronger level why it is not that one."""
 
     sandbox: Sandbox
@@ -58,16 +58,16 @@ class Choice(msgspec.Struct, frozen=True):
         return self.sandbox.level
 
 
-def choose(home: Path, demand: Demand = "auto") -> Choice:
+def choose(home: Path, demand: Demand = "auto") -> ChosenSandbox:
     """The sandbox to use. SandboxError if the demanded one does not hold here."""
     if demand == "none":
-        return Choice(NoSandbox(), ("the setting sandbox is none",))
+        return ChosenSandbox(NoSandbox(), ("the setting sandbox is none",))
     findings = known(home)
     reasons: list[str] = []
     for report in findings.reports:
         wanted = demand in ("auto", report.level)
         if wanted and report.holds:
-            return Choice(_built(report, findings.machine, home), tuple(reasons))
+            return ChosenSandbox(_built(report, findings.machine, home), tuple(reasons))
         if wanted:
             reasons.append(f"{report.level}: {reason(report)}")
     if demand != "auto":
@@ -76,10 +76,10 @@ def choose(home: Path, demand: Demand = "auto") -> Choice:
             f"commands are to run in the sandbox {demand}, and it does not hold here ({why}); "
             "treadle doctor sandbox shows more, and another level can be set as sandbox"
         )
-    return Choice(NoSandbox(), tuple(reasons))
+    return ChosenSandbox(NoSandbox(), tuple(reasons))
 
 
-def reason(report: Report) -> str:
+def reason(report: LevelReport) -> str:
     """Why a level is not used, in one line."""
     if report.failure:
         return report.failure.splitlines()[-1]
@@ -100,7 +100,7 @@ def known(home: Path) -> Findings:
 
 def examine(home: Path) -> Findings:
     """Try every level anew, and remember what came of it."""
-    from treadle.sandbox.trial import examine_level  # loads what a command need not wait for
+    from treadle.sandbox.probe import examine_level  # loads what a command need not wait for
 
     machine = _machine()
     scratch = _scratch(home)
@@ -145,7 +145,7 @@ def _scratch(home: Path) -> Path:
     return folder.resolve()
 
 
-def _built(report: Report, machine: Machine, home: Path) -> Sandbox:
+def _built(report: LevelReport, machine: Machine, home: Path) -> Sandbox:
     scratch = str(_scratch(home))
     match report.level:
         case "bubblewrap":

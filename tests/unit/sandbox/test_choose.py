@@ -12,8 +12,8 @@ from tests.unit.sandbox.grounds import Grounds, grounds, missing
 from treadle.errors import SandboxError
 from treadle.sandbox import probe_fixture as stage
 from treadle.sandbox.choose import FOLDER, LEVELS, REMEMBERED, Findings, choose, examine, known
-from treadle.sandbox.report import ATTEMPTS, Report, Tried
-from treadle.sandbox.trial import bubblewrap_version, examine_level
+from treadle.sandbox.probe import bubblewrap_version, examine_level
+from treadle.sandbox.report import ESCAPES, EscapeResult, LevelReport
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap and Landlock are Linux's own")
 
@@ -32,7 +32,7 @@ def remember(place: Grounds, findings: Findings) -> Path:
     return home
 
 
-def with_reports(findings: Findings, *reports: Report) -> Findings:
+def with_reports(findings: Findings, *reports: LevelReport) -> Findings:
     return msgspec.structs.replace(findings, reports=reports)
 
 
@@ -49,7 +49,7 @@ def test_the_strongest_that_holds_is_taken(examined: tuple[Grounds, Findings]) -
 
 def test_what_was_found_out_is_remembered(examined: tuple[Grounds, Findings]) -> None:
     place, findings = examined
-    wrong = with_reports(findings, Report("bubblewrap", failure="says who"), Report("landlock", failure="no"))
+    wrong = with_reports(findings, LevelReport("bubblewrap", failure="says who"), LevelReport("landlock", failure="no"))
     choice = choose(remember(place, wrong))
     assert choice.level == "none"
     assert choice.reasons == ("bubblewrap: says who", "landlock: no")
@@ -80,9 +80,9 @@ def test_a_damaged_memory_is_no_memory(examined: tuple[Grounds, Findings]) -> No
 
 def test_an_open_way_out_lowers_the_level_with_a_word(examined: tuple[Grounds, Findings]) -> None:
     place, findings = examined
-    tried = tuple(Tried(each.name, "allowed" if each.name == "chmod_outside" else "refused") for each in ATTEMPTS)
-    holds = tuple(Tried(each.name, "refused") for each in ATTEMPTS)
-    home = remember(place, with_reports(findings, Report("bubblewrap", tried), Report("landlock", holds)))
+    tried = tuple(EscapeResult(each.name, "allowed" if each.name == "chmod_outside" else "refused") for each in ESCAPES)
+    holds = tuple(EscapeResult(each.name, "refused") for each in ESCAPES)
+    home = remember(place, with_reports(findings, LevelReport("bubblewrap", tried), LevelReport("landlock", holds)))
     choice = choose(home)
     assert choice.level == "landlock"
     assert choice.reasons == ("bubblewrap: it does not refuse to change the mode of a file outside",)

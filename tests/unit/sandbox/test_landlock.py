@@ -13,7 +13,7 @@ from tests.unit.sandbox.grounds import WAIT_S, Grounds
 from treadle.errors import SandboxError
 from treadle.ports.sandbox import Unwritable
 from treadle.sandbox.landlock import Landlock
-from treadle.sandbox.launch.keep import LIMIT
+from treadle.sandbox.launch.protected_paths import LIMIT
 
 LEVEL = "landlock"
 

@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 
 from treadle import tool
-from treadle.tools.plugins import GROUP, load_tools
+from treadle.tools.function import GROUP, load_tools
 
 
 @tool(read_only=True)

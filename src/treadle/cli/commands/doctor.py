@@ -17,8 +17,8 @@ from treadle.inert import inert_line
 
 if TYPE_CHECKING:
     from treadle.config import Config
-    from treadle.sandbox.choose import Choice
-    from treadle.sandbox.report import Report, Verdict
+    from treadle.sandbox.choose import ChosenSandbox
+    from treadle.sandbox.report import LevelReport, Verdict
 
 _COLOURS: "dict[Verdict, Colour]" = {"refused": "green", "undone": "yellow", "allowed": "red"}
 
@@ -63,7 +63,7 @@ def sandbox(as_json: bool) -> int:
 
     from treadle.cli.session import configured
     from treadle.sandbox.choose import FOLDER, choose, examine
-    from treadle.sandbox.trial import examine_level
+    from treadle.sandbox.probe import examine_level
 
     config = configured()
     findings = examine(config.home)
@@ -129,19 +129,19 @@ def _sandbox(config: "Config") -> Finding:
     return Finding("sandbox", _in_force(choice), well=True if choice.level != "none" else wanted)
 
 
-def _in_force(choice: "Choice") -> str:
+def _in_force(choice: "ChosenSandbox") -> str:
     views = ", with copy-on-write views" if choice.sandbox.views else ""
     why = f" ({'; '.join(choice.reasons)})" if choice.reasons else ""
     return f"{choice.level}{views}{why}"
 
 
-def _print_table(terminal: Terminal, reports: "Sequence[Report]", told: str) -> None:
-    from treadle.sandbox.report import ATTEMPTS
+def _print_table(terminal: Terminal, reports: "Sequence[LevelReport]", told: str) -> None:
+    from treadle.sandbox.report import ESCAPES
 
     columns = [each for each in reports if each.tried]
-    width = max(len(each.text) for each in ATTEMPTS)
+    width = max(len(each.text) for each in ESCAPES)
     terminal.line(" " * width + "".join(f"  {each.level:12}" for each in columns).rstrip())
-    for number, attempt in enumerate(ATTEMPTS):
+    for number, attempt in enumerate(ESCAPES):
         verdicts = [each.tried[number].verdict for each in columns]
         cells = "".join("  " + terminal.paint(f"{each:12}", _COLOURS[each]) for each in verdicts)
         terminal.line(f"{attempt.text:{width}}{cells}".rstrip())

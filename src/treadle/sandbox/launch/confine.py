@@ -10,9 +10,9 @@ import stat
 import sys
 
 from treadle.file_system import is_below
-from treadle.sandbox.launch.chores import Chores
 from treadle.sandbox.launch.ending import end_as, end_descendants, heed_broken_pipes, pass_signals_to
-from treadle.sandbox.launch.keep import Keeper, TooMuch
+from treadle.sandbox.launch.file_metadata import MetadataServer
+from treadle.sandbox.launch.protected_paths import ProtectedPaths, TooLarge
 from treadle.sandbox.launch.system import Ruleset, adopt_orphans, die_with_parent, give_up_privileges, load_filter
 
 CANNOT = 125
@@ -45,22 +45,22 @@ class Spec:
 def main(words: list[str]) -> None:
     spec, argv = Spec(words[0]), words[1:]
     try:
-        keeper = Keeper(spec.root, spec.kept)
+        protected = ProtectedPaths(spec.root, spec.kept)
         os.mkdir(spec.private, 0o700)
         adopt_orphans()
         code = _run(spec, argv)
-    except (OSError, TooMuch) as error:
+    except (OSError, TooLarge) as error:
         print(f"treadle: the command could not be confined and did not run: {error}", file=sys.stderr, flush=True)
         os._exit(CANNOT)
     end_descendants()
-    _restore(keeper, spec)
+    _restore(protected, spec)
     _remove(spec.private)
     end_as(code)
 
 
-def _restore(keeper: Keeper, spec: Spec) -> None:
+def _restore(protected: ProtectedPaths, spec: Spec) -> None:
     try:
-        for path in keeper.restore(spec.aside):
+        for path in protected.restore(spec.aside):
             told = f"treadle: {path} is protected and was put back as it was; what had become of it is in {spec.aside}"
             print(told, file=sys.stderr, flush=True)
     except OSError as error:
@@ -81,7 +81,7 @@ def _run(spec: Spec, argv: list[str]) -> int:
     here.close()
     if extra:
         listener = int.from_bytes(extra[0][2][:4], sys.byteorder)
-        _attend(pid, listener, Chores(listener, [spec.root, spec.private, *spec.writable], spec.kept))
+        _attend(pid, listener, MetadataServer(listener, [spec.root, spec.private, *spec.writable], spec.kept))
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
@@ -148,7 +148,7 @@ def _readable(hidden: list[str]) -> list[str]:
     return found
 
 
-def _attend(pid: int, listener: int, chores: Chores) -> None:
+def _attend(pid: int, listener: int, metadata: MetadataServer) -> None:
     """Answer questions until the command has ended."""
     ended = os.pidfd_open(pid)
     poll = select.poll()
@@ -159,7 +159,7 @@ def _attend(pid: int, listener: int, chores: Chores) -> None:
         if ended in ready:
             break
         if ready[listener] & select.POLLIN:
-            chores.serve()
+            metadata.serve()
         else:
             poll.unregister(listener)
     os.close(ended)

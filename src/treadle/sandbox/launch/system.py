@@ -29,14 +29,6 @@ def control(option: int, value: int = 0) -> None:
         raise OSError(code, os.strerror(code))
 
 
-def landlock_version() -> int:
-    """What this kernel can do; 0 if nothing."""
-    try:
-        return call(_LANDLOCK_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint(1))
-    except OSError:
-        return 0
-
-
 class Ruleset:
     """Landlock rules: what is handled is refused unless a rule allows it."""
 

@@ -6,13 +6,14 @@ import os
 import msgspec
 
 from treadle.errors import ToolError
-from treadle.ports.commands import Job
+from treadle.ports.commands import Ended, Job
 from treadle.ports.sandbox import Confinement, Direct, Sandbox, View
 from treadle.ports.toolset import Invocation
 from treadle.ports.workspace import inert
 from treadle.protocol.content import Shell
 from treadle.tools.builtin.base import in_thread
 from treadle.tools.builtin.command import output, shell
+from treadle.tools.builtin.command.project import sandbox_of
 from treadle.tools.builtin.command.shell import ShellEnd
 from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.environment import without_secrets
@@ -21,6 +22,10 @@ DEFAULT_TIMEOUT_S = 120
 MAX_TIMEOUT_S = 600
 BACKGROUND_S = 24 * 3600.0
 """A background process that everybody forgot ends after a day."""
+
+_LOST = "[the command's supervisor was killed; what the command did before and after that is not known]"
+_LOST_VIEW = "[the command's supervisor was killed; nothing of what the command changed in the project was committed"
+_LOST_NETWORK = "; what it did over the network is not known"
 
 
 class CommandPlan(msgspec.Struct, frozen=True):
@@ -123,6 +128,31 @@ class CommandCall:
             title=line.strip().partition("\n")[0][:200],
             view=root if view else "",
         )
+
+    async def can_view(self) -> bool:
+        """Whether the command can run on a copy-on-write view of the project."""
+        if self.background or self._arguments.get("pty") or not self._invocation.options.command_view:
+            return False
+        sandbox = await sandbox_of(self._context, self._invocation)
+        if sandbox is None or self._context.snapshots_of is None or not sandbox.views:
+            return False
+        return await in_thread(self._context.views, sandbox, self._invocation.root)
+
+    def ending(self, ended: Ended, plan: CommandPlan) -> tuple[str, str]:
+        """In a few words for people, and as the last line for the model."""
+        match ended.ending:
+            case "timed_out":
+                how = f"timed out after {self.timeout_s:g} s"
+                return how, f"[{how}; the command and everything it started were stopped]"
+            case "stopped":
+                return "stopped", "[the command was stopped, with everything it had started]"
+            case "lost" if plan.view:
+                return "lost", f"{_LOST_VIEW}{_LOST_NETWORK if plan.network else ''}]"
+            case "lost":
+                return "lost", _LOST
+            case _:
+                how = output.exit_words(ended)
+                return how, f"[{how}]"
 
     def shell_end(self, told: bytes) -> ShellEnd:
         workspace = self._context.workspace_of(*self._invocation.project)

@@ -184,6 +184,12 @@ def _redacted(data: bytes, redact: Callable[[str], str]) -> bytes:
     return redact(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
 
+def handle_line(ended: Ended, call: CallKey) -> str:
+    """How the model gets the rest of an output that was cut."""
+    kept = f"; of {ended.size:,} bytes the beginning and the end were kept" if ended.size > CAP else ""
+    return f'[the whole output: read_output handle="{call}"{kept}]'
+
+
 def exit_words(ended: Ended) -> str:
     return f"exit {ended.code}" if ended.code >= 0 else f"killed by signal {-ended.code}"
 

@@ -34,18 +34,11 @@ MADE_BEFORE = (
     "a command was run as call {call} before, in a log that was lost: the database was put back to an earlier state. "
     "What that command changed in the project was not taken back"
 )
-MADE_BEFORE = (
-    "a command was run as call {call} before, in a log that was lost: the database was put back to an earlier state. "
-    "What that command changed in the project was not taken back"
-)
-_LOST = "[the command's supervisor was killed; what the command did before and after that is not known]"
-_LOST_VIEW = "[the command's supervisor was killed; nothing of what the command changed in the project was committed"
-_LOST_NETWORK = "; what it did over the network is not known"
 _LIVE_EVERY_S = 0.05
 _LIVE_SELDOM_S = 0.25
 
 
-class Attempt(msgspec.Struct, frozen=True):
+class CommandAttempt(msgspec.Struct, frozen=True):
     key: CallKey
     command: Command | None
     number: int = 1
@@ -82,7 +75,6 @@ class CommandRun:
         self._commands = context.commands
         self._invocation = invocation
         self._call = CommandCall(context, invocation)
-        self._notes: tuple[str, ...] = ()
         self._adopt(recorded_plan(invocation))
 
     def _adopt(self, plan: CommandPlan) -> None:
@@ -116,21 +108,13 @@ class CommandRun:
     async def _choose_plan(self) -> None:
         own = self.plan.own
         plan = CommandPlan(network=self._invocation.options.network, key=own, own=own)
-        if not await self._can_view():
+        if not await self._call.can_view():
             self.plan = replace(plan, captured=self._project.kept)
             return
         self.plan = replace(plan, view=True)
         tried = (await self._newest(self._dry_key)).command
         if tried is not None and not await _is_lost(tried):
             self.plan = replace(plan, view=True, network=False, key=self._dry_key)
-
-    async def _can_view(self) -> bool:
-        if self._call.background or self._invocation.arguments.get("pty") or not self._invocation.options.command_view:
-            return False
-        sandbox = await sandbox_of(self._context, self._invocation)
-        if sandbox is None or self._context.snapshots_of is None or not sandbox.views:
-            return False
-        return await in_thread(self._context.views, sandbox, self._invocation.root)
 
     # -- from its start to its outcome ----------------------------------------------------------------------------
 
@@ -140,8 +124,6 @@ class CommandRun:
         if self._invocation.plan is None:
             await self._choose_plan()
         await self._call.locate()
-        if self._made_before:
-            self._notes = (f"[{self._made_before}]",)
         attempt = await (self._newest(self.plan.key) if await self._decided() else self._current())
         if attempt.command is None and await self._decided():
             return False
@@ -161,7 +143,7 @@ class CommandRun:
     async def begun(self) -> Outcome:
         """The outcome of a command in the background."""
         text, summary, success = await begun(self.command, self.plan.own)
-        text = "\n".join((*self._call.notes, *self._notes, text))
+        text = "\n".join((*self._call.notes, *self._log_notes, text))
         return Outcome(text, summary, success, sandbox=self.plan.sandbox, effect="direct", facts=self._log_notices)
 
     async def completed(self) -> Outcome:
@@ -211,17 +193,17 @@ class CommandRun:
         blob = "" if seen.exact else await self._context.blobs.put_blob_parts(kept)
         faultpoint("command.collected")
         left = await in_thread(lambda: self._call.shell_end(self.command.shell()))
-        summary, last = self._ending()
+        summary, last = self._call.ending(self.ended, self.plan)
         changes = len(sort_out(change.files).told)
         text = "\n".join(
             (
                 *self._call.notes,
-                *self._notes,
+                *self._log_notes,
                 seen.text if ended.size else "(no output)",
                 *(["[processes that it left running in the background were stopped]"] if ended.left_behind else []),
                 *([f"[some output could not be kept: {ended.error}]"] if ended.error else []),
                 *left.notes,
-                *([self._handle()] if seen.cut else []),
+                *([output.handle_line(ended, self._invocation.call)] if seen.cut else []),
                 *change.lines,
                 last,
             )
@@ -239,31 +221,10 @@ class CommandRun:
         )
         return change.added_to(outcome)
 
-    def _handle(self) -> str:
-        size = self.ended.size
-        kept = f"; of {size:,} bytes the beginning and the end were kept" if size > output.CAP else ""
-        return f'[the whole output: read_output handle="{self._invocation.call}"{kept}]'
-
-    def _ending(self) -> tuple[str, str]:
-        """In a few words for people, and as the last line for the model."""
-        match self.ended.ending:
-            case "timed_out":
-                how = f"timed out after {self._call.timeout_s:g} s"
-                return how, f"[{how}; the command and everything it started were stopped]"
-            case "stopped":
-                return "stopped", "[the command was stopped, with everything it had started]"
-            case "lost" if self.plan.view:
-                return "lost", f"{_LOST_VIEW}{_LOST_NETWORK if self.plan.network else ''}]"
-            case "lost":
-                return "lost", _LOST
-            case _:
-                how = output.exit_words(self.ended)
-                return how, f"[{how}]"
-
     async def dry_run(self, *, network: bool) -> DryRun | None:
         """Carry out the command on a view, as it will be committed if it is allowed; None where no view works. Its key
         depends on its words: if whoever allows it changes them, it is another command, and runs when its turn comes."""
-        if not self._project.kept or not await self._can_view():
+        if not self._project.kept or not await self._call.can_view():
             return None
         await self._claim_name()
         self.plan = CommandPlan(view=True, network=network, key=self._dry_key, own=self.plan.own)
@@ -272,7 +233,7 @@ class CommandRun:
         self.command = attempt.command or await self._begin(attempt.key)
         await self.follow()
         faultpoint("tool.command_rehearsed")
-        summary, last = self._ending()
+        summary, last = self._call.ending(self.ended, self.plan)
         if self.ended.ending not in ("exited", "timed_out"):
             why = self.ended.error or summary
             raise ToolError(f"The command could not be tried on a copy of the project: {why}.")
@@ -342,17 +303,17 @@ class CommandRun:
 
     # -- attempts: a lost command may be begun anew ---------------------------------------------------------------
 
-    async def _newest(self, key: str) -> Attempt:
+    async def _newest(self, key: str) -> CommandAttempt:
         """The command that counts: the last that was begun. `command` is None if none was."""
-        found = Attempt(_nth(key, 1), None)
+        found = CommandAttempt(_nth(key, 1), None)
         for number in range(1, ATTEMPTS + 1):
             command = await self._commands.find(self._invocation.chat, _nth(key, number))
             if command is None:
                 break
-            found = Attempt(_nth(key, number), command, number)
+            found = CommandAttempt(_nth(key, number), command, number)
         return found
 
-    async def _current(self) -> Attempt:
+    async def _current(self) -> CommandAttempt:
         """The command to follow, or the key under which to start one: after one that was lost, if it can have done
         nothing but to its view."""
         found = await self._newest(self.plan.key)
@@ -360,7 +321,7 @@ class CommandRun:
             return found
         if not await _is_lost(found.command):
             return found
-        return Attempt(_nth(self.plan.key, found.number + 1), None, found.number + 1)
+        return CommandAttempt(_nth(self.plan.key, found.number + 1), None, found.number + 1)
 
     async def _decided(self) -> bool:
         return self.plan.view and await self._project.decided()
@@ -371,14 +332,14 @@ class CommandRun:
         return f"{self.plan.own}~{digest(self._invocation.arguments)[:12]}"
 
     @property
-    def _made_before(self) -> str:
-        """What must be known of a call that had another one before it; empty if it had none."""
+    def _log_notices(self) -> tuple[ModelNotice, ...]:
+        """What must be known of a call that had another one before it."""
         call = self._invocation.call
-        return "" if self.plan.own == call else MADE_BEFORE.format(call=call)
+        return () if self.plan.own == call else (ModelNotice("log_put_back", MADE_BEFORE.format(call=call)),)
 
     @property
-    def _log_notices(self) -> tuple[ModelNotice, ...]:
-        return (ModelNotice("log_put_back", self._made_before),) if self._made_before else ()
+    def _log_notes(self) -> list[str]:
+        return [f"[{notice.text}]" for notice in self._log_notices]
 
 
 async def _is_lost(command: Command) -> bool:

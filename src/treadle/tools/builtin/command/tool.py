@@ -8,7 +8,7 @@ from treadle.errors import ToolError
 from treadle.faultpoint import faultpoint
 from treadle.ports.toolset import Invocation, Outcome, Rehearsal, Settlement
 from treadle.protocol.tools import ToolSpec
-from treadle.tools.builtin.base import parameters
+from treadle.tools.builtin.base import Plain, parameters
 from treadle.tools.builtin.command.call import DEFAULT_TIMEOUT_S, MAX_TIMEOUT_S
 from treadle.tools.builtin.command.output import HEAD_LINES, TAIL_LINES
 from treadle.tools.builtin.command.run import CommandRun, DryRun
@@ -17,7 +17,7 @@ from treadle.tools.builtin.context import ToolContext
 _LAST_LINES = 20
 
 
-class RunCommand:
+class RunCommand(Plain):
     spec = ToolSpec(
         name="run_command",
         description=(
@@ -70,9 +70,6 @@ class RunCommand:
         await run.reach()
         faultpoint("tool.command_reached")
         return await run.collect()
-
-    async def preview(self, invocation: Invocation) -> str:
-        return ""
 
     async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
         tried = await self.dry_run(invocation)

@@ -12,7 +12,7 @@ from treadle.tools.builtin.diagnostics import data_files
 from treadle.tools.builtin.diagnostics.diagnostic import Diagnostic, arranged, bounded, count
 from treadle.tools.builtin.diagnostics.linters import GROUPS, Group, Target
 from treadle.tools.builtin.diagnostics.lsp import SERVERS, ask_server
-from treadle.tools.builtin.diagnostics.running import Asking, Said, Surroundings, ask_all, surroundings
+from treadle.tools.builtin.diagnostics.running import Asking, LinterAnswer, LinterContext, ask_all, linter_context
 
 MAX_BYTES = 2_000_000
 
@@ -27,8 +27,8 @@ class Examination:
     async def examine(self, paths: Sequence[str], invocation: Invocation) -> Outcome:
         quick, strict = bool(invocation.arguments.get("quick")), bool(invocation.arguments.get("strict"))
         workspace = self._context.workspace_of(*invocation.project)
-        around = await in_thread(surroundings, self._context, workspace, invocation.options.sandbox)
-        said: list[Said] = []
+        around = await in_thread(linter_context, self._context, workspace, invocation.options.sandbox)
+        said: list[LinterAnswer] = []
         unknown: list[str] = []
         for path in dict.fromkeys(paths):
             answers = await self._diagnose(path, workspace, around, quick, strict)
@@ -38,8 +38,8 @@ class Examination:
         return _outcome(said, unknown, strict, around.level)
 
     async def _diagnose(
-        self, path: str, workspace: Workspace, around: Surroundings, quick: bool, strict: bool
-    ) -> list[Said]:
+        self, path: str, workspace: Workspace, around: LinterContext, quick: bool, strict: bool
+    ) -> list[LinterAnswer]:
         try:
             relative = await in_thread(workspace.relative, path)
             data = await in_thread(workspace.read_bytes, path, MAX_BYTES)
@@ -48,7 +48,7 @@ class Examination:
                 return []  # it is gone by now, or too large to be judged
             raise ToolError(str(error)) from error
         if (parsed := await in_thread(data_files.diagnose, relative, data)) is not None:
-            return [Said(parsed[0], tuple(parsed[1]))]
+            return [LinterAnswer(parsed[0], tuple(parsed[1]))]
         ending = relative.rpartition(".")[2].lower()
         target = Target(workspace.path, relative, data)
         groups = [_quick(group) if quick else group for group in GROUPS.get(ending, ())]
@@ -69,7 +69,7 @@ def _is_quick(name: str, ending: str) -> bool:
     return any(linter.name == name and linter.quick for group in GROUPS.get(ending, ()) for linter in group)
 
 
-def _outcome(said: Sequence[Said], unknown: Sequence[str], strict: bool, level: str) -> Outcome:
+def _outcome(said: Sequence[LinterAnswer], unknown: Sequence[str], strict: bool, level: str) -> Outcome:
     found = arranged(each for answer in said for each in answer.found)
     errors = [each for each in found if each.severity == "error"]
     shown: list[Diagnostic] = bounded(errors if strict else found)
@@ -86,7 +86,7 @@ def _outcome(said: Sequence[Said], unknown: Sequence[str], strict: bool, level: 
     return Outcome(text, summary=head.rstrip("."), success=not (strict and errors), sandbox=level)
 
 
-def _notes(said: Sequence[Said], unknown: Sequence[str]) -> list[str]:
+def _notes(said: Sequence[LinterAnswer], unknown: Sequence[str]) -> list[str]:
     notes: list[str] = []
     missing = list(dict.fromkeys(name for answer in said for name in answer.missing))
     if missing:

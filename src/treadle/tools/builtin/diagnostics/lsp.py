@@ -14,9 +14,8 @@ from treadle.errors import SandboxError
 from treadle.subprocesses import kill_group
 from treadle.tools.builtin.base import in_thread
 from treadle.tools.builtin.diagnostics.diagnostic import Diagnostic, Severity
-from treadle.tools.builtin.diagnostics.finding import find
 from treadle.tools.builtin.diagnostics.linters import Target
-from treadle.tools.builtin.diagnostics.running import TIMEOUT_S, Said, Surroundings
+from treadle.tools.builtin.diagnostics.running import TIMEOUT_S, LinterAnswer, LinterContext, find
 
 SETTLE_S = 3.0
 """How long a server that found nothing may still find something: many say "nothing" before they have looked."""
@@ -56,7 +55,7 @@ class Broken(Exception):
     """The server does not speak the protocol, or has gone."""
 
 
-async def ask_server(target: Target, around: Surroundings) -> Said:
+async def ask_server(target: Target, around: LinterContext) -> LinterAnswer:
     """Ask the first server of the language that is installed."""
     missing: list[str] = []
     for server in SERVERS[target.path.rpartition(".")[2].lower()]:
@@ -65,19 +64,19 @@ async def ask_server(target: Target, around: Surroundings) -> Said:
             missing.append(server.command)
             continue
         if not around.confined:
-            return Said(withheld=server.command)
+            return LinterAnswer(withheld=server.command)
         try:
             argv = around.wrap([program.path, *server.arguments], target.root)
             async with asyncio.timeout(TIMEOUT_S):
-                return Said(server.command, tuple(await _talk(argv, server, target, around)))
+                return LinterAnswer(server.command, tuple(await _talk(argv, server, target, around)))
         except TimeoutError:
-            return Said(failed=f"{server.command} gave no answer in {TIMEOUT_S:g} seconds")
+            return LinterAnswer(failed=f"{server.command} gave no answer in {TIMEOUT_S:g} seconds")
         except (OSError, SandboxError, Broken) as error:
-            return Said(failed=f"{server.command} could not be asked: {error}")
-    return Said(missing=tuple(missing))
+            return LinterAnswer(failed=f"{server.command} could not be asked: {error}")
+    return LinterAnswer(missing=tuple(missing))
 
 
-async def _talk(argv: Sequence[str], server: Server, target: Target, around: Surroundings) -> list[Diagnostic]:
+async def _talk(argv: Sequence[str], server: Server, target: Target, around: LinterContext) -> list[Diagnostic]:
     process = await asyncio.create_subprocess_exec(
         *argv,
         cwd=target.root,

@@ -1,32 +1,38 @@
 """Asking one tool about one file: in the sandbox where there is one, in a project that it cannot write to, for at most
-so long. What it said before about the same bytes is remembered."""
+so long. What it said before about the same bytes is remembered.
+
+A tool of the project is taken before that of the machine. It is code of the repository: it is only offered where it
+would run in a sandbox (S-09)."""
 
 import asyncio
 import hashlib
 import os
+import shutil
+import sys
 from collections import OrderedDict
 from collections.abc import Mapping
 
 import msgspec
 
 from treadle.errors import SandboxError, ToolError
+from treadle.file_system import is_below
 from treadle.ports.sandbox import Confinement, Demand, Sandbox, Unwritable
 from treadle.ports.workspace import Workspace
 from treadle.subprocesses import run_program
 from treadle.tools.builtin.base import in_thread
 from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.diagnostics.diagnostic import Diagnostic
-from treadle.tools.builtin.diagnostics.finding import Found, find, marked_folder
 from treadle.tools.builtin.diagnostics.linters import Group, Linter, Target
 from treadle.tools.builtin.environment import without_secrets
 
 TIMEOUT_S = 30.0
+LOCAL = ("node_modules/.bin", ".venv/bin", "venv/bin")
 _REMEMBERED = 512
 _UNWANTED = ("BASH_ENV", "ENV", "NODE_OPTIONS", "PYTHONPATH", "PYTHONSTARTUP", "RUSTC_WRAPPER")
 """Variables that make a tool run something else first."""
 
 
-class Said(msgspec.Struct, frozen=True):
+class LinterAnswer(msgspec.Struct, frozen=True):
     """What became of asking: who answered and how, or why nobody did."""
 
     by: str = ""
@@ -39,7 +45,23 @@ class Said(msgspec.Struct, frozen=True):
     """A tool that could have run code of the project, or shown files outside, without a sandbox."""
 
 
-class Surroundings(msgspec.Struct, frozen=True):
+class FoundProgram(msgspec.Struct, frozen=True):
+    path: str
+    """Absolute."""
+    local: bool = False
+    """Whether it belongs to the project."""
+
+    @property
+    def identity(self) -> str:
+        """Changes when the program does; asking every one for its version would cost more than asking it."""
+        try:
+            stat = os.stat(self.path)
+        except OSError:
+            return self.path
+        return f"{self.path}:{stat.st_size}:{stat.st_mtime_ns}"
+
+
+class LinterContext(msgspec.Struct, frozen=True):
     """Where tools are run: made once for a call."""
 
     workspace: Workspace
@@ -61,7 +83,7 @@ class Surroundings(msgspec.Struct, frozen=True):
         return self.sandbox.wrap(argv, Confinement(self.workspace.path, Unwritable(), hidden=self.hidden), cwd)
 
 
-def surroundings(context: ToolContext, workspace: Workspace, level: Demand) -> Surroundings:
+def linter_context(context: ToolContext, workspace: Workspace, level: Demand) -> LinterContext:
     """The sandbox that this chat's commands have; without one there is none here either."""
     env = without_secrets(context.env or os.environ) | {"LC_ALL": "C.UTF-8", "NO_COLOR": "1"}
     for name in _UNWANTED:
@@ -72,7 +94,7 @@ def surroundings(context: ToolContext, workspace: Workspace, level: Demand) -> S
             sandbox = context.sandbox_of(level)
         except SandboxError:
             sandbox = None
-    return Surroundings(workspace, env, sandbox, context.guarded(workspace.path).hidden)
+    return LinterContext(workspace, env, sandbox, context.guarded(workspace.path).hidden)
 
 
 class Asking:
@@ -81,7 +103,7 @@ class Asking:
     def __init__(self) -> None:
         self._known: OrderedDict[str, tuple[Diagnostic, ...]] = OrderedDict()
 
-    async def ask(self, group: Group, target: Target, around: Surroundings) -> Said:
+    async def ask(self, group: Group, target: Target, around: LinterContext) -> LinterAnswer:
         """The first of the group that is there."""
         missing: list[str] = []
         withheld = ""
@@ -100,13 +122,13 @@ class Asking:
                 withheld = linter.name
             else:
                 return await self._run(linter, program, target, around)
-        return Said(missing=tuple(missing), withheld=withheld)
+        return LinterAnswer(missing=tuple(missing), withheld=withheld)
 
-    async def _run(self, linter: Linter, program: Found, target: Target, around: Surroundings) -> Said:
+    async def _run(self, linter: Linter, program: FoundProgram, target: Target, around: LinterContext) -> LinterAnswer:
         key = await in_thread(_key, linter, program, target, around.workspace) if linter.cached else ""
         if key in self._known:
             self._known.move_to_end(key)
-            return Said(linter.name, self._known[key])
+            return LinterAnswer(linter.name, self._known[key])
         said = await _run(linter, program, target, around)
         if key and not said.failed:
             self._known[key] = said.found
@@ -115,7 +137,7 @@ class Asking:
         return said
 
 
-async def _run(linter: Linter, program: Found, target: Target, around: Surroundings) -> Said:
+async def _run(linter: Linter, program: FoundProgram, target: Target, around: LinterContext) -> LinterAnswer:
     cwd = f"{target.root}/{target.folder}" if target.folder else target.root
     if not around.confined:
         cwd = "/"  # some programs are looked up by what a folder says: rust-toolchain.toml, .tool-versions
@@ -125,19 +147,19 @@ async def _run(linter: Linter, program: Found, target: Target, around: Surroundi
         given = target.data if linter.stdin else b""
         ran = await run_program(argv, cwd=cwd, env=env, given=given, timeout_s=TIMEOUT_S)
     except (OSError, SandboxError) as error:
-        return Said(failed=f"{linter.name} could not be started: {error}")
+        return LinterAnswer(failed=f"{linter.name} could not be started: {error}")
     if ran.ending == "timed_out":
-        return Said(failed=f"{linter.name} gave no answer in {TIMEOUT_S:g} seconds")
+        return LinterAnswer(failed=f"{linter.name} gave no answer in {TIMEOUT_S:g} seconds")
     try:
         found = tuple(linter.parse(target.path, ran.output, ran.errors))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         odd = f"{linter.name} gave an answer that cannot be read: {error}"
-        return Said(
+        return LinterAnswer(
             failed=odd if ran.code in linter.fine and ran.output.strip() else _why(linter, ran.code, ran.errors)
         )
     if ran.code not in linter.fine and not found:
-        return Said(failed=_why(linter, ran.code, ran.errors))
-    return Said(linter.name, found)
+        return LinterAnswer(failed=_why(linter, ran.code, ran.errors))
+    return LinterAnswer(linter.name, found)
 
 
 def _why(linter: Linter, code: int, errors: str) -> str:
@@ -145,7 +167,7 @@ def _why(linter: Linter, code: int, errors: str) -> str:
     return f"{linter.name} failed with exit code {code}" + (f": {line[:200]}" if line else "")
 
 
-def _key(linter: Linter, program: Found, target: Target, workspace: Workspace) -> str:
+def _key(linter: Linter, program: FoundProgram, target: Target, workspace: Workspace) -> str:
     """Names everything that its answer depends on."""
     told = hashlib.sha256(f"{linter.name}\0{program.identity}\0{target.root}\0{target.path}\0".encode(errors="replace"))
     told.update(hashlib.sha256(target.data).digest())
@@ -160,5 +182,48 @@ def _key(linter: Linter, program: Found, target: Target, workspace: Workspace) -
     return told.hexdigest()
 
 
-async def ask_all(asking: Asking, groups: list[Group], target: Target, around: Surroundings) -> list[Said]:
+async def ask_all(asking: Asking, groups: list[Group], target: Target, around: LinterContext) -> list[LinterAnswer]:
     return list(await asyncio.gather(*(asking.ask(group, target, around) for group in groups)))
+
+
+def find(name: str, workspace: Workspace, env: Mapping[str, str], *, confined: bool) -> FoundProgram | None:
+    """The program of this name; those of the project only if it will be `confined`."""
+    if os.path.isabs(name):
+        return FoundProgram(name) if os.access(name, os.X_OK) else None
+    if confined and (own := _own(name, workspace)):
+        return FoundProgram(own, local=True)
+    path = os.pathsep.join([os.path.dirname(sys.executable), *_outside(env.get("PATH", os.defpath), workspace.path)])
+    found = shutil.which(name, path=path)
+    return FoundProgram(found) if found and not is_below(os.path.realpath(found), workspace.path) else None
+
+
+def _own(name: str, workspace: Workspace) -> str:
+    for folder in LOCAL:
+        try:
+            stat = workspace.stat(f"{folder}/{name}")
+        except ToolError:
+            continue
+        if stat is not None and stat.kind == "file" and stat.mode & 0o111:
+            return f"{workspace.path}/{folder}/{name}"
+    return ""
+
+
+def _outside(path: str, root: str) -> list[str]:
+    """The folders of a search path that are absolute and not the project's."""
+    return [
+        part for part in path.split(os.pathsep) if os.path.isabs(part) and not is_below(os.path.realpath(part), root)
+    ]
+
+
+def marked_folder(marker: str, path: str, workspace: Workspace) -> str | None:
+    """The nearest folder above a file that has a marker, inside the root; None if none has."""
+    folder = path.rpartition("/")[0]
+    while True:
+        try:
+            if workspace.stat(f"{folder}/{marker}" if folder else marker) is not None:
+                return folder
+        except ToolError:
+            pass
+        if not folder:
+            return None
+        folder = folder.rpartition("/")[0]

@@ -127,7 +127,7 @@ async def _without_ruff(project: Path, call: Call, tmp_path: Path) -> Outcome:
     from treadle.tools.builtin.diagnostics import linters, running
     from treadle.workspace.paths.root import Root
 
-    around = running.Surroundings(Root(str(project)), {"PATH": str(tmp_path)})
+    around = running.LinterContext(Root(str(project)), {"PATH": str(tmp_path)})
     target = linters.Target(str(project), "a.py", (project / "a.py").read_bytes())
     said = await running.Asking().ask((linters.PARSE,), target, around)
     return Outcome("\n".join(each.text for each in said.found))

@@ -8,17 +8,17 @@ LIMIT = 32 << 20
 """How many bytes of protected files are remembered; more is refused before anything runs."""
 
 
-class TooMuch(Exception):
+class TooLarge(Exception):
     """The protected files are too large to be remembered."""
 
 
-class Kept:
+class SavedPath:
     """One path with all beneath it, as it is now: nothing, a link, a file or a folder. Links are never followed."""
 
     def __init__(self, path: str, room: list[int]) -> None:
         self.path = path
         self.mode = 0
-        self.data: bytes | str | dict[str, Kept] | None = None
+        self.data: bytes | str | dict[str, SavedPath] | None = None
         try:
             status = os.lstat(path)
         except OSError:
@@ -29,14 +29,14 @@ class Kept:
         elif stat.S_ISREG(self.mode):
             room[0] -= status.st_size
             if room[0] < 0:
-                raise TooMuch(path)
+                raise TooLarge(path)
             self.data = _content(path)
         elif stat.S_ISDIR(self.mode):
             room[0] -= 100
             names = sorted(os.listdir(path))
-            self.data = {name: Kept(f"{path}/{name}", room) for name in names}
+            self.data = {name: SavedPath(f"{path}/{name}", room) for name in names}
 
-    def same(self, other: "Kept") -> bool:
+    def same(self, other: "SavedPath") -> bool:
         if self.mode != other.mode or type(self.data) is not type(other.data):
             return False
         if isinstance(self.data, dict) and isinstance(other.data, dict):
@@ -59,20 +59,20 @@ class Kept:
             os.chmod(path, stat.S_IMODE(self.mode))
 
 
-class Keeper:
+class ProtectedPaths:
     """Remembers the protected paths below a root, and restores them. Where a path does not exist, its first missing
     folder is what must not exist afterwards: a `.git` that was made meanwhile would be one with hooks of its own."""
 
     def __init__(self, root: str, paths: list[str]) -> None:
         self._root = root
         room = [LIMIT]
-        self._kept = [Kept(path, room) for path in _first_missing(root, paths)]
+        self._kept = [SavedPath(path, room) for path in _first_missing(root, paths)]
 
     def restore(self, aside: str) -> list[str]:
         """Put back what changed; gives the paths. Only to be called when nothing of the command is left alive."""
         changed = []
         for kept in self._kept:
-            if not self._reachable(kept.path) or not kept.same(Kept(kept.path, [1 << 62])):
+            if not self._reachable(kept.path) or not kept.same(SavedPath(kept.path, [1 << 62])):
                 changed.append(kept.path)
                 self._put_back(kept, aside)
         return changed
@@ -81,7 +81,7 @@ class Keeper:
         """Whether all folders on the way are folders still, and no links."""
         return all(_is_folder(folder) for folder in _between(self._root, path))
 
-    def _put_back(self, kept: Kept, aside: str) -> None:
+    def _put_back(self, kept: SavedPath, aside: str) -> None:
         for folder in _between(self._root, kept.path):
             if not _is_folder(folder):
                 _set_aside(folder, aside)
@@ -128,7 +128,7 @@ def _set_aside(path: str, aside: str) -> None:
     try:
         os.rename(path, target)
     except OSError:  # another file system
-        Kept(path, [1 << 62]).write(target)
+        SavedPath(path, [1 << 62]).write(target)
         _remove(path)
 
 

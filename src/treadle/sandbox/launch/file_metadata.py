@@ -72,7 +72,7 @@ class _Asked:
         return text
 
 
-class Chores:
+class MetadataServer:
     """What may be changed lies beneath one of `allowed` and beneath none of `kept`; the rest is refused."""
 
     def __init__(self, listener: int, allowed: list[str], kept: list[str]) -> None:
