@@ -4,6 +4,7 @@ import os
 import pty
 import socket
 import subprocess
+import tempfile
 import termios
 import threading
 import time
@@ -293,13 +294,16 @@ def test_a_terminal_of_its_own_is_its_to_control(bubblewrap: Grounds) -> None:
     assert b"mine" not in run(terminal=False)
 
 
-def test_a_root_below_tmp(bubblewrap: Grounds, tmp_path: Path) -> None:
-    sandbox = bubblewrap.sandbox(LEVEL)
-    confinement = bubblewrap.confinement(root=str(tmp_path), hidden=(str(tmp_path.parent / "other"),))
-    line = sandbox.wrap(["/bin/sh", "-c", "echo x > new; ls .."], confinement, str(tmp_path))
-    ended = subprocess.run(line, capture_output=True, text=True, timeout=WAIT_S, check=False)
-    assert ended.stdout == f"{tmp_path.name}\n"
-    assert names(tmp_path) == ["new"]
+def test_a_root_below_tmp(bubblewrap: Grounds) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        root = Path(folder) / "root"
+        root.mkdir()
+        sandbox = bubblewrap.sandbox(LEVEL)
+        confinement = bubblewrap.confinement(root=str(root), hidden=(f"{folder}/other",))
+        line = sandbox.wrap(["/bin/sh", "-c", "echo x > new; ls .."], confinement, str(root))
+        ended = subprocess.run(line, capture_output=True, text=True, timeout=WAIT_S, check=False)
+        assert ended.stdout == "root\n"
+        assert names(root) == ["new"]
 
 
 @pytest.mark.parametrize("path", ["relative", "/a/../b", "/a//b", "/a/"])

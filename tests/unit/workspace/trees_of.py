@@ -3,6 +3,8 @@
 import hashlib
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from treadle.protocol.files import FileState, encode_path
@@ -13,12 +15,43 @@ States = dict[str, FileState]
 def states_below(top: Path) -> States:
     """Everything below a folder, by the path that is recorded."""
     found: States = {}
-    for folder, folders, files in os.walk(os.fsencode(top)):
-        for name in folders + files:
-            path = os.path.join(folder, name)
-            relative = encode_path(os.fsdecode(os.path.relpath(path, os.fsencode(top))))
-            found[relative] = _state(path)
+    _look(os.fsencode(top), b"", found)
     return found
+
+
+@contextmanager
+def folders_open(top: Path) -> Iterator[None]:
+    """Every folder below is open to its owner meanwhile."""
+    with ExitStack() as stack:
+        for folder, folders, _ in os.walk(top):
+            for name in folders:
+                path = os.fsencode(os.path.join(folder, name))
+                if not os.path.islink(path):
+                    stack.enter_context(_open_to_its_owner(path, stat.S_IRWXU))
+        yield
+
+
+def _look(folder: bytes, relative: bytes, found: States) -> None:
+    with _open_to_its_owner(folder, stat.S_IRWXU):
+        for name in os.listdir(folder):
+            path, below = os.path.join(folder, name), os.path.join(relative, name)
+            state = found[encode_path(os.fsdecode(below))] = _state(path)
+            if state.kind == "directory":
+                _look(path, below, found)
+
+
+@contextmanager
+def _open_to_its_owner(path: bytes, bits: int) -> Iterator[None]:
+    """A file or folder that its owner has closed to themselves is open meanwhile."""
+    mode = stat.S_IMODE(os.lstat(path).st_mode)
+    if mode & bits == bits:
+        yield
+        return
+    os.chmod(path, mode | bits)
+    try:
+        yield
+    finally:
+        os.chmod(path, mode)
 
 
 def _state(path: bytes) -> FileState:
@@ -32,7 +65,8 @@ def _state(path: bytes) -> FileState:
         return FileState("fifo", mode)
     if not stat.S_ISREG(entry.st_mode):
         return FileState("other", mode)
-    data = Path(os.fsdecode(path)).read_bytes()
+    with _open_to_its_owner(path, stat.S_IRUSR):
+        data = Path(os.fsdecode(path)).read_bytes()
     return FileState("file", mode, hashlib.sha256(data).hexdigest(), len(data))
 
 

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.unit.workspace.trees_of import folders_open, states_below
 from treadle.chat.ledger import Entry, last_undo, redone, standing, trails
 from treadle.ports.snapshots import Effect, Plan, UndoRequest
 from treadle.protocol.events import FilesChanged, Redone, RestoreRequested, Undone
-from treadle.protocol.files import DiffStat, FileChange, FileState, Trail, change_of, encode_path
+from treadle.protocol.files import DiffStat, FileChange, FileState, Trail, change_of
 from treadle.workspace.history.git_unit import git_fingerprint
 from treadle.workspace.history.snapshots import ProjectSnapshots
 from treadle.workspace.paths.root import Root
@@ -39,7 +40,7 @@ class Project:
 
     def tree(self) -> Tree:
         """Everything there is, exactly."""
-        return {path: state for path in self._paths() if (state := self.snapshots.state(path)) is not None}
+        return states_below(self.path)
 
     def _paths(self) -> list[str]:
         found = []
@@ -52,13 +53,13 @@ class Project:
 
     def change(self, act: Callable[[], object], *, git: bool = False) -> tuple[FileChange, ...]:
         """What the chat does; everything is kept before, and what changed is recorded."""
-        paths = self._paths()
-        self.snapshots.keep(paths)
+        with folders_open(self.path):  # a file tool would be refused there; a command's walk opens them, too
+            self.snapshots.keep(self._paths())
         before = self.tree()
         act()
         after = self.tree()
         files = tuple(
-            change_of(encode_path(path), before.get(path), after.get(path), DiffStat())
+            change_of(path, before.get(path), after.get(path), DiffStat())
             for path in sorted({*before, *after})
             if before.get(path) != after.get(path)
         )
