@@ -5,10 +5,9 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import UNSET
 
+from treadle.protocol.http_requests import Body, NoQuery, Nothing, OptionChanges
 from treadle.server.app import ROUTES
-from treadle.server.bodies import Body, Nothing, OptionChanges
 from treadle.server.problems import codes
-from treadle.server.queries import NoQuery
 from treadle.server.routing import Route
 
 INTRO = """\

@@ -15,12 +15,13 @@ from treadle.chat.fold_calls import CALLS
 from treadle.chat.fold_workspace import WORKSPACE, told
 from treadle.chat.folding import Fold, change_run, say, spend
 from treadle.chat.history import weigh
-from treadle.chat.state import AnsweredTurn, Call, ChatState, Compaction, OpenTurn, QueueItem, Run, awaits_person
+from treadle.chat.state import AnsweredTurn, Call, ChatState, Compaction, OpenTurn, Run, awaits_person
 from treadle.chat.transcript import rebuild
 from treadle.protocol import events as e
 from treadle.protocol.content import AssistantEntry, Failure, Shell, Usage, UserEntry
 from treadle.protocol.events import Envelope, Event
 from treadle.protocol.options import ChatOptions
+from treadle.protocol.views import QueueItem
 
 TITLE_LENGTH = 60
 

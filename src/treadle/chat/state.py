@@ -7,9 +7,8 @@ import msgspec
 from msgspec.structs import replace
 
 from treadle.chat.history import History
-from treadle.protocol.content import Entry, Failure, Image, PlanStep, Shell, ToolRequest, ToolResult, Usage, Value
+from treadle.protocol.content import Entry, Failure, PlanStep, Shell, ToolRequest, ToolResult, Usage, Value
 from treadle.protocol.events import (
-    Delivery,
     EndReason,
     LimitKind,
     LimitReached,
@@ -19,7 +18,7 @@ from treadle.protocol.events import (
     Trigger,
 )
 from treadle.protocol.options import ChatOptions
-from treadle.protocol.views import ChatSummary, Status
+from treadle.protocol.views import ChatSummary, QueueItem, Status
 from treadle.types import CallKey, ChatId
 
 CallPhase = Literal["requested", "asking", "approved", "started", "waiting", "done"]
@@ -158,15 +157,6 @@ class Run(Value, frozen=True):
         """How long it has worked, as budgets and people count it: without the time in which it waited for a person."""
         until = self.waits_since_ms or now_ms
         return max(0, until - self.started_ms - self.waited_ms)
-
-
-class QueueItem(Value, frozen=True):
-    id: str
-    content: str
-    delivery: Delivery = "queued"
-    images: tuple[Image, ...] = ()
-    after_stop: bool = False
-    """Whether it was said when the run had been stopped and had not ended yet: it is what to do instead."""
 
 
 class Compaction(Value, frozen=True):

@@ -9,13 +9,14 @@ from treadle.chat.applying import applied
 from treadle.chat.closing import RECORD_LOST, close_call, close_calls, end_run, with_turn_end
 from treadle.chat.fold import change_options, position_of
 from treadle.chat.fold_calls import CONTINUE
-from treadle.chat.state import MAX_QUEUE, Call, ChatState, QueueItem, awaits_action, starts_queued, status
+from treadle.chat.state import MAX_QUEUE, Call, ChatState, awaits_action, starts_queued, status
 from treadle.did_you_mean import unknown_names
 from treadle.errors import InvalidInput, Refused
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
 from treadle.protocol.events import Event
 from treadle.protocol.options import ChatOptions
+from treadle.protocol.views import QueueItem
 
 Events = tuple[Event, ...]
 

@@ -15,9 +15,10 @@ Knows the words of the protocol and nothing of what a server is made of. Without
 from treadle.client.answering import Reply
 from treadle.client.chats import Chat, Chats
 from treadle.client.client import Client
-from treadle.client.files import ChatFiles
+from treadle.client.files import ChatFiles, Restoration
 from treadle.client.tools import ClientTool, ToolCall
-from treadle.client.views import Accepted, ChangedFile, ChatInfo, ChatLine, Restoration
+from treadle.protocol.http_answers import Accepted, ChangedFile, ChatLine
+from treadle.protocol.http_answers import ChatView as ChatInfo
 
 __all__ = [
     "Accepted",

@@ -9,9 +9,9 @@ import msgspec
 from treadle.client.events import follow
 from treadle.client.files import ChatFiles
 from treadle.client.http import Http
-from treadle.client.views import Accepted, ChatInfo, ChatLine, ChatPage, Message, MessagePage
 from treadle.protocol.commands import Result
 from treadle.protocol.events import Delivery, Envelope, OpenAction
+from treadle.protocol.http_answers import Accepted, ChatLine, ChatList, ChatView, MessageList, MessageView
 from treadle.protocol.permissions import RuleScope
 from treadle.protocol.tools import DynamicTool
 from treadle.protocol.views import Status
@@ -83,17 +83,17 @@ class Chat:
     async def compact(self) -> Accepted:
         return await self._post("compact", {})
 
-    async def change(self, **changes: Any) -> ChatInfo:
+    async def change(self, **changes: Any) -> ChatView:
         """Change title, labels or options; `archived=True` archives it."""
-        return await self._http.change("PATCH", self._at, changes, ChatInfo)
+        return await self._http.change("PATCH", self._at, changes, ChatView)
 
-    async def info(self) -> ChatInfo:
+    async def info(self) -> ChatView:
         """The chat as it is now."""
-        return await self._http.get(self._at, ChatInfo)
+        return await self._http.get(self._at, ChatView)
 
-    async def messages(self, *, limit: int = 50) -> tuple[Message, ...]:
+    async def messages(self, *, limit: int = 50) -> tuple[MessageView, ...]:
         """The last entries of the conversation."""
-        return (await self._http.get(f"{self._at}/messages", MessagePage, {"limit": str(limit)})).messages
+        return (await self._http.get(f"{self._at}/messages", MessageList, {"limit": str(limit)})).messages
 
     def events(self, after: int = 0, *, deltas: bool = True) -> AsyncGenerator[Envelope, None]:
         """Every event behind `after`, and live ones between them, until you leave. Comes back by itself after any
@@ -117,7 +117,7 @@ class Chats:
         `system_prompt`, `labels`, `title` …; without `dynamic_tools` it gets the tools of this client."""
         options.setdefault("dynamic_tools", self._tools())
         body = {"content": content, **options} if content else options
-        made = await self._http.change("POST", "/api/chats", msgspec.to_builtins(body), ChatInfo)
+        made = await self._http.change("POST", "/api/chats", msgspec.to_builtins(body), ChatView)
         return Chat(self._http, made.id, self._patience_s, made.warnings)
 
     async def get(self, id: str) -> Chat:
@@ -135,7 +135,7 @@ class Chats:
         cursor = ""
         while True:
             asked = {name: value for name, value in (wanted | {"cursor": cursor}).items() if value}
-            page = await self._http.get("/api/chats", ChatPage, asked)
+            page = await self._http.get("/api/chats", ChatList, asked)
             for line in page.chats:
                 yield line
             if not (cursor := page.next):

@@ -5,8 +5,11 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict, Unpack
 
+import msgspec
+
 from treadle.client.http import Http
-from treadle.client.views import ChangedFile, ChangesPage, FileRun, Restoration, RunPage
+from treadle.protocol.files import FileChange, FileConflict
+from treadle.protocol.http_answers import ChangedFile, Changes, RunList, RunView
 from treadle.types import new_id
 
 Run = int | Literal["last", "all"]
@@ -33,6 +36,20 @@ class UndoChoice(Choice, total=False):
     even_kept: bool
 
 
+class Restoration(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the files, or would. With a `status` it is not known yet: nobody has carried it out so far."""
+
+    restore: str = ""
+    """Its name; of an undo, what a redo refers to."""
+    status: str = ""
+    files: tuple[FileChange, ...] = ()
+    total: int = 0
+    conflicts: tuple[FileConflict, ...] = ()
+    """What was left alone, and why."""
+    error: str = ""
+    """Why nothing was done at all."""
+
+
 class ChatFiles:
     """`wait_s`: for how long an outcome is waited for. One that has not come by then has a `status` in its place."""
 
@@ -41,12 +58,12 @@ class ChatFiles:
         self._at = at
         self._wait_s = wait_s
 
-    async def runs(self) -> tuple[FileRun, ...]:
+    async def runs(self) -> tuple[RunView, ...]:
         """The runs that changed something, or might have, oldest first."""
-        found: tuple[FileRun, ...] = ()
+        found: tuple[RunView, ...] = ()
         while True:
             query = {"after": str(len(found)), "limit": str(PAGE)}
-            page = await self._http.get(f"{self._at}/runs", RunPage, query)
+            page = await self._http.get(f"{self._at}/runs", RunList, query)
             found += page.runs
             if not page.runs or len(found) >= page.total:
                 return found
@@ -56,7 +73,7 @@ class ChatFiles:
         wanted = {"run": str(run), "path": path, "even_kept": str(even_kept).lower(), "limit": str(PAGE)}
         found: tuple[ChangedFile, ...] = ()
         while True:
-            page = await self._http.get(f"{self._at}/changes", ChangesPage, wanted | {"after": str(len(found))})
+            page = await self._http.get(f"{self._at}/changes", Changes, wanted | {"after": str(len(found))})
             found += page.files
             if not page.files or len(found) >= page.total:
                 return found

@@ -13,6 +13,7 @@ import aiohttp
 import msgspec
 
 from treadle.errors import ApiError
+from treadle.protocol.http_answers import ErrorReply
 from treadle.types import new_id
 
 T = TypeVar("T")
@@ -23,15 +24,6 @@ LONGEST_S = 3.0
 ANSWER_S = 30.0
 SILENCE_S = 35.0
 """Streams have a heartbeat every 10 seconds; one that is silent for so long is dead."""
-
-
-class _Error(msgspec.Struct):
-    code: str = ""
-    message: str = ""
-
-
-class _Failure(msgspec.Struct):
-    error: _Error
 
 
 class Pause:
@@ -134,7 +126,7 @@ class Http:
 def refusal(status: int, answer: bytes) -> ApiError:
     """The error in an answer, whoever gave it: a proxy does not speak our language."""
     try:
-        said = msgspec.json.decode(answer, type=_Failure).error
+        said = msgspec.json.decode(answer, type=ErrorReply).error
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return ApiError(status, "http", f"The server answered {status}: {answer[:200].decode(errors='replace')!r}")
     return ApiError(status, said.code, said.message)

@@ -13,13 +13,13 @@ from typing import Any, Self, Unpack, overload
 from treadle.client import chats as asynchronous
 from treadle.client import client, files
 from treadle.client.answering import Answer, Approve, Reply, Show
-from treadle.client.files import Choice, Run, UndoChoice
+from treadle.client.files import Choice, Restoration, Run, UndoChoice
 from treadle.client.tools import ClientTool
-from treadle.client.views import Accepted, ChangedFile, ChatInfo, ChatLine, FileRun, Message, Restoration
 from treadle.errors import InvalidInput
 from treadle.loop_thread import LoopThread
 from treadle.protocol.commands import Result
 from treadle.protocol.events import Delivery, Envelope, OpenAction
+from treadle.protocol.http_answers import Accepted, ChangedFile, ChatLine, ChatView, MessageView, RunView
 from treadle.protocol.permissions import RuleScope
 from treadle.signature import AnyFunction
 
@@ -73,13 +73,13 @@ class Chat:
     def compact(self) -> Accepted:
         return self._loop.run(self._chat.compact())
 
-    def change(self, **changes: Any) -> ChatInfo:
+    def change(self, **changes: Any) -> ChatView:
         return self._loop.run(self._chat.change(**changes))
 
-    def info(self) -> ChatInfo:
+    def info(self) -> ChatView:
         return self._loop.run(self._chat.info())
 
-    def messages(self, *, limit: int = 50) -> tuple[Message, ...]:
+    def messages(self, *, limit: int = 50) -> tuple[MessageView, ...]:
         return self._loop.run(self._chat.messages(limit=limit))
 
     def events(self, after: int = 0, *, deltas: bool = True) -> Iterator[Envelope]:
@@ -99,7 +99,7 @@ class ChatFiles:
         self._loop = loop
         self._files = found
 
-    def runs(self) -> tuple[FileRun, ...]:
+    def runs(self) -> tuple[RunView, ...]:
         return self._loop.run(self._files.runs())
 
     def changes(self, run: Run = "last", path: str = "", *, even_kept: bool = False) -> tuple[ChangedFile, ...]:

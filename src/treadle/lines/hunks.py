@@ -9,21 +9,10 @@ from msgspec.structs import replace
 
 from treadle.errors import ToolError
 from treadle.lines.diff import Opcode, groups, header, marked, middle, opcodes, split
-from treadle.protocol.files import FileChange, FileState
+from treadle.protocol.files import FileChange, FileState, Hunk
 
 MAX_TEXT = 16 << 20
 """What is larger is not compared."""
-
-
-class Hunk(msgspec.Struct, frozen=True):
-    """A change with the lines around it."""
-
-    number: int
-    header: str
-    lines: tuple[str, ...]
-    """Each behind its mark: unchanged, removed or added."""
-    added: int
-    removed: int
 
 
 def is_text(data: bytes) -> bool:

@@ -3,6 +3,8 @@ taken back (W-01, W-02). Knows no disk."""
 
 from typing import Annotated, Literal
 
+import msgspec
+
 from treadle.protocol.content import ImageHash, Perhaps, Value
 
 StateKind = Literal["file", "directory", "link", "fifo", "other"]
@@ -138,3 +140,14 @@ def git_unit(path: str) -> str:
     there is one: a part of it alone, brought back, would be a damaged repository."""
     parts = decode_path(path).split("/")
     return encode_path("/".join(parts[: parts.index(".git") + 1])) if ".git" in parts else ""
+
+
+class Hunk(msgspec.Struct, frozen=True):
+    """A change with the lines around it."""
+
+    number: int
+    header: str
+    lines: tuple[str, ...]
+    """Each behind its mark: unchanged, removed or added."""
+    added: int
+    removed: int

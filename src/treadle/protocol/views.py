@@ -6,11 +6,26 @@ from typing import Literal
 
 import msgspec
 
-from treadle.protocol.content import Failure, Usage, Value
+from treadle.protocol.content import Failure, Image, Usage, Value
+from treadle.protocol.events import Delivery
 from treadle.types import ChatId
 
 Status = Literal["idle", "pending", "running", "interrupting", "requires_action", "error"]
 STATUSES: tuple[Status, ...] = ("idle", "pending", "running", "interrupting", "requires_action", "error")
+
+
+def shown_status(said: Status, leased: bool) -> Status:
+    """A chat whose worker died is pending, not running (A-08)."""
+    return "pending" if said == "running" and not leased else said
+
+
+class QueueItem(Value, frozen=True):
+    id: str
+    content: str
+    delivery: Delivery = "queued"
+    images: tuple[Image, ...] = ()
+    after_stop: bool = False
+    """Whether it was said when the run had been stopped and had not ended yet: it is what to do instead."""
 
 
 class ChatSummary(Value, frozen=True):

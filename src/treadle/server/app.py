@@ -11,7 +11,7 @@ from starlette.routing import WebSocketRoute
 from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
 
-from treadle.server.bodies import Body
+from treadle.protocol.http_requests import Body
 from treadle.server.guard import Guard
 from treadle.server.openapi import describe
 from treadle.server.problems import Problem

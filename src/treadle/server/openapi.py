@@ -8,11 +8,11 @@ import msgspec
 
 from treadle._version import __version__
 from treadle.protocol.events import LIVE, RECORDED
+from treadle.protocol.http_answers import ErrorReply
+from treadle.protocol.http_requests import Body, Spare
 from treadle.protocol.simple import WORDS
 from treadle.server.answers import MAX_KEY
-from treadle.server.bodies import Body, Spare
 from treadle.server.problems import codes
-from treadle.server.replies import ErrorReply
 from treadle.server.routing import Route
 
 REFERENCE = "#/components/schemas/{name}"

@@ -3,21 +3,11 @@
 import msgspec
 from starlette.responses import Response
 
+from treadle.protocol.http_answers import ErrorBody, ErrorReply
 from treadle.protocol.wire import whole
 from treadle.server.problems import Problem, explain
 
 JSON = "application/json"
-
-
-class ErrorBody(msgspec.Struct, frozen=True):
-    code: str
-    message: str
-
-
-class ErrorReply(msgspec.Struct, frozen=True):
-    """Every refusal and every failure."""
-
-    error: ErrorBody
 
 
 class Reply(msgspec.Struct, frozen=True):

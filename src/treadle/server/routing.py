@@ -12,11 +12,10 @@ from starlette.responses import Response
 
 from treadle.errors import AlreadyAnswered, TreadleError
 from treadle.faultpoint import faultpoint
+from treadle.protocol.http_requests import Body, NoQuery, Nothing, Spare
 from treadle.server.answers import HEADER, Key, first_answer, key_of, raced
-from treadle.server.bodies import Body, Nothing, Spare
 from treadle.server.guard import token_of
 from treadle.server.problems import Problem
-from treadle.server.queries import NoQuery
 from treadle.server.replies import Reply, problem
 from treadle.server.service import Service
 

@@ -17,7 +17,7 @@ from treadle.protocol import commands as c
 from treadle.protocol.commands import Command
 from treadle.protocol.events import SessionCreated
 from treadle.protocol.options import ChatOptions, Project
-from treadle.protocol.views import Status
+from treadle.protocol.views import Status, shown_status
 from treadle.runtime import Agent
 from treadle.server.admission import Admission
 from treadle.server.answers import Key
@@ -27,7 +27,6 @@ from treadle.server.frames import Frames
 from treadle.server.metrics import Metrics
 from treadle.server.problems import Problem
 from treadle.server.replies import Reply
-from treadle.server.shapes import shown_status
 from treadle.server.tokens import Tokens, digest, owner_of, user_of
 from treadle.types import ChatId, new_chat_id
 

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from treadle.errors import InvalidInput
+from treadle.protocol.http_requests import OptionChanges
 from treadle.protocol.options import ChatOptions
 from treadle.server.admission import Admission
-from treadle.server.bodies import OptionChanges
 from treadle.workspace.paths.identity import identify
 
 OPTIONS = ChatOptions(model="openai:gpt-4.1", root="/srv/mine")

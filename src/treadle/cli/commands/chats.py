@@ -12,7 +12,6 @@ from treadle.inert import inert_line
 
 if TYPE_CHECKING:
     from treadle.ports.store import Listed
-    from treadle.protocol.views import Status
     from treadle.runtime import Agent
 
 MOST = 200
@@ -42,17 +41,12 @@ async def chats(agent: "Agent", everything: bool, as_json: bool) -> int:
     return 0
 
 
-def shown_status(listed: "Listed") -> "Status":
-    """A chat whose worker died is pending, not running (A-08)."""
-    status = listed.summary.status
-    return "pending" if status == "running" and not listed.leased else status
-
-
 def as_dict(listed: "Listed") -> dict[str, object]:
     from treadle.protocol import wire
+    from treadle.protocol.views import shown_status
 
     shown: dict[str, object] = wire.whole(listed.summary)
-    shown["status"] = shown_status(listed)
+    shown["status"] = shown_status(listed.summary.status, listed.leased)
     for name in ("created", "updated"):
         shown[name] = wire.iso_time(getattr(listed.summary, f"{name}_ms"))
     for name in ("created_ms", "updated_ms", "runnable", "wake_ms"):
@@ -61,7 +55,9 @@ def as_dict(listed: "Listed") -> dict[str, object]:
 
 
 def _line(terminal: Terminal, listed: "Listed") -> str:
-    summary, status = listed.summary, shown_status(listed)
+    from treadle.protocol.views import shown_status
+
+    summary, status = listed.summary, shown_status(listed.summary.status, listed.leased)
     title = inert_line(summary.title or "(no title)", max(20, terminal.width - 60))
     colour: Colour = "red" if status == "error" else "dim" if status == "idle" else "yellow"
     aged = terminal.paint(f"{_age(summary.updated_ms):>8}", "dim")

@@ -9,14 +9,15 @@ from treadle.chat.state import ChatState, open_actions
 from treadle.errors import InvalidInput
 from treadle.ports.store import ChatFilter
 from treadle.protocol import commands as c
+from treadle.protocol.http_answers import Accepted, ActionList, ActionView
+from treadle.protocol.http_requests import AnswerBody, Decision, RuleWish, ToolResults
 from treadle.protocol.permissions import Rule
-from treadle.server.bodies import AnswerBody, Decision, RuleWish, ToolResults
 from treadle.server.problems import Problem
 from treadle.server.replies import NOTHING, Reply, reply
 from treadle.server.routes.conversation import carry_out
 from treadle.server.routing import Call, Route
-from treadle.server.shapes import Accepted, ActionList, ActionView, accepted
 from treadle.server.tokens import owner_of
+from treadle.server.views import accepted
 from treadle.types import new_id
 
 MOST = 500

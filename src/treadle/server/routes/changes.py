@@ -19,14 +19,21 @@ from treadle.protocol import commands as c
 from treadle.protocol import wire
 from treadle.protocol.events import Envelope, Restored, UserMessage
 from treadle.protocol.files import FileChange
-from treadle.server.bodies import ChangeChoice, GoBack, KeepFiles, RedoFiles, UndoFiles
-from treadle.server.file_shapes import ChangedFile, Changes, Restoration, RunList, RunView
-from treadle.server.queries import ChangesQuery, Page, WaitQuery
+from treadle.protocol.http_answers import Accepted, ChangedFile, Changes, Restoration, RunList, RunView
+from treadle.protocol.http_requests import (
+    ChangeChoice,
+    ChangesQuery,
+    GoBack,
+    KeepFiles,
+    Page,
+    RedoFiles,
+    UndoFiles,
+    WaitQuery,
+)
 from treadle.server.replies import Reply, reply
 from treadle.server.routes.conversation import carry_out
 from treadle.server.routing import Call, Route
 from treadle.server.service import Service
-from treadle.server.shapes import Accepted
 from treadle.types import ChatId, new_id
 
 MOST_FILES = 500

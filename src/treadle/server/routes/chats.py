@@ -10,15 +10,15 @@ from treadle.ports.store import ChatFilter, Cursor, Listed
 from treadle.protocol import commands as c
 from treadle.protocol import wire
 from treadle.protocol.content import Image
-from treadle.server.bodies import CreateChat, PatchChat, Picture, kept
+from treadle.protocol.http_answers import ChatList, ChatView, EventPage, MessageList, UsageView
+from treadle.protocol.http_requests import ChatQuery, CreateChat, MessagePage, Page, PatchChat, Picture
 from treadle.server.problems import Problem
-from treadle.server.queries import ChatQuery, MessagePage, Page
 from treadle.server.replies import Reply, reply
 from treadle.server.routing import Call, Route
 from treadle.server.service import Service
-from treadle.server.shapes import ChatList, ChatView, EventPage, MessageList, UsageView, chat_line, chat_view
-from treadle.server.shapes import message_view as shown_message
 from treadle.server.tokens import owner_of
+from treadle.server.views import chat_line, chat_view
+from treadle.server.views import message_view as shown_message
 from treadle.transfer import export_chat
 from treadle.types import ChatId, new_id
 
@@ -28,7 +28,7 @@ NDJSON = "application/x-ndjson"
 async def pictures(service: Service, images: tuple[Picture, ...]) -> tuple[Image, ...]:
     """Images, kept by their hash."""
     store = service.agent.deps.store
-    return tuple([kept(image, await store.put_blob(image.decoded())) for image in images])
+    return tuple([Image(image.media_type, await store.put_blob(image.decoded())) for image in images])
 
 
 async def create(call: Call) -> Reply:

@@ -2,12 +2,13 @@
 
 from treadle.chat.state import ChatState
 from treadle.protocol import commands as c
-from treadle.server.bodies import ApplyText, EditMessage, Extension, Nothing, ReplaceMessage, SendMessage
+from treadle.protocol.http_answers import Accepted, QueueView
+from treadle.protocol.http_requests import ApplyText, EditMessage, Extension, Nothing, ReplaceMessage, SendMessage
 from treadle.server.problems import Problem
 from treadle.server.replies import Reply, reply
 from treadle.server.routes.chats import pictures
 from treadle.server.routing import Call, Route
-from treadle.server.shapes import Accepted, QueueView, accepted
+from treadle.server.views import accepted
 from treadle.types import new_id
 
 

@@ -9,14 +9,13 @@ from treadle.models.offering import all_offers, usable
 from treadle.models.registry import ModelRegistry
 from treadle.ports.model import ModelInfo
 from treadle.ports.workspace import inert
+from treadle.protocol.http_answers import FileEntry, FileList, Me, ModelList, ModelView, Ticket
+from treadle.protocol.http_requests import FileQuery, Nothing, PathQuery
 from treadle.protocol.options import Project
-from treadle.server.bodies import Nothing
 from treadle.server.guard import token_of
 from treadle.server.problems import Problem
-from treadle.server.queries import FileQuery, PathQuery
 from treadle.server.replies import Reply, reply
 from treadle.server.routing import Call, Route
-from treadle.server.shapes import FileEntry, FileList, Me, ModelList, ModelView, Ticket
 from treadle.server.tokens import TICKET_S
 from treadle.workspace.paths.root import Root
 

@@ -5,12 +5,12 @@ import asyncio
 from starlette.responses import Response
 
 from treadle.errors import StoreError
+from treadle.protocol.http_answers import Health
 from treadle.server import page
 from treadle.server.metrics import MEDIA_TYPE, Labels
 from treadle.server.replies import JSON, Reply, reply
 from treadle.server.routing import Call, Route
 from treadle.server.service import Service
-from treadle.server.shapes import Health
 
 READY_S = 5.0
 HTML = "text/html"

@@ -11,17 +11,16 @@ from starlette.websockets import WebSocket
 
 from treadle.engine.effects import whole_list
 from treadle.protocol.events import Envelope
+from treadle.protocol.http_requests import Body, StreamQuery, WatchQuery
 from treadle.protocol.simple import SimpleView
 from treadle.protocol.wire import whole
-from treadle.server.bodies import Body
 from treadle.server.frames import MEDIA_TYPE
 from treadle.server.problems import Problem
-from treadle.server.queries import StreamQuery, WatchQuery
 from treadle.server.routing import Call, Route
 from treadle.server.service import Service
-from treadle.server.shapes import chat_line
 from treadle.server.streaming import EventStream, Piece, Pieces, converse, position
 from treadle.server.tokens import owner_of
+from treadle.server.views import chat_line
 from treadle.types import ChatId
 
 CHANGES = 100

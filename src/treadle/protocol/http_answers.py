@@ -1,17 +1,16 @@
-"""What the server answers, as Structs. Projections of states and summaries; nothing here decides."""
+"""What the server answers over HTTP, as Structs: the server fills them in, the client reads them and passes over
+fields that it does not know. Nothing here decides. What clients send is in `http_requests`."""
 
 from typing import Any, Literal
 
 import msgspec
 
-from treadle.chat.state import ChatState, QueueItem, failure_of, open_actions, status
-from treadle.ports.store import Listed
-from treadle.protocol.content import AssistantEntry, Entry, Failure, PlanStep, ResultsEntry, UserEntry
+from treadle.protocol.content import Failure, PlanStep
 from treadle.protocol.content import Usage as UsageCount
 from treadle.protocol.events import OpenAction
+from treadle.protocol.files import FileChange, FileConflict, FileState, Hunk
 from treadle.protocol.options import ChatOptions
-from treadle.protocol.views import Status
-from treadle.protocol.wire import iso_time
+from treadle.protocol.views import QueueItem, Status
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,74 +182,76 @@ class Health(Shape, frozen=True, kw_only=True):
     status: Literal["ok", "draining", "unavailable"]
 
 
-def shown_status(said: Status, leased: bool) -> Status:
-    """A chat whose worker died is pending, not running (A-08)."""
-    return "pending" if said == "running" and not leased else said
+class ErrorBody(msgspec.Struct, frozen=True):
+    code: str
+    message: str
 
 
-def chat_line(listed: Listed) -> ChatLine:
-    line = listed.summary
-    return ChatLine(
-        id=line.chat,
-        status=shown_status(line.status, listed.leased),
-        title=line.title,
-        model=line.model,
-        root=line.root,
-        archived=line.archived,
-        labels=line.labels,
-        head=line.head,
-        created=iso_time(line.created_ms),
-        updated=iso_time(line.updated_ms),
-        turns=line.turns,
-        usage=line.usage,
-        last_error=line.last_error,
-    )
+class ErrorReply(msgspec.Struct, frozen=True):
+    """Every refusal and every failure."""
+
+    error: ErrorBody
 
 
-def chat_view(state: ChatState, shown: Status, warnings: tuple[str, ...] = ()) -> ChatView:
-    options = state.options
-    return ChatView(
-        id=state.chat,
-        status=shown,
-        title=state.title,
-        model=options.model,
-        root=options.root,
-        archived=options.archived,
-        labels=options.labels,
-        head=state.head,
-        created=iso_time(state.created_ms),
-        updated=iso_time(state.updated_ms),
-        turns=state.totals.turns,
-        usage=state.totals.usage,
-        last_error=failure_of(state),
-        options=options,
-        queue=state.queue,
-        actions=open_actions(state),
-        plan=state.plan,
-        last_end=state.last_end,
-        last_why=state.last_why,
-        warnings=warnings,
-    )
+# -- files -------------------------------------------------------------------------------------------------------------
 
 
-def accepted(state: ChatState, queue_id: str = "", restore: str = "") -> Accepted:
-    queued = queue_id if any(item.id == queue_id for item in state.queue) else ""
-    return Accepted(chat=state.chat, status=status(state), head=state.head, queued=queued, restore=restore)
+class RunView(Shape, frozen=True, kw_only=True):
+    """A run that changed files, or might have."""
+
+    run: int
+    """Its number, from 1."""
+    message: int
+    """The seq of the message that began it; going back to before it takes the run back."""
+    upto: int
+    """The last seq that is counted to it; 0: it is the last run."""
+    content: str
+    """What was asked for, its beginning."""
 
 
-def message_view(place: int, entry: Entry) -> MessageView:
-    match entry:
-        case UserEntry(text=text, seq=seq, source=source):
-            return MessageView(place=place, role="user", seq=seq, source=source, content=text)
-        case AssistantEntry(turn=turn, text=text, thinking=thinking, calls=calls):
-            return MessageView(
-                place=place,
-                role="assistant",
-                turn=turn,
-                content=text,
-                reasoning="".join(block.text for block in thinking),
-                calls=tuple(CallView(call=call.call, name=call.name, arguments=call.arguments) for call in calls),
-            )
-        case ResultsEntry(turn=turn, results=results):
-            shown = tuple(ResultView(call=each.call, success=each.success, text=each.text) for each in results)
-            return MessageView(place=place, role="tool", turn=turn, results=shown)
+class RunList(Shape, frozen=True, kw_only=True):
+    runs: tuple[RunView, ...]
+    total: int
+
+
+class ChangedFile(Shape, frozen=True, kw_only=True):
+    """What is left of a chat's changes of one file: from what it was at first to what the chat left."""
+
+    path: str
+    """Relative to the root; what is no UTF-8 stands in hexadecimal behind `//bytes/`."""
+    action: Literal["created", "modified", "deleted"]
+    added: int
+    removed: int
+    before: FileState | None
+    after: FileState | None
+    notes: tuple[str, ...]
+    """What no line shows: kinds, modes, targets of links, bytes."""
+    hunks: tuple[Hunk, ...]
+    """Numbered, as `undo` and `keep` take them."""
+    cut: bool
+    """Whether hunks were left out because there are too many; name the file as `path` to see more of it."""
+
+
+class Changes(Shape, frozen=True, kw_only=True):
+    since: int
+    upto: int
+    """The stretch of the log that it is about; 0: until now."""
+    files: tuple[ChangedFile, ...]
+    total: int
+    """How many there are in all; `after` leads to the others. A folder is listed where nothing in it is."""
+
+
+class Restoration(Shape, frozen=True, kw_only=True):
+    """What became of the files, or with `preview` would become of them."""
+
+    restore: str
+    """Its name; of an undo, what a redo refers to."""
+    preview: bool
+    files: tuple[FileChange, ...]
+    """What was changed: from what was there to what is there now. With `preview`, of very many the first."""
+    total: int
+    """How many files that are; folders are not counted."""
+    conflicts: tuple[FileConflict, ...]
+    """What was left alone, and why."""
+    error: str
+    """Why nothing was done at all."""

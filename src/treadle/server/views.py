@@ -1,0 +1,76 @@
+"""States and summaries as the answers of the server. Projections; nothing here decides."""
+
+from treadle.chat.state import ChatState, failure_of, open_actions, status
+from treadle.ports.store import Listed
+from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, UserEntry
+from treadle.protocol.http_answers import Accepted, CallView, ChatLine, ChatView, MessageView, ResultView
+from treadle.protocol.views import Status, shown_status
+from treadle.protocol.wire import iso_time
+
+
+def chat_line(listed: Listed) -> ChatLine:
+    line = listed.summary
+    return ChatLine(
+        id=line.chat,
+        status=shown_status(line.status, listed.leased),
+        title=line.title,
+        model=line.model,
+        root=line.root,
+        archived=line.archived,
+        labels=line.labels,
+        head=line.head,
+        created=iso_time(line.created_ms),
+        updated=iso_time(line.updated_ms),
+        turns=line.turns,
+        usage=line.usage,
+        last_error=line.last_error,
+    )
+
+
+def chat_view(state: ChatState, shown: Status, warnings: tuple[str, ...] = ()) -> ChatView:
+    options = state.options
+    return ChatView(
+        id=state.chat,
+        status=shown,
+        title=state.title,
+        model=options.model,
+        root=options.root,
+        archived=options.archived,
+        labels=options.labels,
+        head=state.head,
+        created=iso_time(state.created_ms),
+        updated=iso_time(state.updated_ms),
+        turns=state.totals.turns,
+        usage=state.totals.usage,
+        last_error=failure_of(state),
+        options=options,
+        queue=state.queue,
+        actions=open_actions(state),
+        plan=state.plan,
+        last_end=state.last_end,
+        last_why=state.last_why,
+        warnings=warnings,
+    )
+
+
+def accepted(state: ChatState, queue_id: str = "", restore: str = "") -> Accepted:
+    queued = queue_id if any(item.id == queue_id for item in state.queue) else ""
+    return Accepted(chat=state.chat, status=status(state), head=state.head, queued=queued, restore=restore)
+
+
+def message_view(place: int, entry: Entry) -> MessageView:
+    match entry:
+        case UserEntry(text=text, seq=seq, source=source):
+            return MessageView(place=place, role="user", seq=seq, source=source, content=text)
+        case AssistantEntry(turn=turn, text=text, thinking=thinking, calls=calls):
+            return MessageView(
+                place=place,
+                role="assistant",
+                turn=turn,
+                content=text,
+                reasoning="".join(block.text for block in thinking),
+                calls=tuple(CallView(call=call.call, name=call.name, arguments=call.arguments) for call in calls),
+            )
+        case ResultsEntry(turn=turn, results=results):
+            shown = tuple(ResultView(call=each.call, success=each.success, text=each.text) for each in results)
+            return MessageView(place=place, role="tool", turn=turn, results=shown)
