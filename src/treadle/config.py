@@ -91,31 +91,13 @@ class Settings(msgspec.Struct, frozen=True):
 
     def chat_options(self, root: str) -> ChatOptions:
         """What a new chat has unless it says otherwise."""
-        return ChatOptions(
-            model=self.model,
-            root=root,
-            mode=self.mode,
-            max_turns=self.max_turns,
-            on_limit=self.on_limit,
-            run_budget=Budget(**{kind: getattr(self, name) for name, kind in BUDGETS.items()}),
-            temperature=self.temperature,
-            max_tokens=self.max_tokens,
-            context_window=self.context_window,
-            summarize=self.summarize,
-            completion=self.completion,
-            rung=self.rung,
-            sandbox=self.sandbox,
-            network=self.network,
-            strict_paths=self.strict_paths,
-            command_view=self.command_view,
-            git_branch=self.git_branch,
-            checks=self.checks,
-            verify=self.verify,
-            diagnose=self.diagnose,
-            auto_approve_commands=self.auto_approve_commands,
-            auto_approve_sensitive_edits=self.auto_approve_sensitive_edits,
-            sensitive=self.sensitive,
-        )
+        budget = Budget(**{kind: getattr(self, name) for name, kind in BUDGETS.items()})
+        return ChatOptions(root=root, run_budget=budget, **{name: getattr(self, name) for name in OF_CHATS})
+
+
+OF_CHATS = frozenset(Settings.__struct_fields__) & frozenset(ChatOptions.__struct_fields__) - {"instructions"}
+"""Settings that are options of a chat under the same name. `instructions` says here whether the project's are read, and
+there what they say."""
 
 
 class Config(msgspec.Struct, frozen=True):

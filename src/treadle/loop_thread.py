@@ -1,13 +1,18 @@
-"""From code without `async` to an event loop that lives in a thread of its own. Knows nothing of what runs there."""
+"""From code without `async` to an event loop that lives in a thread of its own, and classes whose methods wait for
+those of others there. Knows nothing of what runs there."""
 
 import asyncio
 import threading
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import suppress
+from functools import wraps
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from treadle.errors import InvalidInput
 
+P = ParamSpec("P")
 T = TypeVar("T")
+W = TypeVar("W")
 
 
 class LoopThread:
@@ -30,6 +35,15 @@ class LoopThread:
             future.cancel()
             raise
 
+    def each(self, found: AsyncIterator[T]) -> Iterator[T]:
+        """What it gives, one by one; it is closed with the iteration."""
+        try:
+            while (one := self.run(_next(found))) is not None:
+                yield one
+        finally:
+            with suppress(InvalidInput):  # the loop was closed first, and its readers with it
+                self.run(_close(found))
+
     def close(self) -> None:
         if self._loop.is_closed():
             return
@@ -37,3 +51,43 @@ class LoopThread:
         self._thread.join()
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()
+
+
+class Facade(Generic[W]):
+    """The base of classes without `async`: each stands before another object, whose coroutines run in the loop."""
+
+    def __init__(self, loop: LoopThread, wrapped: W) -> None:
+        self._loop = loop
+        self._wrapped = wrapped
+
+
+def waited(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
+    """A method of a façade: the same one of the wrapped object, with the same parameters, waited for."""
+
+    @wraps(method)
+    def call(facade: Facade[Any], /, *args: P.args, **keywords: P.kwargs) -> T:
+        return facade._loop.run(method(facade._wrapped, *args, **keywords))
+
+    return call
+
+
+def same_parameters(of: Callable[P, object]) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, P], None]]:
+    """Give the `__init__` of a façade the parameters of the class that it wraps."""
+
+    def wrap(init: Callable[..., None]) -> Callable[Concatenate[Any, P], None]:
+        @wraps(of.__init__)
+        def call(facade: Any, /, *args: P.args, **keywords: P.kwargs) -> None:
+            init(facade, *args, **keywords)
+
+        return call
+
+    return wrap
+
+
+async def _next(found: AsyncIterator[T]) -> T | None:
+    return await anext(found, None)
+
+
+async def _close(found: AsyncIterator[Any]) -> None:
+    if isinstance(found, AsyncGenerator):
+        await found.aclose()

@@ -20,7 +20,10 @@ import msgspec
 from treadle.chat.fold import change_options
 from treadle.config import home_of
 from treadle.did_you_mean import unknown_names
-from treadle.engine.deps import Deps, assemble
+from treadle.engine.deps import Deps
+from treadle.engine.effects import spill
+from treadle.engine.hub import Hub
+from treadle.engine.log import Log
 from treadle.engine.restore import SnapshotRestorer
 from treadle.engine.worker import Worker
 from treadle.errors import ConfigError, InvalidInput
@@ -46,7 +49,7 @@ from treadle.stores import open_store
 from treadle.tool_setup import ToolSetup, bind_root
 from treadle.tools.builtin import builtins
 from treadle.tools.registry import Tools
-from treadle.types import ChatId, Clock, new_chat_id
+from treadle.types import ChatId, Clock, SystemClock, new_chat_id
 from treadle.workspace.paths.identity import identify
 
 
@@ -128,15 +131,18 @@ class Agent:
         kept = _open_store(store)
         secrets = Redactor(self._env) if redact is None else redact
         shared = bool(getattr(kept, "shared", False))
-        self._equipment = ToolSetup(kept, self._env, self._home, secrets, shared)
-        self._tools = Tools(builtins(self._equipment.context) if builtin else [], tools)
-        self.deps: Deps = assemble(
+        self._setup = ToolSetup(kept, self._env, self._home, secrets, shared)
+        self._tools = Tools(builtins(self._setup.context) if builtin else [], tools)
+        used = clock or SystemClock()
+        self.deps = Deps(
             kept,
             found,
             self._tools,
             policy or StandardPolicy(self.rules, clock.now_ms if clock is not None else None),
-            clock=clock,
-            system_text=system_text,
+            Log(kept, Hub(), used, secrets, relays=relays or shared),
+            used,
+            lambda files: spill(files, kept),
+            system_text,
             retry_base_s=retry_base_s,
             silence_s=silence_s,
             answer_s=answer_s,
@@ -144,12 +150,11 @@ class Agent:
             hooks=chained([*([hooks] if not isinstance(hooks, Sequence) else hooks), *self._project_hooks()]),
             redact=secrets,
             redact_live=secrets.live if isinstance(secrets, Redactor) else lambda: secrets,
-            tidy=self._equipment.commands.tidy,
-            restorer=SnapshotRestorer(kept, self._equipment.snapshots_of),
-            branch=self._equipment.branch,
+            tidy=self._setup.commands.tidy,
+            restorer=SnapshotRestorer(kept, self._setup.snapshots_of),
+            branch=self._setup.branch,
             bind=bind_root,
             shared=shared,
-            relays=relays or shared,
         )
         self.worker = Worker(self.deps, concurrency=concurrency)
 
@@ -237,7 +242,7 @@ class Agent:
             self.warnings.append(str(error))
         from treadle.tools.hooks import ProjectHooks
 
-        context = self._equipment.context
+        context = self._setup.context
         return [
             ProjectHooks(
                 context.workspace_of,
@@ -265,7 +270,7 @@ class Agent:
         if self.deps.log.relay is not None:
             await self.deps.log.relay.close()
         await self.deps.models.close()
-        await self._equipment.close()
+        await self._setup.close()
         await self.deps.store.close()
 
     async def __aenter__(self) -> Self:

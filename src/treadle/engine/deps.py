@@ -6,8 +6,7 @@ from typing import Protocol
 
 import msgspec
 
-from treadle.engine.effects import Spilled, spill
-from treadle.engine.hub import Hub
+from treadle.engine.effects import Spilled
 from treadle.engine.log import Log
 from treadle.engine.silence_timeout import ANSWER_S, BASE_S, SILENCE_S
 from treadle.ports.hooks import Hooks, NoHooks
@@ -19,7 +18,7 @@ from treadle.ports.toolset import Toolset
 from treadle.protocol.events import GitBranchCreated, RestoreRequested
 from treadle.protocol.files import FileChange
 from treadle.protocol.options import ChatOptions, Project
-from treadle.types import CallKey, ChatId, Clock, SystemClock
+from treadle.types import CallKey, ChatId, Clock
 
 Tidy = Callable[[ChatId, Collection[CallKey]], Awaitable[None]]
 """Ends what a chat's calls left running on this machine, except for calls that are still open."""
@@ -87,53 +86,3 @@ class Deps(msgspec.Struct, frozen=True):
     bind: Bind | None = None
     shared: bool = False
     """Whether workers on other machines may use the store as well."""
-
-
-def assemble(
-    store: Store,
-    models: Models,
-    tools: Toolset,
-    policy: Policy,
-    *,
-    clock: Clock | None = None,
-    system_text: Callable[[ChatOptions], str] = no_system_text,
-    retry_base_s: float = BASE_S,
-    silence_s: float = SILENCE_S,
-    answer_s: float = ANSWER_S,
-    renew_s: float = RENEW_S,
-    hooks: Hooks | None = None,
-    redact: Callable[[str], str] = str,
-    redact_live: Callable[[], Callable[[str], str]] = lambda: str,
-    tidy: Tidy | None = None,
-    restorer: Restorer | None = None,
-    branch: Branch | None = None,
-    bind: Bind | None = None,
-    spill_files: Spill | None = None,
-    shared: bool = False,
-    relays: bool = False,
-) -> Deps:
-    """Put the parts together; the log and its hub are the engine's own."""
-    used = clock or SystemClock()
-    log = Log(store, Hub(), used, redact, relays=relays)
-    return Deps(
-        store,
-        models,
-        tools,
-        policy,
-        log,
-        used,
-        spill_files or (lambda files: spill(files, store)),
-        system_text,
-        retry_base_s=retry_base_s,
-        silence_s=silence_s,
-        answer_s=answer_s,
-        renew_s=renew_s,
-        hooks=hooks or NoHooks(),
-        redact=redact,
-        redact_live=redact_live,
-        tidy=tidy,
-        restorer=restorer,
-        branch=branch,
-        bind=bind,
-        shared=shared,
-    )

@@ -6,7 +6,6 @@ import random
 
 import pytest
 
-from treadle.engine.deps import assemble
 from treadle.engine.hub import Hub
 from treadle.engine.log import Log
 from treadle.models.scripted import ScriptedModel
@@ -15,12 +14,11 @@ from treadle.protocol import wire
 from treadle.protocol.commands import Rename
 from treadle.protocol.events import Envelope, MessageDelta, SessionCreated, TitleChanged
 from treadle.protocol.options import ChatOptions
-from treadle.runtime import OneModel
+from treadle.runtime import Agent
 from treadle.server.feeds import Feed, Feeds
 from treadle.server.metrics import Metrics
 from treadle.server.reader import Reader
 from treadle.stores.memory import MemoryStore
-from treadle.tools.registry import Tools
 from treadle.types import ChatId, SystemClock
 
 CHAT = ChatId("c_1")
@@ -31,7 +29,7 @@ class World:
 
     def __init__(self, backlog: int) -> None:
         self.store = MemoryStore()
-        self.deps = assemble(self.store, OneModel(ScriptedModel([])), Tools([]), StandardPolicy())
+        self.deps = Agent(self.store, model=ScriptedModel([]), builtin=False, policy=StandardPolicy()).deps
         self.here = self.deps.log
         self.there = Log(self.store, Hub(), SystemClock())
         self.metrics = Metrics()
