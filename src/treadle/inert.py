@@ -1,5 +1,6 @@
-"""Making text harmless for a terminal (S-12). Whatever models, tools and file names contain, nothing that a terminal
-would obey, and nothing that hides or reorders text, gets through; it is shown as an escape instead."""
+"""Making text harmless for whoever looks at it (S-12). Whatever models, tools and file names contain, nothing that a
+terminal would obey, and nothing that hides or reorders text, gets through; it is shown as an escape instead. `inert` is
+for screens, where scripts and emoji should look right; `printable` is stricter, for what is recorded or compared."""
 
 import re
 
@@ -15,13 +16,20 @@ _LIVELY = re.compile(
 )
 
 
-def _escape(match: re.Match[str]) -> str:
-    return match[0].encode("unicode_escape").decode("ascii")
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
 
 
 def inert(text: str) -> str:
     """Text of several lines. Line ends of Windows become plain ones; joiners within words and emoji stay."""
-    return _LIVELY.sub(_escape, text.replace("\r\n", "\n"))
+    return _LIVELY.sub(lambda found: _escaped(found[0]), text.replace("\r\n", "\n"))
+
+
+def printable(text: str, keep: str = "\n\t") -> str:
+    """Every character that is not printable as an escape, joiners and spaces other than the plain one too."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else _escaped(c) for c in text)
 
 
 def inert_line(text: str, width: int = 0) -> str:

@@ -3,11 +3,11 @@ the same bytes go into every request (L-21), and a worker on another machine has
 is read as a setting, and nothing in it can widen a permission (S-09)."""
 
 import os
-import re
 from pathlib import Path
 
 from treadle.errors import TreadleError
 from treadle.file_system import is_below
+from treadle.inert import inert
 from treadle.ports.workspace import Workspace
 from treadle.workspace.paths.root import Root
 
@@ -19,10 +19,6 @@ OTHERS = ("CLAUDE.md", ".github/copilot-instructions.md", ".cursorrules")
 _READ_MOST = 4 * 1024 * 1024
 _CUT = "\n[The rest was left out: instructions may have 32 KiB in all.]"
 _SHORTEST = 200
-_UNSEEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200c\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
-)
-"""Control characters, and characters that a person who reads the file does not see."""
 
 
 def read_instructions(root: str, bound: str = "", highest: str = "") -> str:
@@ -80,12 +76,8 @@ def _read(workspace: Workspace, path: str) -> str | None:
         data = workspace.read_bytes(path, _READ_MOST)
     except TreadleError:
         return None
-    text = data.decode(errors="replace").removeprefix("\ufeff").replace("\r\n", "\n")
-    return _UNSEEN.sub(lambda found: _escape(found[0]), text)
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
+    text = inert(data.decode(errors="replace").removeprefix("\ufeff"))
+    return text.replace("\u200c", r"\u200c")  # a person who reads the file does not see it, either
 
 
 def _part(name: str, text: str, room: int) -> str:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.inert import inert, inert_line
+from treadle.inert import inert, inert_line, printable
 
 ALLOWED = set("\n\t\u200c\u200d")
 """Line ends and tabs; and the joiners that some scripts and emoji are written with."""
@@ -60,3 +60,20 @@ def test_a_line_is_one_line_and_fits(text: str, width: int) -> None:
     assert len(line.splitlines()) <= 1
     assert "\n" not in line
     assert "\t" not in line
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[31mred\x1b]8;;x\x07", "\\x1b[31mred\\x1b]8;;x\\x07"),
+        ("a\u202eb\u2066c", "a\\u202eb\\u2066c"),
+        ("a\r\nb\tc\u2028d", "a\\r\nb\tc\\u2028d"),
+        ("\ud800\udfff", "\\ud800\\udfff"),
+        ("no\xa0break 👩\u200d🔧", "no\\xa0break 👩\\u200d🔧"),
+        ("schön 中文", "schön 中文"),
+    ],
+)
+def test_what_is_recorded_holds_nothing_that_cannot_be_printed(text: str, shown: str) -> None:
+    assert printable(text) == shown
+    assert printable(text, keep="").isprintable()
+    assert inert(printable(text)) == printable(text)

@@ -4,6 +4,7 @@ import hashlib
 
 import msgspec
 
+from treadle.inert import printable
 from treadle.ports.toolset import Invocation
 
 _SHOWN_CHARS = 20_000
@@ -14,19 +15,12 @@ def shown(invocation: Invocation) -> str:
     lines = [invocation.name]
     for name, value in invocation.arguments.items():
         text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-        text = inert(text)
+        text = printable(text)
         if len(text) > _SHOWN_CHARS:  # the hash, because an approval is bound to what was shown, and to all of it
             whole = hashlib.sha256(text.encode(errors="replace")).hexdigest()
             text = f"{text[:_SHOWN_CHARS]}\n[{len(text) - _SHOWN_CHARS:,} more characters; SHA-256 of all: {whole}]"
         if "\n" in text:
-            lines += [f"  {inert(name)}:", *(f"    {line}" for line in text.split("\n"))]
+            lines += [f"  {printable(name)}:", *(f"    {line}" for line in text.split("\n"))]
         else:
-            lines.append(f"  {inert(name)}: {text}")
+            lines.append(f"  {printable(name)}: {text}")
     return "\n".join(lines)
-
-
-def inert(text: str) -> str:
-    """Nothing that a terminal would obey or that hides text: such characters are shown as escapes."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode("ascii") for c in text)

@@ -12,12 +12,13 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from treadle.errors import ConfigError
+from treadle.inert import printable
 from treadle.policy import offers, rules
 from treadle.policy.acts import Act, act_of
 from treadle.policy.rule_book import RuleBook, live
 from treadle.policy.sensitive_files import Sensitive, names
 from treadle.policy.shell.model import Part
-from treadle.policy.showing import inert, shown
+from treadle.policy.showing import shown
 from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Invocation
 from treadle.protocol.options import ChatOptions
@@ -231,10 +232,10 @@ def _review(act: Act, invocation: Invocation, need: Need, asked: Verdict) -> Ver
 
 def _rated(act: Act) -> str:
     reasons = "; ".join(dict.fromkeys(act.finding.reasons))
-    return inert(f"rated {act.finding.severity}" + (f": {reasons}" if reasons else ""))
+    return printable(f"rated {act.finding.severity}" + (f": {reasons}" if reasons else ""))
 
 
 def _listed(files: Sequence[Sensitive]) -> str:
     first = files[0]
     more = f" and {len(files) - 1} more sensitive files" if len(files) > 1 else ""
-    return inert(f"{first.path}{more}, which is sensitive: {first.why} (pattern {first.pattern})")
+    return printable(f"{first.path}{more}, which is sensitive: {first.why} (pattern {first.pattern})")

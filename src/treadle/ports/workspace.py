@@ -7,6 +7,8 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from treadle.inert import printable
+
 FileKind = Literal["file", "directory", "link", "other"]
 
 
@@ -200,8 +202,7 @@ _LONGEST = 300
 def inert(name: str) -> str:
     """A file name as text that is safe to show and to store: control characters and broken UTF-8 as escapes (a
     newline in a name must not look like two names), and cut in the middle when very long."""
-    if not name.isprintable():
-        name = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in name)
+    name = printable(name, keep="")
     if len(name) > _LONGEST:
         name = f"{name[:200]}…{name[-80:]}"
     return name or '""'

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from treadle.errors import Conflict, NotFound, StoreError, ToolError
+from treadle.inert import printable
 from treadle.lines.diff import bounded
 from treadle.ports.toolset import Invocation, Outcome, Settlement
 from treadle.ports.workspace import Workspace
@@ -46,7 +47,7 @@ class FileTool(Plain, ABC):
 
     async def preview(self, invocation: Invocation) -> str:
         changes = [each for each in await self._considered(invocation) if each.pre != each.post]
-        return await in_thread(lambda: _inert(bounded("\n".join(each.diff().text for each in changes))))
+        return await in_thread(lambda: printable(bounded("\n".join(each.diff().text for each in changes))))
 
     async def run(self, invocation: Invocation) -> Outcome:
         files = self._files(invocation)
@@ -154,8 +155,3 @@ class FileTool(Plain, ABC):
             return files.found_done(steps, FINISHED if left else AGAIN, all_of)
 
         return await in_thread(work)
-
-
-def _inert(text: str) -> str:
-    """Nothing that a terminal would act on, and nothing that hides what it is (S-12)."""
-    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode("ascii") for c in text)

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 import msgspec
 
 from treadle.errors import ToolError
+from treadle.inert import printable
 from treadle.lines.changes import JUDGED, change_lines, count, sort_out, total
 from treadle.lines.diff import diff
 from treadle.ports.snapshots import Effect
@@ -317,7 +318,4 @@ def _no_file(state: FileState | None) -> bool:
 
 def _plain(data: bytes) -> str:
     """Text in which nothing hides: what a terminal would obey is shown as an escape."""
-    text = text_of(data).replace("\r\n", "\n")
-    if text.isprintable():
-        return text
-    return "".join(c if c in "\n\t" or c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+    return printable(text_of(data).replace("\r\n", "\n"))
