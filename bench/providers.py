@@ -29,7 +29,7 @@ class Provider(msgspec.Struct, frozen=True):
 
 
 PROVIDERS = (
-    Provider("openai", "OpenAI Chat Completions", "treadle.testing.openai_reply:ChatCompletions", _OPENAI, "/v1"),
+    Provider("openai", "OpenAI Chat Completions", "treadle.testing.fake_openai:ChatCompletions", _OPENAI, "/v1"),
     Provider("openai-responses", "OpenAI Responses", "treadle.testing.fake_responses:Responses", _OPENAI, "/v1"),
     Provider("anthropic", "Anthropic Messages", "treadle.testing.fake_anthropic:Messages", _ANTHROPIC),
     Provider(

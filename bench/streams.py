@@ -13,7 +13,7 @@ from functools import lru_cache
 from importlib import import_module
 
 from bench.providers import PROVIDERS
-from treadle.testing.fake_http import END, Answer, Headers, frame, head, json_answer, listen
+from treadle.testing.fake_http import END, FakeResponse, Headers, frame, head, json_answer, listen
 from treadle.testing.fake_model import Dialect, Reply
 
 WORD = " streams"
@@ -22,7 +22,7 @@ _PATHS = {provider.name: provider.path for provider in PROVIDERS}
 _MODEL = re.compile(rb"bench-chunks-(\d+)")
 
 
-def answer(method: str, path: str, headers: Headers, body: bytes) -> Answer:
+def answer(method: str, path: str, headers: Headers, body: bytes) -> FakeResponse:
     name, _, rest = path.removeprefix("/").partition("/")
     dialect = _dialects().get(name)
     if dialect is None:
@@ -48,13 +48,13 @@ def _dialects() -> dict[str, Dialect]:
 
 
 @lru_cache(maxsize=64)
-def made(name: str, chunks: int) -> Answer:
+def made(name: str, chunks: int) -> FakeResponse:
     content_type, frames = _frames(name, chunks)
     size = _most_common(frames)
     first = next(number for number, data in enumerate(frames) if len(data) == size)
     plain = len(head(200, content_type, {"X-Filler": ""})) + sum(map(len, frames[:first]))
     filler = {"X-Filler": "." * (-plain % size)}
-    return Answer((b"".join([head(200, content_type, filler), *frames, END]),))
+    return FakeResponse((b"".join([head(200, content_type, filler), *frames, END]),))
 
 
 def _frames(name: str, chunks: int) -> tuple[str, list[bytes]]:

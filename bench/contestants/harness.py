@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 Figures = dict[str, float]
 WORD = len(" streams")
-"""The characters of one chunk, as `treadle.testing.openai_bench` sends them."""
+"""The characters of one chunk, as `treadle.testing.fake_openai` sends them."""
 SOURCE = Path(__file__).read_text()
 
 

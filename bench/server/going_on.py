@@ -12,9 +12,8 @@ import msgspec
 from bench.server.postgres import DISK
 from bench.server.readers import WAIT_S, Waits, quantile, read
 from bench.server.site import Site, site
-from treadle.testing.fake_http import Answer, Connection, Headers, close, listen
-from treadle.testing.openai_bench import bench_answer
-from treadle.testing.openai_reply import ChatCompletions
+from treadle.testing.fake_http import Connection, FakeResponse, Headers, close, listen
+from treadle.testing.fake_openai import ChatCompletions, bench_answer
 
 ROUNDS = 15
 """Of one chat: as many as fit below its cap of turns."""
@@ -43,7 +42,7 @@ class _Provider:
     def __init__(self) -> None:
         self.asked: asyncio.Queue[float] = asyncio.Queue()
 
-    def route(self, method: str, path: str, headers: Headers, body: bytes) -> Answer:
+    def route(self, method: str, path: str, headers: Headers, body: bytes) -> FakeResponse:
         other = _dialect.other(method, path, headers, body)
         if other is not None:
             return other

@@ -8,9 +8,9 @@ import sys
 import time
 from typing import cast
 
-from treadle.testing.fake_http import END, Answer, Connection, Headers, frame, head
+from treadle.testing.fake_http import END, Connection, FakeResponse, Headers, frame, head
 from treadle.testing.fake_model import Reply
-from treadle.testing.openai_reply import ChatCompletions, stream_chunks
+from treadle.testing.fake_openai import ChatCompletions
 
 EVERY_S = 0.02
 CHUNKS = 15_000
@@ -25,7 +25,7 @@ _dialect = ChatCompletions()
 
 def _writes() -> tuple[bytes, ...]:
     reply = Reply(text=_WORD * CHUNKS, chunk_size=len(_WORD), usage=(100, CHUNKS))
-    first, *rest = [frame(event) for event in stream_chunks(reply, {"model": "bench", "stream": True}, 0)]
+    first, *rest = [frame(event) for event in _dialect.stream(reply, {"model": "bench", "stream": True}, 0)]
     return (head(200, "text/event-stream") + first, *rest[:-1], rest[-1] + END)
 
 
@@ -50,10 +50,10 @@ class _StampedConnection(Connection):
 async def _serve() -> None:
     writes = _writes()
 
-    def route(method: str, path: str, headers: Headers, body: bytes) -> Answer:
+    def route(method: str, path: str, headers: Headers, body: bytes) -> FakeResponse:
         # A random phase, so that the chunks of many chats do not arrive in step.
         other = _dialect.other(method, path, headers, body)
-        return other or Answer(writes, delay_s=random.random() * EVERY_S, every_s=EVERY_S)
+        return other or FakeResponse(writes, delay_s=random.random() * EVERY_S, every_s=EVERY_S)
 
     connections: set[Connection] = set()
     loop = asyncio.get_running_loop()

@@ -11,7 +11,7 @@ import pytest
 from tests.scenario.command_line import CommandLine
 from treadle import Agent
 from treadle.errors import ConfigError
-from treadle.testing.fake_http import Answer, Headers, ThreadedServer, json_answer
+from treadle.testing.fake_http import FakeResponse, Headers, ThreadedServer, json_answer
 from treadle.testing.fake_openai import FakeOpenAI, Reply
 
 KEY = "sk-test-very-secret-indeed"
@@ -122,7 +122,7 @@ async def test_the_library_reads_it_too(tmp_path: Path) -> None:
 
 
 def test_servers_are_asked_and_their_failures_told(alone: CommandLine) -> None:
-    def route(method: str, path: str, headers: Headers, body: bytes) -> Answer:
+    def route(method: str, path: str, headers: Headers, body: bytes) -> FakeResponse:
         if headers["authorization"] != f"Bearer {KEY}":
             return json_answer(401, {"error": {"message": f"Incorrect API key: {headers['authorization']}"}})
         listed = [{"id": "new-model\x1b[31m", "context_length": 100_000}, {"id": "text-embedding-3"}]
@@ -170,7 +170,7 @@ def test_servers_are_asked_and_their_failures_told(alone: CommandLine) -> None:
 
 
 def test_a_list_that_anybody_gets_says_nothing_of_the_key(alone: CommandLine) -> None:
-    def route(method: str, path: str, headers: Headers, body: bytes) -> Answer:
+    def route(method: str, path: str, headers: Headers, body: bytes) -> FakeResponse:
         if path == "/key" and headers["authorization"] != f"Bearer {KEY}":
             return json_answer(401, {"error": {"message": "User not found."}})
         return json_answer(200, {"data": [{"id": "open/model"}]} if path == "/models" else {"data": {}})
@@ -188,7 +188,7 @@ def test_a_list_that_anybody_gets_says_nothing_of_the_key(alone: CommandLine) ->
 def test_nothing_is_asked_unless_it_is_wanted(alone: CommandLine) -> None:
     asked: list[str] = []
 
-    def route(method: str, path: str, headers: Headers, body: bytes) -> Answer:
+    def route(method: str, path: str, headers: Headers, body: bytes) -> FakeResponse:
         asked.append(path)
         return json_answer(200, {"data": []})
 

@@ -1,18 +1,132 @@
 """A fake Anthropic server on loopback, scripted for tests. It is as strict as the real one about what it is asked:
-whatever the Messages API would refuse, it refuses in the same words (see `anthropic_rules`).
+whatever the Messages API would refuse (`complaint`), it refuses in the same words.
 
 In a test: `with FakeAnthropic([Reply(text="Hi")]) as fake:` and point a client at `fake.base_url`.
 """
 
-from collections.abc import Iterable, Iterator
+import hashlib
+import re
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import msgspec
 
-from treadle.testing.anthropic_rules import complaint, signature
-from treadle.testing.fake_http import Answer, Headers, json_answer
-from treadle.testing.fake_model import FakeModelServer, Reply, Script, cut
+from treadle.testing.fake_http import FakeResponse, Headers, json_answer
+from treadle.testing.fake_model import Dialect, FakeModelServer, Reply, Script, cut
 from treadle.types import JsonObject
+
+_ID = re.compile(r"[a-zA-Z0-9_-]+")
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+_request = msgspec.json.Decoder(dict[str, Any])
+BREAKPOINTS = 4
+_BLOCKS = ("text", "image", "document", "thinking", "redacted_thinking", "tool_use", "tool_result")
+
+
+def signature(thinking: str) -> str:
+    """How the fake server signs a thought."""
+    return f"sig-{hashlib.sha256(thinking.encode()).hexdigest()[:24]}"
+
+
+def complaint(headers: Headers, body: bytes, signatures: Collection[str] = ()) -> str:
+    """Why the API would refuse the request; empty when it would not. `signatures` are good whatever they sign."""
+    if not headers.get("anthropic-version"):
+        return "anthropic-version: header is required"
+    try:
+        request = _request.decode(body)
+    except msgspec.MsgspecError as error:
+        return f"the request body is not valid JSON: {error}"
+    return next(_complaints(request, signatures), "")
+
+
+def _complaints(request: dict[str, Any], signatures: Collection[str]) -> Iterator[str]:
+    for field, kind in (("model", str), ("max_tokens", int), ("messages", list)):
+        if not isinstance(request.get(field), kind):
+            yield f"{field}: Field required"
+            return
+    marks = sum(1 for block in _blocks(request) if "cache_control" in block)
+    if marks > BREAKPOINTS:
+        yield f"A maximum of {BREAKPOINTS} blocks with cache_control may be provided. Found {marks}."
+    for at, tool in enumerate(request.get("tools", [])):
+        if not _NAME.fullmatch(tool.get("name", "")):
+            yield f"tools.{at}.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'"
+        if tool.get("input_schema", {}).get("type") != "object":
+            yield f"tools.{at}.input_schema.type: Field required"
+    if "thinking" in request and request.get("temperature", 1) != 1:
+        yield "`temperature` may only be set to 1 when thinking is enabled"
+    if "tool_choice" in request and "tools" not in request:
+        yield "tool_choice may only be specified while providing tools"
+    for at, message in enumerate(request["messages"]):
+        yield from _thinking(at, message, signatures)
+    yield from _conversation(request["messages"], "tools" in request)
+
+
+def _blocks(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield from request.get("tools", [])
+    yield from request["system"] if isinstance(request.get("system"), list) else []
+    for message in request["messages"]:
+        yield from message["content"] if isinstance(message["content"], list) else []
+
+
+def _conversation(messages: list[dict[str, Any]], tools: bool) -> Iterator[str]:
+    if not messages:
+        yield "messages: at least one message is required"
+        return
+    if messages[0]["role"] != "user":
+        yield 'messages: first message must use the "user" role'
+    if messages[-1]["role"] != "user":
+        yield "This model does not support assistant message prefill. The conversation must end with a user message."
+    asked: list[str] = []
+    seen: set[str] = set()
+    for at, message in enumerate(messages):
+        if at and message["role"] == messages[at - 1]["role"]:
+            yield f"messages.{at}: roles must alternate between user and assistant"
+        content = message["content"]
+        blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
+        yield from _content(at, blocks, tools)
+        answered = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
+        if answered != asked:
+            yield f"messages.{at}: `tool_use` ids were found without `tool_result` blocks immediately after: {asked}"
+        asked = [block["id"] for block in blocks if block["type"] == "tool_use"]
+        if not seen.isdisjoint(asked) or len(set(asked)) < len(asked):
+            yield f"messages.{at}: `tool_use` ids must be unique"
+        seen.update(asked)
+
+
+def _thinking(at: int, message: dict[str, Any], signatures: Collection[str]) -> Iterator[str]:
+    for index, block in enumerate(message["content"] if isinstance(message["content"], list) else []):
+        if block["type"] not in ("thinking", "redacted_thinking"):
+            continue
+        where = f"messages.{at}.content.{index}"
+        good = block["type"] != "thinking" or block["signature"] in (signature(block["thinking"]), *signatures)
+        if not good:
+            yield f"{where}: Invalid `signature` in `thinking` block"
+        if index == len(message["content"]) - 1:
+            yield f"{where}: The final block in an assistant message cannot be `thinking`."
+
+
+def _content(at: int, blocks: list[dict[str, Any]], tools: bool) -> Iterator[str]:
+    if not blocks:
+        yield f"messages.{at}: all messages must have non-empty content"
+    results_over = False
+    for index, block in enumerate(blocks):
+        where = f"messages.{at}.content.{index}"
+        match block["type"]:
+            case "text" if not block["text"].strip():
+                yield f"{where}: text content blocks must contain non-whitespace text"
+            case kind if kind not in _BLOCKS:
+                yield f"{where}: Input tag '{kind}' found using 'type' does not match any of the expected tags"
+            case "tool_use" if not _ID.fullmatch(block["id"]) or not _NAME.fullmatch(block["name"]):
+                yield f"{where}: String should match pattern '^[a-zA-Z0-9_-]+$'"
+            case "tool_use" if not isinstance(block["input"], dict):
+                yield f"{where}.input: Input should be a valid dictionary"
+            case "tool_use" | "tool_result" if not tools:
+                yield "Requests which include `tool_use` or `tool_result` blocks must define tools"
+            case "tool_result" if results_over:
+                yield f"{where}: `tool_result` blocks must come first in the message"
+            case "tool_result" if block.get("is_error") and not block.get("content"):
+                yield f"{where}: content cannot be empty if `is_error` is true"
+        results_over = results_over or block["type"] != "tool_result"
+
 
 __all__ = ["FakeAnthropic", "Messages", "Reply", "Script"]
 
@@ -31,66 +145,77 @@ _ERRORS = {
 }
 
 
-class FakeAnthropic(FakeModelServer):
-    """A scripted Messages server."""
-
-    def __init__(self, script: Script = (), *, in_order: bool = False) -> None:
-        super().__init__(Messages(), script, in_order=in_order)
-
-    @property
-    def base_url(self) -> str:
-        return self.url
-
-
-class Messages:
-    """Implements `treadle.testing.fake_model.Dialect`."""
-
+class Messages(Dialect):
     def __init__(self) -> None:
         self._signatures: set[str] = set()
         """Those of the script, which sign what the script says."""
 
-    def position(self, request: JsonObject) -> int:
-        return sum(message["role"] == "assistant" for message in request["messages"])
-
     def pieces(self, reply: Reply, request: JsonObject, position: int) -> tuple[str, Iterable[bytes]]:
         self._signatures.add(reply.signature)
-        if request.get("stream"):
-            return "text/event-stream", stream_events(reply, request, position)
-        return "application/json", [_encode(message(reply, request, position))]
+        return super().pieces(reply, request, position)
+
+    def stream(self, reply: Reply, request: JsonObject, position: int) -> Iterator[bytes]:
+        """The server-sent events of a streamed reply, one by one."""
+        whole = self.whole(reply, request, position)
+        usage = {**whole["usage"], "output_tokens": 1} if reply.usage else {}
+        yield event("message_start", message={**whole, "content": [], "stop_reason": None, "usage": usage})
+        for index, block in enumerate(whole["content"]):
+            start, deltas = _streamed(block, reply.chunk_size)
+            yield event("content_block_start", index=index, content_block=start)
+            if not index:
+                yield event("ping")
+            for delta in deltas:
+                yield event("content_block_delta", index=index, delta=delta)
+            yield event("content_block_stop", index=index)
+        ended = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
+        yield event("message_delta", delta=ended, usage={"output_tokens": whole["usage"].get("output_tokens", 0)})
+        yield event("message_stop")
+
+    def whole(self, reply: Reply, request: JsonObject, position: int) -> dict[str, Any]:
+        """The whole answer; the input of a call is raw JSON, valid or not."""
+        content: list[dict[str, Any]] = []
+        if reply.thinking or reply.signature:
+            signed = reply.signature or signature(reply.thinking)
+            content.append({"type": "thinking", "thinking": reply.thinking, "signature": signed})
+        if reply.text:
+            content.append({"type": "text", "text": reply.text})
+        for identity, name, arguments in reply.told_calls(f"toolu_{position}"):
+            given = msgspec.Raw(arguments.encode())
+            content.append({"type": "tool_use", "id": identity, "name": name, "input": given})
+        usage = {"input_tokens": reply.usage[0], "output_tokens": reply.usage[1]} if reply.usage else {}
+        finish = reply.finish or ("tool_calls" if reply.calls else "stop")
+        return {
+            "id": "msg_fake",
+            "type": "message",
+            "role": "assistant",
+            "model": request.get("model", "fake"),
+            "content": content,
+            "stop_reason": _STOP.get(finish, finish),
+            "stop_sequence": None,
+            "usage": usage,
+        }
 
     def failure(self, status: int, message: str) -> JsonObject:
         return {"type": "error", "error": {"type": _ERRORS.get(status, "api_error"), "message": message}}
 
-    def other(self, method: str, path: str, headers: Headers, body: bytes) -> Answer | None:
+    def other(self, method: str, path: str, headers: Headers, body: bytes) -> FakeResponse | None:
         if (method, path.partition("?")[0]) == ("GET", "/v1/models"):
             listed = {"type": "model", "id": "claude-opus-5-5", "display_name": "Claude Opus 5.5"}
             return json_answer(200, {"data": [listed], "has_more": False})
         if (method, path.partition("?")[0]) != ("POST", "/v1/messages"):
-            return json_answer(404, self.failure(404, f"the fake server has no {method} {path}"))
+            return self.unknown(method, path)
         said = complaint(headers, body, self._signatures)
-        return json_answer(400, self.failure(400, said)) if said else None
+        return self.refuse(said) if said else None
+
+
+class FakeAnthropic(FakeModelServer):
+    """A scripted Messages server."""
+
+    dialect = Messages
 
 
 def event(kind: str, **data: Any) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (kind.encode(), _encode({"type": kind, **data}))
-
-
-def stream_events(reply: Reply, request: JsonObject, position: int) -> Iterator[bytes]:
-    """The server-sent events of a streamed reply, one by one."""
-    whole = message(reply, request, position)
-    usage = {**whole["usage"], "output_tokens": 1} if reply.usage else {}
-    yield event("message_start", message={**whole, "content": [], "stop_reason": None, "usage": usage})
-    for index, block in enumerate(whole["content"]):
-        start, deltas = _streamed(block, reply.chunk_size)
-        yield event("content_block_start", index=index, content_block=start)
-        if not index:
-            yield event("ping")
-        for delta in deltas:
-            yield event("content_block_delta", index=index, delta=delta)
-        yield event("content_block_stop", index=index)
-    ended = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
-    yield event("message_delta", delta=ended, usage={"output_tokens": whole["usage"].get("output_tokens", 0)})
-    yield event("message_stop")
 
 
 def _streamed(block: dict[str, Any], size: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -106,29 +231,3 @@ def _streamed(block: dict[str, Any], size: int) -> tuple[dict[str, Any], list[di
             text = bytes(block["input"]).decode()
             pieces = [{"type": "input_json_delta", "partial_json": piece} for piece in ("", *cut(text, size))]
             return {**block, "input": {}}, pieces
-
-
-def message(reply: Reply, request: JsonObject, position: int) -> dict[str, Any]:
-    """The whole answer; the input of a call is raw JSON, valid or not."""
-    content: list[dict[str, Any]] = []
-    if reply.thinking or reply.signature:
-        signed = reply.signature or signature(reply.thinking)
-        content.append({"type": "thinking", "thinking": reply.thinking, "signature": signed})
-    if reply.text:
-        content.append({"type": "text", "text": reply.text})
-    for index, (name, arguments) in enumerate(reply.calls):
-        identity = reply.ids[index] if index < len(reply.ids) else f"toolu_{position}_{index}"
-        raw = arguments.encode() if isinstance(arguments, str) else _encode(arguments)
-        content.append({"type": "tool_use", "id": identity, "name": name, "input": msgspec.Raw(raw)})
-    usage = {"input_tokens": reply.usage[0], "output_tokens": reply.usage[1]} if reply.usage else {}
-    finish = reply.finish or ("tool_calls" if reply.calls else "stop")
-    return {
-        "id": "msg_fake",
-        "type": "message",
-        "role": "assistant",
-        "model": request.get("model", "fake"),
-        "content": content,
-        "stop_reason": _STOP.get(finish, finish),
-        "stop_sequence": None,
-        "usage": usage,
-    }

@@ -5,12 +5,12 @@ In a test: `with FakeCopilot([Reply(text="Hi")]) as fake:` and give a client the
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
-from treadle.testing.fake_http import END, Answer, Headers, frame, head, json_answer
-from treadle.testing.fake_model import FakeModelServer, Reply, Script
-from treadle.testing.fake_responses import Responses
-from treadle.testing.openai_reply import ChatCompletions, sse
-from treadle.testing.responses_rules import seal
+from treadle.testing.fake_http import END, FakeResponse, Headers, frame, head, json_answer
+from treadle.testing.fake_model import Dialect, FakeModelServer, Reply, Script
+from treadle.testing.fake_openai import ChatCompletions, sse
+from treadle.testing.fake_responses import Responses, seal
 from treadle.types import JsonObject
 
 __all__ = ["GITHUB_TOKEN", "CopilotService", "FakeCopilot", "Reply", "Script"]
@@ -31,7 +31,7 @@ class FakeCopilot(FakeModelServer):
         refresh_in: float = 1500,
     ) -> None:
         self.service = CopilotService(frozenset(only_responses), refresh_in)
-        super().__init__(self.service, script, in_order=in_order)
+        super().__init__(script, in_order=in_order, dialect=self.service)
 
     @property
     def env(self) -> Mapping[str, str]:
@@ -48,9 +48,7 @@ class FakeCopilot(FakeModelServer):
         self.service.good.clear()
 
 
-class CopilotService:
-    """Implements `treadle.testing.fake_model.Dialect`."""
-
+class CopilotService(Dialect):
     def __init__(self, only_responses: frozenset[str] = frozenset(), refresh_in: float = 1500) -> None:
         self._chat = ChatCompletions()
         self._responses = Responses()
@@ -68,20 +66,22 @@ class CopilotService:
     def position(self, request: JsonObject) -> int:
         return self._of(request).position(request)
 
-    def pieces(self, reply: Reply, request: JsonObject, position: int) -> tuple[str, Iterable[bytes]]:
-        kind, pieces = self._of(request).pieces(reply, request, position)
-        sealed = reply.thinking and "messages" in request and request.get("stream")
-        return kind, _sealed(pieces, reply) if sealed else pieces
+    def stream(self, reply: Reply, request: JsonObject, position: int) -> Iterator[bytes]:
+        pieces = self._of(request).stream(reply, request, position)
+        return _sealed(pieces, reply) if reply.thinking and "messages" in request else pieces
+
+    def whole(self, reply: Reply, request: JsonObject, position: int) -> dict[str, Any]:
+        return self._of(request).whole(reply, request, position)
 
     def failure(self, status: int, message: str) -> JsonObject:
         return self._chat.failure(status, message)
 
-    def other(self, method: str, path: str, headers: Headers, body: bytes) -> Answer | None:
+    def other(self, method: str, path: str, headers: Headers, body: bytes) -> FakeResponse | None:
         if (method, path) == ("GET", "/copilot_internal/v2/token"):
             return self._exchange(headers)
         if self.refuses_all or headers.get("authorization", "").removeprefix("Bearer ") not in self.good:
             said = frame(b"unauthorized: token expired\n")
-            return Answer((head(401, "text/plain; charset=utf-8") + said + END,))
+            return FakeResponse((head(401, "text/plain; charset=utf-8") + said + END,))
         missing = [name for name in ("editor-version", "copilot-integration-id") if not headers.get(name)]
         if missing:
             return json_answer(400, self.failure(400, f"bad request: missing {missing[0]} header for IDE auth"))
@@ -92,9 +92,9 @@ class CopilotService:
                 return self._refuse_protocol(body)
             case "POST", "/responses":
                 return self._responses.other(method, path, headers, body)
-        return json_answer(404, self.failure(404, f"the fake server has no {method} {path}"))
+        return self.unknown(method, path)
 
-    def _exchange(self, headers: Headers) -> Answer:
+    def _exchange(self, headers: Headers) -> FakeResponse:
         self.exchange_headers.append(headers)
         if self.exchange_refusal is not None:
             return json_answer(self.exchange_refusal[0], {"message": self.exchange_refusal[1], "status": "error"})
@@ -107,7 +107,7 @@ class CopilotService:
         times = {"expires_at": 1_700_000_000, "refresh_in": self._refresh_in}
         return json_answer(200, {"token": token, "chat_enabled": True, "endpoints": endpoints, **times})
 
-    def _refuse_protocol(self, body: bytes) -> Answer | None:
+    def _refuse_protocol(self, body: bytes) -> FakeResponse | None:
         named = next((name for name in self._only_responses if f'"model":"{name}"'.encode() in body), None)
         if named is None:
             return None

@@ -18,7 +18,7 @@ _encode = msgspec.json.Encoder().encode
 END = b"0\r\n\r\n"
 
 
-class Answer(msgspec.Struct, frozen=True):
+class FakeResponse(msgspec.Struct, frozen=True):
     """An answer ready for the wire: what to write, and when."""
 
     writes: tuple[bytes, ...]
@@ -44,11 +44,11 @@ def frame(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
-def json_answer(status: int, body: object) -> Answer:
-    return Answer((head(status, "application/json") + frame(_encode(body)) + END,))
+def json_answer(status: int, body: object) -> FakeResponse:
+    return FakeResponse((head(status, "application/json") + frame(_encode(body)) + END,))
 
 
-Route = Callable[[str, str, Headers, bytes], Answer]
+Route = Callable[[str, str, Headers, bytes], FakeResponse]
 """method, path with its query, headers with names in lower case, body → answer"""
 
 
@@ -102,14 +102,14 @@ class Connection(asyncio.Protocol):
         method, path = (*first.split(" "), "")[:2]
         self._send(self._route(method, path, headers, body))
 
-    def _send(self, made: Answer) -> None:
+    def _send(self, made: FakeResponse) -> None:
         self._busy = True
         if made.delay_s:
             self._timer = self._loop.call_later(made.delay_s, self._write, made, 0, self._loop.time() + made.delay_s)
         else:
             self._write(made, 0, self._loop.time())
 
-    def _write(self, made: Answer, position: int, due: float) -> None:
+    def _write(self, made: FakeResponse, position: int, due: float) -> None:
         """Write one piece and see to the next. Pieces are due at fixed times: a late one does not delay the rest."""
         if self._transport.is_closing():
             return
@@ -123,7 +123,7 @@ class Connection(asyncio.Protocol):
         else:
             self._timer = self._loop.call_soon(self._write, made, position, due)
 
-    def _finish(self, made: Answer) -> None:
+    def _finish(self, made: FakeResponse) -> None:
         self._busy = False
         if made.cut:
             self._transport.close()

@@ -1,12 +1,13 @@
 """What a fake model says, free of any protocol: a script of replies, chosen by how far the conversation is. A dialect
 turns a reply into one provider's bytes."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
 import msgspec
 
-from treadle.testing.fake_http import END, Answer, Headers, ThreadedServer, frame, head, json_answer
+from treadle.testing.fake_http import END, FakeResponse, Headers, ThreadedServer, frame, head, json_answer
 from treadle.types import JsonObject
 
 
@@ -42,31 +43,58 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     split: int = 0
     """Bytes of the body in each write; 0 leaves each chunk whole."""
 
+    def told_calls(self, made_up: str) -> Iterator[tuple[str, str, str]]:
+        """The calls as (id, name, arguments in JSON); ids that the script does not give begin with `made_up`."""
+        for index, (name, arguments) in enumerate(self.calls):
+            identity = self.ids[index] if index < len(self.ids) else f"{made_up}_{index}"
+            yield identity, name, arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+
 
 Script = Sequence[Reply] | Callable[[JsonObject], Reply]
 
 
-class Dialect(Protocol):
+class Dialect(ABC):
     """One provider's protocol, as far as a server must speak it."""
+
+    content_type = "text/event-stream"
+    """Of a streamed answer."""
 
     def position(self, request: JsonObject) -> int:
         """How many answers of the assistant the request carries."""
-        ...
+        messages = request.get("messages")
+        listed = messages if isinstance(messages, list) else ()
+        return sum(isinstance(message, dict) and message.get("role") == "assistant" for message in listed)
 
     def pieces(self, reply: Reply, request: JsonObject, position: int) -> tuple[str, Iterable[bytes]]:
         """The content type and the body of a good answer, one piece for each streamed chunk."""
-        ...
+        if request.get("stream"):
+            return self.content_type, self.stream(reply, request, position)
+        return "application/json", [msgspec.json.encode(self.whole(reply, request, position))]
 
+    @abstractmethod
+    def stream(self, reply: Reply, request: JsonObject, position: int) -> Iterator[bytes]:
+        """The chunks of a streamed answer, one by one."""
+
+    @abstractmethod
+    def whole(self, reply: Reply, request: JsonObject, position: int) -> dict[str, Any]:
+        """The answer to a request that asks for no stream."""
+
+    @abstractmethod
     def failure(self, status: int, message: str) -> JsonObject:
         """The body of a refusal."""
-        ...
 
-    def other(self, method: str, path: str, headers: Headers, body: bytes) -> Answer | None:
+    @abstractmethod
+    def other(self, method: str, path: str, headers: Headers, body: bytes) -> FakeResponse | None:
         """The answer to anything that is no model call; None when the request is one."""
-        ...
+
+    def refuse(self, message: str, status: int = 400) -> FakeResponse:
+        return json_answer(status, self.failure(status, message))
+
+    def unknown(self, method: str, path: str) -> FakeResponse:
+        return self.refuse(f"the fake server has no {method} {path}", 404)
 
 
-def answer(dialect: Dialect, reply: Reply, request: JsonObject, position: int) -> Answer:
+def answer(dialect: Dialect, reply: Reply, request: JsonObject, position: int) -> FakeResponse:
     """Turn a reply to `request`, the one after `position` answers of the assistant, into timed writes."""
     content_type = "application/json"
     if reply.error is not None or reply.status >= 400:
@@ -82,7 +110,7 @@ def answer(dialect: Dialect, reply: Reply, request: JsonObject, position: int) -
     writes = [head(reply.status, content_type, reply.headers), *body, b"" if broken else END]
     if not reply.split and not reply.every_s:
         writes = [b"".join(writes)]
-    return Answer(tuple(writes), reply.delay_s, reply.every_s, broken)
+    return FakeResponse(tuple(writes), reply.delay_s, reply.every_s, broken)
 
 
 def cut(text: str, size: int) -> list[str]:
@@ -111,14 +139,14 @@ class Scripted:
         self.headers: list[Headers] = []
         self.paths: list[str] = []
 
-    def route(self, method: str, path: str, headers: Headers, body: bytes) -> Answer:
+    def route(self, method: str, path: str, headers: Headers, body: bytes) -> FakeResponse:
         other = self._dialect.other(method, path, headers, body)
         if other is not None:
             return other
         try:
             request = msgspec.json.decode(body, type=dict[str, object])
         except msgspec.MsgspecError as error:
-            return self._refuse(f"not a JSON object: {error}")
+            return self._dialect.refuse(f"not a JSON object: {error}")
         taken = len(self.requests)
         self.requests.append(request)
         self.headers.append(headers)
@@ -128,14 +156,13 @@ class Scripted:
             try:
                 return answer(self._dialect, self._script(request), request, position)
             except Exception as error:  # the author of the script must see it at the client, where the test looks
-                return self._refuse(f"the script failed: {error!r}")
+                return self._dialect.refuse(f"the script failed: {error!r}")
         wanted = taken if self._in_order else position
         if wanted >= len(self._script):
-            return self._refuse(f"the script has {len(self._script)} replies; this asks for number {wanted + 1}")
+            return self._dialect.refuse(
+                f"the script has {len(self._script)} replies; this asks for number {wanted + 1}"
+            )
         return answer(self._dialect, self._script[wanted], request, position)
-
-    def _refuse(self, message: str) -> Answer:
-        return json_answer(400, self._dialect.failure(400, message))
 
 
 class FakeModelServer(ThreadedServer):
@@ -146,9 +173,17 @@ class FakeModelServer(ThreadedServer):
     A callable gets the request and returns the reply.
     """
 
-    def __init__(self, dialect: Dialect, script: Script = (), *, in_order: bool = False) -> None:
-        self._scripted = Scripted(dialect, script, in_order)
+    dialect: ClassVar[type[Dialect]]
+    base_path: ClassVar[str] = ""
+
+    def __init__(self, script: Script = (), *, in_order: bool = False, dialect: Dialect | None = None) -> None:
+        self._scripted = Scripted(dialect or self.dialect(), script, in_order)
         super().__init__(self._scripted.route)
+
+    @property
+    def base_url(self) -> str:
+        """What a client takes for the base URL."""
+        return self.url + self.base_path
 
     @property
     def requests(self) -> list[JsonObject]:

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from treadle.testing.fake_http import Answer, Headers, json_answer
-from treadle.testing.fake_model import FakeModelServer, Reply, Script, cut
+from treadle.testing.fake_http import FakeResponse, Headers, json_answer
+from treadle.testing.fake_model import Dialect, FakeModelServer, Reply, Script, cut
 from treadle.types import JsonObject
 
 __all__ = ["FakeOllama", "OllamaApi", "Reply", "Script"]
@@ -15,6 +15,95 @@ __all__ = ["FakeOllama", "OllamaApi", "Reply", "Script"]
 ABLE = ("completion", "tools", "thinking")
 _encode = msgspec.json.Encoder().encode
 _TIME = "2026-01-01T00:00:00.000000Z"
+
+
+class OllamaApi(Dialect):
+    """Without capabilities it is a server too old to tell them."""
+
+    content_type = "application/x-ndjson"
+
+    def __init__(
+        self,
+        capabilities: Sequence[str] | None = ABLE,
+        window: int = 40_960,
+        parameters: str = "",
+        models: Sequence[str] = (),
+    ) -> None:
+        self._capabilities = capabilities
+        self._window = window
+        self._parameters = parameters
+        self._models = models
+        self.shown: list[str] = []
+
+    def pieces(self, reply: Reply, request: JsonObject, position: int) -> tuple[str, Iterable[bytes]]:
+        return super().pieces(reply, {"stream": True, **request}, position)
+
+    def stream(self, reply: Reply, request: JsonObject, position: int) -> Iterator[bytes]:
+        """The lines of a streamed reply, one by one."""
+        for piece in cut(reply.thinking, reply.chunk_size):
+            yield _line(request, {"content": "", "thinking": piece})
+        for piece in cut(reply.text, reply.chunk_size):
+            yield _line(request, {"content": piece})
+        for call in _calls(reply):
+            yield _line(request, {"content": "", "tool_calls": [call]})
+        yield _line(request, {"content": ""}, _ended(reply))
+
+    def whole(self, reply: Reply, request: JsonObject, position: int) -> dict[str, Any]:
+        message: dict[str, Any] = {"role": "assistant", "content": reply.text}
+        if reply.thinking:
+            message["thinking"] = reply.thinking
+        if reply.calls:
+            message["tool_calls"] = _calls(reply)
+        return {"model": request.get("model", "fake"), "created_at": _TIME, "message": message, **_ended(reply)}
+
+    def failure(self, status: int, message: str) -> JsonObject:
+        return {"error": message}
+
+    def other(self, method: str, path: str, headers: Headers, body: bytes) -> FakeResponse | None:
+        match method, path.partition("?")[0]:
+            case "POST", "/api/chat":
+                return self._refusal(body)
+            case "POST", "/api/show":
+                return self._show(msgspec.json.decode(body).get("model", ""))
+            case "GET", "/api/tags":
+                return json_answer(200, {"models": [_listed(name) for name in self._models or ("fake:latest",)]})
+            case "GET", "/api/version":
+                return json_answer(200, {"version": "0.13.0"})
+        return self.refuse("404 page not found", 404)
+
+    def _show(self, name: str) -> FakeResponse:
+        self.shown.append(name)
+        if self._models and name not in self._models:
+            return self.refuse(f"model '{name}' not found", 404)
+        told: dict[str, Any] = {
+            "modelfile": f"FROM {name}",
+            "template": "{{ .Prompt }}",
+            "details": {"format": "gguf", "family": "fake", "parameter_size": "1B", "quantization_level": "Q4_0"},
+            "model_info": {"general.architecture": "fake", "fake.context_length": self._window},
+            "modified_at": _TIME,
+        }
+        if self._parameters:
+            told["parameters"] = self._parameters
+        if self._capabilities is not None:
+            told["capabilities"] = list(self._capabilities)
+        return json_answer(200, told)
+
+    def _refusal(self, body: bytes) -> FakeResponse | None:
+        """What the real server would say against a request; None when it would answer."""
+        try:
+            request = msgspec.json.decode(body, type=_Request)
+        except msgspec.MsgspecError as error:
+            return self.refuse(f"json: cannot unmarshal: {error}")
+        name = request.model
+        able = self._capabilities if self._capabilities is not None else ABLE
+        if self._models and name not in self._models:
+            return self.refuse(f"model '{name}' not found", 404)
+        if request.think and "thinking" not in able:
+            return self.refuse(f'"{name}" does not support thinking')
+        if request.tools and "tools" not in able:
+            said = f"registry.ollama.ai/library/{name}:latest does not support tools"
+            return self.refuse(said)
+        return None
 
 
 class FakeOllama(FakeModelServer):
@@ -31,86 +120,12 @@ class FakeOllama(FakeModelServer):
         models: Sequence[str] = (),
     ) -> None:
         self._api = OllamaApi(capabilities, window, parameters, models)
-        super().__init__(self._api, script, in_order=in_order)
+        super().__init__(script, in_order=in_order, dialect=self._api)
 
     @property
     def shown(self) -> list[str]:
         """The models of which someone asked what they are, in order."""
         return self._api.shown
-
-
-class OllamaApi:
-    """Implements `treadle.testing.fake_model.Dialect`. Without capabilities it is a server too old to tell them."""
-
-    def __init__(
-        self,
-        capabilities: Sequence[str] | None = ABLE,
-        window: int = 40_960,
-        parameters: str = "",
-        models: Sequence[str] = (),
-    ) -> None:
-        self._capabilities = capabilities
-        self._window = window
-        self._parameters = parameters
-        self._models = models
-        self.shown: list[str] = []
-
-    def position(self, request: JsonObject) -> int:
-        return sum(message["role"] == "assistant" for message in request["messages"])
-
-    def pieces(self, reply: Reply, request: JsonObject, position: int) -> tuple[str, Iterable[bytes]]:
-        if request.get("stream", True):
-            return "application/x-ndjson", stream_lines(reply, request)
-        return "application/json; charset=utf-8", [_encode(_whole(reply, request))]
-
-    def failure(self, status: int, message: str) -> JsonObject:
-        return {"error": message}
-
-    def other(self, method: str, path: str, headers: Headers, body: bytes) -> Answer | None:
-        match method, path.partition("?")[0]:
-            case "POST", "/api/chat":
-                return self._refusal(body)
-            case "POST", "/api/show":
-                return self._show(msgspec.json.decode(body).get("model", ""))
-            case "GET", "/api/tags":
-                return json_answer(200, {"models": [_listed(name) for name in self._models or ("fake:latest",)]})
-            case "GET", "/api/version":
-                return json_answer(200, {"version": "0.13.0"})
-        return json_answer(404, self.failure(404, "404 page not found"))
-
-    def _show(self, name: str) -> Answer:
-        self.shown.append(name)
-        if self._models and name not in self._models:
-            return json_answer(404, self.failure(404, f"model '{name}' not found"))
-        told: dict[str, Any] = {
-            "modelfile": f"FROM {name}",
-            "template": "{{ .Prompt }}",
-            "details": {"format": "gguf", "family": "fake", "parameter_size": "1B", "quantization_level": "Q4_0"},
-            "model_info": {"general.architecture": "fake", "fake.context_length": self._window},
-            "modified_at": _TIME,
-        }
-        if self._parameters:
-            told["parameters"] = self._parameters
-        if self._capabilities is not None:
-            told["capabilities"] = list(self._capabilities)
-        return json_answer(200, told)
-
-    def _refusal(self, body: bytes) -> Answer | None:
-        """What the real server would say against a request; None when it would answer."""
-        try:
-            request = msgspec.json.decode(body, type=_Request)
-        except msgspec.MsgspecError as error:
-            return json_answer(400, self.failure(400, f"json: cannot unmarshal: {error}"))
-        name = request.model
-        able = self._capabilities if self._capabilities is not None else ABLE
-        if self._models and name not in self._models:
-            return json_answer(404, self.failure(404, f"model '{name}' not found"))
-        if request.think and "thinking" not in able:
-            return json_answer(400, self.failure(400, f'"{name}" does not support thinking'))
-        if request.tools and "tools" not in able:
-            said = f"registry.ollama.ai/library/{name}:latest does not support tools"
-            return json_answer(400, self.failure(400, said))
-        return None
 
 
 class _Property(msgspec.Struct):
@@ -174,30 +189,10 @@ class _Request(msgspec.Struct):
     tools: list[_Tool] = []
 
 
-def stream_lines(reply: Reply, request: JsonObject) -> Iterator[bytes]:
-    """The lines of a streamed reply, one by one."""
-    for piece in cut(reply.thinking, reply.chunk_size):
-        yield _line(request, {"content": "", "thinking": piece})
-    for piece in cut(reply.text, reply.chunk_size):
-        yield _line(request, {"content": piece})
-    for call in _calls(reply):
-        yield _line(request, {"content": "", "tool_calls": [call]})
-    yield _line(request, {"content": ""}, _ended(reply))
-
-
 def _line(request: JsonObject, message: dict[str, Any], end: dict[str, Any] | None = None) -> bytes:
     said = {"role": "assistant", **message}
     head = {"model": request.get("model", "fake"), "created_at": _TIME, "message": said}
     return _encode({**head, **(end or {"done": False})}) + b"\n"
-
-
-def _whole(reply: Reply, request: JsonObject) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": "assistant", "content": reply.text}
-    if reply.thinking:
-        message["thinking"] = reply.thinking
-    if reply.calls:
-        message["tool_calls"] = _calls(reply)
-    return {"model": request.get("model", "fake"), "created_at": _TIME, "message": message, **_ended(reply)}
 
 
 def _calls(reply: Reply) -> list[dict[str, Any]]:

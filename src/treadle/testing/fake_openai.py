@@ -2,20 +2,189 @@
 
 In a test: `with FakeOpenAI([Reply(text="Hi")]) as fake:` and point a client at `fake.base_url`. As a process of its
 own: `python -m treadle.testing.fake_openai --bench` (or `--script FILE`), which prints its base URL first.
+
+For benchmarks an answer is chosen by the model's name alone and encoded once: `bench-chunks-400` streams 400 chunks of
+text; `bench-rounds-10` asks for one tool call in each of 10 rounds, then answers; `-every-20ms` paces the chunks; the
+parts combine.
 """
 
 import argparse
 import asyncio
+import random
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from treadle.testing.fake_http import Answer, Headers, Route, listen
-from treadle.testing.fake_model import FakeModelServer, Reply, Script, Scripted
-from treadle.testing.openai_bench import bench_answer
-from treadle.testing.openai_reply import ChatCompletions
+from treadle.testing.fake_http import END, FakeResponse, Headers, Route, frame, head, json_answer, listen
+from treadle.testing.fake_model import Dialect, FakeModelServer, Reply, Script, Scripted, answer, cut
+from treadle.types import JsonObject
+
+_encode = msgspec.json.Encoder().encode
+DONE = b"data: [DONE]\n\n"
+
+
+def sse(data: object) -> bytes:
+    return b"data: %b\n\n" % _encode(data)
+
+
+class ChatCompletions(Dialect):
+    def stream(self, reply: Reply, request: JsonObject, position: int) -> Iterator[bytes]:
+        """The server-sent events of a streamed reply, one by one."""
+        for delta in _deltas(reply, position):
+            yield sse(_chunk(request, [{"index": 0, "delta": delta, "finish_reason": None}]))
+        yield sse(_chunk(request, [{"index": 0, "delta": {}, "finish_reason": _finish(reply)}]))
+        options = request.get("stream_options")
+        if reply.usage and isinstance(options, dict) and options.get("include_usage"):
+            yield sse({**_chunk(request, []), "usage": _usage(reply.usage)})
+        yield DONE
+
+    def whole(self, reply: Reply, request: JsonObject, position: int) -> dict[str, Any]:
+        message: dict[str, Any] = {"role": "assistant", "content": reply.text or None}
+        if reply.thinking:
+            message["reasoning_content"] = reply.thinking
+        if reply.calls:
+            message["tool_calls"] = _calls(reply, position)
+        choice = {"index": 0, "message": message, "finish_reason": _finish(reply)}
+        whole = {**_chunk(request, [choice]), "object": "chat.completion"}
+        return {**whole, "usage": _usage(reply.usage)} if reply.usage else whole
+
+    def failure(self, status: int, message: str) -> JsonObject:
+        return {"error": {"message": message, "type": "fake_openai", "code": None}}
+
+    def other(self, method: str, path: str, headers: Headers, body: bytes) -> FakeResponse | None:
+        match method, path.partition("?")[0].removeprefix("/v1"):
+            case "POST", "/chat/completions":
+                return None
+            case "GET", "/models":
+                model = {"id": "fake", "object": "model", "created": 1_700_000_000, "owned_by": "treadle"}
+                return json_answer(200, {"object": "list", "data": [model]})
+        return self.unknown(method, path)
+
+
+_dialect = ChatCompletions()
+
+
+def _deltas(reply: Reply, position: int) -> Iterator[dict[str, Any]]:
+    yield {"role": "assistant", "content": ""}
+    for piece in cut(reply.thinking, reply.chunk_size):
+        yield {"reasoning_content": piece}
+    for piece in cut(reply.text, reply.chunk_size):
+        yield {"content": piece}
+    for index, call in enumerate(_calls(reply, position)):
+        function = call["function"]
+        yield {"tool_calls": [{**call, "index": index, "function": {**function, "arguments": ""}}]}
+        for piece in cut(function["arguments"], reply.chunk_size):
+            yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
+
+
+def _calls(reply: Reply, position: int) -> list[dict[str, Any]]:
+    return [
+        {"id": identity, "type": "function", "function": {"name": name, "arguments": arguments}}
+        for identity, name, arguments in reply.told_calls(f"call_{position}")
+    ]
+
+
+def _chunk(request: JsonObject, choices: list[dict[str, Any]]) -> dict[str, Any]:
+    model = request.get("model", "fake")
+    return {
+        "id": "chatcmpl-fake",
+        "object": "chat.completion.chunk",
+        "created": 1_700_000_000,
+        "model": model,
+        "choices": choices,
+    }
+
+
+def _usage(usage: tuple[int, int]) -> dict[str, int]:
+    return {"prompt_tokens": usage[0], "completion_tokens": usage[1], "total_tokens": sum(usage)}
+
+
+def _finish(reply: Reply) -> str:
+    return reply.finish or ("tool_calls" if reply.calls else "stop")
+
+
+_PARTS = re.compile(r"-(chunks|rounds|every)-(\d+)(?:ms)?")
+_WORD = " streams"
+_PREFERRED = ("noop", "read_file")
+
+
+class _BenchMessage(msgspec.Struct):
+    role: str
+
+
+class _BenchFunction(msgspec.Struct):
+    name: str
+
+
+class _BenchTool(msgspec.Struct):
+    function: _BenchFunction
+
+
+class _StreamOptions(msgspec.Struct):
+    include_usage: bool = False
+
+
+class _BenchRequest(msgspec.Struct):
+    """Only what an answer depends on; the rest of a long request is skipped, not built."""
+
+    model: str
+    messages: list[_BenchMessage]
+    stream: bool = False
+    tools: list[_BenchTool] = []
+    stream_options: _StreamOptions | None = None
+
+
+_decode = msgspec.json.Decoder(_BenchRequest).decode
+
+
+def bench_answer(body: bytes) -> FakeResponse:
+    """The answer to a request's body."""
+    try:
+        request = _decode(body)
+    except msgspec.MsgspecError as error:
+        return _dialect.refuse(f"not a chat completions request: {error}")
+    parts = {name: int(number) for name, number in _PARTS.findall(request.model)}
+    if not request.model.startswith("bench") or not parts:
+        return _dialect.refuse(f"no such model {request.model!r}; try bench-chunks-400 or bench-rounds-10", 404)
+    done = sum(message.role == "assistant" for message in request.messages)
+    tool = _pick_tool(request.tools) if done < parts.get("rounds", 0) else ""
+    usage = bool(request.stream_options and request.stream_options.include_usage)
+    made = _made(request.model, request.stream, usage, tool, done if tool else 0, parts.get("chunks", 4))
+    every_s = parts.get("every", 0) / 1000
+    if not every_s or len(made) == 1:
+        return FakeResponse((b"".join(made),))
+    # A random phase, so that the chunks of many chats do not arrive in step.
+    return FakeResponse(made, delay_s=random.random() * every_s, every_s=every_s)
+
+
+def _pick_tool(tools: list[_BenchTool]) -> str:
+    names = [tool.function.name for tool in tools]
+    return next((name for name in _PREFERRED if name in names), names[0] if names else "")
+
+
+def _arguments(tool: str, number: int) -> dict[str, object]:
+    """Different in every round, so that no loop guard takes the rounds for a loop."""
+    return {"path": f"file-{number}.txt"} if tool == "read_file" else {"n": number}
+
+
+@lru_cache(maxsize=4096)
+def _made(model: str, stream: bool, usage: bool, tool: str, number: int, chunks: int) -> tuple[bytes, ...]:
+    """The writes of an answer: its head with the first chunk, then a write for each chunk."""
+    request = {"model": model, "stream": stream, "stream_options": {"include_usage": usage}}
+    if tool:
+        reply = Reply(calls=[(tool, _arguments(tool, number))])
+    else:
+        reply = Reply(text=_WORD * chunks, chunk_size=len(_WORD), usage=(100, chunks))
+    if not stream:
+        return answer(_dialect, reply, request, number).writes
+    first, *rest = [frame(event) for event in _dialect.stream(reply, request, number)]
+    return (head(200, "text/event-stream") + first, *rest[:-1], rest[-1] + END)
+
 
 __all__ = ["FakeOpenAI", "Reply", "Script", "main"]
 
@@ -23,12 +192,8 @@ __all__ = ["FakeOpenAI", "Reply", "Script", "main"]
 class FakeOpenAI(FakeModelServer):
     """A scripted Chat Completions server."""
 
-    def __init__(self, script: Script = (), *, in_order: bool = False) -> None:
-        super().__init__(ChatCompletions(), script, in_order=in_order)
-
-    @property
-    def base_url(self) -> str:
-        return f"{self.url}/v1"
+    dialect = ChatCompletions
+    base_path = "/v1"
 
 
 async def _serve_process(route: Route, until_eof: bool) -> None:
@@ -41,10 +206,7 @@ async def _serve_process(route: Route, until_eof: bool) -> None:
         await server.serve_forever()
 
 
-_dialect = ChatCompletions()
-
-
-def _route_bench(method: str, path: str, headers: Headers, body: bytes) -> Answer:
+def _route_bench(method: str, path: str, headers: Headers, body: bytes) -> FakeResponse:
     return _dialect.other(method, path, headers, body) or bench_answer(body)
 
 

@@ -1,19 +1,80 @@
 """A fake server of the Responses API on loopback, scripted for tests. It is as strict as the real one about what it is
-asked (see `responses_rules`).
+asked (`complaint`): calls without results, results without calls, reasoning that stands alone or was tampered with.
 
 In a test: `with FakeResponses([Reply(text="Hi")]) as fake:` and point a client at `fake.base_url`.
 """
 
-from collections.abc import Iterable, Iterator
+import hashlib
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import count
 from typing import Any
 
 import msgspec
 
-from treadle.testing.fake_http import Answer, Headers, json_answer
-from treadle.testing.fake_model import FakeModelServer, Reply, Script, cut
-from treadle.testing.responses_rules import complaint, seal
+from treadle.testing.fake_http import FakeResponse, Headers
+from treadle.testing.fake_model import Dialect, FakeModelServer, Reply, Script, cut
 from treadle.types import JsonObject
+
+
+def seal(thinking: str) -> str:
+    """What stands for the encrypted form of a thought, the same in every process."""
+    return "gAAAAA" + hashlib.sha256(thinking.encode()).hexdigest()
+
+
+def complaint(body: bytes, sealed: Collection[str]) -> str:
+    """The sentence with which a request is refused; empty when it is not. `sealed` holds encrypted thoughts that are
+    good whatever their summaries say."""
+    try:
+        request = msgspec.json.decode(body, type=dict[str, Any])
+    except msgspec.MsgspecError as error:
+        return f"We could not parse the JSON body of your request: {error}"
+    items = request.get("input")
+    if isinstance(items, str):
+        return ""
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        return "Invalid type for 'input': expected one of an array of objects or a string."
+    if request.get("store") is not False:
+        return "" if not _reasoning(items) else "Items of type 'reasoning' are only taken with store=false here."
+    return _call_complaint(items) or _thoughts(items, sealed)
+
+
+def _reasoning(items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [item for item in items if item.get("type") == "reasoning"]
+
+
+def _call_complaint(items: Sequence[dict[str, Any]]) -> str:
+    asked: set[str] = set()
+    answered: set[str] = set()
+    for number, item in enumerate(items):
+        call = item.get("call_id", "")
+        match item.get("type"):
+            case "function_call":
+                if not isinstance(call, str) or not 0 < len(call) <= 64:
+                    return f"Invalid 'input[{number}].call_id': expected a string with length 1 to 64."
+                if not item.get("name") or not isinstance(item.get("arguments"), str):
+                    return f"Missing required parameter: 'input[{number}].name' or 'input[{number}].arguments'."
+                if call in asked:
+                    return f"Duplicate function call with call_id {call}."
+                asked.add(call)
+            case "function_call_output":
+                if call not in asked or call in answered:
+                    return f"No tool call found for function call output with call_id {call}."
+                answered.add(call)
+    return f"No tool output found for function call {min(asked - answered)}." if asked - answered else ""
+
+
+def _thoughts(items: Sequence[dict[str, Any]], sealed: Collection[str]) -> str:
+    for item, after in zip(items, [*items[1:], {}], strict=True):
+        if item.get("type") != "reasoning":
+            continue
+        summary = "\n\n".join(part["text"] for part in item.get("summary", ()))
+        if item.get("encrypted_content") not in (*sealed, seal(summary)):
+            return f"The encrypted content for item {item.get('id')} could not be verified."
+        follows = after.get("type") in ("function_call", "reasoning") or after.get("role") == "assistant"
+        if not follows:
+            return f"Item '{item.get('id')}' of type 'reasoning' was provided without its required following item."
+    return ""
+
 
 __all__ = ["FakeResponses", "Reply", "Responses", "Script"]
 
@@ -21,20 +82,7 @@ _encode = msgspec.json.Encoder().encode
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
 
-class FakeResponses(FakeModelServer):
-    """A scripted Responses server."""
-
-    def __init__(self, script: Script = (), *, in_order: bool = False) -> None:
-        super().__init__(Responses(), script, in_order=in_order)
-
-    @property
-    def base_url(self) -> str:
-        return f"{self.url}/v1"
-
-
-class Responses:
-    """Implements `treadle.testing.fake_model.Dialect`."""
-
+class Responses(Dialect):
     def __init__(self) -> None:
         self._sealed: set[str] = set()
         """Encrypted thoughts of the script, which are good whatever it says of them."""
@@ -46,19 +94,61 @@ class Responses:
 
     def pieces(self, reply: Reply, request: JsonObject, position: int) -> tuple[str, Iterable[bytes]]:
         self._sealed.add(reply.signature)
-        if request.get("stream"):
-            return "text/event-stream", stream_events(reply, request, position)
-        return "application/json", [_encode(response(reply, request, position))]
+        return super().pieces(reply, request, position)
+
+    def stream(self, reply: Reply, request: JsonObject, position: int) -> Iterator[bytes]:
+        """The server-sent events of a streamed reply, one by one."""
+        numbers = count()
+
+        def event(kind: str, **data: Any) -> bytes:
+            told = {"type": kind, "sequence_number": next(numbers), **data}
+            return b"event: %b\ndata: %b\n\n" % (kind.encode(), _encode(told))
+
+        whole = self.whole(reply, request, position)
+        begun = {**whole, "status": "in_progress", "output": [], "usage": None, "incomplete_details": None}
+        yield event("response.created", response=begun)
+        yield event("response.in_progress", response=begun)
+        for index, item in enumerate(whole["output"]):
+            yield event("response.output_item.added", output_index=index, item=_begun(item))
+            for kind, data in _told(item, reply.chunk_size):
+                yield event(kind, item_id=item["id"], output_index=index, **data)
+            yield event("response.output_item.done", output_index=index, item=item)
+        yield event(f"response.{whole['status']}", response=whole)
+
+    def whole(self, reply: Reply, request: JsonObject, position: int) -> dict[str, Any]:
+        """The whole answer."""
+        reason = _INCOMPLETE.get(reply.finish)
+        return {
+            "id": f"resp_{position}",
+            "object": "response",
+            "created_at": 1_700_000_000,
+            "status": "incomplete" if reason else "completed",
+            "error": None,
+            "incomplete_details": {"reason": reason} if reason else None,
+            "model": request.get("model", "fake"),
+            "output": list(_output(reply, position)),
+            "parallel_tool_calls": True,
+            "tool_choice": "auto",
+            "tools": [],
+            "usage": _usage(reply.usage) if reply.usage else None,
+        }
 
     def failure(self, status: int, message: str) -> JsonObject:
         kind = "invalid_request_error" if status < 500 else "server_error"
         return {"error": {"message": message, "type": kind, "param": None, "code": None}}
 
-    def other(self, method: str, path: str, headers: Headers, body: bytes) -> Answer | None:
+    def other(self, method: str, path: str, headers: Headers, body: bytes) -> FakeResponse | None:
         if (method, path.partition("?")[0].removeprefix("/v1")) != ("POST", "/responses"):
-            return json_answer(404, self.failure(404, f"the fake server has no {method} {path}"))
+            return self.unknown(method, path)
         said = complaint(body, self._sealed)
-        return json_answer(400, self.failure(400, said)) if said else None
+        return self.refuse(said) if said else None
+
+
+class FakeResponses(FakeModelServer):
+    """A scripted Responses server."""
+
+    dialect = Responses
+    base_path = "/v1"
 
 
 def _is_own(item: object) -> bool:
@@ -66,26 +156,6 @@ def _is_own(item: object) -> bool:
     if not isinstance(item, dict):
         return False
     return item.get("type") in ("reasoning", "function_call") or item.get("role") == "assistant"
-
-
-def stream_events(reply: Reply, request: JsonObject, position: int) -> Iterator[bytes]:
-    """The server-sent events of a streamed reply, one by one."""
-    numbers = count()
-
-    def event(kind: str, **data: Any) -> bytes:
-        told = {"type": kind, "sequence_number": next(numbers), **data}
-        return b"event: %b\ndata: %b\n\n" % (kind.encode(), _encode(told))
-
-    whole = response(reply, request, position)
-    begun = {**whole, "status": "in_progress", "output": [], "usage": None, "incomplete_details": None}
-    yield event("response.created", response=begun)
-    yield event("response.in_progress", response=begun)
-    for index, item in enumerate(whole["output"]):
-        yield event("response.output_item.added", output_index=index, item=_begun(item))
-        for kind, data in _told(item, reply.chunk_size):
-            yield event(kind, item_id=item["id"], output_index=index, **data)
-        yield event("response.output_item.done", output_index=index, item=item)
-    yield event(f"response.{whole['status']}", response=whole)
 
 
 def _begun(item: dict[str, Any]) -> dict[str, Any]:
@@ -123,25 +193,6 @@ def _told(item: dict[str, Any], size: int) -> Iterator[tuple[str, dict[str, Any]
                 yield "response.reasoning_summary_part.done", {**place, "part": part}
 
 
-def response(reply: Reply, request: JsonObject, position: int) -> dict[str, Any]:
-    """The whole answer."""
-    reason = _INCOMPLETE.get(reply.finish)
-    return {
-        "id": f"resp_{position}",
-        "object": "response",
-        "created_at": 1_700_000_000,
-        "status": "incomplete" if reason else "completed",
-        "error": None,
-        "incomplete_details": {"reason": reason} if reason else None,
-        "model": request.get("model", "fake"),
-        "output": list(_output(reply, position)),
-        "parallel_tool_calls": True,
-        "tool_choice": "auto",
-        "tools": [],
-        "usage": _usage(reply.usage) if reply.usage else None,
-    }
-
-
 def _output(reply: Reply, position: int) -> Iterator[dict[str, Any]]:
     if reply.thinking or reply.signature:
         parts = reply.thinking.split("\n\n") if reply.thinking else []
@@ -160,14 +211,14 @@ def _output(reply: Reply, position: int) -> Iterator[dict[str, Any]]:
             "status": "completed",
             "content": [part],
         }
-    for index, (name, arguments) in enumerate(reply.calls):
+    for index, (identity, name, arguments) in enumerate(reply.told_calls(f"call_{position}")):
         yield {
             "id": f"fc_{position}_{index}",
             "type": "function_call",
             "status": "completed",
-            "call_id": reply.ids[index] if index < len(reply.ids) else f"call_{position}_{index}",
+            "call_id": identity,
             "name": name,
-            "arguments": arguments if isinstance(arguments, str) else _encode(arguments).decode(),
+            "arguments": arguments,
         }
 
 

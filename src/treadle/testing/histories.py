@@ -18,7 +18,7 @@ from treadle.models.wire.encoder import RequestEncoder
 from treadle.ports.model import ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, Thinking
 from treadle.protocol.tools import ToolSpec
-from treadle.testing import anthropic_rules, gemini_rules, responses_rules
+from treadle.testing import fake_anthropic, fake_gemini, fake_responses
 from treadle.testing.fake_ollama import OllamaApi
 from treadle.types import CallKey
 
@@ -151,16 +151,16 @@ def _ollama(body: bytes, own: Sequence[str]) -> Problems:
 
 
 def _anthropic(body: bytes, own: Sequence[str]) -> Iterator[str]:
-    said = anthropic_rules.complaint({"anthropic-version": "2023-06-01"}, body, own)
+    said = fake_anthropic.complaint({"anthropic-version": "2023-06-01"}, body, own)
     return filter(None, [said])
 
 
 def _responses(body: bytes, own: Sequence[str]) -> Iterator[str]:
-    return filter(None, [responses_rules.complaint(body, own)])
+    return filter(None, [fake_responses.complaint(body, own)])
 
 
 def _gemini(strict: bool) -> Callable[[bytes, Sequence[str]], Iterable[str]]:
-    return lambda body, own: filter(None, [gemini_rules.complaint(body, own, strict=strict)])
+    return lambda body, own: filter(None, [fake_gemini.complaint(body, own, strict=strict)])
 
 
 def _tool_calls(body: Body) -> list[Any]:

@@ -11,7 +11,7 @@ from treadle.models.listing import list_from, read_list
 from treadle.models.provider_context import ProviderContext
 from treadle.models.wire.http_model import Access
 from treadle.ports.model import ModelInfo
-from treadle.testing.fake_http import Answer, Headers, ThreadedServer, json_answer
+from treadle.testing.fake_http import FakeResponse, Headers, ThreadedServer, json_answer
 
 
 def names(document: Any) -> list[str] | None:
@@ -71,7 +71,7 @@ DOCUMENT = {
 
 
 async def ask(document: Any, status: int = 200) -> list[ModelInfo]:
-    def route(method: str, path: str, headers: Headers, body: bytes) -> Answer:
+    def route(method: str, path: str, headers: Headers, body: bytes) -> FakeResponse:
         assert (method, path, headers["x-key"]) == ("GET", "/models", "secret-secret")
         return json_answer(status, document)
 

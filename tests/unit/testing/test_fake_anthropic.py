@@ -6,8 +6,7 @@ import aiohttp
 import msgspec
 import pytest
 
-from treadle.testing.anthropic_rules import complaint, signature
-from treadle.testing.fake_anthropic import FakeAnthropic, Reply
+from treadle.testing.fake_anthropic import FakeAnthropic, Reply, complaint, signature
 
 VERSION = {"anthropic-version": "2023-06-01"}
 TOOL = {"name": "look", "input_schema": {"type": "object"}}

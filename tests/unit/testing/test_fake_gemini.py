@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from treadle.testing.gemini_rules import PASS, complaint, sign
+from treadle.testing.fake_gemini import PASS, complaint, sign
 
 USER = {"role": "user", "parts": [{"text": "a"}]}
 CALL = {"functionCall": {"name": "f", "args": {}}}

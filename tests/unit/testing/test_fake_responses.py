@@ -5,8 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from treadle.testing.fake_responses import Responses
-from treadle.testing.responses_rules import complaint, seal
+from treadle.testing.fake_responses import Responses, complaint, seal
 
 USER = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "a"}]}
 SAID = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "b"}]}

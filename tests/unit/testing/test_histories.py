@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from treadle.ports.model import ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, Thinking, ToolRequest, ToolResult, UserEntry
-from treadle.testing import anthropic_rules, histories, responses_rules
+from treadle.testing import fake_anthropic, fake_responses, histories
 from treadle.types import CallKey
 
 USER = UserEntry("Go.")
@@ -71,8 +71,8 @@ def test_an_encoder_that_loses_an_entry_is_noticed(lost: histories.Wire) -> None
 
 def test_thinking_goes_to_the_model_that_sealed_it_and_to_no_other() -> None:
     thought = "It is in a."
-    block = {"type": "thinking", "thinking": thought, "signature": anthropic_rules.signature(thought)}
-    item = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": responses_rules.seal("")}
+    block = {"type": "thinking", "thinking": thought, "signature": fake_anthropic.signature(thought)}
+    item = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": fake_responses.seal("")}
     sealed = (
         Thinking(thought, msgspec.json.encode(block).decode(), "anthropic:claude"),
         Thinking("", msgspec.json.encode(item).decode(), "openai-responses:gpt"),

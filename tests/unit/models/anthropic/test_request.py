@@ -23,7 +23,7 @@ from treadle.protocol.content import (
     UserEntry,
 )
 from treadle.protocol.tools import ToolSpec
-from treadle.testing.anthropic_rules import complaint, signature
+from treadle.testing.fake_anthropic import complaint, signature
 from treadle.types import call_key
 
 REF = "anthropic:claude-test"

@@ -24,7 +24,7 @@ from treadle.protocol.content import (
     UserEntry,
 )
 from treadle.protocol.tools import ToolSpec
-from treadle.testing.gemini_rules import complaint
+from treadle.testing.fake_gemini import complaint
 from treadle.types import call_key
 
 REF = "gemini:gemini-test"

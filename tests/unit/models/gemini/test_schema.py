@@ -13,7 +13,7 @@ from treadle.ports.model import ModelRequest
 from treadle.protocol.content import UserEntry
 from treadle.protocol.tools import ToolSpec
 from treadle.stores.memory import MemoryStore
-from treadle.testing.gemini_rules import complaint
+from treadle.testing.fake_gemini import complaint
 from treadle.tools.builtin import builtins
 from treadle.tools.builtin.context import ToolContext
 

@@ -15,8 +15,7 @@ from treadle.models.registry import ModelRegistry
 from treadle.ports.model import Model, ModelRequest
 from treadle.protocol.content import UserEntry
 from treadle.testing.fake_gemini import FakeGemini, Reply
-from treadle.testing.fake_http import Answer as Written
-from treadle.testing.fake_http import Headers, ThreadedServer, json_answer
+from treadle.testing.fake_http import FakeResponse, Headers, ThreadedServer, json_answer
 
 TOKEN = "ya29.very-secret-token-0123456789"
 PROJECT = {"GOOGLE_CLOUD_PROJECT": "p-1"}
@@ -170,7 +169,7 @@ class TokenServer:
         self.asked = 0
         self.status = 200
 
-    def route(self, method: str, path: str, headers: Headers, body: bytes) -> Written:
+    def route(self, method: str, path: str, headers: Headers, body: bytes) -> FakeResponse:
         self.asked += 1
         if self.status != 200:
             return json_answer(self.status, {"error": "invalid_grant", "error_description": "Invalid JWT Signature."})

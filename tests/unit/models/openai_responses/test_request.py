@@ -19,7 +19,7 @@ from treadle.protocol.content import (
     UserEntry,
 )
 from treadle.protocol.tools import ToolSpec
-from treadle.testing.responses_rules import complaint
+from treadle.testing.fake_responses import complaint
 from treadle.types import call_key
 
 REF = "openai-responses:m"
