@@ -5,6 +5,7 @@ A step is either an effect (call the model, run calls, check, compact, summarise
 decided themselves, or the end: wait for someone, or rest.
 """
 
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
@@ -96,7 +97,8 @@ class Rest(msgspec.Struct, frozen=True):
 Step = CallModel | RunCalls | Compact | Summarize | RunCheck | Restore | AppendEvents | Wait | Rest
 
 
-def decide(state: ChatState, limits: Limits) -> Step:
+def decide(state: ChatState, limits: Callable[[], Limits]) -> Step:
+    """`limits` is asked only where it matters: between two turns."""
     run = state.run
     if run is None:
         return _decide_idle(state)
@@ -149,7 +151,7 @@ def _last_answer_begun(state: ChatState, run: Run) -> bool:
     return run.stop == "turn_cap" and state.open_turn is not None and state.open_turn.final
 
 
-def _decide_between_turns(state: ChatState, run: Run, limits: Limits) -> Step:
+def _decide_between_turns(state: ChatState, run: Run, limits: Callable[[], Limits]) -> Step:
     if run.stop == "turn_cap":
         if state.options.limit_rule == "answer" and not run.final_turn:
             return CallModel(final=True)
@@ -165,7 +167,7 @@ def _decide_between_turns(state: ChatState, run: Run, limits: Limits) -> Step:
         _guarded(state, run)
         or _steered(state)
         or _capped(state, run)
-        or _compacted(state, limits)
+        or _compacted(state, limits())
         or CallModel(final=False)
     )
 

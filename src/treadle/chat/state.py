@@ -310,6 +310,11 @@ def _in_short(failure: Failure | None) -> Failure | None:
     return None if failure is None else replace(failure, message=failure.message[:_SENTENCE])
 
 
+def runnable(state: ChatState) -> bool:
+    """Whether a worker has something to do."""
+    return status(state) in ("pending", "running", "interrupting")
+
+
 def summary(state: ChatState) -> ChatSummary:
     """The line about a chat that is kept beside its log."""
     shown = status(state)

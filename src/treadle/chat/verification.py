@@ -89,6 +89,8 @@ def _planned(state: ChatState, run: Run) -> Iterator[str]:
     """The checks of this end, in order: the quick look first. A question that led to no change is not held up."""
     if state.options.diagnose and _diagnosable(run):
         yield DIAGNOSTICS
+    if not state.options.checks:
+        return
     if run.wrote or run.completed or not all(only_asks(text) for text in _asked(state, run)):
         yield from dict.fromkeys(state.options.checks)
 

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
-from treadle.chat.state import ChatState, summary
+from treadle.chat.state import ChatState, runnable
 from treadle.engine.hub import SoFar
 from treadle.engine.log import Ahead, Log
 from treadle.errors import HeadMoved, StoreError
@@ -62,7 +62,7 @@ class Tenure:
                 if not await self._log.wrote(self.state, self.lease):
                     raise
                 self.state = await self._log.refresh(self.state)
-            self.released = not summary(self.state).runnable
+            self.released = not runnable(self.state)
 
     async def record(self, *events: Event, durable: bool = True) -> None:
         """Record what was done, behind whatever was added meanwhile, and once more after a fault of ours."""

@@ -8,7 +8,7 @@ import msgspec
 
 from treadle.chat import snapshot
 from treadle.chat.fold import fold_all
-from treadle.chat.state import ChatState, summary
+from treadle.chat.state import ChatState, runnable, summary
 from treadle.chat.transitions import transition
 from treadle.engine.hub import Hub, Subscription
 from treadle.engine.relay import Relay
@@ -128,7 +128,7 @@ class Log:
         is given back in it. With `take` a command brings its worker along; ChatBusy if the chat cannot be had."""
         envelopes = self._seal(state, events, lease.epoch if lease else 0)
         after = fold_all(state, envelopes)
-        if take is not None and not summary(after).runnable:
+        if take is not None and not runnable(after):
             take = None
         epoch = lease.epoch if lease else 0
         if take is not None:

@@ -49,7 +49,7 @@ async def advance(tenure: Tenure, deps: Deps) -> None:
             if not settled:
                 await _settle(tenure, deps)
                 settled = True
-            step = decide(tenure.state, limits_of(tenure.state, deps))
+            step = decide(tenure.state, lambda: limits_of(tenure.state, deps))
             if isinstance(step, Wait | Rest) or (tenure.leaving and not isinstance(step, AppendEvents)):
                 return
             progress.at(step, tenure.state.head)
@@ -93,7 +93,7 @@ def ahead(state: ChatState, deps: Deps, *, begin: bool = True) -> tuple[Event, .
     is begun only by whoever will make its call."""
     if any(call.phase == "started" for call in state.calls):
         return ()
-    match decide(state, limits_of(state, deps)):
+    match decide(state, lambda: limits_of(state, deps)):
         case AppendEvents(events=events):
             return events
         case CallModel(final=final) if state.open_turn is None and begin:

@@ -7,7 +7,7 @@ import contextlib
 import logging
 from collections.abc import Iterator
 
-from treadle.chat.state import ChatState, open_actions, status, summary
+from treadle.chat.state import ChatState, open_actions, runnable, status, summary
 from treadle.engine.deps import Deps
 from treadle.engine.handover import close_calls, withdraw
 from treadle.engine.lease import Tenure
@@ -220,9 +220,9 @@ class Worker:
     async def _put_right(self, tenure: Tenure) -> None:
         """A chat that has nothing to do, and whose line in the store says otherwise (a record was lost), would be
         claimed again and again."""
-        line = summary(tenure.state)
-        if tenure.released or line.runnable:
+        if tenure.released or runnable(tenure.state):
             return
+        line = summary(tenure.state)
         store, chat = self._deps.store, line.chat
         kept = (await store.get(chat)).summary
         if (kept.runnable, kept.wake_ms) != (line.runnable, line.wake_ms):

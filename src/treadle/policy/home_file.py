@@ -24,6 +24,7 @@ class HomeFile(Generic[T]):
 
     def __init__(self, path: Path, kind: type[T]) -> None:
         self.path = path
+        self._name = str(path)
         self._kind = kind
         self._seen: tuple[int, int, int] | None = None
         self._kept: T = kind()
@@ -32,7 +33,7 @@ class HomeFile(Generic[T]):
         """The content; the Struct's defaults if there is no such file. ConfigError if it cannot be used: what it
         holds gives permissions, so a file that others may write, or that is damaged, counts for nothing."""
         try:
-            with open(self.path, "rb") as file:
+            with open(self._name, "rb") as file:
                 found = os.fstat(file.fileno())
                 seen = (found.st_ino, found.st_mtime_ns, found.st_size)
                 if seen == self._seen:

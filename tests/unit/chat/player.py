@@ -109,7 +109,7 @@ class Player:
         if self.fresh:
             self.fresh = False
             self._recover(choose)
-        step = decide(self.state, LIMITS)
+        step = decide(self.state, lambda: LIMITS)
         match step:
             case CallModel(final=final):
                 self._call_model(final, choose)
@@ -275,7 +275,7 @@ class Player:
     def _check_status(self) -> None:
         shown = summary(self.state)
         assert shown.status in STATUSES
-        step = decide(self.state, LIMITS)
+        step = decide(self.state, lambda: LIMITS)
         if isinstance(step, Wait):
             assert shown.status == "requires_action", shown.status
             assert open_actions(self.state), "waits for nobody"
@@ -294,7 +294,7 @@ class Player:
                 return
             for event in step.events:
                 state = fold(state, e.Envelope(state.head + 1, CHAT, self.time_ms, event, self.epoch))
-            step = decide(state, LIMITS)
+            step = decide(state, lambda: LIMITS)
         raise AssertionError(f"decide goes in circles: {step}")
 
     def _check_calls(self) -> None:

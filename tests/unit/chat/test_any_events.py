@@ -61,7 +61,7 @@ def test_any_log_can_be_folded_decided_and_kept(events: list[e.Event], cut: int)
         state, resumed = fold(state, envelope), fold(resumed, envelope)
         if seq == cut:
             resumed = snapshot.decode(snapshot.encode(resumed)) or ChatState()
-        decide(state, LIMITS)
+        decide(state, lambda: LIMITS)
         assert summary(state).status == status(state)
         assert all(action.action is not None for action in open_actions(state))
         valid_history(entries(state))

@@ -15,12 +15,12 @@ KEY = call_key(1, 0)
 
 
 def step(state: ChatState, limits: Limits = LIMITS) -> object:
-    return decide(state, limits)
+    return decide(state, lambda: limits)
 
 
 def recorded(state: ChatState) -> list[str]:
     """The types of what the rules record themselves, with the reason of an end."""
-    found = decide(state, LIMITS)
+    found = decide(state, lambda: LIMITS)
     assert isinstance(found, AppendEvents), found
     return [f"{x.TYPE}:{x.reason}" if isinstance(x, e.RunEnd) else x.TYPE for x in found.events]
 
@@ -142,7 +142,7 @@ def test_autopilot_nudges_until_two_in_a_row_bring_nothing() -> None:  # L-14
     nudges = 0
     for turn in range(1, 10):
         state = chat(*answer(turn, text="done?"), state=state)
-        found = decide(state, LIMITS)
+        found = decide(state, lambda: LIMITS)
         assert isinstance(found, AppendEvents)
         if isinstance(found.events[-1], e.RunEnd):
             break
@@ -156,7 +156,7 @@ def test_autopilot_stops_after_five_continuations_with_progress() -> None:  # L-
     while nudges < 9:
         state = chat(*answer(turn, "a", arguments=f"[{turn}]"), *ran(turn), *answer(turn + 1, text="?"), state=state)
         turn += 2
-        found = decide(state, LIMITS)
+        found = decide(state, lambda: LIMITS)
         assert isinstance(found, AppendEvents)
         if isinstance(found.events[-1], e.RunEnd):
             break

@@ -75,7 +75,7 @@ class ChatMachine(RuleBasedStateMachine):
             assert refused == "no_such_block"
         else:
             assert refused == ""
-            step = decide(self.player.state, LIMITS)
+            step = decide(self.player.state, lambda: LIMITS)
             assert isinstance(step, RunCalls)
             assert [call.request.name for call in step.calls] == ["write_file"]
 

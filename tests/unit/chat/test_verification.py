@@ -33,7 +33,7 @@ def say(state: ChatState, text: str = "Done.") -> ChatState:
 
 
 def step(state: ChatState) -> object:
-    return decide(state, Limits())
+    return decide(state, Limits)
 
 
 def ends(state: ChatState) -> str:

@@ -113,7 +113,7 @@ def test_a_new_life_every_time() -> None:
 
 def readable(state: ChatState) -> None:
     """All rules can be asked about the state, and none of them gives an answer that no provider would take."""
-    decide(state, LIMITS)
+    decide(state, lambda: LIMITS)
     summary(state)
     valid_history(entries(state))
     assert snapshot.decode(snapshot.encode(state)) == state
