@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from treadle.chat.assembly import Answer, Assembler
+from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.models.gemini.adapter import Gemini
 from treadle.models.gemini.signature import signatures
 from treadle.models.gemini.vertex import GivenToken, Vertex, VertexEndpoint
@@ -48,7 +48,7 @@ class Told(NamedTuple):
     finish: str
 
 
-async def answer_of(model: Gemini, request: ModelRequest) -> Answer:
+async def answer_of(model: Gemini, request: ModelRequest) -> ModelAnswer:
     assembler = Assembler(1)
     async for deltas in model.stream(request):
         assembler.feed(deltas)
@@ -56,7 +56,7 @@ async def answer_of(model: Gemini, request: ModelRequest) -> Answer:
     return assembler.finish(model.info.ref)
 
 
-def by_adapter(answer: Answer) -> Told:
+def by_adapter(answer: ModelAnswer) -> Told:
     usage = answer.usage
     return Told(
         answer.text,

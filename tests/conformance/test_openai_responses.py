@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from treadle.chat.assembly import Answer, Assembler
+from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.models.openai_responses.adapter import OpenAIResponses
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolResult, UserEntry
@@ -30,7 +30,7 @@ CASES = {
 }
 
 
-async def ours(base_url: str, request: ModelRequest) -> Answer:
+async def ours(base_url: str, request: ModelRequest) -> ModelAnswer:
     model, assembler = OpenAIResponses(INFO, base_url=base_url), Assembler(1)
     async for deltas in model.stream(request):
         assembler.feed(deltas)
@@ -56,7 +56,7 @@ async def theirs(base_url: str, request: ModelRequest, *, stream: bool) -> Any:
         return response
 
 
-def same(answer: Answer, response: Any) -> None:
+def same(answer: ModelAnswer, response: Any) -> None:
     assert answer.text == response.output_text
     calls = [item for item in response.output if item.type == "function_call"]
     assert [(call.id, call.name, call.arguments) for call in answer.requests] == [

@@ -47,7 +47,7 @@ REASON_CHARS = 100
 """Of the reason for which it ended."""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ModelAnswer(msgspec.Struct, frozen=True):
     """One answer of a model, whole."""
 
     text: str
@@ -180,16 +180,16 @@ class Assembler:
     def thinking_text(self) -> str:
         return "".join([*(block.text for block in self._blocks), *self._thoughts])
 
-    def finish(self, model_ref: str) -> Answer:
+    def finish(self, model_ref: str) -> ModelAnswer:
         """The whole answer. A stream that did not end well is none: no call of it may run."""
         if self.finish_reason is None:
             raise ModelError("cut_stream", f"the answer of {model_ref} stopped before its end; it can be asked again")
         requests = tuple(call.request(self._turn) for call in self._calls)
-        return Answer(self.text, self._thinking(model_ref), requests, self.usage, self.finish_reason)
+        return ModelAnswer(self.text, self._thinking(model_ref), requests, self.usage, self.finish_reason)
 
-    def partial(self, model_ref: str) -> Answer:
+    def partial(self, model_ref: str) -> ModelAnswer:
         """What there is of an answer that was interrupted: its text and thinking, but none of its calls (L-07)."""
-        return Answer(self.text, self._thinking(model_ref), (), self.usage, "interrupted")
+        return ModelAnswer(self.text, self._thinking(model_ref), (), self.usage, "interrupted")
 
     def _thinking(self, model_ref: str) -> tuple[Thinking, ...]:
         blocks = [block if block.model else Thinking(block.text, block.opaque, model_ref) for block in self._blocks]

@@ -5,7 +5,7 @@ stream has ended well."""
 from collections.abc import Sequence
 from contextlib import aclosing
 
-from treadle.chat.assembly import Answer, Assembler
+from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.chat.budget import admit
 from treadle.chat.completion import MarkerFilter, marks, strip_marker, strip_thinking
 from treadle.chat.state import ChatState
@@ -111,7 +111,7 @@ class ModelAttempt:
         """Whether the marker is looked for; known once the answer begins, because only then its rung is."""
         self._text_gate, self._thought_gate = MarkerFilter(), MarkerFilter()
 
-    async def run(self, request: ModelRequest) -> Answer:
+    async def run(self, request: ModelRequest) -> ModelAnswer:
         faultpoint("model.before_call")
         self._tenure.speak(self._so_far)
         try:
@@ -119,7 +119,7 @@ class ModelAttempt:
         finally:
             self._tenure.speak(None)
 
-    async def _listen(self, request: ModelRequest) -> Answer:
+    async def _listen(self, request: ModelRequest) -> ModelAnswer:
         patience = Patience(self._deps.silence_s, self._deps.answer_s)
         async with patience, aclosing(self._model.stream(request)) as stream:  # type: ignore[type-var]
             async for deltas in stream:
@@ -169,7 +169,7 @@ class ModelAttempt:
         text = self._assembler.text + self._assembler.thinking_text
         return requests.guessed(self._tenure.state, text, self._model.info, self._deps)
 
-    def events(self, done: Answer | Stopped) -> list[Event]:
+    def events(self, done: ModelAnswer | Stopped) -> list[Event]:
         """What the answer, or what there is of it, means for the log."""
         info = self._model.info
         partial = isinstance(done, Stopped)

@@ -12,7 +12,7 @@ FILE_NAME = "consent.json"
 EVERYONE = "*"
 
 
-class _Book(msgspec.Struct, frozen=True):
+class _Consents(msgspec.Struct, frozen=True):
     recipients: tuple[str, ...] = ()
     version: int = 1
 
@@ -21,7 +21,7 @@ class Consent:
     """`accepted` are the recipients that a setting accepts beforehand; `*` accepts all."""
 
     def __init__(self, home: Path | str, accepted: Collection[str] = ()) -> None:
-        self._file = HomeFile(Path(home) / FILE_NAME, _Book)
+        self._file = HomeFile(Path(home) / FILE_NAME, _Consents)
         self._accepted = frozenset(accepted)
 
     def given(self, recipient: str, provider: str) -> bool:
@@ -31,7 +31,7 @@ class Consent:
         return recipient in self._file.read().recipients
 
     def give(self, recipient: str) -> None:
-        def change(book: _Book) -> _Book:
+        def change(book: _Consents) -> _Consents:
             return book if recipient in book.recipients else replace(book, recipients=(*book.recipients, recipient))
 
         self._file.change(change)

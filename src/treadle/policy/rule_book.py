@@ -17,7 +17,7 @@ from treadle.types import Clock, SystemClock, new_id
 FILE_NAME = "rules.json"
 
 
-class _Book(msgspec.Struct, frozen=True):
+class _Rules(msgspec.Struct, frozen=True):
     rules: tuple[Rule, ...] = ()
     version: int = 1
 
@@ -27,7 +27,7 @@ class RuleBook:
 
     def __init__(self, home: Path | str, clock: Clock | None = None) -> None:
         self._home = Path(home)
-        self._file = HomeFile(self._home / FILE_NAME, _Book)
+        self._file = HomeFile(self._home / FILE_NAME, _Rules)
         self._clock = clock or SystemClock()
 
     def all(self) -> tuple[Rule, ...]:
@@ -53,7 +53,7 @@ class RuleBook:
         if made.scope == "project":
             made = replace(made, root=os.path.realpath(made.root))
 
-        def change(book: _Book) -> _Book:
+        def change(book: _Rules) -> _Rules:
             kept = tuple(old for old in book.rules if _same(old) != _same(made))
             return replace(book, rules=(*kept, made))
 
@@ -64,7 +64,7 @@ class RuleBook:
         """Take a rule away. NotFound if there is none of this id."""
         revoked: list[Rule] = []
 
-        def change(book: _Book) -> _Book:
+        def change(book: _Rules) -> _Rules:
             revoked.extend(rule for rule in book.rules if rule.id == id)
             return replace(book, rules=tuple(rule for rule in book.rules if rule.id != id))
 

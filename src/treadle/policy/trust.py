@@ -26,7 +26,7 @@ class Trusted(msgspec.Struct, frozen=True):
     since_ms: int = 0
 
 
-class _Book(msgspec.Struct, frozen=True):
+class _TrustedFiles(msgspec.Struct, frozen=True):
     files: tuple[Trusted, ...] = ()
     version: int = 1
 
@@ -34,7 +34,7 @@ class _Book(msgspec.Struct, frozen=True):
 class Trust:
     def __init__(self, home: Path | str, clock: Clock | None = None) -> None:
         self._home = Path(home)
-        self._file = HomeFile(self._home / FILE_NAME, _Book)
+        self._file = HomeFile(self._home / FILE_NAME, _TrustedFiles)
         self._clock = clock or SystemClock()
 
     def trusted(self, path: str, content: bytes) -> bool:

@@ -3,6 +3,7 @@ and prices, the weight of the system text, the time. All of it is worked back fr
 
 from collections.abc import Sequence
 from itertools import islice
+from typing import Any
 
 from treadle.chat.assembly import NOTICES
 from treadle.chat.history import CHARS_PER_TOKEN
@@ -10,10 +11,9 @@ from treadle.chat.state import ChatState
 from treadle.chat.transcript import COMPACT_AT, HEADROOM_TOKENS, estimate, threshold
 from treadle.engine.hub import Hub
 from treadle.engine.lease import Tenure
-from treadle.engine.log import Ahead, Answer, Log, Take
+from treadle.engine.log import Ahead, Log
 from treadle.engine.request import TYPICAL_OUTPUT
 from treadle.ports.model import ModelInfo
-from treadle.ports.store import Lease
 from treadle.protocol.events import (
     AssistantMessage,
     CompactionComplete,
@@ -51,15 +51,7 @@ class WatchedLog(Log):
         return self._asked or (self.tenure.state if self.tenure is not None else ChatState())
 
     async def append(
-        self,
-        state: ChatState,
-        events: Sequence[Event],
-        *,
-        lease: Lease | None,
-        durable: bool,
-        ahead: Ahead | None = None,
-        take: Take | None = None,
-        answer: Answer | None = None,
+        self, state: ChatState, events: Sequence[Event], *, ahead: Ahead | None = None, **given: Any
     ) -> ChatState:
         def asked(after: ChatState) -> Sequence[Event]:
             self._asked = after
@@ -67,9 +59,7 @@ class WatchedLog(Log):
 
         self._asked = state
         try:
-            return await super().append(
-                state, events, lease=lease, durable=durable, ahead=asked, take=take, answer=answer
-            )
+            return await super().append(state, events, ahead=asked, **given)
         finally:
             self._asked = None
 

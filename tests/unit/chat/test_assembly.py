@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.chat.assembly import Answer, Assembler
+from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ModelError
 from treadle.protocol.content import Thinking, Usage
 from treadle.protocol.deltas import (
@@ -22,7 +22,7 @@ from treadle.protocol.deltas import (
 )
 
 
-def assemble(*deltas: Delta, turn: int = 1) -> Answer:
+def assemble(*deltas: Delta, turn: int = 1) -> ModelAnswer:
     assembler = Assembler(turn)
     assembler.feed(deltas)
     assembler.feed([FinishDelta("tool_calls")])
@@ -180,7 +180,7 @@ def test_nothing_is_a_call_until_the_stream_ended_well() -> None:  # M-08
     with pytest.raises(ModelError, match="stopped before its end") as caught:
         assembler.finish("openai:x")
     assert caught.value.kind == "cut_stream"
-    assert assembler.partial("openai:x") == Answer("so far", finish_reason="interrupted")  # L-07
+    assert assembler.partial("openai:x") == ModelAnswer("so far", finish_reason="interrupted")  # L-07
 
 
 def test_thinking_is_kept_apart_and_blocks_replace_their_deltas() -> None:  # M-10

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from treadle.chat.ledger import Entry, covers, fingerprint, last_undo, redone, trails, unnamed
 from treadle.protocol.events import FilesChanged, Kept, Redone, RestoreRequested, Undone
 from treadle.protocol.files import DiffStat, FileChange, FileState, Link, Trail, change_of, encode_path
-from treadle.workspace.history.path_undo import Blocked, State, WayBack
+from treadle.workspace.history.path_undo import Blocked, PathUndo, State
 
 PATHS = ("a", "b", "c")
 
@@ -33,7 +33,7 @@ class Write(msgspec.Struct):
     kept: bool = False
 
 
-class Opaque(WayBack):
+class Opaque(PathUndo):
     """The way back where nothing is a text, and all that was there can be had."""
 
     def __init__(self, path: str, now: State) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from treadle.chat.assembly import Answer, Assembler
+from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ConfigError, ModelError
 from treadle.models import command_line
 from treadle.models.command_line import CommandLineModel, flatten
@@ -49,7 +49,7 @@ def get(ref: str, **env: str) -> CommandLineModel:
     return ladder.inner
 
 
-async def ask(model: CommandLineModel, request: ModelRequest = ASKED) -> tuple[Answer, list[NoticeDelta]]:
+async def ask(model: CommandLineModel, request: ModelRequest = ASKED) -> tuple[ModelAnswer, list[NoticeDelta]]:
     assembler = Assembler(1)
     async for deltas in model.stream(request):
         assembler.feed(deltas)

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from treadle.chat.assembly import Answer, Assembler
+from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ModelError
 from treadle.models.ladder import Ladder, refuses_tools
 from treadle.models.openai_chat.adapter import OpenAIChat
@@ -52,7 +52,7 @@ def ladder(*turns: Turn | Say | Sequence[Say | Call], info: ModelInfo | None = N
     return Ladder(watched), watched
 
 
-async def ask(model: Model, request: ModelRequest) -> tuple[Answer, list[NoticeDelta], list[str]]:
+async def ask(model: Model, request: ModelRequest) -> tuple[ModelAnswer, list[NoticeDelta], list[str]]:
     assembler = Assembler(1)
     shown: list[str] = []
     async for deltas in model.stream(request):
@@ -65,7 +65,7 @@ def asked(text: str = "Hi.", rung: str = "", tools: tuple[ToolSpec, ...] = TOOLS
     return ModelRequest("Be good.", [UserEntry(text)], tools, rung=rung)  # type: ignore[arg-type]
 
 
-def calls(answer: Answer) -> list[tuple[str, str, bool]]:
+def calls(answer: ModelAnswer) -> list[tuple[str, str, bool]]:
     return [(request.name, request.arguments, request.repaired) for request in answer.requests]
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.chat.assembly import Answer, Assembler
+from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ConfigError, ModelError, ScriptError
 from treadle.models.script import Step
 from treadle.models.scripted import (
@@ -35,7 +35,7 @@ async def listen(model: ScriptedModel, asked: ModelRequest, assembler: Assembler
         assembler.feed(deltas)
 
 
-async def ask(model: ScriptedModel, asked: ModelRequest, turn: int = 1) -> Answer:
+async def ask(model: ScriptedModel, asked: ModelRequest, turn: int = 1) -> ModelAnswer:
     assembler = Assembler(turn)
     await listen(model, asked, assembler)
     return assembler.finish(model.info.ref)
@@ -46,7 +46,7 @@ async def test_says_thinks_calls_and_reports() -> None:
         [(Think("hm"), Say("I look"), Call("read_file", path="a"), Call("read_file", path="b"), Used(Usage(10, 2)))]
     )
     answer = await ask(model, request(), turn=3)
-    assert answer == Answer(
+    assert answer == ModelAnswer(
         "I look",
         (Thinking("hm", model="scripted:script"),),
         (

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.models.test_ladder import CALL, REQUEST, TOOLS, ask, asked, calls, ladder
-from treadle.chat.assembly import Answer, Assembler
+from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.models.ladder import Ladder
 from treadle.models.openai_chat.adapter import OpenAIChat
 from treadle.models.scripted import Call, Say, Think, Turn
@@ -65,7 +65,7 @@ KEPT = [
 ]
 
 
-def listened(deltas: Iterable[Sequence[Delta]], reason: str = "stop") -> Answer:
+def listened(deltas: Iterable[Sequence[Delta]], reason: str = "stop") -> ModelAnswer:
     thinking, assembler = TextThinking(), Assembler(1)
     for batch in (*deltas, [FinishDelta(reason)]):
         assembler.feed(thinking.take(batch))
@@ -77,7 +77,7 @@ def pieces(text: str, cuts: Iterable[int]) -> list[list[Delta]]:
     return [[TextDelta(text[a:b])] for a, b in pairwise(places)]
 
 
-def thought(answer: Answer) -> str:
+def thought(answer: ModelAnswer) -> str:
     return "".join(block.text for block in answer.thinking)
 
 

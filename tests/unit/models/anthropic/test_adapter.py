@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tests.unit.models.loopback import Exchange, serving
-from treadle.chat.assembly import Answer, Assembler
+from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ModelError
 from treadle.models.anthropic.adapter import AnthropicMessages
 from treadle.models.wire.http import Http
@@ -28,7 +28,7 @@ GREETING = tuple(Messages().pieces(Reply(text="hello", chunk_size=3), {"stream":
 
 async def ask(
     model: AnthropicMessages, request: ModelRequest | None = None, turn: int = 1
-) -> tuple[Answer, list[NoticeDelta]]:
+) -> tuple[ModelAnswer, list[NoticeDelta]]:
     assembler = Assembler(turn)
     async for deltas in model.stream(request or ModelRequest("s", [UserEntry("hi")])):
         assembler.feed(deltas)
@@ -41,7 +41,7 @@ async def failing(model: AnthropicMessages) -> ModelError:
     return caught.value
 
 
-def entries_after(answer: Answer, turn: int = 1) -> list[Entry]:
+def entries_after(answer: ModelAnswer, turn: int = 1) -> list[Entry]:
     results = tuple(ToolResult(request.call, "seen") for request in answer.requests)
     return [AssistantEntry(turn, answer.text, answer.thinking, answer.requests), ResultsEntry(turn, results)]
 

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from treadle.chat.assembly import Answer, Assembler
+from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ModelError
 from treadle.models.anthropic.stream import AnthropicReader
 from treadle.ports.model import ModelInfo
@@ -93,7 +93,7 @@ FULL = (
 )
 
 
-def read(*chunks: bytes, info: ModelInfo = INFO) -> Answer:
+def read(*chunks: bytes, info: ModelInfo = INFO) -> ModelAnswer:
     reader, assembler = AnthropicReader("api.example", info), Assembler(1)
     for chunk in chunks:
         assembler.feed(reader.feed(chunk))
@@ -101,7 +101,7 @@ def read(*chunks: bytes, info: ModelInfo = INFO) -> Answer:
     return assembler.finish(info.ref)
 
 
-def requests(answer: Answer) -> list[tuple[str, str, str]]:
+def requests(answer: ModelAnswer) -> list[tuple[str, str, str]]:
     return [(request.id, request.name, request.arguments) for request in answer.requests]
 
 

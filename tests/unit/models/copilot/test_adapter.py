@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from treadle.chat.assembly import Answer, Assembler
+from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ConfigError, ModelError
 from treadle.models.copilot.adapter import Copilot, list_models
 from treadle.models.copilot.token import BASE_URL, GITHUB_API_URL, CopilotEndpoint, ask_gh, models_at
@@ -33,7 +33,7 @@ def no_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "keyring", None)
 
 
-async def ask(model: Model, request: ModelRequest | None = None) -> Answer:
+async def ask(model: Model, request: ModelRequest | None = None) -> ModelAnswer:
     assembler = Assembler(1)
     async for deltas in model.stream(request or ModelRequest("s", [UserEntry("hi")])):
         assembler.feed(deltas)

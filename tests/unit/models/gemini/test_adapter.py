@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from tests.unit.models.loopback import Exchange, serving
-from treadle.chat.assembly import Answer, Assembler
+from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ConfigError, ModelError
 from treadle.models.catalog.lookup import look_up
 from treadle.models.gemini.adapter import Gemini
@@ -27,7 +27,7 @@ TOOLS = (ToolSpec("read_file", parameters={"properties": {"path": {"const": "x"}
 SAID = b'data: {"candidates":[{"content":{"parts":[{"text":"hello"}]},"finishReason":"STOP"}]}\n\n'
 
 
-async def ask(model: Gemini, request: ModelRequest | None = None) -> tuple[Answer, list[NoticeDelta]]:
+async def ask(model: Gemini, request: ModelRequest | None = None) -> tuple[ModelAnswer, list[NoticeDelta]]:
     assembler = Assembler(1)
     async for deltas in model.stream(request or ModelRequest("s", [UserEntry("hi")])):
         assembler.feed(deltas)

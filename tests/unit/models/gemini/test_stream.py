@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from treadle.chat.assembly import Answer, Assembler
+from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ModelError
 from treadle.models.gemini.stream import GeminiReader
 from treadle.protocol.content import Thinking, Usage
@@ -57,7 +57,7 @@ FULL = (
 )
 
 
-def read(*chunks: bytes) -> Answer:
+def read(*chunks: bytes) -> ModelAnswer:
     reader, assembler = GeminiReader("api.example", REF), Assembler(1)
     for piece in chunks:
         assembler.feed(reader.feed(piece))
@@ -65,7 +65,7 @@ def read(*chunks: bytes) -> Answer:
     return assembler.finish(REF)
 
 
-def requests(answer: Answer) -> list[tuple[str, str, str]]:
+def requests(answer: ModelAnswer) -> list[tuple[str, str, str]]:
     return [(request.id, request.name, request.arguments) for request in answer.requests]
 
 

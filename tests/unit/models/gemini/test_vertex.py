@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from treadle.chat.assembly import Answer, Assembler
+from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ConfigError, ModelError
 from treadle.models.gemini import vertex
 from treadle.models.gemini.vertex import address_of
@@ -21,7 +21,7 @@ TOKEN = "ya29.very-secret-token-0123456789"
 PROJECT = {"GOOGLE_CLOUD_PROJECT": "p-1"}
 
 
-async def ask(model: Model) -> Answer:
+async def ask(model: Model) -> ModelAnswer:
     assembler = Assembler(1)
     async for deltas in model.stream(ModelRequest("", [UserEntry("hi")])):
         assembler.feed(deltas)

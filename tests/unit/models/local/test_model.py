@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from tests.unit.models.local.real import gone, small_model
-from treadle.chat.assembly import Answer, Assembler
+from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ConfigError, ModelError
 from treadle.models.local.answer import answer_schema
 from treadle.models.local.model import LocalModel
@@ -61,7 +61,7 @@ def asked(text: str, **more: object) -> ModelRequest:
     return ModelRequest(SYSTEM, [UserEntry(text)], **more)  # type: ignore[arg-type]
 
 
-async def answer(model: LocalModel, request: ModelRequest) -> Answer:
+async def answer(model: LocalModel, request: ModelRequest) -> ModelAnswer:
     assembler = Assembler(1)
     async for deltas in model.stream(request):
         assembler.feed(deltas)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from treadle.chat.assembly import Answer, Assembler
+from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.models.local.answer import GrammarReader
 from treadle.protocol.deltas import FinishDelta
 
@@ -13,7 +13,7 @@ CALL = {"name": "write", "arguments": {"path": "a.txt", "content": 'if x:\n  {"a
 SPACED = '{ "name" : "list" ,\n "arguments" : { } }\n'
 
 
-def read(pieces: list[str]) -> Answer:
+def read(pieces: list[str]) -> ModelAnswer:
     reader, assembler = GrammarReader("reply"), Assembler(1)
     for piece in pieces:
         assembler.feed(reader.feed(piece))

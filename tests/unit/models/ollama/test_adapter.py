@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.unit.models.loopback import Exchange, serving
-from treadle.chat.assembly import Answer, Assembler
+from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ConfigError, ModelError
 from treadle.models.ladder import Ladder
 from treadle.models.ollama.adapter import BASE_URL, OllamaChat, base_url
@@ -28,7 +28,7 @@ ASKED = ModelRequest("s", [UserEntry("hi")])
 GREETING = Reply(text="hello")
 
 
-async def ask(model: OllamaChat, request: ModelRequest = ASKED) -> tuple[Answer, list[NoticeDelta]]:
+async def ask(model: OllamaChat, request: ModelRequest = ASKED) -> tuple[ModelAnswer, list[NoticeDelta]]:
     assembler = Assembler(1)
     async for deltas in model.stream(request):
         assembler.feed(deltas)

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from treadle.chat.assembly import Answer, Assembler
+from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ModelError
 from treadle.models.ollama.stream import OllamaReader
 from treadle.protocol.content import Thinking, Usage
@@ -41,7 +41,7 @@ FULL = (
 )
 
 
-def read(*chunks: bytes) -> Answer:
+def read(*chunks: bytes) -> ModelAnswer:
     reader, assembler = OllamaReader("host:11434"), Assembler(1)
     for chunk in chunks:
         assembler.feed(reader.feed(chunk))
@@ -49,7 +49,7 @@ def read(*chunks: bytes) -> Answer:
     return assembler.finish("ollama:x")
 
 
-def requests(answer: Answer) -> list[tuple[str, str, str]]:
+def requests(answer: ModelAnswer) -> list[tuple[str, str, str]]:
     return [(request.id, request.name, request.arguments) for request in answer.requests]
 
 

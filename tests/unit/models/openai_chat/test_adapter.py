@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.models.loopback import DONE, Exchange, event, said, serving
-from treadle.chat.assembly import Answer, Assembler
+from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.engine.silence_timeout import Patience
 from treadle.errors import ModelError
 from treadle.models.openai_chat.adapter import OpenAIChat
@@ -22,7 +22,7 @@ INFO = ModelInfo("openai", "gpt-test")
 GREETING = (said(content="hel"), said(content="lo"), said("stop"), DONE)
 
 
-async def ask(model: OpenAIChat, request: ModelRequest | None = None) -> tuple[Answer, list[NoticeDelta]]:
+async def ask(model: OpenAIChat, request: ModelRequest | None = None) -> tuple[ModelAnswer, list[NoticeDelta]]:
     assembler = Assembler(1)
     async for deltas in model.stream(request or ModelRequest("s", [UserEntry("hi")])):
         assembler.feed(deltas)

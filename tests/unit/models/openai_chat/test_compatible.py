@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from treadle.chat.assembly import Answer, Assembler
+from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ConfigError, ModelError
 from treadle.models.openai_chat.adapter import OpenAIChat
 from treadle.models.providers import ADDRESSES, KEYS, SERVERS, VARIABLES
@@ -29,7 +29,7 @@ def no_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "keyring", None)
 
 
-async def ask(model: Model, entries: list[Entry], memo: Memo | None = None) -> tuple[Answer, list[NoticeDelta]]:
+async def ask(model: Model, entries: list[Entry], memo: Memo | None = None) -> tuple[ModelAnswer, list[NoticeDelta]]:
     assembler = Assembler(1)
     async for deltas in model.stream(ModelRequest("", entries, memo=memo or Memo())):
         assembler.feed(deltas)
@@ -148,7 +148,7 @@ def strict(request: JsonObject) -> Reply:
     return Reply(text=f"after {answers[-1]['reasoning_content']!r}")
 
 
-async def two_turns(model: Model, memo: Memo) -> tuple[Answer, Answer, list[NoticeDelta]]:
+async def two_turns(model: Model, memo: Memo) -> tuple[ModelAnswer, ModelAnswer, list[NoticeDelta]]:
     first, _ = await ask(model, [UserEntry("x")], memo)
     entries = [UserEntry("x"), AssistantEntry(1, first.text, first.thinking, first.requests), result(1)]
     second, notices = await ask(model, entries, memo)

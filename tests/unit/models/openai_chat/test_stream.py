@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tests.unit.models.loopback import DONE, event, said
-from treadle.chat.assembly import Answer, Assembler
+from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ModelError
 from treadle.models.openai_chat.stream import ChatReader
 from treadle.protocol.content import Thinking, Usage
@@ -38,7 +38,7 @@ FULL = (
 )
 
 
-def read(*chunks: bytes) -> Answer:
+def read(*chunks: bytes) -> ModelAnswer:
     reader, assembler = ChatReader("api.example"), Assembler(1)
     for chunk in chunks:
         assembler.feed(reader.feed(chunk))
@@ -46,7 +46,7 @@ def read(*chunks: bytes) -> Answer:
     return assembler.finish("openai:x")
 
 
-def requests(answer: Answer) -> list[tuple[str, str, str]]:
+def requests(answer: ModelAnswer) -> list[tuple[str, str, str]]:
     return [(request.id, request.name, request.arguments) for request in answer.requests]
 
 

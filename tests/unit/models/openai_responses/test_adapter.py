@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.unit.models.loopback import Exchange, event, serving
-from treadle.chat.assembly import Answer, Assembler
+from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ModelError
 from treadle.models.catalog.lookup import look_up
 from treadle.models.openai_responses.adapter import OpenAIResponses
@@ -24,7 +24,7 @@ TALKER = ModelInfo("openai-responses", "gpt-test", window=64_000)
 TOOLS = (ToolSpec("read_file"),)
 
 
-async def ask(model: OpenAIResponses, request: ModelRequest | None = None) -> tuple[Answer, list[NoticeDelta]]:
+async def ask(model: OpenAIResponses, request: ModelRequest | None = None) -> tuple[ModelAnswer, list[NoticeDelta]]:
     assembler = Assembler(1)
     async for deltas in model.stream(request or ModelRequest("s", [UserEntry("hi")])):
         assembler.feed(deltas)

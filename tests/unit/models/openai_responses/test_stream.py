@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from treadle.chat.assembly import Answer, Assembler
+from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ModelError
 from treadle.models.openai_responses.stream import ResponsesReader
 from treadle.protocol.content import Thinking, Usage
@@ -84,7 +84,7 @@ FULL = (
 )
 
 
-def read(*chunks: bytes) -> Answer:
+def read(*chunks: bytes) -> ModelAnswer:
     reader, assembler = ResponsesReader("api.example"), Assembler(1)
     for chunk in chunks:
         assembler.feed(reader.feed(chunk))
@@ -92,7 +92,7 @@ def read(*chunks: bytes) -> Answer:
     return assembler.finish(REF)
 
 
-def requests(answer: Answer) -> list[tuple[str, str, str]]:
+def requests(answer: ModelAnswer) -> list[tuple[str, str, str]]:
     return [(request.id, request.name, request.arguments) for request in answer.requests]
 
 
