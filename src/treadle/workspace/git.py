@@ -22,6 +22,7 @@ from treadle.ports.sandbox import IN_A_REPOSITORY, Confinement, Direct, Sandbox,
 from treadle.ports.workspace import inert
 from treadle.protocol.events import GitBranchCreated
 from treadle.subprocesses import Completed, Launch, run_blocking
+from treadle.workspace.paths.entries import READ
 
 _TIMEOUT_S = 30.0
 _LONGEST_ANSWER = 1 << 16
@@ -165,7 +166,7 @@ def _lies_in(path: str, folder: str) -> bool:
 def _line(path: str) -> str:
     """The first line of a small file; empty if it is none."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = os.open(path, READ)
     except OSError:
         return ""
     with open(fd, "rb") as file:

@@ -20,6 +20,7 @@ from treadle.workspace.history.staging import StagingFolder
 from treadle.workspace.history.states import Folders, lstat, parts_of, reading, signature
 from treadle.workspace.paths import entries
 from treadle.workspace.paths.durable import FEW, sync_all, write_at
+from treadle.workspace.paths.entries import held
 
 
 class ContentSource(Protocol):
@@ -116,11 +117,8 @@ class ChangeApplier:
             with reading(*self._folders.of(path)) as source:
                 self._stage.file(name, source, after, self._source.mtime_ns(path), old)
             return
-        source = self._source.open(path, after)
-        try:
+        with held(self._source.open(path, after)) as source:
             self._stage.file(name, source, after, self._source.mtime_ns(path), old)
-        finally:
-            os.close(source)
 
     # -- afterwards ---------------------------------------------------------------------------------------------
 
@@ -205,22 +203,16 @@ class ChangeApplier:
         assert each.stat is not None
         if not each.stat.st_mode & st.S_IWUSR:
             entries.chmod(folder, name, st.S_IMODE(each.stat.st_mode) | st.S_IWUSR)
-        goal = os.open(name, _WRITE, dir_fd=folder)
-        try:
-            source = self._stage.read(self._numbers[each.change.path])
-            try:
+        with held(os.open(name, _WRITE, dir_fd=folder)) as goal:
+            with held(self._stage.read(self._numbers[each.change.path])) as source:
                 offset = 0
                 while block := os.pread(source, 1 << 20, offset):
                     write_at(goal, block, offset)
                     offset += len(block)
                     faultpoint("transaction.block_written")
                 os.ftruncate(goal, offset)
-            finally:
-                os.close(source)
             os.fchmod(goal, each.change.after.mode)
             os.fsync(goal)
-        finally:
-            os.close(goal)
         self._set_time(folder, name, each.change.path)
 
     # -- modes and times ----------------------------------------------------------------------------------------
@@ -274,11 +266,8 @@ class ChangeApplier:
 
     def _sync(self) -> None:
         if len(self._touched) > FEW:
-            fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._folders.at([]))
-            try:
+            with held(os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._folders.at([]))) as fd:
                 sync_all(fd)
-            finally:
-                os.close(fd)
         else:
             for parts in self._touched:
                 with suppress(FileNotFoundError, NotADirectoryError):

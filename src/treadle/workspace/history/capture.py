@@ -28,6 +28,7 @@ from treadle.workspace.history.git_unit import git_fingerprint
 from treadle.workspace.history.trees import Tree, changes, left_in, read_tree, write_tree
 from treadle.workspace.history.walk import Walk
 from treadle.workspace.paths.durable import digest_of
+from treadle.workspace.paths.entries import held
 from treadle.workspace.paths.levels import GIT
 from treadle.workspace.paths.root import Root
 
@@ -180,12 +181,9 @@ def _inside(root: str, folder: Path) -> str:
 
 def _synced(file: Path) -> int:
     """Make a file survive a power cut; its inode."""
-    fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with held(os.open(file, os.O_RDONLY | os.O_CLOEXEC)) as fd:
         os.fsync(fd)
         return os.fstat(fd).st_ino
-    finally:
-        os.close(fd)
 
 
 # -- looking after them -----------------------------------------------------------------------------------------------

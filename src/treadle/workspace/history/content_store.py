@@ -23,6 +23,7 @@ import msgspec
 from treadle.errors import NotFound, ToolError
 from treadle.faultpoint import faultpoint
 from treadle.workspace.paths.durable import CHUNK, Syncing, copy, digest_of, private_folder, unlink_all, write_at
+from treadle.workspace.paths.entries import held
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -201,12 +202,9 @@ class ContentStore:
 
     @contextmanager
     def _lock(self, how: int) -> Iterator[None]:
-        fd = self._lock_file()
-        try:
+        with held(self._lock_file()) as fd:
             fcntl.flock(fd, how)
             yield
-        finally:
-            os.close(fd)
 
     def _lock_file(self) -> int:
         path = os.path.join(self._incoming, ".lock")

@@ -27,7 +27,7 @@ from treadle.ports.workspace import inert
 from treadle.protocol.files import FileChange, FileConflict, FileState, Uncaptured, change_of, decode_path, encode_path
 from treadle.workspace.history.states import SMALL, Counting, FileContent, content_of, lstat, reading, text_of
 from treadle.workspace.history.upper import Upper, is_copy, is_deleted, is_opaque
-from treadle.workspace.paths.entries import explain
+from treadle.workspace.paths.entries import LIST, explain, held
 from treadle.workspace.paths.ignore import Ignoring
 from treadle.workspace.paths.root import Root
 
@@ -36,7 +36,6 @@ GONE = "somebody removed or moved it while the command ran"
 _SPECIAL = "a socket or a device cannot be committed"
 _OWN_MODE = "the permissions of the project root itself are left as they are"
 _DEEPEST = 250
-_LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def read(root: Root, view: str, *, opening: bool = False) -> Effect:
@@ -215,11 +214,8 @@ class _Walk:
 
 @contextmanager
 def _opened(here: _Here) -> Iterator[int]:
-    fd = os.open(here.name, _LIST, dir_fd=here.low)
-    try:
+    with held(os.open(here.name, LIST, dir_fd=here.low)) as fd:
         yield fd
-    finally:
-        os.close(fd)
 
 
 def _beneath(folder: int | None, name: str) -> os.stat_result | None:

@@ -15,13 +15,12 @@ from collections.abc import Iterator
 import msgspec
 
 from treadle.errors import ToolError
+from treadle.workspace.paths.entries import LIST, READ
 from treadle.workspace.paths.root import Root
 
 UNIT = ".git"
 INDEX = ".git/index"
 NONE = "none"
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LEFT_OUT = frozenset({"objects", "index.lock"})
 _MAX_INDEX = 256 << 20
 
@@ -31,7 +30,7 @@ def git_fingerprint(root: Root) -> str:
     total = hashlib.sha256()
     try:
         with root.named(UNIT) as place:
-            fd = os.open(place.name, _LIST, dir_fd=place.fd)
+            fd = os.open(place.name, LIST, dir_fd=place.fd)
     except (ToolError, OSError):
         return NONE
     try:
@@ -61,7 +60,7 @@ def _lines(folder: int, above: str, left_out: frozenset[str] = frozenset()) -> I
 
 def _inside(folder: int, name: str, path: str) -> Iterator[bytes]:
     try:
-        inner = os.open(name, _LIST, dir_fd=folder)
+        inner = os.open(name, LIST, dir_fd=folder)
     except OSError:
         return
     try:
@@ -75,7 +74,7 @@ def _what(folder: int, name: str, found: os.stat_result) -> str:
         return os.readlink(name, dir_fd=folder)
     if not st.S_ISREG(found.st_mode):
         return ""
-    fd = os.open(name, _READ, dir_fd=folder)
+    fd = os.open(name, READ, dir_fd=folder)
     with open(fd, "rb") as file:
         if name == "index" and found.st_size <= _MAX_INDEX:
             return index_digest(file.read())

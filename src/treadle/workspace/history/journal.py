@@ -21,6 +21,7 @@ from treadle.file_system import create_file, replace_file, sync_folder
 from treadle.protocol.content import Value
 from treadle.protocol.files import FileChange, FileConflict, Uncaptured
 from treadle.workspace.paths.durable import private_folder
+from treadle.workspace.paths.entries import held
 
 Verdict = Literal["commit", "restore", "refuse", "discard", "released"]
 """commit: the effect of a view is made, all of it or nothing · restore: states are brought back, what others changed
@@ -145,8 +146,7 @@ class Journals:
     def lock(self, root: str) -> Iterator[None]:
         """Only one process at a time makes changes to a root. A dead one holds no lock."""
         private_folder(self._folder)
-        fd = os.open(self._file(root, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
+        with held(os.open(self._file(root, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)) as fd:
             end = time.monotonic() + _PATIENCE_S
             while True:
                 try:
@@ -160,8 +160,6 @@ class Journals:
                         ) from None
                     time.sleep(0.01)
             yield
-        finally:
-            os.close(fd)
 
     # -- files --------------------------------------------------------------------------------------------------
 

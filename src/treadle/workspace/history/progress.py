@@ -18,6 +18,7 @@ from treadle.ports.workspace import inert
 from treadle.protocol.files import FileChange, FileState, decode_path, encode_path
 from treadle.workspace.history.content_store import Batch, ContentStore
 from treadle.workspace.history.states import Folders, parts_of, reading
+from treadle.workspace.paths.entries import held
 
 Standing = Literal["before", "after", "half", "other"]
 CHANGED = "it was changed by someone else meanwhile"
@@ -88,16 +89,13 @@ class Surveyor:
         """Whether a file is on its way from its old bytes to its new ones."""
         if change.before is None or change.after is None:
             return False
-        with suppress(OSError, ToolError, NotFound), reading(*self._folders.of(change.path)) as now:
-            old = self._bytes(change.path, change.before)
-            try:
-                new = self._bytes(change.path, change.after)
-                try:
-                    return _blocks_of(now, old, new)
-                finally:
-                    os.close(new)
-            finally:
-                os.close(old)
+        with (
+            suppress(OSError, ToolError, NotFound),
+            reading(*self._folders.of(change.path)) as now,
+            held(self._bytes(change.path, change.before)) as old,
+            held(self._bytes(change.path, change.after)) as new,
+        ):
+            return _blocks_of(now, old, new)
         return False
 
     def _bytes(self, path: str, state: FileState) -> int:
@@ -159,11 +157,8 @@ def _is_file(state: FileState | None) -> bool:
 
 def _foreign(folders: Folders, path: str, gone: set[str]) -> str:
     """Something in a folder that is to go which does not go itself."""
-    fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folders.at(parts_of(path)))
-    try:
+    with held(os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folders.at(parts_of(path)))) as fd:
         names = os.listdir(fd)
-    finally:
-        os.close(fd)
     above = decode_path(path)
     return next((inert(name) for name in sorted(names) if encode_path(f"{above}/{name}") not in gone), "")
 

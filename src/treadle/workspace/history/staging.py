@@ -10,8 +10,8 @@ from typing import Self
 
 from treadle.protocol.files import FileState, decode_path
 from treadle.workspace.paths.durable import Syncing, copy, private_folder, temp_name
+from treadle.workspace.paths.entries import LIST, held
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -34,15 +34,12 @@ class StagingFolder:
         self._again = not new
         if self._fd < 0:
             private_folder(self._home)
-            home = os.open(self._home, _FOLDER)
-            try:
+            with held(os.open(self._home, LIST)) as home:
                 near = _mount(home) is not None and _mount(home) == _mount(self._root)
                 where = home if near else self._root
                 with suppress(FileExistsError):
                     os.mkdir(self._name, 0o700, dir_fd=where)
-                self._fd = os.open(self._name, _FOLDER, dir_fd=where)
-            finally:
-                os.close(home)
+                self._fd = os.open(self._name, LIST, dir_fd=where)
         self._sync = Syncing(self._fd)
 
     def __enter__(self) -> Self:
@@ -62,12 +59,8 @@ class StagingFolder:
         """With all that is in it, wherever it lies."""
         self.close()
         _remove(self._root, self._name)
-        with suppress(FileNotFoundError):
-            home = os.open(self._home, _FOLDER)
-            try:
-                _remove(home, self._name)
-            finally:
-                os.close(home)
+        with suppress(FileNotFoundError), held(os.open(self._home, LIST)) as home:
+            _remove(home, self._name)
 
     def thin_out(self, keep: set[str]) -> None:
         """Remove what is not needed any more, for its space."""
@@ -93,8 +86,7 @@ class StagingFolder:
         half = f"{name}.half" if self._again else name
         with suppress(FileNotFoundError):
             os.unlink(half, dir_fd=self._fd)
-        fd = os.open(half, _NEW, 0o600, dir_fd=self._fd)
-        try:
+        with held(os.open(half, _NEW, 0o600, dir_fd=self._fd)) as fd:
             copy(source, fd)
             if old is not None and (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
                 with suppress(PermissionError):  # only root may give files away
@@ -105,8 +97,6 @@ class StagingFolder:
             self._sync.file(fd)
             if half != name:
                 os.rename(half, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
-        finally:
-            os.close(fd)
 
     def link(self, name: str, state: FileState) -> None:
         os.symlink(decode_path(state.target), name, dir_fd=self._fd)
@@ -147,18 +137,11 @@ class StagingFolder:
             os.chmod(goal, st.S_IMODE(found.st_mode), dir_fd=folder)
         else:
             os.chmod(name, 0o600, dir_fd=self._fd)
-            source = os.open(name, _READ, dir_fd=self._fd)
-            try:
-                fd = os.open(goal, _NEW, 0o600, dir_fd=folder)
-                try:
-                    copy(source, fd)
-                    os.fchmod(fd, st.S_IMODE(found.st_mode))
-                    os.utime(fd, ns=(found.st_mtime_ns, found.st_mtime_ns))
-                    os.fsync(fd)
-                finally:
-                    os.close(fd)
-            finally:
-                os.close(source)
+            with held(self.read(name)) as source, held(os.open(goal, _NEW, 0o600, dir_fd=folder)) as fd:
+                copy(source, fd)
+                os.fchmod(fd, st.S_IMODE(found.st_mode))
+                os.utime(fd, ns=(found.st_mtime_ns, found.st_mtime_ns))
+                os.fsync(fd)
 
 
 def _put(source: int, name: str, folder: int, goal: str, *, new: bool) -> None:
@@ -202,7 +185,7 @@ def _mount(fd: int) -> str | None:
 def _remove(folder: int, name: str) -> None:
     """A folder of files, if there is one with this name."""
     try:
-        fd = os.open(name, _FOLDER, dir_fd=folder)
+        fd = os.open(name, LIST, dir_fd=folder)
     except OSError:
         return
     try:

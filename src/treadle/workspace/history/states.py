@@ -18,7 +18,7 @@ from treadle.protocol.files import DiffStat, FileState, StateKind, decode_path, 
 from treadle.workspace.history.content_store import Batch, ContentStore
 from treadle.workspace.paths import entries
 from treadle.workspace.paths.durable import digest_of
-from treadle.workspace.paths.entries import Missing, outside, require_file
+from treadle.workspace.paths.entries import READ, Missing, held, outside, require_file
 from treadle.workspace.paths.root import Root
 
 _CHUNK = 1 << 20
@@ -48,11 +48,8 @@ def content_of(parent: int, name: str, found: os.stat_result, mode: int, opened:
         return FileContent(FileState("fifo", mode))
     if not st.S_ISREG(found.st_mode):
         return FileContent(FileState("other", mode))
-    fd = opened()
-    try:
+    with held(opened()) as fd:
         return _file(fd, mode)
-    finally:
-        os.close(fd)
 
 
 def _file(fd: int, mode: int) -> FileContent:
@@ -93,7 +90,6 @@ class Counting:
         return DiffStat() if large else DiffStat(after.lines, before.lines)
 
 
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _STEP = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -170,17 +166,14 @@ def matches(folder: int, name: str, expected: FileState | None) -> bool:
 def reading(folder: int, name: str) -> Iterator[int]:
     """A regular file, open for reading. One that its owner has closed to himself is opened for a moment: its bytes must
     be kept, whatever its mode."""
-    fd = _open(folder, name)
-    try:
+    with held(_open(folder, name)) as fd:
         require_file(os.fstat(fd), name)
         yield fd
-    finally:
-        os.close(fd)
 
 
 def _open(folder: int, name: str) -> int:
     try:
-        return os.open(name, _READ, dir_fd=folder)
+        return os.open(name, READ, dir_fd=folder)
     except PermissionError:
         found = os.stat(name, dir_fd=folder, follow_symlinks=False)
         if found.st_uid != os.geteuid() or found.st_mode & st.S_IRUSR or not st.S_ISREG(found.st_mode):
@@ -188,7 +181,7 @@ def _open(folder: int, name: str) -> int:
     mode = st.S_IMODE(found.st_mode)
     entries.chmod(folder, name, mode | st.S_IRUSR)
     try:
-        return os.open(name, _READ, dir_fd=folder)
+        return os.open(name, READ, dir_fd=folder)
     finally:
         entries.chmod(folder, name, mode)
 

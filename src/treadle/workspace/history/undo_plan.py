@@ -33,9 +33,9 @@ from treadle.workspace.history.content_store import ContentStore
 from treadle.workspace.history.git_unit import INDEX, UNIT, git_fingerprint
 from treadle.workspace.history.path_undo import Blocked, PathUndo, both, conflict
 from treadle.workspace.history.states import Folders, kind_of, parts_of, reading
+from treadle.workspace.paths.entries import LIST, held
 from treadle.workspace.paths.root import Root
 
-_LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER_MODE = 0o755
 T = TypeVar("T")
 
@@ -168,12 +168,9 @@ class _Planning:
                 self._conflicts[path] = FileConflict(path, f"the folder stays, because of what is in it, as {shown}")
 
     def _inside(self, path: str) -> Iterator[str]:
-        fd = os.open(".", _LIST, dir_fd=self._folders.at(parts_of(path)))
-        try:
+        with held(os.open(".", LIST, dir_fd=self._folders.at(parts_of(path)))) as fd:
             for name in os.listdir(fd):
                 yield encode_path(f"{decode_path(path)}/{name}")
-        finally:
-            os.close(fd)
 
     def _goes(self, path: str) -> bool:
         return path in self._changes and self._changes[path].after is None

@@ -19,7 +19,7 @@ from treadle.faultpoint import faultpoint
 from treadle.file_system import replace_file
 from treadle.protocol.files import FileState, decode_path
 from treadle.workspace.paths import entries
-from treadle.workspace.paths.entries import explain
+from treadle.workspace.paths.entries import LIST, READ, explain, held
 
 BEGAN = "began"
 UPPER = "upper"
@@ -27,8 +27,6 @@ _MODES = "modes"
 _TOUCHED = "touched"
 _ORIGIN = "user.overlay.origin"
 _OPAQUE = "user.overlay.opaque"
-_LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _LEAP_NS = 500_000_000
 """What a clock is set back by at once; less than that is a clock that is merely slowed down."""
 
@@ -59,7 +57,7 @@ class Upper:
     def top(self) -> Iterator[int]:
         """The upper folder itself, open for listing."""
         try:
-            fd = os.open(f"{self._view}/{UPPER}", _LIST)
+            fd = os.open(f"{self._view}/{UPPER}", LIST)
         except OSError as error:
             raise ToolError("What the command changed is no longer there: its copy of the project is gone.") from error
         try:
@@ -77,25 +75,22 @@ class Upper:
         found = os.stat(name, dir_fd=parent, follow_symlinks=False)
         if not found.st_mode & st.S_IRUSR or not found.st_mode & st.S_IXUSR:
             self._open_up(parent, name, path, found, 0o700)
-        fd = os.open(name, _LIST, dir_fd=parent)
-        try:
+        with held(os.open(name, LIST, dir_fd=parent)) as fd:
             yield fd
-        finally:
-            os.close(fd)
 
     def file(self, parent: int, name: str, path: str) -> int:
         """A regular file of it, open for reading."""
         found = os.stat(name, dir_fd=parent, follow_symlinks=False)
         if not found.st_mode & st.S_IRUSR:
             self._open_up(parent, name, path, found, 0o600)
-        return os.open(name, _READ, dir_fd=parent)
+        return os.open(name, READ, dir_fd=parent)
 
     # -- what `ContentSource` asks for ---------------------------------------------------------------------------------
 
     def open(self, path: str, state: FileState) -> int:
         try:
             with self._parent(path) as (parent, name):
-                return os.open(name, _READ, dir_fd=parent)
+                return os.open(name, READ, dir_fd=parent)
         except OSError as error:
             raise explain(error, decode_path(path)) from error
 
@@ -118,10 +113,10 @@ class Upper:
     def _parent(self, path: str) -> Iterator[tuple[int, str]]:
         """The folder in which a path lies, from descriptor to descriptor, and its name there."""
         *above, name = decode_path(path).split("/")
-        fd = os.open(f"{self._view}/{UPPER}", _LIST)
+        fd = os.open(f"{self._view}/{UPPER}", LIST)
         try:
             for step in above:
-                below = os.open(step, _LIST, dir_fd=fd)
+                below = os.open(step, LIST, dir_fd=fd)
                 os.close(fd)
                 fd = below
             yield fd, name
@@ -135,11 +130,9 @@ class Upper:
         if path not in self._modes:
             self._modes[path] = mode
             note = b"%o %s\0" % (mode, os.fsencode(path))
-            fd = os.open(f"{self._view}/{_MODES}", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-            try:
+            append = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            with held(os.open(f"{self._view}/{_MODES}", append, 0o600)) as fd:
                 os.write(fd, note)
-            finally:
-                os.close(fd)
             faultpoint("view.mode_noted")
         entries.chmod(parent, name, mode | more)
 

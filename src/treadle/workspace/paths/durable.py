@@ -15,6 +15,7 @@ from treadle.errors import Conflict, ToolError
 from treadle.faultpoint import faultpoint
 from treadle.file_system import sync_folder
 from treadle.ports.workspace import ANY, inert
+from treadle.workspace.paths.entries import READ
 
 FEW = 32
 """So many files are synced one by one. Beyond that one syncfs is cheaper, though it may find others' data to write."""
@@ -156,7 +157,6 @@ def unlink_all(paths: Iterable[str]) -> None:
 # -- one file, replaced in one step -----------------------------------------------------------------------------------
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EACCES)
 """What a file system says that has no hard links."""
 
@@ -217,7 +217,7 @@ def require(directory: int, name: str, expected: str | None) -> None:
     if expected == ANY:
         return
     try:
-        fd = os.open(name, _READ, dir_fd=directory)
+        fd = os.open(name, READ, dir_fd=directory)
     except FileNotFoundError:
         if expected is None:
             return

@@ -4,12 +4,26 @@ what went wrong with a path, in words that a model can act on. Where the directo
 import errno
 import os
 import stat as st
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from treadle.errors import OutsideRoot, ToolError
 from treadle.ports.workspace import Child, Entry, FileKind, inert
 
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+"""For a file: a link is not followed, and a FIFO does not hang."""
+LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+"""For a folder: a link is not followed."""
 _BARE = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@contextmanager
+def held(fd: int) -> Iterator[int]:
+    """A descriptor, closed at the end of the block."""
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
 def kind(mode: int) -> FileKind:
@@ -47,7 +61,7 @@ def child(each: os.DirEntry[str], fd: int) -> Child:
 def bytes_at(directory: int, name: str, most: int) -> bytes | None:
     """The bytes of a regular file in an open directory; None if it is none, cannot be read, or has more than `most`."""
     try:
-        fd = os.open(name, _READ, dir_fd=directory)
+        fd = os.open(name, READ, dir_fd=directory)
     except OSError:
         return None
     with open(fd, "rb") as file:
@@ -66,12 +80,9 @@ def chmod(directory: int, name: str, mode: int) -> None:
     if os.chmod in os.supports_follow_symlinks:  # not on Linux with Python 3.11
         os.chmod(name, mode, dir_fd=directory, follow_symlinks=False)
         return
-    fd = os.open(name, _BARE, dir_fd=directory)
-    try:
+    with held(os.open(name, _BARE, dir_fd=directory)) as fd:
         # The descriptor's own name: it can lead nowhere but to what is already held. A link refuses.
         os.chmod(f"/proc/self/fd/{fd}", mode)
-    finally:
-        os.close(fd)
 
 
 def sync(directory: int) -> None:

@@ -17,12 +17,10 @@ from treadle.faultpoint import faultpoint
 from treadle.ports.workspace import ANY, Child, Entry, FileStat, Location, Matches, Paths, Query, inert
 from treadle.workspace.paths import entries
 from treadle.workspace.paths.durable import replace_at, require, temp_name
-from treadle.workspace.paths.entries import Missing, missing, require_file
+from treadle.workspace.paths.entries import LIST, READ, Missing, held, missing, require_file
 from treadle.workspace.paths.resolve import HeldPath, Resolver
 
 _CHUNK = 1 << 20
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Root:
@@ -116,12 +114,9 @@ class Root:
     ) -> None:
         with self._paths.at(path, make_parents=True) as place:
             _require_writable(place, path)
-            directory = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=place.fd)
-            try:
+            with held(os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=place.fd)) as directory:
                 temp = temp_name(place.name, token)
                 replace_at(directory, place.name, data, old=place.found, mode=mode, temp=temp, expected=expected)
-            finally:
-                os.close(directory)
 
     def sweep(self, path: str, token: str) -> None:
         with suppress(ToolError), self._paths.at(path) as place, suppress(OSError):
@@ -175,23 +170,17 @@ class Root:
         """A regular file, open for reading. Nothing else is opened: a FIFO would hang, a device might act."""
         with self._paths.at(path) as place:
             require_file(_found(place, path), path)
-            fd = os.open(place.name, _READ, dir_fd=place.fd)
-            try:
+            with held(os.open(place.name, READ, dir_fd=place.fd)) as fd:
                 require_file(os.fstat(fd), path)
                 yield fd
-            finally:
-                os.close(fd)
 
     @contextmanager
     def hold(self, path: str, *, exact: bool = False) -> Iterator[tuple[int, tuple[str, ...]]]:
         """A directory, open for listing, and its components from the root: links resolved if `exact`."""
         with self._paths.at(path, exact=exact) as place:
             _require_directory(place, path)
-            fd = os.open(".", _LIST, dir_fd=place.fd)
-            try:
+            with held(os.open(".", LIST, dir_fd=place.fd)) as fd:
                 yield fd, place.parts
-            finally:
-                os.close(fd)
 
     @contextmanager
     def named(self, path: str) -> Iterator[HeldPath]:

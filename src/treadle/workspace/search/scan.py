@@ -13,12 +13,10 @@ from contextlib import suppress
 
 import msgspec
 
-from treadle.workspace.paths.entries import bytes_at
+from treadle.workspace.paths.entries import LIST, bytes_at
 from treadle.workspace.paths.glob import matcher
 from treadle.workspace.paths.ignore import FOLDERS, Ignoring, Rules
 from treadle.workspace.paths.ignore import lines_of as rules_of
-
-_STEP = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Leaf(msgspec.Struct, frozen=True):
@@ -53,7 +51,7 @@ def leaves(top: int, inherited: Rules | None = None) -> Iterator[Leaf]:
                 continue
             name = level.directories.pop()
             try:
-                fd = os.open(name, _STEP, dir_fd=level.fd)
+                fd = os.open(name, LIST, dir_fd=level.fd)
             except OSError:  # gone, closed to us, or a link by now
                 continue
             levels.append(_read(fd, f"{level.prefix}{name}/", level.rules))
