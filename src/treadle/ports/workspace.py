@@ -12,6 +12,8 @@ from treadle.inert import printable
 FileKind = Literal["file", "directory", "link", "other"]
 
 
+MOST_FOUND = 100
+"""So many paths `find` gives."""
 ANY = "any"
 """Stands for the hash of a file that may have any content, or not exist."""
 
@@ -175,16 +177,10 @@ class Workspace(Protocol):
         ...
 
     def find(
-        self,
-        pattern: str,
-        path: str = ".",
-        *,
-        ignore_case: bool = False,
-        most: int = 100,
-        stop: threading.Event | None = None,
+        self, pattern: str, path: str = ".", *, ignore_case: bool = False, stop: threading.Event | None = None
     ) -> Paths:
-        """The files below a directory whose path from there matches a glob, except what .gitignore names. A pattern
-        without a slash is matched against the name alone. Ends early when `stop` is set."""
+        """The first files below a directory whose path from there matches a glob, except what .gitignore names. A
+        pattern without a slash is matched against the name alone. Ends early when `stop` is set."""
         ...
 
     def search(self, query: Query, stop: threading.Event | None = None) -> Matches:

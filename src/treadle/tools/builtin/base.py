@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 from treadle.ports.toolset import Invocation, Outcome, Rehearsal, Settlement
+from treadle.ports.workspace import WorkspaceOf
 from treadle.protocol.content import JsonSchema
 
 MAX_LINES = 2_000
@@ -54,6 +55,13 @@ class ReadOnly(Plain):
 
     async def settle(self, invocation: Invocation) -> Settlement:
         return "run_again"
+
+
+class WorkspaceReader(ReadOnly):
+    """A tool that looks at the files of the project."""
+
+    def __init__(self, workspace_of: WorkspaceOf) -> None:
+        self._workspace_of = workspace_of
 
 
 async def in_thread(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:

@@ -3,20 +3,18 @@
 import threading
 
 from treadle.ports.toolset import Invocation, Outcome
-from treadle.ports.workspace import Child, Workspace, WorkspaceOf, inert
+from treadle.ports.workspace import MOST_FOUND, Child, Workspace, inert
 from treadle.protocol.tools import ToolSpec
-from treadle.tools.builtin.base import PATH, ReadOnly, in_stoppable_thread, in_thread, parameters
-
-MAX_FILES = 100
+from treadle.tools.builtin.base import PATH, WorkspaceReader, in_stoppable_thread, in_thread, parameters
 
 
-class FindFiles(ReadOnly):
+class FindFiles(WorkspaceReader):
     spec = ToolSpec(
         name="find_files",
         description=(
             "Find files by a glob, sorted by path: *, ?, [a-z], {a,b}, and ** for any directories, as in "
             "src/**/*.{ts,tsx}. A pattern without a slash is matched against the file name, in any directory. Hidden "
-            f"files count, what .gitignore names does not. At most {MAX_FILES} paths."
+            f"files count, what .gitignore names does not. At most {MOST_FOUND} paths."
         ),
         parameters=parameters(
             required=("pattern",),
@@ -30,9 +28,6 @@ class FindFiles(ReadOnly):
         summary_argument="pattern",
     )
 
-    def __init__(self, workspace_of: WorkspaceOf) -> None:
-        self._workspace_of = workspace_of
-
     async def run(self, invocation: Invocation) -> Outcome:
         arguments = invocation.arguments
         workspace = self._workspace_of(*invocation.project)
@@ -43,7 +38,7 @@ class FindFiles(ReadOnly):
 
 
 def _find(workspace: Workspace, pattern: str, path: str, ignore_case: bool, stop: threading.Event) -> Outcome:
-    found = workspace.find(pattern, path, ignore_case=ignore_case, most=MAX_FILES, stop=stop)
+    found = workspace.find(pattern, path, ignore_case=ignore_case, stop=stop)
     count = f"{found.total:,} {'file' if found.total == 1 else 'files'}"
     lines = [inert(each) for each in found.paths]
     if not lines:
@@ -61,7 +56,7 @@ def _find(workspace: Workspace, pattern: str, path: str, ignore_case: bool, stop
 MAX_ENTRIES = 500
 
 
-class ListDirectory(ReadOnly):
+class ListDirectory(WorkspaceReader):
     spec = ToolSpec(
         name="list_directory",
         description=(
@@ -73,9 +68,6 @@ class ListDirectory(ReadOnly):
         idempotent=True,
         summary_argument="path",
     )
-
-    def __init__(self, workspace_of: WorkspaceOf) -> None:
-        self._workspace_of = workspace_of
 
     async def run(self, invocation: Invocation) -> Outcome:
         workspace = self._workspace_of(*invocation.project)

@@ -6,9 +6,9 @@ import threading
 from collections.abc import Iterator
 
 from treadle.ports.toolset import Invocation, Outcome
-from treadle.ports.workspace import FileMatches, Line, Matches, Query, Workspace, WorkspaceOf, inert
+from treadle.ports.workspace import FileMatches, Line, Matches, Query, Workspace, inert
 from treadle.protocol.tools import ToolSpec
-from treadle.tools.builtin.base import MAX_BYTES, PATH, ReadOnly, in_stoppable_thread, parameters
+from treadle.tools.builtin.base import MAX_BYTES, PATH, WorkspaceReader, in_stoppable_thread, parameters
 
 MAX_MATCHES = 50
 MAX_FILES = 100
@@ -21,7 +21,7 @@ _BEFORE = 100
 _UNSAFE = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-class GrepSearch(ReadOnly):
+class GrepSearch(WorkspaceReader):
     spec = ToolSpec(
         name="grep_search",
         description=(
@@ -54,9 +54,6 @@ class GrepSearch(ReadOnly):
         timeout_s=60.0,  # the search's own limit comes first
         summary_argument="pattern",
     )
-
-    def __init__(self, workspace_of: WorkspaceOf) -> None:
-        self._workspace_of = workspace_of
 
     async def run(self, invocation: Invocation) -> Outcome:
         arguments = invocation.arguments

@@ -43,7 +43,7 @@ class Journal(Value, frozen=True):
     closed: Mapping[str, int] = {}
     """Folders that must be opened for it although their modes forbid it, and their modes, which they get back."""
     bound: str = ""
-    """Which folder the root was; see `workspace.identity`."""
+    """Which folder the root was; see `workspace.paths.identity`."""
 
 
 class Ending(Value, frozen=True):

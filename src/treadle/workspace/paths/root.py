@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 
 from treadle.errors import ToolError
 from treadle.faultpoint import faultpoint
-from treadle.ports.workspace import ANY, Child, Entry, FileStat, Location, Matches, Paths, Query, inert
+from treadle.ports.workspace import ANY, MOST_FOUND, Child, Entry, FileStat, Location, Matches, Paths, Query, inert
 from treadle.workspace.paths import entries
 from treadle.workspace.paths.durable import replace_at, require, temp_name
 from treadle.workspace.paths.entries import LIST, READ, Missing, held, missing, require_file
@@ -142,17 +142,11 @@ class Root:
     # -- looking for things -------------------------------------------------------------------------------------
 
     def find(
-        self,
-        pattern: str,
-        path: str = ".",
-        *,
-        ignore_case: bool = False,
-        most: int = 100,
-        stop: threading.Event | None = None,
+        self, pattern: str, path: str = ".", *, ignore_case: bool = False, stop: threading.Event | None = None
     ) -> Paths:
         from treadle.workspace.search.search import engine  # here, because most runs of a command look for nothing
 
-        return engine(self).find(pattern, path, ignore_case=ignore_case, most=most, stop=stop)
+        return engine(self).find(pattern, path, ignore_case=ignore_case, most=MOST_FOUND, stop=stop)
 
     def search(self, query: Query, stop: threading.Event | None = None) -> Matches:
         from treadle.workspace.search.search import engine

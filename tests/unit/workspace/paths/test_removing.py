@@ -1,36 +1,13 @@
 """Removing, as patches need it: never through a link, never outside (S-01)."""
 
 import os
-import stat
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from treadle.errors import OutsideRoot, ToolError
-from treadle.workspace.paths.resolve import open_beneath
 from treadle.workspace.paths.root import Root
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    (tmp_path / "canary").mkdir()
-    (tmp_path / "canary" / "secret").write_bytes(b"outside")
-    root = tmp_path / "project"
-    (root / "src").mkdir(parents=True)
-    (root / "src" / "a.txt").write_bytes(b"inside\n")
-    return root
-
-
-@pytest.fixture(params=["openat2", "walk"])
-def root(project: Path, request: pytest.FixtureRequest):
-    if request.param == "openat2" and open_beneath() is None:
-        pytest.skip("the kernel has no openat2")
-    yield Root(str(project), openat2=request.param == "openat2")
-    canary = project.parent / "canary"
-    assert [(each.name, each.read_bytes()) for each in canary.iterdir()] == [("secret", b"outside")]
-    assert stat.S_IMODE(canary.stat().st_mode) != 0o711
-
 
 CHANGES: dict[str, Callable[[Root, str], object]] = {
     "remove": lambda root, path: root.remove(path),
