@@ -27,7 +27,7 @@ from treadle.types import ChatId, new_id
 R = TypeVar("R", bound=Restored)
 
 
-class Chat(Protocol):
+class ChatHandle(Protocol):
     """What is needed of a chat's handle."""
 
     id: ChatId
@@ -39,7 +39,7 @@ class Chat(Protocol):
     def follow(self, command: c.Command | None) -> AsyncIterator[Envelope]: ...
 
 
-class Choice(TypedDict, total=False):
+class UndoOptions(TypedDict, total=False):
     """What an undo may be told beside which changes it is about."""
 
     hunks: Mapping[str, Sequence[int]]
@@ -69,7 +69,7 @@ class Completed(msgspec.Struct, frozen=True):
 class ChatFiles:
     """The files of one chat's project."""
 
-    def __init__(self, chat: Chat, deps: Deps) -> None:
+    def __init__(self, chat: ChatHandle, deps: Deps) -> None:
         self._chat = chat
         self._deps = deps
 
@@ -136,7 +136,7 @@ class ChatFiles:
         (both,) = await self._restorer().texts(await self._project(), [change])
         return await asyncio.to_thread(shown, change, both)
 
-    async def preview(self, span: Span | None = None, paths: Sequence[str] = (), **choice: Unpack[Choice]) -> Plan:
+    async def preview(self, span: Span | None = None, paths: Sequence[str] = (), **choice: Unpack[UndoOptions]) -> Plan:
         """What an undo of the same would do now. Changes nothing but that it completes what was begun."""
         await self.complete()
         return await self._restorer().preview(
@@ -145,7 +145,7 @@ class ChatFiles:
 
     # -- going back and forth -----------------------------------------------------------------------------------------
 
-    async def undo(self, span: Span | None = None, paths: Sequence[str] = (), **choice: Unpack[Choice]) -> Undone:
+    async def undo(self, span: Span | None = None, paths: Sequence[str] = (), **choice: Unpack[UndoOptions]) -> Undone:
         """Take changes back: of the last run, or of a span; only these files or what is below these folders; with
         `hunks={path: (1, 3)}` only parts of files. What somebody changed since is left alone, or merged (`merge=True`).
         What was kept stays unless `even_kept=True`."""
@@ -198,7 +198,9 @@ class ChatFiles:
 
     # -- the same as commands, for who carries them out in another way -------------------------------------------------
 
-    async def undoing(self, span: Span | None = None, paths: Sequence[str] = (), **choice: Unpack[Choice]) -> c.Restore:
+    async def undoing(
+        self, span: Span | None = None, paths: Sequence[str] = (), **choice: Unpack[UndoOptions]
+    ) -> c.Restore:
         span = span or await self.last_run(even_kept=choice.get("even_kept", False))
         hunks = {path: tuple(numbers) for path, numbers in choice.get("hunks", {}).items()}
         return c.Restore(

@@ -103,28 +103,34 @@ class Following:
         return self.chat.follow(self.command, self._after)
 
 
+class Prepared(msgspec.Struct, frozen=True):
+    """What a chat begins with: its options, what the user is told, and what is odd about the options."""
+
+    options: ChatOptions
+    notices: tuple[ModelNotice, ...]
+    warnings: tuple[str, ...]
+
+
 class Chat:
+    """`begin`: what a new chat begins with, or the options of one that exists which are to be changed."""
+
     def __init__(
         self,
         deps: Deps,
         worker: Worker,
         chat: ChatId,
-        create: ChatOptions | None,
-        changes: Mapping[str, Any],
+        begin: Prepared | Mapping[str, Any],
         remember: Callable[[Rule], Rule] | None = None,
-        notices: Sequence[ModelNotice] = (),
         check: Callable[[], None] = lambda: None,
     ) -> None:
         self.id = chat
         self._deps = deps
         self._worker = worker
-        self._create = create
-        self._changes = dict(changes)
+        self._begin = begin
         self._remember = remember
-        self._notices = tuple(notices)
         self._check = check
         self._opened = False
-        self.warnings: tuple[str, ...] = ()
+        self.warnings: tuple[str, ...] = begin.warnings if isinstance(begin, Prepared) else ()
         """What is odd about the options of a new chat, such as a client tool whose schema cannot be used (A-01)."""
 
     def __await__(self) -> Generator[Any, None, Self]:
@@ -134,10 +140,10 @@ class Chat:
         """Create the chat, or see that it exists and change the options that were given. Happens by itself."""
         if self._opened:
             return self
-        if self._create is not None:
-            await self._deps.log.create(self.id, SessionCreated(self._create), *self._notices)
-        elif self._changes:
-            await self._deps.log.execute(self.id, c.ChangeOptions(self._changes))
+        if isinstance(self._begin, Prepared):
+            await self._deps.log.create(self.id, SessionCreated(self._begin.options), *self._begin.notices)
+        elif self._begin:
+            await self._deps.log.execute(self.id, c.ChangeOptions(dict(self._begin)))
         else:
             await self._deps.log.load(self.id)
         self._opened = True

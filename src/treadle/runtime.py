@@ -27,7 +27,7 @@ from treadle.engine.log import Log
 from treadle.engine.restore import SnapshotRestorer
 from treadle.engine.worker import Worker
 from treadle.errors import ConfigError, InvalidInput
-from treadle.handle import Chat
+from treadle.handle import Chat, Prepared
 from treadle.instructions import read_instructions
 from treadle.models.ladder import Ladder
 from treadle.models.recipients import recipient
@@ -64,14 +64,6 @@ class OneModel:
 
     async def close(self) -> None:
         await self._model.close()
-
-
-class Prepared(msgspec.Struct, frozen=True):
-    """What a chat begins with: its options, what the user is told, and what is odd about the options."""
-
-    options: ChatOptions
-    notices: tuple[ModelNotice, ...]
-    warnings: tuple[str, ...]
 
 
 class Agent:
@@ -194,13 +186,9 @@ class Agent:
                 self.tool_warnings(self._changed(self.options, named))
             if "root" in named:
                 named["root_id"] = identify(named["root"])
-            return Chat(self.deps, self.worker, ChatId(id), None, named, self.rules.add, check=self._check)
+            return Chat(self.deps, self.worker, ChatId(id), named, self.rules.add, self._check)
         ready = self.prepare(self._changed(options or self.options, given))
-        chat = Chat(
-            self.deps, self.worker, new_chat_id(), ready.options, {}, self.rules.add, ready.notices, self._check
-        )
-        chat.warnings = ready.warnings
-        return chat
+        return Chat(self.deps, self.worker, new_chat_id(), ready, self.rules.add, self._check)
 
     def _check(self) -> None:
         """ConfigError if a file is damaged that says what may be done: no run begins as long as it is."""

@@ -5,9 +5,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from treadle.config import Settings, home_of, load
+from treadle.config import OF_CHATS, Settings, home_of, load
 from treadle.errors import ConfigError
-from treadle.protocol.options import Budget
+from treadle.protocol.options import Budget, ChatOptions
 
 
 @pytest.fixture
@@ -127,3 +127,9 @@ def test_the_home_is_a_folder_of_the_user() -> None:
     assert home_of({"TREADLE_HOME": "~/x"}) == Path.home() / "x"
     assert home_of({}).is_absolute()
     assert home_of({}).name == "treadle"
+
+
+def test_settings_of_chats_have_the_defaults_of_options() -> None:
+    settings, options = Settings(), ChatOptions()
+    assert {name: getattr(settings, name) for name in OF_CHATS} == {name: getattr(options, name) for name in OF_CHATS}
+    assert settings.chat_options("") == options

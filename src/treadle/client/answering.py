@@ -89,7 +89,7 @@ class Handlers:
             return await tool.answer(call)
 
 
-class Run:
+class RunFollower:
     """One run of one chat, seen through by this client."""
 
     def __init__(self, chat: Chat, handlers: Handlers, approve: Approve | None, answer: Answer | None) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self, overload
 
-from treadle.client.answering import Answer, Approve, Handlers, Reply, Run, Show
+from treadle.client.answering import Answer, Approve, Handlers, Reply, RunFollower, Show
 from treadle.client.chats import Chat, Chats
 from treadle.client.http import Http
 from treadle.client.tools import ClientTool
@@ -62,7 +62,7 @@ class Client:
         `content`. `approve` and `answer` are asked for what needs a person; without them the reply says what the chat
         waits for. `show` gets every event."""
         named = self.chat(chat) if isinstance(chat, str) else chat
-        return await Run(named, self._handlers, approve, answer).see_through(content, show)
+        return await RunFollower(named, self._handlers, approve, answer).see_through(content, show)
 
     async def close(self) -> None:
         """End handlers that still run, and the connection. Nothing is lost: the chats wait for their answers."""

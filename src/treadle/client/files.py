@@ -20,7 +20,7 @@ ASK_S = 20
 """For how long one request waits."""
 
 
-class Choice(TypedDict, total=False):
+class ChangeSelection(TypedDict, total=False):
     """Which changes are meant: a run, or what was recorded after one seq and not after another; of them only these
     files and folders, or these hunks of files."""
 
@@ -31,7 +31,7 @@ class Choice(TypedDict, total=False):
     hunks: Mapping[str, Sequence[int]]
 
 
-class UndoChoice(Choice, total=False):
+class UndoSelection(ChangeSelection, total=False):
     merge: bool
     even_kept: bool
 
@@ -78,11 +78,11 @@ class ChatFiles:
             if not page.files or len(found) >= page.total:
                 return found
 
-    async def preview(self, **choice: Unpack[UndoChoice]) -> Restoration:
+    async def preview(self, **choice: Unpack[UndoSelection]) -> Restoration:
         """What an undo of the same would do now. Changes nothing."""
         return await self._http.change("POST", f"{self._at}/undo", {**choice, "preview": True}, Restoration)
 
-    async def undo(self, **choice: Unpack[UndoChoice]) -> Restoration:
+    async def undo(self, **choice: Unpack[UndoSelection]) -> Restoration:
         """Take changes back: of the last run, or of others. What somebody changed since is left alone, or merged
         (`merge=True`); what was kept stays unless `even_kept=True`."""
         return await self._outcome("undo", choice)
@@ -91,7 +91,7 @@ class ChatFiles:
         """Take an undo back: the last one, or the one whose `restore` this is."""
         return await self._outcome("redo", {"undo": undo, "merge": merge})
 
-    async def keep(self, **choice: Unpack[Choice]) -> Restoration:
+    async def keep(self, **choice: Unpack[ChangeSelection]) -> Restoration:
         """Accept changes: an undo leaves them alone from now on."""
         return await self._outcome("keep", choice)
 

@@ -25,7 +25,7 @@ class Total(msgspec.Struct, frozen=True):
     usage: Usage = Usage()
 
 
-class Tally:
+class ChatCounts:
     """Nothing is read before somebody asks; what is remembered of a chat is a few numbers."""
 
     def __init__(self, store: Store) -> None:

@@ -15,7 +15,7 @@ from treadle.protocol import wire
 from treadle.protocol.events import Envelope
 from treadle.server.metrics import Metrics
 from treadle.server.reader import Reader
-from treadle.server.remote_live import Elsewhere
+from treadle.server.remote_live import RemoteLive
 from treadle.types import ChatId
 
 PAGE = 200
@@ -47,7 +47,7 @@ class Feeds:
         self._backlog = backlog
         self._metrics = metrics
         self._feeds: dict[ChatId, Feed] = {}
-        self._elsewhere = Elsewhere(deps, self._feeds, here)
+        self._remote = RemoteLive(deps, self._feeds, here)
 
     @asynccontextmanager
     async def reading(self, chat: ChatId, after: int, turn: int) -> AsyncIterator[Reader]:
@@ -59,7 +59,7 @@ class Feeds:
         hub.attach(reader)
         if feed.watch is None:
             feed.watch = asyncio.create_task(self._watch(feed), name=f"watch {chat}")
-        self._elsewhere.begin()
+        self._remote.begin()
         try:
             yield reader
         finally:
@@ -67,7 +67,7 @@ class Feeds:
             feed.readers.remove(reader)
             if not feed.readers:
                 self._feeds.pop(chat, None)
-                self._elsewhere.forget(chat)
+                self._remote.forget(chat)
                 feed.watch.cancel()
                 await asyncio.gather(feed.watch, return_exceptions=True)
 
@@ -116,7 +116,7 @@ class Feeds:
         if len(records) < PAGE and reader.known <= reader.reached:
             hub = self._deps.log.hub
             local = hub.speaks(reader.chat)
-            reader.go_live(list(hub.so_far(reader.chat)) if local else self._elsewhere.so_far(reader.chat))
+            reader.go_live(list(hub.so_far(reader.chat)) if local else self._remote.so_far(reader.chat))
             return True
         if not records:
             await asyncio.sleep(SETTLE_S)
@@ -150,4 +150,4 @@ class Feeds:
         for feed in self._feeds.values():
             for reader in feed.readers:
                 reader.end()
-        self._elsewhere.close()
+        self._remote.close()

@@ -11,7 +11,7 @@ from treadle.protocol.events import LIVE, RECORDED
 from treadle.protocol.http_answers import ErrorReply
 from treadle.protocol.http_requests import Body, Spare
 from treadle.protocol.simple import WORDS
-from treadle.server.answers import MAX_KEY
+from treadle.server.idempotency import MAX_KEY
 from treadle.server.problems import codes
 from treadle.server.routing import Route
 

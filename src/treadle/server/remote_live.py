@@ -24,7 +24,7 @@ class Readers(Protocol):
     readers: list[Reader]
 
 
-class Elsewhere:
+class RemoteLive:
     """`feeds` are the chats that are read here; `here` tells whether one is driven by this process, so that its text
     comes by the hub."""
 

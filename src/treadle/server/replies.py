@@ -10,7 +10,7 @@ from treadle.server.problems import Problem, explain
 JSON = "application/json"
 
 
-class Reply(msgspec.Struct, frozen=True):
+class ApiReply(msgspec.Struct, frozen=True):
     """What a route answers: a status and the bytes of its JSON; 204 has none."""
 
     status: int
@@ -20,12 +20,12 @@ class Reply(msgspec.Struct, frozen=True):
         return Response(self.body, self.status, media_type=JSON if self.body else None)
 
 
-def reply(data: object, status: int = 200) -> Reply:
+def reply(data: object, status: int = 200) -> ApiReply:
     """With every field in it: nothing is left to be known."""
-    return Reply(status, msgspec.json.encode(whole(data)))
+    return ApiReply(status, msgspec.json.encode(whole(data)))
 
 
-NOTHING = Reply(204)
+NOTHING = ApiReply(204)
 
 
 def problem(error: Exception) -> Response:

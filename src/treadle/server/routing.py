@@ -13,16 +13,16 @@ from starlette.responses import Response
 from treadle.errors import AlreadyAnswered, TreadleError
 from treadle.faultpoint import faultpoint
 from treadle.protocol.http_requests import Body, NoQuery, Nothing, Spare
-from treadle.server.answers import HEADER, Key, first_answer, key_of, raced
 from treadle.server.guard import token_of
+from treadle.server.idempotency import HEADER, Key, first_answer, key_of, raced
 from treadle.server.problems import Problem
-from treadle.server.replies import Reply, problem
+from treadle.server.replies import ApiReply, problem
 from treadle.server.service import Service
 
 B = TypeVar("B", bound=Body)
 
 
-class Call:
+class ApiRequest:
     """One request, read: who asks for what."""
 
     def __init__(self, service: Service, request: Request, user: str, query: Body, body: Body, key: Key | None) -> None:
@@ -45,8 +45,8 @@ class Call:
         return self._body
 
 
-Handler = Callable[[Call], Awaitable[Reply | Response]]
-Finish = Callable[[Call, Reply], Awaitable[Reply]]
+Handler = Callable[[ApiRequest], Awaitable[ApiReply | Response]]
+Finish = Callable[[ApiRequest, ApiReply], Awaitable[ApiReply]]
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -94,14 +94,14 @@ async def serve(route: Route, service: Service, request: Request) -> Response:
         if route.mutates:
             values = request.headers.getlist(HEADER)
             key = key_of(values, user, route.method, request.url.path, raw)
-        return await _answer(route, Call(service, request, user, query, body, key))
+        return await _answer(route, ApiRequest(service, request, user, query, body, key))
     except ClientDisconnect:
         return Response(status_code=499)
     except Exception as error:
         return problem(error)
 
 
-async def _answer(route: Route, call: Call) -> Response:
+async def _answer(route: Route, call: ApiRequest) -> Response:
     key, store = call.key, call.service.agent.deps.store
     if key is None:
         return await _end(route, call, await route.handler(call))
@@ -121,8 +121,8 @@ async def _answer(route: Route, call: Call) -> Response:
     return await _end(route, call, done)
 
 
-async def _end(route: Route, call: Call, done: Reply | Response) -> Response:
-    if not isinstance(done, Reply):
+async def _end(route: Route, call: ApiRequest, done: ApiReply | Response) -> Response:
+    if not isinstance(done, ApiReply):
         return done
     return (done if route.finish is None else await route.finish(call, done)).response()
 

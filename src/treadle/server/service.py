@@ -20,13 +20,13 @@ from treadle.protocol.options import ChatOptions, Project
 from treadle.protocol.views import Status, shown_status
 from treadle.runtime import Agent
 from treadle.server.admission import Admission
-from treadle.server.answers import Key
-from treadle.server.chat_counts import Tally
+from treadle.server.chat_counts import ChatCounts
 from treadle.server.feeds import Feeds
-from treadle.server.frames import Frames
+from treadle.server.idempotency import Key
 from treadle.server.metrics import Metrics
 from treadle.server.problems import Problem
-from treadle.server.replies import Reply
+from treadle.server.replies import ApiReply
+from treadle.server.sse import Frames
 from treadle.server.tokens import Tokens, digest, owner_of, user_of
 from treadle.types import ChatId, new_chat_id
 
@@ -37,7 +37,7 @@ _ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 WORK = (c.Send, c.SubmitResults, c.Decide, c.Answer, c.Edit, c.Rewind, c.Restore, c.Promote, c.ExtendTurns, c.Apply)
 """What lets a chat go on with its project."""
 
-Answered = Callable[[ChatState], Reply]
+Answered = Callable[[ChatState], ApiReply]
 """The answer to a command, by what it made of the chat."""
 
 
@@ -78,7 +78,7 @@ class Service:
         self.worker: Worker | None = agent.worker if works else None
         self.frames = Frames()
         self.feeds = Feeds(agent.deps, self.limits.backlog, self.metrics, agent.worker.holds)
-        self.tally = Tally(agent.deps.store)
+        self.chat_counts = ChatCounts(agent.deps.store)
         self.openapi = b""
         """The description of the API; filled in by the application."""
         self.draining = asyncio.Event()
@@ -117,14 +117,14 @@ class Service:
 
     async def create(
         self, user: str, options: ChatOptions, first: Sequence[Command], key: Key | None,
-        answered: Callable[[ChatState, tuple[str, ...]], Reply],
-    ) -> Reply:  # fmt: skip
+        answered: Callable[[ChatState, tuple[str, ...]], ApiReply],
+    ) -> ApiReply:  # fmt: skip
         """Begin a chat and say the first word in it, in one commit."""
         highest = self.admission.highest(user, options.root) if options.root else ""
         ready = await asyncio.to_thread(self.agent.prepare, options, highest)
         deps = self.agent.deps
 
-        def said(state: ChatState) -> Reply:
+        def said(state: ChatState) -> ApiReply:
             return answered(state, ready.warnings)
 
         state = await deps.log.create(
@@ -139,7 +139,7 @@ class Service:
 
     async def execute(
         self, chat: ChatId, commands: Sequence[Command], key: Key | None, answered: Answered
-    ) -> tuple[Reply, ChatState]:
+    ) -> tuple[ApiReply, ChatState]:
         """Write commands down, as one; a refusal changes nothing. Whoever works goes on with the chat."""
         deps = self.agent.deps
         answer = None if key is None else key.answer(answered, deps.clock.now_ms())

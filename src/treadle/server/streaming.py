@@ -12,9 +12,9 @@ from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from treadle.errors import StoreError
-from treadle.server.frames import HEARTBEAT, MEDIA_TYPE, OPENING, event
 from treadle.server.problems import Problem
 from treadle.server.service import Service
+from treadle.server.sse import HEARTBEAT, MEDIA_TYPE, OPENING, event
 
 STALL_S = 60.0
 RESTARTING = 1012

@@ -11,7 +11,7 @@ from treadle.protocol.options import ChatOptions
 from treadle.protocol.views import STATUSES, ChatSummary
 from treadle.protocol.wire import Record, encode
 from treadle.server import chat_counts as counting
-from treadle.server.chat_counts import Tally, Total
+from treadle.server.chat_counts import ChatCounts, Total
 from treadle.stores.memory import MemoryStore
 from treadle.types import ChatId
 
@@ -36,8 +36,8 @@ async def test_the_tally_is_what_a_look_at_all_chats_comes_to(monkeypatch: pytes
     monkeypatch.setattr(counting, "PAGE", 7)
     rng = random.Random(6)
     store = MemoryStore()
-    tally = Tally(store)
-    assert (await tally.statuses(), await tally.total("ann")) == ({}, Total())
+    chat_counts = ChatCounts(store)
+    assert (await chat_counts.statuses(), await chat_counts.total("ann")) == ({}, Total())
     heads: dict[ChatId, int] = {}
     for _ in range(10):
         for _ in range(20):
@@ -45,13 +45,13 @@ async def test_the_tally_is_what_a_look_at_all_chats_comes_to(monkeypatch: pytes
             heads[chat] = heads.get(chat, 0) + 1
             await change(store, rng, chat, OWNERS[int(chat[2:]) % 3], heads[chat])
         listed = [each.summary for each in await store.list()]
-        statuses = await tally.statuses()
+        statuses = await chat_counts.statuses()
         assert statuses == {
             status: count for status in STATUSES if (count := sum(line.status == status for line in listed))
         }
         for owner in OWNERS:
             own = [line for line in listed if line.owner == owner]
-            total = await tally.total(owner)
+            total = await chat_counts.total(owner)
             assert (total.chats, total.turns) == (len(own), sum(line.turns for line in own))
             wanted = sum((line.usage for line in own), Usage())
             assert abs(total.usage.usd - wanted.usd) < 1e-6

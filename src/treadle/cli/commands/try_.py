@@ -25,7 +25,7 @@ _OLD_S = 86_400
 _COLOURS: dict[str, Colour] = {"+": "green", "-": "red", "@": "cyan", "[": "dim"}
 
 
-class Attempt(NamedTuple):
+class TryOptions(NamedTuple):
     line: str
     root: str | None
     force_root: bool
@@ -39,8 +39,8 @@ class Attempt(NamedTuple):
 @click.option("--network", is_flag=True, help="Let the command use the network, where it may really do things.")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True, max=600), default=120, metavar="S")
 @json_option("Print one JSON object.")
-@gathered(Attempt, "wanted")
-def try_(wanted: Attempt, as_json: bool) -> int:
+@gathered(TryOptions, "wanted")
+def try_(wanted: TryOptions, as_json: bool) -> int:
     """See what a command would do to the project, and change nothing.
 
     CMD runs for real, in the sandbox, on a copy-on-write view of the project: it sees what it writes, and the project
@@ -79,7 +79,7 @@ def _folder(config: "Config") -> str:
     return str(Path(tempfile.mkdtemp(prefix=_PREFIX, dir=config.home)).resolve())
 
 
-async def _tried(config: "Config", wanted: Attempt, root: str, folder: str, terminal: Terminal | None) -> "DryRun":
+async def _tried(config: "Config", wanted: TryOptions, root: str, folder: str, terminal: Terminal | None) -> "DryRun":
     from msgspec.structs import replace
 
     from treadle.sandbox.supervisor.commands import SupervisedCommands
@@ -111,7 +111,7 @@ async def _tried(config: "Config", wanted: Attempt, root: str, folder: str, term
     return tried
 
 
-def _call(config: "Config", wanted: Attempt, root: str, terminal: Terminal | None) -> "Invocation":
+def _call(config: "Config", wanted: TryOptions, root: str, terminal: Terminal | None) -> "Invocation":
     from treadle.ports.toolset import Invocation
     from treadle.protocol.options import ChatOptions
     from treadle.types import CallKey, ChatId
@@ -145,7 +145,7 @@ def _how(tried: "DryRun") -> str:
     return exit_words(ended)
 
 
-def _print_json(wanted: Attempt, root: str, tried: "DryRun") -> None:
+def _print_json(wanted: TryOptions, root: str, tried: "DryRun") -> None:
     from treadle.lines.changes import count, total
 
     stat = total(tried.effect.files)

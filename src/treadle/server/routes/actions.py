@@ -13,9 +13,9 @@ from treadle.protocol.http_answers import Accepted, ActionList, ActionView
 from treadle.protocol.http_requests import AnswerBody, Decision, RuleWish, ToolResults
 from treadle.protocol.permissions import Rule
 from treadle.server.problems import Problem
-from treadle.server.replies import NOTHING, Reply, reply
+from treadle.server.replies import NOTHING, ApiReply, reply
 from treadle.server.routes.conversation import carry_out
-from treadle.server.routing import Call, Route
+from treadle.server.routing import ApiRequest, Route
 from treadle.server.tokens import owner_of
 from treadle.server.views import accepted
 from treadle.types import new_id
@@ -23,7 +23,7 @@ from treadle.types import new_id
 MOST = 500
 
 
-async def submit(call: Call) -> Reply:
+async def submit(call: ApiRequest) -> ApiReply:
     wanted = call.body(ToolResults)
     chat = await call.service.owned(call.user, call.path("chat"))
     if not wanted.results:
@@ -33,17 +33,17 @@ async def submit(call: Call) -> Reply:
     return done
 
 
-async def actions(call: Call) -> Reply:
+async def actions(call: ApiRequest) -> ApiReply:
     state = await call.service.state(call.user, call.path("chat"))
     return reply(ActionList(actions=_shown(state)))
 
 
-async def approvals(call: Call) -> Reply:
+async def approvals(call: ApiRequest) -> ApiReply:
     state = await call.service.state(call.user, call.path("chat"))
     return reply(ActionList(actions=tuple(each for each in _shown(state) if each.action.kind == "permission")))
 
 
-async def actions_of_all(call: Call) -> Reply:
+async def actions_of_all(call: ApiRequest) -> ApiReply:
     deps = call.service.agent.deps
     listed = await deps.store.list(
         ChatFilter(owner=owner_of(call.user), archived=False, status="requires_action"), limit=MOST
@@ -56,7 +56,7 @@ def _shown(state: ChatState) -> tuple[ActionView, ...]:
     return tuple(ActionView(chat=state.chat, title=state.title, action=action) for action in open_actions(state))
 
 
-async def decide(call: Call) -> Reply:
+async def decide(call: ApiRequest) -> ApiReply:
     wanted = call.body(Decision)
     state = await call.service.state(call.user, call.path("chat"))
     named = call.path("action")
@@ -69,7 +69,7 @@ async def decide(call: Call) -> Reply:
     return done
 
 
-def _rule(call: Call, state: ChatState, action: str, wish: RuleWish) -> Rule | None:
+def _rule(call: ApiRequest, state: ChatState, action: str, wish: RuleWish) -> Rule | None:
     """One of the rules that were offered with the approval. For one that is open no more there is none: the command
     itself is then refused."""
     call.service.admission.scope(call.user, wish.scope)
@@ -86,7 +86,7 @@ def _rule(call: Call, state: ChatState, action: str, wish: RuleWish) -> Rule | N
     return None
 
 
-async def answer(call: Call) -> Reply:
+async def answer(call: ApiRequest) -> ApiReply:
     return await carry_out(call, c.Answer(call.path("action"), call.body(AnswerBody).answer))
 
 

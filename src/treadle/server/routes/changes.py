@@ -30,9 +30,9 @@ from treadle.protocol.http_requests import (
     UndoFiles,
     WaitQuery,
 )
-from treadle.server.replies import Reply, reply
+from treadle.server.replies import ApiReply, reply
 from treadle.server.routes.conversation import carry_out
-from treadle.server.routing import Call, Route
+from treadle.server.routing import ApiRequest, Route
 from treadle.server.service import Service
 from treadle.types import ChatId, new_id
 
@@ -48,7 +48,7 @@ COMPLETE_S = 20.0
 # -- looking ----------------------------------------------------------------------------------------------------------
 
 
-async def runs(call: Call) -> Reply:
+async def runs(call: ApiRequest) -> ApiReply:
     wanted = call.query(Page)
     chat, files = await _files(call)
     found = await files.runs()
@@ -67,7 +67,7 @@ async def _task(service: Service, chat: ChatId, message: int) -> str:
     return ""
 
 
-async def changes(call: Call) -> Reply:
+async def changes(call: ApiRequest) -> ApiReply:
     wanted = call.query(ChangesQuery)
     chat, files = await _files(call)
     run: int | str = int(wanted.run) if wanted.run.isdecimal() else wanted.run
@@ -119,7 +119,7 @@ def _fitting(look: Shown, left: int) -> tuple[ChangedFile, int]:
 # -- going back and forth ---------------------------------------------------------------------------------------------
 
 
-async def undo(call: Call) -> Reply:
+async def undo(call: ApiRequest) -> ApiReply:
     wanted = call.body(UndoFiles)
     chat, files = await _files(call)
     span, paths, hunks = await _chosen(call.service, chat, files, wanted, wanted.even_kept)
@@ -133,7 +133,7 @@ async def undo(call: Call) -> Reply:
     return await _restore(call, command, begun)
 
 
-async def redo(call: Call) -> Reply:
+async def redo(call: ApiRequest) -> ApiReply:
     wanted = call.body(RedoFiles)
     chat, files = await _files(call)
     begun = await _completed(call.service, chat)
@@ -141,14 +141,14 @@ async def redo(call: Call) -> Reply:
     return await _restore(call, await files.redoing(wanted.undo or again, merge=wanted.merge), begun)
 
 
-async def keep(call: Call) -> Reply:
+async def keep(call: ApiRequest) -> ApiReply:
     wanted = call.body(KeepFiles)
     chat, files = await _files(call)
     command = files.keeping(*await _chosen(call.service, chat, files, wanted))
     return await _restore(call, command, await _completed(call.service, chat))
 
 
-async def back(call: Call) -> Reply:
+async def back(call: ApiRequest) -> ApiReply:
     wanted = call.body(GoBack)
     chat, _ = await _files(call)
     restore = new_id("u") if wanted.files else ""
@@ -172,7 +172,7 @@ async def _completed(service: Service, chat: ChatId) -> Completed | None:
     return Completed(state.restoring, done)
 
 
-async def _restore(call: Call, command: c.Restore | c.Rewind, begun: Completed | None) -> Reply:
+async def _restore(call: ApiRequest, command: c.Restore | c.Rewind, begun: Completed | None) -> ApiReply:
     if begun is None or not begun.answers(command):
         return await carry_out(call, command, restore=command.restore, status=202)
     chat = await call.service.owned(call.user, call.path("chat"))
@@ -181,7 +181,7 @@ async def _restore(call: Call, command: c.Restore | c.Rewind, begun: Completed |
     return done
 
 
-async def outcome(call: Call, done: Reply) -> Reply:
+async def outcome(call: ApiRequest, done: ApiReply) -> ApiReply:
     """With `wait` what came of it, as soon as it is recorded; the first answer when that takes too long."""
     wait_s = call.query(WaitQuery).wait
     if done.status != 202 or not wait_s:
@@ -247,7 +247,7 @@ def _planned(plan: Plan) -> Restoration:
 # -- which changes are meant ------------------------------------------------------------------------------------------
 
 
-async def _files(call: Call) -> tuple[ChatId, ChatFiles]:
+async def _files(call: ApiRequest) -> tuple[ChatId, ChatFiles]:
     state = await call.service.state(call.user, call.path("chat"))
     await call.service.project(state)
     return state.chat, call.service.agent.chat(state.chat).files

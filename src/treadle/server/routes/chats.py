@@ -13,8 +13,8 @@ from treadle.protocol.content import Image
 from treadle.protocol.http_answers import ChatList, ChatView, EventPage, MessageList, UsageView
 from treadle.protocol.http_requests import ChatQuery, CreateChat, MessagePage, Page, PatchChat, Picture
 from treadle.server.problems import Problem
-from treadle.server.replies import Reply, reply
-from treadle.server.routing import Call, Route
+from treadle.server.replies import ApiReply, reply
+from treadle.server.routing import ApiRequest, Route
 from treadle.server.service import Service
 from treadle.server.tokens import owner_of
 from treadle.server.views import chat_line, chat_view
@@ -31,7 +31,7 @@ async def pictures(service: Service, images: tuple[Picture, ...]) -> tuple[Image
     return tuple([Image(image.media_type, await store.put_blob(image.decoded())) for image in images])
 
 
-async def create(call: Call) -> Reply:
+async def create(call: ApiRequest) -> ApiReply:
     wanted = call.body(CreateChat)
     options = call.service.admission.begin(call.user, wanted.changes())
     call.service.agent.deps.models.get(options.model)
@@ -42,13 +42,13 @@ async def create(call: Call) -> Reply:
         images = await pictures(call.service, wanted.images)
         first.append(c.Send(wanted.content, images=images, queue_id=new_id("q")))
 
-    def answered(state: ChatState, warnings: tuple[str, ...]) -> Reply:
+    def answered(state: ChatState, warnings: tuple[str, ...]) -> ApiReply:
         return reply(chat_view(state, status(state), warnings), 201)
 
     return await call.service.create(call.user, options, first, call.key, answered)
 
 
-async def listing(call: Call) -> Reply:
+async def listing(call: ApiRequest) -> ApiReply:
     wanted = call.query(ChatQuery)
     found = await call.service.agent.deps.store.list(
         ChatFilter(
@@ -85,12 +85,12 @@ def _place(cursor: str) -> Cursor | None:
     return place
 
 
-async def show(call: Call) -> Reply:
+async def show(call: ApiRequest) -> ApiReply:
     state = await call.service.state(call.user, call.path("chat"))
     return reply(chat_view(state, await call.service.shown(state)))
 
 
-async def patch(call: Call) -> Reply:
+async def patch(call: ApiRequest) -> ApiReply:
     wanted = call.body(PatchChat)
     chat = await call.service.owned(call.user, call.path("chat"))
     changes = call.service.admission.change(call.user, wanted.changes())
@@ -106,14 +106,14 @@ async def patch(call: Call) -> Reply:
     if isinstance(wanted.title, str):
         commands.append(c.Rename(wanted.title))
 
-    def answered(state: ChatState) -> Reply:
+    def answered(state: ChatState) -> ApiReply:
         return reply(chat_view(state, status(state), warnings))
 
     done, _ = await call.service.execute(chat, commands, call.key, answered)
     return done
 
 
-async def messages(call: Call) -> Reply:
+async def messages(call: ApiRequest) -> ApiReply:
     """A page of the conversation as it stands: what an edit cut off is only in the log."""
     wanted = call.query(MessagePage)
     history = (await call.service.state(call.user, call.path("chat"))).history
@@ -128,7 +128,7 @@ async def messages(call: Call) -> Reply:
     return reply(MessageList(messages=tuple(shown), total=total))
 
 
-async def log(call: Call) -> Reply:
+async def log(call: ApiRequest) -> ApiReply:
     wanted = call.query(Page)
     chat = await call.service.owned(call.user, call.path("chat"))
     store = call.service.agent.deps.store
@@ -137,14 +137,14 @@ async def log(call: Call) -> Reply:
     return reply(EventPage(events=events, head=await store.head(chat)))
 
 
-async def export(call: Call) -> Response:
+async def export(call: ApiRequest) -> Response:
     chat = await call.service.owned(call.user, call.path("chat"))
     lines = export_chat(call.service.agent.deps.store, chat)
     headers = {"content-disposition": f'attachment; filename="{chat}.jsonl"'}
     return StreamingResponse(lines, headers=headers, media_type=NDJSON)
 
 
-async def usage(call: Call) -> Reply:
+async def usage(call: ApiRequest) -> ApiReply:
     state = await call.service.state(call.user, call.path("chat"))
     totals = state.totals
     return reply(
@@ -158,8 +158,8 @@ async def usage(call: Call) -> Reply:
     )
 
 
-async def usage_of_all(call: Call) -> Reply:
-    total = await call.service.tally.total(owner_of(call.user))
+async def usage_of_all(call: ApiRequest) -> ApiReply:
+    total = await call.service.chat_counts.total(owner_of(call.user))
     return reply(UsageView(usage=total.usage, turns=total.turns, chats=total.chats))
 
 

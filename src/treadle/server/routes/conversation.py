@@ -5,27 +5,27 @@ from treadle.protocol import commands as c
 from treadle.protocol.http_answers import Accepted, QueueView
 from treadle.protocol.http_requests import ApplyText, EditMessage, Extension, Nothing, ReplaceMessage, SendMessage
 from treadle.server.problems import Problem
-from treadle.server.replies import Reply, reply
+from treadle.server.replies import ApiReply, reply
 from treadle.server.routes.chats import pictures
-from treadle.server.routing import Call, Route
+from treadle.server.routing import ApiRequest, Route
 from treadle.server.views import accepted
 from treadle.types import new_id
 
 
 async def carry_out(
-    call: Call, command: c.Command, queue_id: str = "", *, restore: str = "", status: int = 200
-) -> Reply:
+    call: ApiRequest, command: c.Command, queue_id: str = "", *, restore: str = "", status: int = 200
+) -> ApiReply:
     """One command to the chat of the path."""
     chat = await call.service.owned(call.user, call.path("chat"))
 
-    def answered(state: ChatState) -> Reply:
+    def answered(state: ChatState) -> ApiReply:
         return reply(accepted(state, queue_id, restore), status)
 
     done, _ = await call.service.execute(chat, (command,), call.key, answered)
     return done
 
 
-async def send(call: Call) -> Reply:
+async def send(call: ApiRequest) -> ApiReply:
     wanted = call.body(SendMessage)
     await call.service.owned(call.user, call.path("chat"))
     queue_id = new_id("q")
@@ -33,7 +33,7 @@ async def send(call: Call) -> Reply:
     return await carry_out(call, c.Send(wanted.content, wanted.delivery, images, queue_id), queue_id)
 
 
-async def edit(call: Call) -> Reply:
+async def edit(call: ApiRequest) -> ApiReply:
     seq = call.path("seq")
     if not (seq.isascii() and seq.isdigit() and len(seq) < 16):
         raise Problem("bad_request", f"{seq[:40]!r} is no seq of a message.")
@@ -42,39 +42,39 @@ async def edit(call: Call) -> Reply:
     return await carry_out(call, c.Edit(int(seq), wanted.content, wanted.files, restore), restore=restore)
 
 
-async def queue(call: Call) -> Reply:
+async def queue(call: ApiRequest) -> ApiReply:
     state = await call.service.state(call.user, call.path("chat"))
     return reply(QueueView(queue=state.queue))
 
 
-async def edit_queued(call: Call) -> Reply:
+async def edit_queued(call: ApiRequest) -> ApiReply:
     queued = call.path("queued")
     return await carry_out(call, c.EditQueued(queued, call.body(EditMessage).content), queued)
 
 
-async def delete_queued(call: Call) -> Reply:
+async def delete_queued(call: ApiRequest) -> ApiReply:
     return await carry_out(call, c.DeleteQueued(call.path("queued")))
 
 
-async def promote(call: Call) -> Reply:
+async def promote(call: ApiRequest) -> ApiReply:
     queued = call.path("queued")
     return await carry_out(call, c.Promote(queued), queued)
 
 
-async def interrupt(call: Call) -> Reply:
+async def interrupt(call: ApiRequest) -> ApiReply:
     return await carry_out(call, c.Interrupt())
 
 
-async def compact(call: Call) -> Reply:
+async def compact(call: ApiRequest) -> ApiReply:
     return await carry_out(call, c.Compact())
 
 
-async def apply(call: Call) -> Reply:
+async def apply(call: ApiRequest) -> ApiReply:
     wanted = call.body(ApplyText)
     return await carry_out(call, c.Apply(wanted.path, wanted.content, wanted.block or 0))
 
 
-async def extend(call: Call) -> Reply:
+async def extend(call: ApiRequest) -> ApiReply:
     return await carry_out(call, c.ExtendTurns(call.body(Extension).turns))
 
 

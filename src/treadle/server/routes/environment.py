@@ -14,15 +14,15 @@ from treadle.protocol.http_requests import FileQuery, Nothing, PathQuery
 from treadle.protocol.options import Project
 from treadle.server.guard import token_of
 from treadle.server.problems import Problem
-from treadle.server.replies import Reply, reply
-from treadle.server.routing import Call, Route
+from treadle.server.replies import ApiReply, reply
+from treadle.server.routing import ApiRequest, Route
 from treadle.server.tokens import TICKET_S
 from treadle.workspace.paths.root import Root
 
 BYTES = "application/octet-stream"
 
 
-async def models(call: Call) -> Reply:
+async def models(call: ApiRequest) -> ApiReply:
     """What can be used with the keys of the server; no provider is asked."""
     agent = call.service.agent
     default = call.service.admission.options.model
@@ -39,7 +39,7 @@ async def models(call: Call) -> Reply:
     return reply(ModelList(models=tuple(found), default=default))
 
 
-def _is_open(call: Call, ref: str) -> bool:
+def _is_open(call: ApiRequest, ref: str) -> bool:
     try:
         call.service.admission.model(call.user, ref)
     except InvalidInput:
@@ -63,7 +63,7 @@ def _model(info: ModelInfo, why: str) -> ModelView:
     )
 
 
-async def files(call: Call) -> Reply:
+async def files(call: ApiRequest) -> ApiReply:
     state = await call.service.state(call.user, call.path("chat"))
     wanted = call.query(PathQuery).path
     return reply(await asyncio.to_thread(_listing, await call.service.project(state), wanted))
@@ -79,7 +79,7 @@ def _listing(project: Project, path: str) -> FileList:
     return FileList(path=inert(workspace.relative(path)), entries=entries)
 
 
-async def content(call: Call) -> Response:
+async def content(call: ApiRequest) -> Response:
     state = await call.service.state(call.user, call.path("chat"))
     most = call.service.limits.file
     data = await asyncio.to_thread(_bytes, await call.service.project(state), call.query(FileQuery).path, most)
@@ -96,11 +96,11 @@ def _bytes(project: Project, path: str, most: int) -> bytes:
     return workspace.read_bytes(path, most)
 
 
-async def me(call: Call) -> Reply:
+async def me(call: ApiRequest) -> ApiReply:
     return reply(Me(user=call.user))
 
 
-async def ticket(call: Call) -> Reply:
+async def ticket(call: ApiRequest) -> ApiReply:
     made = call.service.tokens.ticket(token_of(call.request))
     return reply(Ticket(ticket=made, expires_s=TICKET_S))
 

@@ -6,22 +6,22 @@ from starlette.responses import Response
 
 from treadle.errors import StoreError
 from treadle.protocol.http_answers import Health
-from treadle.server import page
+from treadle.server import api_docs as page
 from treadle.server.metrics import MEDIA_TYPE, Labels
-from treadle.server.replies import JSON, Reply, reply
-from treadle.server.routing import Call, Route
+from treadle.server.replies import JSON, ApiReply, reply
+from treadle.server.routing import ApiRequest, Route
 from treadle.server.service import Service
 
 READY_S = 5.0
 HTML = "text/html"
 
 
-async def healthz(_call: Call) -> Reply:
+async def healthz(_call: ApiRequest) -> ApiReply:
     """The process answers."""
     return reply(Health(status="ok"))
 
 
-async def readyz(call: Call) -> Reply:
+async def readyz(call: ApiRequest) -> ApiReply:
     """Requests can be served: the store answers, and the server is not about to end."""
     if call.service.draining.is_set():
         return reply(Health(status="draining"), 503)
@@ -33,14 +33,14 @@ async def readyz(call: Call) -> Reply:
     return reply(Health(status="ok"))
 
 
-async def metrics(call: Call) -> Response:
+async def metrics(call: ApiRequest) -> Response:
     return Response(await _page(call.service), media_type=MEDIA_TYPE)
 
 
 async def _page(service: Service) -> str:
     deps = service.agent.deps
     statuses: dict[Labels, float] = {
-        (("status", status),): count for status, count in (await service.tally.statuses()).items()
+        (("status", status),): count for status, count in (await service.chat_counts.statuses()).items()
     }
     held = service.worker.load if service.worker is not None else 0
     return service.metrics.text(
@@ -52,17 +52,17 @@ async def _page(service: Service) -> str:
     )
 
 
-async def description(call: Call) -> Response:
+async def description(call: ApiRequest) -> Response:
     return Response(call.service.openapi, media_type=JSON)
 
 
-async def docs(call: Call) -> Response:
+async def docs(call: ApiRequest) -> Response:
     return Response(
         page.render(call.service.openapi), media_type=HTML, headers={"content-security-policy": page.POLICY}
     )
 
 
-async def front(call: Call) -> Response:
+async def front(call: ApiRequest) -> Response:
     return await docs(call)
 
 

@@ -14,10 +14,10 @@ from treadle.protocol.events import Envelope
 from treadle.protocol.http_requests import Body, StreamQuery, WatchQuery
 from treadle.protocol.simple import SimpleView
 from treadle.protocol.wire import whole
-from treadle.server.frames import MEDIA_TYPE
 from treadle.server.problems import Problem
-from treadle.server.routing import Call, Route
+from treadle.server.routing import ApiRequest, Route
 from treadle.server.service import Service
+from treadle.server.sse import MEDIA_TYPE
 from treadle.server.streaming import EventStream, Piece, Pieces, converse, position
 from treadle.server.tokens import owner_of
 from treadle.server.views import chat_line
@@ -90,7 +90,7 @@ async def _in_words(service: Service, view: SimpleView, batch: list[Envelope], *
     return pieces
 
 
-async def events(call: Call) -> Response:
+async def events(call: ApiRequest) -> Response:
     stream = await wanted(call.service, call.user, call.request, call.query(StreamQuery))
     with call.service.streaming(call.user):
         pass  # refused here, where it can still be said how
@@ -142,7 +142,7 @@ async def begin_watch(service: Service, request: Request | WebSocket, query: Wat
     return newest if after is None else after
 
 
-async def watch(call: Call) -> Response:
+async def watch(call: ApiRequest) -> Response:
     query = call.query(WatchQuery)
     after = await begin_watch(call.service, call.request, query)
     with call.service.streaming(call.user):

@@ -12,7 +12,7 @@ from treadle.engine.log import Answer
 from treadle.errors import AlreadyAnswered
 from treadle.ports.store import Remembered, Store
 from treadle.server.problems import Problem
-from treadle.server.replies import Reply
+from treadle.server.replies import ApiReply
 
 HEADER = "idempotency-key"
 MAX_KEY = 255
@@ -26,7 +26,7 @@ class Key(msgspec.Struct, frozen=True):
     request: str
     """The hash of method, path and body."""
 
-    def answer(self, answered: Callable[[ChatState], Reply], now_ms: int) -> Answer:
+    def answer(self, answered: Callable[[ChatState], ApiReply], now_ms: int) -> Answer:
         """What is to be remembered, once it is known what the request made of the chat."""
 
         def remembered(state: ChatState) -> Remembered:
@@ -47,18 +47,18 @@ def key_of(values: list[str], owner: str, method: str, path: str, body: bytes) -
     return Key(owner, key, about)
 
 
-async def first_answer(store: Store, key: Key) -> Reply | None:
+async def first_answer(store: Store, key: Key) -> ApiReply | None:
     """The answer that the request got before; None when it is new."""
     found = await store.recall(key.owner, key.key)
     return None if found is None else _same(key, found.request, found.status, found.body)
 
 
-def raced(key: Key, error: AlreadyAnswered) -> Reply:
+def raced(key: Key, error: AlreadyAnswered) -> ApiReply:
     """The same request was answered while this one was under way."""
     return _same(key, error.request, error.status, error.body)
 
 
-def _same(key: Key, request: str, status: int, body: bytes) -> Reply:
+def _same(key: Key, request: str, status: int, body: bytes) -> ApiReply:
     if request != key.request:
         raise Problem("idempotency_mismatch", f"The Idempotency-Key {key.key!r} was used for another request.")
-    return Reply(status, body)
+    return ApiReply(status, body)
