@@ -5,88 +5,25 @@ import asyncio
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from treadle import Agent, ChatOptions, ScriptedModel
-from treadle.chat import snapshot
-from treadle.chat.fold import fold
-from treadle.chat.state import ChatState, summary
+from bench.long_chats import CHAT, many, write
+from treadle import Agent, ScriptedModel
 from treadle.cli.commands import chats, show
 from treadle.cli.group import invoke
 from treadle.engine.hub import Hub
 from treadle.engine.log import SNAPSHOT_EVERY, Log
-from treadle.ports.store import Commit, Listed, Snapshot
-from treadle.protocol import events as e
+from treadle.ports.store import Listed
 from treadle.protocol import wire
 from treadle.protocol.commands import Rename
-from treadle.protocol.content import ToolRequest, Usage
-from treadle.protocol.events import Envelope, Event
-from treadle.protocol.views import ChatSummary
 from treadle.protocol.wire import Record
 from treadle.stores.sqlite import SqliteStore
 from treadle.stores.sqlite.lists import Lists
 from treadle.testing.checker import check_summary
-from treadle.types import ChatId, SystemClock, call_key
-
-CHAT = ChatId("c_long")
-BATCH = 2_000
-COMPACT_EVERY = 60
-"""Rounds between two compactions: a long chat has been shortened for the model many times."""
-
-
-def story(length: int) -> Iterator[Event]:
-    """A conversation of at least so many events: questions, reads, answers, and a compaction now and then."""
-    yield e.SessionCreated(ChatOptions(summarize=False, context_window=100_000))
-    written, turn, entries = 1, 0, 0
-    while written < length:
-        question = e.UserMessage(f"What about file {turn}?")
-        turn += 1
-        call = call_key(turn, 0)
-        look = ToolRequest(call, "read_file", f'{{"path": "{turn}.txt"}}', f"call_{turn}")
-        usage = Usage(1_000 + turn % 100, 50)
-        round_: list[Event] = [
-            question,
-            e.TurnStart(turn),
-            e.AssistantMessage(turn, "Let me look.", (), (look,), False, usage, "tool_calls"),
-            e.ExecutionStart(call, "read_file", {"path": f"{turn}.txt"}, f"{turn}.txt"),
-            e.ExecutionComplete(call, True, result=f"line {turn}\n" * 20, result_summary="20 lines"),
-            e.TurnEnd(turn, usage, "tool_calls"),
-            e.TurnStart(turn + 1),
-            e.AssistantMessage(turn + 1, f"File {turn} is fine.", usage=usage),
-            e.TurnEnd(turn + 1, usage),
-            e.RunEnd("done"),
-        ]
-        turn += 1
-        entries += 4
-        if turn // 2 % COMPACT_EVERY == 0:
-            round_ += [e.CompactionStart("threshold"), e.CompactionComplete("threshold", upto=entries, summary="Fine.")]
-        yield from round_
-        written += len(round_)
-
-
-async def write(path: Path, length: int) -> ChatState:
-    """Put the story into a store, as fast as its records can be made; no snapshot is kept."""
-    store = SqliteStore(path)
-    state = ChatState(chat=CHAT)
-    records: list[Record] = []
-    try:
-        for seq, event in enumerate(story(length), 1):
-            envelope = Envelope(seq, CHAT, 1_700_000_000_000 + seq, event, 0)
-            state = fold(state, envelope)
-            records.append(wire.encode(envelope))
-            if seq == 1:
-                await store.create(summary(state), records)
-                records = []
-            elif len(records) == BATCH:
-                await store.append(Commit(CHAT, records, summary(state), durable=False))
-                records = []
-        await store.append(Commit(CHAT, records, summary(state), durable=True))
-    finally:
-        await store.close()
-    return state
+from treadle.types import ChatId, SystemClock
 
 
 class CountingStore(SqliteStore):
@@ -191,7 +128,7 @@ def test_showing_a_long_chat_and_listing_many_costs_what_is_shown(
     """Bounded work, whatever there is: records that are decoded, chats that are read."""
     monkeypatch.setenv("TREADLE_HOME", str(tmp_path))
     path = tmp_path / "treadle.db"
-    asyncio.run(_many(path))
+    asyncio.run(many(path, 6_000, 300))
     decoded: list[int] = []
     decode = wire.decode
     monkeypatch.setattr(wire, "decode", lambda chat, record: decoded.append(record.seq) or decode(chat, record))
@@ -222,15 +159,3 @@ def test_showing_a_long_chat_and_listing_many_costs_what_is_shown(
 def _counted(counts: list[int], found: Sequence[Listed]) -> Sequence[Listed]:
     counts.append(len(found))
     return found
-
-
-async def _many(path: Path) -> None:
-    """A long chat with a snapshot, and many short ones."""
-    state = await write(path, 6_000)
-    store = SqliteStore(path)
-    await store.save_snapshot(CHAT, Snapshot(state.head, snapshot.encode(state)))
-    for number in range(300):
-        chat = ChatId(f"c_{number:03d}")
-        first = wire.encode(Envelope(1, chat, number, e.SessionCreated(ChatOptions()), 0))
-        await store.create(ChatSummary(chat, head=1, updated_ms=number), [first])
-    await store.close()
