@@ -16,6 +16,13 @@ def path_below(path: str, folder: str) -> str | None:
     return path[len(folder.rstrip("/")) + 1 :].strip("/") or "." if is_below(path, folder) else None
 
 
+def folders_between(root: str, path: str) -> list[str]:
+    """The folders below the root that lead to a path, outermost first. As `is_below`."""
+    root = root.rstrip("/")
+    parts = path[len(root) + 1 :].split("/")[:-1]
+    return [f"{root}/{'/'.join(parts[: at + 1])}" for at in range(len(parts))]
+
+
 def replace_file(path: str, data: bytes, *, sync: bool = False, mode: int = 0o600, fault: str = "") -> None:
     """Give a file these bytes in one step, whoever else does the same: readers see the old ones or the new ones. With
     `sync` that holds after a power cut, too; for the new ones to last, `sync_folder` follows. `fault` is the fault

@@ -39,9 +39,11 @@ class ToolSetup:
         self._home = home
         self._roots = lru_cache(maxsize=64)(_open_root)
         file = getattr(store, "path", None)
-        self._data = home if shared else file.parent if isinstance(file, Path) else None
-        self.commands, self.passing = self._commands()
-        self._kept_in = self._own_folder()
+        data = home if shared else file.parent if isinstance(file, Path) else None
+        self.passing = data is None
+        """Whether its chats end with this process, and so does what is kept for them."""
+        self._data = Path(tempfile.gettempdir()) / new_id("treadle") if data is None else Path(os.path.abspath(data))
+        self.commands = SupervisedCommands(self._data / "commands")
         self.snapshots_of: SnapshotsOf = lru_cache(maxsize=64)(self._snapshots)
         self._choice_of = lru_cache(maxsize=8)(self._choice)
         self._viewed: dict[tuple[str, str], bool] = {}
@@ -59,32 +61,20 @@ class ToolSetup:
             views=self._views,
         )
 
-    def _commands(self) -> tuple[SupervisedCommands, bool]:
-        """Where commands are supervised: beside the database, or in the home of this machine, or, for chats that end
-        with this process, in a folder that does so, too."""
-        if self._data is not None:
-            return SupervisedCommands(self._data / "commands"), False
-        return SupervisedCommands(Path(tempfile.gettempdir()) / new_id("treadle")), True
-
-    def _own_folder(self) -> Path:
-        if self._data is not None:
-            return Path(os.path.abspath(self._data))
-        return Path(tempfile.gettempdir()) / new_id("treadle")
-
     def _snapshots(self, root: str, bound: str) -> Snapshots:
         """What files were is kept beside the database; or, for chats that end with this process, as long as they do."""
         from treadle.workspace.history.snapshots import ProjectSnapshots
 
-        return ProjectSnapshots(self._roots(root, bound), self._kept_in)
+        return ProjectSnapshots(self._roots(root, bound), self._data)
 
     async def close(self) -> None:
         """Remove what nobody can come back to."""
         if self.passing:
             await self.commands.close()
-            if self._kept_in.exists():
+            if self._data.exists():
                 import shutil
 
-                shutil.rmtree(self._kept_in, ignore_errors=True)
+                shutil.rmtree(self._data, ignore_errors=True)
 
     def _choice(self, demand: Demand) -> "ChosenSandbox":
         from treadle.sandbox.choose import choose
@@ -117,8 +107,8 @@ class ToolSetup:
     def _guarded(self, root: str) -> Guarded:
         from treadle.sandbox.places import hidden, protected
 
-        self._kept_in.mkdir(mode=0o700, parents=True, exist_ok=True)  # what is not there cannot be hidden
-        own = dict.fromkeys((str(self._home), str(self._kept_in), self.commands.folder))
+        self._data.mkdir(mode=0o700, parents=True, exist_ok=True)  # what is not there cannot be hidden
+        own = dict.fromkeys((str(self._home), str(self._data), self.commands.folder))
         found = [path for home in own for path in hidden(home)]
         # What holds the project, or lies in it, cannot be hidden from the commands of that project.
         apart = [path for path in dict.fromkeys(found) if not is_below(root, path) and not is_below(path, root)]

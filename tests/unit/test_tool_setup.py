@@ -27,12 +27,12 @@ def test_a_project_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             super().__init__(path, bound)
 
     monkeypatch.setattr("treadle.tool_setup.Root", Counted)
-    equipment = ToolSetup(MemoryStore(), {}, tmp_path / "home")
+    setup = ToolSetup(MemoryStore(), {}, tmp_path / "home")
     root = str(tmp_path)
     for _ in range(3):
-        equipment.means.workspace_of(root, "")
-        equipment.means.guarded(root)
-        equipment.snapshots_of(root, "")
+        setup.context.workspace_of(root, "")
+        setup.context.guarded(root)
+        setup.snapshots_of(root, "")
     assert opened == [root]
 
 
@@ -53,17 +53,17 @@ async def test_kept_files_are_hidden_from_commands(
     for folder in (project, apart / "tmp", apart / "data"):
         folder.mkdir()
     (project / "f").write_text("of this or another chat")
-    equipment = ToolSetup(MemoryStore() if kept == "memory" else SqliteStore(apart / "data/treadle.db"), {}, home)
-    equipment.snapshots_of(str(project), "").keep(["f"])
+    setup = ToolSetup(MemoryStore() if kept == "memory" else SqliteStore(apart / "data/treadle.db"), {}, home)
+    setup.snapshots_of(str(project), "").keep(["f"])
     own = [str(apart / name) for name in ("tmp", "data", "home")]
     assert any(files for folder in own for _, _, files in os.walk(folder))
     try:
-        assert equipment.means.sandbox_of is not None
-        sandbox = equipment.means.sandbox_of(level)
+        assert setup.context.sandbox_of is not None
+        sandbox = setup.context.sandbox_of(level)
     except SandboxError as error:
         pytest.skip(str(error))
-    confinement = Confinement(str(project), hidden=equipment.means.guarded(str(project)).hidden)
+    confinement = Confinement(str(project), hidden=setup.context.guarded(str(project)).hidden)
     line = sandbox.wrap(["/usr/bin/find", *own, "-type", "f", "-readable"], confinement, str(project))
     found = await asyncio.to_thread(subprocess.run, line, cwd=project, capture_output=True, text=True)
     assert found.stdout == ""
-    await equipment.close()
+    await setup.close()

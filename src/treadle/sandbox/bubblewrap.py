@@ -19,7 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from treadle.errors import SandboxError
-from treadle.file_system import is_below, replace_file
+from treadle.file_system import folders_between, is_below, replace_file
 from treadle.ports.sandbox import Confinement, Direct, Level, Unwritable, View
 from treadle.sandbox.launch.hold import ALIVE_FD, Holder
 from treadle.sandbox.launcher import Launcher
@@ -49,6 +49,8 @@ class Bubblewrap:
     """`binary` is a bwrap that was tried and works. `scratch` is a folder of Treadle's own, outside any project, for
     the filter and for what is mounted on protected paths that do not exist."""
 
+    level: Level = "bubblewrap"
+
     def __init__(
         self,
         binary: str,
@@ -60,18 +62,10 @@ class Bubblewrap:
     ) -> None:
         self._binary = binary
         self._scratch = scratch
-        self._views = views
+        self.views = views
         self._nested = nested
         self._launcher = launcher or Launcher()
         self._filter = ""
-
-    @property
-    def level(self) -> Level:
-        return "bubblewrap"
-
-    @property
-    def views(self) -> bool:
-        return self._views
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, cwd: str) -> list[str]:
         _check(confinement)
@@ -121,7 +115,7 @@ class Bubblewrap:
             case Unwritable():
                 return ["--ro-bind", root, root]
             case View(upper=upper, work=work):
-                if not self._views:
+                if not self.views:
                     raise SandboxError(
                         "a copy-on-write view of the project does not work with this bubblewrap or kernel"
                     )
@@ -134,7 +128,7 @@ class Bubblewrap:
         between: set[str] = set()
         for wanted in confinement.protected:
             path = self._held(confinement, wanted)
-            between.update(_folders(confinement.root, path))
+            between.update(folders_between(confinement.root, path))
             if _kind(path) and not os.path.exists(self._note(path)):
                 yield path, ["--ro-bind", path, path]
             elif isinstance(confinement.mount, Direct) and path not in missing:
@@ -148,7 +142,7 @@ class Bubblewrap:
         """What must be held for a path to be protected: itself, or the first thing on its way that is no folder. A link
         cannot be held; then the folder in which it lies is."""
         root = confinement.root
-        for step in (*_folders(root, wanted), wanted):
+        for step in (*folders_between(root, wanted), wanted):
             kind = _kind(step)
             if kind == stat.S_IFLNK:
                 folder = os.path.dirname(step)
@@ -179,7 +173,10 @@ class Bubblewrap:
         """What is mounted where nothing is."""
         name = os.path.basename(path)
         source = os.path.join(self._scratch, "instead", name if name in STAND_INS else "folder")
-        _make(source, name)
+        if name in STAND_INS:
+            _write(source, STAND_INS[name])
+        else:
+            os.makedirs(source, mode=0o755, exist_ok=True)
         return source
 
     def _filter_file(self) -> str:
@@ -189,14 +186,6 @@ class Bubblewrap:
             _write(path, code)
             self._filter = path
         return self._filter
-
-
-def _make(path: str, name: str) -> None:
-    """An empty folder, or the file that stands in for one of this name."""
-    if name in STAND_INS:
-        _write(path, STAND_INS[name])
-    else:
-        os.makedirs(path, mode=0o755, exist_ok=True)
 
 
 def _write(path: str, content: bytes) -> None:
@@ -286,12 +275,6 @@ def _kind(path: str) -> int:
         return stat.S_IFMT(os.lstat(path).st_mode)
     except OSError:
         return 0
-
-
-def _folders(root: str, path: str) -> list[str]:
-    """The folders below the root that lead to a path, outermost first."""
-    parts = os.path.relpath(path, root).split("/")[:-1]
-    return [os.path.join(root, *parts[: at + 1]) for at in range(len(parts))]
 
 
 def _name(path: str) -> str:

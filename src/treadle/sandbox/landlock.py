@@ -44,18 +44,13 @@ def version() -> int:
 class Landlock:
     """`scratch` is a folder of Treadle's own, outside any project: what was made of protected paths is kept there."""
 
+    level: Level = "landlock"
+    views = False
+
     def __init__(self, scratch: str, *, abi: int | None = None, launcher: Launcher | None = None) -> None:
         self._scratch = scratch
         self._abi = version() if abi is None else abi
         self._launcher = launcher or Launcher()
-
-    @property
-    def level(self) -> Level:
-        return "landlock"
-
-    @property
-    def views(self) -> bool:
-        return False
 
     def tidy(self) -> None:
         """Nothing was put anywhere."""

@@ -4,6 +4,7 @@ import os
 from collections.abc import Sequence
 
 from treadle.errors import SandboxError
+from treadle.file_system import folders_between
 from treadle.ports.sandbox import Confinement, Direct, Level, View
 
 BINARY = "/usr/bin/sandbox-exec"
@@ -25,13 +26,8 @@ _TERMINAL = '(allow file-write* file-ioctl (literal "/dev/tty") (regex #"^/dev/t
 
 
 class SandboxExec:
-    @property
-    def level(self) -> Level:
-        return "sandbox-exec"
-
-    @property
-    def views(self) -> bool:
-        return False
+    level: Level = "sandbox-exec"
+    views = False
 
     def tidy(self) -> None:
         """Nothing was put anywhere."""
@@ -53,15 +49,10 @@ def profile(confinement: Confinement, temporary: str = "") -> str:
     lines += [_TERMINAL] if confinement.terminal else []
     for path in confinement.protected:
         lines.append(f"(deny file-write* (subpath {_quoted(path)}))")
-        lines += [f"(deny file-write-unlink (literal {_quoted(folder)}))" for folder in _above(confinement.root, path)]
+        above = folders_between(confinement.root, path)  # who could rename them could put others in their place
+        lines += [f"(deny file-write-unlink (literal {_quoted(folder)}))" for folder in above]
     lines += [f"(deny file-read* file-write* (subpath {_quoted(path)}))" for path in confinement.hidden]
     return "\n".join(lines) + "\n"
-
-
-def _above(root: str, path: str) -> list[str]:
-    """The folders between the root and a protected path: who could rename them could put others in their place."""
-    parts = os.path.relpath(path, root).split("/")[:-1]
-    return [os.path.join(root, *parts[: at + 1]) for at in range(len(parts))]
 
 
 def _quoted(path: str) -> str:

@@ -7,13 +7,8 @@ from treadle.ports.sandbox import Confinement, Level, View
 
 
 class NoSandbox:
-    @property
-    def level(self) -> Level:
-        return "none"
-
-    @property
-    def views(self) -> bool:
-        return False
+    level: Level = "none"
+    views = False
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, cwd: str) -> list[str]:
         """The command as it is. Asking for a view is asking for more than nothing, so it is refused; the rest of the

@@ -26,7 +26,9 @@ def coerce(spec: ToolSpec, arguments: dict[str, Any]) -> dict[str, Any]:
     properties = spec.parameters.get("properties")
     if not isinstance(properties, dict):
         return arguments
-    renamed = _rename(properties, _rename_path(properties, arguments), SYNONYMS.get(spec.name, {}))
+    paths = [name for name in _PATH_NAMES if name in properties]
+    synonyms = {paths[0]: _PATH_NAMES} if len(paths) == 1 else {}
+    renamed = _rename(properties, _rename(properties, arguments, synonyms), SYNONYMS.get(spec.name, {}))
     return _fit_object(spec.parameters, renamed, 0)
 
 
@@ -39,14 +41,6 @@ def _rename(
         if len(sent) == 1 and wanted not in arguments:
             arguments = {wanted if name == sent[0] else name: value for name, value in arguments.items()}
     return arguments
-
-
-def _rename_path(properties: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
-    wanted = [name for name in _PATH_NAMES if name in properties]
-    sent = [name for name in _PATH_NAMES if name in arguments and name not in properties]
-    if len(wanted) != 1 or len(sent) != 1 or wanted[0] in arguments:
-        return arguments
-    return {wanted[0] if name == sent[0] else name: value for name, value in arguments.items()}
 
 
 def _fit(schema: object, value: object, depth: int) -> object:

@@ -4,6 +4,8 @@ take away again: Landlock. What was put back is told, and what had been there me
 import os
 import stat
 
+from treadle.file_system import folders_between
+
 LIMIT = 32 << 20
 """How many bytes of protected files are remembered; more is refused before anything runs."""
 
@@ -79,10 +81,10 @@ class ProtectedPaths:
 
     def _reachable(self, path: str) -> bool:
         """Whether all folders on the way are folders still, and no links."""
-        return all(_is_folder(folder) for folder in _between(self._root, path))
+        return all(_is_folder(folder) for folder in folders_between(self._root, path))
 
     def _put_back(self, kept: SavedPath, aside: str) -> None:
-        for folder in _between(self._root, kept.path):
+        for folder in folders_between(self._root, kept.path):
             if not _is_folder(folder):
                 _set_aside(folder, aside)
                 if kept.data is not None:
@@ -104,16 +106,10 @@ def _is_folder(path: str) -> bool:
         return False
 
 
-def _between(root: str, path: str) -> list[str]:
-    """The folders below the root that lead to a path, outermost first."""
-    parts = path[len(root.rstrip("/")) + 1 :].split("/")[:-1]
-    return [root.rstrip("/") + "/" + "/".join(parts[: at + 1]) for at in range(len(parts))]
-
-
 def _first_missing(root: str, paths: list[str]) -> list[str]:
     found = []
     for path in paths:
-        missing = next((folder for folder in _between(root, path) if not _is_folder(folder)), path)
+        missing = next((folder for folder in folders_between(root, path) if not _is_folder(folder)), path)
         if missing not in found:
             found.append(missing)
     return found

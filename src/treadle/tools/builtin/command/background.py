@@ -10,7 +10,7 @@ from treadle.ports.snapshots import Effect
 from treadle.ports.toolset import Invocation, Outcome, Settlement
 from treadle.ports.workspace import inert
 from treadle.protocol.tools import ToolSpec, digest
-from treadle.tools.builtin.base import Plain, ReadOnly, in_thread, parameters
+from treadle.tools.builtin.base import Plain, in_thread, parameters
 from treadle.tools.builtin.command.output import exit_words, view_between
 from treadle.tools.builtin.command.project import CommandProject, ProjectChange, change_of
 from treadle.tools.builtin.context import ToolContext
@@ -60,7 +60,21 @@ async def begun(command: Command, handle: str) -> tuple[str, str, bool]:
     return f"{text}\n{how}" if text else how, f"in the background as {handle}, {state}", not _failed(ended)
 
 
-class CheckCommand(ReadOnly):
+class _Handled(Plain):
+    """A tool for one background command; the supervisor takes what comes with the same call once, so after a crash it
+    simply runs again."""
+
+    def __init__(self, context: ToolContext) -> None:
+        self._context = context
+
+    async def prepare(self, invocation: Invocation) -> None:
+        await _find(self._context, invocation)
+
+    async def settle(self, invocation: Invocation) -> Settlement:
+        return "run_again"
+
+
+class CheckCommand(_Handled):
     spec = ToolSpec(
         name="check_command",
         description=(
@@ -76,8 +90,8 @@ class CheckCommand(ReadOnly):
         timeout_s=MAX_WAIT_S + 60.0,
     )
 
-    def __init__(self, context: ToolContext) -> None:
-        self._context = context
+    async def prepare(self, invocation: Invocation) -> None:
+        """It looks for the handle when it runs: without one it lists all."""
 
     async def run(self, invocation: Invocation) -> Outcome:
         if not invocation.arguments.get("handle"):
@@ -87,20 +101,6 @@ class CheckCommand(ReadOnly):
         begin, _ = await in_thread(command.since, invocation.call)
         ended = await _settle_down(command, begin, float(invocation.arguments.get("wait_s") or 0), until_news=True)
         return await _report(command, invocation, ended, self._context)
-
-
-class _Handled(Plain):
-    """A tool for one background command; the supervisor takes what comes with the same call once, so after a crash it
-    simply runs again."""
-
-    def __init__(self, context: ToolContext) -> None:
-        self._context = context
-
-    async def prepare(self, invocation: Invocation) -> None:
-        await _find(self._context, invocation)
-
-    async def settle(self, invocation: Invocation) -> Settlement:
-        return "run_again"
 
 
 class SendInput(_Handled):
