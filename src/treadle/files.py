@@ -1,5 +1,5 @@
-"""What a chat did to the files of its project, and the way back: `chat.files`. Asks the log and the snapshots; whatever
-changes something is a command of the chat, carried out by whoever drives it (W-02, W-03)."""
+"""The changed files of a chat, `chat.files`: list, diff, undo, redo, keep. Asks the log and the snapshots; every change
+is a command of the chat, carried out by whoever drives it (W-02, W-03)."""
 
 import asyncio
 from collections import Counter

@@ -1,6 +1,6 @@
-"""What a project says to agents: AGENTS.md (E-03). Read once, when a chat is created, and recorded with its options:
-the same bytes go into every request (L-21), and a worker on another machine has them too. It is advice: nothing here
-is read as a setting, and nothing in it can widen a permission (S-09)."""
+"""The instructions of a project to agents: AGENTS.md (E-03). Read once, when a chat is created, and recorded with its
+options: the same bytes go into every request (L-21), and a worker on another machine has them too. They are advice:
+nothing here is read as a setting, and nothing in it can widen a permission (S-09)."""
 
 import os
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""From code without `async` to an event loop that lives in a thread of its own, and classes whose methods wait for
-those of others there. Knows nothing of what runs there."""
+"""Synchronous façades: an event loop in a thread of its own, and methods that run a coroutine there and wait for it.
+Knows nothing of what runs there."""
 
 import asyncio
 import threading

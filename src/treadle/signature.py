@@ -1,5 +1,5 @@
-"""What a Python function takes, read from its type hints and its docstring: the JSON Schema that a model is shown, and
-the way back from its arguments to Python values (T-10, A-09). Knows nothing of tools, chats or clients."""
+"""The signature of a Python function, from its type hints and docstring: the JSON Schema that a model is shown, and the
+conversion of its arguments to Python values (T-10, A-09). Knows nothing of tools, chats or clients."""
 
 import inspect
 from collections.abc import Callable

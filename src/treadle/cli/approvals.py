@@ -1,5 +1,5 @@
-"""What chats ask of a person: finding it by what was typed, and the answers that `approve`, the dialogue and `rules`
-have in common (S-08)."""
+"""Approvals: finding what a chat asks by what was typed, and the answers that `approve`, the dialogue and `rules` have
+in common (S-08)."""
 
 import re
 import time

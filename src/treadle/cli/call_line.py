@@ -1,5 +1,4 @@
-"""How one call looks when it is over: a line with what it touched and what came of it, and a glimpse of its diff or
-of its output."""
+"""The line of a finished tool call: what it touched, what came of it, and the first lines of its diff or output."""
 
 from treadle.chat.verification import DIAGNOSTICS
 from treadle.cli.terminal import Terminal

@@ -1,5 +1,5 @@
-"""What the commands about changed files share: which chat is meant, which of its runs, which paths and hunks; and how
-changes look (W-03, W-04). Names and texts from the project are made inert here."""
+"""Changed files: which chat, run, paths and hunks a command means, and how changes are shown (W-03, W-04). Names and
+texts from the project are made inert here."""
 
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -1,6 +1,6 @@
-"""What a chat asks, asked of the person at the terminal: approvals as cards, questions as they are (S-08, U-03). Ctrl-D
-and Ctrl-C leave: the chat goes on waiting, and can be answered from anywhere. What was answered elsewhere is a notice,
-and this terminal follows the chat."""
+"""The dialogue at the terminal: approvals and questions of a chat, put to the person who sits there (S-08, U-03).
+Ctrl-D and Ctrl-C leave: the chat goes on waiting, and can be answered from anywhere. If somebody answers elsewhere, the
+terminal says so and follows the chat."""
 
 import asyncio
 import os

@@ -1,4 +1,5 @@
-"""Driving a chat from a terminal: events to whoever shows them, signals to the chat, the end to an exit code.
+"""Driving a chat from a terminal: passes events to a display and signals to the chat, and makes an exit code of the
+end.
 
 Ctrl-C asks for a stop, which is recorded, and the run settles; a second one leaves at once. SIGTERM and SIGHUP leave
 everything as a crash would, but give the lease back.

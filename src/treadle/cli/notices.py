@@ -1,4 +1,4 @@
-"""What a run tells beside its work, each as one line of text: retries, limits, notices, questions, the end."""
+"""Notices of a run, each as one line of text: retries, limits, questions, undone changes, the end."""
 
 from collections.abc import Collection, Iterable, Sequence
 

@@ -1,5 +1,5 @@
-"""Events as text for people: the answer as it comes, a line for every call, and at the end what it all cost. What a
-call or a notice looks like is the business of `call_line` and `notices`."""
+"""The display of a run: the answer as it comes, a line for every call, and at the end what it cost. `call_line` shows
+calls, `notices` the rest."""
 
 import asyncio
 import time

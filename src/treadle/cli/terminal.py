@@ -1,5 +1,5 @@
-"""Where text goes: the answer and the calls to standard output, everything else to standard error; colours only where
-someone sees them. Whoever writes here has made foreign text inert."""
+"""Output to the terminal: the answer and the calls to standard output, everything else to standard error; colours only
+where someone sees them. Whoever writes here has made foreign text inert."""
 
 import io
 import os

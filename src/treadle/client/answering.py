@@ -1,5 +1,5 @@
-"""Seeing a run through: answering what it asks of the client until it ends. The server's log is the only memory: who
-comes back, the same process or another, is told what is open and goes on from there.
+"""Following a run: the client answers tool calls, approvals and questions until the run ends. The server's log is the
+only memory: a client that comes back, the same process or another, is told what is open and goes on from there.
 
 Within a process a call is answered by its handler at most once, however often it is announced. After a crash of the
 client a handler whose result the server had not got runs again in the next one: it may remember `ToolCall.chat` and

@@ -1,5 +1,5 @@
-"""The events of a chat as one stream, whatever happens to the connection: it is made again behind the last event that
-came, so that every event comes once and in order (A-07, D-04)."""
+"""The event stream of a chat, with reconnection: a broken stream is opened again behind the last event that came, so
+that every event comes once and in order (A-07, D-04)."""
 
 import time
 from collections.abc import AsyncGenerator, Iterator

@@ -1,5 +1,5 @@
-"""What a chat did to the files of its project, and the way back, over HTTP: `chat.files`. Whoever drives the chat does
-it; a request is repeated under its key until the outcome is there."""
+"""The changed files of a chat over HTTP, `chat.files`: list, undo, redo, keep. Whoever drives the chat carries it out;
+a request is repeated under its key until the outcome is there."""
 
 import time
 from collections.abc import Mapping, Sequence

@@ -1,5 +1,5 @@
-"""Requests to a server: one session, the token, errors as ApiError, and repetition. Whatever changes something carries
-an Idempotency-Key, so a request whose answer was lost is simply sent again; servers may be restarted meanwhile."""
+"""HTTP requests: one session, the token, errors as ApiError, retries. Every request that changes something carries an
+Idempotency-Key, so one whose answer was lost is sent again; servers may be restarted meanwhile."""
 
 import asyncio
 import io

@@ -1,5 +1,5 @@
-"""Tools that run in the client's process: a function, its schema from hints and docstring, a call of it as a result.
-Whatever goes wrong becomes an error result that the model can act on; arguments that do not fit reach no handler."""
+"""Client tools, which run in the client's process: a function, its schema from hints and docstring, a call of it as a
+result. Every failure becomes an error result that the model can act on; arguments that do not fit reach no handler."""
 
 import asyncio
 import inspect

@@ -1,5 +1,6 @@
-"""What the operator lets users ask for, beyond what their chats allow: folders, models, how commands are confined, and
-how far a rule may reach. The user of this machine may ask for everything; others only for what was opened to them."""
+"""Admission: what the operator lets users ask for, beyond what their chats allow: folders, models, how commands are
+confined, and how far a rule may reach. The user of this machine may ask for everything; others only for what was opened
+to them."""
 
 import os
 import re

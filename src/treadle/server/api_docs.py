@@ -1,4 +1,4 @@
-"""The description of the API as a page for people: plain HTML, made here, that loads nothing from anywhere."""
+"""The HTML page of the API: made from the OpenAPI document, it loads nothing from anywhere."""
 
 from html import escape
 from typing import Any

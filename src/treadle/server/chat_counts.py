@@ -1,5 +1,5 @@
-"""How many chats there are, in which status, and what they cost: kept up to date by what changed since somebody asked
-last, whoever changed it, so that asking costs no look at every chat."""
+"""Counts of chats by status, and what they cost: kept up to date from the store's list of changes, so that asking does
+not read every chat."""
 
 import asyncio
 from collections import Counter

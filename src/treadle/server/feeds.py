@@ -1,6 +1,6 @@
-"""The one source of all streams of chats: what happens in this process by the hub, what others write by the store, and
-the live text of chats that another process runs from the store's side table. One watch per chat, however many read it.
-Knows nothing of how it is sent."""
+"""Fan-out of events to the readers of a chat: from the hub what happens in this process, from the store what others
+write, and from its side table the live text of chats that another process runs. One watch per chat, however many read
+it. Knows nothing of how it is sent."""
 
 import asyncio
 import logging

@@ -1,6 +1,5 @@
-"""What every request passes first: the names that the server answers to (against DNS rebinding), origins (against pages
-of others), the token, and headers that keep browsers from doing more than they should. Knows no route but which are
-open to all."""
+"""The middleware that every request passes first: host names (against DNS rebinding), origins (against pages of
+others), the token, and security headers. Knows no route but which are open to all."""
 
 import ipaddress
 from collections.abc import Awaitable, Callable

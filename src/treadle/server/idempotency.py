@@ -1,6 +1,6 @@
-"""Requests that may be repeated: the Idempotency-Key of a request, and the answer that is remembered under it in the
-same commit as what the request did (A-04). Only what was carried out is remembered: a refusal changed nothing, so the
-same request is judged anew."""
+"""Idempotency: the Idempotency-Key of a request, and the answer that is remembered under it in the same commit as what
+the request did (A-04). Only what was carried out is remembered: a refusal changed nothing, so the same request is
+judged anew."""
 
 import hashlib
 from collections.abc import Callable

@@ -1,5 +1,5 @@
-"""Numbers for Prometheus, written by hand in its text format. Counts what this process does; what the store holds is
-asked for when somebody looks."""
+"""Metrics for Prometheus, in its text format. Counts what this process does; what the store holds is asked for when
+somebody looks."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Every error of the API: its stable code, its status, and what it means. The one table; routes only raise."""
+"""The errors of the API: stable code, status and meaning of each, in one table. Routes only raise."""
 
 import logging
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""One reader of one chat, with bounded memory: the log first, then the text so far of the open turn, then live.
+"""The reader of a stream, with bounded memory: first the log, then the text so far of the open turn, then live.
 
 Why a reader is either live or behind. What happens in this process comes by itself, and a reader that keeps up never
 asks the store. One that is slow, or that learns of events which did not come by themselves (another process wrote

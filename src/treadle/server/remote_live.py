@@ -1,5 +1,5 @@
-"""The live text of chats that another process runs, from the store's side table (D-04, law 7): one query a moment for
-all of them, and only while somebody reads such a chat in an open turn."""
+"""Live text of chats that another process runs, from the store's side table (D-04, law 7): one query a moment for all
+of them, and only while somebody reads such a chat in an open turn."""
 
 import asyncio
 import logging

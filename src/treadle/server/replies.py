@@ -1,4 +1,4 @@
-"""Answers as bytes: what handlers give back, and errors in their one shape."""
+"""Replies as bytes: what handlers give back, and errors in their one shape."""
 
 import msgspec
 from starlette.responses import Response

@@ -1,5 +1,5 @@
-"""The way of a request to its handler and back: body and query are read and checked, the key of a repeated request is
-looked up, errors become their one shape. The table of routes says the rest, to this and to the OpenAPI document."""
+"""Request handling: reads and checks query and body, looks up the key of a repeated request, calls the handler, and
+gives errors their one shape. The table of routes says the rest, to this and to the OpenAPI document."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

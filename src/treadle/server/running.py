@@ -1,5 +1,5 @@
-"""Running the application: a socket, uvicorn, and a worker beside it; and ending in good order: nobody new is let in,
-streams end with a hint to come back, requests and steps that are under way are brought to their end."""
+"""The server process: a socket, uvicorn, and a worker beside it; and shutdown in good order: nobody new is let in,
+streams end with a hint to come back, requests and steps that are under way are completed."""
 
 import asyncio
 import ipaddress

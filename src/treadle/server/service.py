@@ -1,5 +1,5 @@
-"""What the routes work with: the agent whose chats they serve, who may see which, and the way of a command into the
-log. Knows nothing of HTTP but the answers that are remembered."""
+"""The service behind the routes: the agent whose chats they serve, who may see which, and the execution of commands.
+Knows nothing of HTTP but the answers that are remembered."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""News as it is sent: envelopes as JSON, and JSON as server-sent events. Encoded once, however many read it."""
+"""Server-sent events: envelopes as JSON, encoded once however many read them, and JSON as frames of the stream."""
 
 from collections import OrderedDict
 

@@ -1,5 +1,5 @@
-"""Sending a stream: as server-sent events or over a WebSocket, from the same source of pieces. A reader that takes
-nothing for too long is let go; it can come back where it was."""
+"""Sending a stream, as server-sent events or over a WebSocket, from the same source of pieces. A reader that takes
+nothing for too long is disconnected; it can come back where it was."""
 
 import asyncio
 import logging

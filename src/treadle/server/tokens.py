@@ -1,5 +1,5 @@
-"""Who may use the server: tokens and the users they stand for. Only hashes are kept; a token is shown once, when it is
-made. Knows nothing of HTTP."""
+"""Authentication: tokens and the users they stand for. Only hashes are kept; a token is shown once, when it is made.
+Knows nothing of HTTP."""
 
 import hashlib
 import hmac

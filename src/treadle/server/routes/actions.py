@@ -1,5 +1,5 @@
-"""What chats wait for: results of client tools, approvals, answers (A-03, A-04, S-08). Of many that answer at once, one
-wins: the store sees to it."""
+"""Routes for what chats wait for: results of client tools, approvals, answers (A-03, A-04, S-08). Of many that answer
+at once, one wins: the store sees to it."""
 
 import asyncio
 

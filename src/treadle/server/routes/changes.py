@@ -1,6 +1,5 @@
-"""What chats did to the files of their projects, and the way back (W-02 to W-04, A-06). Looking asks the log and the
-snapshots of this machine; whatever changes something is a command, carried out by whoever drives the chat, here or
-elsewhere."""
+"""Routes for changed files: list, undo, redo, keep (W-02 to W-04, A-06). Looking asks the log and the snapshots of this
+machine; every change is a command, carried out by whoever drives the chat, here or elsewhere."""
 
 import posixpath
 import time

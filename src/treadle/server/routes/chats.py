@@ -1,4 +1,4 @@
-"""Chats: begin, list, look at and change them; their log, their conversation and what they cost."""
+"""Routes for chats: begin, list, look at and change them; their log, their conversation and what they cost."""
 
 import base64
 

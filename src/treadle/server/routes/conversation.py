@@ -1,4 +1,4 @@
-"""What is said to a chat: messages, the queue, stops, and more turns. Each is one command."""
+"""Routes for what is said to a chat: messages, the queue, stops, and more turns. Each is one command."""
 
 from treadle.chat.state import ChatState
 from treadle.protocol import commands as c

@@ -1,4 +1,4 @@
-"""What is around chats: models, the files of a project, and who is asking."""
+"""Routes for models, for the files of a project, and for who is asking."""
 
 import asyncio
 

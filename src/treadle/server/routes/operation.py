@@ -1,4 +1,4 @@
-"""For whoever runs the server: is it well, is it ready, what does it do. And the description of the API itself."""
+"""Routes for operators: health, readiness, metrics; and the description of the API itself."""
 
 import asyncio
 

@@ -1,5 +1,5 @@
-"""Streams (A-07): the events of one chat, and the changes of all chats of a user; as server-sent events and over a
-WebSocket, from one source."""
+"""Routes for streams (A-07): the events of one chat, and the changes of all chats of a user; as server-sent events and
+over a WebSocket, from one source."""
 
 import asyncio
 import time
