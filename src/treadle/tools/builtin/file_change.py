@@ -57,7 +57,7 @@ class Change(msgspec.Struct, frozen=True):
         return Diff(visible(made.text), made.stat)
 
 
-class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
+class HistoryMark(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a change leaves in the history of the project, as far as it is known beforehand."""
 
     place: str
@@ -76,7 +76,7 @@ class Step(msgspec.Struct, frozen=True):
     added: int = 0
     removed: int = 0
     mode: int | None = None
-    mark: Mark | None = None
+    mark: HistoryMark | None = None
     """None: this Treadle keeps nothing of what was there before."""
 
     @property
@@ -172,12 +172,12 @@ class FileChanges:
             made.append(step)
         return made
 
-    def _mark(self, path: str) -> Mark | None:
+    def _mark(self, path: str) -> HistoryMark | None:
         if self._snapshots is None:
             return None
         there = self._workspace.locate(path)
         folders = tuple(encode_path(folder) for folder in there.missing)
-        return Mark(encode_path(there.path), self._snapshots.state(there.path), folders)
+        return HistoryMark(encode_path(there.path), self._snapshots.state(there.path), folders)
 
     # -- making -----------------------------------------------------------------------------------------------------
 
@@ -211,7 +211,7 @@ class FileChanges:
         else:
             self._workspace.remove(path, expected=change.pre)
 
-    def _take_back(self, begun: Sequence[Change], marks: Mapping[str, Mark]) -> list[str]:
+    def _take_back(self, begun: Sequence[Change], marks: Mapping[str, HistoryMark]) -> list[str]:
         """Undo what was made; returns what could not be. The last one may have been struck before it was made, or
         after."""
         left = []
@@ -329,7 +329,7 @@ class FileChanges:
         return self.made([step for step, state in zip(steps, states, strict=True) if state == "post"], steps)
 
 
-def _place(change: Change, marks: Mapping[str, Mark]) -> str:
+def _place(change: Change, marks: Mapping[str, HistoryMark]) -> str:
     mark = marks.get(change.path)
     return change.path if mark is None else decode_path(mark.place)
 

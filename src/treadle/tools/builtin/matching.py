@@ -112,7 +112,7 @@ _PUNCTUATION = (
 )
 
 
-class Span(msgspec.Struct, frozen=True):
+class TextSpan(msgspec.Struct, frozen=True):
     """A match in the original text: where it begins and ends, and how its lines are shifted."""
 
     start: int
@@ -161,7 +161,7 @@ class _Form:
         return [0, *accumulate(map((1).__add__, map(len, self.lines)))]
 
 
-class Body:
+class SearchedText:
     """A text that passages are looked for in. Canonical forms are made once and kept."""
 
     def __init__(self, text: str) -> None:
@@ -197,7 +197,7 @@ class Body:
             case _:
                 return True
 
-    def find(self, passage: str, how: How, *, every: bool = False) -> list[Span]:
+    def find(self, passage: str, how: How, *, every: bool = False) -> list[TextSpan]:
         """The places of a passage that may begin and end inside a line. Those that overlap count, too, unless `every`
         place is to be replaced."""
         wanted = passage.split("\n")
@@ -211,7 +211,7 @@ class Body:
             found += self._spans("\n".join([*forms[:-1], plain]), how, False, every)
         return sorted(found, key=lambda span: span.start)
 
-    def _spans(self, needle: str, how: How, to_line_end: bool, every: bool) -> list[Span]:
+    def _spans(self, needle: str, how: How, to_line_end: bool, every: bool) -> list[TextSpan]:
         if not needle:
             return []
         form = self._form(how)
@@ -224,14 +224,14 @@ class Body:
                 spans.append(self._span(form, at, end, needle, to_line_end))
         return spans
 
-    def _span(self, form: _Form, at: int, end: int, needle: str, to_line_end: bool) -> Span:
+    def _span(self, form: _Form, at: int, end: int, needle: str, to_line_end: bool) -> TextSpan:
         """From canonical offsets to those of the text itself."""
         first = bisect_right(form.starts, at) - 1
         begin = self.starts[first] + (self._content(first) if needle[0] == "\n" else at - form.starts[first])
         last = bisect_right(form.starts, end) - 1
         if last >= len(form.lines):
-            return Span(begin, len(self.text), unended=True)
-        return Span(begin, self.starts[last] + (self._content(last) if to_line_end else end - form.starts[last]))
+            return TextSpan(begin, len(self.text), unended=True)
+        return TextSpan(begin, self.starts[last] + (self._content(last) if to_line_end else end - form.starts[last]))
 
     def _content(self, line: int) -> int:
         """How long a line is without its carriage return."""

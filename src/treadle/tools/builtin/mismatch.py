@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import msgspec
 
-from treadle.tools.builtin.matching import Body, How, plain_punctuation
+from treadle.tools.builtin.matching import How, SearchedText, plain_punctuation
 
 ASIDE: dict[How, str] = {
     "exact": "",
@@ -63,7 +63,7 @@ def _lines_of(text: str, offsets: list[int]) -> list[int]:
     return numbers
 
 
-def not_found(body: Body, old: str, new: str, name: str = "old_str") -> str:
+def not_found(body: SearchedText, old: str, new: str, name: str = "old_str") -> str:
     """What went wrong, as far as it can be told, and the passage that was probably meant."""
     there = already_there(body, new)
     if there:
@@ -83,7 +83,7 @@ def not_found(body: Body, old: str, new: str, name: str = "old_str") -> str:
     )
 
 
-def already_there(body: Body, new: str) -> int:
+def already_there(body: SearchedText, new: str) -> int:
     """The line, from 1, where the new text already stands; 0 if it does not, or if that means nothing."""
     bare = new.strip()
     if not bare:
@@ -95,7 +95,7 @@ def already_there(body: Body, new: str) -> int:
     return body.line_at(begins) + 1
 
 
-def _escaped(body: Body, old: str) -> str:
+def _escaped(body: SearchedText, old: str) -> str:
     """Escapes that were made once too often."""
     plain = old.replace("\\r\\n", "\n").replace("\\n", "\n").replace("\\t", "\t").replace('\\"', '"')
     if plain != old and (spans := body.find(plain, "trailing_space")):
@@ -168,7 +168,7 @@ def clip(line: str) -> str:
     return line if len(line) <= _WIDTH else f"{line[:_WIDTH]}…"
 
 
-def nearest(body: Body, old: str, name: str = "old_str") -> str:
+def nearest(body: SearchedText, old: str, name: str = "old_str") -> str:
     """A sentence, and below it the place that comes nearest; or that there is none."""
     wanted = old.replace("\r\n", "\n").strip("\n").split("\n")
     if not old.strip():
@@ -187,7 +187,7 @@ def nearest(body: Body, old: str, name: str = "old_str") -> str:
 # -- where it is --------------------------------------------------------------------------------------------------
 
 
-def _place(body: Body, wanted: list[str]) -> int | None:
+def _place(body: SearchedText, wanted: list[str]) -> int | None:
     """The line, from 0 (or below, if the passage began before the text), where `wanted` would begin."""
     votes = _votes(body, wanted)
     best, at = 0.0, None
@@ -200,7 +200,7 @@ def _place(body: Body, wanted: list[str]) -> int | None:
     return _by_letters(body, wanted)
 
 
-def _votes(body: Body, wanted: list[str]) -> Counter[int]:
+def _votes(body: SearchedText, wanted: list[str]) -> Counter[int]:
     """Each word votes for the places where it stands, the more the rarer it is."""
     sample = [i for i, line in enumerate(wanted) if line.strip()]
     if len(sample) > _LINES_SAMPLED:
@@ -222,7 +222,7 @@ def _votes(body: Body, wanted: list[str]) -> Counter[int]:
     return votes
 
 
-def _likeness(body: Body, wanted: list[str], at: int) -> float:
+def _likeness(body: SearchedText, wanted: list[str], at: int) -> float:
     """How like the lines are on average, 0 to 1, indentation aside; of the first lines that are not blank."""
     total, count = 0.0, 0
     for i, line in enumerate(wanted):
@@ -243,7 +243,7 @@ def _ratio(one: str, other: str) -> float:
     return difflib.SequenceMatcher(None, one, other, autojunk=False).ratio()
 
 
-def _by_letters(body: Body, wanted: list[str]) -> int | None:
+def _by_letters(body: SearchedText, wanted: list[str]) -> int | None:
     """For passages without a word in common: the line most like the longest one."""
     key = max(range(len(wanted)), key=lambda i: len(wanted[i].strip()))
     line = wanted[key].strip()[:_WIDTH]
@@ -260,7 +260,7 @@ def _by_letters(body: Body, wanted: list[str]) -> int | None:
 # -- how it differs -----------------------------------------------------------------------------------------------
 
 
-def _diff(body: Body, wanted: list[str], at: int) -> tuple[int, list[str], bool]:
+def _diff(body: SearchedText, wanted: list[str], at: int) -> tuple[int, list[str], bool]:
     """The first line that is shown, the rows, and whether spaces and tabs are drawn in them."""
     skipped = _equal_lines(body, wanted, at)
     skipped = max(0, skipped - 2)
@@ -275,7 +275,7 @@ def _diff(body: Body, wanted: list[str], at: int) -> tuple[int, list[str], bool]
     return start + ops[0][1], rows, spaces
 
 
-def _equal_lines(body: Body, wanted: list[str], at: int) -> int:
+def _equal_lines(body: SearchedText, wanted: list[str], at: int) -> int:
     """How many lines are equal from the beginning."""
     count = 0
     while count < len(wanted) and 0 <= at + count < len(body.lines):

@@ -7,7 +7,7 @@ import msgspec
 
 from treadle.errors import EditError
 from treadle.ports.workspace import inert
-from treadle.tools.builtin.matching import Body, How, Shift
+from treadle.tools.builtin.matching import How, SearchedText, Shift
 from treadle.tools.builtin.mismatch import already_there, nearest
 from treadle.tools.builtin.patch_text import Add, Delete, PatchHunk, PatchLine, Update, parse
 from treadle.tools.builtin.text import BOM
@@ -53,7 +53,7 @@ def plan(patch: str, read: Read) -> dict[str, str | None]:
     return made
 
 
-class _Place(msgspec.Struct, frozen=True):
+class _HunkPlace(msgspec.Struct, frozen=True):
     """Where a hunk goes: the lines of the file that its old lines are, and how they are indented."""
 
     start: int
@@ -73,8 +73,8 @@ def apply(text: str, hunks: tuple[PatchHunk, ...], path: str) -> str:
     if ended:
         parts.pop()
     content = [part.removesuffix("\r") for part in parts]
-    body = Body("\n".join(content))
-    taken: list[_Place] = []
+    body = SearchedText("\n".join(content))
+    taken: list[_HunkPlace] = []
     for number, hunk in enumerate(hunks, 1):
         name = f"{path}, hunk {number} of {len(hunks)}{f' (@@ {hunk.anchors[-1][:60]})' if hunk.anchors else ''}"
         place = _locate(body, len(content), hunk, taken, name)
@@ -90,7 +90,7 @@ def apply(text: str, hunks: tuple[PatchHunk, ...], path: str) -> str:
     return bom + joined
 
 
-def _assemble(content: list[str], returns: list[bool], places: list[_Place]) -> list[tuple[str, bool | None]]:
+def _assemble(content: list[str], returns: list[bool], places: list[_HunkPlace]) -> list[tuple[str, bool | None]]:
     """The new lines, each with whether it ends in CRLF; None: as most of the file does."""
     made: list[tuple[str, bool | None]] = []
     at = 0
@@ -115,19 +115,19 @@ def _assemble(content: list[str], returns: list[bool], places: list[_Place]) -> 
 # -- where a hunk goes --------------------------------------------------------------------------------------------
 
 
-def _locate(body: Body, total: int, hunk: PatchHunk, taken: list[_Place], name: str) -> _Place:
+def _locate(body: SearchedText, total: int, hunk: PatchHunk, taken: list[_HunkPlace], name: str) -> _HunkPlace:
     if all(line.mark == "+" for line in _trimmed(hunk.lines)):
         return _insertion(body, total, hunk, name)
     for how in _LEVELS:
         for lines in _readings(hunk.lines):
             found = [
-                _Place(at, lines) for at in body.find_lines([line.text for line in lines if line.mark != "+"], how)
+                _HunkPlace(at, lines) for at in body.find_lines([line.text for line in lines if line.mark != "+"], how)
             ]
             if found := _free(found, taken):
                 return _choose(body, total, hunk, found, taken, name)
     for lines in _readings(hunk.lines):
         old, new = ([line.text for line in lines if line.mark != other] for other in "+-")
-        found = [_Place(at, lines, shift) for at, shift in body.find_shifted(old, new)]
+        found = [_HunkPlace(at, lines, shift) for at, shift in body.find_shifted(old, new)]
         if found := _free(found, taken):
             return _choose(body, total, hunk, found, taken, name)
     raise EditError(_missing(body, hunk, name))
@@ -150,14 +150,16 @@ def _trimmed(lines: tuple[PatchLine, ...]) -> tuple[PatchLine, ...]:
     return lines[first:last]
 
 
-def _free(found: list[_Place], taken: list[_Place]) -> list[_Place]:
+def _free(found: list[_HunkPlace], taken: list[_HunkPlace]) -> list[_HunkPlace]:
     """Places that no earlier hunk has changed; those behind the last one first, and others only without such."""
     free = [place for place in found if all(place.end <= other.start or other.end <= place.start for other in taken)]
     behind = taken[-1].end if taken else 0
     return [place for place in free if place.start >= behind] or free
 
 
-def _choose(body: Body, total: int, hunk: PatchHunk, found: list[_Place], taken: list[_Place], name: str) -> _Place:
+def _choose(
+    body: SearchedText, total: int, hunk: PatchHunk, found: list[_HunkPlace], taken: list[_HunkPlace], name: str
+) -> _HunkPlace:
     """The one that is meant: the only one, the one at the end, below its anchors, or where a unified diff says."""
     if len(found) == 1:
         return found[0]
@@ -178,7 +180,7 @@ def _choose(body: Body, total: int, hunk: PatchHunk, found: list[_Place], taken:
     )
 
 
-def _anchored(body: Body, anchors: tuple[str, ...]) -> list[int]:
+def _anchored(body: SearchedText, anchors: tuple[str, ...]) -> list[int]:
     """The lines at which a chain of anchors can end."""
     ends: list[int] = []
     for depth, anchor in enumerate(anchors):
@@ -187,7 +189,7 @@ def _anchored(body: Body, anchors: tuple[str, ...]) -> list[int]:
     return ends
 
 
-def _anchor_lines(body: Body, anchor: str) -> list[int]:
+def _anchor_lines(body: SearchedText, anchor: str) -> list[int]:
     """Lines that are the anchor, or else begin with it, or else contain it."""
     anchor = anchor.strip()
     lines = [line.strip() for line in body.lines]
@@ -197,16 +199,16 @@ def _anchor_lines(body: Body, anchor: str) -> list[int]:
     return []
 
 
-def _insertion(body: Body, total: int, hunk: PatchHunk, name: str) -> _Place:
+def _insertion(body: SearchedText, total: int, hunk: PatchHunk, name: str) -> _HunkPlace:
     """A hunk that only adds goes below its anchors, where a unified diff says, or to the end."""
     lines = _trimmed(hunk.lines)
     if hunk.at_end or (not hunk.anchors and not hunk.hint):
-        return _Place(total, lines)
+        return _HunkPlace(total, lines)
     if hunk.hint:
-        return _Place(min(hunk.hint, total), lines)
+        return _HunkPlace(min(hunk.hint, total), lines)
     ends = _anchored(body, hunk.anchors)
     if len(ends) == 1:
-        return _Place(ends[0] + 1, lines)
+        return _HunkPlace(ends[0] + 1, lines)
     if not ends:
         raise EditError(f"{name}: the @@ line was not found. {nearest(body, hunk.anchors[-1], 'the patch')}")
     numbers = ", ".join(str(end + 1) for end in ends[:_LINES_NAMED])
@@ -215,7 +217,7 @@ def _insertion(body: Body, total: int, hunk: PatchHunk, name: str) -> _Place:
     )
 
 
-def _missing(body: Body, hunk: PatchHunk, name: str) -> str:
+def _missing(body: SearchedText, hunk: PatchHunk, name: str) -> str:
     lines = _trimmed(hunk.lines)
     old, new = ("\n".join(line.text for line in lines if line.mark != other) for other in "+-")
     there = already_there(body, new) if old != new else 0

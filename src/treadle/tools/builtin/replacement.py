@@ -8,7 +8,7 @@ import msgspec
 
 from treadle.errors import EditError
 from treadle.tools.builtin import mismatch
-from treadle.tools.builtin.matching import LOOSE, Body, How, Span, places
+from treadle.tools.builtin.matching import LOOSE, How, SearchedText, TextSpan, places
 from treadle.tools.builtin.text import BOM
 
 
@@ -33,7 +33,7 @@ def replace(text: str, old: str, new: str, replace_all: bool = False) -> Replace
     if made_exact is not None:
         return made_exact
     bom = BOM if text.startswith(BOM) else ""
-    body = Body(text[len(bom) :])
+    body = SearchedText(text[len(bom) :])
     plain_old, plain_new = old.removeprefix(BOM), new.removeprefix(BOM)
     marked = len(plain_old) != len(old)
     found = _loose(body, plain_old, plain_new, replace_all, marked)
@@ -56,7 +56,7 @@ def _exact(text: str, old: str, new: str, replace_all: bool) -> Replacement | No
     return Replacement(text.replace(old, new), "exact", count)
 
 
-def _loose(body: Body, old: str, new: str, replace_all: bool, marked: bool) -> Replacement | None:
+def _loose(body: SearchedText, old: str, new: str, replace_all: bool, marked: bool) -> Replacement | None:
     """The levels after the exact one; the first that finds anything decides. `marked`: without its byte-order mark,
     `old` may even be there as it is."""
     for how in LOOSE:
@@ -67,7 +67,7 @@ def _loose(body: Body, old: str, new: str, replace_all: bool, marked: bool) -> R
     return _made(body, spans, old, new, "indentation", replace_all) if spans else None
 
 
-def _shifted(body: Body, old: str, new: str) -> list[Span]:
+def _shifted(body: SearchedText, old: str, new: str) -> list[TextSpan]:
     """Whole lines at another indentation. A newline at an end of `old` must be one of `new`, too, or none of both."""
     if old.startswith("\n") or (old.endswith("\n") and new and not new.endswith("\n")):
         return []
@@ -77,11 +77,11 @@ def _shifted(body: Body, old: str, new: str) -> list[Span]:
     for first, shift in body.find_shifted(wanted, new.split("\n")):
         last = first + len(wanted) - 1
         end = body.starts[last + 1] if ended else body.starts[last] + len(body.lines[last].removesuffix("\r"))
-        spans.append(Span(body.starts[first], min(end, len(body.text)), shift, ended and end > len(body.text)))
+        spans.append(TextSpan(body.starts[first], min(end, len(body.text)), shift, ended and end > len(body.text)))
     return spans
 
 
-def _made(body: Body, spans: list[Span], old: str, new: str, how: How, replace_all: bool) -> Replacement:
+def _made(body: SearchedText, spans: list[TextSpan], old: str, new: str, how: How, replace_all: bool) -> Replacement:
     if len(spans) > 1 and not replace_all:
         raise EditError(mismatch.ambiguous(body.text, [span.start for span in spans], old, how))
     parts: list[str] = []
@@ -150,7 +150,7 @@ def _at_least(how: How, least: How) -> How:
 # -- line numbers that were copied along --------------------------------------------------------------------------
 
 
-def _unnumbered(body: Body, old: str, new: str, replace_all: bool) -> Replacement | None:
+def _unnumbered(body: SearchedText, old: str, new: str, replace_all: bool) -> Replacement | None:
     """The same without the line numbers of read_file, if there can be no doubt that they are such."""
     bare = mismatch.without_numbers(old)
     if bare is None or not bare.text.strip():

@@ -61,12 +61,12 @@ class ContentStore:
     # -- keeping ------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def batch(self) -> Iterator["Batch"]:
+    def batch(self) -> Iterator["StoreBatch"]:
         """Keep several things at once: all are durable when the block is left, or, with an error, as if nothing had
         been. ToolError if they cannot be kept."""
         try:
             with self._lock(fcntl.LOCK_SH):
-                batch = Batch(self._objects, self._incoming, durable=self._durable)
+                batch = StoreBatch(self._objects, self._incoming, durable=self._durable)
                 try:
                     yield batch
                     batch.finish()
@@ -221,7 +221,7 @@ def after_images(folder: Path) -> ContentStore:
     return ContentStore(folder, AFTER_IMAGES, durable=False)
 
 
-class Batch:
+class StoreBatch:
     """Things that are kept together. `put` and `put_file` may be called from several threads."""
 
     def __init__(self, objects: str, incoming: str, *, durable: bool = True) -> None:

@@ -16,7 +16,7 @@ import msgspec
 from treadle.errors import NotFound, ToolError
 from treadle.ports.workspace import inert
 from treadle.protocol.files import FileChange, FileState, decode_path, encode_path
-from treadle.workspace.history.content_store import Batch, ContentStore
+from treadle.workspace.history.content_store import ContentStore, StoreBatch
 from treadle.workspace.history.states import Folders, parts_of, reading
 from treadle.workspace.paths.entries import held
 
@@ -50,7 +50,7 @@ class Surveyor:
     """With a batch, what will be lost is kept. Without it changes may have been begun: then the bytes of a file are
     among the images, or `ready` opens them."""
 
-    def __init__(self, folders: Folders, images: ContentStore, ready: Ready, batch: Batch | None = None) -> None:
+    def __init__(self, folders: Folders, images: ContentStore, ready: Ready, batch: StoreBatch | None = None) -> None:
         self._folders = folders
         self._images = images
         self._ready = ready
@@ -105,7 +105,7 @@ class Surveyor:
             return self._ready(path)
 
 
-def _kept(folders: Folders, change: FileChange, batch: Batch) -> Standing:
+def _kept(folders: Folders, change: FileChange, batch: StoreBatch) -> Standing:
     before, after = change.before, change.after
     same_bytes = before is not None and after is not None and before.digest == after.digest
     if before is None or before.kind != "file" or same_bytes:

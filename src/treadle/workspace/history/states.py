@@ -15,7 +15,7 @@ import msgspec
 
 from treadle.lines.diff import diff
 from treadle.protocol.files import DiffStat, FileState, StateKind, decode_path, encode_path
-from treadle.workspace.history.content_store import Batch, ContentStore
+from treadle.workspace.history.content_store import ContentStore, StoreBatch
 from treadle.workspace.paths import entries
 from treadle.workspace.paths.durable import digest_of
 from treadle.workspace.paths.entries import READ, Missing, held, outside, require_file
@@ -93,7 +93,7 @@ class Counting:
 _STEP = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Signature(msgspec.Struct, frozen=True):
+class StatSignature(msgspec.Struct, frozen=True):
     """By which it is seen without reading that nobody has touched an entry."""
 
     inode: int
@@ -104,12 +104,12 @@ class Signature(msgspec.Struct, frozen=True):
     mode: int
 
 
-def signature(found: os.stat_result | None) -> Signature | None:
+def signature(found: os.stat_result | None) -> StatSignature | None:
     if found is None:
         return None
     if st.S_ISDIR(found.st_mode):  # what is done inside it changes its times
-        return Signature(found.st_ino, found.st_dev, 0, 0, 0, found.st_mode)
-    return Signature(found.st_ino, found.st_dev, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_mode)
+        return StatSignature(found.st_ino, found.st_dev, 0, 0, 0, found.st_mode)
+    return StatSignature(found.st_ino, found.st_dev, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_mode)
 
 
 def kind_of(mode: int) -> StateKind:
@@ -128,7 +128,7 @@ def lstat(folder: int, name: str) -> os.stat_result | None:
         return None
 
 
-def look(folder: int, name: str, batch: Batch | None = None) -> FileState | None:
+def look(folder: int, name: str, batch: StoreBatch | None = None) -> FileState | None:
     """What has this name in a held folder. With a batch the bytes of a file are kept, too."""
     found = lstat(folder, name)
     if found is None:
@@ -258,7 +258,7 @@ class Folders:
         place = self._place(path)
         return None if place is None else lstat(*place)
 
-    def look(self, path: str, batch: Batch | None = None) -> FileState | None:
+    def look(self, path: str, batch: StoreBatch | None = None) -> FileState | None:
         place = self._place(path)
         return None if place is None else look(*place, batch)
 
@@ -303,7 +303,7 @@ def parts_of(path: str) -> list[str]:
 # -- for the facade ---------------------------------------------------------------------------------------------------
 
 
-def state_of(root: Root, path: str, batch: Batch | None = None) -> FileState | None:
+def state_of(root: Root, path: str, batch: StoreBatch | None = None) -> FileState | None:
     """What lies at a path that any caller may give; the folders above may be links that stay inside."""
     with suppress(Missing), root.named(path) as place:
         return look(place.fd, place.name, batch)

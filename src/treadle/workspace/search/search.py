@@ -25,7 +25,7 @@ _NEWLINE = re.compile(r"(?<!\\)(?:\\\\)*\\[nr]")
 _UNSUPPORTED = ("look-around", "backreferences")
 
 
-class Guard(Protocol):
+class GuardedRoot(Protocol):
     """What is needed of the root."""
 
     path: str
@@ -39,7 +39,7 @@ class Guard(Protocol):
 class Engine:
     """Which program searches. `program` is that of ripgrep; None is our own."""
 
-    def __init__(self, guard: Guard, program: str | None) -> None:
+    def __init__(self, guard: GuardedRoot, program: str | None) -> None:
         self._guard = guard
         self._program = program
 
@@ -164,7 +164,7 @@ class Engine:
             yield file.fileno()
 
 
-def engine(guard: Guard) -> Engine:
+def engine(guard: GuardedRoot) -> Engine:
     """The fastest that is here."""
     return Engine(guard, engines.ripgrep(guard.path))
 
