@@ -16,13 +16,14 @@ from weakref import WeakSet
 
 from treadle.errors import ConfigError, ModelError, ModelErrorKind
 from treadle.faultpoint import faultpoint
+from treadle.models.base import ModelBase
 from treadle.models.keys import Secret
 from treadle.models.provider_context import ProviderContext
 from treadle.models.wire.encoder import NO_PICTURES, shown
 from treadle.models.wire.failures import classify
 from treadle.ports.model import Memo, ModelInfo, ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, UserEntry
-from treadle.protocol.deltas import Delta, FinishDelta, NoticeDelta, TextDelta
+from treadle.protocol.deltas import Delta, FinishDelta, TextDelta
 from treadle.subprocesses import Completed, Program
 from treadle.types import CallKey
 
@@ -104,13 +105,13 @@ OUTPUT_CAP = 4 * 1024 * 1024
 _HELD_CAP = 1_000
 
 
-class CommandLineModel:
+class CommandLineModel(ModelBase):
     """One program. `argv` is what is run, and `env` all of the environment that it gets."""
 
     def __init__(
         self, info: ModelInfo, argv: Sequence[str], env: Mapping[str, str], *, hints: Mapping[str, str] | None = None
     ) -> None:
-        self._info = info
+        super().__init__(info)
         self._argv = tuple(argv)
         self._env = dict(env)
         self._hints = hints or {}
@@ -118,16 +119,6 @@ class CommandLineModel:
         self._secrets = [Secret(value) for name, value in env.items() if _SECRET.search(name)]
         self._told: WeakSet[Memo] = WeakSet()
         """The conversations in which it was told that there are no tools."""
-
-    def __repr__(self) -> str:
-        return f"CommandLineModel({self._info.ref!r})"
-
-    @property
-    def info(self) -> ModelInfo:
-        return self._info
-
-    async def close(self) -> None:
-        """Nothing to do: a program lives no longer than its answer."""
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
         program = self._program(flatten(request))
@@ -156,7 +147,7 @@ class CommandLineModel:
         if not request.tools or request.rung == "plain" or request.memo in self._told:
             return []
         self._told.add(request.memo)
-        return [NoticeDelta("no_tools", f"{self._info.ref} cannot call tools: it answers in words only")]
+        return [self._notice("no_tools", "cannot call tools: it answers in words only")]
 
     def _program(self, prompt: bytes) -> Program:
         if not any(PLACE in argument for argument in self._argv):

@@ -9,6 +9,7 @@ import msgspec
 
 from treadle.errors import ConfigError, ModelError, ModelErrorKind, ScriptError
 from treadle.faultpoint import faultpoint
+from treadle.models.base import ModelBase
 from treadle.models.provider_context import ProviderContext
 from treadle.ports.model import Model, ModelInfo, ModelRequest
 from treadle.protocol.content import UserEntry
@@ -94,7 +95,7 @@ class RecordingModel:
         await self._inner.close()
 
 
-class RecordedModel:
+class RecordedModel(ModelBase):
     """Plays a cassette. Equal requests are answered in the order of their recording; the last answer of a request
     may be asked for again, as after the death of a process."""
 
@@ -113,14 +114,7 @@ class RecordedModel:
             raise ConfigError(f"the cassette {path} is empty; record something with RecordingModel first")
         for take in takes:
             self._takes.setdefault(take.request, []).append(take)
-        self._info = takes[0].model
-
-    @property
-    def info(self) -> ModelInfo:
-        return self._info
-
-    async def close(self) -> None:
-        """Nothing is held open."""
+        super().__init__(takes[0].model)
 
     def assert_done(self) -> None:
         """ScriptError when the cassette has answers that nobody asked for (M-14)."""

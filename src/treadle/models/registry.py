@@ -1,5 +1,5 @@
-"""Finds models by `provider:name`. A provider is one module with a function `connect(name, surroundings) -> Model`, and
-`list_models(surroundings)` if its server can be asked; it is imported when its first model is asked for. Servers that
+"""Finds models by `provider:name`. A provider is one module with a function `connect(name, context) -> Model`, and
+`list_models(context)` if its server can be asked; it is imported when its first model is asked for. Servers that
 differ in little but their address are rows of `treadle.models.providers` instead."""
 
 from collections.abc import Callable, Mapping

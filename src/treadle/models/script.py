@@ -123,12 +123,7 @@ class _CallTable(msgspec.Struct, forbid_unknown_fields=True):
     id: str = ""
 
 
-class _Fail(msgspec.Struct, forbid_unknown_fields=True):
-    kind: ModelErrorKind
-    message: str = "scripted failure"
-    times: int = 1
-    status: int = 0
-    retry_after: float | None = None
+class _Fail(Fail, frozen=True, forbid_unknown_fields=True):
     after: bool = False
     """Fail after the answer was said instead of before."""
 
@@ -176,14 +171,9 @@ def read_script(path: str | Path) -> Script:
     except (msgspec.MsgspecError, ValueError) as error:
         raise ConfigError(f"the script {path} is not valid: {error}") from error
     model = file.model
+    told = msgspec.structs.asdict(model)
     info = ModelInfo(
-        "scripted",
-        str(path),
-        window=model.window,
-        max_output=model.max_output,
-        usd_per_million_input=model.usd_per_million_input,
-        usd_per_million_cached=model.usd_per_million_cached,
-        usd_per_million_output=model.usd_per_million_output,
+        "scripted", str(path), **{name: told[name] for name in told.keys() & set(ModelInfo.__struct_fields__)}
     )
     turns = tuple(_turn(turn, model) for turn in file.turn)
     return Script(turns, {other.purpose: _turn(other, model) for other in file.other}, model.follow, info)
@@ -203,8 +193,7 @@ def _turn(turn: _Turn, model: _Model) -> Turn:
     if turn.usage is not None:
         said.append(Used(turn.usage))
     if turn.fail is not None:
-        fail = Fail(turn.fail.kind, turn.fail.message, turn.fail.times, turn.fail.status, turn.fail.retry_after)
-        said.insert(len(said) if turn.fail.after else 0, fail)
+        said.insert(len(said) if turn.fail.after else 0, turn.fail)
     if turn.hang:
         said.append(Hang())
     if turn.finish:

@@ -8,7 +8,7 @@ import msgspec
 from treadle.models.wire.failures import failure
 from treadle.models.wire.json import encode_json
 from treadle.models.wire.reading import EventReader
-from treadle.models.wire.signed_thinking import Sealed, seal
+from treadle.models.wire.signed_thinking import SignedBlock, seal
 from treadle.ports.model import ModelInfo
 from treadle.protocol.content import Thinking, Usage
 from treadle.protocol.deltas import (
@@ -221,10 +221,10 @@ class AnthropicReader(EventReader):
                 signed = {**block.start, "thinking": text} if block.start.get("signature") else None
                 if text or signed:
                     self._batch.put(
-                        ThinkingBlock(Thinking(text, seal(Sealed(encode_json(signed), *place)) if signed else ""))
+                        ThinkingBlock(Thinking(text, seal(SignedBlock(encode_json(signed), *place)) if signed else ""))
                     )
             case "redacted_thinking":
-                self._batch.put(ThinkingBlock(Thinking("", seal(Sealed(encode_json(block.start), *place)))))
+                self._batch.put(ThinkingBlock(Thinking("", seal(SignedBlock(encode_json(block.start), *place)))))
             case "tool_use" if not block.pieces and block.start.get("input"):
                 self._batch.put(CallDelta(index=block.call, arguments=encode_json(block.start["input"]).decode()))
 

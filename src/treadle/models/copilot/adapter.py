@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from treadle.errors import ModelError
+from treadle.models.base import ModelBase
 from treadle.models.copilot.token import HEADERS, make_endpoint
 from treadle.models.openai_chat.adapter import OpenAIChat
 from treadle.models.openai_responses.adapter import OpenAIResponses
@@ -19,27 +20,17 @@ from treadle.ports.model import Memo, ModelInfo, ModelRequest
 from treadle.protocol.deltas import Delta
 
 
-class Copilot:
+class Copilot(ModelBase):
     """One model of the service."""
 
     def __init__(self, info: ModelInfo, *, endpoint: Endpoint, http: Http) -> None:
-        self._info = info
+        super().__init__(info)
         self._chat = OpenAIChat(info, endpoint=endpoint, http=http)
         self._responses = OpenAIResponses(info, thinking=True, endpoint=endpoint, http=http)
         self._only_responses = False
         """Known once the service refused the other protocol for this model."""
         self._memos: WeakKeyDictionary[Memo, Memo] = WeakKeyDictionary()
         """The conversations on the second wire: a memo holds the bytes of one."""
-
-    def __repr__(self) -> str:
-        return f"Copilot({self._info.ref!r})"
-
-    @property
-    def info(self) -> ModelInfo:
-        return self._info
-
-    async def close(self) -> None:
-        """The session is shared, and closed by its owner."""
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
         if not self._only_responses:

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from treadle.models.wire.signed_thinking import Sealed, seal
+from treadle.models.wire.signed_thinking import SignedBlock, seal
 from treadle.protocol.content import Thinking
 
 On = Literal["call", "text", "thought"]
@@ -35,7 +35,7 @@ class ThoughtSignature(NamedTuple):
 
     def record(self) -> Thinking:
         mark = msgspec.json.encode(_Mark(self.on, self.value, self.length))
-        return Thinking(self.thought, seal(Sealed(mark, self.text, self.calls)))
+        return Thinking(self.thought, seal(SignedBlock(mark, self.text, self.calls)))
 
 
 class Piece(NamedTuple):
@@ -46,7 +46,7 @@ class Piece(NamedTuple):
     signature: str = ""
 
 
-def signatures(blocks: Iterable[tuple[Thinking, Sealed]]) -> Iterator[ThoughtSignature]:
+def signatures(blocks: Iterable[tuple[Thinking, SignedBlock]]) -> Iterator[ThoughtSignature]:
     """Read from the record; what `record` did not write is left out."""
     for block, sealed in blocks:
         try:

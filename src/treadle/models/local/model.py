@@ -9,13 +9,14 @@ from weakref import WeakSet
 
 from treadle.errors import ConfigError, ModelError
 from treadle.faultpoint import faultpoint
+from treadle.models.base import ModelBase
 from treadle.models.local import prompt as prompts
 from treadle.models.local.answer import GrammarReader, PlainReader, answer_schema, reply_name
-from treadle.models.local.process import EngineChunk, EngineFault, EngineProcess
+from treadle.models.local.process import EngineFault, EngineProcess
 from treadle.models.local.weights import find_library, find_weights
+from treadle.models.openai_chat.stream import usage_of
 from treadle.models.provider_context import ProviderContext
 from treadle.ports.model import Memo, ModelInfo, ModelRequest
-from treadle.protocol.content import Usage
 from treadle.protocol.deltas import Delta, FinishDelta, NoticeDelta, UsageDelta
 
 CHARS_PER_TOKEN = 3.0
@@ -31,19 +32,12 @@ class _TooLong(Exception):
         self.tokens = tokens
 
 
-class LocalModel:
+class LocalModel(ModelBase):
     def __init__(self, info: ModelInfo, weights: Path, library: Path, *, threads: int = 1) -> None:
-        self._info = info
+        super().__init__(info)
         self.engine = EngineProcess(info.ref, weights, library, window=info.window, threads=threads)
         self._told: WeakSet[Memo] = WeakSet()
         """The conversations of which it was told that they are shortened."""
-
-    def __repr__(self) -> str:
-        return f"LocalModel({self._info.ref!r})"
-
-    @property
-    def info(self) -> ModelInfo:
-        return self._info
 
     async def close(self) -> None:
         await self.engine.close()
@@ -80,13 +74,14 @@ class LocalModel:
         faultpoint("models.local_asked")
         async with aclosing(self.engine.ask(body, schema)) as chunks:
             async for batch in chunks:
-                written = "".join(choice.delta.content or "" for chunk in batch for choice in chunk.choices)
+                written = "".join(text for chunk in batch if (text := chunk.text))
                 deltas: list[Delta] = reader.feed(written) if written else []
                 for chunk in batch:
                     if chunk.error is not None:
                         raise self._failure(chunk.error)
-                    finish = next((choice.finish_reason for choice in chunk.choices if choice.finish_reason), finish)
-                    deltas += _usage(chunk)
+                    finish = chunk.finish_reason or finish
+                    if chunk.usage is not None:
+                        deltas.append(UsageDelta(usage_of(chunk.usage)))
                 yield deltas
         if not finish:
             raise ModelError("cut_stream", f"the answer of {self._info.ref} stopped before its end")
@@ -94,13 +89,12 @@ class LocalModel:
         yield [*reader.end(), FinishDelta("tool_calls" if finish == "stop" and reader.called else finish)]
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
-        temperature = self._info.temperature if request.temperature is None else request.temperature
         wanted = {
             "stream": True,
             "stream_options": {"include_usage": True},
             "return_progress": True,  # chunks while the prompt is read: between them a call can be stopped
             "cache_prompt": True,
-            "temperature": temperature,
+            "temperature": self._temperature(request),
             "max_tokens": min(request.max_tokens or self._info.max_output, self._info.window // 2),
         }
         return {name: value for name, value in wanted.items() if value is not None}
@@ -110,14 +104,6 @@ class LocalModel:
             return _TooLong(fault.n_prompt_tokens)
         said = f"{self._info.ref}: {fault.message}"
         return ModelError("bad_request" if fault.code < 500 else "overloaded", said, status=fault.code)
-
-
-def _usage(chunk: EngineChunk) -> list[Delta]:
-    counted = chunk.usage
-    if counted is None:
-        return []
-    cached = counted.prompt_tokens_details.cached_tokens
-    return [UsageDelta(Usage(counted.prompt_tokens, counted.completion_tokens, cached))]
 
 
 def _notice(info: ModelInfo) -> NoticeDelta:

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from treadle.errors import ConfigError, ModelError
+from treadle.models.openai_chat.stream import ChatChunk
 
 SIGN_OF_LIFE_S = 10.0
 """How often one who waits for the engine is told that it is still waited for."""
@@ -26,33 +27,21 @@ class EngineFault(msgspec.Struct, frozen=True):
     n_prompt_tokens: int = 0
 
 
-class EnginePiece(msgspec.Struct, frozen=True):
-    content: str | None = None
+class EngineChunk(ChatChunk):
+    """One line of the engine: a chunk of Chat Completions, or a word of its own."""
 
-
-class EngineChoice(msgspec.Struct, frozen=True):
-    delta: EnginePiece = EnginePiece()
-    finish_reason: str | None = None
-
-
-class CachedTokens(msgspec.Struct, frozen=True):
-    cached_tokens: int = 0
-
-
-class EngineUsage(msgspec.Struct, frozen=True):
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    prompt_tokens_details: CachedTokens = CachedTokens()
-
-
-class EngineChunk(msgspec.Struct, frozen=True):
-    """One line of the engine."""
-
-    choices: tuple[EngineChoice, ...] = ()
-    usage: EngineUsage | None = None
     error: EngineFault | None = None
     ready: bool = False
     end: int = 0
+
+    @property
+    def text(self) -> str:
+        choice = self.choices[0] if self.choices else None
+        return (choice.delta.content if choice is not None and choice.delta is not None else None) or ""
+
+    @property
+    def finish_reason(self) -> str | None:
+        return self.choices[0].finish_reason if self.choices else None
 
 
 class EngineProcess:

@@ -15,7 +15,7 @@ _GROWING = ("text", "summary", "data")
 """The parts of a detail that come in pieces."""
 
 
-class Sealing:
+class ReturnedFields:
     """`field` is where the server wants the text back; empty: nowhere."""
 
     def __init__(self, field: str = "") -> None:
@@ -105,13 +105,13 @@ class _Usage(msgspec.Struct, gc=False):
     completion_tokens_details: _Details | None = None
 
 
-class _Chunk(msgspec.Struct, gc=False):
+class ChatChunk(msgspec.Struct, gc=False):
     choices: list[_Choice] | None = None
     usage: _Usage | None = None
     error: Any = None
 
 
-_decode = msgspec.json.Decoder(_Chunk).decode
+_decode = msgspec.json.Decoder(ChatChunk).decode
 
 
 class ChatReader(EventReader):
@@ -119,7 +119,7 @@ class ChatReader(EventReader):
 
     def __init__(self, where: str, thinking_field: str = "") -> None:
         super().__init__(where)
-        self._sealing = Sealing(thinking_field)
+        self._returned_fields = ReturnedFields(thinking_field)
 
     def _read(self, chunk: bytes) -> None:
         say = self._batch.say
@@ -143,7 +143,7 @@ class ChatReader(EventReader):
 
     def _close(self) -> None:
         super()._close()
-        if (block := self._sealing.block()) is not None:
+        if (block := self._returned_fields.block()) is not None:
             self._batch.put(block)
 
     def _read_document(self, body: bytes) -> None:
@@ -159,7 +159,7 @@ class ChatReader(EventReader):
         if self.finish_reason is None:
             self.done = True  # the document is whole, which is all that can be asked of it
 
-    def _rest(self, part: _Chunk) -> None:
+    def _rest(self, part: ChatChunk) -> None:
         """Take in a chunk that holds more than text."""
         if part.choices:
             choice = part.choices[0]
@@ -169,13 +169,13 @@ class ChatReader(EventReader):
             if choice.finish_reason:
                 self.finish_reason = choice.finish_reason
         if part.usage is not None:
-            self._batch.count(_usage(part.usage))
+            self._batch.count(usage_of(part.usage))
 
     def _message(self, message: _ChatMessage) -> None:
         thought = message.reasoning_content or message.reasoning or message.reasoning_text or ""
         if thought:
             self._batch.think(thought)
-        self._sealing.take(thought, message.reasoning_opaque, message.reasoning_details)
+        self._returned_fields.take(thought, message.reasoning_opaque, message.reasoning_details)
         for piece in (message.content, message.refusal):
             if piece:
                 self._batch.say(piece)
@@ -183,18 +183,18 @@ class ChatReader(EventReader):
             for call in message.tool_calls:
                 self._batch.put(_call(call))
 
-    def _lenient(self, data: str) -> _Chunk:
+    def _lenient(self, data: str) -> ChatChunk:
         """A chunk whose fields have other types than they should, as far as it can be understood."""
         try:
             found = msgspec.json.decode(data)
             if isinstance(found, dict):
-                return msgspec.convert(_mended(found), _Chunk, strict=False)
+                return msgspec.convert(_mended(found), ChatChunk, strict=False)
         except (msgspec.MsgspecError, RecursionError, UnicodeError):
             pass
         raise self._nonsense(data)
 
 
-def _only_text(part: _Chunk) -> str | None:
+def _only_text(part: ChatChunk) -> str | None:
     """The text of a chunk that holds nothing else: nearly every one."""
     if not part.choices or part.usage is not None or part.error:
         return None
@@ -223,7 +223,7 @@ def _call(call: _ChatCall) -> CallDelta:
     return CallDelta(call.id or None, call.index, function.name or None, arguments or "")
 
 
-def _usage(usage: _Usage) -> Usage:
+def usage_of(usage: _Usage) -> Usage:
     return Usage(
         input=usage.prompt_tokens or 0,
         output=usage.completion_tokens or 0,

@@ -10,7 +10,7 @@ from treadle.errors import ModelError
 from treadle.models.wire.failures import failure
 from treadle.models.wire.json import decode_leniently
 from treadle.models.wire.reading import EventReader
-from treadle.models.wire.signed_thinking import Sealed, seal
+from treadle.models.wire.signed_thinking import SignedBlock, seal
 from treadle.protocol.content import Thinking, Usage
 from treadle.protocol.deltas import CallDelta, ThinkingBlock
 
@@ -266,7 +266,7 @@ class ResponsesReader(EventReader):
         if not text and not item.encrypted_content:
             return
         self._blocks += 1
-        opaque = seal(Sealed(raw, self._batch.said, len(self._calls))) if item.encrypted_content else ""
+        opaque = seal(SignedBlock(raw, self._batch.said, len(self._calls))) if item.encrypted_content else ""
         self._batch.put(ThinkingBlock(Thinking(text, opaque)))
 
     def _finish(self, whole: Whole, kind: str = "") -> None:

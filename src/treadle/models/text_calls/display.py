@@ -59,7 +59,7 @@ def _tail(before: str, text: str) -> str:
     return (before + last)[-4:]
 
 
-Quiet = Callable[[Source, int], tuple[int, bool]]
+CallFree = Callable[[Source, int], tuple[int, bool]]
 """How far the text belongs to the stretch as far as can be told, and whether the stretch ends there."""
 
 
@@ -76,7 +76,7 @@ def thinking(source: Source, at: int) -> tuple[int, bool]:
 
 
 @lru_cache(maxsize=64)
-def fenced(run: str) -> Quiet:
+def fenced(run: str) -> CallFree:
     """A block that was opened with these backticks or tildes. It begins with the newline behind its first line."""
     closing = re.compile(rf"\n[ \t]*+{run[0]}{{{len(run)},}}[ \t]*+(?=\n|\Z)")
 

@@ -12,7 +12,7 @@ from collections.abc import Collection
 
 import msgspec
 
-from treadle.models.text_calls.display import Display, Quiet, fenced, thinking
+from treadle.models.text_calls.display import CallFree, Display, fenced, thinking
 from treadle.models.text_calls.markup import read_marked, read_next
 from treadle.models.text_calls.shapes import FoundCalls, Missed, Result, Source, TextCall
 from treadle.models.text_calls.tokens import (
@@ -70,7 +70,7 @@ class Scanner:
         """How many characters lie before the held text."""
         self._calls: list[TextCall] = []
         self._display = Display()
-        self._quiet: Quiet | None = None
+        self._call_free: CallFree | None = None
         """The fenced block or the thinking that the text is in."""
         self._run = 0
         """The number of backticks of a code span that is open on this line."""
@@ -101,7 +101,7 @@ class Scanner:
 
     def _passes(self, text: str) -> bool:
         """Whether a piece is plain text that changes nothing: nearly every one is."""
-        if self._quiet is not None or self._run or self._behind or not text or text[-1].isspace():
+        if self._call_free is not None or self._run or self._behind or not text or text[-1].isspace():
             return False
         if self._calls and not self._display.tail:
             return False
@@ -148,10 +148,10 @@ class Scanner:
 
     def _step(self, source: Source, at: int) -> int:
         """Go on from a place; the place to go on from next, or `~place` to wait there for more text."""
-        if self._quiet is not None:
-            upto, over = self._quiet(source, at)
+        if self._call_free is not None:
+            upto, over = self._call_free(source, at)
             self._show(source.text[at:upto])
-            self._quiet = None if over else self._quiet
+            self._call_free = None if over else self._call_free
             return upto if over or upto == len(source.text) else ~upto
         if self._behind:
             further = self._behind_call(source, at)
@@ -203,7 +203,7 @@ class Scanner:
                 further = self._found(source, at, got, certain=False)
                 self._fence_run = run if self._fence_run else ""
                 return further
-        self._quiet = fenced(run)
+        self._call_free = fenced(run)
         self._show(source.text[at : info.end() - 1])
         return info.end() - 1
 
@@ -212,7 +212,7 @@ class Scanner:
     def _candidate(self, source: Source, at: int) -> int:
         text = source.text
         if text[at] == "<" and not self._display.tail and not self._calls and text.startswith(THINK, at):
-            self._quiet = thinking
+            self._call_free = thinking
             self._show(THINK)
             return at + len(THINK)
         marked = OPENER.match(text, at) is not None

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, assert_never
 from weakref import WeakKeyDictionary
 
 from treadle.models.wire.json import encode_json
-from treadle.models.wire.signed_thinking import Sealed, unseal
+from treadle.models.wire.signed_thinking import SignedBlock, unseal
 from treadle.ports.model import Encode, Memo, ModelRequest, Pictures
 from treadle.protocol.content import (
     AssistantEntry,
@@ -146,7 +146,7 @@ class ConversationEncoder(ABC):
     @abstractmethod
     def _results(self, results: Sequence[ToolResult]) -> bytes: ...
 
-    def _returned(self, entry: AssistantEntry) -> list[tuple[Thinking, Sealed]]:
+    def _returned(self, entry: AssistantEntry) -> list[tuple[Thinking, SignedBlock]]:
         """The thinking of an answer that goes back, as it was recorded and as the provider wrote it."""
         own = (block for block in entry.thinking if _goes_back(block, self._ref, self._refused))
         return [(block, sealed) for block in own if (sealed := unseal(block.opaque)) is not None]

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from treadle.errors import ModelError
 from treadle.faultpoint import faultpoint
+from treadle.models.base import ModelBase
 from treadle.models.keys import Secret
 from treadle.models.wire.encoder import NO_PICTURES, RequestEncoder
 from treadle.models.wire.failures import is_refusal
@@ -73,7 +74,7 @@ MENDS = 12
 _ABOUT_PICTURES = re.compile(r"image|picture|vision|multi-?modal|inline_?data|media.?type", re.I)
 
 
-class HttpModel(ABC):
+class HttpModel(ModelBase, ABC):
     """One model behind one base URL, or behind an endpoint of its own. Subclasses say what is sent and how the answer
     is read."""
 
@@ -87,7 +88,7 @@ class HttpModel(ABC):
     _encoder: RequestEncoder
 
     def __init__(self, info: ModelInfo, connection: ConnectionOptions) -> None:
-        self._info = info
+        super().__init__(info)
         key = connection.get("api_key", "")
         self._access = Access(
             self._base(connection.get("base_url", self.base_url)),
@@ -111,10 +112,6 @@ class HttpModel(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._info.ref!r}, {self._endpoint!r})"
-
-    @property
-    def info(self) -> ModelInfo:
-        return self._info
 
     async def close(self) -> None:
         if self._owns_http:
@@ -199,9 +196,6 @@ class HttpModel(ABC):
         """The failure, in words that help; `heard` when a part of the answer came before it."""
         return error
 
-    def _temperature(self, request: ModelRequest) -> float | None:
-        return self._info.temperature if request.temperature is None else request.temperature
-
     def _kept(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters that have a value and were not refused."""
         return {name: value for name, value in wanted.items() if value is not None and name not in self._refused}
@@ -210,6 +204,3 @@ class HttpModel(ABC):
         """Go without a parameter from now on; if that does not help, only this once."""
         self._refused.add(name)
         return self._notice("parameter_dropped", f"refuses {name}; it is no longer sent")
-
-    def _notice(self, kind: str, text: str) -> NoticeDelta:
-        return NoticeDelta(kind, f"{self._info.ref} {text}")

@@ -11,7 +11,7 @@ _block = msgspec.json.Decoder(dict[str, Any])
 _placed = msgspec.json.Decoder(tuple[int, int, msgspec.Raw])
 
 
-class Sealed(NamedTuple):
+class SignedBlock(NamedTuple):
     """A block as the provider wrote it, and how many characters of text and how many calls stood before it."""
 
     block: bytes
@@ -19,22 +19,22 @@ class Sealed(NamedTuple):
     calls: int = 0
 
 
-def seal(sealed: Sealed) -> str:
+def seal(sealed: SignedBlock) -> str:
     """What is recorded: the block alone, or with its place when something stood before it."""
     if not sealed.text and not sealed.calls:
         return sealed.block.decode()
     return f"[{sealed.text},{sealed.calls},{sealed.block.decode()}]"
 
 
-def unseal(opaque: str) -> Sealed | None:
+def unseal(opaque: str) -> SignedBlock | None:
     """None when it is nothing that `seal` wrote: it would break the whole request."""
     try:
         if not opaque.startswith("["):
             _block.decode(opaque)
-            return Sealed(opaque.encode())
+            return SignedBlock(opaque.encode())
         text, calls, raw = _placed.decode(opaque)
         _block.decode(raw)
-        return Sealed(bytes(raw), text, calls)
+        return SignedBlock(bytes(raw), text, calls)
     except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
         return None
 
@@ -44,10 +44,10 @@ def moved(opaque: str, by: int) -> str:
     sealed = unseal(opaque) if opaque.startswith("[") else None
     if sealed is None:
         return opaque
-    return seal(Sealed(sealed.block, max(0, sealed.text + by), sealed.calls))
+    return seal(SignedBlock(sealed.block, max(0, sealed.text + by), sealed.calls))
 
 
-def lay_out(text: str, calls: int, thinking: Sequence[Sealed]) -> Iterator[bytes | str | int]:
+def lay_out(text: str, calls: int, thinking: Sequence[SignedBlock]) -> Iterator[bytes | str | int]:
     """The parts of an answer in their order: blocks of thinking, pieces of text, the numbers of its calls. Providers
     refuse thinking that is followed by nothing of its turn: it is left out."""
     at = 0
