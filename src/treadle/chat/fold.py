@@ -195,10 +195,6 @@ def _error(state: ChatState, event: e.SessionError, at: Envelope) -> ChatState:
     return change_run(state, stop="error") if failed else state  # also if it was the last answer at the turn cap
 
 
-def _interrupted(state: ChatState, event: e.Interrupted, at: Envelope) -> ChatState:
-    return change_run(state, interrupting=True, stop="interrupted")
-
-
 def _run_end(state: ChatState, event: e.RunEnd, at: Envelope) -> ChatState:
     if state.open_turn is not None:  # it was cut off and nobody settled it: a crash must not hide what it cost
         state = spend(state, state.open_turn.reserved)
@@ -211,10 +207,6 @@ def _run_end(state: ChatState, event: e.RunEnd, at: Envelope) -> ChatState:
         return state
     failure = state.last_error if event.reason == "error" else None
     return replace(state, last_end=event.reason, last_why=event.why, last_error=failure)
-
-
-def _rewound(state: ChatState, event: e.SessionRewound, at: Envelope) -> ChatState:
-    return _cut(state, event.message)
 
 
 def _compaction_start(state: ChatState, event: e.CompactionStart, at: Envelope) -> ChatState:
@@ -268,10 +260,6 @@ def change_options(options: ChatOptions, changes: dict[str, Any]) -> ChatOptions
     return msgspec.convert({**msgspec.to_builtins(options), **changes}, ChatOptions)
 
 
-def _sandbox_notice(state: ChatState, event: e.SandboxNotice, at: Envelope) -> ChatState:
-    return replace(state, sandbox_notice=event.text)
-
-
 def _options_changed(state: ChatState, event: e.OptionsChanged, at: Envelope) -> ChatState:
     try:
         options = change_options(state.options, event.changes)
@@ -280,10 +268,6 @@ def _options_changed(state: ChatState, event: e.OptionsChanged, at: Envelope) ->
     if options.model != state.options.model:
         state = _recount(state)
     return replace(state, options=options)
-
-
-def _title_changed(state: ChatState, event: e.TitleChanged, at: Envelope) -> ChatState:
-    return replace(state, title=event.title)
 
 
 def _limit_warning(state: ChatState, event: e.LimitWarning, at: Envelope) -> ChatState:
@@ -317,14 +301,6 @@ def _guard_notice(state: ChatState, event: e.GuardNotice, at: Envelope) -> ChatS
     return change_run(state, nudged_at=state.run.signature_count)
 
 
-def _plan_updated(state: ChatState, event: e.PlanUpdated, at: Envelope) -> ChatState:
-    return replace(state, plan=event.steps)
-
-
-def _record_lost(state: ChatState, event: e.RecordLost, at: Envelope) -> ChatState:
-    return change_run(state, lost=True)
-
-
 _APPLY: dict[type[Event], Fold] = {
     e.SessionCreated: _created,
     e.SessionImported: _imported,
@@ -335,22 +311,22 @@ _APPLY: dict[type[Event], Fold] = {
     e.TurnRetry: _turn_retry,
     e.TaskComplete: _task_complete,
     e.SessionError: _error,
-    e.Interrupted: _interrupted,
+    e.Interrupted: lambda state, event, at: change_run(state, interrupting=True, stop="interrupted"),
     e.RunEnd: _run_end,
-    e.SessionRewound: _rewound,
+    e.SessionRewound: lambda state, event, at: _cut(state, event.message),
     e.CompactionStart: _compaction_start,
     e.CompactionComplete: _compaction_complete,
     e.ModelCall: _model_call,
     e.QueueChanged: _queue_changed,
     e.OptionsChanged: _options_changed,
-    e.TitleChanged: _title_changed,
+    e.TitleChanged: lambda state, event, at: replace(state, title=event.title),
     e.LimitWarning: _limit_warning,
     e.LimitReached: _limit_reached,
     e.LimitExtended: _limit_extended,
     e.GuardNotice: _guard_notice,
-    e.SandboxNotice: _sandbox_notice,
-    e.PlanUpdated: _plan_updated,
-    e.RecordLost: _record_lost,
+    e.SandboxNotice: lambda state, event, at: replace(state, sandbox_notice=event.text),
+    e.PlanUpdated: lambda state, event, at: replace(state, plan=event.steps),
+    e.RecordLost: lambda state, event, at: change_run(state, lost=True),
     **CALLS,
     **WORKSPACE,
 }

@@ -152,10 +152,6 @@ def _external_requested(state: ChatState, event: e.ExternalToolRequested, at: En
     return change_call(state, event.call, phase="waiting", action=action)
 
 
-def _external_completed(state: ChatState, event: e.ExternalToolCompleted, at: Envelope) -> ChatState:
-    return _close_action(state, event.call, at)
-
-
 def _input_requested(state: ChatState, event: e.UserInputRequested, at: Envelope) -> ChatState:
     action = OpenAction(
         event.action, "user_input", event.call, event.purpose, text=event.question, options=event.options
@@ -181,7 +177,7 @@ CALLS: Mapping[type[Event], Fold] = {
     e.PermissionRequested: _permission_requested,
     e.PermissionCompleted: _permission_completed,
     e.ExternalToolRequested: _external_requested,
-    e.ExternalToolCompleted: _external_completed,
+    e.ExternalToolCompleted: lambda state, event, at: _close_action(state, event.call, at),
     e.UserInputRequested: _input_requested,
     e.UserInputCompleted: _input_completed,
 }

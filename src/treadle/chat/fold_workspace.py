@@ -18,10 +18,6 @@ MAX_LOST = 3
 """A check that takes its worker with it this often is not tried again."""
 
 
-def _checkpoint(state: ChatState, event: e.CheckpointCreated, at: Envelope) -> ChatState:
-    return change_run(state, checkpoint=True)
-
-
 def _files_changed(state: ChatState, event: e.FilesChanged, at: Envelope) -> ChatState:
     if state.run is None:
         return state
@@ -38,10 +34,6 @@ def _work(file: FileChange) -> bool:
     shown = file.after or file.before
     own = file.path == ".git" or file.path.startswith(".git/")
     return not file.ignored and not own and (shown is None or shown.kind == "file")
-
-
-def _restore_requested(state: ChatState, event: e.RestoreRequested, at: Envelope) -> ChatState:
-    return replace(state, restoring=event)
 
 
 def _restored(state: ChatState, event: e.Restored, at: Envelope) -> ChatState:
@@ -78,9 +70,9 @@ def told(state: ChatState) -> ChatState:
 
 
 WORKSPACE: Mapping[type[Event], Fold] = {
-    e.CheckpointCreated: _checkpoint,
+    e.CheckpointCreated: lambda state, event, at: change_run(state, checkpoint=True),
     e.FilesChanged: _files_changed,
-    e.RestoreRequested: _restore_requested,
+    e.RestoreRequested: lambda state, event, at: replace(state, restoring=event),
     e.Undone: _restored,
     e.Redone: _restored,
     e.Kept: _restored,

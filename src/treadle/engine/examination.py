@@ -75,6 +75,14 @@ def invocation_of(tenure: Tenure, call: Call, name: str, arguments: dict[str, ob
     )
 
 
+def begun(tenure: Tenure, call: Call, deps: Deps) -> tuple[Tool, Invocation] | None:
+    """A call that has begun, with its tool; None if Treadle does not run it itself, or no longer can."""
+    found = deps.tools.find(call.request.name, tool_options(tenure.state))
+    if found is None or isinstance(found, ToolSpec):
+        return None
+    return found, invocation_of(tenure, call, call.request.name, call.arguments or {}, deps)
+
+
 async def examine(tenure: Tenure, call: Call, deps: Deps) -> Ready | Settled:
     """Find the tool, read the arguments, ask the hooks and the policy."""
     options = tool_options(tenure.state)

@@ -4,17 +4,16 @@ recovery as ever."""
 
 import contextlib
 
-from treadle.chat.state import ChatState
+from treadle.chat.state import ChatState, OpenCheck
 from treadle.engine.checks import stop_check
 from treadle.engine.deps import Deps
-from treadle.engine.examination import invocation_of
+from treadle.engine.examination import begun
 from treadle.engine.lease import WATCH_S, Tenure
 from treadle.engine.recovery import open_keys, settle_call
 from treadle.engine.tool_calls import stop
 from treadle.errors import LeaseLost
-from treadle.ports.toolset import Tool
+from treadle.ports.toolset import Invocation, Tool
 from treadle.protocol.events import CheckCompleted
-from treadle.protocol.tools import ToolSpec
 from treadle.types import CallKey
 
 
@@ -37,10 +36,10 @@ async def close_calls(tenure: Tenure, deps: Deps) -> None:
     """The worker must go, and the next one may be on another machine, where nobody could tell what became of a command.
     So it ends now, and its result is recorded. What may be repeated is left to be repeated."""
     for key in open_keys(tenure.state):
-        if _is_check(tenure.state, key):
+        if _check_of(tenure.state, key) is not None:
             await _end(tenure, key, deps)
             await tenure.record(CheckCompleted(key, False, synthetic="lost"))
-        elif (tool := _tool(tenure, key, deps)) and not (tool.spec.read_only or tool.spec.idempotent):
+        elif (found := _begun(tenure, key, deps)) and not (found[0].spec.read_only or found[0].spec.idempotent):
             await _end(tenure, key, deps)
             for call in tenure.state.calls:
                 if call.key == key and call.phase == "started":
@@ -48,22 +47,16 @@ async def close_calls(tenure: Tenure, deps: Deps) -> None:
 
 
 async def _end(tenure: Tenure, key: CallKey, deps: Deps) -> None:
-    run, tool = tenure.state.run, _tool(tenure, key, deps)
-    if run is not None and run.check is not None and run.check.check == key:
-        await stop_check(tenure, run.check, deps)
-    for call in tenure.state.calls:
-        if call.key == key and tool is not None:
-            invocation = invocation_of(tenure, call, call.request.name, call.arguments or {}, deps)
-            await stop(tenure, tool, invocation, deps)
+    if (check := _check_of(tenure.state, key)) is not None:
+        await stop_check(tenure, check, deps)
+    if (found := _begun(tenure, key, deps)) is not None:
+        await stop(tenure, *found, deps)
 
 
-def _is_check(state: ChatState, key: CallKey) -> bool:
-    return state.run is not None and state.run.check is not None and state.run.check.check == key
+def _check_of(state: ChatState, key: CallKey) -> OpenCheck | None:
+    check = state.run.check if state.run is not None else None
+    return check if check is not None and check.check == key else None
 
 
-def _tool(tenure: Tenure, key: CallKey, deps: Deps) -> Tool | None:
-    for call in tenure.state.calls:
-        found = deps.tools.find(call.request.name, tenure.state.options) if call.key == key else None
-        if found is not None and not isinstance(found, ToolSpec):
-            return found
-    return None
+def _begun(tenure: Tenure, key: CallKey, deps: Deps) -> tuple[Tool, Invocation] | None:
+    return next((begun(tenure, call, deps) for call in tenure.state.calls if call.key == key), None)

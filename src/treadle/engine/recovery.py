@@ -6,15 +6,13 @@ its intent: done, not done, or neither. What cannot be known is said so, to the 
 repeated. A model call that never ended is made again; what it may have cost is counted.
 """
 
-from treadle.chat.applying import tool_options
 from treadle.chat.state import Call, ChatState
 from treadle.engine.checks import stop_check
 from treadle.engine.deps import Deps
-from treadle.engine.examination import invocation_of
+from treadle.engine.examination import begun
 from treadle.engine.lease import STOPPED, Tenure
 from treadle.engine.tool_calls import run_one, stop, unknown
 from treadle.protocol.events import AssistantReset, TurnRetry
-from treadle.protocol.tools import ToolSpec
 from treadle.types import CallKey
 
 LOST = "The worker was lost during the call."
@@ -51,17 +49,14 @@ def open_keys(state: ChatState) -> list[CallKey]:
 async def _stop_all(tenure: Tenure, deps: Deps) -> None:
     """The run was stopped while nobody drove it: what its calls started ends now (L-07)."""
     for call in tenure.state.calls:
-        found = deps.tools.find(call.request.name, tool_options(tenure.state))
-        if call.phase == "started" and found is not None and not isinstance(found, ToolSpec):
-            invocation = invocation_of(tenure, call, call.request.name, call.arguments or {}, deps)
-            await stop(tenure, found, invocation, deps)
+        if call.phase == "started" and (found := begun(tenure, call, deps)) is not None:
+            await stop(tenure, *found, deps)
 
 
 async def settle_call(tenure: Tenure, call: Call, deps: Deps) -> None:
-    found = deps.tools.find(call.request.name, tool_options(tenure.state))
-    if found is None or isinstance(found, ToolSpec):
+    if (found := begun(tenure, call, deps)) is None:
         return await tenure.record(unknown(call.key))
-    invocation = invocation_of(tenure, call, call.request.name, call.arguments or {}, deps)
-    settling = run_one(tenure, found, invocation, not found.spec.read_only, deps, lost=True)
+    tool, invocation = found
+    settling = run_one(tenure, tool, invocation, not tool.spec.read_only, deps, lost=True)
     if await tenure.unless_stopped(settling) is STOPPED:
-        await stop(tenure, found, invocation, deps)
+        await stop(tenure, tool, invocation, deps)
