@@ -51,10 +51,11 @@ def create_file(path: str, data: bytes, *, sync: bool = False) -> bool:
     return True
 
 
-def sync_folder(path: str) -> None:
-    """Make a change of names in a folder last; silent where the folder cannot be opened for that."""
+def sync_folder(path: str, dir_fd: int | None = None) -> None:
+    """Make a change of names in a folder last; silent where the folder cannot be opened for that: the change is made,
+    and must not be reported as failed."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=dir_fd)
     except PermissionError:
         return
     try:

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from treadle.errors import ToolError
 from treadle.faultpoint import faultpoint
+from treadle.file_system import sync_folder
 from treadle.ports.workspace import inert
 from treadle.protocol.files import FileChange, FileConflict, FileState, decode_path
 from treadle.workspace.history.content_store import ContentStore
@@ -271,7 +272,7 @@ class ChangeApplier:
         else:
             for parts in self._touched:
                 with suppress(FileNotFoundError, NotADirectoryError):
-                    entries.sync(self._folders.at(parts))
+                    sync_folder(".", self._folders.at(parts))
         faultpoint("transaction.synced")
 
 

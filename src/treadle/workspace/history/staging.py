@@ -5,7 +5,6 @@ import errno
 import os
 import stat as st
 from contextlib import suppress
-from types import TracebackType
 from typing import Self
 
 from treadle.protocol.files import FileState, decode_path
@@ -45,9 +44,7 @@ class StagingFolder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -8,7 +8,6 @@ import os
 import stat as st
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -246,9 +245,7 @@ class Folders:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._shorten(0)
         self._leave()
 

@@ -85,19 +85,6 @@ def chmod(directory: int, name: str, mode: int) -> None:
         os.chmod(f"/proc/self/fd/{fd}", mode)
 
 
-def sync(directory: int) -> None:
-    """Make a change of names survive a power cut, as far as the directory can be opened for that: the change is made,
-    and must not be reported as failed."""
-    try:
-        fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
-    except PermissionError:
-        return
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
 # -- what went wrong, in words ----------------------------------------------------------------------------------------
 
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 
 from treadle.errors import ToolError
 from treadle.faultpoint import faultpoint
+from treadle.file_system import sync_folder
 from treadle.ports.workspace import ANY, MOST_FOUND, Child, Entry, FileStat, Location, Matches, Paths, Query, inert
 from treadle.workspace.paths import entries
 from treadle.workspace.paths.durable import replace_at, require, temp_name
@@ -129,7 +130,7 @@ class Root:
             require(place.fd, place.name, expected)
             os.unlink(place.name, dir_fd=place.fd)
             faultpoint("workspace.removed")
-            entries.sync(place.fd)
+            sync_folder(".", place.fd)
 
     def remove_directory(self, path: str) -> None:
         with self.named(path) as place:
@@ -137,7 +138,7 @@ class Root:
                 raise ToolError(f"{inert(path)} is not a directory.")
             os.rmdir(place.name, dir_fd=place.fd)
             faultpoint("workspace.directory_removed")
-            entries.sync(place.fd)
+            sync_folder(".", place.fd)
 
     # -- looking for things -------------------------------------------------------------------------------------
 
