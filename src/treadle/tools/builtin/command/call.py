@@ -46,14 +46,6 @@ class CommandPlan(msgspec.Struct, frozen=True):
     before, in a log that was lost (a database that was put back)."""
 
 
-def recorded_plan(invocation: Invocation) -> CommandPlan:
-    """Calls of earlier versions wrote through, and nothing was compared."""
-    plan = invocation.plan or {}
-    own = str(plan.get("own") or invocation.call)
-    known = {name: plan[name] for name in CommandPlan.__struct_fields__ if name in plan}
-    return CommandPlan(**{"key": own, **known, "own": own})
-
-
 class CommandCall:
     """The words of one call. Where it runs is known after `locate`."""
 
@@ -67,6 +59,11 @@ class CommandCall:
         self._context = context
         self._invocation = invocation
         self._arguments = invocation.arguments
+        recorded = invocation.plan or {}
+        own = str(recorded.get("own") or invocation.call)
+        known = {name: recorded[name] for name in CommandPlan.__struct_fields__ if name in recorded}
+        self.plan = CommandPlan(**{"key": own, **known, "own": own})
+        """As the intent recorded it. Calls of earlier versions wrote through, and nothing was compared."""
 
     @property
     def background(self) -> bool:

@@ -14,13 +14,14 @@ from treadle.lines.changes import count, sort_out
 from treadle.ports.commands import Command, Ended
 from treadle.ports.snapshots import Effect
 from treadle.ports.toolset import Invocation, Outcome, Settlement
-from treadle.protocol.events import ModelNotice
+from treadle.protocol.events import ModelNotice, SandboxNotice
 from treadle.protocol.tools import digest
 from treadle.tools.builtin.base import in_thread, settled
 from treadle.tools.builtin.command import output
 from treadle.tools.builtin.command.background import begun, make_room
-from treadle.tools.builtin.command.call import CommandCall, CommandPlan, recorded_plan
+from treadle.tools.builtin.command.call import CommandCall, CommandPlan
 from treadle.tools.builtin.command.project import CommandProject, ProjectChange, sandbox_of
+from treadle.tools.builtin.command.shell import ShellEnd
 from treadle.tools.builtin.context import ToolContext
 from treadle.types import CallKey
 
@@ -75,7 +76,7 @@ class CommandRun:
         self._commands = context.commands
         self._invocation = invocation
         self._call = CommandCall(context, invocation)
-        self._adopt(recorded_plan(invocation))
+        self._adopt(self._call.plan)
 
     def _adopt(self, plan: CommandPlan) -> None:
         self.plan = plan
@@ -188,29 +189,25 @@ class CommandRun:
         ended, change = self.ended, self.change
         if ended.ending == "failed":
             raise ToolError(f"The command could not be started: {ended.error}.")
-        seen = await in_thread(output.view, self.command, ended)
+        seen, left, notice = await in_thread(self._look)
         kept = output.kept(self.command, self._context.redact)
         blob = "" if seen.exact else await self._context.blobs.put_blob_parts(kept)
         faultpoint("command.collected")
-        left = await in_thread(lambda: self._call.shell_end(self.command.shell()))
-        summary, last = self._call.ending(self.ended, self.plan)
+        summary, last = self._call.ending(ended, self.plan)
         changes = len(sort_out(change.files).told)
-        text = "\n".join(
-            (
-                *self._call.notes,
-                *self._log_notes,
-                seen.text if ended.size else "(no output)",
-                *(["[processes that it left running in the background were stopped]"] if ended.left_behind else []),
-                *([f"[some output could not be kept: {ended.error}]"] if ended.error else []),
-                *left.notes,
-                *([output.handle_line(ended, self._invocation.call)] if seen.cut else []),
-                *change.lines,
-                last,
-            )
+        lines = (
+            *self._call.notes,
+            *self._log_notes,
+            seen.text if ended.size else "(no output)",
+            *(["[processes that it left running in the background were stopped]"] if ended.left_behind else []),
+            *([f"[some output could not be kept: {ended.error}]"] if ended.error else []),
+            *left.notes,
+            *([output.handle_line(ended, self._invocation.call)] if seen.cut else []),
+            *change.lines,
+            last,
         )
-        notice = await in_thread(self._context.notice, self._invocation.root, self._invocation.options)
         outcome = Outcome(
-            text,
+            "\n".join(lines),
             ", ".join([summary, count(ended.lines, "line"), *([count(changes, "change")] if changes else [])]),
             ended.ending == "exited" and ended.code == 0 and change.success,
             effect="view" if self.plan.view else "direct",
@@ -220,6 +217,10 @@ class CommandRun:
             facts=(*(() if notice is None else (notice,)), *self._log_notices),
         )
         return change.added_to(outcome)
+
+    def _look(self) -> tuple[output.OutputView, ShellEnd, SandboxNotice | None]:
+        notice = self._context.notice(self._invocation.root, self._invocation.options)
+        return output.view(self.command, self.ended), self._call.shell_end(self.command.shell()), notice
 
     async def dry_run(self, *, network: bool) -> DryRun | None:
         """Carry out the command on a view, as it will be committed if it is allowed; None where no view works. Its key
