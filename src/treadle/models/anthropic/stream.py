@@ -149,7 +149,7 @@ class AnthropicReader(EventReader):
             try:
                 part = _decode(data)
             except (msgspec.MsgspecError, RecursionError):
-                part = self._lenient(data)
+                part = self._mended(data, _Event)
             piece = part.delta
             if piece is not None and piece.text is not None:  # first, because nearly all are
                 self._batch.say(piece.text)
@@ -256,20 +256,6 @@ class AnthropicReader(EventReader):
             self._stop(index)
         self._count(message.usage)
         self._finish(message.stop_reason or ("tool_use" if self._calls else "end_turn"), message.stop_details)
-
-    def _lenient(self, data: str) -> _Event:
-        """An event whose fields have other types than they should, as far as it can be understood."""
-        try:
-            found = msgspec.json.decode(data)
-            if isinstance(found, dict):
-                objects = ("delta", "content_block", "message", "usage")
-                mended = {
-                    key: None if key in objects and not isinstance(found[key], dict) else found[key] for key in found
-                }
-                return msgspec.convert(mended, _Event, strict=False)
-        except (msgspec.MsgspecError, RecursionError, UnicodeError):
-            pass
-        raise self._nonsense(data)
 
 
 def _name(start: dict[str, Any]) -> str | None:

@@ -9,6 +9,7 @@ import msgspec
 from treadle.errors import ModelError
 from treadle.models.wire.failures import failure
 from treadle.models.wire.framing import LineDecoder, lines_of
+from treadle.models.wire.json import decode_mended
 from treadle.models.wire.reading import AnswerReader
 from treadle.protocol.content import Usage
 from treadle.protocol.deltas import CallDelta
@@ -22,7 +23,9 @@ class _OllamaFunction(msgspec.Struct, gc=False):
     arguments: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-class _OllamaCall(msgspec.Struct, gc=False):
+class _OllamaCall(_OllamaFunction, gc=False):
+    """Some servers put what belongs into `function` beside the id."""
+
     id: str | None = None
     function: _OllamaFunction | None = None
 
@@ -126,7 +129,7 @@ class OllamaReader(AnswerReader):
             self._batch.count(Usage(part.prompt_eval_count, part.eval_count or 0))
 
     def _call(self, call: _OllamaCall) -> None:
-        function = call.function or _OllamaFunction()
+        function = call.function or call
         given = call.id or ""
         identity = None if given in self._ids else given or None
         self._ids.add(given)
@@ -135,14 +138,10 @@ class OllamaReader(AnswerReader):
 
     def _lenient(self, line: bytes) -> _Part:
         """A line whose fields have other types than they should, as far as it can be understood."""
-        text = line.decode("utf-8", "replace")
-        try:
-            found = msgspec.json.decode(text)
-            if isinstance(found, dict):
-                return msgspec.convert(_mended(found), _Part, strict=False)
-        except (msgspec.MsgspecError, RecursionError, UnicodeError):
-            pass
-        raise self._no_document(line)
+        found = decode_mended(line, _Part)
+        if found is None:
+            raise self._no_document(line)
+        return found
 
 
 def _arguments(raw: msgspec.Raw) -> str:
@@ -151,28 +150,3 @@ def _arguments(raw: msgspec.Raw) -> str:
     if text.startswith('"'):
         text = msgspec.json.decode(text, type=str)
     return text if text.strip() and text != "null" else "{}"
-
-
-def _mended(part: dict[str, Any]) -> dict[str, Any]:
-    """Put known oddities right: numbers as ids, one call in place of a list, null or text where objects belong."""
-    message = part.get("message")
-    if not isinstance(message, dict):
-        return {**part, "message": {"content": message} if isinstance(message, str) else None}
-    calls = message.get("tool_calls")
-    calls = [calls] if isinstance(calls, dict) else calls
-    if isinstance(calls, list):
-        calls = [_mended_call(call) for call in calls if isinstance(call, dict)]
-    return {**part, "message": {**message, "tool_calls": calls}}
-
-
-def _mended_call(call: dict[str, Any]) -> dict[str, Any]:
-    function = call.get("function", call)
-    function = function if isinstance(function, dict) else {}
-    identity = call.get("id")
-    return {
-        "id": None if identity is None else str(identity),
-        "function": {
-            "name": str(function.get("name") or ""),
-            "arguments": msgspec.Raw(msgspec.json.encode(function.get("arguments"))),
-        },
-    }

@@ -133,7 +133,7 @@ class ChatReader(EventReader):
             try:
                 part = _decode(data)
             except (msgspec.MsgspecError, RecursionError):
-                part = self._lenient(data)
+                part = self._mended(data, ChatChunk)
             if content := _only_text(part):
                 say(content)
             elif event.event == "error" or part.error:
@@ -152,7 +152,7 @@ class ChatReader(EventReader):
         try:
             part = _decode(body)
         except (msgspec.MsgspecError, RecursionError):
-            part = self._lenient(body.decode("utf-8", "replace"))
+            part = self._mended(body, ChatChunk)
         if part.error or not part.choices:
             raise self._no_document(body)
         self._rest(part)
@@ -182,16 +182,6 @@ class ChatReader(EventReader):
         if message.tool_calls:
             for call in message.tool_calls:
                 self._batch.put(_call(call))
-
-    def _lenient(self, data: str) -> ChatChunk:
-        """A chunk whose fields have other types than they should, as far as it can be understood."""
-        try:
-            found = msgspec.json.decode(data)
-            if isinstance(found, dict):
-                return msgspec.convert(_mended(found), ChatChunk, strict=False)
-        except (msgspec.MsgspecError, RecursionError, UnicodeError):
-            pass
-        raise self._nonsense(data)
 
 
 def _only_text(part: ChatChunk) -> str | None:
@@ -230,39 +220,3 @@ def usage_of(usage: _Usage) -> Usage:
         cached=(usage.prompt_tokens_details or _Details()).cached_tokens or 0,
         reasoning=(usage.completion_tokens_details or _Details()).reasoning_tokens or 0,
     )
-
-
-def _mended(chunk: dict[str, Any]) -> dict[str, Any]:
-    """Put known oddities right: numbers as ids, text as a list of parts, nulls where objects belong."""
-    mended = dict(chunk)
-    choices = chunk.get("choices")
-    mended["choices"] = (
-        [_mended_choice(choice) for choice in choices if isinstance(choice, dict)]
-        if isinstance(choices, list)
-        else None
-    )
-    if not isinstance(chunk.get("usage"), dict):
-        mended["usage"] = None
-    return mended
-
-
-def _mended_choice(choice: dict[str, Any]) -> dict[str, Any]:
-    mended = dict(choice)
-    for key in ("delta", "message"):
-        message = choice.get(key)
-        if not isinstance(message, dict):
-            mended[key] = None
-            continue
-        content = message.get("content")
-        if isinstance(content, list):
-            content = "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
-        calls = message.get("tool_calls")
-        calls = [calls] if isinstance(calls, dict) else calls
-        if isinstance(calls, list):
-            calls = [
-                {**call, "id": str(call["id"]) if call.get("id") is not None else None}
-                for call in calls
-                if isinstance(call, dict)
-            ]
-        mended[key] = {**message, "content": content, "tool_calls": calls}
-    return mended

@@ -90,3 +90,40 @@ def _attempt(raw: msgspec.Raw, kind: Any) -> Any:
         return _value(raw, kind)
     except _TROUBLE:
         return None
+
+
+def decode_mended(data: str | bytes, kind: type[_S]) -> _S | None:
+    """A struct with known oddities of servers put right: numbers as text, text as a list of parts, one object in place
+    of a list, null where objects belong, a message that is text. None when anything else is wrong: nothing is left out
+    that could be a part of a call."""
+    try:
+        found = msgspec.json.decode(data if isinstance(data, str) else data.decode("utf-8", "replace"))
+        return msgspec.convert(_mended(found, kind), kind, strict=False) if isinstance(found, dict) else None
+    except _TROUBLE:
+        return None
+
+
+def _mended(value: Any, kind: Any) -> Any:
+    if get_origin(kind) in (Union, UnionType):
+        parts = [part for part in get_args(kind) if part is not type(None)]
+        return value if value is None or len(parts) > 1 else _mended(value, parts[0])
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        fields = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+        if isinstance(value, str) and "content" in fields:
+            value = {"content": value}
+        told = fields.keys() & value if _is_object(value) else None
+        return None if told is None else {name: _mended(value[name], fields[name]) for name in told}
+    if get_origin(kind) is dict:
+        return value if _is_object(value) else None
+    if get_origin(kind) is list:
+        items = [value] if _is_object(value) else value if isinstance(value, list) else ()
+        return [_mended(item, *get_args(kind)) for item in items if _is_object(item)]
+    if kind is msgspec.Raw:
+        return msgspec.Raw(msgspec.json.encode(value))
+    if kind is str and isinstance(value, list) and all(map(_is_object, value)):
+        return "".join(str(part.get("text", "")) for part in value)
+    return str(value) if kind is str and type(value) in (int, float) else value
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict)

@@ -2,12 +2,14 @@
 The base of adapters' readers, which know the words of their protocols."""
 
 from abc import ABC, abstractmethod
+from typing import TypeVar
 
 import msgspec
 
 from treadle.errors import ModelError
 from treadle.models.wire.failures import failure, read_complaint
 from treadle.models.wire.framing import EventBody, SizeExceeded, over_limit
+from treadle.models.wire.json import decode_mended
 from treadle.protocol.content import Usage
 from treadle.protocol.deltas import CallDelta, Delta, FinishDelta, TextDelta, ThinkingDelta, UsageDelta
 
@@ -74,6 +76,7 @@ class Batch:
             self._thoughts.clear()
 
 
+_S = TypeVar("_S", bound=msgspec.Struct)
 _SHOWN = 80
 _HEAD = 16
 """How many bytes of a body tell what it is."""
@@ -150,6 +153,13 @@ class AnswerReader(ABC):
         if not self._familiar():
             return no_answer(self._where, repr(_shown(data)))
         return ModelError("cut_stream", f"{self._where} sent something that is no part of an answer: {_shown(data)!r}")
+
+    def _mended(self, data: str | bytes, kind: type[_S]) -> _S:
+        """A part of the answer whose fields have other types than they should, as far as it can be understood."""
+        found = decode_mended(data, kind)
+        if found is None:
+            raise self._nonsense(data)
+        return found
 
     def _no_document(self, document: bytes) -> ModelError:
         """The failure for a JSON document that is no answer: it tells of a fault, is cut off, or is something else."""
