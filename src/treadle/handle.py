@@ -41,7 +41,7 @@ from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import Rule
 from treadle.protocol.simple import SimpleView, Word
 from treadle.protocol.tools import ToolSpec
-from treadle.protocol.views import Status
+from treadle.protocol.views import Status, shown_status
 from treadle.types import ChatId, new_id
 
 FOLLOW_S = 1.0
@@ -229,10 +229,8 @@ class Chat:
 
     async def status(self) -> Status:
         """The status as people see it: a chat whose worker died is pending, not running (A-08)."""
-        shown = status(await self.state())
-        if shown == "running" and not (await self._deps.store.get(self.id)).leased:
-            return "pending"
-        return shown
+        said = status(await self.state())
+        return shown_status(said, said != "running" or (await self._deps.store.get(self.id)).leased)
 
     async def actions(self) -> tuple[OpenAction, ...]:
         """What the chat waits for."""

@@ -38,11 +38,20 @@ class WorkerPool:
         if self._claiming is None:
             self._claiming = asyncio.create_task(self._claim_on(), name="claim chats")
 
-    async def drain(self, grace_s: float = GRACE_S) -> None:
-        """End in good order (fault 17): see `Worker.drain`."""
+    async def drain(self, grace_s: float = GRACE_S, hurry: asyncio.Event | None = None) -> None:
+        """End in good order (fault 17): see `Worker.drain`. Once `hurry` is set, at once."""
         self.worker.leave()
         await self._stop_claiming()
-        await self.worker.drain(grace_s)
+        draining = asyncio.ensure_future(self.worker.drain(grace_s))
+        hurrying = asyncio.ensure_future((hurry or asyncio.Event()).wait())
+        try:
+            await asyncio.wait((draining, hurrying), return_when=asyncio.FIRST_COMPLETED)
+            if draining.done():
+                draining.result()
+        finally:
+            for each in (draining, hurrying):
+                each.cancel()
+            await asyncio.gather(draining, hurrying, return_exceptions=True)
         await self.close()
 
     async def close(self) -> None:

@@ -108,19 +108,8 @@ class Running:
         """Returns when everything has ended: requests, streams, and the steps of the worker."""
         await self.service.draining.wait()
         if self._serving is not None:
-            await asyncio.gather(self._serving, self._drain())
-
-    async def _drain(self) -> None:
-        if self._pool is None:
-            return
-        draining = asyncio.ensure_future(self._pool.drain(self._drain_s))
-        hurry = asyncio.ensure_future(self._hurry.wait())
-        await asyncio.wait((draining, hurry), return_when=asyncio.FIRST_COMPLETED)
-        hurry.cancel()
-        if not draining.done():
-            draining.cancel()
-            await asyncio.gather(draining, return_exceptions=True)
-            await self._pool.close()
+            drained = [] if self._pool is None else [self._pool.drain(self._drain_s, self._hurry)]
+            await asyncio.gather(self._serving, *drained)
 
 
 def _config(service: Service) -> uvicorn.Config:

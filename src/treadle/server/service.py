@@ -109,9 +109,7 @@ class Service:
 
     async def shown(self, state: ChatState) -> Status:
         said = status(state)
-        if said != "running":
-            return said
-        return shown_status(said, (await self.agent.deps.store.get(state.chat)).leased)
+        return shown_status(said, said != "running" or (await self.agent.deps.store.get(state.chat)).leased)
 
     # -- commands -----------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,6 @@ leaves, by a signal or by dying, another takes up (A-10)."""
 
 import signal
 import sys
-from contextlib import suppress
 from typing import Any
 
 import click
@@ -27,8 +26,6 @@ def worker(**flags: Any) -> int:
 
 
 async def _work(flags: dict[str, Any]) -> int:
-    import asyncio
-
     from treadle.cli.session import configured, open_agent
     from treadle.engine.pool import WorkerPool
     from treadle.housekeeping.retention import retention_of
@@ -44,14 +41,7 @@ async def _work(flags: dict[str, Any]) -> int:
         async with tended(agent.deps.store, config.home, retention_of(settings)):
             await asked.to_drain.wait()
         _say("draining; a second signal leaves at once")
-        draining = asyncio.create_task(pool.drain(settings.drain_s))
-        leaving = asyncio.create_task(asked.to_leave.wait())
-        await asyncio.wait({draining, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        for task in (draining, leaving):
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-        await pool.close()
+        await pool.drain(settings.drain_s, asked.to_leave)
     return 0
 
 
