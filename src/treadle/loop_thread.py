@@ -6,13 +6,21 @@ import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import suppress
 from functools import wraps
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from types import TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
 from treadle.errors import InvalidInput
 
 P = ParamSpec("P")
 T = TypeVar("T")
 W = TypeVar("W")
+
+
+class _Closable(Protocol):
+    def close(self) -> Coroutine[Any, Any, None]: ...
+
+
+C = TypeVar("C", bound=_Closable)
 
 
 class LoopThread:
@@ -59,6 +67,27 @@ class Facade(Generic[W]):
     def __init__(self, loop: LoopThread, wrapped: W) -> None:
         self._loop = loop
         self._wrapped = wrapped
+
+
+class LoopOwner(Facade[C]):
+    """A façade with a loop of its own. Close it, or use it in a `with` block."""
+
+    def __init__(self, wrapped: C) -> None:
+        super().__init__(LoopThread(), wrapped)
+
+    def close(self) -> None:
+        """Close what it stands before, and end the thread. May be called twice."""
+        with suppress(InvalidInput):
+            self._loop.run(self._wrapped.close())
+        self._loop.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
 
 def waited(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:

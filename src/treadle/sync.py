@@ -12,15 +12,12 @@ used from any number of threads, not from inside a running event loop.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from functools import wraps
-from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, Unpack
 
 from treadle import files, handle, runtime
 from treadle.chat.state import ChatState
-from treadle.errors import InvalidInput
-from treadle.loop_thread import Facade, LoopThread, same_parameters, waited
+from treadle.loop_thread import Facade, LoopOwner, LoopThread, same_parameters, waited
 from treadle.ports.store import Listed
 from treadle.protocol.events import Envelope
 from treadle.protocol.options import ChatOptions, OptionKeywords, Preset
@@ -105,13 +102,13 @@ class Chat(Facade[handle.Chat]):
     whole = waited(handle.Chat.whole)
 
 
-class Agent(Facade[runtime.Agent]):
+class Agent(LoopOwner[runtime.Agent]):
     """The same as `treadle.Agent`, with the same arguments. Close it, or use it in a `with` block."""
 
     @same_parameters(runtime.Agent)
     def __init__(self, *args: Any, **keywords: Any) -> None:
         agent = runtime.Agent(*args, **keywords)
-        super().__init__(LoopThread(), agent)
+        super().__init__(agent)
         self.warnings = agent.warnings
 
     def chat(
@@ -128,20 +125,6 @@ class Agent(Facade[runtime.Agent]):
 
     def __iter__(self) -> Iterator[Listed]:
         return iter(self.chats())
-
-    def close(self) -> None:
-        """Stop driving, give leases back, and end the thread. May be called twice."""
-        with suppress(InvalidInput):
-            self._loop.run(self._wrapped.close())
-        self._loop.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 async def _await(following: handle.Following) -> ChatState:

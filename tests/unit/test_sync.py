@@ -13,7 +13,7 @@ from treadle.sync import Agent, Chat, ChatFiles
 
 
 def names(kind: type) -> set[str]:
-    return {name for name in vars(kind) if not name.startswith("_")}
+    return {name for base in kind.__mro__ for name in vars(base) if not name.startswith("_")}
 
 
 def test_it_has_the_names_and_arguments_of_the_library() -> None:

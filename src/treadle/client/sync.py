@@ -5,20 +5,15 @@ with Client(url, token) as client:
     print(client.run(chat).text)
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from types import TracebackType
-from typing import Any, Self, overload
+from collections.abc import Iterator
+from typing import Any
 
 from treadle.client import chats as asynchronous
 from treadle.client import client, files
 from treadle.client.answering import Answer, Approve, Reply, Show
-from treadle.client.tools import ClientTool
-from treadle.errors import InvalidInput
-from treadle.loop_thread import Facade, LoopThread, same_parameters, waited
+from treadle.loop_thread import Facade, LoopOwner, LoopThread, same_parameters, waited
 from treadle.protocol.events import Envelope
 from treadle.protocol.http_answers import ChatLine, ChatView
-from treadle.signature import AnyFunction
 
 __all__ = ["Chat", "ChatFiles", "Chats", "Client"]
 
@@ -77,25 +72,16 @@ class Chats(Facade[asynchronous.Chats]):
         return list(self._loop.each(self._wrapped.list(**wanted)))
 
 
-class Client(Facade[client.Client]):
+class Client(LoopOwner[client.Client]):
     """The same as `treadle.client.Client`, with the same arguments. Close it, or use it in a `with` block."""
 
     @same_parameters(client.Client)
     def __init__(self, *args: Any, **keywords: Any) -> None:
         wrapped = client.Client(*args, **keywords)
-        super().__init__(LoopThread(), wrapped)
+        super().__init__(wrapped)
         self.chats = Chats(self._loop, wrapped.chats)
-
-    @overload
-    def tool(self, function: AnyFunction, /) -> ClientTool: ...
-
-    @overload
-    def tool(self, /, *, name: str = "") -> Callable[[AnyFunction], ClientTool]: ...
-
-    def tool(
-        self, function: AnyFunction | None = None, /, *, name: str = ""
-    ) -> ClientTool | Callable[[AnyFunction], ClientTool]:
-        return self._wrapped.tool(name=name) if function is None else self._wrapped.tool(name=name)(function)
+        self.tool = wrapped.tool
+        """Make a function a tool of this client; see `treadle.client.Client.tool`."""
 
     def chat(self, id: str) -> Chat:
         return Chat(self._loop, self._wrapped.chat(id))
@@ -111,16 +97,3 @@ class Client(Facade[client.Client]):
     ) -> Reply:
         named = chat if isinstance(chat, str) else chat.id
         return self._loop.run(self._wrapped.run(named, content, approve=approve, answer=answer, show=show))
-
-    def close(self) -> None:
-        with suppress(InvalidInput):
-            self._loop.run(self._wrapped.close())
-        self._loop.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
