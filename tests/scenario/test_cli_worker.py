@@ -47,7 +47,7 @@ class Place:
         options = {"auto_approve_commands": True, "verify": False, "command_view": False} | options
         chat = self.agent.chat(model=model, root=str(self.cli.project), **options)
         chat.open()
-        self.run(self.agent._agent.deps.log.execute(ChatId(chat.id), Send("Work.")))
+        self.run(self.agent._wrapped.deps.log.execute(ChatId(chat.id), Send("Work.")))
         return chat
 
     def run(self, work: Any) -> Any:
@@ -69,7 +69,7 @@ class Place:
         return end(worker)
 
     def leased(self, chat: Chat) -> bool:
-        return bool(self.run(self.agent._agent.deps.store.get(ChatId(chat.id))).leased)
+        return bool(self.run(self.agent._wrapped.deps.store.get(ChatId(chat.id))).leased)
 
     def of(self, chat: Chat, kind: type[Any]) -> list[Any]:
         return [envelope.data for envelope in chat.events() if isinstance(envelope.data, kind)]
@@ -78,7 +78,7 @@ class Place:
         """The log of the chat once it is idle, which holds what must hold of it."""
         until(lambda: self.of(chat, e.RunEnd), "the run ends")
         until(lambda: not self.leased(chat), "the lease is given back")
-        assert self.run(check(self.agent._agent.deps.store, ChatId(chat.id))) == []
+        assert self.run(check(self.agent._wrapped.deps.store, ChatId(chat.id))) == []
         return chat.events()
 
     def close(self) -> None:
