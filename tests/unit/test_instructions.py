@@ -123,7 +123,7 @@ async def test_a_new_chat_records_them_once(repo: Path) -> None:  # L-21
         await chat.ask("Two?")
         assert "Use tabs." in before
         assert system_text((await chat.state()).options) == before
-        assert "Use spaces." in agent.chat(root=str(repo))._create.instructions  # type: ignore[union-attr]
+        assert "Use spaces." in (await agent.chat(root=str(repo)).state()).options.instructions
 
 
 async def test_they_can_be_off_or_replaced(repo: Path) -> None:
