@@ -12,6 +12,7 @@ from treadle.models.gemini.adapter import Gemini
 from treadle.models.gemini.signature import signatures
 from treadle.models.gemini.vertex import GivenToken, Vertex, VertexEndpoint
 from treadle.models.keys import Secret
+from treadle.models.wire.signed_thinking import unseal
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolResult, UserEntry
 from treadle.protocol.tools import ToolSpec
@@ -58,10 +59,11 @@ async def answer_of(model: Gemini, request: ModelRequest) -> ModelAnswer:
 
 def by_adapter(answer: ModelAnswer) -> Told:
     usage = answer.usage
+    signed = [(block, found) for block in answer.thinking if (found := unseal(block.opaque)) is not None]
     return Told(
         answer.text,
         "".join(block.text for block in answer.thinking),
-        [base64.b64decode(signature.value) for signature in signatures(answer.thinking)],
+        [base64.b64decode(signature.value) for signature in signatures(signed)],
         [(call.id, call.name, msgspec.json.decode(call.arguments)) for call in answer.requests],
         (usage.input, usage.output, usage.cached, usage.reasoning) if usage else (0, 0, 0, 0),
         answer.finish_reason,
