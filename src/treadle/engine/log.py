@@ -138,6 +138,8 @@ class Log:
             after = fold_all(after, more)
             envelopes += more
             durable = durable or not isinstance(following[-1], TurnStart | TurnEnd)
+            if isinstance(following[-1], TurnStart):
+                break  # a turn that has begun waits for its call
         records = [wire.encode(envelope) for envelope in envelopes]
         faultpoint(f"append.before:{events[0].TYPE}")
         shown = summary(after)
