@@ -29,8 +29,8 @@ from treadle.engine.worker import Worker
 from treadle.errors import ConfigError, InvalidInput
 from treadle.handle import Chat, Prepared
 from treadle.instructions import read_instructions
-from treadle.models.ladder import Ladder
-from treadle.models.recipients import recipient
+from treadle.models.capability_ladder import Ladder
+from treadle.models.disclosure import recipient
 from treadle.models.registry import ModelRegistry
 from treadle.policy.consent import Consent, disclosure
 from treadle.policy.redaction import Redactor

@@ -14,8 +14,8 @@ from treadle.chat.assembly import ANSWER_CHARS, ARGUMENTS_CHARS, CALLS
 from treadle.engine.silence_timeout import Patience
 from treadle.errors import ModelError
 from treadle.models.anthropic.adapter import AnthropicMessages
+from treadle.models.capability_ladder import Ladder
 from treadle.models.gemini.adapter import Gemini
-from treadle.models.ladder import Ladder
 from treadle.models.ollama.adapter import OllamaChat
 from treadle.models.openai_chat.adapter import OpenAIChat
 from treadle.models.openai_responses.adapter import OpenAIResponses

@@ -12,8 +12,8 @@ import msgspec
 from msgspec.structs import replace
 
 from treadle.chat.fold_calls import CALLS
+from treadle.chat.fold_helpers import Fold, change_run, say, spend
 from treadle.chat.fold_workspace import WORKSPACE, told
-from treadle.chat.folding import Fold, change_run, say, spend
 from treadle.chat.history import weigh
 from treadle.chat.state import AnsweredTurn, Call, ChatState, Compaction, OpenTurn, Run, awaits_person
 from treadle.chat.transcript import rebuild

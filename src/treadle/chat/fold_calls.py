@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from treadle.chat.folding import Fold, change_call, change_run, say
+from treadle.chat.fold_helpers import Fold, change_call, change_run, say
 from treadle.chat.guard import WINDOW, signature
 from treadle.chat.state import Call, ChatState
 from treadle.protocol import events as e

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from treadle.chat.folding import Fold, change_run
+from treadle.chat.fold_helpers import Fold, change_run
 from treadle.chat.state import ChatState, Checked, OpenCheck
 from treadle.chat.verification import DIAGNOSTICS, tail
 from treadle.protocol import events as e

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import cast
 
 from treadle.errors import ConfigError
+from treadle.models.capability_ladder import Ladder
 from treadle.models.catalog.lookup import Catalogue
-from treadle.models.ladder import Ladder
 from treadle.models.provider_context import ProviderContext
 from treadle.models.providers import SERVERS
 from treadle.ports.model import Model, ModelInfo

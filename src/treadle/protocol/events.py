@@ -10,10 +10,10 @@ from typing import Any, Literal
 import msgspec
 
 from treadle.protocol.content import BlobHash, Image, Plan, PlanStep, Thinking, ToolRequest, Usage
-from treadle.protocol.event import EndReason as EndReason
-from treadle.protocol.event import Envelope as Envelope
-from treadle.protocol.event import Event as Event
-from treadle.protocol.event import Live as Live
+from treadle.protocol.envelope import EndReason as EndReason
+from treadle.protocol.envelope import Envelope as Envelope
+from treadle.protocol.envelope import Event as Event
+from treadle.protocol.envelope import Live as Live
 from treadle.protocol.files import DiffStat as DiffStat
 from treadle.protocol.files import FileChange as FileChange
 from treadle.protocol.live_events import ActionRequired as ActionRequired

@@ -5,7 +5,7 @@ from typing import Any, Literal
 import msgspec
 
 from treadle.protocol.content import Fingerprint, Value
-from treadle.protocol.event import EndReason, Live
+from treadle.protocol.envelope import EndReason, Live
 from treadle.protocol.permissions import Offer
 from treadle.types import CallKey
 

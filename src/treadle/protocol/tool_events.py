@@ -5,7 +5,7 @@ from typing import Any, Literal
 import msgspec
 
 from treadle.protocol.content import BlobHash, Fingerprint, Plan, Seen, Shell
-from treadle.protocol.event import Event
+from treadle.protocol.envelope import Event
 from treadle.protocol.files import DiffStat
 from treadle.protocol.permissions import Offer, Rule
 from treadle.protocol.tools import Effect

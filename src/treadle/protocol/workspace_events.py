@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 from treadle.protocol.content import Fingerprint, ManifestHash
-from treadle.protocol.event import Event
+from treadle.protocol.envelope import Event
 from treadle.protocol.files import FileChange, FileConflict, Source, Uncaptured
 from treadle.types import CallKey
 

@@ -19,8 +19,8 @@ from treadle.ports.store import Store
 from treadle.protocol import wire
 from treadle.protocol.events import Envelope
 from treadle.replay.models import RecordedModels
+from treadle.replay.recorded_inputs import DecidedTime, WatchedLog, filler
 from treadle.replay.recording import Recording
-from treadle.replay.sight import DecidedTime, WatchedLog, filler
 from treadle.replay.store import ReplayStore
 from treadle.replay.tools import RecordedPolicy, RecordedTools
 from treadle.replay.workspace import RecordedRestorer, recorded_branch, recorded_root, recorded_spill

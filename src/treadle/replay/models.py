@@ -32,7 +32,7 @@ from treadle.protocol.events import (
     TurnEnd,
     TurnRetry,
 )
-from treadle.replay.sight import WatchedLog, info
+from treadle.replay.recorded_inputs import WatchedLog, info
 
 NEVER = math.inf
 """What a provider asks for that is not waited for."""

@@ -13,8 +13,8 @@ from treadle.ports.toolset import Invocation, Outcome, Rehearsal, Settlement, To
 from treadle.protocol.events import ExecutionStart
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.tools import ToolKind, ToolSpec, only_looks
+from treadle.replay.recorded_inputs import WatchedLog
 from treadle.replay.recording import CallRecord
-from treadle.replay.sight import WatchedLog
 from treadle.replay.store import ReplayStore
 from treadle.replay.workspace import before_a_change, left_behind
 from treadle.types import CallKey

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from treadle.models.anthropic.request import AnthropicEncoder
+from treadle.models.capability_ladder import Retelling
 from treadle.models.gemini.request import GeminiEncoder
-from treadle.models.ladder import Retelling
 from treadle.models.ollama.request import OllamaEncoder
 from treadle.models.openai_chat.request import ChatEncoder
 from treadle.models.openai_responses.request import ResponsesEncoder

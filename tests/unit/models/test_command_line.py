@@ -14,8 +14,8 @@ import pytest
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ConfigError, ModelError
 from treadle.models import command_line
+from treadle.models.capability_ladder import Ladder
 from treadle.models.command_line import CommandLineModel, flatten
-from treadle.models.ladder import Ladder
 from treadle.models.registry import ModelRegistry
 from treadle.ports.model import Memo, ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolRequest, ToolResult, UserEntry

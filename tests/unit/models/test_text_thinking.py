@@ -6,10 +6,10 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from tests.unit.models.test_ladder import CALL, REQUEST, TOOLS, ask, asked, calls, ladder
+
 from treadle.chat.assembly import Assembler, ModelAnswer
-from treadle.models.ladder import Ladder
+from treadle.models.capability_ladder import Ladder
 from treadle.models.openai_chat.adapter import OpenAIChat
 from treadle.models.scripted import Call, Say, Think, Turn
 from treadle.models.text_thinking import TAGS, TextThinking

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from treadle.errors import InvalidInput, NotFound
+from treadle.models.disclosure import recipient
 from treadle.models.providers import SERVERS
-from treadle.models.recipients import recipient
 from treadle.models.registry import PROVIDERS
 from treadle.policy.consent import Consent
 from treadle.policy.trust import MAX_BYTES, Trust, read

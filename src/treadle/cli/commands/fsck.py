@@ -67,9 +67,9 @@ async def _fsck(repair: bool) -> int:
 
 async def _kept(store: "Store", config: "Config", *, repair: bool) -> "list[Problem]":
     """What is wrong with what lies beside the database; that it cannot be looked at is one more problem."""
-    from treadle.housekeeping.ahead import look_ahead
     from treadle.housekeeping.damage import inspect
     from treadle.housekeeping.retention import retention_of
+    from treadle.housekeeping.stale_database import look_ahead
     from treadle.stores.integrity import Problem
 
     try:

@@ -29,8 +29,8 @@ from treadle.protocol.views import ChatSummary
 from treadle.protocol.wire import Record
 from treadle.stores.packing import Packed
 from treadle.stores.sqlite import schema
+from treadle.stores.sqlite.batch_thread import Lane, LaneJob
 from treadle.stores.sqlite.blobs import BlobFiles
-from treadle.stores.sqlite.lane import Lane, LaneJob
 from treadle.stores.sqlite.leases import Leases
 from treadle.stores.sqlite.rows import pack
 from treadle.stores.sqlite.tables import ReadTables, WriteTables

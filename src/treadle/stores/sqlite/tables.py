@@ -17,7 +17,7 @@ from treadle.stores.sqlite.blobs import BlobFiles
 from treadle.stores.sqlite.leases import Leases
 from treadle.stores.sqlite.lists import Lists
 from treadle.stores.sqlite.rows import Types, chat_columns, unpack
-from treadle.stores.sqlite.sides import Answers, Deltas
+from treadle.stores.sqlite.side_tables import Answers, Deltas
 from treadle.stores.watch import ANY
 from treadle.types import ChatId
 

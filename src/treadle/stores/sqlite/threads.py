@@ -14,9 +14,9 @@ from typing import Any, Generic, TypeVar
 from treadle.errors import TreadleError
 from treadle.faultpoint import faultpoint
 from treadle.stores.sqlite import schema
+from treadle.stores.sqlite.batch_thread import LaneJob
 from treadle.stores.sqlite.blobs import BlobFiles
 from treadle.stores.sqlite.failures import explained, needs_reopening, primary_code, read_only
-from treadle.stores.sqlite.lane import LaneJob
 from treadle.stores.sqlite.read_only import ReadOnly, may_write
 from treadle.stores.sqlite.tables import ReadTables, WriteTables
 

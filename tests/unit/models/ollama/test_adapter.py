@@ -12,7 +12,7 @@ import pytest
 from tests.unit.models.loopback import Exchange, serving
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ConfigError, ModelError
-from treadle.models.ladder import Ladder
+from treadle.models.capability_ladder import Ladder
 from treadle.models.ollama.adapter import BASE_URL, OllamaChat, base_url
 from treadle.models.registry import ModelRegistry
 from treadle.ports.model import ModelInfo, ModelRequest

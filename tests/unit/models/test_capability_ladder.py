@@ -6,7 +6,7 @@ import pytest
 
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ModelError
-from treadle.models.ladder import Ladder, refuses_tools
+from treadle.models.capability_ladder import Ladder, refuses_tools
 from treadle.models.openai_chat.adapter import OpenAIChat
 from treadle.models.scripted import Call, Fail, Say, ScriptedModel, Turn
 from treadle.ports.model import Memo, Model, ModelInfo, ModelRequest
