@@ -21,7 +21,7 @@ from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.edit import EditFile
 from treadle.tools.builtin.replacement import replace
 from treadle.types import CallKey, ChatId
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 SIZE, REPEATS = 5_000_000, 9
 QUICK_SIZE, QUICK_REPEATS = 100_000, 1

@@ -19,7 +19,7 @@ from treadle.ports.workspace import Query
 from treadle.tools.builtin.find import FindFiles
 from treadle.tools.builtin.search import GrepSearch
 from treadle.types import CallKey, ChatId
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 from treadle.workspace.search import engines
 from treadle.workspace.search.search import Engine
 

@@ -17,7 +17,7 @@ from random import Random
 from bench.report import Row, align
 from treadle.workspace.history.capture import Captures
 from treadle.workspace.history.content_store import ContentStore
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 FILES, REPEATS, CHANGED = 20_000, 5, 10
 QUICK_FILES, QUICK_REPEATS = 200, 1

@@ -18,7 +18,7 @@ from typing import TypeVar
 from treadle.ports.snapshots import UndoRequest
 from treadle.protocol.files import Link, Trail
 from treadle.workspace.history.snapshots import ProjectSnapshots
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 FILES = 2_000
 Times = dict[str, list[float]]

@@ -19,7 +19,7 @@ from treadle.sandbox.choose import find_bubblewrap
 from treadle.sandbox.supervisor.removal import remove_tree
 from treadle.workspace.history import effects
 from treadle.workspace.history.snapshots import ProjectSnapshots
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 Run = Callable[[str], None]
 FILES = 2_000

@@ -9,7 +9,7 @@ from treadle.errors import TreadleError
 from treadle.file_system import is_below
 from treadle.inert import inert
 from treadle.ports.workspace import Workspace
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 MAX_BYTES = 32 * 1024
 """Of all files together, headings included."""

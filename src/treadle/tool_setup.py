@@ -18,7 +18,7 @@ from treadle.sandbox.supervisor.commands import SupervisedCommands
 from treadle.tools.builtin.context import Guarded, ToolContext
 from treadle.types import ChatId, new_id
 from treadle.workspace.paths.identity import changed, locate
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 if TYPE_CHECKING:
     from treadle.sandbox.choose import ChosenSandbox

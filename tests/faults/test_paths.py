@@ -16,7 +16,7 @@ import pytest
 from treadle.errors import OutsideRoot, ToolError
 from treadle.ports.workspace import Query
 from treadle.workspace.paths.resolve import open_beneath
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 from treadle.workspace.search.search import Engine, engines
 
 OUTSIDE = b"hit outside\n"

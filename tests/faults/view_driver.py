@@ -35,7 +35,7 @@ from treadle.tools.builtin.command.tool import RunCommand
 from treadle.tools.builtin.context import ToolContext
 from treadle.types import CallKey, ChatId
 from treadle.workspace.history.snapshots import ProjectSnapshots
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 OLD = {
     b"edited": Node("file", 0o640, b"old\n"),

@@ -18,7 +18,7 @@ from treadle.stores.memory import MemoryStore
 from treadle.tools.builtin import builtins
 from treadle.tools.builtin.context import ToolContext
 from treadle.tools.registry import Tools
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 MODEL = ("--model", "local:smollm2")
 WORDS_ONLY = ("--tools", ",")

@@ -15,7 +15,7 @@ from treadle.ports.sandbox import Confinement, Demand
 from treadle.stores.memory import MemoryStore
 from treadle.stores.sqlite import SqliteStore
 from treadle.tool_setup import ToolSetup
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 
 def test_a_project_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from treadle.workspace.history.capture import Upkeep
 from treadle.workspace.history.content_store import ContentStore
 from treadle.workspace.history.journal import Journal, Journals
 from treadle.workspace.history.snapshots import ProjectSnapshots
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 
 async def inspect(store: Store, home: Path, retention: Retention, *, repair: bool) -> list[Problem]:

@@ -16,7 +16,7 @@ from treadle.types import ChatId
 from treadle.workspace.history.capture import Captures
 from treadle.workspace.history.content_store import ContentStore
 from treadle.workspace.history.journal import Journals
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 
 class Home:

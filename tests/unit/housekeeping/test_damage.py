@@ -12,7 +12,7 @@ from treadle.housekeeping.retention import DAY_S, Retention
 from treadle.protocol.files import DiffStat, FileState, change_of
 from treadle.workspace.history.journal import Journal
 from treadle.workspace.history.states import state_of
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from treadle.stores.memory import MemoryStore
 from treadle.tools.builtin import builtins
 from treadle.tools.builtin.context import ToolContext
 from treadle.tools.registry import Tools
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 TOOLS = Tools(builtins(ToolContext(Root, MemoryStore())))
 

@@ -17,7 +17,7 @@ from treadle.protocol.content import ResultsEntry
 from treadle.protocol.tools import ToolSpec
 from treadle.tools.hooks import FILE, CommandHooks, FunctionHooks, Hook, ProjectHooks, When
 from treadle.types import CallKey, ChatId
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 SPEC = ToolSpec("write_file")
 ENV = {"PATH": "/usr/bin:/bin", "OPENAI_API_KEY": "sk-secret"}

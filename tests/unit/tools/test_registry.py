@@ -12,7 +12,7 @@ from treadle.tools.builtin import builtins
 from treadle.tools.builtin.context import ToolContext
 from treadle.tools.function import tool
 from treadle.tools.registry import ALIASES, Tools
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 BUILTIN = [
     "read_file",

@@ -8,7 +8,7 @@ import pytest
 
 from treadle import faultpoint
 from treadle.errors import Conflict, ToolError
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 
 def sha(data: bytes) -> str:

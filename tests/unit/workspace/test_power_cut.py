@@ -15,7 +15,7 @@ from tests.unit.workspace.trees import Bench, Node, build
 from treadle.policy.home_file import HomeFile
 from treadle.workspace.history.journal import Journal, Journals
 from treadle.workspace.history.snapshots import ProjectSnapshots
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 Inode = tuple[int, int]
 

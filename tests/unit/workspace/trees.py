@@ -18,7 +18,7 @@ from treadle.workspace.history.content_store import ContentStore
 from treadle.workspace.history.journal import Journals
 from treadle.workspace.history.states import Folders, reading
 from treadle.workspace.history.transaction import Transactions
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 
 class Node(msgspec.Struct, frozen=True):

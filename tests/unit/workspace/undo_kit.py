@@ -13,7 +13,7 @@ from treadle.protocol.events import FilesChanged, Redone, RestoreRequested, Undo
 from treadle.protocol.files import DiffStat, FileChange, FileState, Trail, change_of
 from treadle.workspace.history.git_unit import git_fingerprint
 from treadle.workspace.history.snapshots import ProjectSnapshots
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 Tree = dict[str, FileState]
 

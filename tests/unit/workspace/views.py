@@ -16,7 +16,7 @@ from treadle.protocol.files import FileChange
 from treadle.sandbox.choose import choose
 from treadle.sandbox.supervisor.removal import remove_tree
 from treadle.workspace.history import effects
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 
 @cache

@@ -88,7 +88,7 @@ async def _tried(config: "Config", wanted: TryOptions, root: str, folder: str, t
     from treadle.tool_setup import ToolSetup
     from treadle.tools.builtin.command.tool import RunCommand
     from treadle.workspace.history.snapshots import ProjectSnapshots
-    from treadle.workspace.paths.root import Root
+    from treadle.workspace.root import Root
 
     setup = ToolSetup(MemoryStore(), os.environ, config.home)
     commands = SupervisedCommands(Path(folder) / "commands")

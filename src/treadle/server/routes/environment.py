@@ -17,7 +17,7 @@ from treadle.server.problems import Problem
 from treadle.server.replies import ApiReply, reply
 from treadle.server.routing import ApiRequest, Route
 from treadle.server.tokens import TICKET_S
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 BYTES = "application/octet-stream"
 

@@ -30,7 +30,7 @@ from treadle.workspace.history.walk import Walk
 from treadle.workspace.paths.durable import digest_of
 from treadle.workspace.paths.entries import held
 from treadle.workspace.paths.levels import GIT
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 TREES = "trees"
 CAPTURES = "captures"

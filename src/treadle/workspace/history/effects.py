@@ -29,7 +29,7 @@ from treadle.workspace.history.states import SMALL, Counting, FileContent, conte
 from treadle.workspace.history.upper import Upper, is_copy, is_deleted, is_opaque
 from treadle.workspace.paths.entries import LIST, explain, held
 from treadle.workspace.paths.ignore import Ignoring
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 CHANGED = "somebody changed or made it while the command ran"
 GONE = "somebody removed or moved it while the command ran"

@@ -16,7 +16,7 @@ import msgspec
 
 from treadle.errors import ToolError
 from treadle.workspace.paths.entries import LIST, READ
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 UNIT = ".git"
 INDEX = ".git/index"

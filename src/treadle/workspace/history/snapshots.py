@@ -33,7 +33,7 @@ from treadle.workspace.history.content_store import ContentStore, after_images
 from treadle.workspace.history.journal import Journals
 from treadle.workspace.history.states import Folders, keep_all, reading, state_of
 from treadle.workspace.history.transaction import Transactions
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 if TYPE_CHECKING:
     from treadle.workspace.history.capture import Captures

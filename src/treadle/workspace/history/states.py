@@ -17,8 +17,8 @@ from treadle.protocol.files import DiffStat, FileState, StateKind, decode_path, 
 from treadle.workspace.history.content_store import ContentStore, StoreBatch
 from treadle.workspace.paths import entries
 from treadle.workspace.paths.durable import digest_of
-from treadle.workspace.paths.entries import READ, Missing, held, outside, require_file
-from treadle.workspace.paths.root import Root
+from treadle.workspace.paths.entries import READ, Missing, chmod_held, held, outside, require_file
+from treadle.workspace.root import Root
 
 _CHUNK = 1 << 20
 _SNIFFED = 8_000
@@ -282,11 +282,6 @@ def _let_in(fd: int) -> int | None:
         return None
     chmod_held(fd, st.S_IMODE(found.st_mode) | need)
     return st.S_IMODE(found.st_mode)
-
-
-def chmod_held(fd: int, mode: int) -> None:
-    """The mode of a folder that is held, by the descriptor's own name: it leads nowhere else."""
-    os.chmod(f"/proc/self/fd/{fd}", mode)
 
 
 def parts_of(path: str) -> list[str]:

@@ -28,7 +28,7 @@ from treadle.workspace.history.journal import Ending, Journal, Journals
 from treadle.workspace.history.progress import PathProgress, Surveyor, closed_folders
 from treadle.workspace.history.staging import StagingFolder
 from treadle.workspace.history.states import Folders
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 SourceOf = Callable[[str], ContentSource]
 """The bytes of the files in a view folder."""

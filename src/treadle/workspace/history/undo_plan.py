@@ -34,7 +34,7 @@ from treadle.workspace.history.git_unit import INDEX, UNIT, git_fingerprint
 from treadle.workspace.history.path_undo import Blocked, PathUndo, both, conflict
 from treadle.workspace.history.states import Folders, kind_of, parts_of, reading
 from treadle.workspace.paths.entries import LIST, held
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 _FOLDER_MODE = 0o755
 T = TypeVar("T")

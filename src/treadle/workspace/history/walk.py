@@ -18,7 +18,7 @@ from treadle.workspace.history import left_out
 from treadle.workspace.history.states import reading
 from treadle.workspace.history.trees import Folder, Node, Tree
 from treadle.workspace.paths.levels import GIT, GONE, Level, Listing, NotEntered, entered, listing_of
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 RACY_NS = 2_000_000_000
 """What changed so shortly before it was looked at may change again within one tick of the file system's clock (FAT: two

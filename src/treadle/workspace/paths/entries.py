@@ -75,6 +75,11 @@ def bytes_at(directory: int, name: str, most: int) -> bytes | None:
     return data if len(data) <= most else None
 
 
+def chmod_held(fd: int, mode: int) -> None:
+    """The mode of a folder that is held, by the descriptor's own name: it leads nowhere else."""
+    os.chmod(f"/proc/self/fd/{fd}", mode)
+
+
 def chmod(directory: int, name: str, mode: int) -> None:
     """Change the mode of a name, never of what a link with that name points to; the file need not be readable."""
     if os.chmod in os.supports_follow_symlinks:  # not on Linux with Python 3.11

@@ -8,8 +8,7 @@ import stat as st
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from treadle.workspace.history.states import chmod_held
-from treadle.workspace.paths.entries import bytes_at
+from treadle.workspace.paths.entries import bytes_at, chmod_held
 from treadle.workspace.paths.ignore import MAX_BYTES, NAME, Rules, lines_of
 
 GIT = ".git"

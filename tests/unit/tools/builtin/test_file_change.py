@@ -21,7 +21,7 @@ from treadle.tools.builtin.edit import EditFile
 from treadle.tools.builtin.patch import ApplyPatch
 from treadle.tools.builtin.write import WriteFile
 from treadle.workspace.history.snapshots import ProjectSnapshots
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 
 def sha256(data: bytes) -> str:

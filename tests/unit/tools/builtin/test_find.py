@@ -6,7 +6,7 @@ import pytest
 
 from treadle.errors import OutsideRoot, ToolError
 from treadle.tools.builtin.find import FindFiles
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from treadle.tools.builtin.edit import EditFile
 from treadle.tools.builtin.patch import ApplyPatch
 from treadle.tools.builtin.read import ReadFile
 from treadle.tools.builtin.write import WriteFile
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 
 class Model:

@@ -14,7 +14,7 @@ from treadle.stores.memory import MemoryStore
 from treadle.tools.builtin import read
 from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.read import ReadFile, read_large
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 READ = ReadFile(ToolContext(Root, MemoryStore()))
 
@@ -80,7 +80,7 @@ from treadle.ports.toolset import Invocation
 from treadle.stores.memory import MemoryStore
 from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.read import ReadFile
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 async def main():
     tool = ReadFile(ToolContext(Root, MemoryStore()))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -17,7 +17,7 @@ from treadle.protocol.events import DiffStat, FileChange
 from treadle.stores.sqlite import SqliteStore
 from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.patch import ApplyPatch
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 PATCH = """*** Begin Patch
 *** Add File: new/n.txt
@@ -156,7 +156,7 @@ from treadle.ports.toolset import Invocation
 from treadle.stores.sqlite import SqliteStore
 from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.patch import ApplyPatch
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 left = int(sys.argv[4])
 def strike(name):
     global left

@@ -10,7 +10,7 @@ from treadle.stores.memory import MemoryStore
 from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.find import ListDirectory
 from treadle.tools.builtin.read import ReadFile
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 
 @pytest.fixture

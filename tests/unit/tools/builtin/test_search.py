@@ -14,7 +14,7 @@ from treadle.tools.builtin import builtins
 from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.search import GrepSearch
 from treadle.tools.registry import Tools
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 
 @pytest.fixture

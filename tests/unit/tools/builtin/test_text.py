@@ -13,7 +13,7 @@ from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.edit import EditFile
 from treadle.tools.builtin.read import ReadFile
 from treadle.tools.builtin.text import decode, visible
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 MEANS = ToolContext(Root, MemoryStore())
 

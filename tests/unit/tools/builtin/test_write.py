@@ -18,7 +18,7 @@ from treadle.stores.memory import MemoryStore
 from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.edit import EditFile
 from treadle.tools.builtin.write import WriteFile
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 MEANS = ToolContext(Root, MemoryStore())
 WRITE, EDIT = WriteFile(MEANS), EditFile(MEANS)
@@ -188,7 +188,7 @@ from treadle.ports.toolset import Invocation
 from treadle.stores.memory import MemoryStore
 from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.write import WriteFile
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 faultpoint.install(lambda name: os._exit(9) if name == sys.argv[2] else None)
 arguments, plan = msgspec.json.decode(sys.argv[3])
 tool = WriteFile(ToolContext(Root, MemoryStore()))

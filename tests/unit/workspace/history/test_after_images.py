@@ -10,7 +10,7 @@ from treadle.protocol.files import DiffStat, FileChange, FileState, change_of
 from treadle.workspace.history.content_store import after_images
 from treadle.workspace.history.snapshots import remember
 from treadle.workspace.history.states import state_of
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 
 @pytest.fixture

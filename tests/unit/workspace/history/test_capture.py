@@ -26,7 +26,7 @@ from treadle.workspace.history.git_unit import git_fingerprint
 from treadle.workspace.history.trees import Tree
 from treadle.workspace.history.walk import Walk
 from treadle.workspace.paths.durable import digest_of
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 ODD = os.fsdecode(b"caf\xe9 \xff")
 

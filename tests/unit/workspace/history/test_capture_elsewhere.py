@@ -123,7 +123,7 @@ from pathlib import Path
 from treadle.errors import ToolError
 from treadle.workspace.history.capture import Captures
 from treadle.workspace.history.content_store import ContentStore
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 place = Path(sys.argv[1])
 home = place / "snapshots"

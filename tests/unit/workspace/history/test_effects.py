@@ -15,7 +15,7 @@ from treadle.protocol.files import FileState, decode_path
 from treadle.workspace.history import effects
 from treadle.workspace.history.effects import CHANGED, GONE
 from treadle.workspace.history.upper import Upper
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 
 @pytest.fixture

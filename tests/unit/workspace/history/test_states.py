@@ -10,7 +10,7 @@ from treadle.errors import OutsideRoot
 from treadle.protocol.files import FileState, encode_path
 from treadle.workspace.history.content_store import ContentStore
 from treadle.workspace.history.states import Folders, keep_all, parts_of, state_of
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from treadle.workspace.paths.resolve import open_beneath
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 SECRET = b"outside"
 

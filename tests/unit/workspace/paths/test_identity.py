@@ -12,7 +12,7 @@ from treadle.workspace.history.journal import Journal, Journals
 from treadle.workspace.history.snapshots import ProjectSnapshots
 from treadle.workspace.history.walk import Walk
 from treadle.workspace.paths.identity import identify, locate
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 USES: list[Callable[[Root], object]] = [
     lambda root: root.read_bytes("a"),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from treadle.errors import OutsideRoot, ToolError
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 CHANGES: dict[str, Callable[[Root, str], object]] = {
     "remove": lambda root, path: root.remove(path),

@@ -12,7 +12,7 @@ import pytest
 
 from treadle.errors import OutsideRoot, ToolError
 from treadle.ports.workspace import Line, Matches, Query
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 from treadle.workspace.search.search import Engine, engines
 
 Make = Callable[[Path], Engine]

@@ -20,7 +20,7 @@ from treadle.tools.builtin.command.output import ReadOutput
 from treadle.tools.builtin.command.tool import RunCommand
 from treadle.tools.builtin.context import ToolContext
 from treadle.types import CallKey, ChatId
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 CHAT = ChatId("c_1")
 

@@ -21,7 +21,7 @@ from treadle.stores.memory import MemoryStore
 from treadle.tools.builtin.command.tool import RunCommand
 from treadle.tools.builtin.context import Guarded, ToolContext
 from treadle.tools.validate import problem
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 
 async def test_output_and_exit_code(bench: Bench) -> None:

@@ -15,7 +15,7 @@ from treadle.ports.snapshots import Snapshots
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.sandbox.choose import choose
 from treadle.workspace.history.snapshots import ProjectSnapshots
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 
 @cache

@@ -12,7 +12,7 @@ from treadle.ports.sandbox import Confinement, Level, Unwritable
 from treadle.stores.memory import MemoryStore
 from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.diagnostics.tool import GetDiagnostics
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 
 def program(folder: Path, name: str, body: str) -> Path:

@@ -14,7 +14,7 @@ import pytest
 from treadle import faultpoint
 from treadle.errors import OutsideRoot, ToolError
 from treadle.ports.workspace import Child, Workspace, inert
-from treadle.workspace.paths.root import Root
+from treadle.workspace.root import Root
 
 SECRET = b"outside"
 
@@ -253,7 +253,7 @@ def test_directories_are_no_files(root: Root) -> None:
 
 def test_a_write_that_dies_leaves_the_old_file_and_can_be_swept(root: Root, project: Path) -> None:  # fault 3
     death = (
-        "import os, sys; from treadle import faultpoint; from treadle.workspace.paths.root import Root\n"
+        "import os, sys; from treadle import faultpoint; from treadle.workspace.root import Root\n"
         "faultpoint.install(lambda name: os._exit(9) if name == 'workspace.temp_written' else None)\n"
         "Root(sys.argv[1]).write_atomic('src/a.txt', b'half', token='c/1.0')"
     )
