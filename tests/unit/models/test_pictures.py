@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from tests.unit.models.test_ladder import ask
+from tests.unit.models.test_capability_ladder import ask
 from treadle.models.anthropic.adapter import AnthropicMessages
 from treadle.models.gemini.adapter import Gemini
 from treadle.models.ollama.adapter import OllamaChat

@@ -6,14 +6,14 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.models.test_ladder import CALL, REQUEST, TOOLS, ask, asked, calls, ladder
 
+from tests.unit.models.test_capability_ladder import CALL, REQUEST, TOOLS, ask, asked, calls, ladder
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.models.capability_ladder import Ladder
 from treadle.models.openai_chat.adapter import OpenAIChat
 from treadle.models.scripted import Call, Say, Think, Turn
 from treadle.models.text_thinking import TAGS, TextThinking
-from treadle.models.wire.signed_thinking import Sealed, moved, seal
+from treadle.models.wire.signed_thinking import SignedBlock, moved, seal
 from treadle.ports.model import ModelInfo
 from treadle.protocol.content import Thinking
 from treadle.protocol.deltas import CallDelta, Delta, FinishDelta, TextDelta, ThinkingBlock, ThinkingDelta
@@ -170,7 +170,7 @@ def test_an_echo_of_thinking_that_came_as_such() -> None:
 def test_sealed_thinking_keeps_its_place_in_the_text() -> None:
     """A sealed block says how much text stood before it: what was taken out is no longer there."""
     echo = "<think>\nHm.\n</think>\n\n"
-    block = ThinkingBlock(Thinking("T", seal(Sealed(b'{"a":1}', len(echo) + 4, 0))))
+    block = ThinkingBlock(Thinking("T", seal(SignedBlock(b'{"a":1}', len(echo) + 4, 0))))
     answer = listened([*pieces(echo + "Yes, 42.", [5]), [block]])
     assert answer.text == "Yes, 42."
     assert answer.thinking[-1].opaque == '[4,0,{"a":1}]'
