@@ -5,7 +5,7 @@ import re
 from typing import Protocol
 
 from treadle.policy.shell.arguments import read
-from treadle.policy.shell.model import NEXT, UNKNOWN, Call, Effects, Found, Script
+from treadle.policy.shell.model import NEXT, UNKNOWN, Effects, Found, Script, ShellCall
 from treadle.policy.shell.output import output
 from treadle.policy.shell.places import HOME, resolve
 from treadle.policy.shell.state import Frame, Function, State
@@ -23,7 +23,7 @@ class Builtins:
     def __init__(self, reports: Reports) -> None:
         self.reports = reports
 
-    def follow(self, call: Call, state: State, frame: Frame) -> Effects:
+    def follow(self, call: ShellCall, state: State, frame: Frame) -> Effects:
         match call.name:
             case "cd" | "pushd":
                 self._cd(call, state)
@@ -39,7 +39,7 @@ class Builtins:
             case "read" | "mapfile" | "readarray":
                 yield from self._read(call, state, frame)
             case "printf" if call.args[:1] == ("-v",) and len(call.args) > 2:
-                text = output(Call("printf", call.args[2:]))
+                text = output(ShellCall("printf", call.args[2:]))
                 state.assign(call.args[1], (text,), branch=frame.branch)
             case "eval":
                 yield Script(" ".join(call.args))
@@ -59,7 +59,7 @@ class Builtins:
             case "cp" | "mv" | "ln" | "install":
                 self._copied(call, state)
 
-    def _cd(self, call: Call, state: State) -> None:
+    def _cd(self, call: ShellCall, state: State) -> None:
         options = read(call.args, until_word=True)
         target = options.rest[0] if options.rest else ("~" if call.name == "cd" else "..")
         if target == "-":
@@ -68,23 +68,23 @@ class Builtins:
         path = resolve(target, state.cwd)
         state.cwd = "~" + path[len(HOME) :] if path.startswith(HOME) else path
 
-    def _declare(self, call: Call, state: State, frame: Frame) -> None:
+    def _declare(self, call: ShellCall, state: State, frame: Frame) -> None:
         for word in call.args:
             name, equals, value = word.partition("=")
             if equals and re.fullmatch(r"[A-Za-z_]\w*\+?", name):
                 state.assign(name.rstrip("+"), (value,), branch=frame.branch)
                 self.reports.assigned(name.rstrip("+"), (value,), state, frame)
 
-    def _set(self, call: Call, state: State) -> None:
+    def _set(self, call: ShellCall, state: State) -> None:
         if "--" in call.args or (call.args and call.args[0][:1] not in ("-", "+")):
             words = call.args[call.args.index("--") + 1 :] if "--" in call.args else call.args
             state.variables["@"] = (NEXT.join(words),)
 
-    def _shift(self, call: Call, state: State) -> None:
+    def _shift(self, call: ShellCall, state: State) -> None:
         count = int(call.args[0]) if call.args and call.args[0].isdecimal() and len(call.args[0]) < 6 else 1
         state.variables["@"] = tuple(NEXT.join(v.split(NEXT)[count:]) for v in state.value("@"))
 
-    def _read(self, call: Call, state: State, frame: Frame) -> Effects:
+    def _read(self, call: ShellCall, state: State, frame: Frame) -> Effects:
         options = read(call.args, "d i n N p t u a" if call.name == "read" else "d n O s u C c")
         for text in options.all("C") if call.name != "read" else ():
             yield Script(text)
@@ -102,7 +102,7 @@ class Builtins:
             value = words[at] if at < len(words) else (UNKNOWN if UNKNOWN in text else "")
             state.assign(name, (value,), branch=True)
 
-    def _alias(self, call: Call, state: State) -> Effects:
+    def _alias(self, call: ShellCall, state: State) -> Effects:
         for word in call.args:
             name, equals, value = word.partition("=")
             if equals:
@@ -110,7 +110,7 @@ class Builtins:
                 state.functions[name] = Function(name, value + ' "$@"')
                 yield Script(value)
 
-    def _strange(self, call: Call) -> Effects:
+    def _strange(self, call: ShellCall) -> Effects:
         options = read(call.args, "p f C F x")
         if call.name == "hash" and options.all("p"):
             yield Found("high", "gives a program's name another meaning")
@@ -121,7 +121,7 @@ class Builtins:
                 yield Found("high", "ties a command to a key or to completion")
                 yield Script(text.partition(":")[2].strip("\"' ") if call.name == "bind" else text)
 
-    def _fetched(self, call: Call, state: State) -> None:
+    def _fetched(self, call: ShellCall, state: State) -> None:
         options = read(call.args, "o d F T H X u K b c e A x w m output O_ output-document P data header")
         names = options.all("o", "output", "output-document")
         if call.name == "wget":
@@ -131,7 +131,7 @@ class Builtins:
         for name in names:
             state.files[resolve(name, call.cwd)] = UNKNOWN
 
-    def _copied(self, call: Call, state: State) -> None:
+    def _copied(self, call: ShellCall, state: State) -> None:
         rest = read(call.args, "t S m o g").rest
         if len(rest) == 2:
             held = state.files.get(resolve(rest[0], call.cwd))

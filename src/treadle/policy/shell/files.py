@@ -3,12 +3,12 @@
 import re
 
 from treadle.policy.shell.arguments import Options, read
-from treadle.policy.shell.model import UNKNOWN, Call, Effects, Found, Run, Script
+from treadle.policy.shell.model import UNKNOWN, Effects, Found, Run, Script, ShellCall
 from treadle.policy.shell.places import deleting, reading, resolve, writing
 from treadle.policy.shell.wrappers import Rule
 
 
-def rm(call: Call) -> Effects:
+def rm(call: ShellCall) -> Effects:
     options = read(call.args)
     unsure = any(word.startswith(UNKNOWN) for word in call.args)  # it may be an option
     recursive = options.has("r", "R", "recursive")
@@ -21,11 +21,11 @@ def rm(call: Call) -> Effects:
         yield Found("medium", "deletes files")
 
 
-def rmdir(call: Call) -> Effects:
+def rmdir(call: ShellCall) -> Effects:
     yield Found("medium", "deletes empty directories")
 
 
-def shred(call: Call) -> Effects:
+def shred(call: ShellCall) -> Effects:
     for word in read(call.args, "n s size iterations random-source").rest:
         found = writing(word, call.cwd)
         if found and found.severity == "critical":
@@ -33,12 +33,12 @@ def shred(call: Call) -> Effects:
         yield Found("high", f"destroys {word} beyond recovery")
 
 
-def truncate(call: Call) -> Effects:
+def truncate(call: ShellCall) -> Effects:
     yield Found("medium", "cuts files off")
     yield from _into(read(call.args, "s r size reference").rest, call.cwd)
 
 
-def mv(call: Call) -> Effects:
+def mv(call: ShellCall) -> Effects:
     yield Found("medium", "moves files and may overwrite others")
     options = read(call.args, "t S target-directory suffix")
     targets, sources = _targets(options)
@@ -54,13 +54,13 @@ def mv(call: Call) -> Effects:
             yield Found("medium", f"moves {source} away")
 
 
-def cp(call: Call) -> Effects:
+def cp(call: ShellCall) -> Effects:
     yield Found("medium", "copies files and may overwrite others")
     options = read(call.args, "t S target-directory suffix m mode o owner g group")
     yield from _into(_targets(options)[0], call.cwd)
 
 
-def ln(call: Call) -> Effects:
+def ln(call: ShellCall) -> Effects:
     yield Found("medium", "makes links, through which other places are reached")
     options = read(call.args, "t S target-directory suffix")
     targets, _ = _targets(options)
@@ -75,11 +75,11 @@ def _targets(options: Options) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return options.rest[-1:], options.rest[:-1]
 
 
-def tee(call: Call) -> Effects:
+def tee(call: ShellCall) -> Effects:
     yield from _into(read(call.args).rest, call.cwd)
 
 
-def dd(call: Call) -> Effects:
+def dd(call: ShellCall) -> Effects:
     for word in call.args:
         name, _, value = word.partition("=")
         if name == "if" and (found := reading(value, call.cwd)):
@@ -88,7 +88,7 @@ def dd(call: Call) -> Effects:
             yield writing(value, call.cwd) or Found("medium", f"overwrites {value}")
 
 
-def chmod(call: Call) -> Effects:
+def chmod(call: ShellCall) -> Effects:
     options = read([word for word in call.args if not re.match(r"-[rwxXst,+-]+$", word) or word == "-R"])
     mode, places = (options.rest[0], options.rest[1:]) if options.rest else ("", ())
     wide = re.fullmatch(r"[0-7]?[0-7]?[0-7][2367]", mode) or re.search(r"(^|,)[ugo]*[oa][ugoa]*[+=]\w*w", mode)
@@ -102,13 +102,13 @@ def chmod(call: Call) -> Effects:
     yield from _attributes(places, call, options.has("R", "recursive"))
 
 
-def chown(call: Call) -> Effects:
+def chown(call: ShellCall) -> Effects:
     options = read(call.args, "from reference")
     yield Found("high", "gives files to another owner")
     yield from _attributes(options.rest[1:], call, options.has("R", "recursive"))
 
 
-def _attributes(places: tuple[str, ...], call: Call, recursive: bool) -> Effects:
+def _attributes(places: tuple[str, ...], call: ShellCall, recursive: bool) -> Effects:
     for place in places:
         path = resolve(place.replace(UNKNOWN, "") or UNKNOWN, call.cwd)
         gone = deleting(place, call.cwd, recursive=True)
@@ -118,21 +118,21 @@ def _attributes(places: tuple[str, ...], call: Call, recursive: bool) -> Effects
             yield Found("high", f"changes permissions of {place}")
 
 
-def touch(call: Call) -> Effects:
+def touch(call: ShellCall) -> Effects:
     yield from _into(read(call.args, "d r t m mode date reference").rest, call.cwd)
 
 
-def sort(call: Call) -> Effects:
+def sort(call: ShellCall) -> Effects:
     options = read(call.args, "o k t S T output compress-program key field-separator")
     yield from _into(tuple(options.all("o", "output")), call.cwd)
     yield from (Script(text) for text in options.all("compress-program"))
 
 
-def uniq(call: Call) -> Effects:
+def uniq(call: ShellCall) -> Effects:
     yield from _into(read(call.args, "f s w").rest[1:2], call.cwd)
 
 
-def sed(call: Call) -> Effects:
+def sed(call: ShellCall) -> Effects:
     options = read(call.args, "e f E_ expression file l line-length")
     scripts = options.all("e", "expression") or list(options.rest[:1])
     if options.has("i", "in-place"):
@@ -166,7 +166,7 @@ def _sed_script(text: str, cwd: str) -> Effects:
         yield from _into((match[1].strip(),), cwd)
 
 
-def tar(call: Call) -> Effects:
+def tar(call: ShellCall) -> Effects:
     words = call.args
     if words and words[0][:1] not in ("-", "") and re.fullmatch(r"[A-Za-z]+", words[0]):
         words = ("-" + words[0], *words[1:])
@@ -195,7 +195,7 @@ def tar(call: Call) -> Effects:
         yield from _into(tuple(p for p in options.all("f", "file") if p != "-"), call.cwd)
 
 
-def unzip(call: Call) -> Effects:
+def unzip(call: ShellCall) -> Effects:
     yield Found("medium", "packs or unpacks files")
     options = read(call.args, "d TT o O unzip-command")
     yield from _into(tuple(options.all("d")), call.cwd)
@@ -204,18 +204,18 @@ def unzip(call: Call) -> Effects:
         yield from (Script(text) for text in options.all("TT", "unzip-command"))
 
 
-def split(call: Call) -> Effects:
+def split(call: ShellCall) -> Effects:
     options = read(call.args, "a b C l n t filter additional-suffix")
     for text in options.all("filter"):
         yield Script(text)
     yield Found("medium", "writes many files")
 
 
-def install(call: Call) -> Effects:
+def install(call: ShellCall) -> Effects:
     yield from cp(call)
 
 
-def rg(call: Call) -> Effects:
+def rg(call: ShellCall) -> Effects:
     options = read(call.args, "e f g t T A B C m pre pre-glob hostname-bin")
     for text in options.all("pre", "hostname-bin"):
         yield Found("high", "the search runs a program on every file")

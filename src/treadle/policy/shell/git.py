@@ -3,7 +3,7 @@
 import re
 
 from treadle.policy.shell.arguments import read
-from treadle.policy.shell.model import Call, Effects, Found, Run, Script, names
+from treadle.policy.shell.model import Effects, Found, Run, Script, ShellCall, names
 from treadle.policy.shell.places import writing
 from treadle.policy.shell.wrappers import Rule
 
@@ -30,7 +30,7 @@ _HARMLESS_PROGRAMS = ("cat", "less", "more", "", "true", ":", "false", "less -R"
 _COMMIT_OPTIONS = "m F C c message file author date t template cleanup fixup squash trailer u"
 
 
-def git(call: Call) -> Effects:
+def git(call: ShellCall) -> Effects:
     options = read(call.args, "C c git-dir work-tree namespace exec-path super-prefix config-env", until_word=True)
     for setting in options.all("c"):
         name, _, value = setting.partition("=")
@@ -43,10 +43,10 @@ def git(call: Call) -> Effects:
     yield from _verb(verb, args, call)
 
 
-def _verb(verb: str, args: tuple[str, ...], call: Call) -> Effects:
+def _verb(verb: str, args: tuple[str, ...], call: ShellCall) -> Effects:
     rule = _VERBS.get(verb)
     if rule is not None:
-        yield from rule(Call(verb, args, call.cwd, call.stdin))
+        yield from rule(ShellCall(verb, args, call.cwd, call.stdin))
     elif verb not in _READING:
         yield Found("medium", f"changes the repository (git {verb})")
     yield from _options_that_run(verb, args, call.cwd)
@@ -97,7 +97,7 @@ def _setting(name: str, value: str, *, temporary: bool) -> Effects:
         yield Found("medium", f"changes git's setting {name}")
 
 
-def _config(call: Call) -> Effects:
+def _config(call: ShellCall) -> Effects:
     options = read(call.args, "f file blob type default get get-all get-regexp unset unset-all")
     if options.has("get", "get-all", "get-regexp", "l", "list", "show-origin", "get-urlmatch"):
         return
@@ -111,7 +111,7 @@ def _config(call: Call) -> Effects:
     yield from _setting(rest[0] if rest else "", " ".join(rest[1:]), temporary=False)
 
 
-def _push(call: Call) -> Effects:
+def _push(call: ShellCall) -> Effects:
     options = read(call.args, "o repo push-option")
     forced = options.has("f", "force", "force-with-lease", "force-if-includes", "delete", "d", "mirror", "prune")
     if forced or any(word.startswith(("+", ":")) for word in options.rest[1:]):
@@ -120,21 +120,21 @@ def _push(call: Call) -> Effects:
         yield Found("medium", "sends commits to the remote")
 
 
-def _reset(call: Call) -> Effects:
+def _reset(call: ShellCall) -> Effects:
     if read(call.args).has("hard", "merge", "keep"):
         yield Found("high", "throws uncommitted work away")
     else:
         yield Found("medium", "changes the repository (git reset)")
 
 
-def _clean(call: Call) -> Effects:
+def _clean(call: ShellCall) -> Effects:
     options = read(call.args, "e exclude")
     if options.has("n", "dry-run"):
         return
     yield Found("high", "deletes files that git does not know, which exist nowhere else")
 
 
-def _checkout(call: Call) -> Effects:
+def _checkout(call: ShellCall) -> Effects:
     options = read(call.args, "b B c C s source orphan")
     discards = options.has("f", "force", "discard-changes") or "--" in call.args or "." in options.rest
     if discards or (call.name == "restore" and not options.has("S", "staged")):
@@ -143,7 +143,7 @@ def _checkout(call: Call) -> Effects:
         yield Found("medium", "changes the files to another state")
 
 
-def _branch(call: Call) -> Effects:
+def _branch(call: ShellCall) -> Effects:
     options = read(call.args, "u contains no-contains merged sort format points-at set-upstream-to")
     if options.has("D") or (options.has("d", "delete") and options.has("f", "force")):
         yield Found("high", "deletes branches, merged or not")
@@ -153,13 +153,13 @@ def _branch(call: Call) -> Effects:
         yield Found("medium", "makes a branch")
 
 
-def _tag(call: Call) -> Effects:
+def _tag(call: ShellCall) -> Effects:
     options = read(call.args, "m F u n sort contains message")
     if options.rest and not options.has("l", "list", "n", "contains", "v", "verify"):
         yield Found("medium", "changes tags")
 
 
-def _stash(call: Call) -> Effects:
+def _stash(call: ShellCall) -> Effects:
     verb = call.args[:1]
     if verb in (("list",), ("show",)):
         return
@@ -169,18 +169,18 @@ def _stash(call: Call) -> Effects:
         yield Found("medium", "moves uncommitted work")
 
 
-def _remote(call: Call) -> Effects:
+def _remote(call: ShellCall) -> Effects:
     rest = read(call.args).rest
     if rest[:1] not in ((), ("show",), ("get-url",)):
         yield Found("medium", "changes where the repository comes from or goes to")
 
 
-def _reflog(call: Call) -> Effects:
+def _reflog(call: ShellCall) -> Effects:
     if call.args[:1] in (("expire",), ("delete",)):
         yield Found("high", "deletes history that undo needs")
 
 
-def _rewrite(call: Call) -> Effects:
+def _rewrite(call: ShellCall) -> Effects:
     yield Found("high", "rewrites the history")
     options = read(
         call.args, "tree-filter index-filter msg-filter env-filter parent-filter commit-filter setup tag-name-filter"
@@ -190,18 +190,18 @@ def _rewrite(call: Call) -> Effects:
             yield Script(text)
 
 
-def _gc(call: Call) -> Effects:
+def _gc(call: ShellCall) -> Effects:
     forced = call.name == "prune" or any(word.startswith("--prune=") for word in call.args)
     yield Found("high" if forced else "medium", "tidies the repository and may delete lost commits")
 
 
-def _bisect(call: Call) -> Effects:
+def _bisect(call: ShellCall) -> Effects:
     yield Found("medium", "changes the files to another state")
     if call.args[:1] == ("run",):
         yield Run(call.args[1:])
 
 
-def _submodule(call: Call) -> Effects:
+def _submodule(call: ShellCall) -> Effects:
     rest = read(call.args, until_word=True).rest
     if rest[:1] in ((), ("status",), ("summary",)):
         return
@@ -211,7 +211,7 @@ def _submodule(call: Call) -> Effects:
         yield Script(words[0]) if len(words) == 1 else Run(words)
 
 
-def _transfer(call: Call) -> Effects:
+def _transfer(call: ShellCall) -> Effects:
     yield Found("medium", "transfers commits over the network")
     options = read(call.args, "c config b branch u o depth origin j template recurse-submodules upload-pack")
     for setting in options.all("c", "config") if call.name == "clone" else ():
@@ -220,23 +220,23 @@ def _transfer(call: Call) -> Effects:
         yield Found("high", "takes hooks from elsewhere")
 
 
-def _update_ref(call: Call) -> Effects:
+def _update_ref(call: ShellCall) -> Effects:
     yield Found("high", "moves or deletes references")
 
 
-def _worktree(call: Call) -> Effects:
+def _worktree(call: ShellCall) -> Effects:
     if call.args[:1] != ("list",):
         forced = read(call.args).has("f", "force")
         yield Found("high" if forced else "medium", "makes or deletes working trees")
 
 
-def _rm(call: Call) -> Effects:
+def _rm(call: ShellCall) -> Effects:
     options = read(call.args)
     wide = options.has("r") and not options.has("cached")
     yield Found("high" if wide else "medium", "deletes files and stages that")
 
 
-def _bare(call: Call) -> Effects:
+def _bare(call: ShellCall) -> Effects:
     yield Found("medium", f"changes the repository (git {call.name})")
 
 

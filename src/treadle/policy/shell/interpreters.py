@@ -7,7 +7,7 @@ it are judged as commands where it starts programs. Running code is never harmle
 import re
 
 from treadle.policy.shell.arguments import read
-from treadle.policy.shell.model import UNKNOWN, Call, Code, Effects, Found, Script, names
+from treadle.policy.shell.model import UNKNOWN, Code, Effects, Found, Script, ShellCall, names
 from treadle.policy.shell.places import deleting, reading, resolve, writing
 from treadle.policy.shell.wrappers import Rule
 
@@ -94,7 +94,7 @@ _MODULES_THAT_READ = (
 )
 
 
-def interpreter(call: Call) -> Effects:
+def interpreter(call: ShellCall) -> Effects:
     language = language_of(call.name)
     flags, valued = _LANGUAGES[language]
     options = read(call.args, valued, until_word=True)
@@ -118,7 +118,7 @@ def interpreter(call: Call) -> Effects:
     yield from _file(call, options.rest, language)
 
 
-def _file(call: Call, rest: tuple[str, ...], language: str) -> Effects:
+def _file(call: ShellCall, rest: tuple[str, ...], language: str) -> Effects:
     yield Found("medium", f"{call.name} runs code that is not part of the command")
     text = call.files.get(resolve(rest[0], call.cwd)) if rest else None
     if text is None:
@@ -220,7 +220,7 @@ def _awk(text: str, cwd: str) -> Effects:
         yield found
 
 
-def editor(call: Call) -> Effects:
+def editor(call: ShellCall) -> Effects:
     """vim and its kin: commands come with -c, +, --cmd, -S, or through stdin for ex and ed."""
     commands = []
     for at, word in enumerate(call.args):
@@ -251,13 +251,13 @@ def _editor_command(text: str) -> Effects:
         yield Code("vim", text)
 
 
-def emacs(call: Call) -> Effects:
+def emacs(call: ShellCall) -> Effects:
     yield Found("medium", "edits files or runs code")
     for text in read(call.args, "eval f l funcall load script execute").all("eval", "execute"):
         yield Code("emacs", text)
 
 
-def man(call: Call) -> Effects:
+def man(call: ShellCall) -> Effects:
     for text in read(call.args, "P H pager html C").all("P", "pager", "H", "html"):
         if text not in ("cat", "less", "more"):
             yield Found("high", "man runs a command")

@@ -39,7 +39,7 @@ class Part(msgspec.Struct, frozen=True):
     reasons: tuple[str, ...] = ()
 
 
-class Call(msgspec.Struct, frozen=True):
+class ShellCall(msgspec.Struct, frozen=True):
     """A program with its arguments, as its rule sees it."""
 
     name: str

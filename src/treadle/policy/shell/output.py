@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from treadle.policy.shell.arguments import read
-from treadle.policy.shell.model import UNKNOWN, Call, names
+from treadle.policy.shell.model import UNKNOWN, ShellCall, names
 from treadle.policy.shell.places import resolve
 from treadle.policy.shell.quotes import unescape_ansi, unescape_printed
 
@@ -25,7 +25,7 @@ _THROUGH = names(
 _FORMAT = re.compile(r"%(?:%|[-+ #0]*\d*(?:\.\d+)?([sbcdiuxXoq]))")
 
 
-def output(call: Call) -> str:
+def output(call: ShellCall) -> str:
     rule = _RULES.get(call.name)
     if rule is not None:
         return rule(call)[:MOST]
@@ -36,7 +36,7 @@ def output(call: Call) -> str:
     return UNKNOWN
 
 
-def _echo(call: Call) -> str:
+def _echo(call: ShellCall) -> str:
     words = list(call.args)
     newline, escapes = "\n", False
     while words and re.fullmatch(r"-[neE]+", words[0]):
@@ -47,7 +47,7 @@ def _echo(call: Call) -> str:
     return (unescape_printed(text, zero=True) if escapes and "\\" in text else text) + newline
 
 
-def _printf(call: Call) -> str:
+def _printf(call: ShellCall) -> str:
     words = list(call.args)
     if words[:1] == ["-v"]:
         return ""
@@ -74,7 +74,7 @@ def _formatted(match: re.Match[str], values: list[str]) -> str:
     return unescape_printed(value, zero=True) if match[1] == "b" else value[:1] if match[1] == "c" else value
 
 
-def _cat(call: Call) -> str:
+def _cat(call: ShellCall) -> str:
     paths = [word for word in call.args if not word.startswith("-") or word == "-"]
     if not paths:
         return UNKNOWN if call.stdin is None else call.stdin
@@ -85,32 +85,32 @@ def _cat(call: Call) -> str:
     return "".join(texts)
 
 
-def _base64(call: Call) -> str:
+def _base64(call: ShellCall) -> str:
     if not read(call.args, "w i").has("d", "D", "decode"):
         return UNKNOWN
     return _decode(call, lambda text: base64.b64decode("".join(text.split()) + "=="))
 
 
-def _base32(call: Call) -> str:
+def _base32(call: ShellCall) -> str:
     if not read(call.args, "w").has("d", "decode"):
         return UNKNOWN
     return _decode(call, lambda text: base64.b32decode("".join(text.split())))
 
 
-def _xxd(call: Call) -> str:
+def _xxd(call: ShellCall) -> str:
     if not read(call.args, "c g l s").has("r"):
         return UNKNOWN
     return _decode(call, lambda text: bytes.fromhex("".join(text.split())))
 
 
-def _openssl(call: Call) -> str:
+def _openssl(call: ShellCall) -> str:
     words = set(call.args)
     if "-d" in words and ({"base64", "-base64", "-a"} & words):
         return _decode(call, lambda text: base64.b64decode("".join(text.split()) + "=="))
     return UNKNOWN
 
 
-def _decode(call: Call, decoder: Callable[[str], bytes]) -> str:
+def _decode(call: ShellCall, decoder: Callable[[str], bytes]) -> str:
     """Text that had to be decoded was hidden: it is known now, and still suspicious."""
     text = call.stdin
     paths = [word for word in call.args if word[:1] not in ("-", "") and call.name not in ("openssl",)]
@@ -124,13 +124,13 @@ def _decode(call: Call, decoder: Callable[[str], bytes]) -> str:
         return UNKNOWN
 
 
-def _rev(call: Call) -> str:
+def _rev(call: ShellCall) -> str:
     if call.stdin is None or UNKNOWN in call.stdin:
         return UNKNOWN
     return "\n".join(line[::-1] for line in call.stdin.split("\n"))
 
 
-def _tr(call: Call) -> str:
+def _tr(call: ShellCall) -> str:
     options = read(call.args)
     if call.stdin is None or UNKNOWN in call.stdin or not options.rest:
         return UNKNOWN
@@ -154,7 +154,7 @@ def _characters(text: str) -> str:
     )
 
 
-def _find(call: Call) -> str:
+def _find(call: ShellCall) -> str:
     starts = []
     for word in call.args:
         if word[:1] in ("-", "(", "!"):
@@ -165,32 +165,32 @@ def _find(call: Call) -> str:
     return "\n".join(f"{start}/{UNKNOWN}" for start in starts or ["."])
 
 
-def _pwd(call: Call) -> str:
+def _pwd(call: ShellCall) -> str:
     return call.cwd + "\n"
 
 
-def _which(call: Call) -> str:
+def _which(call: ShellCall) -> str:
     words = [word for word in call.args if not word.startswith("-")]
     return "\n".join(words) + "\n"
 
 
-def _yes(call: Call) -> str:
+def _yes(call: ShellCall) -> str:
     return " ".join(call.args or ("y",)) + "\n"
 
 
-def _mktemp(call: Call) -> str:
+def _mktemp(call: ShellCall) -> str:
     return "/tmp/tmp.new\n"
 
 
-def _seq(call: Call) -> str:
+def _seq(call: ShellCall) -> str:
     return "1\n"
 
 
-def _basename(call: Call) -> str:
+def _basename(call: ShellCall) -> str:
     return (call.args[0].rstrip("/").split("/")[-1] if call.args else "") + "\n"
 
 
-_RULES: dict[str, Callable[[Call], str]] = {
+_RULES: dict[str, Callable[[ShellCall], str]] = {
     "base32": _base32,
     "base64": _base64,
     "basename": _basename,

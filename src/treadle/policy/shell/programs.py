@@ -4,7 +4,7 @@ import re
 
 from treadle.policy.shell import files, git, interpreters, spreaders, system, tools, wrappers
 from treadle.policy.shell.arguments import read
-from treadle.policy.shell.model import UNKNOWN, Call, Effects, Found, Script, names
+from treadle.policy.shell.model import UNKNOWN, Effects, Found, Script, ShellCall, names
 from treadle.policy.shell.places import reading, writing
 from treadle.policy.shell.wrappers import Rule
 
@@ -67,13 +67,15 @@ def is_known(name: str) -> bool:
     return name in HARMLESS or name in RULES or name.startswith("mkfs.") or interpreters.is_interpreter(name)
 
 
-def judge(call: Call) -> Effects:
+def judge(call: ShellCall) -> Effects:
     name = call.name
     if not is_known(name) and is_known(name.lower()):
-        call = Call(name.lower(), call.args, call.cwd, call.stdin, call.files)  # some file systems know no capitals
+        call = ShellCall(
+            name.lower(), call.args, call.cwd, call.stdin, call.files
+        )  # some file systems know no capitals
         yield Found("medium", f"{name} is a program that is not known here")
     if call.name.startswith("mkfs."):
-        call = Call("mkfs", call.args, call.cwd, call.stdin, call.files)
+        call = ShellCall("mkfs", call.args, call.cwd, call.stdin, call.files)
     rule = RULES.get(call.name) or (interpreters.interpreter if interpreters.is_interpreter(call.name) else None)
     if rule is not None:
         yield from rule(call)
@@ -84,7 +86,7 @@ def judge(call: Call) -> Effects:
     yield from secrets(call)
 
 
-def _exceptions(call: Call) -> Effects:
+def _exceptions(call: ShellCall) -> Effects:
     """The few words that make a harmless program do more."""
     match call.name:
         case "journalctl" if any(word.startswith("--vacuum") for word in call.args):
@@ -108,7 +110,7 @@ def _exceptions(call: Call) -> Effects:
             yield Found("medium", "shows the environment, which may hold secrets")
 
 
-def secrets(call: Call) -> Effects:
+def secrets(call: ShellCall) -> Effects:
     if call.name in _MENTIONS:
         return
     words = list(call.args)

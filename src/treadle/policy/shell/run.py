@@ -10,7 +10,6 @@ from treadle.policy.shell.interpreters import judge_code
 from treadle.policy.shell.model import (
     NEXT,
     UNKNOWN,
-    Call,
     Code,
     Effect,
     Effects,
@@ -18,6 +17,7 @@ from treadle.policy.shell.model import (
     Part,
     Run,
     Script,
+    ShellCall,
     names,
     shown,
     worst,
@@ -132,7 +132,7 @@ class Runner:
         base, usual = plain_name(name)
         if not usual:
             effects.append(Found("medium", f"{shown(name)} is a program of its own place, whatever its name"))
-        call = Call(base, argv[1:], state.cwd, stdin, state.files)
+        call = ShellCall(base, argv[1:], state.cwd, stdin, state.files)
         effects += self.builtins.follow(call, state, frame)
         effects += judge(call) if usual or is_known(base) else ()
         held = state.files.get(resolve(name, state.cwd)) if "/" in name else None

@@ -3,12 +3,12 @@
 import re
 
 from treadle.policy.shell.arguments import read
-from treadle.policy.shell.model import UNKNOWN, Call, Effects, Found, Run, Script
+from treadle.policy.shell.model import UNKNOWN, Effects, Found, Run, Script, ShellCall
 from treadle.policy.shell.places import deleting, reading, writing
 from treadle.policy.shell.wrappers import Rule
 
 
-def xargs(call: Call) -> Effects:
+def xargs(call: ShellCall) -> Effects:
     valued = "a d E I L n P s arg-file delimiter eof replace max-lines max-args max-procs max-chars"
     options = read(call.args, valued, until_word=True)
     words = options.rest or ("echo",)
@@ -25,7 +25,7 @@ def xargs(call: Call) -> Effects:
             yield Run((*words, text.rstrip("\n")))
 
 
-def find(call: Call) -> Effects:
+def find(call: ShellCall) -> Effects:
     at = 0
     while at < len(call.args) and call.args[at] in ("-H", "-L", "-P"):
         at += 1
@@ -59,14 +59,14 @@ def _find_actions(rest: tuple[str, ...], start: str, matches: str, cwd: str, nar
             yield found
 
 
-def fd(call: Call) -> Effects:
+def fd(call: ShellCall) -> Effects:
     for at, word in enumerate(call.args):
         if word in ("-x", "-X", "--exec", "--exec-batch"):
             yield Run((*(each.replace("{}", UNKNOWN) for each in call.args[at + 1 :]), UNKNOWN))
             return
 
 
-def parallel(call: Call) -> Effects:
+def parallel(call: ShellCall) -> Effects:
     yield Found("medium", "starts many commands at once")
     options = read(
         call.args, "j jobs S sshlogin a arg-file I colsep C joblog tmpdir workdir wd delay retries", until_word=True

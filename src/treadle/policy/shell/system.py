@@ -3,7 +3,7 @@
 import re
 
 from treadle.policy.shell.arguments import read
-from treadle.policy.shell.model import UNKNOWN, Call, Effects, Found, Script, Severity, names
+from treadle.policy.shell.model import UNKNOWN, Effects, Found, Script, Severity, ShellCall, names
 from treadle.policy.shell.places import deleting, resolve, writing
 from treadle.policy.shell.wrappers import Rule, shell_input
 
@@ -50,18 +50,18 @@ def _flat() -> dict[str, Found]:
 FLAT = _flat()
 
 
-def flat(call: Call) -> Effects:
+def flat(call: ShellCall) -> Effects:
     if call.args in (("--version",), ("--help",), ("-V",)):
         return
     yield FLAT[call.name]
 
 
-def partition(call: Call) -> Effects:
+def partition(call: ShellCall) -> Effects:
     if not any(word in ("-l", "--list", "print", "-s", "list", "info", "-d") for word in call.args):
         yield Found("critical", "changes or erases the partitions of a disk")
 
 
-def storage(call: Call) -> Effects:
+def storage(call: ShellCall) -> Effects:
     bad = re.search(
         r"luksFormat|luksErase|erase|zero-superblock|destroy|--security-erase|format|-w\b|secureErase|labelclear",
         " ".join(call.args),
@@ -73,7 +73,7 @@ def storage(call: Call) -> Effects:
         yield Found("medium", "manages disks")
 
 
-def kill(call: Call) -> Effects:
+def kill(call: ShellCall) -> Effects:
     words = call.args
     if words[:1] in (("-l",), ("-L",)):
         return
@@ -90,7 +90,7 @@ def kill(call: Call) -> Effects:
         yield Found("medium", "signals a process")
 
 
-def service(call: Call) -> Effects:
+def service(call: ShellCall) -> Effects:
     verbs = set(call.args)
     if verbs & {"poweroff", "reboot", "halt", "kexec", "rescue", "emergency", "suspend", "hibernate"}:
         yield Found("critical", "stops the machine")
@@ -110,38 +110,38 @@ def service(call: Call) -> Effects:
         yield Found("high", "starts, stops or changes services of the machine")
 
 
-def init(call: Call) -> Effects:
+def init(call: ShellCall) -> Effects:
     yield Found(
         "critical" if set(call.args) & {"0", "6", "1", "s", "S"} else "high", "changes the state of the machine"
     )
 
 
-def crontab(call: Call) -> Effects:
+def crontab(call: ShellCall) -> Effects:
     if call.args[-1:] != ("-l",):
         yield Found("high", "changes what runs later, when nobody looks")
 
 
-def sysctl(call: Call) -> Effects:
+def sysctl(call: ShellCall) -> Effects:
     if any("=" in word or word in ("-w", "-p", "--write", "--system") for word in call.args):
         yield Found("high", "changes the running kernel")
 
 
-def date(call: Call) -> Effects:
+def date(call: ShellCall) -> Effects:
     if read(call.args, "d date f r").has("s", "set"):
         yield Found("high", "sets the clock")
 
 
-def hostname(call: Call) -> Effects:
+def hostname(call: ShellCall) -> Effects:
     if any(not word.startswith("-") for word in call.args):
         yield Found("high", "renames the machine")
 
 
-def ip(call: Call) -> Effects:
+def ip(call: ShellCall) -> Effects:
     if any(word in ("add", "del", "delete", "set", "flush", "change", "replace", "exec") for word in call.args):
         yield Found("high", "changes the network")
 
 
-def curl(call: Call) -> Effects:
+def curl(call: ShellCall) -> Effects:
     yield Found("medium", "transfers data over the network")
     options = read(
         call.args, "o d F T H X u K b c e A x w m output data form upload-file config output-dir data-binary proxy"
@@ -153,7 +153,7 @@ def curl(call: Call) -> Effects:
         yield Found("medium", "reads a local file as if it came from the network")
 
 
-def wget(call: Call) -> Effects:
+def wget(call: ShellCall) -> Effects:
     yield Found("medium", "transfers data over the network")
     options = read(
         call.args, "O o P e i U t T output-document directory-prefix execute use-askpass post-file body-file header"
@@ -168,7 +168,7 @@ def wget(call: Call) -> Effects:
         yield Found("high", f"wget obeys a setting: {text[:60]}")
 
 
-def netcat(call: Call) -> Effects:
+def netcat(call: ShellCall) -> Effects:
     options = read(call.args, "e c p w s i q exec sh-exec lua-exec")
     if (
         options.has("e", "exec", "sh-exec")
@@ -182,7 +182,7 @@ def netcat(call: Call) -> Effects:
         yield Script(text)
 
 
-def socat(call: Call) -> Effects:
+def socat(call: ShellCall) -> Effects:
     yield Found("medium", "talks to the network")
     for word in call.args:
         match = re.match(r"(?:EXEC|SYSTEM|SHELL)[:=](.*)", word, re.I | re.S)
@@ -195,7 +195,7 @@ def socat(call: Call) -> Effects:
             yield found
 
 
-def remote_copy(call: Call) -> Effects:
+def remote_copy(call: ShellCall) -> Effects:
     yield Found("medium", "copies files, maybe over the network")
     options = read(call.args, "e S F i o P l c rsh rsync-path exclude include filter files-from password-file J")
     for text in options.all("e", "rsh", "rsync-path") if call.name == "rsync" else options.all("S"):
@@ -218,13 +218,13 @@ def remote_copy(call: Call) -> Effects:
             )
 
 
-def later(call: Call) -> Effects:
+def later(call: ShellCall) -> Effects:
     yield from flat(call)
     if call.stdin is not None and call.stdin != UNKNOWN:
         yield from shell_input(call)
 
 
-def database(call: Call) -> Effects:
+def database(call: ShellCall) -> Effects:
     yield Found("medium", "works on a database")
     text = " ".join((*call.args, call.stdin or ""))
     if re.search(

@@ -3,7 +3,7 @@
 import re
 
 from treadle.policy.shell.arguments import read
-from treadle.policy.shell.model import UNKNOWN, Call, Effects, Found, Run, Script, Severity, names
+from treadle.policy.shell.model import UNKNOWN, Effects, Found, Run, Script, Severity, ShellCall, names
 from treadle.policy.shell.wrappers import Rule, shell_input
 
 _PUBLISH = names("publish unpublish deprecate upload push yank release owner login logout adduser token")
@@ -70,7 +70,7 @@ _DANGEROUS_VERBS: dict[str, tuple[str, str]] = {
 }
 
 
-def manager(call: Call) -> Effects:
+def manager(call: ShellCall) -> Effects:
     if call.args in ((), ("--version",), ("-v",), ("-V",), ("version",), ("--help",), ("help",)):
         return
     options = read(call.args, "C prefix cwd filter workspace w directory project", until_word=True)
@@ -102,7 +102,7 @@ def _inner(name: str, words: tuple[str, ...]) -> Effects:
         yield Run(rest)
 
 
-def runner(call: Call) -> Effects:
+def runner(call: ShellCall) -> Effects:
     yield Found("medium", "fetches a package and runs it")
     options = read(call.args, "p package c call from with python", until_word=True)
     for text in options.all("c", "call"):
@@ -111,7 +111,7 @@ def runner(call: Call) -> Effects:
         yield Run(options.rest)
 
 
-def builder(call: Call) -> Effects:
+def builder(call: ShellCall) -> Effects:
     if call.args in (("--version",), ("-v",), ("-V",), ("--help",), ("-version",), ("version",)):
         return
     if call.name in ("ruff", "black", "shellcheck", "gofmt", "prettier", "mypy") and _only_checks(call):
@@ -119,14 +119,14 @@ def builder(call: Call) -> Effects:
     yield Found("medium", "builds, checks or tests: it runs code or settings of the project")
 
 
-def _only_checks(call: Call) -> bool:
+def _only_checks(call: ShellCall) -> bool:
     checks = {"--check", "--diff", "-l", "check", "--list-different"}
     return call.name == "shellcheck" or (
         bool(checks & set(call.args)) and not {"--fix", "--write", "-w"} & set(call.args)
     )
 
 
-def make(call: Call) -> Effects:
+def make(call: ShellCall) -> Effects:
     if call.args in (("--version",), ("-v",), ("--help",)):
         return
     yield Found("medium", "runs what the Makefile says")
@@ -145,7 +145,7 @@ def make(call: Call) -> Effects:
         yield Script(re.sub(r"(?m)^\S[^:\n]*:[^;\n]*(;|$)", "", call.stdin))
 
 
-def container(call: Call) -> Effects:
+def container(call: ShellCall) -> Effects:
     reads, bad = (set(words.split()) for words in _DANGEROUS_VERBS[call.name])
     words = [word for word in call.args if not word.startswith("-")]
     if call.args in (("--version",), ("version",), ("--help",)) or (words[:1] and words[0] in reads):
@@ -164,7 +164,7 @@ def container(call: Call) -> Effects:
         yield from _docker_run(call)
 
 
-def _docker_run(call: Call) -> Effects:
+def _docker_run(call: ShellCall) -> Effects:
     text = " ".join(call.args)
     if re.search(
         r"--privileged|--cap-add|--pid[= ]host|--net(work)?[= ]host|docker\.sock|--device|--security-opt", text
@@ -186,13 +186,13 @@ def _docker_run(call: Call) -> Effects:
         yield Run(options.rest[1:])
 
 
-def ansible(call: Call) -> Effects:
+def ansible(call: ShellCall) -> Effects:
     yield Found("high", "runs commands on other machines")
     for text in read(call.args, "a m i args").all("a", "args"):
         yield Script(text)
 
 
-def debugger(call: Call) -> Effects:
+def debugger(call: ShellCall) -> Effects:
     if call.args == ("--version",):
         return
     yield Found("medium", "runs a program in a debugger")
@@ -205,7 +205,7 @@ def debugger(call: Call) -> Effects:
         yield Run(call.args[call.args.index("--args") + 1 :])
 
 
-def fzf(call: Call) -> Effects:
+def fzf(call: ShellCall) -> Effects:
     options = read(call.args, "preview bind q query filter f")
     for text in options.all("preview"):
         yield Script(text.replace("{}", UNKNOWN))
@@ -215,7 +215,7 @@ def fzf(call: Call) -> Effects:
             yield Script(match[1])
 
 
-def terminal(call: Call) -> Effects:
+def terminal(call: ShellCall) -> Effects:
     yield Found("medium", "starts a terminal that outlives the command")
     if call.stdin is not None:
         yield from shell_input(call)

@@ -4,11 +4,11 @@ import re
 from collections.abc import Callable
 
 from treadle.policy.shell.arguments import read
-from treadle.policy.shell.model import UNKNOWN, Call, Code, Effects, Found, Run, Script, Severity
+from treadle.policy.shell.model import UNKNOWN, Code, Effects, Found, Run, Script, Severity, ShellCall
 from treadle.policy.shell.places import reading, resolve, writing
 from treadle.policy.shell.settings import is_secret
 
-Rule = Callable[[Call], Effects]
+Rule = Callable[[ShellCall], Effects]
 
 _PREFIXES: dict[str, tuple[str, int]] = {
     "builtin": ("", 0),
@@ -65,7 +65,7 @@ _POWERS: dict[str, tuple[Severity, str]] = {
 }
 
 
-def prefix(call: Call) -> Effects:
+def prefix(call: ShellCall) -> Effects:
     valued, skipped = _PREFIXES[call.name]
     power = _POWERS.get(call.name)
     if power:
@@ -82,7 +82,7 @@ def prefix(call: Call) -> Effects:
         yield Run(rest, stdin=call.stdin)
 
 
-def strange_root(call: Call) -> Effects:
+def strange_root(call: ShellCall) -> Effects:
     yield Found(*_POWERS[call.name])
     options = read(call.args, "u g S G userspec groups t p property unit description setenv", until_word=True)
     rest = options.rest[1:] if call.name == "chroot" else options.rest
@@ -90,13 +90,13 @@ def strange_root(call: Call) -> Effects:
         yield Run(rest)
 
 
-def command(call: Call) -> Effects:
+def command(call: ShellCall) -> Effects:
     options = read(call.args, until_word=True)
     if options.rest and not options.has("v", "V"):
         yield Run(options.rest, stdin=call.stdin)
 
 
-def env(call: Call) -> Effects:
+def env(call: ShellCall) -> Effects:
     options = read(call.args, "u unset C chdir S split-string block-signal", until_word=True)
     rest = list(options.rest[1:] if options.rest[:1] == ("-",) else options.rest)
     for text in options.all("S", "split-string"):
@@ -112,14 +112,14 @@ def env(call: Call) -> Effects:
         yield Found("medium", "shows the environment, which may hold secrets")
 
 
-def printenv(call: Call) -> Effects:
+def printenv(call: ShellCall) -> Effects:
     if not [word for word in call.args if not word.startswith("-")]:
         yield Found("medium", "shows the environment, which may hold secrets")
     elif any(is_secret(word) for word in call.args):
         yield Found("high", "shows a secret of the environment")
 
 
-def sudo(call: Call) -> Effects:
+def sudo(call: ShellCall) -> Effects:
     yield Found("high", f"runs with another user's rights ({call.name})")
     valued = "u g p C c D r t T U h R user group prompt chdir host role type close-from other-user chroot"
     options = read(call.args, valued, until_word=True)
@@ -137,7 +137,7 @@ def sudo(call: Call) -> Effects:
         yield from shell_input(call)
 
 
-def su(call: Call) -> Effects:
+def su(call: ShellCall) -> Effects:
     yield Found("high", f"runs with another user's rights ({call.name})")
     options = read(call.args, "c command s shell g G u user group")
     for text in options.all("c", "command", "session-command"):
@@ -148,12 +148,12 @@ def su(call: Call) -> Effects:
         yield Run(options.rest)
 
 
-def watch(call: Call) -> Effects:
+def watch(call: ShellCall) -> Effects:
     options = read(call.args, "n interval q equexit", until_word=True)
     yield Script(" ".join(options.rest))
 
 
-def ssh(call: Call) -> Effects:
+def ssh(call: ShellCall) -> Effects:
     yield Found("medium", "runs commands on another machine")
     valued = "B b c D E e F I i J L l m O o p Q R S W w"
     options = read(call.args, valued, until_word=True)
@@ -169,7 +169,7 @@ def ssh(call: Call) -> Effects:
         yield from shell_input(call)
 
 
-def script(call: Call) -> Effects:
+def script(call: ShellCall) -> Effects:
     options = read(call.args, "c command I O B T E m o")
     for text in options.all("c", "command"):
         yield Script(text)
@@ -180,7 +180,7 @@ def script(call: Call) -> Effects:
         yield Found("medium", "starts a shell")
 
 
-def flock(call: Call) -> Effects:
+def flock(call: ShellCall) -> Effects:
     options = read(call.args, "w E wait timeout conflict-exit-code", until_word=True)
     rest = options.rest[1:]
     if rest[:1] in (("-c",), ("--command",)):
@@ -189,7 +189,7 @@ def flock(call: Call) -> Effects:
         yield Run(rest, stdin=call.stdin)
 
 
-def entr(call: Call) -> Effects:
+def entr(call: ShellCall) -> Effects:
     options = read(call.args, until_word=True)
     if options.has("s"):
         yield Script(" ".join(options.rest))
@@ -197,7 +197,7 @@ def entr(call: Call) -> Effects:
         yield Run(options.rest)
 
 
-def shell(call: Call) -> Effects:
+def shell(call: ShellCall) -> Effects:
     """bash, sh and their kin: -c text, a script's name, or what is piped in."""
     args = tuple(word for at, word in enumerate(call.args) if word[:1] != "+" or "-c" in call.args[:at])
     options = read(args, "O o rcfile init-file", until_word=True)
@@ -217,19 +217,19 @@ def shell(call: Call) -> Effects:
         yield Found("medium", "starts a shell")
 
 
-def shell_input(call: Call) -> Effects:
+def shell_input(call: ShellCall) -> Effects:
     text = call.stdin or ""
     if UNKNOWN in text:
         yield Found("high", f"{call.name} runs whatever is piped into it, which nobody has seen")
     yield Script(text)
 
 
-def source(call: Call) -> Effects:
+def source(call: ShellCall) -> Effects:
     if call.args:
         yield from _script_file(call.args[0], call)
 
 
-def _script_file(path: str, call: Call) -> Effects:
+def _script_file(path: str, call: ShellCall) -> Effects:
     where = resolve(path, call.cwd)
     if path in ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0") and call.stdin is not None:
         yield from shell_input(call)
@@ -245,7 +245,7 @@ def _script_file(path: str, call: Call) -> Effects:
     yield Script(text, call.args[1:])
 
 
-def awk(call: Call) -> Effects:
+def awk(call: ShellCall) -> Effects:
     options = read(call.args, "f F v i E file field-separator assign include exec", until_word=True)
     if options.has("f", "file", "E", "exec"):
         yield Found("medium", "runs a program from a file")
