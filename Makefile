@@ -29,14 +29,16 @@ run: $(STAMP)  ## show what Treadle does
 test: check  ## check, then all tests
 	@$(BIN)/python -m pytest -q -n $(JOBS)
 
+QUICK ?= tests/contract/test_memory_store.py tests/contract/test_sqlite_store.py \
+  tests/unit/chat tests/unit/engine tests/unit/protocol tests/unit/tools \
+  tests/scenario/test_approvals.py tests/scenario/test_cli_run.py tests/scenario/test_cli_undo.py \
+  tests/scenario/test_effects.py tests/scenario/test_http_tools.py tests/scenario/test_loop.py
 quick: $(STAMP)  ## a few minutes' worth of all tests, for another Python (PYTHON=… VENV=…) or another user
-	@$(BIN)/python -m pytest -q -n $(JOBS) tests/contract/test_memory_store.py tests/contract/test_sqlite_store.py \
-	  tests/unit/chat tests/unit/engine tests/unit/protocol tests/unit/tools \
-	  tests/scenario/test_approvals.py tests/scenario/test_cli_run.py tests/scenario/test_cli_undo.py \
-	  tests/scenario/test_effects.py tests/scenario/test_http_tools.py tests/scenario/test_loop.py
+	@$(BIN)/python -m pytest -q -n $(JOBS) $(QUICK)
 
 soak: $(STAMP)  ## every fault at every point, which takes long
-	@TREADLE_SOAK=1 $(BIN)/python -m pytest -q -n $(JOBS) --timeout 3600 tests/faults/test_strikes.py
+	@TREADLE_SOAK=1 $(BIN)/python -m pytest -q -n $(JOBS) --timeout 3600 tests/faults/test_strikes.py tests/faults/test_every_point.py \
+	  tests/faults/test_recovery.py tests/faults/test_meanwhile.py tests/scenario/test_dangerous_commands.py
 
 mutants: $(STAMP)  ## put small faults into the core: a test must notice each (ARGS=WORD for some of them)
 	@$(BIN)/python -m scripts.mutants $(ARGS)

@@ -2,6 +2,7 @@
 are taken by turns, so that a moment's load weighs on all of them alike."""
 
 import argparse
+import os
 import statistics
 import subprocess
 import sys
@@ -10,10 +11,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
 from treadle.ports.sandbox import Confinement, Sandbox, View
 from treadle.sandbox import landlock, places
 from treadle.sandbox.bubblewrap import Bubblewrap
 from treadle.sandbox.choose import find_bubblewrap
+from treadle.sandbox.homes import private_home, system_keys
 from treadle.sandbox.landlock import Landlock
 from treadle.sandbox.none import NoSandbox
 
@@ -42,7 +46,10 @@ def ways(folder: Path) -> Mapping[str, Line]:
     (root / ".git" / "config").touch()
     bare = Confinement(root=str(root))
     guarded = Confinement(
-        root=str(root), protected=places.protected(str(root)), hidden=places.hidden(str(scratch), str(folder))
+        root=str(root),
+        protected=places.protected(str(root)),
+        hidden=(*places.hidden(str(scratch), str(folder)), *system_keys()),
+        home=private_home(str(root), os.environ),
     )
     found: dict[str, Line] = {"plain bash": lambda: list(PLAIN), "none": _wrapped(NoSandbox(), bare)}
     if binary := find_bubblewrap():
@@ -66,12 +73,7 @@ def _on_a_view(sandbox: Sandbox, confinement: Confinement, folder: Path) -> Line
 
     def line() -> list[str]:
         upper, work = (tempfile.mkdtemp(dir=folder) for _ in range(2))
-        on_it = Confinement(
-            root=confinement.root,
-            mount=View(upper, work),
-            protected=confinement.protected,
-            hidden=confinement.hidden,
-        )
+        on_it = msgspec.structs.replace(confinement, mount=View(upper, work))
         return sandbox.wrap(PLAIN, on_it, confinement.root)
 
     return line

@@ -1,6 +1,7 @@
-"""Find dead links in the Markdown files: relative targets and `#anchors` must exist.
+"""Find dead links in the Markdown files: relative targets and `#anchors` must exist, and so must what a code span names
+in `src/`, `tests/`, `bench/`, `scripts/` or `docs/`. The changelog may name what once was.
 
-Addresses with a scheme are not followed; code blocks and code spans are not read.
+Addresses with a scheme are not followed; code blocks are not read.
 Anchors follow GitHub's rules for headings.
 """
 
@@ -13,6 +14,7 @@ from urllib.parse import unquote
 FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[^\n]*\n.*?(?:^ {0,3}\1[`~]*[ \t]*$|\Z)", re.M | re.S)
 COMMENT = re.compile(r"<!--.*?-->", re.S)
 SPAN = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)", re.S)
+OWN_FILE = re.compile(r"`((?:src|tests|bench|scripts|docs)/[\w./-]+)`")
 HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+(.+?)(?:[ \t]+#+)?[ \t]*$", re.M)
 SETEXT = re.compile(r"^(?! {0,3}(?:[-=#>|]|\s))([^\n]+)\n {0,3}(?:=+|-+)[ \t]*$", re.M)
 HTML_ANCHOR = re.compile(r"""<[a-z]\w*\s[^>]*?\b(?:id|name)=["']([^"']+)["']""", re.I)
@@ -77,6 +79,9 @@ def dead_links(root: Path) -> list[str]:
             else:
                 continue
             dead.append(f"{file.relative_to(root)}: {target} ({reason})")
+        if file.name != "CHANGELOG.md":
+            named = (match[1] for match in OWN_FILE.finditer(file.read_text(encoding="utf-8")))
+            dead += [f"{file.relative_to(root)}: {name} (no such file)" for name in named if not (root / name).exists()]
     return dead
 
 

@@ -41,6 +41,7 @@ SHORT = {
     "session.compaction_start": "compact",
     "workspace.restore_requested": "restore",
     "session.rewound": "rewind",
+    "job.ended": "job",
 }
 """The events of the table in one word each; the legend under it is made from this."""
 
@@ -55,6 +56,7 @@ def situations() -> dict[str, ChatState]:
     """A chat in every status; `requires_action` for each of its three reasons. One message waits in each queue."""
     key = call_key(1, 0)
     begun = grow(ChatState(chat=CHAT), e.SessionCreated(ChatOptions(interactive=True)), e.UserMessage("go"))
+    begun = grow(begun, e.JobStarted("1.0", "make serve"))
     queued = grow(begun, e.QueueChanged("added", "q1", "next"))
     running = grow(queued, e.TurnStart(1))
     asked = e.AssistantMessage(1, tool_requests=(ToolRequest(key, "tool"),), usage=Usage())
@@ -102,6 +104,7 @@ def commands(state: ChatState) -> dict[str, c.Command]:
         "Rename": c.Rename("title"),
         "Compact": c.Compact(),
         "Apply": c.Apply("notes.txt", "text"),
+        "CloseJob": c.CloseJob("1.0", "exited"),
         "Expire, late": c.Expire(LATE_MS),
     }
 

@@ -81,7 +81,7 @@ async def _chat(clients: list[Client], number: int, model: str, folder: Path) ->
     root.mkdir(parents=True)
     here, there = clients[number % len(clients)], clients[(number + 1) % len(clients)]
     began = time.monotonic()
-    chat = await here.chats.create(model=model, root=str(root), mode="ask", interactive=True, action_deadline_s=0)
+    chat = await here.chats.create(model=model, root=str(root), mode="confirm", interactive=True, action_deadline_s=0)
     seen = Seen(chat.id, root, began=(await chat.info()).head)
     seen.reply = await there.run(chat.id, "Work.", approve=lambda _action: True, show=seen.events.append)
     seen.took_s = time.monotonic() - began

@@ -10,7 +10,8 @@ from treadle._version import __version__
 
 if TYPE_CHECKING:
     from treadle.errors import TreadleError
-    from treadle.handle import Answer, Chat
+    from treadle.following import Answer
+    from treadle.handle import Chat
     from treadle.models.scripted import ScriptedModel
     from treadle.ports.toolset import Invocation, Outcome
     from treadle.protocol.events import Envelope, OpenAction
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 _WHERE = {
     "Agent": "treadle.runtime",
-    "Answer": "treadle.handle",
+    "Answer": "treadle.following",
     "Budget": "treadle.protocol.options",
     "Chat": "treadle.handle",
     "ChatOptions": "treadle.protocol.options",

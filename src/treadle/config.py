@@ -13,9 +13,20 @@ import msgspec
 from msgspec import Meta
 
 from treadle.did_you_mean import did_you_mean
-from treadle.errors import ConfigError
+from treadle.errors import ConfigError, InvalidInput
+from treadle.ports.commands import Allowance, Limits
 from treadle.ports.sandbox import Demand
-from treadle.protocol.options import PRESETS, Budget, ChatOptions, CompletionStyle, Mode, OnLimit, Preset, Rung
+from treadle.protocol.options import (
+    PRESETS,
+    Budget,
+    ChatOptions,
+    CompletionStyle,
+    Mode,
+    NetworkChoice,
+    OnLimit,
+    Preset,
+    Rung,
+)
 
 if TYPE_CHECKING:
     from treadle.tools.hooks import Hook
@@ -35,6 +46,7 @@ DATABASE_NAME = "treadle.db"
 BUDGETS: Mapping[str, str] = {f"budget_{kind}": kind for kind in Budget.__struct_fields__}
 """By setting: what it limits in a run (L-11)."""
 
+_GB = 1 << 30
 _Count = Annotated[int, Meta(ge=0)]
 _Amount = Annotated[float, Meta(ge=0)]
 
@@ -45,7 +57,7 @@ class Settings(msgspec.Struct, frozen=True):
 
     model: str = ""
     preset: Preset | Literal[""] = ""
-    mode: Mode = "auto-edit"
+    mode: Mode = "ask"
     max_turns: Annotated[int, Meta(ge=1)] = 20
     on_limit: OnLimit | Literal[""] = ""
     budget_usd: _Amount = 0.0
@@ -71,9 +83,18 @@ class Settings(msgspec.Struct, frozen=True):
     diagnose: bool = True
     instructions: bool = True
     sandbox: Demand = "auto"
-    network: bool = False
+    network: NetworkChoice = False
     strict_paths: bool = False
     command_view: bool = True
+    command_env: tuple[str, ...] = ()
+    visible_paths: tuple[str, ...] = ()
+    limit_processes: _Count = Limits().processes
+    limit_memory_gb: _Amount = Limits().memory / _GB
+    limit_disk_gb: _Amount = Limits().disk / _GB
+    limit_file_gb: _Amount = Limits().file / _GB
+    limit_cpu_s: _Count = Limits().cpu_s
+    limit_open_files: _Count = Limits().open_files
+    job_idle_s: _Amount = 28_800.0
     git_branch: bool = False
     snapshot_days: _Amount = 30.0
     snapshot_cap_gb: _Amount = 5.0
@@ -87,12 +108,26 @@ class Settings(msgspec.Struct, frozen=True):
     serve_hosts: tuple[str, ...] = ()
     serve_roots: tuple[str, ...] = ()
     serve_models: tuple[str, ...] = ()
+    serve_network: tuple[str, ...] = ()
     serve_operators: tuple[str, ...] = ()
 
     def chat_options(self, root: str) -> ChatOptions:
         """What a new chat has unless it says otherwise."""
         budget = Budget(**{kind: getattr(self, name) for name, kind in BUDGETS.items()})
         return ChatOptions(root=root, run_budget=budget, **{name: getattr(self, name) for name in OF_CHATS})
+
+    @property
+    def allowance(self) -> Allowance:
+        """What commands are given beside the built-in lists."""
+        limits = Limits(
+            self.limit_processes,
+            int(self.limit_memory_gb * _GB),
+            int(self.limit_disk_gb * _GB),
+            int(self.limit_file_gb * _GB),
+            self.limit_cpu_s,
+            self.limit_open_files,
+        )
+        return Allowance(self.command_env, self.visible_paths, limits, self.job_idle_s)
 
 
 OF_CHATS = frozenset(Settings.__struct_fields__) & frozenset(ChatOptions.__struct_fields__) - {"instructions"}
@@ -214,6 +249,8 @@ def _read(file: Path) -> dict[str, Any]:
 def _checked(name: str, value: object, where: str, *, strict: bool) -> Any:
     """The value in its setting's type. From the environment everything comes as text."""
     kind = get_type_hints(Settings, include_extras=True)[name]
+    if name in _HOSTS and (hosts := _hosts(name, value, where)) is not None:
+        return hosts
     if isinstance(value, str) and get_origin(kind) is tuple:
         value = [line for line in value.splitlines() if line.strip()]  # from the environment: one a line
     elif not strict and isinstance(value, str) and get_origin(kind) is dict:
@@ -222,6 +259,23 @@ def _checked(name: str, value: object, where: str, *, strict: bool) -> Any:
         return msgspec.convert(value, kind, strict=strict)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{where} = {value!r} does not fit: {error}") from error
+
+
+_HOSTS = ("network", "serve_network")
+
+
+def _hosts(name: str, value: object, where: str) -> Any:
+    """Host patterns in their one spelling, `True` for all hosts; None: it is neither text nor a list of texts."""
+    if isinstance(value, bool) or not isinstance(value, str | list | tuple):
+        return None
+    from treadle.host_patterns import check_all, read
+
+    try:
+        if isinstance(value, str) and name == "network":
+            return read(value)
+        return check_all(value.replace(",", " ").split() if isinstance(value, str) else map(str, value))
+    except InvalidInput as error:
+        raise ConfigError(f"{where}: {error}") from error
 
 
 def _table(text: str) -> object:

@@ -5,6 +5,7 @@ TreadleError
 │   └── ConfigError         config             a setting is wrong or missing
 ├── Refused                 (see codes)        a command that the chat's state does not allow; nothing was changed
 ├── NotFound                not_found          no such chat, call, action or message
+├── JobElsewhere            job_elsewhere      a background command runs on another machine, or in another home
 ├── StoreError              store              the log could not be read or written
 │   ├── LeaseLost           lease_lost         a newer epoch owns the chat; this worker must write nothing more
 │   ├── HeadMoved           head_moved         somebody appended meanwhile; fold the news and try again
@@ -117,6 +118,10 @@ class Refused(TreadleError):
 
 class NotFound(TreadleError):
     code = "not_found"
+
+
+class JobElsewhere(TreadleError):
+    code = "job_elsewhere"
 
 
 class StoreError(TreadleError):

@@ -2,10 +2,9 @@
 number of processes, may speak to the same chat."""
 
 import asyncio
-import warnings
 from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import msgspec
 
@@ -15,31 +14,29 @@ from treadle.engine.deps import Deps
 from treadle.engine.effects import whole_list
 from treadle.engine.hub import Subscription
 from treadle.engine.worker import Worker
-from treadle.errors import NotFound, RunFailed
+from treadle.errors import NotFound
 from treadle.files import ChatFiles
+from treadle.following import Answer, Following, collect
+from treadle.jobs import Job, JobRegistry
 from treadle.protocol import commands as c
 from treadle.protocol import wire
-from treadle.protocol.content import Image, Usage
+from treadle.protocol.content import Image
 from treadle.protocol.events import (
     ActionRequired,
-    AssistantMessage,
     CompactionComplete,
     Delivery,
-    EndReason,
     Envelope,
     Event,
-    ModelCall,
+    MessageDelta,
     ModelNotice,
     OpenAction,
     QueueChanged,
     SessionCreated,
-    SessionError,
     SessionIdle,
     UserMessage,
 )
 from treadle.protocol.options import ChatOptions
-from treadle.protocol.permissions import Rule
-from treadle.protocol.simple import SimpleView, Word
+from treadle.protocol.permissions import BEYOND, Rule
 from treadle.protocol.tools import ToolSpec
 from treadle.protocol.views import Status, shown_status
 from treadle.types import ChatId, new_id
@@ -47,60 +44,6 @@ from treadle.types import ChatId, new_id
 FOLLOW_S = 1.0
 _GOES_ON = (c.Send, c.Edit, c.SubmitResults, c.Decide, c.Answer, c.Promote, c.Apply)
 """Commands after which the chat goes on with its project."""
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """What a run came to, for callers who want no events."""
-
-    text: str
-    reason: EndReason | Literal["action_required"]
-    usage: Usage
-    error: str = ""
-    """What went wrong, or which limit ended it, in words."""
-
-
-class Following:
-    """A command to a chat. Await it to carry it out and leave; iterate over it to carry it out and see everything
-    until the chat is idle or waits for someone. Leaving the iteration stops nothing (law 11)."""
-
-    _begun = True
-
-    def __init__(self, chat: "Chat", command: c.Command | None, after: int | None = None) -> None:
-        self.chat = chat
-        self.command = command
-        self._after = after
-        self._begun = False
-
-    def __del__(self) -> None:
-        """Like a coroutine that nobody awaits: the message was not sent, and nobody would notice."""
-        if not self._begun:
-            what = type(self.command).__name__ if self.command is not None else "Resume"
-            to_do = "await it (in treadle.sync: call it), or iterate over it"
-            text = f"{what} to chat {self.chat.id} was never carried out: {to_do}"
-            warnings.warn(text, RuntimeWarning, stacklevel=2, source=self)
-
-    def after(self, seq: int) -> "Following":
-        """The same, beginning with what is recorded behind `seq`, the last event that you have seen: after a
-        reconnection nothing is missed and nothing comes twice (D-04)."""
-        self._begun = True
-        return Following(self.chat, self.command, seq)
-
-    def __await__(self) -> Generator[Any, None, ChatState]:
-        self._begun = True
-        return self.chat.carry_out(self.command).__await__()
-
-    async def words(self) -> AsyncIterator[Word]:
-        """The same as iterating, in six words: text, calls, changed files, the end, errors (A-11)."""
-        view = SimpleView()
-        async for envelope in self:
-            for _, word in view.show(await self.chat.whole(envelope)):
-                yield word
-        for _, word in view.flush():
-            yield word
-
-    def __aiter__(self) -> AsyncIterator[Envelope]:
-        self._begun = True
-        return self.chat.follow(self.command, self._after)
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -122,6 +65,7 @@ class Chat:
         begin: Prepared | Mapping[str, Any],
         remember: Callable[[Rule], Rule] | None = None,
         check: Callable[[], None] = lambda: None,
+        jobs: JobRegistry | None = None,
     ) -> None:
         self.id = chat
         self._deps = deps
@@ -129,6 +73,7 @@ class Chat:
         self._begin = begin
         self._remember = remember
         self._check = check
+        self._jobs = jobs
         self._opened = False
         self.warnings: tuple[str, ...] = begin.warnings if isinstance(begin, Prepared) else ()
         """What is odd about the options of a new chat, such as a client tool whose schema cannot be used (A-01)."""
@@ -143,7 +88,7 @@ class Chat:
         if isinstance(self._begin, Prepared):
             await self._deps.log.create(self.id, SessionCreated(self._begin.options), *self._begin.notices)
         elif self._begin:
-            await self._deps.log.execute(self.id, c.ChangeOptions(dict(self._begin)))
+            await self._end_jobs(await self._deps.log.execute(self.id, c.ChangeOptions(dict(self._begin))))
         else:
             await self._deps.log.load(self.id)
         self._opened = True
@@ -223,6 +168,11 @@ class Chat:
         """What the chat did to the files of its project, and the way back: undo, redo, keep (W-02, W-03)."""
         return ChatFiles(self, self._deps)
 
+    async def jobs(self) -> list[Job]:
+        """Its background commands, those that run and those that have ended lately: to read, to talk to, to stop."""
+        await self.open()
+        return await self._jobs.of(self.id) if self._jobs is not None else []
+
     async def state(self) -> ChatState:
         await self.open()
         return await self._deps.log.load(self.id)
@@ -278,14 +228,20 @@ class Chat:
             with self._worker.taking(self.id) if work else nullcontext() as take:
                 state = await log.execute(self.id, command, seen, take)
             await self._keep_rule(command, state)
+            await self._end_jobs(state)
         if work:
             self._worker.start(self.id)
         return state
 
+    async def _end_jobs(self, state: ChatState) -> None:
+        """The jobs of a chat end when it is archived; here those of this home, elsewhere by whoever is there."""
+        if state.options.archived and state.jobs and self._jobs is not None:
+            await self._jobs.stop_all(self.id, "archive")
+
     async def _keep_rule(self, command: c.Command, state: ChatState) -> None:
         """A rule that reaches beyond the chat is kept outside its log, after the answer that made it was recorded."""
         rule = command.rule if isinstance(command, c.Decide) else None
-        if rule is not None and rule.scope != "chat" and self._remember is not None:
+        if rule is not None and rule.scope in BEYOND and self._remember is not None:
             kept = msgspec.structs.replace(rule, root=state.options.root if rule.scope == "project" else "")
             await asyncio.to_thread(self._remember, kept)
 
@@ -309,6 +265,8 @@ class Chat:
                 envelope = reader.take() or await self._next(reader)
                 yield envelope
                 data = envelope.data
+                if type(data) is MessageDelta:
+                    continue  # nearly all are, and none of them ends anything
                 if _settles(data, queued):
                     queued = ""
                 if isinstance(data, ActionRequired) or (isinstance(data, SessionIdle) and self._over(data, queued)):
@@ -377,30 +335,3 @@ def _queued_id(command: c.Command | None, state: ChatState) -> str:
     if isinstance(command, c.Send) and any(item.id == command.queue_id for item in state.queue):
         return command.queue_id
     return ""
-
-
-async def collect(following: Following) -> Answer:
-    """What a run came to: its last words, why it ended, what it cost. RunFailed if it ended in an error."""
-    text = why = ""
-    failed: SessionError | None = None
-    reason: EndReason | Literal["action_required"] = "done"
-    async for envelope in following:
-        match envelope.data:
-            case UserMessage(source="person", delivery="idle" | "queued"):  # before it, another run was heard out
-                text, failed = "", None
-            case AssistantMessage(content=content) if content:
-                text = content
-            case ModelCall(purpose="summary", text=summary):
-                text = summary
-            case SessionError() as error:
-                failed = error
-            case SessionIdle(reason=ended, why=words):
-                reason, why = ended, words
-            case ActionRequired():
-                reason = "action_required"
-            case _:
-                pass
-    if failed is not None and reason == "error":
-        raise RunFailed(failed.error_class, failed.message)
-    state = await following.chat.state()
-    return Answer(text, reason, state.totals.usage, failed.message if failed is not None else why)

@@ -17,6 +17,7 @@ from typing import Any, Self, Unpack
 
 import msgspec
 
+from treadle import host_patterns
 from treadle.chat.fold import change_options
 from treadle.config import home_of
 from treadle.did_you_mean import unknown_names
@@ -29,6 +30,7 @@ from treadle.engine.worker import Worker
 from treadle.errors import ConfigError, InvalidInput
 from treadle.handle import Chat, Prepared
 from treadle.instructions import read_instructions
+from treadle.jobs import Job, JobRegistry
 from treadle.models.capability_ladder import Ladder
 from treadle.models.disclosure import recipient
 from treadle.models.registry import ModelRegistry
@@ -37,6 +39,7 @@ from treadle.policy.redaction import Redactor
 from treadle.policy.rule_book import RuleBook
 from treadle.policy.standard import StandardPolicy
 from treadle.policy.trust import Trust
+from treadle.ports.commands import Allowance
 from treadle.ports.hooks import Hooks, chained
 from treadle.ports.model import Model, Models
 from treadle.ports.policy import Policy
@@ -49,7 +52,7 @@ from treadle.stores import open_store
 from treadle.tool_setup import ToolSetup, bind_root
 from treadle.tools.builtin import builtins
 from treadle.tools.registry import Tools
-from treadle.types import ChatId, Clock, SystemClock, new_chat_id
+from treadle.types import CallKey, ChatId, Clock, SystemClock, new_chat_id
 from treadle.workspace.paths.identity import identify
 
 
@@ -75,6 +78,7 @@ class Agent:
     `options`: what chats have unless they say otherwise. `hooks`: what looks at every call before it runs and at every
     result, one or several. `instructions`: whether a new chat is given what the project says to agents (AGENTS.md).
     `redact` takes secrets out of what is recorded; without it those of `env` and known kinds of keys go (S-11).
+    `allowance`: what commands are given beside the built-in lists of variables and folders.
     `home` is where standing rules and consents are kept, by default Treadle's own home; `accepted` are providers of
     which the user knows that they get to see the project (S-10). `concurrency`: how many chats may be driven here at
     once; more are left pending, for others or for later. 0 is no limit. `relays`: whether live
@@ -99,6 +103,7 @@ class Agent:
         options: ChatOptions | None = None,
         clock: Clock | None = None,
         env: Mapping[str, str] | None = None,
+        allowance: Allowance | None = None,
         retry_base_s: float = 2.0,
         silence_s: float = 300.0,
         answer_s: float = 3_600.0,
@@ -123,7 +128,7 @@ class Agent:
         kept = _open_store(store)
         secrets = Redactor(self._env) if redact is None else redact
         shared = bool(getattr(kept, "shared", False))
-        self._setup = ToolSetup(kept, self._env, self._home, secrets, shared)
+        self._setup = ToolSetup(kept, self._env, self._home, secrets, shared, allowance)
         self._tools = Tools(builtins(self._setup.context) if builtin else [], tools)
         used = clock or SystemClock()
         self.deps = Deps(
@@ -142,13 +147,20 @@ class Agent:
             hooks=chained([*([hooks] if not isinstance(hooks, Sequence) else hooks), *self._project_hooks()]),
             redact=secrets,
             redact_live=secrets.live if isinstance(secrets, Redactor) else lambda: secrets,
-            tidy=self._setup.commands.tidy,
+            tidy=self._tidy,
             restorer=SnapshotRestorer(kept, self._setup.snapshots_of),
             branch=self._setup.branch,
             bind=bind_root,
             shared=shared,
         )
         self.worker = Worker(self.deps, concurrency=concurrency)
+        self.job_registry = JobRegistry(self.deps, self._setup.context, self._setup.commands)
+
+    async def _tidy(self, chat: ChatId, open_calls: Collection[CallKey]) -> None:
+        await self._setup.commands.tidy(chat, open_calls)
+        state = self.deps.log.peek(chat)
+        if state is None or state.jobs:
+            await self.job_registry.close_ended(chat)
 
     def _registry(self) -> Models:
         found = ModelRegistry(self._env, home=self._home)
@@ -186,9 +198,9 @@ class Agent:
                 self.tool_warnings(self._changed(self.options, named))
             if "root" in named:
                 named["root_id"] = identify(named["root"])
-            return Chat(self.deps, self.worker, ChatId(id), named, self.rules.add, self._check)
+            return Chat(self.deps, self.worker, ChatId(id), named, self.rules.add, self._check, self.job_registry)
         ready = self.prepare(self._changed(options or self.options, given))
-        return Chat(self.deps, self.worker, new_chat_id(), ready, self.rules.add, self._check)
+        return Chat(self.deps, self.worker, new_chat_id(), ready, self.rules.add, self._check, self.job_registry)
 
     def _check(self) -> None:
         """ConfigError if a file is damaged that says what may be done: no run begins as long as it is."""
@@ -212,13 +224,18 @@ class Agent:
 
     def _changed(self, options: ChatOptions, changes: dict[str, Any]) -> ChatOptions:
         try:
-            return change_options(options, changes)
+            made = change_options(options, changes)
         except msgspec.ValidationError as error:
             raise InvalidInput(f"These options do not fit: {error}.") from error
+        return msgspec.structs.replace(made, network=host_patterns.checked(made.network))
 
     async def chats(self, *, archived: bool | None = None, limit: int = 0) -> list[Listed]:
         """The chats of the store, newest change first."""
         return await self.deps.store.list(ChatFilter(archived=archived), limit=limit)
+
+    async def jobs(self) -> list[Job]:
+        """The background commands of all chats that have some in this home."""
+        return await self.job_registry.all()
 
     def _project_hooks(self) -> list[Hooks]:
         """Hooks that projects bring: looked for only if the user has ever trusted a file of a project (S-09)."""

@@ -262,7 +262,7 @@ def _started(launch: Launch) -> Iterator["subprocess.Popen[bytes]"]:
         try:
             yield process
         finally:
-            if process.poll() is None:
+            if process.returncode is None:  # not waited for, so its number is still its own, and its group's
                 kill_group(process.pid)
 
 

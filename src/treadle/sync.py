@@ -7,27 +7,28 @@
         for event in chat.send("Why does the test fail?"):
             print(event.type, event.data)
 
-Every method is that of the class of the same name in `treadle.runtime`, `handle` and `files`, waited for. May be
-used from any number of threads, not from inside a running event loop.
+Every method is that of the class of the same name in `treadle.runtime`, `handle`, `files` and `jobs`, waited for. May
+be used from any number of threads, not from inside a running event loop.
 """
 
 from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Self, Unpack
 
-from treadle import files, handle, runtime
+from treadle import files, following, handle, jobs, runtime
 from treadle.chat.state import ChatState
 from treadle.loop_thread import Facade, LoopOwner, LoopThread, same_parameters, waited
 from treadle.ports.store import Listed
 from treadle.protocol.events import Envelope
 from treadle.protocol.options import ChatOptions, OptionKeywords, Preset
+from treadle.protocol.views import JobView
 
-__all__ = ["Agent", "Chat", "ChatFiles", "Following"]
+__all__ = ["Agent", "Chat", "ChatFiles", "Following", "Job"]
 
 P = ParamSpec("P")
 
 
-class Following(Facade[handle.Following]):
+class Following(Facade[following.Following]):
     """A command to a chat. Iterate over it to carry it out and see everything until the chat is idle or waits for
     someone; call it to carry it out and leave. Leaving the iteration stops nothing (law 11)."""
 
@@ -38,7 +39,7 @@ class Following(Facade[handle.Following]):
         return self._loop.run(_await(self._wrapped))
 
 
-def _followed(method: Callable[Concatenate[Any, P], handle.Following]) -> Callable[Concatenate[Any, P], Following]:
+def _followed(method: Callable[Concatenate[Any, P], following.Following]) -> Callable[Concatenate[Any, P], Following]:
     """A method of a chat that makes a command: to be carried out, and followed."""
 
     @wraps(method)
@@ -65,6 +66,19 @@ class ChatFiles(Facade[files.ChatFiles]):
     complete = waited(files.ChatFiles.complete)
 
 
+class Job(Facade[jobs.Job]):
+    """A background command of a chat; see `treadle.jobs.Job`."""
+
+    @property
+    def view(self) -> JobView:
+        return self._wrapped.view
+
+    tail = waited(jobs.Job.tail)
+    send = waited(jobs.Job.send)
+    stop = waited(jobs.Job.stop)
+    look = waited(jobs.Job.look)
+
+
 class Chat(Facade[handle.Chat]):
     """A handle to one chat; see `treadle.handle.Chat`."""
 
@@ -79,6 +93,9 @@ class Chat(Facade[handle.Chat]):
     @property
     def files(self) -> ChatFiles:
         return ChatFiles(self._loop, self._wrapped.files)
+
+    def jobs(self) -> list[Job]:
+        return [Job(self._loop, job) for job in self._loop.run(self._wrapped.jobs())]
 
     send = _followed(handle.Chat.send)
     submit = _followed(handle.Chat.submit)
@@ -121,11 +138,14 @@ class Agent(LoopOwner[runtime.Agent]):
     ) -> Chat:
         return Chat(self._loop, self._wrapped.chat(id, options=options, preset=preset, **changes))
 
+    def jobs(self) -> list[Job]:
+        return [Job(self._loop, job) for job in self._loop.run(self._wrapped.jobs())]
+
     chats = waited(runtime.Agent.chats)
 
     def __iter__(self) -> Iterator[Listed]:
         return iter(self.chats())
 
 
-async def _await(following: handle.Following) -> ChatState:
-    return await following
+async def _await(command: following.Following) -> ChatState:
+    return await command

@@ -3,16 +3,19 @@ and what commands must not touch. The only place that knows both the tools and t
 
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treadle.file_system import is_below
-from treadle.ports.sandbox import Demand, Sandbox
+from treadle.ports.commands import Allowance
+from treadle.ports.sandbox import Demand, PrivateHome, Sandbox
 from treadle.ports.snapshots import Snapshots, SnapshotsOf
 from treadle.ports.store import Store
 from treadle.protocol.events import GitBranchCreated, SandboxNotice
+from treadle.protocol.files import FileChange
 from treadle.protocol.options import ChatOptions, Project
 from treadle.sandbox.supervisor.commands import SupervisedCommands
 from treadle.tools.builtin.context import Guarded, ToolContext
@@ -22,6 +25,11 @@ from treadle.workspace.root import Root
 
 if TYPE_CHECKING:
     from treadle.sandbox.choose import ChosenSandbox
+    from treadle.workspace.git import Git
+
+
+_LOOK_S = 10.0
+"""How long it is remembered what lies in the user's home: commands come one after the other."""
 
 
 class ToolSetup:
@@ -35,6 +43,7 @@ class ToolSetup:
         home: Path,
         redact: Callable[[str], str] = str,
         shared: bool = False,
+        allowance: Allowance | None = None,
     ) -> None:
         self._home = home
         self._roots = lru_cache(maxsize=64)(_open_root)
@@ -46,6 +55,7 @@ class ToolSetup:
         self.commands = SupervisedCommands(self._data / "commands")
         self.snapshots_of: SnapshotsOf = lru_cache(maxsize=64)(self._snapshots)
         self._choice_of = lru_cache(maxsize=8)(self._choice)
+        self._homes = lru_cache(maxsize=8)(self._private_home)
         self._viewed: dict[tuple[str, str], bool] = {}
         self.context = ToolContext(
             self._roots,
@@ -59,6 +69,9 @@ class ToolSetup:
             self.snapshots_of,
             notice=self._notice,
             views=self._views,
+            allowance=allowance or Allowance(),
+            unrecoverable=self._unrecoverable,
+            after_the_fact=_after_the_fact,
         )
 
     def _snapshots(self, root: str, bound: str) -> Snapshots:
@@ -72,9 +85,9 @@ class ToolSetup:
         if self.passing:
             await self.commands.close()
             if self._data.exists():
-                import shutil
+                from treadle.sandbox.supervisor.removal import remove_tree
 
-                shutil.rmtree(self._data, ignore_errors=True)
+                remove_tree(str(self._data))
 
     def _choice(self, demand: Demand) -> "ChosenSandbox":
         from treadle.sandbox.choose import choose
@@ -104,17 +117,39 @@ class ToolSetup:
             self._viewed[key] = view_works(sandbox, root, self.commands.folder)
         return self._viewed[key]
 
+    def _unrecoverable(self, project: Project, files: Sequence[FileChange]) -> tuple[str, ...]:
+        from treadle.workspace.history.unrecoverable import unrecoverable
+
+        root = self._roots(*project)
+        return unrecoverable(root, files, self.snapshots_of(*project).left, lambda: self._git(root.path))
+
+    def _git(self, root: str) -> "Git | None":
+        """The git of a project, in the strongest sandbox that holds."""
+        from treadle.workspace.git import Git, git_program, repository_of
+
+        found = repository_of(root)
+        if found is None or git_program(found.common) is None:
+            return None
+        return Git(found, self._sandbox_of("auto"), self._guarded(root).hidden)
+
     def _guarded(self, root: str) -> Guarded:
+        from treadle.sandbox.homes import system_keys
         from treadle.sandbox.places import hidden, protected
 
         self._data.mkdir(mode=0o700, parents=True, exist_ok=True)  # what is not there cannot be hidden
         own = dict.fromkeys((str(self._home), str(self._data), self.commands.folder))
-        found = [path for home in own for path in hidden(home)]
+        found = [*(path for home in own for path in hidden(home)), *system_keys()]
         # What holds the project, or lies in it, cannot be hidden from the commands of that project.
         apart = [path for path in dict.fromkeys(found) if not is_below(root, path) and not is_below(path, root)]
         # What lies in something hidden is out of sight with it, and there is no place to mount anything any more.
         outermost = [path for path in apart if not any(is_below(path, other) for other in apart if other != path)]
-        return Guarded(protected(root), tuple(outermost))
+        home = self._homes(root, int(time.monotonic() / _LOOK_S))
+        return Guarded(protected(root), tuple(outermost), home)
+
+    def _private_home(self, root: str, _moment: int) -> PrivateHome | None:
+        from treadle.sandbox.homes import private_home
+
+        return private_home(root, self.context.env, self.context.allowance.visible)
 
     async def branch(self, project: Project, chat: ChatId, message: int) -> GitBranchCreated | None:
         """The git branch of a run (W-06), made in a thread by git in the strongest sandbox that holds, whichever one
@@ -154,3 +189,9 @@ def _outside(command: str, root: str, cwd: str) -> tuple[str, ...]:
     from treadle.policy.command_severity import outside
 
     return outside(command, root, cwd)
+
+
+def _after_the_fact(files: Sequence[FileChange], options: ChatOptions) -> tuple[str, ...]:
+    from treadle.policy.changes import after_the_fact
+
+    return after_the_fact(files, options)

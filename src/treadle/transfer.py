@@ -33,6 +33,7 @@ from treadle.protocol.events import (
     CompactionComplete,
     Envelope,
     Event,
+    JobEnded,
     Live,
     QueueChanged,
     RunEnd,
@@ -290,6 +291,7 @@ def quiet(state: ChatState, why: Literal["fork", "import"] = "fork") -> tuple[Ev
         events.append(CompactionComplete(state.compacting, False, error="interrupted"))
     if state.restoring is not None:  # the files are the other chat's business
         events.append(RESTORED[state.restoring.kind](state.restoring.restore, error=NOT_HERE))
+    events += [JobEnded(job.job, "lost", by=why) for job in state.jobs]  # they are the other chat's
     events += [QueueChanged("deleted", item.id) for item in state.queue]
     return tuple(events)
 

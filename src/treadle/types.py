@@ -2,6 +2,7 @@
 
 import secrets
 import time
+from base64 import b32encode
 from collections.abc import Mapping
 from typing import Any, NewType, Protocol
 
@@ -12,7 +13,8 @@ CallKey = NewType("CallKey", str)
 Json = Any
 JsonObject = Mapping[str, Any]
 
-_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_LETTERS = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", b"0123456789abcdefghjkmnpqrstvwxyz")
+"""From the alphabet of base 32 to one without letters that look like digits."""
 
 
 def call_key(turn: int, position: int) -> CallKey:
@@ -21,12 +23,7 @@ def call_key(turn: int, position: int) -> CallKey:
 
 def new_id(prefix: str) -> str:
     """A random, sortable-by-nothing id that is easy to type: `c_` and 16 letters or digits."""
-    number = int.from_bytes(secrets.token_bytes(10), "big")
-    letters = []
-    for _ in range(16):
-        number, rest = divmod(number, 32)
-        letters.append(_ALPHABET[rest])
-    return f"{prefix}_{''.join(letters)}"
+    return f"{prefix}_{b32encode(secrets.token_bytes(10)).translate(_LETTERS).decode()}"
 
 
 def new_chat_id() -> ChatId:

@@ -19,8 +19,9 @@ from msgspec.structs import replace
 
 from treadle import Agent, Chat, DynamicTool, Envelope, OpenAction, handle, tool
 from treadle.errors import Refused
-from treadle.handle import Following
+from treadle.following import Following
 from treadle.models.openai_chat.adapter import OpenAIChat
+from treadle.ports.commands import Allowance
 from treadle.ports.model import ModelInfo
 from treadle.ports.store import LEASE_S, RENEW_S
 from treadle.protocol import wire
@@ -99,6 +100,7 @@ async def visit(wanted: Visit) -> int:
         tools=[deploy_tool(wanted.path("root") / "counter")],
         retry_base_s=0.001,
         renew_s=wanted.renew_s,
+        allowance=Allowance(env=(MARK,)),
     ) as agent:
         known = await agent.chats()
         if wanted.crowd:

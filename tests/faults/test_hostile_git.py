@@ -83,6 +83,33 @@ def attributed(project: Path, act: str) -> None:
     )
 
 
+def included_from_outside(head: str) -> Spoil:
+    def spoil(project: Path, act: str) -> None:
+        outside = project.parent / "settings"
+        outside.write_text(
+            f'[core]\n\tfsmonitor = "{act}; false"\n\tpager = "{act}"\n[alias]\n\trev-parse = "!{act}"\n'
+        )
+        configured(f"{head}\n\tpath = {outside}\n")(project, act)
+
+    return spoil
+
+
+def of_the_worktree(project: Path, act: str) -> None:
+    configured("[core]\n\trepositoryformatversion = 1\n[extensions]\n\tworktreeConfig = true\n")(project, act)
+    (project / ".git/config.worktree").write_text(f'[core]\n\tfsmonitor = "{act}; false"\n\thooksPath = hooks\n')
+    hooked(project, act)
+
+
+def borrowed(project: Path, act: str) -> None:
+    """Objects, references and hooks of a repository that lies beside the project."""
+    beside = project.parent / "beside"
+    shutil.copytree(project / ".git", beside)
+    hooked(project, act)
+    shutil.copytree(project / ".git/hooks", beside / "hooks", dirs_exist_ok=True)
+    (project / ".git/objects/info/alternates").write_text(f"{beside}/objects\n")
+    (project / ".git/commondir").write_text(f"{beside}\n")
+
+
 PROMISOR = '[remote "origin"]\n\tpromisor = true\n\tpartialclonefilter = blob:none\n'
 VECTORS: dict[str, Spoil] = {
     "a promisor's upload-pack": missing_objects(PROMISOR + '\turl = .\n\tuploadpack = "ACT; false"\n'),
@@ -117,6 +144,14 @@ VECTORS: dict[str, Spoil] = {
     "alternate references": configured('[core]\n\talternateRefsCommand = "ACT"\n'),
     "signatures": configured('[gpg]\n\tprogram = "ACT"\n[log]\n\tshowSignature = true\n'),
     "an included file": included('[core]\n\tfsmonitor = "ACT; false"\n\thooksPath = .git/hooks\n\tpager = "ACT"\n'),
+    "included from outside": included_from_outside("[include]"),
+    "included from outside when it is here": included_from_outside('[includeIf "gitdir:/"]'),
+    "settings of the worktree": of_the_worktree,
+    "borrowed from beside": borrowed,
+    "hooks by their settings": configured(
+        '[hook "evil"]\n\tcommand = "ACT"\n\tevent = reference-transaction\n\tevent = post-checkout\n'
+    ),
+    "another work tree": configured('[core]\n\tworktree = /\n\tfsmonitor = "ACT; false"\n'),
     "included when it is here": included('[alias]\n\trev-parse = "!ACT"\n'),
 }
 

@@ -263,7 +263,7 @@ async def test_a_call_that_is_long_in_the_writing_is_no_silence() -> None:
     """On the text rung nothing of a call is shown before it is whole: its pieces are signs of life all the same."""
     text = '<tool_call>{"name": "note", "arguments": {"text": "' + "x" * 60 + '"}}</tool_call>'
     tools = (ToolSpec("note", "Write something down.", {"type": "object", "properties": {"text": {"type": "string"}}}),)
-    with FakeOpenAI([Reply(text=text, chunk_size=1, every_s=0.001)]) as fake:
+    with FakeOpenAI([Reply(text=text, chunk_size=1, every_s=0.004)]) as fake:
         model = OpenAIChat(priced("openai"), base_url=fake.base_url)
         stream = Ladder(model, "text").stream(ModelRequest("", [UserEntry("Go.")], tools))
         items = [list(item) async for item in stream]

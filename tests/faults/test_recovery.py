@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.chance import some
 from tests.faults.harness import Case, Nursery
 from tests.faults.scenarios import SCENARIOS
 from tests.faults.test_every_point import check_outcome
@@ -45,7 +46,7 @@ def test_killed_at_every_point_of_its_recovery(first: str, tmp_path: Path, nurse
         names = (tmp_path / "points").read_text().split()[:MOST]
         if first.startswith("tool"):
             assert "recovery.settled" in names
-    for number in range(1, len(names) + 1):
+    for number in some(range(1, len(names) + 1), 3, first):
         with FakeOpenAI(SCENARIOS["work"]) as fake:
             case = twice_killed(tmp_path / str(number), nursery, fake, first)
             assert case.go(faults=f"kill@*#{number}") == -signal.SIGKILL
@@ -105,7 +106,7 @@ async def test_a_fault_of_ours_beside_a_parallel_read_is_told_by_its_name(tmp_pa
     calls = [Call("list_directory", path="."), Call("list_directory", path=".")]
     async with Agent(tmp_path / "chats.db", model=ScriptedModel([calls, "Done."])) as agent:
         chat = await agent.chat(root=str(tmp_path))
-        with faults(*(f"raise@append.before:tool.execution_complete#{n}" for n in range(1, 5))):
+        with faults(*(f"raise@append.before:tool.execution_complete#{n}" for n in range(1, 4))):
             news = [envelope async for envelope in chat.send("Look.")]
         (error,) = [event.data for event in news if isinstance(event.data, SessionError)]
         assert error.message.startswith("InjectedFault")

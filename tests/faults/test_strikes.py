@@ -5,7 +5,6 @@ project agree, an undo brings back exactly what was, no effect happens twice, an
 `make test` strikes out of memory at the points where an effect is decided, made and told, and with the rest by chance;
 with TREADLE_SOAK=1 everything is struck with everything. TREADLE_SEED repeats a choice."""
 
-import os
 import random
 import shutil
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.chance import SEED, SOAK
 from tests.faults.driver import FAILED, IDLE, WAITING
 from tests.faults.harness import Case, Nursery
 from tests.faults.scenarios import STRUCK
@@ -22,8 +22,6 @@ from treadle.testing.checker import check_files, files_of
 from treadle.testing.fake_openai import FakeOpenAI
 
 Tree = dict[str, FileState]
-SOAK = bool(os.environ.get("TREADLE_SOAK"))
-SEED = int(os.environ.get("TREADLE_SEED") or random.randrange(10**6))
 SHARDS = 8 if SOAK else 2
 BY_CHANCE = 1
 """So many of the named points are struck with each other strike, and so many others with any."""

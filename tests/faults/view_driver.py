@@ -50,11 +50,13 @@ NEW = {
     b"mode": Node("file", 0o755, b"mode"),
     b"tree": Node("file", 0o644, b"tree\n"),
     b"there": Node("link", 0, b"nowhere"),
-    b"made": Node("directory", 0o750, inside={b"p": Node("fifo", 0o600), b"closed": Node("file", 0o000, b"x\n")}),
+    b"made": Node(
+        "directory", 0o750, inside={b"p": Node("link", 0, b"closed"), b"closed": Node("file", 0o000, b"x\n")}
+    ),
 }
 COMMAND = (
     "umask 022; echo ran >> counter; echo more >> edited; chmod 755 mode; rm gone; rm -r tree; echo tree > tree; "
-    "mv moved there; mkdir made; mkfifo -m 600 made/p; echo x > made/closed; chmod 000 made/closed; chmod 750 made; "
+    "mv moved there; mkdir made; ln -s closed made/p; echo x > made/closed; chmod 000 made/closed; chmod 750 made; "
     "echo said"
 )
 CHAT, CALL = ChatId("c_1"), CallKey("1.0")

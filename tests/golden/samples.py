@@ -123,7 +123,7 @@ _ALL: tuple[e.Event, ...] = (
         "view",
     ),
     e.PermissionRequested(
-        "3.1", KEY, "high", "it executes something", "run_command\n  command: make test", "5e88", (OFFER,)
+        "3.1", KEY, "high", "it executes something", "run_command\n  command: make test", "5e88", (OFFER,), ("pypi",)
     ),
     e.PermissionCompleted("3.1", "allow", "ada", True, "go ahead", {"command": "make -n test"}, "interrupted", RULE),
     e.ExternalToolRequested(KEY, "weather", {"city": "London"}, "3.1", 300.0),
@@ -154,6 +154,8 @@ _ALL: tuple[e.Event, ...] = (
     e.LimitExtended(20, "ada"),
     e.PlanUpdated((PlanStep("read the test", "done"), PlanStep("mend it", "in_progress"))),
     e.ModelNotice("rung", "This model has no native tool calls; text calls are used."),
+    e.JobStarted("3.1", "make serve", "0d1f:h_1", "ada-laptop"),
+    e.JobEnded("3.1", "stopped", -15, "person", ("it writes .env, which is sensitive",)),
     e.SandboxNotice("landlock", True, True, "Commands run in the sandbox landlock (bubblewrap: there is no bwrap)."),
     e.GuardNotice("nudge", 2, 3, "You have made the same 2 calls 3 times in a row."),
     e.CheckStarted(CallKey("check.2"), "make test", 2, ("engine.py",), {"folder": "9f"}),
@@ -184,6 +186,7 @@ _ALL: tuple[e.Event, ...] = (
                 1_700_000_300_000,
                 "it executes something",
                 (OFFER,),
+                ("pypi",),
             ),
         )
     ),

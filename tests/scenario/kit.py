@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any
 
 from treadle import Agent, Chat, Envelope, tool
-from treadle.handle import Following
+from treadle.following import Following
 from treadle.models.script import Step
 from treadle.models.scripted import ScriptedModel
 from treadle.ports.model import Model, ModelInfo, ModelRequest

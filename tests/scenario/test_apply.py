@@ -71,7 +71,7 @@ async def test_a_sensitive_file_asks_and_shows_what_would_be_written(stage: Stag
 
 async def test_where_nobody_may_write_nothing_is_written(stage: Stage, tmp_path: Path) -> None:
     agent = stage.agent([SCRIPT, SCRIPT], builtin=True)
-    for mode in ("read-only", "ask"):
+    for mode in ("read-only", "confirm"):
         chat = agent.chat(root=str(tmp_path), mode=mode)
         await play(chat.send("How?"))
         (result,) = of(await play(chat.apply("a.txt")), e.ExecutionComplete)

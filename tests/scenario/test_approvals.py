@@ -13,12 +13,12 @@ COUNT = '[[turn]]\ncall = [{ name = "run_command", args = { command = "echo x >>
 TEST = '[[turn]]\ncall = [{ name = "run_command", args = { command = "touch built; make test" } }]\n'
 SECRET = '[[turn]]\ncall = [{ name = "write_file", args = { path = ".env", content = "A=2\\n" } }]\n'
 DONE = '[[turn]]\ntext = "All done."\n'
-ASK = ("--mode", "ask", "--interactive", "--json")
+ASK = ("--mode", "confirm", "--interactive", "--json")
 
 
 def ask(cli: CommandLine, script: str, *flags: str) -> str:
     """Begin a run that stops at a question; the chat's id."""
-    asked = cli("run", "Work.", "--model", cli.script(script), "--interactive", "--json", *flags)
+    asked = cli("run", "Work.", "--model", cli.script(script), *ASK, *flags)
     assert asked.code == 0, asked.err
     assert asked.types[-1] == "session.action_required", asked.types
     return str(asked.events[0]["chat"])
@@ -47,7 +47,7 @@ def test_asked_by_a_process_that_was_killed_and_answered_from_another(cli: Comma
 
 
 def test_an_answer_counts_once(cli: CommandLine) -> None:  # fault 6
-    chat = ask(cli, COUNT + DONE, "--mode", "ask")
+    chat = ask(cli, COUNT + DONE)
     assert cli("approve", chat).code == 0
     again = cli("approve", chat)
     assert again.code == 1
@@ -58,7 +58,7 @@ def test_an_answer_counts_once(cli: CommandLine) -> None:  # fault 6
 
 
 def test_of_several_front_ends_one_wins(cli: CommandLine) -> None:  # fault 6
-    chat = ask(cli, COUNT + DONE, "--mode", "ask")
+    chat = ask(cli, COUNT + DONE)
     answers = [
         cli.start("approve", chat, "--leave", *(["--deny", "--feedback", "No."] if number % 2 else []))
         for number in range(4)
@@ -88,7 +88,7 @@ def test_a_file_that_changed_behind_the_diff_is_asked_for_again(cli: CommandLine
 
 
 def test_a_refusal_with_feedback(cli: CommandLine) -> None:
-    chat = ask(cli, COUNT + DONE, "--mode", "ask")
+    chat = ask(cli, COUNT + DONE)
     denied = cli("approve", chat, "--deny", "--feedback", "Not here.", "--json")
     assert denied.code == 0
     assert "Not here." in denied.of("tool.execution_complete")[0]["error"]
@@ -96,7 +96,7 @@ def test_a_refusal_with_feedback(cli: CommandLine) -> None:
 
 
 def test_an_edited_command_runs_instead(cli: CommandLine) -> None:  # S-08
-    chat = ask(cli, COUNT + DONE, "--mode", "ask")
+    chat = ask(cli, COUNT + DONE)
     done = cli("approve", chat, "--edit", "echo xxx >> count", "--json")
     assert done.code == 0
     assert done.of("permission.completed")[0]["arguments"] == {"command": "echo xxx >> count"}
@@ -109,7 +109,7 @@ def test_it_says_what_it_approves_before_it_does(cli: CommandLine) -> None:
     done = cli("approve", chat)
     assert done.err.index("allowing in chat") < done.err.index("command: touch built; make test")
     assert "severity: medium" in done.err
-    assert "asked because: rated medium" in done.err
+    assert "asked because: it writes files" in done.err
 
 
 def test_what_is_asked_for_holds_no_escapes(cli: CommandLine) -> None:  # S-12
@@ -134,10 +134,10 @@ def test_remembered_in_the_chat_and_in_the_project(cli: CommandLine) -> None:  #
     (rule,) = cli("rules", "--json").lines
     assert (rule["pattern"], rule["scope"], rule["root"]) == ("make test", "project", str(cli.project))
     assert rule["expires_ms"] > rule["created_ms"]
-    headless = cli("run", "Work.", "--model", cli.script(script + DONE), "--json")
+    headless = cli("run", "Work.", "--model", cli.script(script + DONE), "--mode", "confirm", "--json")
     assert headless.of("tool.execution_complete")[0]["success"]
     assert cli("rules", "revoke", rule["id"]).code == 0
-    headless = cli("run", "Work.", "--model", cli.script(script + DONE), "--json")
+    headless = cli("run", "Work.", "--model", cli.script(script + DONE), "--mode", "confirm", "--json")
     assert not headless.of("tool.execution_complete")[0]["success"]
     assert "treadle rules add --allow 'make test'" in headless.of("tool.execution_complete")[0]["error"]
 
@@ -167,7 +167,7 @@ def test_rules_by_hand(cli: CommandLine) -> None:
 
 async def test_the_library_makes_rules_too(stage: Stage) -> None:  # S-07
     chat = stage.agent([[Call("change", n=1), Call("change", n=2)], Say("Done.")], change).chat(
-        mode="ask", interactive=True
+        mode="confirm", interactive=True
     )
     await play(chat.send("Work."))
     (action,) = await chat.actions()

@@ -153,7 +153,7 @@ async def test_the_turn_cap_still_ends_the_run(stage: Stage, root: Path) -> None
 
 async def test_a_check_needs_no_approval_and_no_permission_of_the_model(stage: Stage, root: Path) -> None:
     chat = stage.agent([Say("Done.")], builtin=True).chat(
-        root=str(root), mode="ask", tools=("read_file",), checks=("echo ran > ran",)
+        root=str(root), mode="confirm", tools=("read_file",), checks=("echo ran > ran",)
     )
     seen = await play(chat.send("Do it"))
     assert [done.success for done in of(seen, e.CheckCompleted)] == [True]

@@ -93,7 +93,7 @@ def test_what_gitignore_names_is_counted_in_diff_review_and_undo(cli: CommandLin
 
 
 def test_a_refused_command_is_in_every_view(cli: CommandLine) -> None:
-    waits = cli("run", "Go.", "--model", cli.script(runs("touch x") + DONE), "--mode", "ask", "--interactive")
+    waits = cli("run", "Go.", "--model", cli.script(runs("touch x") + DONE), "--mode", "confirm", "--interactive")
     assert "waits for someone" in waits.err
     denied = cli("resume", "last", "--deny", "--feedback", "Not now.")
     assert denied.code == 0

@@ -128,7 +128,7 @@ def test_config_tells_where_every_value_comes_from(cli: CommandLine) -> None:  #
     shown = json.loads(ended.out)
     assert shown["settings"]["model"] == {"value": "openai:b", "source": "environment TREADLE_MODEL"}
     assert shown["settings"]["max_turns"] == {"value": 7, "source": f"file {cli.home / 'config.toml'}"}
-    assert shown["settings"]["mode"] == {"value": "auto-edit", "source": "default"}
+    assert shown["settings"]["mode"] == {"value": "ask", "source": "default"}
     assert (shown["keys"]["OPENAI_API_KEY"], shown["keys"]["GROQ_API_KEY"]) == ("set", "not set")
     assert (shown["environment"]["OPENAI_BASE_URL"], shown["environment"]["GROQ_BASE_URL"]) == (
         "http://localhost:1/v1",

@@ -83,7 +83,7 @@ def person(cli: CommandLine, *arguments: str, env: Mapping[str, str] | None = No
 
 def prepared(cli: CommandLine, script: str) -> tuple[str, ...]:
     (cli.project / "Makefile").write_text(".PHONY: count\ncount:\n\t@echo x >> count\n")
-    return ("run", "Work.", "--model", cli.script(script))
+    return ("run", "Work.", "--model", cli.script(script), "--mode", "confirm")
 
 
 def count(cli: CommandLine) -> int:

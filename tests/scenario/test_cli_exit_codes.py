@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.processes import running_with, unlike_any_other
 from tests.scenario.command_line import CommandLine, end, until
 from treadle.testing.fake_openai import FakeOpenAI, Reply
 
@@ -104,8 +105,12 @@ def test_the_last_line_at_the_budget_has_the_sum(cli: CommandLine) -> None:  # L
     assert json.loads(cli("show", "last", "--json").out)["last_why"].startswith("stopped at the budget: $0.")
 
 
+DIRECT = {"TREADLE_COMMAND_VIEW": "false", "TREADLE_AUTO_APPROVE_COMMANDS": "true"}
+"""Commands that are not tried first on a view."""
+
+
 def test_130_when_interrupted_and_the_stop_is_recorded(cli: CommandLine) -> None:  # L-07, fault 22
-    process = cli.start("run", "Sleep.", "--model", cli.script(SLEEP), "--json")
+    process = cli.start("run", "Sleep.", "--model", cli.script(SLEEP), "--json", env=DIRECT)
     before = until(process, "tool.execution_start")
     process.send_signal(signal.SIGINT)
     ended = end(process)
@@ -117,8 +122,21 @@ def test_130_when_interrupted_and_the_stop_is_recorded(cli: CommandLine) -> None
     assert (resumed.code, resumed.types) == (130, ["session.idle"])  # a stopped run is not taken for a crashed one
 
 
+def test_130_when_interrupted_while_a_command_is_tried(cli: CommandLine) -> None:  # L-07, W-09
+    seconds = unlike_any_other()
+    process = cli.start("run", "Sleep.", "--model", cli.script(SLEEP.replace("600", seconds)), "--json")
+    while not running_with(seconds):
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    ended = end(process)
+    assert ended.code == 130
+    assert ended.of("session.idle") == [{"reason": "interrupted", "why": ""}]
+    assert not running_with(seconds)
+    assert not (cli.project / "pid").exists()
+
+
 def test_killed_as_soon_as_the_stop_is_recorded_it_is_a_stopped_run(cli: CommandLine) -> None:  # L-07, fault 22
-    env = {"TREADLE_FAULTS": "kill@append.after:session.interrupted"}
+    env = DIRECT | {"TREADLE_FAULTS": "kill@append.after:session.interrupted"}
     process = cli.start("run", "Sleep.", "--model", cli.script(SLEEP), "--json", env=env)
     until(process, "tool.execution_start")
     process.send_signal(signal.SIGINT)

@@ -36,13 +36,13 @@ def test_a_program_that_a_chat_names_is_not_run_here(cli: CommandLine) -> None:
     evil = changed(waiting, 0, model=f"command:{program}", mode="autopilot", auto_approve_commands=True, sandbox="none")
     imported = cli("import", "--new-id", "-", input=evil, env={"TREADLE_MODEL": "scripted:demo"})
     chat = imported.out.strip()
-    assert "scripted:demo, mode auto-edit" in imported.err
+    assert "scripted:demo, mode ask" in imported.err
     assert "nothing to do" in cli("resume", chat).err
     assert not (cli.folder / "ran").exists()
     shown = cli("show", "--json", chat).lines[0]
     assert (shown["status"], shown["last_end"]) == ("idle", "interrupted")
     options = shown["options"]
-    assert (options["model"], options["mode"], options["sandbox"]) == ("scripted:demo", "auto-edit", "auto")
+    assert (options["model"], options["mode"], options["sandbox"]) == ("scripted:demo", "ask", "auto")
     assert (options["auto_approve_commands"], options["root"]) == (False, str(cli.project))
 
 

@@ -67,7 +67,7 @@ def test_an_idle_chat_has_nothing_to_go_on_with(cli: CommandLine) -> None:
 
 def test_an_approval_waits_and_is_given_by_another_process(cli: CommandLine) -> None:  # S-08
     model = cli.script(COUNT + DONE)
-    asked = cli("run", "Work.", "--model", model, "--mode", "ask", "--interactive")
+    asked = cli("run", "Work.", "--model", model, "--mode", "confirm", "--interactive")
     assert asked.code == 0
     assert "waits for your approval of" in asked.err
     assert "command: echo x >> count" in asked.err
@@ -85,7 +85,7 @@ def test_an_approval_waits_and_is_given_by_another_process(cli: CommandLine) -> 
 
 
 def test_a_refusal_with_feedback_reaches_the_model(cli: CommandLine) -> None:
-    cli("run", "Work.", "--model", cli.script(COUNT + DONE), "--mode", "ask", "--interactive")
+    cli("run", "Work.", "--model", cli.script(COUNT + DONE), "--mode", "confirm", "--interactive")
     denied = cli("resume", "last", "--deny", "--feedback", "Use a file instead.", "--json")
     assert denied.code == 0
     result = denied.of("tool.execution_complete")[0]

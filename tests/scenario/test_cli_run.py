@@ -98,7 +98,7 @@ def test_a_prompt_from_standard_input(cli: CommandLine) -> None:
 
 def test_chat_goes_on_with_a_chat_and_changes_only_what_is_named(cli: CommandLine) -> None:
     model = cli.script(HELLO + '[[turn]]\ntext = "Again."\n')
-    first = cli("run", "Hello.", "--model", model, "--mode", "ask", "--json")
+    first = cli("run", "Hello.", "--model", model, "--mode", "confirm", "--json")
     chat = first.events[0]["chat"]
     env = {"TREADLE_MODE": "read-only", "TREADLE_MAX_TURNS": "3"}
     second = cli("run", "Hello?", "--chat", chat[:9], "--max-turns", "7", "--json", env=env)
@@ -126,7 +126,7 @@ def test_the_preset_strict_is_for_new_chats_and_for_old_ones(cli: CommandLine) -
     model = cli.script(HELLO + '[[turn]]\ntext = "Again."\n')
     first = cli("run", "Hello.", "--model", model, "--preset", "strict", "--max-turns", "4", "--json")
     options = first.of("session.created")[0]["options"]
-    assert (options["mode"], options["max_turns"], options["strict_paths"]) == ("ask", 4, True)
+    assert (options["mode"], options["max_turns"], options["strict_paths"]) == ("confirm", 4, True)
     again = cli("run", "Hello?", "--chat", "last", "--preset", "strict", "--mode", "review", "--json")
     changes = again.of("session.options_changed")[0]["changes"]
     assert (changes["mode"], changes["max_turns"]) == ("review", 10)

@@ -128,7 +128,8 @@ def test_as_json(cli: CommandLine) -> None:
     [told] = ended.lines
     assert (told["ending"], told["code"], told["output"]) == ("exited", 3, "out")
     assert (told["added"], told["removed"]) == (1, 0)
-    assert [(file["path"], file["action"]) for file in told["files"]] == [("a", "modified"), ("p", "created")]
+    assert [(file["path"], file["action"]) for file in told["files"]] == [("a", "modified")]
+    assert [file["path"] for file in told["uncaptured"]] == ["p"], "no FIFO becomes a part of a project (S-16)"
     assert sorted(os.listdir(cli.project)) == ["a"]
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.homes import seed
 from tests.scenario.http_kit import Client, Server, serving
@@ -130,7 +131,7 @@ async def test_a_rule_is_one_of_those_that_were_offered(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "t.db")
     async with serving(store, seed(tmp_path / "home"), steps, builtin=True, admission=_open(tmp_path)) as server:
         bob = server.user("bob")
-        chat = await bob.create("Touch.", root=str(tmp_path / "project"), mode="ask")
+        chat = await bob.create("Touch.", root=str(tmp_path / "project"), mode="confirm")
         seen = await bob.until(chat, "session.action_required")
         action = seen[-1]["data"]["actions"][0]
         assert action["offers"]
@@ -144,6 +145,24 @@ async def test_a_rule_is_one_of_those_that_were_offered(tmp_path: Path) -> None:
         (rule,) = view["options"]["rules"]
         assert (rule["scope"], rule["tool"]) == ("chat", "run_command")
         assert (tmp_path / "project" / "made.txt").exists()
+
+
+async def test_an_approval_reaches_no_further_than_the_server_lets_its_users(tmp_path: Path) -> None:  # S-13
+    steps = [Call("run_command", command="pip install six"), Say("Then not.")]
+    (tmp_path / "project").mkdir()
+    store, admission = SqliteStore(tmp_path / "t.db"), replace(_open(tmp_path), network=("npm",))
+    async with serving(store, seed(tmp_path / "home"), steps, builtin=True, admission=admission) as server:
+        bob = server.user("bob")
+        chat = await bob.create("Install.", root=str(tmp_path / "project"), mode="ask")
+        action = (await bob.until(chat, "session.action_required"))[-1]["data"]["actions"][0]
+        assert action["network"] == ["pypi"]
+        path, body = f"/api/chats/{chat}/approvals/{action['action']}", {"hash": action["hash"]}
+        for more in ({}, {"rule": {"offer": 0}}, {"rule": {"offer": 1, "scope": "once"}}):
+            refused = await bob("POST", path, {**body, "decision": "allow", **more})
+            assert (refused.status, refused.code) == (400, "invalid_input")
+            assert "serve_network" in refused.json["error"]["message"]
+        assert (await bob("POST", path, {**body, "decision": "deny"})).status == 200
+        assert (await idle(bob, chat))["options"].get("rules", []) == []
 
 
 def _open(folder: Path) -> Admission:

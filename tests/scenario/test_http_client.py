@@ -132,7 +132,7 @@ async def test_approvals_and_questions(tmp_path: Path) -> None:
 
     steps = [[Call("deploy", target="a")], [Call("deploy", target="b")], Say("Done.")]
     async with place(tmp_path, steps, deploy) as server, client_of(server) as client:
-        chat = await client.chats.create("Go.", mode="ask")
+        chat = await client.chats.create("Go.", mode="confirm")
         waiting = await client.run(chat)
         assert waiting.reason == "action_required"
         assert [action.kind for action in waiting.actions] == ["permission"]

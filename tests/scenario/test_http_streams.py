@@ -371,7 +371,7 @@ async def test_simple_readers_see_what_a_stopped_call_was_about(tmp_path: Path) 
     project = tmp_path / "project"
     project.mkdir()
     steps = [[Call("write_file", path="a.txt", content="x")], Say("Done.")]
-    options = ChatOptions(model="scripted:test", mode="ask", interactive=True, summarize=False)
+    options = ChatOptions(model="scripted:test", mode="confirm", interactive=True, summarize=False)
     async with serving(SqliteStore(tmp_path / "t.db"), tmp_path, steps, builtin=True, options=options) as server:
         chat = await server.local.create("Write.", root=str(project))
         await server.local.until(chat, "session.action_required")

@@ -76,7 +76,7 @@ def test_without_async_likewise() -> None:
 def test_keywords_are_the_options() -> None:
     known, options = get_type_hints(OptionKeywords), get_type_hints(ChatOptions)
     assert set(known) == set(options) - {"root_id"}  # which is found out, not chosen
-    wider = {"root", "tools", "dynamic_tools", "sensitive", "rules", "checks", "labels"}
+    wider = {"root", "tools", "network", "dynamic_tools", "sensitive", "rules", "checks", "labels"}
     assert {name: known[name] for name in known if name not in wider} == {
         name: options[name] for name in known if name not in wider
     }
@@ -131,6 +131,6 @@ async def test_a_preset_by_name(stage: Stage) -> None:  # S-15
     chat = agent.chat(preset="strict", max_turns=4)
     await chat.ask("Hi.")
     options = (await chat.state()).options
-    assert (options.mode, options.max_turns, options.strict_paths) == ("ask", 4, True)
+    assert (options.mode, options.max_turns, options.strict_paths) == ("confirm", 4, True)
     with pytest.raises(InvalidInput, match="there is no preset 'lax'; there is: strict"):
         agent.chat(preset="lax")  # type: ignore[arg-type]

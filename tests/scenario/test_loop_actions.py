@@ -147,7 +147,7 @@ async def test_a_steering_message_closes_what_is_open(stage: Stage) -> None:  # 
 
 
 async def asked(stage: Stage, *steps: object) -> Chat:
-    chat = clients(stage, *steps).chat(mode="ask", interactive=True)
+    chat = clients(stage, *steps).chat(mode="confirm", interactive=True)
     await play(chat.send("go"))
     return chat
 
@@ -189,7 +189,7 @@ async def test_reads_before_it_run_and_calls_after_it_wait(stage: Stage) -> None
 
 
 async def test_what_nobody_can_allow_is_declined_at_once(stage: Stage) -> None:  # S-05
-    chat = clients(stage, Call("change"), Say("I see.")).chat(mode="ask")
+    chat = clients(stage, Call("change"), Say("I see.")).chat(mode="confirm")
     seen = await play(chat.send("go"))
     assert ended(seen) == ["done"]
     assert of(seen, e.PermissionCompleted)[0].decision == "deny"

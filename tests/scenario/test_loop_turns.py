@@ -128,7 +128,7 @@ async def test_an_answer_ends_the_turn(stage: Stage) -> None:  # T-07
 
 
 async def test_a_refusal_of_the_last_call_ends_the_turn_and_that_of_another_does_not(stage: Stage) -> None:  # S-07
-    chat, head = await waiting(stage, (Call("change", n=1), Call("change", n=2)), mode="ask")
+    chat, head = await waiting(stage, (Call("change", n=1), Call("change", n=2)), mode="confirm")
     (asked,) = await chat.actions()
     await play(chat.deny(asked))
     log = types((await chat.events())[head:])

@@ -72,7 +72,7 @@ class Life:
     def options(self) -> dict[str, Any]:
         chance = self.chance
         return {
-            "mode": chance.choice(["auto-edit", "auto-edit", "autopilot", "ask"]),
+            "mode": chance.choice(["auto-edit", "ask", "autopilot", "confirm"]),
             "interactive": chance.random() < 0.6,
             "max_turns": chance.choice([3, 8]),
             "run_budget": Budget(tool_calls=chance.choice([0, 0, 12]), turns=chance.choice([0, 0, 6])),

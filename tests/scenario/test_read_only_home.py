@@ -63,7 +63,7 @@ class Mounted:
 def mounted(cli: CommandLine, state: str) -> Mounted:
     """`rests`: everything is in the database · `killed`: a process left its log and its lock · `moved`: what it left
     was copied without what lies in memory."""
-    cli("run", "Work.", "--model", cli.script(ASK), "--mode", "ask", "--interactive")
+    cli("run", "Work.", "--model", cli.script(ASK), "--mode", "confirm", "--interactive")
     assert cli("run", "Write.", "--model", cli.script(WRITE)).code == 0
     if state != "rests":
         assert cli("run", "Again.", "--chat", "last", env={"TREADLE_FAULTS": "kill@store.after_commit"}).code == -9

@@ -60,5 +60,5 @@ def test_the_options_of_a_chat_are_shown(tmp_path: Path) -> None:  # E-06
     options = shown["options"]
     assert options["max_turns"] == {"value": 7, "source": f"chat {shown['chat']}"}
     assert options["network"] == {"value": False, "source": f"chat {shown['chat']}"}
-    assert options["mode"] == {"value": "auto-edit", "source": "default"}
+    assert options["mode"] == {"value": "ask", "source": "default"}
     assert "max_turns" in cli("config", "--chat", "last").out

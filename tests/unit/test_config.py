@@ -130,6 +130,33 @@ def test_the_home_is_a_folder_of_the_user() -> None:
 
 
 def test_settings_of_chats_have_the_defaults_of_options() -> None:
-    settings, options = Settings(), ChatOptions()
+    settings, options = Settings(), ChatOptions(mode="ask")  # logs without a mode mean the one of ChatOptions
     assert {name: getattr(settings, name) for name in OF_CHATS} == {name: getattr(options, name) for name in OF_CHATS}
     assert settings.chat_options("") == options
+
+
+@pytest.mark.parametrize(
+    ("text", "network"),
+    [
+        ("all", True),
+        ("none", False),
+        ("true", True),
+        ("registries, GitHub.com", ("registries", "github.com")),
+        ("*.x.org:8443", ("*.x.org:8443",)),
+    ],
+)
+def test_what_commands_may_reach(env: dict[str, str], text: str, network: bool | tuple[str, ...]) -> None:  # S-03
+    assert load({**env, "TREADLE_NETWORK": text}).settings.network == network
+    assert load(env, {"network": text}).settings.network == network
+
+
+def test_what_commands_may_reach_in_the_file(env: dict[str, str]) -> None:  # S-03
+    write(env, 'network = ["Registries", "x.org"]\nserve_network = ["pypi"]\n')
+    settings = load(env).settings
+    assert (settings.network, settings.serve_network) == (("registries", "x.org"), ("pypi",))
+    assert settings.chat_options("/x").network == ("registries", "x.org")
+    write(env, "network = true\n")
+    assert load(env).settings.network is True
+    write(env, 'network = ["10.0.0.1"]\n')
+    with pytest.raises(ConfigError, match="private network"):
+        load(env)

@@ -145,7 +145,8 @@ class Assembler:
                 self._size += len(delta.text)
             else:
                 self._take(delta)
-        _check(self._size, ANSWER_CHARS, "more than {} characters")
+        if self._size > ANSWER_CHARS:
+            raise _over(ANSWER_CHARS, "more than {} characters")
 
     def _take(self, delta: Delta) -> None:
         match delta:
@@ -275,8 +276,12 @@ def _sane(usage: Usage) -> Usage:
 
 
 def _check(size: int, most: int, what: str) -> None:
+    if size > most:
+        raise _over(most, what)
+
+
+def _over(most: int, what: str) -> ModelError:
     """What breaks a limit is no answer: nothing of it is recorded or carried out, and the error says which limit it
     was. Honest answers stay far below."""
-    if size > most:
-        said = what.format(f"{most:,}")
-        raise ModelError("answer_limit", f"The model's answer has {said}; it was given up, and nothing of it was done.")
+    said = what.format(f"{most:,}")
+    return ModelError("answer_limit", f"The model's answer has {said}; it was given up, and nothing of it was done.")

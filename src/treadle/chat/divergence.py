@@ -24,6 +24,8 @@ IGNORED: Mapping[str, str] = {
     "data.read_only": "logs from before it was recorded do not say it",
     "data.effect": "said by the tool's spec, which is not recorded",
     "data.hash": "a digest of what is shown beside it, and of arguments that a refused call does not record",
+    "data.place": "a job of another run is on another machine, or in another home",
+    "data.host": "the same, for people",
     "data.forked_from": "where a copy came from is not what happened in it",
     "data.options.root": "two runs of one task are made in two folders",
     "data.options.root_id": "the same, said by the file system",

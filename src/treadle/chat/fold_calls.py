@@ -1,5 +1,5 @@
-"""Folding what tools and people do: intents, results, approvals, clients' tools, questions. A call goes from request
-to its one result; when all of a turn have theirs, they enter the conversation together."""
+"""Folding what tools and people do: intents, results, approvals, clients' tools, questions, jobs. A call goes from
+request to its one result; when all of a turn have theirs, they enter the conversation together."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,13 +9,17 @@ from msgspec.structs import replace
 
 from treadle.chat.fold_helpers import Fold, change_call, change_run, say
 from treadle.chat.guard import WINDOW, signature
-from treadle.chat.state import Call, ChatState
+from treadle.chat.state import Call, ChatState, OpenJob
+from treadle.host_patterns import choice, joined
 from treadle.protocol import events as e
 from treadle.protocol.content import ResultsEntry, ToolResult
 from treadle.protocol.events import Envelope, Event, OpenAction
+from treadle.protocol.options import NetworkChoice
+from treadle.protocol.permissions import NETWORK_TOOL
 
 KEPT = 2_000
 """How many files and outputs are remembered: what falls out is as if it had never been seen."""
+MAX_JOBS = 100
 STOP = "stop"
 CONTINUE = "continue"
 """What a person may answer to a question of the loop itself."""
@@ -111,6 +115,7 @@ def _permission_requested(state: ChatState, event: e.PermissionRequested, at: En
         reason=event.reason,
         offers=event.offers,
         options=("allow", "deny"),
+        network=event.network,
     )
     return change_call(change_run(state, active=True), event.call, phase="asking", action=action)
 
@@ -132,10 +137,20 @@ def _permission_completed(state: ChatState, event: e.PermissionCompleted, at: En
             # After a refusal comes the call's result. If that record was lost, the call is asked for again, not run.
             phase = "approved" if event.decision == "allow" else "requested"
             seal = call.action.hash if event.arguments is None else ""
-            state = change_call(state, call.key, phase=phase, arguments=arguments, seal=seal)
+            network = _granted(call.network, call.action, event)
+            state = change_call(state, call.key, phase=phase, arguments=arguments, seal=seal, network=network)
     if event.rule is not None and event.rule.scope == "chat":
         state = replace(state, options=replace(state.options, rules=(*state.options.rules, event.rule)))
     return _close_action(state, event.action, at)
+
+
+def _granted(before: NetworkChoice, asked: OpenAction, answer: e.PermissionCompleted) -> NetworkChoice:
+    """What the call may reach by this answer: the hosts that were asked for, or those of the rule."""
+    rule = answer.rule
+    if answer.decision == "deny":
+        return before
+    hosts = (rule.pattern,) if rule is not None and rule.tool == NETWORK_TOOL else ()
+    return joined(before, choice((*asked.network, *hosts)))
 
 
 def _external_requested(state: ChatState, event: e.ExternalToolRequested, at: Envelope) -> ChatState:
@@ -171,6 +186,15 @@ def _input_completed(state: ChatState, event: e.UserInputCompleted, at: Envelope
     return change_run(state, signatures=()) if question.name == "guard" else state
 
 
+def _job_started(state: ChatState, event: e.JobStarted, at: Envelope) -> ChatState:
+    begun = OpenJob(event.job, event.command, event.place, event.host, at.time_ms)
+    return replace(state, jobs=(*_without(state, event.job), begun)[-MAX_JOBS:])
+
+
+def _without(state: ChatState, job: str) -> tuple[OpenJob, ...]:
+    return tuple(each for each in state.jobs if each.job != job)
+
+
 CALLS: Mapping[type[Event], Fold] = {
     e.ExecutionStart: _execution_start,
     e.ExecutionComplete: _execution_complete,
@@ -180,4 +204,6 @@ CALLS: Mapping[type[Event], Fold] = {
     e.ExternalToolCompleted: lambda state, event, at: _close_action(state, event.call, at),
     e.UserInputRequested: _input_requested,
     e.UserInputCompleted: _input_completed,
+    e.JobStarted: _job_started,
+    e.JobEnded: lambda state, event, at: replace(state, jobs=_without(state, event.job)),
 }

@@ -64,6 +64,8 @@ _LONGEST = 20_000
 def asks_for_changes(message: str) -> bool:
     """Whether the message, read carefully, asks for something to be changed."""
     text = _plain(message)
+    if _CHANGE.isdisjoint(_WORD.findall(text)) and not _PASSIVE.search(text):
+        return False  # most messages: no verb of change in any of their sentences
     if _NEGATION.search(text):
         return False
     told = False

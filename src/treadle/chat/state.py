@@ -17,7 +17,7 @@ from treadle.protocol.events import (
     Scope,
     Trigger,
 )
-from treadle.protocol.options import ChatOptions
+from treadle.protocol.options import ChatOptions, NetworkChoice
 from treadle.protocol.views import ChatSummary, QueueItem, Status
 from treadle.types import CallKey, ChatId
 
@@ -44,6 +44,8 @@ class Call(Value, frozen=True):
     """Whether it may change something without saying what (L-16)."""
     seal: str = ""
     """The hash of what was shown to the person who allowed it; empty if they changed it themselves (S-08)."""
+    network: NetworkChoice = False
+    """What the person let it reach, beside what the chat's options say."""
 
     @property
     def key(self) -> CallKey:
@@ -159,6 +161,16 @@ class Run(Value, frozen=True):
         return max(0, until - self.started_ms - self.waited_ms)
 
 
+class OpenJob(Value, frozen=True):
+    """A background command that has not ended, as far as is recorded."""
+
+    job: str
+    command: str = ""
+    place: str = ""
+    host: str = ""
+    began_ms: int = 0
+
+
 class Compaction(Value, frozen=True):
     """What stands for the first `upto` entries in a request. `masked`: large results before it are left out."""
 
@@ -214,6 +226,8 @@ class ChatState(Value, frozen=True):
     compaction_failures: int = 0
     restoring: RestoreRequested | None = None
     """What someone asked to undo, redo or keep, and nobody has done yet."""
+    jobs: tuple[OpenJob, ...] = ()
+    """Background commands, oldest first."""
     checks: int = 0
     """How many checks have begun in this chat; the next one's key is made of it."""
     shell: Shell = Shell()
@@ -315,16 +329,22 @@ def runnable(state: ChatState) -> bool:
     return status(state) in ("pending", "running", "interrupting")
 
 
+def wake_ms(state: ChatState) -> int:
+    """When the first deadline of what the chat waits for passes; 0 without one."""
+    if status(state) != "requires_action":
+        return 0
+    return min((action.deadline_ms for action in open_actions(state) if action.deadline_ms), default=0)
+
+
 def summary(state: ChatState) -> ChatSummary:
     """The line about a chat that is kept beside its log."""
     shown = status(state)
-    deadlines = [action.deadline_ms for action in open_actions(state) if action.deadline_ms]
     return ChatSummary(
         chat=state.chat,
         status=shown,
         head=state.head,
         runnable=shown in ("pending", "running", "interrupting"),
-        wake_ms=min(deadlines) if shown == "requires_action" and deadlines else 0,
+        wake_ms=wake_ms(state),
         title=state.title,
         model=state.options.model,
         root=state.options.root,
@@ -335,5 +355,5 @@ def summary(state: ChatState) -> ChatSummary:
         updated_ms=state.updated_ms,
         turns=state.totals.turns,
         usage=state.totals.usage,
-        last_error=_in_short(failure_of(state)),
+        last_error=_in_short(state.last_error) if shown == "error" else None,
     )

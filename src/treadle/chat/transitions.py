@@ -24,7 +24,7 @@ Events = tuple[Event, ...]
 def transition(state: ChatState, command: c.Command) -> Events:
     """What the command makes of the chat. Raises Refused or InvalidInput and changes nothing. An empty tuple means
     that what was asked for is the case already."""
-    if state.options.archived and not isinstance(command, c.ChangeOptions | c.Rename | c.Expire):
+    if state.options.archived and not isinstance(command, c.ChangeOptions | c.Rename | c.CloseJob | c.Expire):
         raise Refused("archived", f"Chat {state.chat} is archived; unarchive it first.")
     return with_turn_end(state, _carried_out(state, command))
 
@@ -69,6 +69,8 @@ def _carried_out(state: ChatState, command: c.Command) -> Events:
             if status(state) not in ("idle", "error"):
                 raise _busy(state, "apply when it is idle")
             return applied(state, command)
+        case c.CloseJob():
+            return _close_job(state, command)
         case c.Expire():
             return _expire(state, command)
         case _ as never:
@@ -294,6 +296,13 @@ def _compact(state: ChatState) -> Events:
     if len(state.transcript) < 2:
         raise Refused("empty", "There is nothing to compact yet.")
     return (e.CompactionStart("manual"),)
+
+
+def _close_job(state: ChatState, command: c.CloseJob) -> Events:
+    if all(job.job != command.job for job in state.jobs):
+        return ()
+    ended = e.JobEnded(command.job, command.ending, command.code, command.by, command.concerns)
+    return (ended,) if command.changed is None else (ended, command.changed)
 
 
 def _expire(state: ChatState, command: c.Expire) -> Events:

@@ -16,6 +16,7 @@ COMMANDS = {
     "trust": "Let Treadle honour a file of a repository, such as its hooks.",
     "untrust": "Take back the trust in a file of a repository.",
     "chats": "List the chats, newest first.",
+    "jobs": "List the background commands of all chats, or of one; read, talk to and stop them.",
     "show": "Show a chat from its log.",
     "diff": "Show what a run changed in the project, hunk by hunk.",
     "review": "Show a run's work in one piece: task, commands, changes.",

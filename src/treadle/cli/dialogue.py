@@ -14,13 +14,15 @@ from treadle.cli.notices import how_to_answer, waiting
 from treadle.cli.screen import Screen
 from treadle.cli.terminal import Terminal
 from treadle.errors import Refused, TreadleError
-from treadle.handle import Chat, Following
+from treadle.following import Following
+from treadle.handle import Chat
 from treadle.inert import inert, inert_line
 from treadle.protocol.events import Envelope, OpenAction
 from treadle.protocol.files import FileChange
-from treadle.protocol.permissions import RuleScope
+from treadle.protocol.permissions import NETWORK_TOOL, RuleScope
+from treadle.protocol.views import JobView
 
-_SCOPES: dict[str, RuleScope] = {"c": "chat", "p": "project", "u": "user"}
+_SCOPES: dict[str, RuleScope] = {"o": "once", "c": "chat", "p": "project", "u": "user"}
 _LONGEST = 65_536
 _WATCH_S = 1.0
 _STALE = ("no_such_action", "hash_mismatch")
@@ -86,6 +88,9 @@ class _Seen:
 
     def changed(self, files: Sequence[FileChange]) -> None:
         self._show.changed(files)
+
+    def living(self, jobs: Sequence[JobView]) -> None:
+        self._show.living(jobs)
 
 
 class Dialogue:
@@ -176,6 +181,8 @@ def _choices(action: OpenAction) -> str:
         words.append("[e]dit")
     if action.offers:
         which = " (with the number of the rule, as in c2)" if len(action.offers) > 1 else ""
+        if any(offer.rule.tool == NETWORK_TOOL for offer in action.offers):
+            words.append("[o]nce by a rule, as in o2")
         words.append(f"always in this [c]hat, this [p]roject, for this [u]ser{which}")
     return " · ".join(words) + ": "
 

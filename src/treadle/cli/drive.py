@@ -15,7 +15,8 @@ from typing import Protocol
 
 from treadle.cli.options import EXIT_BUDGET, EXIT_ERROR, EXIT_INTERRUPTED, EXIT_OK, EXIT_TURN_CAP
 from treadle.errors import TreadleError
-from treadle.handle import Chat, Following
+from treadle.following import Following
+from treadle.handle import Chat
 from treadle.protocol import wire
 from treadle.protocol.events import (
     ActionRequired,
@@ -29,6 +30,7 @@ from treadle.protocol.events import (
     UserInputRequested,
 )
 from treadle.protocol.files import FileChange
+from treadle.protocol.views import JobView
 
 _CODES: dict[EndReason, int] = {
     "done": EXIT_OK,
@@ -50,6 +52,9 @@ class Show(Protocol):
     def changed(self, files: Sequence[FileChange]) -> None:
         """What the run that ends now did to each file."""
 
+    def living(self, jobs: Sequence[JobView]) -> None:
+        """The background commands that live on after the run that ends now."""
+
 
 class JsonLines:
     """What `--json` prints: one event a line, each written out at once."""
@@ -62,6 +67,9 @@ class JsonLines:
         self._out.flush()
 
     def changed(self, files: Sequence[FileChange]) -> None:
+        """The events have told it."""
+
+    def living(self, jobs: Sequence[JobView]) -> None:
         """The events have told it."""
 
 
@@ -101,6 +109,7 @@ async def drive(chat: Chat, following: Following, show: Show, after: int) -> int
                 envelope = await chat.whole(envelope)
                 if isinstance(envelope.data, SessionIdle):
                     show.changed(await chat.files.net(steps))
+                    show.living(await _living(chat))
                     steps.clear()
                 steps += steps_of(envelope)
                 show.event(envelope)
@@ -112,6 +121,12 @@ async def drive(chat: Chat, following: Following, show: Show, after: int) -> int
     finally:
         signals.remove()
     return ending.code
+
+
+async def _living(chat: Chat) -> list[JobView]:
+    if not (await chat.state()).jobs:
+        return []
+    return [job.view for job in await chat.jobs() if job.view.status in ("running", "elsewhere")]
 
 
 def steps_of(envelope: Envelope) -> tuple[FileChange, ...]:

@@ -10,6 +10,7 @@ from treadle.lines.changes import ASIDE, Aside, change_lines, count, is_folder, 
 from treadle.protocol import events as e
 from treadle.protocol.content import Usage
 from treadle.protocol.files import decode_path
+from treadle.protocol.views import JobView
 from treadle.types import ChatId
 
 MOST_CHANGED = 12
@@ -46,6 +47,10 @@ def notice(event: e.Event) -> tuple[str, Colour] | None:
             return f"note: {inert_line(text, 500)}", "yellow"
         case e.SandboxNotice(text=text, lowered=lowered):
             return f"note: {inert_line(text, 500)}", "yellow" if lowered else "dim"
+        case e.JobEnded(ending=ending, code=code):
+            how = f"exit {code}" if ending == "exited" else ending
+            told = "".join(f"; would have been asked for: {inert_line(each, 200)}" for each in event.concerns)
+            return f"background command {inert_line(event.job, 40)}: {how}{told}", "yellow" if told else "dim"
         case e.GuardNotice(action="nudge"):
             return "the model repeats itself; it was told so", "yellow"
         case e.GuardNotice():
@@ -92,6 +97,12 @@ def changed(chat: ChatId, files: Sequence[e.FileChange]) -> list[str]:
     """What a run changed, one line a file, and the way back (W-04)."""
     lines = change_lines(files, lambda path: inert_line(decode_path(path), 200), MOST_CHANGED)
     return [*lines, f"changed in all: {summary(files)} · undo: treadle undo {chat}"] if lines else []
+
+
+def living(chat: ChatId, jobs: Sequence[JobView]) -> list[str]:
+    """The background commands that a run leaves, and how to end them (S-14)."""
+    lines = [f"in the background: {inert_line(job.job, 40)} {inert_line(job.command, 120)}" for job in jobs]
+    return [*lines, f"stop: treadle jobs {chat} --stop"] if lines else []
 
 
 def summary(files: Iterable[e.FileChange], aside: Collection[Aside] = ASIDE) -> str:

@@ -14,13 +14,45 @@ EXIT_TURN_CAP = 53
 EXIT_BUDGET = 55
 EXIT_INTERRUPTED = 130
 
+ALL_HOSTS = "all"
 LAST = "last"
 """The name of the newest chat."""
+ONCE = "once"
 SCOPES = ("chat", "project", "user")
 """The same as in `treadle.protocol.permissions`, which a test sees to; written out so that help costs no import."""
 
 Body = Callable[..., Any]
 Decorator = Callable[[Body], Body]
+
+
+class NetworkCommand(click.Command):
+    """A command whose --network may stand without a value. The word behind it is its value only if it says which hosts:
+    it may as well be the command's own argument."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        typed = args[: args.index("--")] if "--" in args else args
+        made = [
+            f"{word}={ALL_HOSTS}" if word == "--network" and not _names_hosts(typed[at + 1 : at + 2]) else word
+            for at, word in enumerate(typed)
+        ]
+        return super().parse_args(ctx, made + args[len(typed) :])
+
+
+def _names_hosts(words: list[str]) -> bool:
+    from treadle.errors import InvalidInput
+    from treadle.host_patterns import read
+
+    try:
+        return bool(words) and words[0] != "" and read(words[0]) is not None
+    except InvalidInput:
+        return False
+
+
+network_option = click.option(
+    "--network",
+    metavar="[HOSTS]",
+    help="Hosts that commands may reach: registries, git-hosts, github.com, *.crates.io …; without HOSTS all.",
+)
 
 
 def json_option(help: str) -> Decorator:

@@ -10,12 +10,12 @@ import msgspec
 
 from treadle.chat.state import ChatState
 from treadle.cli.call_line import QUIET, show_call, show_check
-from treadle.cli.notices import changed, cost, end, how_to_answer, how_to_go_on, notice, waiting
+from treadle.cli.notices import changed, cost, end, how_to_answer, how_to_go_on, living, notice, waiting
 from treadle.cli.terminal import Terminal
 from treadle.inert import inert, inert_line
 from treadle.protocol import events as e
 from treadle.protocol.content import PlanStep, Usage
-from treadle.protocol.views import Coalescer, touched
+from treadle.protocol.views import Coalescer, JobView, touched
 from treadle.types import CallKey, ChatId
 
 _PLAN_MARKS = {"pending": "·", "in_progress": ">", "done": "✓"}
@@ -43,6 +43,7 @@ class Screen:
         self._ended = False
         self._changed: Sequence[e.FileChange] = ()
         """What the run did to each file, from its beginning on."""
+        self._living: Sequence[JobView] = ()
 
     def begin(self, chat: ChatId, model: str, root: str, *, resumed: bool = False) -> None:
         head = f"{'resuming' if resumed else 'chat'} {chat} · "
@@ -69,6 +70,10 @@ class Screen:
     def changed(self, files: Sequence[e.FileChange]) -> None:
         """What the run that ends now did to each file."""
         self._changed = files
+
+    def living(self, jobs: Sequence[JobView]) -> None:
+        """The background commands that live on after the run that ends now."""
+        self._living = jobs
 
     def event(self, envelope: e.Envelope) -> None:
         event = envelope.data
@@ -202,7 +207,9 @@ class Screen:
             self._terminal.note(f"── {end(idle)} · {spent}", "dim")
             for line in changed(chat, self._changed):
                 self._terminal.note(f"   {line}", "dim")
-            self._changed = ()
+            for line in living(chat, self._living):
+                self._terminal.note(f"   {line}", "yellow")
+            self._changed = self._living = ()
         else:
             self._terminal.note(f"── nothing to do: the chat is idle ({end(idle)})", "dim")
         self._terminal.note(f"   {how_to_go_on(chat, idle.reason)}", "dim")

@@ -67,6 +67,7 @@ async def open_agent(
         plugins=works,
         hooks=hooks,
         instructions=settings.instructions,
+        allowance=settings.allowance,
         home=config.home,
         accepted=settings.consent,
         retry_base_s=settings.retry_base_s,

@@ -9,6 +9,7 @@ import msgspec
 from treadle.client.events import follow
 from treadle.client.files import ChatFiles
 from treadle.client.http import Http
+from treadle.client.jobs import Job, jobs_of
 from treadle.protocol.commands import Result
 from treadle.protocol.events import Delivery, Envelope, OpenAction
 from treadle.protocol.http_answers import Accepted, ChatLine, ChatList, ChatView, MessageList, MessageView
@@ -73,6 +74,10 @@ class Chat:
     def files(self) -> ChatFiles:
         """What the chat did to the files of its project, and the way back: undo, redo, keep."""
         return ChatFiles(self._http, self._at)
+
+    async def jobs(self) -> list[Job]:
+        """Its background commands, those that run and those that have ended lately: to read, to talk to, to stop."""
+        return await jobs_of(self._http, self._at)
 
     async def apply(self, path: str, *, content: str | None = None, block: int | None = None) -> Accepted:
         """Write a fenced block of the last answer, or `content`, to a file; what comes of it is told by the events.

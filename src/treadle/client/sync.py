@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from treadle.client import chats as asynchronous
-from treadle.client import client, files
+from treadle.client import client, files, jobs
 from treadle.client.answering import Answer, Approve, Reply, Show
 from treadle.loop_thread import Facade, LoopOwner, LoopThread, same_parameters, waited
 from treadle.protocol.events import Envelope
 from treadle.protocol.http_answers import ChatLine, ChatView
+from treadle.protocol.views import JobView
 
-__all__ = ["Chat", "ChatFiles", "Chats", "Client"]
+__all__ = ["Chat", "ChatFiles", "Chats", "Client", "Job"]
 
 
 class Chat(Facade[asynchronous.Chat]):
@@ -45,6 +46,9 @@ class Chat(Facade[asynchronous.Chat]):
     def files(self) -> "ChatFiles":
         return ChatFiles(self._loop, self._wrapped.files)
 
+    def jobs(self) -> "list[Job]":
+        return [Job(self._loop, job) for job in self._loop.run(self._wrapped.jobs())]
+
     def events(self, after: int = 0, *, deltas: bool = True) -> Iterator[Envelope]:
         return self._loop.each(self._wrapped.events(after, deltas=deltas))
 
@@ -59,6 +63,18 @@ class ChatFiles(Facade[files.ChatFiles]):
     redo = waited(files.ChatFiles.redo)
     keep = waited(files.ChatFiles.keep)
     back_to = waited(files.ChatFiles.back_to)
+
+
+class Job(Facade[jobs.Job]):
+    """A background command of a chat; see `treadle.client.jobs.Job`."""
+
+    @property
+    def view(self) -> JobView:
+        return self._wrapped.view
+
+    tail = waited(jobs.Job.tail)
+    send = waited(jobs.Job.send)
+    stop = waited(jobs.Job.stop)
 
 
 class Chats(Facade[asynchronous.Chats]):

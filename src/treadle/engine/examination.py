@@ -7,11 +7,12 @@ from msgspec.structs import replace
 from treadle.chat.applying import tool_options
 from treadle.chat.state import Call
 from treadle.engine.deps import Deps
-from treadle.engine.lease import STOPPED, Stopped, Tenure
+from treadle.engine.lease import Stopped, Tenure
 from treadle.engine.outcome import crashed, end, first_line, seen_of
 from treadle.errors import ToolError
+from treadle.host_patterns import joined
 from treadle.ports.policy import Verdict
-from treadle.ports.toolset import Invocation, Tool
+from treadle.ports.toolset import Invocation, Rehearsal, Tool
 from treadle.protocol.content import Seen
 from treadle.protocol.events import (
     Event,
@@ -30,10 +31,6 @@ from treadle.protocol.tools import ToolSpec, digest
 NOBODY = "No person is there to answer. Decide yourself, in the way that fits the task best, and go on."
 CUT_OFF = "This call was cut off and has been completed by guessing; it was not carried out. Send it again, whole."
 CHANGED = "what it would do has changed since it was allowed"
-
-
-HARMLESS = "auto-approved (it changes nothing in the project)"
-BY_WORDS = "no copy-on-write view can be had for it, so it is asked for by its words"
 
 
 class Ready(msgspec.Struct, frozen=True):
@@ -71,16 +68,19 @@ def invocation_of(tenure: Tenure, call: Call, name: str, arguments: dict[str, ob
         {} if by_person else state.seen,
         state.outputs,
         by_person,
+        network=call.network,
+        changed=frozenset(state.run.changed if state.run is not None else ()),
         emit=lambda output: tenure.live(ExecutionOutput(call.key, redact(output))),
     )
 
 
 def begun(tenure: Tenure, call: Call, deps: Deps) -> tuple[Tool, Invocation] | None:
-    """A call that has begun, with its tool; None if Treadle does not run it itself, or no longer can."""
+    """A call that has begun or was tried, with its tool; None if Treadle does not run it itself, or no longer can."""
     found = deps.tools.find(call.request.name, tool_options(tenure.state))
     if found is None or isinstance(found, ToolSpec):
         return None
-    return found, invocation_of(tenure, call, call.request.name, call.arguments or {}, deps)
+    arguments = deps.tools.arguments(found.spec, call.request.arguments) if call.arguments is None else call.arguments
+    return found, invocation_of(tenure, call, call.request.name, arguments if isinstance(arguments, dict) else {}, deps)
 
 
 async def examine(tenure: Tenure, call: Call, deps: Deps) -> Ready | Settled:
@@ -125,38 +125,61 @@ async def _permit(tenure: Tenure, ready: Ready, options: ChatOptions, deps: Deps
     if answered:
         options = msgspec.structs.replace(options, interactive=True)  # whoever answered is a person
     verdict = await deps.policy.review(spec, ready.invocation, options)
+    reached = joined(ready.invocation.network, verdict.network)
+    ready = replace(ready, invocation=replace(ready.invocation, network=reached))
+    rehearsal: Rehearsal | None = None
     if verdict.decision == "review":
-        reviewed = await _rehearsed(tenure, ready.tool, ready.invocation, verdict)
-        if isinstance(reviewed, Stopped):
-            return Settled(())
-        verdict = reviewed
+        if not _may_be_repeated(ready, options, deps):
+            tried = await tenure.unless_stopped(ready.tool.rehearse(ready.invocation))
+            if isinstance(tried, Stopped):
+                await end(ready.tool, ready.invocation)
+                return Settled(())
+            rehearsal = tried
+        verdict = await deps.policy.judge(spec, ready.invocation, options, rehearsal, verdict)
     if verdict.decision == "deny":
         denied = PermissionCompleted(call.key, "deny", by="policy", feedback=verdict.reason)
         refused = _refused(call, ready.invocation.arguments, verdict.reason, ready.summary, came="not allowed")
         return Settled((denied, *refused.events))
     if verdict.decision == "ask" and (not answered or call.seal):
-        asked = await _question(ready, verdict, deps)
+        asked = await _question(ready, verdict, rehearsal, deps)
         if not answered:
             return Settled((asked,), blocks=True)
         if asked.hash != call.seal:
-            again = msgspec.structs.replace(asked, reason=f"{asked.reason}; {CHANGED}" if asked.reason else CHANGED)
+            again = replace(asked, reason=f"{asked.reason}; {CHANGED}" if asked.reason else CHANGED)
             return Settled((again,), blocks=True)
-    plan = await ready.tool.prepare(ready.invocation)
+    return await _prepared(ready, verdict, answered=answered)
+
+
+def _may_be_repeated(ready: Ready, options: ChatOptions, deps: Deps) -> bool:
+    """Whether a command could reach the network before its intent is recorded, and a worker on another machine, which
+    knows nothing of that, would run it again (D-02). Then nothing is tried beforehand, and its words decide."""
+    reaches = bool(joined(options.network, ready.invocation.network))
+    return deps.shared and reaches and bool(ready.tool.spec.command_argument)
+
+
+async def _prepared(ready: Ready, verdict: Verdict, *, answered: bool) -> Ready:
+    """A call that is allowed, with what its tool found when it looked."""
+    invocation = ready.invocation
+    if verdict.decision == "discard":
+        invocation = replace(invocation, discard=verdict.reason)
     approved: tuple[Event, ...] = ()
+    plan = await ready.tool.prepare(invocation)
     if not answered and verdict.reason:
-        approved = (PermissionCompleted(call.key, "allow", by="policy", auto_approved=True, feedback=verdict.reason),)
-    invocation = msgspec.structs.replace(ready.invocation, plan=plan)
-    return msgspec.structs.replace(ready, invocation=invocation, approved=approved)
+        key = ready.call.key
+        approved = (PermissionCompleted(key, "allow", by="policy", auto_approved=True, feedback=verdict.reason),)
+    return replace(ready, invocation=replace(invocation, plan=plan), approved=approved)
 
 
-async def _question(ready: Ready, verdict: Verdict, deps: Deps) -> PermissionRequested:
+async def _question(ready: Ready, verdict: Verdict, rehearsal: Rehearsal | None, deps: Deps) -> PermissionRequested:
+    """Bound to exactly what a person sees, and to every change with its state before and after (S-08)."""
     key, arguments = ready.call.key, ready.invocation.arguments
     shown = verdict.shown or f"{ready.tool.spec.name} {ready.summary}"
     if preview := await ready.tool.preview(ready.invocation):
         shown = f"{shown}\n\n{preview}"
-    shown = deps.redact(shown)  # the hash is of exactly what a person sees
-    seal = digest([ready.tool.spec.name, arguments, shown])
-    return PermissionRequested(key, key, verdict.severity, verdict.reason, shown, seal, verdict.offers)
+    shown = deps.redact(shown)
+    changes = () if rehearsal is None else [(file.path, file.before, file.after) for file in rehearsal.files]
+    seal = digest([ready.tool.spec.name, arguments, shown, *([changes] if changes else [])])
+    return PermissionRequested(key, key, verdict.severity, verdict.reason, shown, seal, verdict.offers, verdict.wants)
 
 
 def _refused(
@@ -192,18 +215,3 @@ def summarize(spec: ToolSpec, arguments: dict[str, object]) -> str:
     if not arguments:
         return ""
     return first_line(msgspec.json.encode(arguments).decode())
-
-
-async def _rehearsed(tenure: Tenure, tool: Tool, invocation: Invocation, verdict: Verdict) -> Verdict | Stopped:
-    """What a review comes to: nothing would change, or somebody must be asked."""
-    rehearsal = await tenure.unless_stopped(tool.rehearse(invocation))
-    if isinstance(rehearsal, Stopped):
-        await end(tool, invocation)
-        return STOPPED
-    if rehearsal is not None and rehearsal.empty:
-        return Verdict("allow", HARMLESS)
-    if verdict.refusal:
-        return replace(verdict, decision="deny", reason=verdict.refusal)
-    if rehearsal is None:
-        return replace(verdict, decision="ask", reason=f"{verdict.reason}; {BY_WORDS}" if verdict.reason else BY_WORDS)
-    return replace(verdict, decision="ask", shown=f"{verdict.shown}\n\n{rehearsal.shown}")

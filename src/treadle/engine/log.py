@@ -193,6 +193,10 @@ class Log:
         self._snapshots.pop(chat, None)
         self._epochs.pop(chat, None)
 
+    def with_jobs(self) -> list[ChatId]:
+        """The chats of which this process knows that they have background commands."""
+        return [state.chat for state in self._states.values() if state.jobs]
+
     def peek(self, chat: ChatId) -> ChatState | None:
         """The newest state that this process has seen; others may have gone further."""
         return self._states.get(chat)

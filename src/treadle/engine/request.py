@@ -79,11 +79,13 @@ def fitted(request: ModelRequest, used: int, info: ModelInfo) -> ModelRequest:
 async def load_pictures(request: ModelRequest, deps: Deps) -> None:
     """Read the pictures that this conversation has not shown yet. One that is lost is told as such by its adapter."""
     known = request.memo.pictures
-    shown = [entry.images for entry in request.entries if type(entry) is UserEntry and entry.images]
+    unseen = request.memo.unseen(request.entries)
+    shown = [entry.images for entry in unseen if type(entry) is UserEntry and entry.images]
     for image in (image for images in shown for image in images):
         if image.blob not in known:
             with suppress(NotFound, Damaged):
                 known[image.blob] = await deps.store.get_blob(image.blob)
+    request.memo.see(request.entries)
 
 
 def expected(state: ChatState, info: ModelInfo, deps: Deps) -> Usage:

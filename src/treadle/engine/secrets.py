@@ -36,6 +36,7 @@ TEXTS: dict[type[Event], tuple[str, ...]] = {
     e.ModelNotice: ("text",),
     e.SandboxNotice: ("text",),
     e.GuardNotice: ("text",),
+    e.JobStarted: ("command",),
     e.Undone: ("error",),
     e.Redone: ("error",),
     e.Kept: ("error",),

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from treadle.errors import ModelError
-from treadle.protocol.deltas import CallDelta, Delta, UsageDelta
+from treadle.protocol.deltas import CallDelta, Delta, TextDelta, UsageDelta
 
 SILENCE_S = 300.0
 ANSWER_S = 3_600.0
@@ -40,7 +40,7 @@ class Patience:
     def hear(self, deltas: Sequence[Delta]) -> None:
         """An item of the stream came. Counts alone are no sign of life, and neither is a call of which nothing new is
         said: servers keep a line open with them."""
-        if not deltas or any(_tells(delta) for delta in deltas):
+        if not deltas or type(deltas[0]) is TextDelta or any(map(_tells, deltas)):
             self._last = self._loop.time()
 
     def _due(self) -> float:

@@ -7,7 +7,7 @@ import contextlib
 import logging
 from collections.abc import Iterator
 
-from treadle.chat.state import ChatState, open_actions, runnable, status, summary
+from treadle.chat.state import ChatState, open_actions, runnable, status, summary, wake_ms
 from treadle.engine.deps import Deps
 from treadle.engine.handover import close_calls, withdraw
 from treadle.engine.lease import Tenure
@@ -82,7 +82,7 @@ class Worker:
             yield None
             return
         with self._reserving():
-            yield Take(self.name, lambda state: ahead(state, self._deps), lambda lease: self._took(lease))
+            yield Take(self.name, lambda state: ahead(state, self._deps), self._took)
         if chat not in self._taken:
             self.changed.set()  # what was kept for it is free again
 
@@ -131,8 +131,7 @@ class Worker:
         state = self._deps.log.peek(chat)
         if state is None:
             return False
-        line = summary(state)
-        return line.runnable or 0 < line.wake_ms <= self._deps.clock.now_ms()
+        return runnable(state) or 0 < wake_ms(state) <= self._deps.clock.now_ms()
 
     def start(self, chat: ChatId) -> asyncio.Task[None]:
         """Drive a chat in the background; the task that does so already, if there is one."""
@@ -215,7 +214,7 @@ class Worker:
         state = tenure.state
         if status(state) == "requires_action":
             tenure.live(ActionRequired(open_actions(state)))
-            self._wake_later(lease.chat, summary(state).wake_ms)
+            self._wake_later(lease.chat, wake_ms(state))
 
     async def _put_right(self, tenure: Tenure) -> None:
         """A chat that has nothing to do, and whose line in the store says otherwise (a record was lost), would be
@@ -250,12 +249,12 @@ class Worker:
         except StoreError as error:
             logging.getLogger("treadle").warning("no snapshot of chat %s was kept: %s", state.chat, error)
 
-    def _wake_later(self, chat: ChatId, wake_ms: int) -> None:
+    def _wake_later(self, chat: ChatId, due_ms: int) -> None:
         """A deadline that passes while this process lives is acted on here; otherwise by whoever claims next."""
         if earlier := self._waking.pop(chat, None):
             earlier.cancel()
-        if wake_ms:
-            delay = max(0.0, (wake_ms - self._deps.clock.now_ms()) / 1000) + 0.01
+        if due_ms:
+            delay = max(0.0, (due_ms - self._deps.clock.now_ms()) / 1000) + 0.01
             self._waking[chat] = asyncio.get_running_loop().call_later(delay, self.start, chat)
 
     async def _renew(self) -> None:

@@ -1,5 +1,6 @@
-"""Collecting in processes that stay: once an hour beside their work, and at once given up when they end. What is not
-done then, the next pass does, in whichever process."""
+"""Housekeeping in processes that stay, beside their work, and at once given up when they end: once an hour what is kept
+for undoing is looked through, once a minute jobs that have ended are closed. What is not done then, the next pass does,
+in whichever process."""
 
 import asyncio
 import logging
@@ -10,27 +11,52 @@ from pathlib import Path
 from treadle.errors import TreadleError
 from treadle.housekeeping.collecting import collect_some
 from treadle.housekeeping.retention import Retention, is_due
+from treadle.jobs import JobRegistry
 from treadle.ports.store import Store
 
 HOUR_S = 3600.0
 _LOOK_S = 60.0
 """So often it is looked whether an hour has passed, or a pass is left to go on with."""
+_SELDOM = 60
+"""Every so many looks at jobs are at those of all chats."""
 _LEAVE_S = 5.0
 
 
 @asynccontextmanager
-async def tended(store: Store, home: Path, retention: Retention) -> AsyncIterator[None]:
-    """While the block lasts, no more is kept for undoing than may be."""
+async def tended(store: Store, home: Path, retention: Retention, jobs: JobRegistry) -> AsyncIterator[None]:
+    """While the block lasts, no more is kept for undoing than may be, and jobs that have ended are closed."""
     ending = asyncio.Event()
-    task = asyncio.create_task(_tend(store, home, retention, ending))
+    tasks = [
+        asyncio.create_task(_tend(store, home, retention, ending)),
+        asyncio.create_task(_close_jobs(jobs, ending)),
+    ]
     try:
         yield
     finally:
         ending.set()
-        await asyncio.wait({task}, timeout=_LEAVE_S)  # a thread that removes must see it; a database may hang
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        await asyncio.wait(tasks, timeout=_LEAVE_S)  # a thread that removes must see it; a database may hang
+        for task in tasks:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+async def _close_jobs(jobs: JobRegistry, ending: asyncio.Event) -> None:
+    """Jobs of chats that this process knows, often; those of all chats of the home, seldom."""
+    looks = 0
+    while not ending.is_set():
+        try:
+            await jobs.sweep(everything=looks % _SELDOM == 0)
+        except (OSError, TreadleError) as error:
+            logging.getLogger("treadle").warning("background commands were not looked through: %s", error)
+        looks += 1
+        await _pause(ending, _LOOK_S)
+
+
+async def _pause(ending: asyncio.Event, seconds: float) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await ending.wait()
 
 
 async def _tend(store: Store, home: Path, retention: Retention, ending: asyncio.Event) -> None:
@@ -43,6 +69,4 @@ async def _tend(store: Store, home: Path, retention: Retention, ending: asyncio.
         except (OSError, TreadleError) as error:
             logging.getLogger("treadle").warning("what is kept for undoing was not looked through: %s", error)
             pause = HOUR_S
-        with suppress(TimeoutError):
-            async with asyncio.timeout(pause):
-                await ending.wait()
+        await _pause(ending, pause)

@@ -49,7 +49,7 @@ class Act(msgspec.Struct, frozen=True):
 
 def act_of(spec: ToolSpec, invocation: Invocation) -> Act:
     arguments = invocation.arguments
-    if isinstance(command := arguments.get(spec.command_argument), str):
+    if (command := spec.command_in(arguments)) is not None:
         return _command(command, _folder(invocation))
     if spec.input_argument:
         return _input(str(arguments.get(spec.input_argument) or ""))

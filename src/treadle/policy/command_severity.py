@@ -1,17 +1,16 @@
-"""How dangerous a shell command is, from its text alone (S-04). Stable: `classify`, `parts`, `outside`.
+"""How dangerous a shell command is by its words alone (S-04). Stable: `classify`, `parts`, `outside`.
 
-Nothing is run and no file is looked at, so this judges what a command says, not what it finds. Whatever cannot be read
-or followed is high: it fails closed. It knows no modes and no rules; who may do what is decided elsewhere.
+Nothing is run and no file is looked at. Literal words, quotes, wrappers, lists, pipes and nested shells are read; what
+is not literal is unknown, and its effect is judged elsewhere, on a view. Whatever cannot be read is high.
 """
 
 import re
 from functools import lru_cache
 
-from treadle.policy.shell.crude import crude
+from treadle.policy.shell.idioms import ruin
 from treadle.policy.shell.model import RANK, Finding, Found, Part, Severity, worst
 from treadle.policy.shell.outside import leading_out
-from treadle.policy.shell.state import Frame, Record, State, TooMuch
-from treadle.policy.shell.system import NETWORK
+from treadle.policy.shell.run import Record, Scope, ShellMemory, TooMuch
 from treadle.policy.shell.walk import Walker
 
 __all__ = ["Finding", "Part", "Severity", "classify", "outside", "parts"]
@@ -25,19 +24,21 @@ def classify(command: str) -> Finding:
     record = _read(command)
     found = [*record.notes, *(Found(part.severity, reason) for part in record.parts for reason in part.reasons)]
     ordered = sorted(found, key=lambda each: -RANK[each.severity])
-    return Finding(worst(each.severity for each in found), tuple(dict.fromkeys(each.reason for each in ordered)))
+    reasons = tuple(dict.fromkeys(each.reason for each in ordered))
+    network = any(part.network for part in record.parts) or any(note.network for note in record.notes)
+    return Finding(worst(each.severity for each in found), reasons, network)
 
 
 def parts(command: str) -> tuple[Part, ...]:
     """Each simple command that would run, wrapped and nested ones, too. A text that cannot be read to its end has a
-    last part without a program that is not certain, so that nothing that must cover every part can cover it."""
+    last part without a program that is unknown, so that nothing that must cover every part can cover it."""
     record = _read(command)
     worries = [note for note in record.notes if note.severity in ("high", "critical")]
     if not worries:
         return tuple(record.parts)
     severity = worst(note.severity for note in worries)
     reasons = tuple(dict.fromkeys(note.reason for note in worries))
-    return (*record.parts, Part("", (), certain=False, severity=severity, reasons=reasons))
+    return (*record.parts, Part("", (), unknown=True, severity=severity, reasons=reasons))
 
 
 def outside(command: str, root: str, cwd: str) -> tuple[str, ...]:
@@ -61,19 +62,19 @@ def _read(command: str) -> Record:
     try:
         if len(command) > _MOST_CHARS:
             raise TooMuch("it is longer than is looked at")
-        Walker(record, State(), Frame()).text(command)
+        Walker(record, ShellMemory(), Scope()).text(command)
     except (TooMuch, RecursionError) as problem:
-        record.failed = True
-        record.note("high", f"it cannot be followed to its end: {problem}")
-    if record.failed:
-        record.notes += crude(command)
+        record.fail(f"it cannot be followed to its end: {problem}")
+    if record.failed or record.unseen:
+        record.notes += ruin(command)
+    if bomb := record.fork_bomb():
+        record.note("critical", f"{bomb} starts itself again and again: a fork bomb")
     _together(record)
     return record
 
 
 def _together(record: Record) -> None:
     """What is dangerous only in company: the environment and the network."""
-    programs = {part.program for part in record.parts}
     shows = any("environment" in reason for part in record.parts for reason in part.reasons)
-    if shows and programs & NETWORK:
+    if shows and any(part.network for part in record.parts):
         record.note("high", "may send the environment, with its secrets, over the network")

@@ -19,6 +19,10 @@ T = TypeVar("T", bound=msgspec.Struct)
 _OTHERS_WRITE = 0o022
 
 
+def _version(found: os.stat_result) -> tuple[int, int, int]:
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
 class HomeFile(Generic[T]):
     """JSON of one Struct. What is read is kept until the file changes."""
 
@@ -33,11 +37,10 @@ class HomeFile(Generic[T]):
         """The content; the Struct's defaults if there is no such file. ConfigError if it cannot be used: what it
         holds gives permissions, so a file that others may write, or that is damaged, counts for nothing."""
         try:
+            if _version(os.stat(self._name)) == self._seen:
+                return self._kept
             with open(self._name, "rb") as file:
                 found = os.fstat(file.fileno())
-                seen = (found.st_ino, found.st_mtime_ns, found.st_size)
-                if seen == self._seen:
-                    return self._kept
                 if found.st_mode & _OTHERS_WRITE or found.st_uid not in (os.geteuid(), 0):
                     raise ConfigError(f"{self.path} can be written by others; give it to yourself alone: chmod 600")
                 data = file.read()
@@ -49,7 +52,7 @@ class HomeFile(Generic[T]):
             self._kept = msgspec.json.decode(data, type=self._kind)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise ConfigError(f"{self.path} is damaged ({error}); mend it, or move it away") from error
-        self._seen = seen
+        self._seen = _version(found)
         return self._kept
 
     def change(self, change: Callable[[T], T]) -> T:

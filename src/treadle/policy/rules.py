@@ -1,18 +1,20 @@
 """Standing answers (S-07): what a rule may say, and what it covers. Pure: where rules are kept is the business of
 `rule_book`, who is asked that of `standard`.
 
-An allow rule is read narrowly and a deny or ask rule widely. To be allowed, a simple command must be known for certain,
-word by word, stand alone (no wrapper, no variable set for it, no output into a file) and not be critical. To be denied
-it is enough that it would run at all, however it is wrapped.
+An allow rule is read narrowly and a deny or ask rule widely. To be allowed, a simple command must be literal, word by
+word (or be the very text of the rule), stand alone (no wrapper, no variable set for it, no output into a file) and not
+be critical. To be denied it is enough that it would run at all, however it is wrapped.
 """
 
 import shlex
 from collections.abc import Iterable, Sequence
 
 from treadle.errors import InvalidInput
+from treadle.host_patterns import ALL
+from treadle.host_patterns import check as check_host
 from treadle.policy.globs import is_literal, matches
 from treadle.policy.shell.model import Part
-from treadle.protocol.permissions import Rule, RuleEffect
+from treadle.protocol.permissions import NETWORK_TOOL, Rule, RuleEffect
 from treadle.protocol.tools import COMMAND_TOOL, EDIT_TOOL, EDIT_TOOLS, INPUT_TOOL
 
 ANY = "*"
@@ -45,7 +47,12 @@ def check(rule: Rule) -> None:
     """InvalidInput for a rule that says nothing, cannot be read, or would let through everything."""
     if not rule.tool:
         raise InvalidInput("a rule needs the name of a tool")
-    if rule.tool == COMMAND_TOOL and rule.pattern:
+    if rule.scope == "once":
+        raise InvalidInput("a rule that counts once is none; choose the scope chat, project or user")
+    if rule.tool == NETWORK_TOOL:
+        if rule.pattern != ALL:
+            check_host(rule.pattern)
+    elif rule.tool == COMMAND_TOOL and rule.pattern:
         _check_command(rule.pattern, rule.effect)
     elif rule.tool in (COMMAND_TOOL, INPUT_TOOL) and rule.effect == "allow":
         raise InvalidInput(
@@ -98,24 +105,32 @@ def split(pattern: str) -> list[str]:
 # -- what a rule covers -----------------------------------------------------------------------------------------------
 
 
-def needs_answer(part: Part, always: bool) -> bool:
-    """Whether a rule must cover this part of a command: if it is rated as anything, if it is a group with its output
-    into a file, and with `always` in any case, except for what only passes another part on."""
-    if part.severity != "none" or (not part.words and bool(set(part.writes) - _NOWHERE)):
-        return True
-    return always and _name(part.program) not in _QUIET_WRAPPERS
+def needs_answer(part: Part) -> bool:
+    """Whether a rule must cover this part of a command: if it is rated as anything, or if it is a group with its output
+    into a file."""
+    return part.severity != "none" or (not part.words and bool(set(part.writes) - _NOWHERE))
+
+
+def passes_on(part: Part) -> bool:
+    """Whether it only runs another part, and changes nothing about it."""
+    return _name(part.program) in _QUIET_WRAPPERS
 
 
 def allows_part(rules: Iterable[Rule], part: Part) -> Rule | None:
     """The rule that allows this simple command, as it stands."""
-    if not part.certain or part.assigns or set(part.writes) - _NOWHERE or part.severity == "critical":
+    if part.assigns or set(part.writes) - _NOWHERE or part.severity == "critical":
         return None
     if set(part.wrapped_by) - _QUIET_WRAPPERS:
         return None
     for rule in rules:
-        if rule.effect == "allow" and rule.tool == COMMAND_TOOL and rule.pattern and fits(rule.pattern, part.words):
+        if rule.effect == "allow" and rule.tool == COMMAND_TOOL and rule.pattern and _covers(rule.pattern, part):
             return rule
     return None
+
+
+def _covers(pattern: str, part: Part) -> bool:
+    """What is not literal is covered by the very same text only."""
+    return pattern == part.text if part.unknown else fits(pattern, part.words)
 
 
 def stops_command(rules: Iterable[Rule], effect: RuleEffect, tool: str, parts: Iterable[Part]) -> Rule | None:

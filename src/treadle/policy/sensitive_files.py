@@ -9,6 +9,7 @@ import msgspec
 from treadle.file_system import is_below
 from treadle.policy.globs import matches
 
+PINS = "a tool writes it, and it pins what is installed"
 _GROUPS: Mapping[str, tuple[str, ...]] = {
     "it may hold secrets": (
         ".env",
@@ -22,7 +23,7 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
         "*.{tfstate,tfvars}",
         "*.tfstate.*",
     ),
-    "a tool writes it, and it pins what is installed": (
+    PINS: (
         "*.{lock,lockb,lockfile}",
         "*-lock.{json,yaml,yml}",
         "npm-shrinkwrap.json",
@@ -47,6 +48,7 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
         ".pre-commit-config.yaml",
         "lefthook.{yml,yaml,toml}",
     ),
+    "a build runs what it names": ("**/.{cargo,mvn,bundle}/**", "**/gradle/wrapper/**"),
     "a shell or an editor runs what is in it": (
         ".{bashrc,bash_profile,bash_login,bash_logout,bash_aliases,profile,inputrc}",
         ".z{shrc,shenv,profile,login,logout}",
@@ -73,6 +75,8 @@ DEFAULTS: Mapping[str, bool] = {
     pattern: False for patterns in _GROUPS.values() for pattern in patterns
 } | dict.fromkeys(_SAFE, True)
 _WHY = {pattern: why for why, patterns in _GROUPS.items() for pattern in patterns}
+OWN_PATTERN = "a setting says so"
+"""Why a file is sensitive by a pattern of the user's own."""
 
 
 class Sensitive(msgspec.Struct, frozen=True):
@@ -96,7 +100,7 @@ def judge(name: str, own: Mapping[str, bool]) -> Sensitive | None:
     """The same for one name, relative to the root."""
     for pattern in reversed(tuple(own)):
         if matches(pattern, name):
-            return None if own[pattern] else Sensitive(name, pattern, "a setting says so")
+            return None if own[pattern] else Sensitive(name, pattern, OWN_PATTERN)
     for pattern in _BACKWARDS:
         if matches(pattern, name):
             return None if DEFAULTS[pattern] else Sensitive(name, pattern, _WHY[pattern])

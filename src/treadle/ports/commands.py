@@ -2,17 +2,43 @@
 of its own: what to run, the output so far, who runs it, how it ended. Any worker on the machine can adopt it."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Protocol
 
 from treadle.protocol.content import Value
+from treadle.protocol.tool_events import CommandEnding
 from treadle.types import CallKey, ChatId
 
-Ending = Literal["exited", "timed_out", "stopped", "failed", "lost"]
-"""failed: it could not be started · lost: the supervisor died with its command; what the command did by then is not
-known."""
+
+class Limits(Value, frozen=True):
+    """What a command may use up with everything it starts; `file`, `cpu_s` and `open_files` hold for each of its
+    processes. 0: as much as it likes. Sizes are bytes."""
+
+    processes: int = 2048
+    """And threads."""
+    memory: int = 8 << 30
+    disk: int = 4 << 30
+    """What it writes on its view; in any case it is ended when the disk is nearly full."""
+    file: int = 4 << 30
+    cpu_s: int = 36_000
+    open_files: int = 65_536
 
 
-class Job(Value, frozen=True):
+UNLIMITED = Limits(0, 0, 0, 0, 0, 0)
+
+
+class Allowance(Value, frozen=True):
+    """What the user gives to commands beside the built-in lists. No chat and no project can add to it."""
+
+    env: tuple[str, ...] = ()
+    """Names of variables, as patterns (`APP_*`). Secrets are never passed on, whatever is named here (M-13)."""
+    visible: tuple[str, ...] = ()
+    """Paths in the user's home, relative to it or absolute, that commands may read."""
+    limits: Limits = Limits()
+    job_idle_s: float = 28_800.0
+    """How long a background command lives that writes nothing and that nobody asks about; 0: any time (S-14)."""
+
+
+class CommandSpec(Value, frozen=True):
     """What to run. `argv` is already confined; nothing about it is decided here."""
 
     argv: tuple[str, ...]
@@ -20,6 +46,8 @@ class Job(Value, frozen=True):
     env: Mapping[str, str]
     timeout_s: float = 120.0
     """0: as long as it likes (background processes)."""
+    idle_s: float = 0.0
+    """How long it may live while it writes nothing and nobody asks about it; 0: any time."""
     pty: bool = False
     background: bool = False
     input: bool = False
@@ -33,10 +61,11 @@ class Job(Value, frozen=True):
     """The command in one line, for lists."""
     view: str = ""
     """The root that it sees as a copy-on-write view, whose folder (`Commands.view`) is made with it; empty: none."""
+    limits: Limits = UNLIMITED
 
 
 class Ended(Value, frozen=True):
-    ending: Ending
+    ending: CommandEnding
     code: int = 0
     """The exit code; -N if signal N ended it."""
     left_behind: bool = False
@@ -45,7 +74,11 @@ class Ended(Value, frozen=True):
     """How many bytes it wrote, and how many lines, kept or not."""
     lines: int = 0
     error: str = ""
-    """Why it could not be started, or why some of its output was not kept."""
+    """Why it could not be started, what it used up, or why some of its output was not kept."""
+
+    @property
+    def exceeded(self) -> bool:
+        return self.ending == "exceeded"
 
 
 class Output(Value, frozen=True):
@@ -64,6 +97,7 @@ class Known(Value, frozen=True):
     running: bool
     background: bool = False
     title: str = ""
+    began_ms: int = 0
     ended_ms: int = 0
 
 
@@ -92,9 +126,13 @@ class Command(Protocol):
         the end. Blocks for a moment."""
         ...
 
+    def touch(self) -> None:
+        """Note that somebody asks about it: it is not idle. Blocks for a moment."""
+        ...
+
     def since(self, token: str) -> tuple[int, int]:
         """From where to where the output is new since this was last asked with another token; asked again with the same
-        one, it begins where it began. Blocks for a moment."""
+        one, it begins where it began. Counts as a `touch`. Blocks for a moment."""
         ...
 
     def first(self, token: str) -> bool:
@@ -126,12 +164,17 @@ class Commands(Protocol):
         lost."""
         ...
 
+    def network_log(self, chat: ChatId, call: CallKey) -> str:
+        """The file in which the proxy of this command writes what it reached; see `treadle.ports.sandbox.Hosts`. It
+        goes with the command."""
+        ...
+
     def view(self, chat: ChatId, call: CallKey) -> str:
         """The folder of the view that the command of this call has, or would have: with `upper` and `work` in it, and
         `began`, written when the command starts. It goes with the command."""
         ...
 
-    async def start(self, chat: ChatId, call: CallKey, job: Job) -> Command:
+    async def start(self, chat: ChatId, call: CallKey, job: CommandSpec) -> Command:
         """Start a command, once: when the call has one already, that one is given back."""
         ...
 

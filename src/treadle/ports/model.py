@@ -80,6 +80,18 @@ class Memo:
         self._encode: Encode | None = None
         self.pictures: dict[str, bytes] = {}
         """Those of the conversation, read once."""
+        self._seen: tuple[int, Entry | None] = (0, None)
+        """How many entries were searched for pictures, and the last of them."""
+
+    def unseen(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+        """The entries that were not searched for pictures yet; all, after a compaction or an edit."""
+        count, last = self._seen
+        grown = 0 < count <= len(entries) and entries[count - 1] is last
+        return entries[count:] if grown else entries
+
+    def see(self, entries: Sequence[Entry]) -> None:
+        """Their pictures are read."""
+        self._seen = (len(entries), entries[-1] if entries else None)
 
     def pieces(self, entries: Sequence[Entry], begin: Callable[[], Encode]) -> Sequence[bytes]:
         """The bytes of each entry; `begin` makes the encoder of a conversation from its first entry on."""

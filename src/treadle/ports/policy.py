@@ -4,25 +4,40 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from treadle.ports.toolset import Invocation
-from treadle.protocol.options import ChatOptions
+from treadle.ports.toolset import Invocation, Rehearsal
+from treadle.protocol.options import ChatOptions, NetworkChoice
 from treadle.protocol.permissions import Offer
 from treadle.protocol.tools import ToolSpec
 
 
 class Verdict(msgspec.Struct, frozen=True):
     """allow · ask (as a durable action) · deny (the reason goes to the model) · review: find out first what it would
-    do, and ask only if that is something (W-09)."""
+    change, which is then judged (W-09) · discard: a command runs, and nothing of what it changes is committed."""
 
-    decision: Literal["allow", "ask", "deny", "review"]
+    decision: Literal["allow", "ask", "deny", "review", "discard"]
     reason: str = ""
     severity: str = "none"
     shown: str = ""
     """Exactly what a person is asked to allow; the tool's preview is put below it."""
     offers: tuple[Offer, ...] = ()
-    refusal: str = ""
-    """For a review: what the model is told if somebody would have to be asked and nobody is there."""
+    network: NetworkChoice = False
+    """What standing rules let the call reach, beside what the chat's options say."""
+    wants: tuple[str, ...] = ()
+    """The hosts that an approval lets this call reach, as patterns or `all`."""
 
 
 class Policy(Protocol):
-    async def review(self, spec: ToolSpec, invocation: Invocation, options: ChatOptions) -> Verdict: ...
+    async def review(self, spec: ToolSpec, invocation: Invocation, options: ChatOptions) -> Verdict:
+        """By the words and arguments of a call, before anything runs."""
+        ...
+
+    async def judge(
+        self,
+        spec: ToolSpec,
+        invocation: Invocation,
+        options: ChatOptions,
+        rehearsal: Rehearsal | None,
+        verdict: Verdict,
+    ) -> Verdict:
+        """By what the call would change, after a verdict `review`; never `review` again. None: that cannot be had."""
+        ...

@@ -1,7 +1,7 @@
 """What keeps a command in its place. A sandbox turns a command line into one that the operating system confines; it
 starts nothing itself. How strong it is was tried out, not assumed (S-03)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol
 
 from treadle.protocol.content import Value
@@ -16,7 +16,6 @@ Demand = SandboxChoice
 
 IN_A_REPOSITORY = ("hooks", "config", "config.worktree", "commondir")
 """What git runs, or reads to learn what to run: whoever writes one of them runs code as the user, later and outside."""
-OWN_FOLDER = ".treadle"
 
 
 class Direct(Value, tag="direct", frozen=True):
@@ -39,16 +38,64 @@ class View(Value, tag="view", frozen=True):
 RootMount = Direct | Unwritable | View
 
 
+class PrivateHome(Value, frozen=True):
+    """What a command sees instead of people's homes: empty folders of its own that end with it, and in them what is
+    named here."""
+
+    path: str
+    """The user's own home."""
+    covered: tuple[str, ...]
+    """It, and the homes of others."""
+    visible: tuple[str, ...] = ()
+    """What can be read in them: the folders of tools."""
+    caches: tuple[str, ...] = ()
+    """As `visible`; where the sandbox can, writing there succeeds and is forgotten."""
+    keys: tuple[str, ...] = ()
+    """Not readable in what is visible."""
+    variables: Mapping[str, str] = {}
+    """Which folders tools are to look in."""
+    gitconfig: str = ""
+    """What stands in the user's git settings there."""
+
+
+class NoNetwork(Value, tag="none", frozen=True):
+    """Nothing: the command has a network of its own with nobody else in it."""
+
+
+class AllHosts(Value, tag="all", frozen=True):
+    """The network of the machine, as the user has it."""
+
+
+PROXY_PORT = 3128
+"""On 127.0.0.1 of the command's own network: there the proxy speaks HTTP and SOCKS5. The network is new for each
+command, so the port is always free."""
+
+
+class Hosts(Value, tag="hosts", frozen=True):
+    """Some hosts, through a proxy outside the sandbox that lives as long as the command. A program that ignores the
+    proxy reaches nothing. Only a sandbox with network namespaces can do this."""
+
+    patterns: tuple[str, ...]
+    """See `treadle.host_patterns`."""
+    log: str
+    """The file to which the proxy appends what was reached and what was refused, a line of JSON each."""
+
+
+Network = NoNetwork | AllHosts | Hosts
+
+
 class Confinement(Value, frozen=True):
     """What a command may touch. Paths are absolute and without links."""
 
     root: str
     mount: RootMount = Direct()
-    network: bool = False
+    network: Network = NoNetwork()
     protected: tuple[str, ...] = ()
     """Not writable even below the root, and cannot be made where they do not exist (.git/hooks, .git/config …)."""
     hidden: tuple[str, ...] = ()
     """Not readable: Treadle's own data, key files."""
+    home: PrivateHome | None = None
+    """None: homes are as they are, but for what is hidden."""
     writable: tuple[str, ...] = ()
     """Writable folders outside the root, beside a private /tmp."""
     terminal: bool = False

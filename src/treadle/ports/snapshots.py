@@ -72,6 +72,10 @@ class Snapshots(Protocol):
         `limit` (0: any size)."""
         ...
 
+    def left(self, digest: str) -> bool:
+        """Whether bytes of this hash are remembered as something that a change left: then they are not a person's."""
+        ...
+
     def remember(self, files: Sequence[FileChange]) -> None:
         """Remember the texts that these changes left, as far as they are small: the ground on which somebody's later
         edits can be merged with an undo. Never fails; without it there is no merging. `commit` and `compare` do it by

@@ -7,13 +7,13 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from treadle.protocol.content import Seen, Shell, Value
-from treadle.protocol.events import ModelNotice, PlanUpdated, SandboxNotice, TaskComplete
+from treadle.protocol.events import JobEnded, JobStarted, ModelNotice, PlanUpdated, SandboxNotice, TaskComplete
 from treadle.protocol.files import DiffStat, FileChange, FileConflict, Source, Uncaptured
-from treadle.protocol.options import ChatOptions, Project
+from treadle.protocol.options import ChatOptions, NetworkChoice, Project
 from treadle.protocol.tools import ToolSpec
 from treadle.types import CallKey, ChatId
 
-Fact = PlanUpdated | TaskComplete | SandboxNotice | ModelNotice
+Fact = PlanUpdated | TaskComplete | SandboxNotice | ModelNotice | JobStarted | JobEnded
 """What a tool may put into the log beside its result."""
 
 
@@ -37,6 +37,12 @@ class Invocation(msgspec.Struct, frozen=True):
     """Whether a person makes the call and not the model: then what the model has seen is no matter (L-18)."""
     emit: Callable[[str], None] = lambda _text: None
     """Shows live output; may be called any number of times, never blocks."""
+    network: NetworkChoice = False
+    """What this call may reach beside what the chat's options say: a person or a standing rule allowed it."""
+    changed: frozenset[str] = frozenset()
+    """Paths that this run has changed and that are still there: what lies there is the chat's own."""
+    discard: str = ""
+    """Why nothing of what a command changes is committed; empty: it is committed (S-07)."""
 
     @property
     def project(self) -> Project:
@@ -73,12 +79,24 @@ Settlement = Outcome | Literal["run_again", "unknown"]
 
 
 class Rehearsal(msgspec.Struct, frozen=True):
-    """What a call would do to the project, found out by doing it on a view (W-09)."""
+    """What a call would do to the project: of a command found out by doing it on a view (W-09), of a change of files
+    by planning it."""
 
     shown: str
-    """The effect as a diff, for the person who allows it."""
-    empty: bool = False
-    """Whether it would change nothing."""
+    """The effect of a command as a diff, for the person who allows it. Changes of files are shown by `preview`."""
+    files: tuple[FileChange, ...] = ()
+    uncaptured: tuple[Uncaptured, ...] = ()
+    """What would be left out of a commit, and why."""
+    unrecoverable: tuple[str, ...] = ()
+    """Paths whose bytes it would remove, and which exist nowhere else: not in git, nor made by a change of Treadle."""
+    wants_network: str = ""
+    """The hosts that it failed to reach, as patterns with spaces between; `all`: nobody can tell which; empty: it did
+    not fail for want of the network."""
+
+    @property
+    def empty(self) -> bool:
+        """Whether it would change nothing, and nothing would be left out."""
+        return not self.files and not self.uncaptured
 
 
 class Tool(Protocol):
@@ -100,8 +118,8 @@ class Tool(Protocol):
         ...
 
     async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
-        """Carry out the call on a copy-on-write view, without network, and leave the project as it is; `run` then makes
-        this very effect the project's own. None: that cannot be had here."""
+        """Find out what the call would change, and leave the project as it is. A command is carried out on a
+        copy-on-write view; `run` then makes this very effect the project's own. None: that cannot be had here."""
         ...
 
     async def stop(self, invocation: Invocation) -> Outcome | None:

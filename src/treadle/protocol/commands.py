@@ -6,8 +6,9 @@ from typing import Any, Literal
 import msgspec
 
 from treadle.protocol.content import Image, Value
-from treadle.protocol.events import Delivery, RestoreKind
+from treadle.protocol.events import Delivery, FilesChanged, RestoreKind
 from treadle.protocol.permissions import Rule
+from treadle.protocol.tool_events import CommandEnding
 
 
 class Send(Value, tag="send", frozen=True):
@@ -144,6 +145,18 @@ class Apply(Value, tag="apply", frozen=True):
     """Which block, from 1; 0: the only one."""
 
 
+class CloseJob(Value, tag="close_job", frozen=True):
+    """Record that a background command has ended, and what it changed: for whoever can see it. Once it is recorded,
+    this changes nothing."""
+
+    job: str
+    ending: CommandEnding
+    code: int = 0
+    by: str = ""
+    concerns: tuple[str, ...] = ()
+    changed: FilesChanged | None = None
+
+
 class Expire(Value, tag="expire", frozen=True):
     """Close the actions whose deadline has passed. Time comes in as data (A-05)."""
 
@@ -167,5 +180,6 @@ Command = (
     | Rename
     | Compact
     | Apply
+    | CloseJob
     | Expire
 )

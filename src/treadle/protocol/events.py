@@ -30,6 +30,8 @@ from treadle.protocol.tool_events import ExecutionComplete as ExecutionComplete
 from treadle.protocol.tool_events import ExecutionStart as ExecutionStart
 from treadle.protocol.tool_events import ExternalToolCompleted as ExternalToolCompleted
 from treadle.protocol.tool_events import ExternalToolRequested as ExternalToolRequested
+from treadle.protocol.tool_events import JobEnded as JobEnded
+from treadle.protocol.tool_events import JobStarted as JobStarted
 from treadle.protocol.tool_events import PermissionCompleted as PermissionCompleted
 from treadle.protocol.tool_events import PermissionRequested as PermissionRequested
 from treadle.protocol.tool_events import UserInputCompleted as UserInputCompleted
@@ -61,7 +63,7 @@ class SessionCreated(Event, frozen=True):
     """A chat begins. Always the first event."""
 
     TYPE = "session.created"
-    VERSION = 2
+    VERSION = 3
     options: ChatOptions
     owner: str = ""
     forked_from: str = ""
@@ -245,6 +247,7 @@ class OptionsChanged(Event, frozen=True):
     """Options of the chat were changed."""
 
     TYPE = "session.options_changed"
+    VERSION = 2
     changes: dict[str, Any]
     by: str = "person"
 

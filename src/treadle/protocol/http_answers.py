@@ -10,7 +10,7 @@ from treadle.protocol.content import Usage as UsageCount
 from treadle.protocol.events import OpenAction
 from treadle.protocol.files import FileChange, FileConflict, FileState, Hunk
 from treadle.protocol.options import ChatOptions
-from treadle.protocol.views import QueueItem, Status
+from treadle.protocol.views import JobView, QueueItem, Status
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,6 +123,12 @@ class ActionView(Shape, frozen=True, kw_only=True):
 
 class ActionList(Shape, frozen=True, kw_only=True):
     actions: tuple[ActionView, ...]
+
+
+class JobList(Shape, frozen=True, kw_only=True):
+    """The background commands of a chat, oldest first: those that run, and those that have ended lately."""
+
+    jobs: tuple[JobView, ...]
 
 
 class UsageView(Shape, frozen=True, kw_only=True):

@@ -92,7 +92,7 @@ class OptionChanges(Body, frozen=True, kw_only=True):
     sensitive: dict[str, bool] | UnsetType = UNSET
     rules: tuple[Rule, ...] | UnsetType = UNSET
     sandbox: SandboxChoice | UnsetType = UNSET
-    network: bool | UnsetType = UNSET
+    network: bool | tuple[str, ...] | UnsetType = UNSET
     strict_paths: bool | UnsetType = UNSET
     command_view: bool | UnsetType = UNSET
     git_branch: bool | UnsetType = UNSET
@@ -197,6 +197,16 @@ class ApplyText(Body, frozen=True, kw_only=True):
     """A text, in place of a block."""
 
 
+class JobInput(Body, frozen=True, kw_only=True):
+    """Write to the input of a background command."""
+
+    text: Annotated[str, Meta(max_length=64_000)] = ""
+    enter: bool = True
+    """Whether a line end follows."""
+    end: bool = False
+    """Whether the input is closed then."""
+
+
 class ChangeChoice(Spare, frozen=True, kw_only=True):
     """Which changes of files are meant (W-03)."""
 
@@ -250,6 +260,13 @@ class Page(Body, frozen=True):
     after: Seq = 0
     """Begin behind this place."""
     limit: Annotated[int, Meta(ge=1, le=500)] = 100
+
+
+class OutputQuery(Body, frozen=True):
+    offset: Annotated[int, Meta(ge=-(1 << 53), le=1 << 53)] = -16_000
+    """Begin with this byte; a negative one counts from the end."""
+    limit: Annotated[int, Meta(ge=1, le=64_000)] = 64_000
+    """How many bytes at most; whole lines, where there are any."""
 
 
 class MessagePage(Body, frozen=True):

@@ -86,6 +86,7 @@ class OpenAction(Value, frozen=True):
     deadline_ms: int = 0
     reason: str = ""
     offers: tuple[Offer, ...] = ()
+    network: tuple[str, ...] = ()
 
     @property
     def of_person(self) -> bool:

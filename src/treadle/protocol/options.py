@@ -11,7 +11,8 @@ from treadle.protocol.content import Value
 from treadle.protocol.permissions import Rule
 from treadle.protocol.tools import DynamicTool
 
-Mode = Literal["read-only", "ask", "review", "auto-edit", "autopilot"]
+Mode = Literal["read-only", "confirm", "review", "ask", "auto-edit", "autopilot"]
+"""What passes without a question (S-07), from the least to the most; see `treadle.policy.standard`."""
 OnLimit = Literal["ask", "answer", "error"]
 OnGuard = Literal["ask", "stop"]
 OnDeadline = Literal["continue", "error"]
@@ -21,10 +22,13 @@ Rung = Literal["native", "text", "plain"]
 SandboxChoice = Literal["auto", "bubblewrap", "landlock", "sandbox-exec", "none"]
 """auto: the strongest that works on this machine (S-03)."""
 
+NetworkChoice = bool | tuple[str, ...]
+"""Which hosts a command may reach: all, none, or those of these patterns (see `treadle.host_patterns`)."""
+
 Project = tuple[str, str]
 """A root, and which folder it is; the latter is empty where that is not known."""
 
-MODES: tuple[Mode, ...] = ("read-only", "ask", "review", "auto-edit", "autopilot")
+MODES: tuple[Mode, ...] = ("read-only", "confirm", "review", "ask", "auto-edit", "autopilot")
 
 
 class Budget(Value, frozen=True):
@@ -83,8 +87,8 @@ class ChatOptions(Value, frozen=True):
     rules: tuple[Rule, ...] = ()
     """Standing answers of this chat (S-07)."""
     sandbox: SandboxChoice = "auto"
-    network: bool = False
-    """Whether commands may use the network."""
+    network: NetworkChoice = False
+    """Which hosts commands may reach: all, none, or patterns such as `registries` and `github.com`, through a proxy."""
     strict_paths: bool = False
     """Refuse commands that name paths outside the root even where a sandbox works; without one that is always so."""
     command_view: bool = True
@@ -118,7 +122,7 @@ class ChatOptions(Value, frozen=True):
 
 Preset = Literal["strict"]
 PRESETS: Mapping[Preset, Mapping[str, Any]] = {
-    "strict": {"mode": "ask", "max_turns": 10, "strict_paths": True},
+    "strict": {"mode": "confirm", "max_turns": 10, "strict_paths": True},
 }
 """Options under one name. What is said beside a preset wins over it. `strict`: a person is asked before anything is
 changed or run, commands may not name paths outside the project (S-15), and a run has 10 rounds."""
@@ -154,7 +158,7 @@ class OptionKeywords(TypedDict, total=False):
     sensitive: Mapping[str, bool]
     rules: Sequence[Rule]
     sandbox: SandboxChoice
-    network: bool
+    network: bool | Sequence[str]
     strict_paths: bool
     command_view: bool
     git_branch: bool

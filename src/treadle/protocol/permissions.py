@@ -7,8 +7,13 @@ from typing import Literal
 from treadle.protocol.content import Value
 
 RuleEffect = Literal["allow", "ask", "deny"]
-RuleScope = Literal["chat", "project", "user"]
-"""How far a rule reaches. An answer that makes no rule holds once."""
+RuleScope = Literal["once", "chat", "project", "user"]
+"""How far a rule reaches. `once`: only the call that was asked about; it is no standing rule."""
+STANDING: tuple[RuleScope, ...] = ("chat", "project", "user")
+BEYOND: tuple[RuleScope, ...] = ("project", "user")
+"""Scopes of rules that are kept outside the chat's log."""
+NETWORK_TOOL = "network"
+"""The tool of rules about hosts: their pattern is a host pattern (see `treadle.host_patterns`), or `all`."""
 
 
 SECRET_NAME = re.compile(
@@ -27,7 +32,7 @@ class Rule(Value, frozen=True):
     """The tool's name, as the model calls it."""
     pattern: str = ""
     """For commands: the words of one simple command, where a last `*` stands for any further words. For files: a glob.
-    Empty covers every use of the tool."""
+    For the network: a host pattern. Empty covers every use of the tool."""
     scope: RuleScope = "chat"
     root: str = ""
     """The project, for rules of that scope."""

@@ -1,4 +1,5 @@
-"""What becomes of calls: intents and results, approvals, tools that clients run, questions (V-02)."""
+"""What becomes of calls: intents and results, approvals, tools that clients run, questions, and the background commands
+that outlive their call (V-02)."""
 
 from typing import Any, Literal
 
@@ -51,6 +52,41 @@ class ExecutionComplete(Event, frozen=True):
     """How a command reached the project: on a copy-on-write view that was committed, or directly (W-08, W-10)."""
 
 
+CommandEnding = Literal["exited", "timed_out", "idle", "exceeded", "stopped", "failed", "lost"]
+"""How a command ended. idle: nothing was written and nobody asked for too long · exceeded: it used up
+more than its limits · failed: it could not be started ·
+lost: its supervisor died with it; what it did by then is not known."""
+
+
+class JobStarted(Event, frozen=True):
+    """A command runs in the background from here on; the run may end before it does (S-14)."""
+
+    TYPE = "job.started"
+    job: str
+    """Its handle."""
+    command: str = ""
+    """The command in one line."""
+    place: str = ""
+    """The machine since it was switched on, and the home, where it runs: only there can it be reached."""
+    host: str = ""
+    """The name of that machine, for people."""
+
+
+class JobEnded(Event, frozen=True):
+    """A background command has ended, by itself or by somebody; what it changed in the project stands beside this."""
+
+    TYPE = "job.ended"
+    job: str
+    ending: CommandEnding
+    code: int = 0
+    """The exit code; -N if signal N ended it."""
+    by: str = ""
+    """Who stopped it: `model`, `person`, `archive`; `fork`, `import`: this chat is a copy, and it is none of its own.
+    Empty: nobody, or nobody who said so."""
+    concerns: tuple[str, ...] = ()
+    """Why what it changed would have been asked for, had that been known before (W-10)."""
+
+
 class PermissionRequested(Event, frozen=True):
     """A person must allow a call before it runs."""
 
@@ -64,6 +100,8 @@ class PermissionRequested(Event, frozen=True):
     hash: Fingerprint = ""
     offers: tuple[Offer, ...] = ()
     """Rules that would answer this and its like (S-07)."""
+    network: tuple[str, ...] = ()
+    """The hosts that an approval lets the call reach, as patterns; `all`: every host."""
 
 
 class PermissionCompleted(Event, frozen=True):

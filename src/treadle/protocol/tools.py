@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -55,6 +56,11 @@ class ToolSpec(Value, frozen=True):
         elif self.effect == "read":
             msgspec.structs.force_setattr(self, "read_only", True)
 
+    def command_in(self, arguments: Mapping[str, Any]) -> str | None:
+        """The command line that a call would run, if its tool runs command lines."""
+        command = arguments.get(self.command_argument) if self.command_argument else None
+        return command if isinstance(command, str) else None
+
 
 class DynamicTool(Value, frozen=True):
     """A tool declared by a client for one chat, which the client runs itself (A-01)."""
@@ -83,8 +89,8 @@ def only_looks(command: str) -> bool:
 
 def effect_of(spec: ToolSpec, arguments: dict[str, Any]) -> Effect:
     """What one call does: what its tool does, or `read` if it runs a command that only looks."""
-    command = arguments.get(spec.command_argument)
-    return "read" if isinstance(command, str) and only_looks(command) else spec.effect
+    command = spec.command_in(arguments)
+    return "read" if command is not None and only_looks(command) else spec.effect
 
 
 def digest(value: object) -> str:

@@ -35,6 +35,11 @@ def _effect_by_name(start: dict[str, Any]) -> dict[str, Any]:
     return {**start, "effect": "edit"} if name in EDIT_TOOLS else start
 
 
+def _asked_by_words(options: dict[str, Any]) -> dict[str, Any]:
+    """The mode that asked for every command and every change by its words was called `ask`."""
+    return {**options, "mode": "confirm"} if options.get("mode") == "ask" else options
+
+
 UPCASTERS: dict[tuple[str, int], Upcaster] = {
     ("user.message", 1): _as_it_is,  # its source may be `apply`
     ("workspace.files_changed", 1): _as_it_is,  # a change says where later ones of the chat lead behind an undo
@@ -44,6 +49,8 @@ UPCASTERS: dict[tuple[str, int], Upcaster] = {
     ("tool.execution_start", 1): _as_it_is,  # whether the tool only reads
     ("tool.execution_start", 2): _effect_by_name,
     ("session.created", 1): _as_it_is,  # the options say which folder the root is
+    ("session.created", 2): lambda data: {**data, "options": _asked_by_words(data["options"])},
+    ("session.options_changed", 1): lambda data: {**data, "changes": _asked_by_words(data["changes"])},
     ("session.run_end", 1): _as_it_is,  # why, in words
     ("session.idle", 1): _as_it_is,
     ("assistant.message", 1): _told_at_the_end,

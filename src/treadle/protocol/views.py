@@ -8,6 +8,7 @@ import msgspec
 
 from treadle.protocol.content import Failure, Image, Usage, Value
 from treadle.protocol.events import Delivery
+from treadle.protocol.tool_events import CommandEnding
 from treadle.types import ChatId
 
 Status = Literal["idle", "pending", "running", "interrupting", "requires_action", "error"]
@@ -26,6 +27,37 @@ class QueueItem(Value, frozen=True):
     images: tuple[Image, ...] = ()
     after_stop: bool = False
     """Whether it was said when the run had been stopped and had not ended yet: it is what to do instead."""
+
+
+class JobView(Value, frozen=True):
+    """A background command of a chat."""
+
+    chat: ChatId
+    job: str
+    """Its handle, by which the chat's model and people name it."""
+    command: str
+    """In one line."""
+    status: CommandEnding | Literal["running", "elsewhere"]
+    """elsewhere: it runs, or ran, on another machine or in another home, where alone it can be reached."""
+    code: int = 0
+    """The exit code; -N if signal N ended it."""
+    began_ms: int = 0
+    ended_ms: int = 0
+    size: int = 0
+    """How many bytes it has written."""
+    host: str = ""
+    """The name of the machine that it is on."""
+
+
+class JobOutput(Value, frozen=True):
+    """A piece of what a job has written, without escape sequences and secrets."""
+
+    text: str
+    offset: int
+    next: int
+    """The byte behind it, from which to go on."""
+    size: int
+    """How many bytes there are by now."""
 
 
 class ChatSummary(Value, frozen=True):

@@ -21,6 +21,8 @@ from treadle.protocol.events import (
     ExecutionStart,
     ExternalToolRequested,
     FilesChanged,
+    JobEnded,
+    JobStarted,
     LimitWarning,
     ModelNotice,
     PermissionCompleted,
@@ -175,12 +177,16 @@ class Recording:
         """What a result brought with it stands right behind it."""
         facts: list[Fact] = []
         for seq in range(complete.seq + 1, len(self.events) + 1):
+            if self.events[seq - 1].epoch != complete.epoch:  # somebody closed a job
+                break
             match self.events[seq - 1].data:
                 case FilesChanged(call=key) as files if key == call.request.call:
                     call.files = files
                 case WorkspaceConflict(call=key) as conflict if key == call.request.call:
                     call.conflict = conflict
                 case PlanUpdated() | TaskComplete() | SandboxNotice() | ModelNotice(kind="log_put_back") as fact:
+                    facts.append(fact)
+                case JobStarted() | JobEnded() as fact:
                     facts.append(fact)
                 case _:
                     break

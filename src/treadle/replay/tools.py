@@ -132,10 +132,20 @@ class RecordedPolicy:
             asked = next((asked for seq, asked in call.asks if seq > self._stage.now), call.asked)
             # That it is asked for again, because it would do something else by now, the engine says itself.
             reason = asked.reason if asked is call.asks[0][1] else asked.reason.removesuffix(CHANGED).removesuffix("; ")
-            return Verdict("ask", reason, asked.severity, asked.shown, asked.offers)
+            return Verdict("ask", reason, asked.severity, asked.shown, asked.offers, wants=asked.network)
         if call.ruled is not None:
             return Verdict(call.ruled.decision, call.ruled.feedback)
         return Verdict("allow")
+
+    async def judge(
+        self,
+        spec: ToolSpec,
+        invocation: Invocation,
+        options: ChatOptions,
+        rehearsal: Rehearsal | None,
+        verdict: Verdict,
+    ) -> Verdict:
+        return verdict  # nothing is rehearsed
 
 
 def _spec(name: str, calls: Sequence[CallRecord]) -> ToolSpec:

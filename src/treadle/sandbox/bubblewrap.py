@@ -11,7 +11,6 @@ committed, and a command such as `git clean` or `git init` meets nothing that is
 import os
 import stat
 import sys
-import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cache
@@ -20,11 +19,14 @@ from pathlib import Path
 
 from treadle.errors import SandboxError
 from treadle.file_system import folders_between, is_below, replace_file
-from treadle.ports.sandbox import Confinement, Direct, Level, Unwritable, View
+from treadle.ports.sandbox import PROXY_PORT, AllHosts, Confinement, Direct, Hosts, Level, Unwritable, View
+from treadle.sandbox import landlock
+from treadle.sandbox.launch.handover import GO_FD, INFO_FD
 from treadle.sandbox.launch.hold import ALIVE_FD, Holder
 from treadle.sandbox.launcher import Launcher
 from treadle.sandbox.places import STAND_INS
 from treadle.sandbox.seccomp import Filter, assemble
+from treadle.sandbox.sockets import listening, mount_points, settled_folder
 
 Mount = tuple[str, list[str]]
 """Where, and the words for it. Mounts are made from the shallowest to the deepest place."""
@@ -37,11 +39,10 @@ PROGRAMS = ("/run/current-system", "/run/booted-system", "/run/opengl-driver", "
 """Of distributions that keep them there."""
 NAME_SERVERS = ("/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager/resolv.conf")
 """Only with a network: beside the addresses lie sockets that answer questions of names, and ask them outside."""
-SETTLED_S = 3600.0
-"""Sockets elsewhere are covered one by one if they are that old. One that vanishes between now and the start of the
-command would keep it from starting, and those that come and go are not those of daemons."""
-_FILTER_FD = "9"
-_OPEN_FILTER = f'exec "$@" {_FILTER_FD}<"$0"'
+_FILTER_FD, _GITCONFIG_FD = "9", "6"
+_OPEN_FILES = f'given=$1; shift; exec "$@" {_FILTER_FD}<"$0" {_GITCONFIG_FD}<"$given"'
+PRIVATE_SIZE = str(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4)
+"""Bytes of memory that a private folder may take."""
 _PIECE = 1 << 16
 
 
@@ -70,20 +71,35 @@ class Bubblewrap:
     def wrap(self, argv: Sequence[str], confinement: Confinement, cwd: str) -> list[str]:
         _check(confinement)
         missing: list[str] = []
-        mounts = [*self._outside(confinement), *_writable(confinement), *self._protected(confinement, missing)]
+        found = listening()
+        mounts = [
+            *self._outside(confinement),
+            *self._sockets(confinement, found),
+            *_writable(confinement),
+            *self._protected(confinement, missing),
+        ]
         mounts.append((confinement.root, self._root(confinement)))
-        mounts += _hidden(confinement)
+        mounts += [*self._home(confinement, found), *_hidden(confinement)]
         words = [self._binary, *ALWAYS]
         words += [] if self._nested else ["--disable-userns"]
-        words += [] if confinement.network else ["--unshare-net"]
+        words += [] if isinstance(confinement.network, AllHosts) else ["--unshare-net"]
         words += [] if confinement.terminal else ["--new-session"]
         words += ["--ro-bind", "/", "/"]
         for _, mount in sorted(mounts, key=lambda each: each[0].rstrip("/").count("/")):
             words += mount
         words += ["--sync-fd", str(ALIVE_FD)] if missing else []
-        words += ["--seccomp", _FILTER_FD, "--chdir", cwd, "--", *argv]
-        line = ["/bin/sh", "-c", _OPEN_FILTER, self._filter_file(), *words]
+        words += ["--info-fd", str(INFO_FD), "--block-fd", str(GO_FD)] if isinstance(confinement.network, Hosts) else []
+        words += ["--seccomp", _FILTER_FD, "--chdir", cwd, "--", *self._scoped(argv, confinement)]
+        line = ["/bin/sh", "-c", _OPEN_FILES, self._filter_file(), self._gitconfig(confinement), *words]
+        if isinstance(confinement.network, Hosts):
+            line = self._through_proxy(confinement.network, line)
         return self._holding(missing, line) if missing else line
+
+    def _scoped(self, argv: Sequence[str], confinement: Confinement) -> Sequence[str]:
+        """Abstract sockets belong to the network: with that of the machine, only Landlock keeps a command from them."""
+        if not isinstance(confinement.network, AllHosts) or landlock.version() < landlock.SCOPES:
+            return argv
+        return self._launcher.line("scope", {}, argv)
 
     def tidy(self) -> None:
         notes = self._notes()
@@ -96,16 +112,56 @@ class Bubblewrap:
         yield "/proc", ["--proc", "/proc"]
         for path in kernel_settings():
             yield path, ["--ro-bind", path, path]
-        yield "/tmp", ["--perms", "1777", "--tmpfs", "/tmp"]
+        for path in ("/tmp", "/dev/shm"):
+            yield path, ["--perms", "1777", "--size", PRIVATE_SIZE, "--tmpfs", path]
         for folder in SOCKET_FOLDERS:
             if _kind(folder) == stat.S_IFDIR:
                 yield folder, ["--tmpfs", folder]
-        for path in (*PROGRAMS, *_own_python(), *(NAME_SERVERS if confinement.network else ())):
+        for path in (*PROGRAMS, *_own_python(), *(NAME_SERVERS if isinstance(confinement.network, AllHosts) else ())):
             if os.path.exists(path):
                 yield path, ["--ro-bind", path, path]
-        for path in sockets(SETTLED_S):
-            if not any(is_below(path, each) for each in (confinement.root, "/tmp", "/dev", "/proc", *SOCKET_FOLDERS)):
-                yield path, ["--ro-bind", "/dev/null", path]
+
+    def _sockets(self, confinement: Confinement, found: Iterable[str]) -> Iterable[Mount]:
+        """What covers the ways to daemons outside the project. On a view those inside lead nowhere, too."""
+        own = (confinement.root, *confinement.writable, "/dev", "/proc", *SOCKET_FOLDERS)
+        reached = [path for path in found if _shown(confinement, path) and not any(is_below(path, e) for e in own)]
+        mounts = mount_points() if reached and self.views else ()
+        device = os.stat(self._scratch).st_dev
+        covers: dict[str, list[str]] = {}
+        for path in reached:
+            folder = settled_folder(path, device, mounts) if self.views else ""
+            covers[folder or path] = _overlay(folder, "--remount-ro", folder) if folder else _nothing(path)
+        return covers.items()
+
+    def _home(self, confinement: Confinement, found: Iterable[str]) -> Iterable[Mount]:
+        home = confinement.home
+        if home is None:
+            return
+        for path in home.covered:
+            yield path, ["--perms", "0755", "--size", PRIVATE_SIZE, "--tmpfs", path]
+        for path in home.visible:
+            daemons = self._can_overlay(path) and any(is_below(each, path) for each in found)
+            yield path, _overlay(path, "--remount-ro", path) if daemons else ["--ro-bind-try", path, path]
+        for path in home.caches:
+            yield path, _overlay(path) if self._can_overlay(path) else ["--ro-bind-try", path, path]
+        if home.gitconfig:
+            place = f"{home.path}/.gitconfig"
+            yield place, ["--perms", "0644", "--file", _GITCONFIG_FD, place]
+
+    def _can_overlay(self, path: str) -> bool:
+        """Whether a folder lies where views were tried."""
+        try:
+            return self.views and os.path.isdir(path) and os.stat(path).st_dev == os.stat(self._scratch).st_dev
+        except OSError:
+            return False
+
+    def _gitconfig(self, confinement: Confinement) -> str:
+        content = confinement.home.gitconfig.encode() if confinement.home else b""
+        if not content:
+            return os.devnull
+        path = os.path.join(self._scratch, f"gitconfig-{sha256(content).hexdigest()[:16]}")
+        _write(path, content)
+        return path
 
     def _root(self, confinement: Confinement) -> list[str]:
         root = confinement.root
@@ -162,6 +218,10 @@ class Bubblewrap:
         places = [[_name(path), path, STAND_INS.get(os.path.basename(path))] for path in missing]
         return self._launcher.line("hold", {"notes": notes, "places": places}, line)
 
+    def _through_proxy(self, network: Hosts, line: Sequence[str]) -> list[str]:
+        told = {"patterns": list(network.patterns), "log": network.log, "port": PROXY_PORT}
+        return self._launcher.line("handover", told, line)
+
     def _note(self, path: str) -> str:
         """Where it is noted that a path is held by a command just now, and so exists only seemingly."""
         return os.path.join(self._notes(), _name(path))
@@ -186,6 +246,16 @@ class Bubblewrap:
             _write(path, code)
             self._filter = path
         return self._filter
+
+
+def _overlay(folder: str, *more: str) -> list[str]:
+    """Writing there succeeds, and is forgotten."""
+    return ["--overlay-src", folder, "--tmp-overlay", folder, *more]
+
+
+def _nothing(path: str) -> list[str]:
+    """A device that cannot be opened, in the place of a file."""
+    return ["--ro-bind", "/dev/null", path]
 
 
 def _write(path: str, content: bytes) -> None:
@@ -237,10 +307,10 @@ def _writable(confinement: Confinement) -> Iterable[Mount]:
 def _hidden(confinement: Confinement) -> Iterable[Mount]:
     """Covered by nothing: an empty folder, or a device that cannot be opened. What lies below a private folder is not
     to be seen anyway."""
-    for wanted in confinement.hidden:
+    home = confinement.home
+    for wanted in (*confinement.hidden, *(home.keys if home else ())):
         path = os.path.realpath(wanted)
-        shown = any(is_below(path, each) for each in (confinement.root, *confinement.writable))
-        if is_below(path, "/tmp") and not shown:
+        if not _shown(confinement, path):
             continue
         match _kind(path):
             case stat.S_IFDIR:
@@ -248,25 +318,15 @@ def _hidden(confinement: Confinement) -> Iterable[Mount]:
             case 0:
                 continue
             case _:
-                yield path, ["--ro-bind", "/dev/null", path]
+                yield path, _nothing(path)
 
 
-def sockets(older_than_s: float) -> set[str]:
-    """Sockets with a name in the file system at which somebody has listened for that long."""
-    try:
-        lines = Path("/proc/net/unix").read_bytes().splitlines()[1:]
-    except OSError:
-        return set()
-    names = {os.fsdecode(line.split(None, 7)[7]) for line in lines if b" /" in line}
-    return {name for name in names if _is_socket(name, time.time() - older_than_s)}
-
-
-def _is_socket(path: str, since: float) -> bool:
-    try:
-        status = os.lstat(path)
-    except OSError:
-        return False
-    return stat.S_ISSOCK(status.st_mode) and status.st_mtime <= since
+def _shown(confinement: Confinement, path: str) -> bool:
+    """Whether a path is to be seen at all: not below a private folder, unless it is shown there."""
+    home = confinement.home
+    private = ("/tmp", *(home.covered if home else ()))
+    shown = (confinement.root, *confinement.writable, *(home.visible + home.caches if home else ()))
+    return not any(is_below(path, each) for each in private) or any(is_below(path, each) for each in shown)
 
 
 def _kind(path: str) -> int:

@@ -15,6 +15,7 @@ from treadle.errors import SandboxError
 from treadle.file_system import is_below
 from treadle.ports.sandbox import Confinement, Direct, Level, View
 from treadle.sandbox.launcher import Launcher
+from treadle.sandbox.network.reach import all_hosts
 from treadle.sandbox.seccomp import AF_INET, AF_INET6, AF_NETLINK, Filter, assemble
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, REMOVE_DIR, REMOVE_FILE = (1 << bit for bit in range(6))
@@ -28,6 +29,8 @@ OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
 BIND_AND_CONNECT_TCP = 0b11
 ABSTRACT_SOCKETS_AND_SIGNALS = 0b11
 
+SCOPES = 6
+"""The first version that keeps abstract sockets and signals apart."""
 OLDEST = 2
 """Before it, files could not be moved from one folder to another."""
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/ptmx", "/dev/pts")
@@ -61,11 +64,14 @@ class Landlock:
         if isinstance(confinement.mount, View):
             raise SandboxError("Landlock has no copy-on-write view of the project; bubblewrap has")
         temporary = tempfile.gettempdir()
-        hidden = ["/dev", *(os.path.realpath(path) for path in confinement.hidden if os.path.lexists(path))]
+        home = confinement.home
+        closed = (*confinement.hidden, *(home.covered + home.keys if home else ()))
+        hidden = ["/dev", *(os.path.realpath(path) for path in closed if os.path.lexists(path))]
         for path in hidden:
             for shown in (confinement.root, *confinement.writable):
                 if is_below(path, shown):
                     raise SandboxError(f"Landlock cannot hide {path} inside {shown}, which commands may read")
+        network = all_hosts(confinement.network, self.level)
         spec = {
             "root": confinement.root,
             "root_writable": isinstance(confinement.mount, Direct),
@@ -73,12 +79,14 @@ class Landlock:
             "kept": list(confinement.protected) if isinstance(confinement.mount, Direct) else [],
             "aside": os.path.join(self._scratch, "undone"),
             "hidden": hidden,
+            "visible": [os.path.realpath(path) for path in home.visible + home.caches] if home else [],
+            "gitconfig": home.gitconfig.encode() if home else None,
             "devices": [*DEVICES, "/dev/tty"] if confinement.terminal else list(DEVICES),
             "writable": list(confinement.writable),
             "terminal": confinement.terminal,
             "temporary": temporary,
-            "filter": assemble(self._filter(confinement.network)),
-            **self._rights(confinement.network),
+            "filter": assemble(self._filter(network)),
+            **self._rights(network),
         }
         return self._launcher.line("confine", spec, argv)
 
@@ -91,8 +99,8 @@ class Landlock:
         newer = (REFER if self._abi >= 2 else 0) | (TRUNCATE if self._abi >= 3 else 0)
         devices = IOCTL_DEV if self._abi >= 5 else 0
         tcp = BIND_AND_CONNECT_TCP if self._abi >= 4 and not network else 0
-        scopes = ABSTRACT_SOCKETS_AND_SIGNALS if self._abi >= 6 else 0
-        size = 24 if self._abi >= 6 else 16 if self._abi >= 4 else 8
+        scopes = ABSTRACT_SOCKETS_AND_SIGNALS if self._abi >= SCOPES else 0
+        size = 24 if self._abi >= SCOPES else 16 if self._abi >= 4 else 8
         return {
             "handled": (READ | WRITE | DEVICES_MADE | newer | devices, tcp, scopes, size),
             "read": READ,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from treadle.errors import SandboxError
 from treadle.file_system import folders_between
 from treadle.ports.sandbox import Confinement, Direct, Level, View
+from treadle.sandbox.network.reach import all_hosts
 
 BINARY = "/usr/bin/sandbox-exec"
 _BASE = """(version 1)
@@ -44,15 +45,31 @@ def profile(confinement: Confinement, temporary: str = "") -> str:
     writable = [*confinement.writable, *([temporary] if temporary else [])]
     if isinstance(confinement.mount, Direct):
         writable.insert(0, confinement.root)
-    lines = [_BASE, _NO_SOCKETS if confinement.network else _NO_NETWORK]
+    lines = [_BASE, _NO_SOCKETS if all_hosts(confinement.network, "sandbox-exec") else _NO_NETWORK]
     lines += [f"(allow file-write* (subpath {_quoted(path)}))" for path in writable]
+    lines += _home_rules(confinement, writable)
     lines += [_TERMINAL] if confinement.terminal else []
     for path in confinement.protected:
         lines.append(f"(deny file-write* (subpath {_quoted(path)}))")
         above = folders_between(confinement.root, path)  # who could rename them could put others in their place
         lines += [f"(deny file-write-unlink (literal {_quoted(folder)}))" for folder in above]
-    lines += [f"(deny file-read* file-write* (subpath {_quoted(path)}))" for path in confinement.hidden]
+    keys = confinement.home.keys if confinement.home else ()
+    lines += [f"(deny file-read* file-write* (subpath {_quoted(path)}))" for path in (*confinement.hidden, *keys)]
     return "\n".join(lines) + "\n"
+
+
+def _home_rules(confinement: Confinement, writable: Sequence[str]) -> list[str]:
+    """Homes are closed but for what is visible in them; that they are there may be known, or nothing below could be
+    reached."""
+    home = confinement.home
+    if home is None:
+        return []
+    shown = (confinement.root, *writable, *home.visible, *home.caches)
+    return [
+        *(f"(deny file-read* (subpath {_quoted(path)}))" for path in home.covered),
+        *(f"(allow file-read-metadata (subpath {_quoted(path)}))" for path in home.covered),
+        *(f"(allow file-read* (subpath {_quoted(path)}))" for path in shown),
+    ]
 
 
 def _quoted(path: str) -> str:

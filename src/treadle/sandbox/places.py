@@ -5,7 +5,8 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from treadle.ports.sandbox import IN_A_REPOSITORY, OWN_FOLDER
+from treadle.chat.change_rules import OWN_FOLDER
+from treadle.ports.sandbox import IN_A_REPOSITORY
 
 PROTECTED = (OWN_FOLDER,)
 

@@ -3,7 +3,6 @@ variants, and what came of it. Does not know which level is used at last."""
 
 import os
 import secrets
-import shutil
 import subprocess
 import tempfile
 from pathlib import Path
@@ -21,6 +20,7 @@ from treadle.sandbox.macos import BINARY, SandboxExec
 from treadle.sandbox.none import NoSandbox
 from treadle.sandbox.probe_fixture import ProbeFixture, Stuck
 from treadle.sandbox.report import ESCAPES, EscapeResult, LevelReport
+from treadle.sandbox.supervisor.removal import remove_tree
 
 OLDEST_BUBBLEWRAP = (0, 8)
 """The first one that can forbid nested namespaces. Views need 0.11."""
@@ -138,11 +138,4 @@ def has_views(sandbox: Sandbox, scratch: Path, user: int | None = None) -> bool:
     except (SandboxError, OSError, subprocess.TimeoutExpired):
         return False
     finally:
-        _remove(folder)
-
-
-def _remove(folder: Path) -> None:
-    """The kernel leaves a folder behind that nobody may enter."""
-    for path in folder.glob("work/*"):
-        path.chmod(0o700)
-    shutil.rmtree(folder, ignore_errors=True)
+        remove_tree(str(folder))

@@ -9,16 +9,18 @@ import selectors
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import termios
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from treadle.errors import SandboxError
-from treadle.ports.sandbox import Confinement, Sandbox
+from treadle.ports.sandbox import Confinement, PrivateHome, Sandbox
 from treadle.sandbox.launcher import Launcher
 from treadle.sandbox.report import ESCAPES
 
@@ -57,6 +59,7 @@ class ProbeFixture:
         self._become: Mapping[str, Any] = {} if user is None else {"user": user, "group": user, "extra_groups": []}
         self.root = folder / "root"
         self.outside = folder / "outside"
+        self.home = folder / "home"
         self._marker = secrets.token_hex(16).encode()
         self._closing: list[Callable[[], object]] = []
         self._owner = user
@@ -85,12 +88,14 @@ class ProbeFixture:
 
     @property
     def confinement(self) -> Confinement:
+        home = str(self.home)
         protected = [str(self.root / name / ".git" / part) for name in REPOSITORIES for part in ("hooks", "config")]
-        hidden = (
-            str(self.outside / "hidden"),
-            *([str(self._socket)] if self._socket.parent in (self.outside, Path(ROOMY)) else []),
+        return Confinement(
+            root=str(self.root),
+            protected=tuple(protected),
+            hidden=(str(self.outside / "hidden"),),
+            home=PrivateHome(home, (home,), (f"{home}/.tools",), keys=(f"{home}/.tools/id_rsa",)),
         )
-        return Confinement(root=str(self.root), protected=tuple(protected), hidden=hidden)
 
     def _make_files(self) -> None:
         self.outside.mkdir()
@@ -98,6 +103,9 @@ class ProbeFixture:
             (self.outside / name).write_bytes(CONTENT)
             (self.outside / name).chmod(0o600)
         (self.outside / "hidden").write_bytes(self._marker)
+        for name in (".keys/id_rsa", ".tools/id_rsa", "notes"):
+            (self.home / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.home / name).write_bytes(self._marker)
         for name in REPOSITORIES:
             git = self.root / name / ".git"
             git.mkdir(parents=True)
@@ -113,21 +121,31 @@ class ProbeFixture:
             "connect_tcp": (socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0)),
             "send_udp": (socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", 0)),
             "connect_unix": (socket.AF_UNIX, socket.SOCK_STREAM, None),
+            "connect_young": (socket.AF_UNIX, socket.SOCK_STREAM, None),
             "connect_abstract": (socket.AF_UNIX, socket.SOCK_STREAM, self._abstract),
         }
         self._listeners: dict[str, socket.socket] = {}
+        self._sockets: dict[str, Path] = {}
         for name, (family, kind, address) in where.items():
             listener = socket.socket(family, kind)
             self._closing.append(listener.close)
             if address is None:
-                self._socket = _bind_like_docker(listener, self.outside)
-                self._closing.append(lambda: self._socket.unlink(missing_ok=True))
+                self._sockets[name] = path = _bind_somewhere(listener, self._places(name))
+                self._closing.append(partial(path.unlink, missing_ok=True))
+                if name == "connect_unix":
+                    os.utime(path, (1, 1))
             else:
                 listener.bind(address)
             if kind == socket.SOCK_STREAM:
                 listener.listen()
             listener.setblocking(False)
             self._listeners[name] = listener
+
+    def _places(self, name: str) -> list[str]:
+        """Where Docker's and its like are, if this user may make one there; else, and for the young one, in a folder of
+        one's own; else, because the name of a socket must be short, where everybody may."""
+        own = [str(self.outside), ROOMY]
+        return own if name == "connect_young" else ["/run", os.environ.get("XDG_RUNTIME_DIR") or "/run", *own]
 
     def _start_victim(self) -> None:
         """A process that ends when it is told so, and by nothing else."""
@@ -165,7 +183,9 @@ class ProbeFixture:
         spec = {
             "root": str(self.root),
             "outside": str(self.outside),
-            "socket": str(self._socket),
+            "home": str(self.home),
+            "socket": str(self._sockets["connect_unix"]),
+            "young": str(self._sockets["connect_young"]),
             "hidden": str(self.outside / "hidden"),
             "marker": self._marker,
             "tcp": self._listeners["connect_tcp"].getsockname()[1],
@@ -225,6 +245,8 @@ class ProbeFixture:
         for name, attempt in attacked.items():
             git = self.root / name / ".git"
             found[attempt] = os.path.lexists(git / "hooks") or _read(git / "config") != CONTENT
+        programs = [_mode(self.root / name) for name in ("program", "program.new")]
+        found["set_user_id"] = any(mode & stat.S_ISUID for mode in programs)
         found["survive"] = self._answers()
         found["kill_process"] = self._end_victim() != 0
         return found
@@ -247,10 +269,8 @@ def _out_of_the_way(descriptor: int) -> int:
     return moved
 
 
-def _bind_like_docker(listener: socket.socket, outside: Path) -> Path:
-    """Where such sockets are, if this user may make one there; else in a folder of one's own, as a hidden file; else,
-    because the name of a socket must be short, where everybody may."""
-    for folder in ("/run", os.environ.get("XDG_RUNTIME_DIR") or "/run", str(outside), ROOMY):
+def _bind_somewhere(listener: socket.socket, folders: Sequence[str]) -> Path:
+    for folder in folders:
         path = Path(folder, f"treadle-{secrets.token_hex(6)}.sock")
         try:
             listener.bind(str(path))
@@ -258,7 +278,14 @@ def _bind_like_docker(listener: socket.socket, outside: Path) -> Path:
             continue
         path.chmod(0o777)
         return path
-    raise SandboxError(f"no socket can be made in {outside}; choose a home with a shorter path with TREADLE_HOME")
+    raise SandboxError(f"no socket can be made in {folders[-2]}; choose a home with a shorter path with TREADLE_HOME")
+
+
+def _mode(path: Path) -> int:
+    try:
+        return path.stat().st_mode
+    except OSError:
+        return 0
 
 
 def _was_heard(listener: socket.socket) -> bool:

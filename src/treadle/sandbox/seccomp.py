@@ -36,6 +36,7 @@ CALLS: Mapping[str, tuple[int | None, int | None]] = {
     "chroot": (161, 51),
     "clone": (56, 220),
     "clone3": (435, 435),
+    "creat": (85, None),
     "delete_module": (176, 106),
     "fchmod": (91, 52),
     "fchmodat": (268, 53),
@@ -64,12 +65,17 @@ CALLS: Mapping[str, tuple[int | None, int | None]] = {
     "lchown": (94, None),
     "lremovexattr": (198, 15),
     "lsetxattr": (189, 6),
+    "mknod": (133, None),
+    "mknodat": (259, 33),
     "mount": (165, 40),
     "mount_setattr": (442, 442),
     "move_mount": (429, 429),
+    "open": (2, None),
     "open_by_handle_at": (304, 265),
     "open_tree": (428, 428),
     "open_tree_attr": (467, 467),
+    "openat": (257, 56),
+    "openat2": (437, 437),
     "perf_event_open": (298, 241),
     "pivot_root": (155, 41),
     "quotactl": (179, 60),
@@ -105,9 +111,17 @@ _CLOSED = (
 # fmt: on
 """Nothing that builds, tests or edits a project needs them; most have been a way out of a sandbox before."""
 
-_ABSENT = ["clone3", "io_uring_enter", "io_uring_register", "io_uring_setup"]
-"""Said not to exist, so that programs take the old way: what clone3 is asked lies in memory where a filter cannot look,
-and io_uring does things that no filter sees."""
+_ABSENT = ["clone3", "io_uring_enter", "io_uring_register", "io_uring_setup", "openat2"]
+"""Said not to exist, so that programs take the old way: what clone3 and openat2 are asked lies in memory where a filter
+cannot look, and io_uring does things that no filter sees."""
+
+_SET_USER_ID = 0o4000
+_CREATES = 0x400040
+"""O_CREAT and the bit of its own of O_TMPFILE: only with them is a mode looked at."""
+_MODES: Mapping[str, int] = {"creat": 1, "mknod": 1, "mknodat": 2}
+_MODES_BY_FLAGS: Mapping[str, tuple[int, int]] = {"open": (1, 2), "openat": (2, 3)}
+_MODES_CHANGED: Mapping[str, int] = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2}
+"""Which argument is the mode. A program that runs as its owner is a way out for whoever calls it later."""
 
 # fmt: off
 _ATTRIBUTES = (
@@ -182,6 +196,8 @@ def _rules(wanted: Filter, kind: Machine) -> Iterable[tuple[int, list[tuple[int,
         "unshare": _refuse_bits(0, _NAMESPACES),
         "clone": _refuse_bits(0, _NAMESPACES),
         "socket": _allow_only(0, wanted.families, errno.EACCES),
+        **{name: _refuse_bits(mode, _SET_USER_ID) for name, mode in {**_MODES, **_MODES_CHANGED}.items()},
+        **{name: _refuse_created(*where, _SET_USER_ID) for name, where in _MODES_BY_FLAGS.items()},
         "ioctl": _refuse_values(1, _TERMINAL_INPUT if wanted.metadata else _TERMINAL_INPUT + _FILE_FLAGS),
     }
     if not wanted.metadata:
@@ -202,6 +218,11 @@ def _refuse(code: int) -> list[tuple[int, int, int, int]]:
 
 def _refuse_bits(argument: int, bits: int) -> list[tuple[int, int, int, int]]:
     return [_argument(argument), (_HAS, 0, 1, bits), *_refuse(errno.EPERM), (_RETURN, 0, 0, ALLOW)]
+
+
+def _refuse_created(flags: int, mode: int, bits: int) -> list[tuple[int, int, int, int]]:
+    """The mode counts only where a file may be made."""
+    return [_argument(flags), (_HAS, 1, 0, _CREATES), (_RETURN, 0, 0, ALLOW), *_refuse_bits(mode, bits)]
 
 
 def _refuse_values(argument: int, values: Sequence[int]) -> list[tuple[int, int, int, int]]:

@@ -11,16 +11,17 @@ from typing import Any
 
 import msgspec
 
+from treadle import host_patterns
 from treadle.errors import InvalidInput
 from treadle.file_system import is_below
-from treadle.protocol.options import ChatOptions
-from treadle.protocol.permissions import RuleScope
+from treadle.protocol.options import ChatOptions, NetworkChoice
+from treadle.protocol.permissions import NETWORK_TOOL, RuleScope
 from treadle.server.tokens import LOCAL
 from treadle.workspace.paths.identity import changed, locate
 
 PROGRAMS = ("command", "recorded", "scripted")
 """Providers whose models are programs and files of the server."""
-STRICT = {"sandbox": None, "network": False, "strict_paths": True, "command_view": True}
+STRICT = {"sandbox": None, "strict_paths": True, "command_view": True}
 """Options that say how commands are confined. Users take them as the server has them, or, where there is such a value,
 stricter."""
 _WEIGHTS = ".gguf"
@@ -39,6 +40,8 @@ class Admission(msgspec.Struct, frozen=True):
     models: tuple[str, ...] = ()
     shared: bool = False
     operators: tuple[str, ...] = ()
+    network: tuple[str, ...] = ()
+    """Hosts that users may let their commands reach, beside those of the server's own options."""
 
     def begin(self, user: str, changes: Mapping[str, Any]) -> ChatOptions:
         """The options of a new chat."""
@@ -64,6 +67,11 @@ class Admission(msgspec.Struct, frozen=True):
                     raise InvalidInput(f"How commands are confined is set by the server; leave {name!r} out.")
             for rule in checked.get("rules", ()):
                 self.scope(user, rule.get("scope", "chat"))
+                if rule.get("tool") == NETWORK_TOOL and rule.get("effect") == "allow":
+                    self.reach(user, host_patterns.read(rule.get("pattern", "")))
+        if "network" in checked:
+            checked["network"] = host_patterns.checked(checked["network"])
+            self.reach(user, checked["network"])
         return checked
 
     def operator(self, user: str) -> bool:
@@ -71,8 +79,18 @@ class Admission(msgspec.Struct, frozen=True):
 
     def scope(self, user: str, scope: RuleScope) -> None:
         """Rules beyond a chat are kept for everybody who uses this home."""
-        if user != LOCAL and scope != "chat":
+        if user != LOCAL and scope not in ("once", "chat"):
             raise InvalidInput("On this server a rule can hold for a chat, not beyond it.")
+
+    def reach(self, user: str, network: NetworkChoice) -> None:
+        """InvalidInput if the user may not let commands reach these hosts."""
+        own = self.options.network
+        if user == LOCAL or not network or own is True or network == own:
+            return
+        opened = (*self.network, *(own or ()))
+        if isinstance(network, bool) or not host_patterns.within(network, opened):
+            shown = f" Open to you: {', '.join(opened)}." if opened else ""
+            raise InvalidInput(f"Which hosts commands may reach is set by the server (serve_network).{shown}")
 
     def highest(self, user: str, root: str) -> str:
         """The folder that is open to the user and holds the root; empty for the user of this machine, to whom all are.

@@ -63,6 +63,7 @@ REFUSAL_STATUS: dict[RefusalCode, int] = {
 ERROR_STATUS: tuple[tuple[type[TreadleError], int], ...] = (
     (errors.InvalidInput, 400),
     (errors.NotFound, 404),
+    (errors.JobElsewhere, 409),
     (errors.Damaged, 500),
     (errors.StoreError, 503),
     (errors.ModelError, 502),
@@ -119,6 +120,7 @@ TREE: dict[str, tuple[int, str]] = {
         409,
         "another folder stands where the root of the chat was; naming the root again binds the chat to it",
     ),
+    "job_elsewhere": (409, "the background command can only be reached on the machine that it runs on, which is named"),
     "conflict": (409, "a file is no longer what it was"),
     "damaged": (500, "a record or a blob cannot be read"),
     "model": (502, "a provider failed"),

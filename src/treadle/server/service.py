@@ -146,6 +146,8 @@ class Service:
         with self._taking(chat) as take:
             state = await deps.log.execute(chat, commands, None, take, answer)
         self.go_on(state)
+        if state.options.archived and state.jobs:
+            await self.agent.job_registry.stop_all(chat, "archive")
         return answered(state), state
 
     @contextmanager

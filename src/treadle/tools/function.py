@@ -4,7 +4,10 @@ entry point group `treadle.tools`. Knows nothing of chats or of the loop."""
 
 import asyncio
 import inspect
+import os
+import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
@@ -147,11 +150,9 @@ def load_tools(points: "Iterable[EntryPoint] | None" = None) -> tuple[list[Tool]
     """Tools that other installed packages bring, in the order of their entry points' names, and what went wrong. An
     entry point names a tool made with `@tool`, or a list of them. A broken package is a warning; it never keeps the
     others from working."""
-    from importlib.metadata import entry_points
-
     tools: list[Tool] = []
     warnings: list[str] = []
-    for point in sorted(entry_points(group=GROUP) if points is None else points, key=lambda point: point.name):
+    for point in sorted(_entry_points() if points is None else points, key=lambda point: point.name):
         try:
             found = point.load()
         except Exception as error:
@@ -163,3 +164,28 @@ def load_tools(points: "Iterable[EntryPoint] | None" = None) -> tuple[list[Tool]
             else:
                 warnings.append(f"{point.value} is no tool; make it one with @treadle.tool.")
     return tools, warnings
+
+
+def _entry_points() -> "Iterable[EntryPoint]":
+    """Those of the group. `importlib.metadata` takes longer to load than all else that a start does with packages, so
+    it is loaded only if a package has one."""
+    if not any(map(_may_have_tools, sys.path)):
+        return ()
+    from importlib.metadata import entry_points
+
+    return entry_points(group=GROUP)
+
+
+def _may_have_tools(place: str) -> bool:
+    """Whether a place on the path has a package that names the group. What is no folder may have one."""
+    try:
+        names = [name for name in os.listdir(place or ".") if name.lower().endswith(("dist-info", "egg-info"))]
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    for name in names:
+        with suppress(OSError), open(os.path.join(place, name, "entry_points.txt"), "rb") as file:
+            if GROUP.encode() in file.read():
+                return True
+    return False

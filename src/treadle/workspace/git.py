@@ -1,7 +1,8 @@
 """Asking and telling the git of a project. Its configuration is a stranger's text that names programs: hooks, a monitor
 of files, a command that fetches missing objects. So git runs in a sandbox, as commands do: without a network, without
-the user's configuration and secrets, in a world that it can only read. Where it is to change references it may write in
-its repository, but not what names programs. Without a sandbox it does not run.
+the user's configuration and secrets, in a world that it can only read. Where it is to change references it may write
+those, and nothing else. If its configuration includes files from outside the project, or there is no sandbox, it
+does not run.
 
 Which folder is the repository is found out here, not by git: it is what the sandbox is made around.
 
@@ -9,9 +10,13 @@ The branch of a run (W-06) is made and checked out without a look at the work tr
 and only in a repository whose work tree the root itself is.
 """
 
+import hashlib
 import os
+import re
 import shutil
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import chain
 
 import msgspec
 
@@ -26,7 +31,9 @@ from treadle.workspace.paths.entries import READ
 
 _TIMEOUT_S = 30.0
 _LONGEST_ANSWER = 1 << 16
-_LONGEST_FILE = 4096
+_LONGEST_FILE = 1 << 20
+_MOST_BLOBS = 20_000
+_OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _SETTINGS = (
     "core.hooksPath=/dev/null",  # update-ref and symbolic-ref would call a hook
     "core.fsmonitor=false",
@@ -53,7 +60,12 @@ _ENVIRONMENT = {
     "GIT_COMMITTER_NAME": "treadle",
     "GIT_COMMITTER_EMAIL": "treadle@localhost",
 }
-_UNCHANGED = ("objects", "info", "modules")
+_REFERENCES = frozenset(
+    ("HEAD", "HEAD.lock", "ORIG_HEAD", "packed-refs", "packed-refs.lock", "refs", "reftable", "logs", "worktrees")
+)
+"""What git may change in a repository: its references, and where HEAD is."""
+_INCLUDE = re.compile(rb"\[\s*include", re.IGNORECASE)
+_MOST_INCLUDES = 20
 
 
 class Repository(msgspec.Struct, frozen=True):
@@ -92,6 +104,8 @@ class Git:
         self._sandbox = sandbox
         self._hidden = tuple(path for path in hidden if not _lies_in(self._common, path))
         self._program = git_program(self._common)
+        self._included = False
+        """Whether it is known that the configuration includes nothing from outside."""
 
     def belongs_to(self, root: str) -> bool:
         """Whether the repository names this root as its work tree, too: by a worktree's way back, by its configuration
@@ -114,41 +128,95 @@ class Git:
         ran, _ = self._run(words, Confinement(self._common, Unwritable(), hidden=self._hidden))
         return ran.ending == "exited" and ran.code == 0
 
+    def has_blobs(self, ids: Collection[str]) -> frozenset[str]:
+        """Those of these object ids (see `blob_ids`) that are blobs in the repository's own object store. More than
+        20,000 ids are answered in part; a store that borrows from another one answers nothing."""
+        objects = os.path.join(self._common, "objects")
+        asked = [each for each in dict.fromkeys(ids) if _OBJECT_ID.fullmatch(each)][:_MOST_BLOBS]
+        borrows = os.path.islink(objects) or os.path.lexists(os.path.join(objects, "info", "alternates"))
+        if not asked or borrows:
+            return frozenset()
+        words = ("cat-file", "--buffer", "--batch-check=%(objectname) %(objecttype)")
+        confinement = Confinement(self._common, Unwritable(), hidden=self._hidden)
+        _, said = self._run(words, confinement, "\n".join((*asked, "")).encode())
+        found = (line.split(" ") for line in said.split("\n"))
+        return frozenset(asked).intersection(line[0] for line in found if line[1:] == ["blob"])
+
     def tell(self, *words: str) -> str:
         """Have git change references; why it did not, if so."""
-        here = {self._common, self.folder}
-        kept = [os.path.join(place, name) for place in sorted(here) for name in IN_A_REPOSITORY]
-        kept += [path for name in _UNCHANGED if os.path.isdir(path := os.path.join(self._common, name))]
-        ran, _ = self._run(words, Confinement(self._common, Direct(), protected=tuple(kept), hidden=self._hidden))
+        kept = tuple(sorted(self._unchanged()))
+        ran, _ = self._run(words, Confinement(self._common, Direct(), protected=kept, hidden=self._hidden))
         if ran.ending == "timed_out":
             return f"git did not end in {_TIMEOUT_S:g} seconds."
         return (inert(ran.errors.strip()) or f"git ended with code {ran.code}.") if ran.code else ""
 
-    def _run(self, words: Sequence[str], confinement: Confinement) -> tuple[Completed, str]:
+    def _unchanged(self) -> set[str]:
+        """All that lies in the repository but its references, and all of other worktrees."""
+        kept: set[str] = set()
+        for place in {self._common, self.folder}:
+            kept |= {os.path.join(place, name) for name in IN_A_REPOSITORY}
+            others = (f"{place}/{name}" for name in _names(place) - _REFERENCES if not name.endswith(".lock"))
+            kept |= {path for path in others if not os.path.islink(path)}
+        trees = os.path.join(self._common, "worktrees")
+        return kept | {path for name in _names(trees) if (path := f"{trees}/{name}") != self.folder}
+
+    def _refuse_includes(self) -> None:
+        """ToolError if the configuration includes a file from outside of the project: git reads and obeys it. Which
+        files a configuration includes is asked of git, apart from any repository."""
+        project = os.path.dirname(self._common)
+        files = [os.path.join(self._common, "config"), os.path.join(self.folder, "config.worktree")]
+        for number, file in enumerate(files):
+            if not _INCLUDE.search(_content(file)):
+                continue
+            asked = ["config", "--file", file, "--no-includes", "--null", "--get-regexp", r"^include(if\..*)?\.path$"]
+            ran, said = self._launched(asked, Confinement(project, Unwritable(), hidden=self._hidden), "/")
+            paths = [entry.partition("\n")[2] for entry in said.split("\0") if entry]
+            found = [os.path.join(os.path.dirname(file), path) for path in paths if path[:1] != "~"]
+            inside = len(found) == len(paths) and all(_lies_in(path, project) for path in found)
+            if ran.ending != "exited" or ran.code not in (0, 1) or number >= _MOST_INCLUDES or not inside:
+                raise ToolError("Git of this project includes settings from outside, and so was not run.")
+            files += map(os.path.realpath, found)
+
+    def _run(self, words: Sequence[str], confinement: Confinement, given: bytes = b"") -> tuple[Completed, str]:
+        if not self._included:
+            self._refuse_includes()
+            self._included = True
+        # The work tree is not looked at, and may not be there in the sandbox: any folder does.
+        place = [f"--git-dir={self.folder}", f"--work-tree={self._common}"]
+        return self._launched([*place, *words], confinement, self._common, given)
+
+    def _launched(
+        self, words: Sequence[str], confinement: Confinement, cwd: str, given: bytes = b""
+    ) -> tuple[Completed, str]:
         if self._sandbox.level == "none":
             raise ToolError("Git of a project runs only in a sandbox, and there is none on this machine.")
         said = bytearray()
+        longest = _LONGEST_ANSWER + 2 * len(given)
 
         def keep(data: bytes) -> None:
-            said.extend(data[: max(0, _LONGEST_ANSWER - len(said))])
+            said.extend(data[: max(0, longest - len(said))])
 
-        # The work tree is not looked at, and may not be there in the sandbox: any folder does.
         settings = [word for each in _SETTINGS for word in ("-c", each)]
-        line = [
-            self._program or "git",
-            f"--git-dir={self.folder}",
-            f"--work-tree={self._common}",
-            "--no-pager",
-            *settings,
-            *words,
-        ]
+        line = [self._program or "git", "--no-pager", *settings, *words]
         env = {**_ENVIRONMENT, "PATH": os.pathsep.join((os.path.dirname(line[0]), os.defpath))}
         try:
-            confined = self._sandbox.wrap(line, confinement, self._common)
+            confined = self._sandbox.wrap(line, confinement, cwd)
         except SandboxError as error:
             raise ToolError(f"Git of this project cannot be confined, and so was not run: {error}.") from error
-        ran = run_blocking(Launch(confined, env), keep, _TIMEOUT_S)
+        with tempfile.TemporaryFile() as file:
+            file.write(given)
+            file.seek(0)
+            ran = run_blocking(Launch(confined, env, stdin=file.fileno()), keep, _TIMEOUT_S)
         return ran, said.decode(errors="surrogateescape")
+
+
+def blob_ids(size: int, chunks: Iterable[bytes]) -> frozenset[str]:
+    """The ids that a file of this content has in a repository: one for each kind of hash that repositories use."""
+    hashes = [hashlib.sha1(usedforsecurity=False), hashlib.sha256()]
+    for chunk in chain((b"blob %d\0" % size,), chunks):
+        for each in hashes:
+            each.update(chunk)
+    return frozenset(each.hexdigest() for each in hashes)
 
 
 def git_program(folder: str) -> str | None:
@@ -165,15 +233,23 @@ def _lies_in(path: str, folder: str) -> bool:
 
 def _line(path: str) -> str:
     """The first line of a small file; empty if it is none."""
+    return os.fsdecode(_content(path)).partition("\n")[0].strip()
+
+
+def _content(path: str) -> bytes:
+    """The beginning of a file; nothing if it is none."""
     try:
-        fd = os.open(path, READ)
+        with open(os.open(path, READ), "rb") as file:
+            return file.read(_LONGEST_FILE)
     except OSError:
-        return ""
-    with open(fd, "rb") as file:
-        try:
-            return os.fsdecode(file.read(_LONGEST_FILE)).partition("\n")[0].strip()
-        except OSError:
-            return ""
+        return b""
+
+
+def _names(folder: str) -> set[str]:
+    try:
+        return set(os.listdir(folder))
+    except OSError:
+        return set()
 
 
 # -- the branch of a run ----------------------------------------------------------------------------------------------

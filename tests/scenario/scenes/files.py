@@ -54,6 +54,22 @@ async def a_command_writes_through(world: World) -> ChatId:
 
 
 @scene
+async def a_command_in_the_background(world: World) -> ChatId:
+    command = Call("run_command", command="echo job > job.txt; echo up; sleep 1000", background=True)
+    watched = Call("check_command", handle="1.0", wait_s=1)
+    model = ScriptedModel([command, watched, Call("stop_command", handle="1.0"), command, Say("It runs again.")])
+    agent = world.agent(model)
+    chat = agent.chat(options=world.options(mode="autopilot"))
+    await watch(chat.send("Serve it for a while."))
+    model.assert_done()
+    [_, job] = await chat.jobs()
+    await job.stop()  # by a person, when the run is over
+    assert not (await chat.state()).jobs
+    await finish(agent)
+    return chat.id
+
+
+@scene
 async def an_earlier_message_is_edited_with_the_files(world: World) -> ChatId:
     model = ScriptedModel([Call("write_file", path="made", content="x"), Say("Made."), Say("As you like.")])
     agent = world.agent(model)

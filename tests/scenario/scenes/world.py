@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from treadle import Agent
-from treadle.handle import Chat, Following
+from treadle.following import Following
+from treadle.handle import Chat
 from treadle.models.scripted import Delay, ScriptedModel
 from treadle.ports.model import Model, ModelInfo
 from treadle.ports.store import Store

@@ -132,6 +132,7 @@ TABLE = {
         "approval, client tool, question": "*awaiting_action*",
         "archived": "*archived*",
     },
+    "CloseJob": {"idle, pending, running, interrupting, approval, client tool, question, error, archived": "job"},
     "Expire, late": {
         "idle, pending, running, interrupting, approval, question, error, archived": "nothing",
         "client tool": "client result turn → pending",
@@ -370,3 +371,15 @@ def test_going_back_cuts_the_conversation_and_starts_nothing() -> None:
     assert [entry.text for entry in back.history if isinstance(entry, UserEntry)] == ["do it"]
     assert refusal(back, c.Rewind(second, files=False)) == "no_such_message"
     assert types(transition(back, c.Rewind(second, conversation=False, restore="u1"))) == ["restore"]
+
+
+def test_a_job_is_closed_once_and_what_it_changed_stands_behind_it() -> None:
+    # S-14, W-10
+    changed = e.FilesChanged((), call_key(1, 0), "observed")
+    state = grow(ChatState(), e.SessionCreated(ChatOptions()), e.JobStarted("1.0", "make serve"), e.JobStarted("2.0"))
+    close = c.CloseJob("1.0", "stopped", -15, "person", ("why",), changed)
+    events = transition(state, close)
+    assert events == (e.JobEnded("1.0", "stopped", -15, "person", ("why",)), changed)
+    state = grow(state, *events)
+    assert [job.job for job in state.jobs] == ["2.0"]
+    assert transition(state, close) == ()

@@ -71,6 +71,7 @@ def command(state: ChatState, chance: random.Random, number: int) -> c.Command:
             c.Compact(),
             c.Apply("a.txt", "text"),
             c.Expire(10**15),
+            c.CloseJob(chance.choice([job.job for job in state.jobs] or ["none"]), "exited"),
             c.ChangeOptions({"max_turns": chance.choice([2, 30]), "model": chance.choice(["a:b", "c:d"])}),
         ]
     )
@@ -138,5 +139,12 @@ def test_the_walks_visit_every_recorded_event() -> None:
     """A walk that never asks, never fails or never compacts would prove nothing about it."""
     seen = {envelope.type for seed in range(25) for envelope in walk(seed).log}
     unreachable = {"plan.updated", "model.notice", "sandbox.notice", "session.record_lost", "session.imported"}
-    unreachable |= {"workspace.files_changed", "workspace.conflict", "checkpoint.created", "git.branch_created"}
+    unreachable |= {
+        "job.started",
+        "job.ended",
+        "workspace.files_changed",
+        "workspace.conflict",
+        "checkpoint.created",
+        "git.branch_created",
+    }
     assert set(e.RECORDED) - seen <= unreachable | {"session.title_changed"}

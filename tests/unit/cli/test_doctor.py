@@ -6,10 +6,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.unit.sandbox.grounds import grounds, missing
+from tests.unit.sandbox.grounds import NOBODY, becoming, grounds, missing, python_for_everyone
+from treadle.housekeeping.command_trials import TRIALS
 from treadle.sandbox.report import ESCAPES
 
 
@@ -62,6 +64,9 @@ def test_the_table_of_the_sandbox(home: Path) -> None:
     for attempt, line in zip(ESCAPES, lines[1:], strict=False):
         assert line.startswith(attempt.text)
         assert line.removeprefix(attempt.text).split()[0] == "refused"
+    assert lines[len(ESCAPES) + 2].split()[0] == "bubblewrap"
+    for trial, line in zip(TRIALS, lines[len(ESCAPES) + 3 :], strict=False):
+        assert line.startswith(trial.text)
     assert "in force: bubblewrap" in lines[-1]
 
 
@@ -72,6 +77,31 @@ def test_the_table_as_json(home: Path) -> None:
     assert told["level"] == "bubblewrap"
     assert [each["level"] for each in told["reports"]] == ["bubblewrap", "landlock"]
     assert told["reports"][0]["holds"]
+    assert_commands_are_refused(told)
+
+
+@needs_bubblewrap
+def test_an_ordinary_user(home: Path) -> None:  # S-18
+    if why := missing("bubblewrap", NOBODY):
+        pytest.skip(why)
+    own = home / "nobody"
+    own.mkdir(exist_ok=True)
+    os.chown(own, NOBODY, NOBODY)
+    paths = os.pathsep.join(path for path in sys.path if path)
+    environment = {"PATH": os.defpath, "HOME": str(own), "TREADLE_HOME": f"{own}/treadle", "PYTHONPATH": paths}
+    line = [python_for_everyone(), "-B", "-m", "treadle", "doctor", "sandbox", "--json"]
+    ended = subprocess.run(
+        line, cwd="/", env=environment, capture_output=True, text=True, timeout=100, check=False, **becoming(NOBODY)
+    )
+    if "PermissionError" in ended.stderr or "ModuleNotFoundError" in ended.stderr:
+        pytest.skip("this installation is not for everybody")
+    assert_commands_are_refused(json.loads(ended.stdout))
+
+
+def assert_commands_are_refused(told: dict[str, Any]) -> None:
+    for level, tried in told["commands"].items():
+        allowed = {each["name"] for each in tried if each["verdict"] == "allowed"}
+        assert allowed <= ({"bare"} if level == "landlock" else set()), "without a view it is seen only afterwards"
 
 
 def test_a_demand_that_cannot_be_met_is_an_error(home: Path) -> None:

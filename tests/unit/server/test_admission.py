@@ -114,6 +114,19 @@ def test_a_program_is_opened_by_its_name_only(pattern: str, ref: str, opened: bo
             admission.change("bob", {"model": ref})
 
 
+def test_users_reach_what_was_opened_to_them() -> None:  # S-13
+    admission = Admission(ChatOptions(network=("github",)), network=("registries", "*.x.org"))
+    for wanted in (False, ("github",), ("pypi", "a.x.org"), ("registries", "github.com"), ["npm"]):
+        assert admission.change("bob", {"network": wanted})["network"] in (wanted, tuple(wanted or ()))
+    rule = {"effect": "allow", "tool": "network", "pattern": "example.org"}
+    for refused in ({"network": True}, {"network": ("example.org",)}, {"network": ("x.org",)}, {"rules": [rule]}):
+        with pytest.raises(InvalidInput, match="serve_network"):
+            admission.change("bob", refused)
+    assert admission.change("local", {"network": True}) == {"network": True}
+    with pytest.raises(InvalidInput, match="no host"):
+        admission.change("local", {"network": ("make",)})
+
+
 def test_commands_may_be_confined_more_and_not_less() -> None:
     loose = Admission(ChatOptions(network=True, command_view=False, strict_paths=False))
     for change in ({"network": False}, {"strict_paths": True}, {"command_view": True}, {"network": True}):

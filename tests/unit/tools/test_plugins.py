@@ -1,7 +1,9 @@
 """Tools by entry point (T-10)."""
 
+import subprocess
 import sys
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -49,3 +51,27 @@ def test_what_is_installed_is_looked_at() -> None:
     tools, warnings = load_tools()
     assert isinstance(tools, list)
     assert not warnings
+
+
+@pytest.mark.parametrize("folder", ["site/acme-1.0.dist-info", "site/acme.egg-info", "acme-1.0.egg/EGG-INFO"])
+def test_a_package_on_the_path_is_found(folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    described = tmp_path / folder
+    described.mkdir(parents=True)
+    for name in ("METADATA", "PKG-INFO"):
+        (described / name).write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
+    (described / "entry_points.txt").write_text(f"[{GROUP}]\nweather = acme_weather:weather\n")
+    (described.parent / "acme_weather.py").write_text(
+        "from treadle import tool\n\n@tool\ndef weather(city: str) -> str:\n    return city\n"
+    )
+    monkeypatch.syspath_prepend(str(described.parent))
+    monkeypatch.delitem(sys.modules, "acme_weather", raising=False)
+    tools, warnings = load_tools()
+    assert [found.spec.name for found in tools] == ["weather"]
+    assert not warnings
+
+
+def test_without_such_a_package_nothing_is_loaded_to_look_for_one() -> None:
+    code = "from treadle.tools.function import load_tools; load_tools()"
+    code += "; import sys; print('importlib.metadata' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

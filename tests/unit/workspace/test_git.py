@@ -16,7 +16,7 @@ from treadle.ports.sandbox import Sandbox
 from treadle.protocol.events import GitBranchCreated
 from treadle.sandbox.choose import choose
 from treadle.sandbox.none import NoSandbox
-from treadle.workspace.git import make_branch
+from treadle.workspace.git import Git, blob_ids, make_branch, repository_of
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 NAME = "treadle/c_1-7"
@@ -220,3 +220,100 @@ def test_what_git_refuses_is_said(repository: Path) -> None:
     (repository / ".git/HEAD.lock").write_text("")
     with pytest.raises(ToolError, match=r"could not be made.*HEAD\.lock.*git_branch off"):
         make(repository)
+
+
+# -- what git may do --------------------------------------------------------------------------------------------------
+
+
+def test_git_changes_references_and_nothing_else_of_a_repository(repository: Path, tmp_path: Path) -> None:
+    # S-03, S-19
+    git(repository, "worktree", "add", "-q", str(tmp_path / "tree"))
+    told = asked(repository)
+    before = {path: path.read_bytes() for path in (repository / ".git").rglob("*") if path.is_file()}
+    head = git(repository, "rev-parse", "HEAD")
+    assert told.tell("update-ref", "refs/heads/fine", head) == ""
+    for words in (
+        ("config", "core.fsmonitor", "evil"),
+        ("read-tree", "--empty"),
+        ("update-index", "--force-remove", "f"),
+        ("pack-refs", "--all", "--prune"),  # of which the next line is the proof that references may change
+        ("symbolic-ref", "HEAD", "refs/heads/fine"),
+        ("--git-dir", str(repository / ".git/worktrees/tree"), "update-ref", "--no-deref", "HEAD", head),
+        ("worktree", "lock", "tree"),
+        ("remote", "add", "evil", "ext::sh"),
+        ("gc", "--prune=now"),
+    ):
+        told.tell(*words)
+    own = ("refs", "logs", "packed-refs", "HEAD", "ORIG_HEAD")
+    for path, data in before.items():
+        if path.relative_to(repository / ".git").parts[0] not in own:
+            assert path.read_bytes() == data, path
+    assert not (repository / ".git/worktrees/tree/locked").exists()
+    assert git(repository, "symbolic-ref", "HEAD") == "refs/heads/fine"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[include]\n\tpath = {outside}\n",
+        '[includeIf "gitdir:/"]\n\tpath = {outside}\n',
+        "[INCLUDE] path={outside}\n",
+        "[include]\n\tpath = ../inside\n",
+        "[include]\n\tpath = ~/.gitconfig\n",
+        "[include]\n\tpath = ../link\n",
+    ],
+)
+def test_a_configuration_that_includes_what_lies_outside_is_not_obeyed(
+    repository: Path, tmp_path: Path, text: str
+) -> None:
+    # S-19: a file of the project may lead out, too
+    outside = tmp_path / "outside"
+    outside.write_text("[core]\n\tbare = true\n")
+    (repository / "inside").write_text(f"[include]\n\tpath = {outside}\n")
+    (repository / "link").symlink_to(outside)
+    with (repository / ".git/config").open("a") as file:
+        file.write(text.format(outside=outside))
+    with pytest.raises(ToolError, match="outside"):
+        make(repository)
+
+
+def test_a_configuration_that_includes_a_file_of_the_project_is_obeyed(repository: Path) -> None:
+    (repository / "inside").write_text("[core]\n\tabbrev = 12\n")
+    with (repository / ".git/config").open("a") as file:
+        file.write("[include]\n\tpath = ../inside\n")
+    assert make(repository) is not None
+
+
+# -- which bytes are in the repository --------------------------------------------------------------------------------
+
+
+def asked(folder: Path) -> Git:
+    found = repository_of(str(folder))
+    assert found is not None
+    return Git(found, sandbox())
+
+
+@pytest.mark.parametrize("kind", ["sha1", "sha256"])
+def test_a_repository_says_which_bytes_it_has(tmp_path: Path, kind: str) -> None:
+    # S-16
+    git(tmp_path, "init", "-q", "-b", "main", f"--object-format={kind}")
+    (tmp_path / "f").write_text("one\n")
+    git(tmp_path, "add", "-A")
+    git(tmp_path, "commit", "-qm", "first")
+    git(tmp_path, "gc", "-q")
+    there, absent = blob_ids(4, [b"on", b"e\n"]), blob_ids(4, [b"two\n"])
+    tree = git(tmp_path, "rev-parse", "HEAD^{tree}")
+    found = asked(tmp_path).has_blobs([*there, *absent, tree, "HEAD:f", "--help", "HEAD^{tree}", "f" * 40 + "\n"])
+    assert found == {git(tmp_path, "rev-parse", "HEAD:f")} <= there
+
+
+def test_many_bytes_are_asked_for_at_once(repository: Path) -> None:
+    there = git(repository, "rev-parse", "HEAD:f")
+    many = [f"{number:040x}" for number in range(1, 15_000)]
+    assert asked(repository).has_blobs([*many, there]) == {there}
+
+
+def test_a_repository_that_borrows_objects_does_not_vouch_for_them(repository: Path, tmp_path: Path) -> None:
+    git(tmp_path, "clone", "-q", "--shared", str(repository), "borrower")
+    there = git(repository, "rev-parse", "HEAD:f")
+    assert asked(tmp_path / "borrower").has_blobs([there]) == frozenset()

@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from treadle.cli.group import in_agent
-from treadle.cli.options import SCOPES, gathered, json_option
+from treadle.cli.options import ONCE, SCOPES, gathered, json_option
 from treadle.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    from treadle.handle import Chat, Following
+    from treadle.following import Following
+    from treadle.handle import Chat
     from treadle.protocol.events import OpenAction
     from treadle.protocol.permissions import RuleScope
     from treadle.runtime import Agent
@@ -42,7 +43,7 @@ class Approval(NamedTuple):
 @click.option("--deny", is_flag=True, help="Refuse instead.")
 @click.option("--feedback", default="", metavar="TEXT", help="Tell the model why, with --deny.")
 @click.option("--edit", metavar="COMMAND", help="Run this command instead of the one that is asked for.")
-@click.option("--remember", type=click.Choice(SCOPES), help="Answer its like in the same way from now on.")
+@click.option("--remember", type=click.Choice((ONCE, *SCOPES)), help="Answer its like in the same way, how far.")
 @click.option("--rule", type=click.IntRange(min=1), default=1, metavar="N", help="Which of the offered rules.")
 @click.option("--expires", metavar="SPAN", help="How long to remember it, such as 12h or 7d.")
 @click.option("--leave", is_flag=True, help="Only write the answer down; someone else goes on with the chat.")

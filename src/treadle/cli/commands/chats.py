@@ -60,7 +60,7 @@ def _line(terminal: Terminal, listed: "Listed") -> str:
     summary, status = listed.summary, shown_status(listed.summary.status, listed.leased)
     title = inert_line(summary.title or "(no title)", max(20, terminal.width - 60))
     colour: Colour = "red" if status == "error" else "dim" if status == "idle" else "yellow"
-    aged = terminal.paint(f"{_age(summary.updated_ms):>8}", "dim")
+    aged = terminal.paint(f"{age(summary.updated_ms):>8}", "dim")
     turns = f"{summary.turns} {'turn' if summary.turns == 1 else 'turns'}"
     archived = " (archived)" if summary.archived else ""
     line = f"{summary.chat} {aged}  {terminal.paint(f'{status:15}', colour)} {turns:>9}  {title}{archived}"
@@ -70,7 +70,7 @@ def _line(terminal: Terminal, listed: "Listed") -> str:
     return f"{line}\n{terminal.paint('    ' + inert_line(why, max(20, terminal.width - 4)), 'red')}"
 
 
-def _age(time_ms: int) -> str:
+def age(time_ms: int) -> str:
     seconds = max(0, time.time() - time_ms / 1000)
     for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= length:

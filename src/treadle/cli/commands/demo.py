@@ -18,6 +18,7 @@ import click
 
 from treadle.cli.terminal import Terminal
 from treadle.errors import TreadleError
+from treadle.sandbox.supervisor.removal import remove_tree
 
 if TYPE_CHECKING:
     from treadle.protocol.events import Envelope
@@ -117,7 +118,7 @@ def demo(keep: bool) -> int:
     finally:
         shown.end_child()
         if not keep:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_tree(str(folder))  # the view of a command leaves a folder that nobody may enter
 
 
 class Demo:

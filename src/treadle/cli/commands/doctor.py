@@ -5,7 +5,7 @@ import platform
 import shutil
 import sys
 import sysconfig
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -17,8 +17,9 @@ from treadle.inert import inert_line
 
 if TYPE_CHECKING:
     from treadle.config import Config
+    from treadle.ports.sandbox import Level
     from treadle.sandbox.choose import ChosenSandbox
-    from treadle.sandbox.report import LevelReport, Verdict
+    from treadle.sandbox.report import EscapeResult, Verdict
 
 _COLOURS: "dict[Verdict, Colour]" = {"refused": "green", "undone": "yellow", "allowed": "red"}
 
@@ -57,17 +58,25 @@ def sandbox(as_json: bool) -> int:
     """Try every way out of every sandbox, and show which ones are closed.
 
     All attempts are made for real, against files, listeners and a process that are set up for them. The exit code is 1
-    when commands run without a sandbox, or cannot run because the one that is set does not hold here.
+    when commands run without a sandbox, or cannot run because the one that is set does not hold here. The second table
+    is of commands that go through Treadle as in a chat that nobody watches.
     """
+    import asyncio
+
     import msgspec
 
     from treadle.cli.session import configured
+    from treadle.housekeeping.command_trials import TRIALS, try_commands
     from treadle.sandbox.choose import FOLDER, choose, examine
     from treadle.sandbox.probe import examine_level
+    from treadle.sandbox.report import ESCAPES
 
     config = configured()
     findings = examine(config.home)
     without = examine_level("none", "", config.home / FOLDER)
+    demand = config.settings.sandbox
+    held = [each.level for each in findings.reports if each.holds and demand in ("auto", each.level)]
+    commands = {level: asyncio.run(try_commands(config.home, level)) for level in held}
     failure = ""
     try:
         choice = choose(config.home, config.settings.sandbox)
@@ -78,9 +87,18 @@ def sandbox(as_json: bool) -> int:
         told = f"in force: nothing, commands do not run: {error}"
     if as_json:
         reports = [msgspec.to_builtins(each) | {"holds": each.holds} for each in findings.reports]
-        write_json({"level": level, "failure": failure, "reports": reports})
+        tried = msgspec.to_builtins(commands)
+        write_json({"level": level, "failure": failure, "reports": reports, "commands": tried})
     else:
-        _print_table(Terminal(), [*findings.reports, without], told)
+        terminal = Terminal()
+        tables = {each.level: each.tried for each in (*findings.reports, without) if each.tried}
+        _print_table(terminal, [each.text for each in ESCAPES], tables)
+        if commands:
+            _print_table(terminal, [each.text for each in TRIALS], commands)
+        for report in findings.reports:
+            if report.failure:
+                terminal.line(inert_line(f"{report.level} does not work here: {report.failure}"))
+        terminal.line(inert_line(told))
     return EXIT_OK if level not in ("", "none") else EXIT_ERROR
 
 
@@ -135,18 +153,11 @@ def _in_force(choice: "ChosenSandbox") -> str:
     return f"{choice.level}{views}{why}"
 
 
-def _print_table(terminal: Terminal, reports: "Sequence[LevelReport]", told: str) -> None:
-    from treadle.sandbox.report import ESCAPES
-
-    columns = [each for each in reports if each.tried]
-    width = max(len(each.text) for each in ESCAPES)
-    terminal.line(" " * width + "".join(f"  {each.level:12}" for each in columns).rstrip())
-    for number, attempt in enumerate(ESCAPES):
-        verdicts = [each.tried[number].verdict for each in columns]
+def _print_table(terminal: Terminal, texts: Sequence[str], columns: "Mapping[Level, Sequence[EscapeResult]]") -> None:
+    width = max(len(text) for text in texts)
+    terminal.line(" " * width + "".join(f"  {level:12}" for level in columns).rstrip())
+    for number, text in enumerate(texts):
+        verdicts = [tried[number].verdict for tried in columns.values()]
         cells = "".join("  " + terminal.paint(f"{each:12}", _COLOURS[each]) for each in verdicts)
-        terminal.line(f"{attempt.text:{width}}{cells}".rstrip())
+        terminal.line(f"{text:{width}}{cells}".rstrip())
     terminal.line()
-    for report in reports:
-        if report.failure:
-            terminal.line(inert_line(f"{report.level} does not work here: {report.failure}"))
-    terminal.line(inert_line(told))

@@ -11,7 +11,8 @@ from treadle.cli.options import gathered, json_option
 from treadle.errors import InvalidInput, Refused
 
 if TYPE_CHECKING:
-    from treadle.handle import Chat, Following
+    from treadle.following import Following
+    from treadle.handle import Chat
     from treadle.protocol.commands import Result
     from treadle.protocol.events import OpenAction
     from treadle.runtime import Agent

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from treadle.cli.options import EXIT_ERROR, gathered, json_option, root_options
+from treadle.cli.options import EXIT_ERROR, NetworkCommand, gathered, json_option, network_option, root_options
 from treadle.errors import ConfigError, InvalidInput
 from treadle.file_system import is_below
 from treadle.inert import inert_line
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from treadle.handle import Chat
     from treadle.runtime import Agent
 
-MODES = ("read-only", "ask", "review", "auto-edit", "autopilot")
+MODES = ("read-only", "confirm", "review", "ask", "auto-edit", "autopilot")
 ON_LIMIT = ("ask", "answer", "error")
 COMPLETION = ("tool", "marker")
 PRESETS = ("strict",)
@@ -42,7 +42,7 @@ class Task(NamedTuple):
     interactive: bool | None
 
 
-@click.command("run")
+@click.command("run", cls=NetworkCommand)
 @click.argument("prompt")
 @click.option("--model", metavar="PROVIDER:NAME", help="The model to work with.")
 @root_options
@@ -60,6 +60,7 @@ class Task(NamedTuple):
 @click.option("--system", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="The system prompt.")
 @click.option("--completion", type=click.Choice(COMPLETION), help="How the model says that it is done.")
 @click.option("--tool-calls", "rung", type=click.Choice(RUNGS), help="How the model calls tools; else found out.")
+@network_option
 @click.option("--git-branch", is_flag=True, default=None, help="Work on a git branch of its own.")
 @click.option("--auto-approve-commands", is_flag=True, default=None, help="Let commands pass, except critical ones.")
 @click.option(

@@ -70,7 +70,7 @@ async def _serve(flags: dict[str, Any], *, works: bool) -> int:
                 _say(f"none of the tokens is yours; make one with: treadle tokens add {LOCAL}")
             _say(f"how to use it: {address}/api/docs")
 
-        async with tended(agent.deps.store, config.home, retention_of(settings)):
+        async with tended(agent.deps.store, config.home, retention_of(settings), agent.job_registry):
             await run(service, listening, ready, settings.drain_s)
     return 0
 
@@ -93,4 +93,5 @@ def _admission(config: "Config", agent: "Agent") -> "Admission":
     except InvalidInput:
         root = ""
     options = msgspec.structs.replace(settings.chat_options(root), interactive=True)
-    return Admission(options, settings.serve_roots, settings.serve_models, agent.deps.shared, settings.serve_operators)
+    opened = settings.serve_roots, settings.serve_models, agent.deps.shared, settings.serve_operators
+    return Admission(options, *opened, settings.serve_network)

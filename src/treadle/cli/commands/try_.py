@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from treadle.cli.options import gathered, json_option, root_options
+from treadle.cli.options import NetworkCommand, gathered, json_option, network_option, root_options
 from treadle.cli.terminal import Colour, Terminal, write_json
 from treadle.errors import SandboxError
 from treadle.file_system import is_below
@@ -29,14 +29,14 @@ class TryOptions(NamedTuple):
     line: str
     root: str | None
     force_root: bool
-    network: bool
+    network: str | None
     timeout_s: float
 
 
-@click.command("try")
+@click.command("try", cls=NetworkCommand)
 @click.argument("line", metavar="CMD")
 @root_options
-@click.option("--network", is_flag=True, help="Let the command use the network, where it may really do things.")
+@network_option
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True, max=600), default=120, metavar="S")
 @json_option("Print one JSON object.")
 @gathered(TryOptions, "wanted")
@@ -45,7 +45,8 @@ def try_(wanted: TryOptions, as_json: bool) -> int:
 
     CMD runs for real, in the sandbox, on a copy-on-write view of the project: it sees what it writes, and the project
     stays as it is. Its output comes first, then what it created, changed and deleted. It is stopped after S seconds
-    (120). The exit code is 0 when it could be tried, whatever its own was, and 1 when it could not.
+    (120). What it may reach with --network, it may really change. The exit code is 0 when it could be tried, whatever
+    its own was, and 1 when it could not.
     """
     import asyncio
 
@@ -90,7 +91,7 @@ async def _tried(config: "Config", wanted: TryOptions, root: str, folder: str, t
     from treadle.workspace.history.snapshots import ProjectSnapshots
     from treadle.workspace.root import Root
 
-    setup = ToolSetup(MemoryStore(), os.environ, config.home)
+    setup = ToolSetup(MemoryStore(), os.environ, config.home, allowance=config.settings.allowance)
     commands = SupervisedCommands(Path(folder) / "commands")
     context = replace(
         setup.context,
@@ -99,7 +100,7 @@ async def _tried(config: "Config", wanted: TryOptions, root: str, folder: str, t
         views=lambda sandbox, path: view_works(sandbox, path, folder),
     )
     try:
-        tried = await RunCommand(context).dry_run(_call(config, wanted, root, terminal), network=wanted.network)
+        tried = await RunCommand(context).dry_run(_call(config, wanted, root, terminal))
     finally:
         await commands.close()
         await setup.close()
@@ -112,6 +113,7 @@ async def _tried(config: "Config", wanted: TryOptions, root: str, folder: str, t
 
 
 def _call(config: "Config", wanted: TryOptions, root: str, terminal: Terminal | None) -> "Invocation":
+    from treadle.host_patterns import read
     from treadle.ports.toolset import Invocation
     from treadle.protocol.options import ChatOptions
     from treadle.types import CallKey, ChatId
@@ -121,7 +123,7 @@ def _call(config: "Config", wanted: TryOptions, root: str, terminal: Terminal | 
     if is_below(here, root):
         arguments["cwd"] = here
     show = (lambda _text: None) if terminal is None else (lambda text: terminal.stream(inert(text)))
-    options = ChatOptions(root=root, sandbox=config.settings.sandbox, network=wanted.network)
+    options = ChatOptions(root=root, sandbox=config.settings.sandbox, network=read(wanted.network or ""))
     return Invocation(ChatId("try"), CallKey("1.0"), "run_command", arguments, root, options=options, emit=show)
 
 
@@ -133,6 +135,8 @@ def _print(terminal: Terminal, tried: "DryRun") -> None:
     for line in inert(tried.diff).split("\n"):
         colour = _COLOURS.get(line[:1])
         terminal.line(terminal.paint(line, colour) if colour else line)
+    if tried.wants_network:
+        terminal.note(f"it needs the network: --network {','.join(tried.wants_network)}", "yellow")
     terminal.note("tried on a copy: nothing in the project was changed", "dim")
 
 
@@ -159,6 +163,7 @@ def _print_json(wanted: TryOptions, root: str, tried: "DryRun") -> None:
         "removed": stat.removed,
         "files": tried.effect.files,
         "uncaptured": tried.effect.uncaptured,
+        "wants_network": tried.wants_network,
         "summary": f"{_how(tried)}, {count(len(tried.effect.files), 'change')}",
     }
     write_json(told)

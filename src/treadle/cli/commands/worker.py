@@ -38,7 +38,7 @@ async def _work(flags: dict[str, Any]) -> int:
         asked = _Signals()
         pool.start()
         _say(f"worker {agent.worker.name} takes up to {settings.concurrency} chats at once")
-        async with tended(agent.deps.store, config.home, retention_of(settings)):
+        async with tended(agent.deps.store, config.home, retention_of(settings), agent.job_registry):
             await asked.to_drain.wait()
         _say("draining; a second signal leaves at once")
         await pool.drain(settings.drain_s, asked.to_leave)

@@ -125,14 +125,14 @@ class ChatReader(EventReader):
         say = self._batch.say
         for event in self._body.feed(chunk):
             data = event.data
-            if data.startswith("[DONE]"):
-                self.done = True
-                continue
-            if self.done or not data:
-                continue
             try:
                 part = _decode(data)
             except (msgspec.MsgspecError, RecursionError):
+                if data.startswith("[DONE]"):
+                    self.done = True
+                    return
+                if not data:
+                    continue
                 part = self._mended(data, ChatChunk)
             if content := _only_text(part):
                 say(content)

@@ -44,7 +44,8 @@ class Decoder:
     """Takes bytes as they come, gives events as they are complete. What is unfinished at the end is no event."""
 
     def __init__(self) -> None:
-        self._cut = codecs.getincrementaldecoder("utf-8")("replace")
+        self._cut: codecs.IncrementalDecoder | None = None
+        """For text that is cut in the midst of a character."""
         self._in_character = False
         """A character has begun that the next bytes end."""
         self._begun = False
@@ -57,7 +58,10 @@ class Decoder:
         self._id = ""
 
     def feed(self, chunk: bytes) -> list[ServerEvent]:
-        text = self._decode(chunk)
+        try:  # nearly always all there is to do, and much quicker
+            text = self._decode(chunk) if self._in_character else chunk.decode()
+        except UnicodeDecodeError:
+            text = self._decode(chunk)
         if not self._begun and text:
             self._begun = True
             text = text.removeprefix("\ufeff")
@@ -74,7 +78,8 @@ class Decoder:
         if self._pieces:
             text = "".join([*self._pieces, text])
             self._pieces.clear()
-        *blocks, rest = text.split("\n\n")
+        blocks = text.split("\n\n")
+        rest = blocks.pop()
         if rest:
             self._pieces.append(rest)
         self._size = len(rest)
@@ -91,11 +96,8 @@ class Decoder:
         return events
 
     def _decode(self, chunk: bytes) -> str:
-        if not self._in_character:
-            try:
-                return chunk.decode()  # nearly always all there is to do, and much quicker
-            except UnicodeDecodeError:
-                pass
+        if self._cut is None:
+            self._cut = codecs.getincrementaldecoder("utf-8")("replace")
         text = self._cut.decode(chunk)
         self._in_character = bool(self._cut.getstate()[0])
         return text

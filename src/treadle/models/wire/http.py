@@ -189,15 +189,18 @@ def _connector(loop: asyncio.AbstractEventLoop) -> "aiohttp.TCPConnector":
     import aiohttp
     from aiohttp.client_proto import ResponseHandler
 
+    made = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_S)
+    if not hasattr(ResponseHandler, "_reading_paused"):
+        return made
+
     class Handler(ResponseHandler):
         def resume_reading(self, resume_parser: bool = True) -> None:
             """Whoever reads calls this for each piece that was read. From aiohttp 3.14 on, that goes through the parser
             each time, though there can be something left in it only when reading was paused: a quarter of all that a
             chunk costs."""
-            if getattr(self, "_reading_paused", True):
+            if self._reading_paused:
                 super().resume_reading(resume_parser)
 
-    made = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_S)
     made._factory = cast("partial[ResponseHandler]", partial(Handler, loop=loop))
     return made
 

@@ -1,6 +1,7 @@
-"""The words of shell analysis: what is found, what would run, and what a program hands on to others. No rules here."""
+"""The words of shell reading: what is found, which commands would run, and what a program hands on. No rules here."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import Literal
 
 import msgspec
@@ -9,9 +10,7 @@ Severity = Literal["none", "medium", "high", "critical"]
 RANK: dict[Severity, int] = {"none": 0, "medium": 1, "high": 2, "critical": 3}
 
 UNKNOWN = "\ue001"
-"""Stands in a text for what cannot be known: a character for private use, which is taken out of what comes in."""
-NEXT = "\ue002"
-"""Ends a word even inside quotes, as between the elements of "${a[@]}"."""
+"""Stands in a word for what the text does not say: a character for private use, which is taken out of what comes in."""
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -19,16 +18,19 @@ class Finding(msgspec.Struct, frozen=True):
 
     severity: Severity
     reasons: tuple[str, ...] = ()
+    network: bool = False
+    """Its words plainly need the network."""
 
 
 class Part(msgspec.Struct, frozen=True):
-    """One simple command that would run. `certain` is False where its words depend on what the text does not say;
-    such places read `…`. A text that cannot be read as a whole gives a part without a program that is not certain."""
+    """One simple command that would run. A text that cannot be read as a whole gives an unknown part without a
+    program."""
 
     program: str
     words: tuple[str, ...]
-    """The program and its arguments."""
-    certain: bool = True
+    """The program and its arguments; what the text does not say reads `…`."""
+    unknown: bool = False
+    """Something in it is not literal, or the shell evaluates one of its words again."""
     wrapped_by: tuple[str, ...] = ()
     """The programs that run it, outermost first: `sudo env X=1 ls` gives ("sudo", "env") for `ls`."""
     writes: tuple[str, ...] = ()
@@ -37,6 +39,9 @@ class Part(msgspec.Struct, frozen=True):
     """The variables set for it, by name."""
     severity: Severity = "none"
     reasons: tuple[str, ...] = ()
+    network: bool = False
+    text: str = ""
+    """Its source, where it stands in the command itself."""
 
 
 class ShellCall(msgspec.Struct, frozen=True):
@@ -47,39 +52,42 @@ class ShellCall(msgspec.Struct, frozen=True):
     cwd: str = "."
     stdin: str | None = None
     """What it reads, if the text says; UNKNOWN if something is piped in that it does not say; None for nothing."""
-    files: Mapping[str, str] = {}
-    """What files hold that the same text has written before."""
+
+    @property
+    def line(self) -> str:
+        """The arguments as one text, without the messages of commits."""
+        if self.name not in ("git", "gh", "hg"):
+            return " ".join(self.args)
+        skipped = {at + 1 for at, word in enumerate(self.args) if word in MESSAGES}
+        kept = (word for at, word in enumerate(self.args) if at not in skipped and not word.startswith("--message="))
+        return " ".join(kept)
 
 
 class Found(msgspec.Struct, frozen=True):
     severity: Severity
     reason: str
+    network: bool = False
+    unseen: bool = False
+    """It runs a text that does not stand in the command as such: another part of the command may have made it."""
 
 
 class Run(msgspec.Struct, frozen=True):
     """The program runs another one, with these words."""
 
     argv: tuple[str, ...]
-    cwd: str | None = None
     stdin: str | None = None
+    cwd: str | None = None
 
 
 class Script(msgspec.Struct, frozen=True):
     """The program gives this text to a shell."""
 
     text: str
-    arguments: tuple[str, ...] = ()
 
 
-class Code(msgspec.Struct, frozen=True):
-    """The program runs this text in a language other than the shell's."""
-
-    language: str
-    text: str
-
-
-Effect = Found | Run | Script | Code
-Effects = Iterable[Effect]
+Meaning = Found | Run | Script
+Meanings = Iterable[Meaning]
+MESSAGES = frozenset(("-m", "--message", "-am"))
 
 
 def worst(severities: Iterable[Severity]) -> Severity:
@@ -87,13 +95,10 @@ def worst(severities: Iterable[Severity]) -> Severity:
 
 
 def shown(text: str) -> str:
-    return text.replace(UNKNOWN, "…").replace(NEXT, " ")
+    return text.replace(UNKNOWN, "…")
 
 
-def known(text: str | None) -> bool:
-    return text is not None and UNKNOWN not in text
-
-
+@lru_cache(maxsize=256)
 def names(text: str) -> frozenset[str]:
     """Many names, written as one text."""
     return frozenset(text.split())

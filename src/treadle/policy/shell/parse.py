@@ -5,8 +5,11 @@ end the process: `{` before a far character is enough. So it gets ASCII only, wi
 """
 
 import re
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from treadle.policy.shell.model import names
 
 if TYPE_CHECKING:
     from tree_sitter import Language, Node
@@ -15,27 +18,12 @@ SPELLED = "%Uz"
 """Begins the spelling of a character that is not ASCII. A text that has it already is suspicious."""
 _FAR = re.compile(r"[^\x00-\x7f]")
 _SPELLED = re.compile(SPELLED + r"([0-9a-f]{2,5}|10[0-9a-f]{4})%")
-WORDS = frozenset(
-    {
-        "word",
-        "number",
-        "raw_string",
-        "ansi_c_string",
-        "string",
-        "translated_string",
-        "concatenation",
-        "simple_expansion",
-        "expansion",
-        "command_substitution",
-        "process_substitution",
-        "arithmetic_expansion",
-        "brace_expression",
-        "extglob_pattern",
-        "regex",
-        "test_operator",
-        "variable_name",
-        "special_variable_name",
-    }
+WORDS = names(
+    """
+    word number raw_string ansi_c_string string translated_string concatenation simple_expansion expansion
+    command_substitution process_substitution arithmetic_expansion brace_expression extglob_pattern regex test_operator
+    variable_name special_variable_name
+    """
 )
 """Kinds of nodes that are words or pieces of words."""
 
@@ -66,19 +54,27 @@ def decoded(source: bytes) -> str:
     return _SPELLED.sub(lambda match: chr(int(match[1], 16)), text) if SPELLED in text else text
 
 
-def comments_of(root: "Node") -> list[str]:
+def comments_of(root: "Node", text: str) -> list[str]:
     """All comments, in their order; without recursion, because a text can nest deeper than Python."""
-    found = []
+    if "#" not in text:
+        return []
+    found = [(node.start_byte, text_of(node)) for node in _below(root) if node.type == "comment"]
+    return [comment for _, comment in sorted(found)]
+
+
+def has_background(node: "Node") -> bool:
+    return any(each.type == "&" for each in _below(node))
+
+
+def _below(root: "Node") -> "Iterator[Node]":
     waiting = [root]
     while waiting:
         node = waiting.pop()
-        if node.type == "comment":
-            found.append((node.start_byte, text_of(node)))
+        yield node
         waiting.extend(node.children)
-    return [text for _, text in sorted(found)]
 
 
-def group(nodes: "list[Node]") -> "list[list[Node]]":
+def group(nodes: "Sequence[Node]") -> "list[list[Node]]":
     """Nodes that touch are one word, whatever the grammar made of them."""
     groups: list[list[Node]] = []
     for node in nodes:

@@ -1,125 +1,169 @@
-"""What each program does: harmless ones by name, others by their rules; a program nobody knows is medium."""
+"""What each program does: by its name, by patterns of its words, by the places that it writes. What only looks is none;
+a program nobody knows is medium. Texts that a program may run are searched for idioms of destruction.
+"""
 
 import re
 
-from treadle.policy.shell import files, git, interpreters, spreaders, system, tools, wrappers
+import msgspec
+
 from treadle.policy.shell.arguments import read
-from treadle.policy.shell.model import UNKNOWN, Effects, Found, Script, ShellCall, names
-from treadle.policy.shell.places import reading, writing
-from treadle.policy.shell.wrappers import Rule
+from treadle.policy.shell.git import git
+from treadle.policy.shell.idioms import ruin
+from treadle.policy.shell.looks import only_looks
+from treadle.policy.shell.model import UNKNOWN, Found, Meanings, ShellCall, names
+from treadle.policy.shell.places import deleting, reading, resolve, writing
+from treadle.policy.shell.ratings import is_rated, ratings
+from treadle.policy.shell.settings import is_secret
+from treadle.policy.shell.wrappers import SHELLS, wrapper
 
-HARMLESS = names(
-    """
-    ls dir vdir cat echo printf pwd head tail wc cut tr grep egrep fgrep zgrep zcat ag ack diff diff3 sdiff cmp
-    comm file stat du df whoami id uname which type whereis basename dirname realpath readlink test [ [[ true
-    false : sleep seq expr tree nl od hexdump strings md5sum sha1sum sha224sum sha256sum sha384sum sha512sum
-    b2sum cksum sum fold fmt column paste join tac rev shuf ps top htop free uptime nproc arch groups tty locale
-    jq cal factor getconf lscpu lsblk lsusb lspci lsof vmstat iostat sensors users w who last tput clear reset
-    stty bc dc base64 base32 iconv expand unexpand pr tsort numfmt yes apropos info whatis help history cd pushd
-    popd dirs exit return break continue wait jobs fg bg disown umask ulimit shift getopts times logout let
-    local readonly suspend caller colordiff delta bat batcat exa eza lsd hyperfine tokei cloc scc pgrep pidof
-    pstree sha3sum shasum md5 sw_vers getent logname hostid dmesg journalctl ldd nm objdump readelf size c++filt
-    addr2line ncal zless xxd rev diffstat look units figlet cowsay identify exiftool mediainfo ffprobe cloc
-    xmllint pygmentize tldr loc mktemp fc read mapfile readarray unset set declare typeset export shopt compgen
-    complete bind enable hash trap alias unalias eval
-    """
+_INTERPRETER = re.compile(
+    r"(?:python|perl|ruby|node|nodejs|php|lua|luajit|deno|bun|Rscript|R|julia|tclsh|osascript|pwsh|powershell|groovy|elixir"
+    r"|erl|scala|ghci|guile|expect|jshell|irb|ipython|pypy|ts-node|tsx|awk|gawk|mawk|nawk)[\d.]*"
 )
-"""Programs that only read and write to the screen, and builtins that the walk follows itself."""
-
-_MENTIONS = names(
+_CODE = names("-c -e -E -r -p -eval --eval -Command eval --exec")
+_READS_CODE = names("ssh at batch ed ex psql mysql sqlite3 make gdb parallel vim nvim mail")
+_SYSTEM_PLACES = re.compile(r"(?:/usr(?:/local)?|/opt/homebrew|/run/current-system/sw)?/s?bin/[^/]+|/usr/lib/\w+/\w+")
+_OUTPUT = re.compile(r"(?:^|\s)(?:-o|-O|--output(?:-document)?|--cookie-jar|--dump-header|of)(?:=|\s+|(?=/))(\S+)")
+_ALL_WRITTEN = names("tee sponge truncate touch mkdir mkfifo mknod fallocate shred mv")
+_LAST_WRITTEN = names("cp ln install rsync scp ditto")
+_VALUED = {
+    "truncate": "s r size reference",
+    "touch": "d r t date reference",
+    "mkdir": "m mode",
+    "shred": "n s size iterations",
+    "install": "m o g t mode owner group target-directory",
+    "rsync": "e rsh exclude include",
+    **dict.fromkeys(("cp", "mv", "ln"), "t S target-directory suffix"),
+}
+_MENTIONS = SHELLS | names(
     """
-    echo printf : true false test [ [[ ls stat file mkdir touch rm rmdir chmod chown du cd pushd basename
-    dirname realpath which type export find fd exit return read sleep seq expr let ln trap alias env timeout
-    nice nohup command exec time bash sh zsh dash eval sudo xargs
+    echo printf : true false test [ [[ ls stat file mkdir touch rm rmdir chmod chown du cd pushd basename dirname
+    realpath which type export find fd exit return read sleep seq expr let ln trap alias env timeout nice nohup command
+    exec time eval sudo xargs
     """
 )
 """Programs whose words are not files that they read; those that run others are judged by what they run."""
-
-_PATTERNS = names(
-    """
-    grep egrep fgrep zgrep rg ag ack sed awk gawk jq perl
-    """
-)
-"""The first word is not a file."""
-
-RULES: dict[str, Rule] = {
-    **tools.RULES,
-    **system.RULES,
-    **files.RULES,
-    **git.RULES,
-    **interpreters.RULES,
-    **spreaders.RULES,
-    **wrappers.RULES,
-}
-_SYSTEM_PLACES = re.compile(r"(/usr(/local)?|/opt/homebrew|/run/current-system/sw)?/s?bin/([^/]+)|/usr/lib/\w+/(\w+)")
-_VERSION = (("--version",), ("--help",))
+_PATTERN_FIRST = names("grep egrep fgrep zgrep rg sed awk gawk jq perl")
 
 
 def plain_name(name: str) -> tuple[str, bool]:
     """A program's name without its place, and whether it is the one that everybody knows by that name."""
     if "/" not in name:
-        return name.removesuffix(".exe"), True
-    match = _SYSTEM_PLACES.fullmatch(name)
-    return name.rstrip("/").rsplit("/", 1)[-1], match is not None
+        return name, True
+    clean = re.sub(r"/(?:[^/]+/\.\.)?/*", "/", name)
+    return name.rstrip("/").rsplit("/", 1)[-1], _SYSTEM_PLACES.fullmatch(clean) is not None
 
 
 def is_known(name: str) -> bool:
-    return name in HARMLESS or name in RULES or name.startswith("mkfs.") or interpreters.is_interpreter(name)
+    bare = ShellCall(name, ("x",))
+    known = is_rated(name) or name.startswith("mkfs.") or _INTERPRETER.fullmatch(name) is not None
+    return known or only_looks(bare) or wrapper(bare) is not None
 
 
-def judge(call: ShellCall) -> Effects:
-    name = call.name
-    if not is_known(name) and is_known(name.lower()):
-        call = ShellCall(
-            name.lower(), call.args, call.cwd, call.stdin, call.files
-        )  # some file systems know no capitals
+def judge(call: ShellCall) -> Meanings:
+    name = "mkfs" if call.name.startswith("mkfs.") else call.name
+    if name != name.lower() and not is_known(name) and is_known(name.lower()):  # some file systems know no capitals
         yield Found("medium", f"{name} is a program that is not known here")
-    if call.name.startswith("mkfs."):
-        call = ShellCall("mkfs", call.args, call.cwd, call.stdin, call.files)
-    rule = RULES.get(call.name) or (interpreters.interpreter if interpreters.is_interpreter(call.name) else None)
-    if rule is not None:
-        yield from rule(call)
-    elif call.name in HARMLESS:
-        yield from _exceptions(call)
-    else:
+        name = name.lower()
+    call = msgspec.structs.replace(call, name=name)
+    yield from _secrets(call)
+    looks = only_looks(call)
+    if not looks or name in _ALL_WRITTEN:
+        yield from _places(call)
+    if name == "git":
+        found = list(git(call))
+        yield from found
+        yield from _runs_text(call) if found else ()
+        return
+    inner = wrapper(call)
+    yield from inner or ()
+    rated = ratings(call) if call.args not in (("--version",), ("--help",)) else []
+    if looks:
+        yield from (Found("none", each.reason, network=True) for each in rated if each.network)
+        return
+    yield from rated
+    if _INTERPRETER.fullmatch(name):
+        yield from _interpreter(call)
+    elif not rated and inner is None:
         yield Found("medium", f"{name or 'it'} is a program that is not known here")
-    yield from secrets(call)
+    if inner is None:
+        yield from _runs_text(call)
 
 
-def _exceptions(call: ShellCall) -> Effects:
-    """The few words that make a harmless program do more."""
+def _interpreter(call: ShellCall) -> Meanings:
+    """Code is not parsed: running it is medium, and high where nobody can have seen it."""
+    yield Found("medium", f"{call.name} runs code", unseen=True)
+    at = next((n for n, word in enumerate(call.args) if word in _CODE or not word.startswith("-")), None)
+    given = call.args[at : at + 2 if call.args[at] in _CODE else at + 1] if at is not None else ()
+    if any(UNKNOWN in word for word in given):
+        yield Found("high", f"{call.name} runs code that is not known before it does", unseen=True)
+    if call.stdin is not None and (not given or given == ("-",)):
+        if UNKNOWN in call.stdin:
+            yield Found("high", f"{call.name} runs whatever is piped into it, which nobody has seen", unseen=True)
+        yield from ruin(call.stdin)
+
+
+def _runs_text(call: ShellCall) -> Meanings:
+    """Any of its words may be a command, in an option or in code."""
+    if call.name not in ("rm", "mv", "cp", "chmod"):
+        attached = " ".join(word[2:] for word in call.args if word[:1] == "-" and " " in word)
+        yield from ruin(f"{call.line} ; {attached}" if attached else call.line)
+    if call.name in _READS_CODE and call.stdin is not None:
+        yield from ruin(call.stdin)
+
+
+def _places(call: ShellCall) -> Meanings:
+    """The places that it deletes or writes, as far as its words name them."""
+    options = read(call.args, _VALUED.get(call.name, ""))
+    written = list(options.rest if call.name in _ALL_WRITTEN else ())
+    if call.name in _LAST_WRITTEN and len(options.rest) > 1:
+        written = [options.rest[-1]]
+    written += options.all("target-directory") + (
+        options.all("t") if call.name in ("cp", "mv", "install", "ln") else []
+    )
+    if call.name in ("sed", "gsed", "perl") and any(re.match(r"-[a-zA-Z]*i|--in-place", word) for word in call.args):
+        written += call.args
+    written += _OUTPUT.findall(call.line)
+    for place in written:
+        if ":" not in place.split("/")[0] and (found := writing(place, call.cwd)):
+            yield found
+    yield from _gone(call, options.rest, options.has("R", "r", "recursive"))
+
+
+def _gone(call: ShellCall, rest: tuple[str, ...], recursive: bool) -> Meanings:
     match call.name:
-        case "journalctl" if any(word.startswith("--vacuum") for word in call.args):
-            yield Found("high", "deletes the system's journal")
-        case "dmesg" if read(call.args).has("C", "clear", "c"):
-            yield Found("high", "deletes the kernel's messages")
-        case "tree" | "shuf" | "xxd" | "base64" | "iconv" | "jq":
-            options = read(call.args, "o output L P I f")
-            targets = options.all("o", "output") if call.name != "xxd" else list(options.rest[1:2])
-            for path in targets:
-                if found := writing(path, call.cwd):
-                    yield found
-        case "yes" if not call.args:
-            return
-        case "history" if call.args:
-            yield Found("medium", "changes the history")
-        case "bat" | "batcat" | "ack" | "ag":
-            for text in read(call.args, "pager").all("pager"):
-                yield Script(text)
-        case "set" | "declare" | "typeset" | "export" if not [w for w in call.args if w not in ("-p", "-x")]:
-            yield Found("medium", "shows the environment, which may hold secrets")
+        case "rm" | "unlink" | "grm" | "rimraf" | "trash" | "srm":
+            unsure = any(word.startswith(UNKNOWN) for word in call.args)  # it may be an option
+            for word in filter(None, rest):
+                top = resolve(word.replace(UNKNOWN, ""), call.cwd) == "/" and bool(word.strip(UNKNOWN))
+                yield deleting(word, call.cwd, recursive=recursive or call.name == "rimraf" or (unsure and top))
+        case "mv" | "chmod" | "chown" | "chgrp":
+            for word in rest[:-1] if call.name == "mv" else rest[1:] if recursive else ():
+                found = deleting(word, call.cwd, recursive=True)
+                if found.severity == "critical" and not resolve(word, call.cwd).startswith((".", "*")):
+                    yield Found("critical", found.reason.replace("deletes", "moves or changes", 1))
+            if call.name != "mv" and any(
+                (each := writing(word, call.cwd)) and each.severity != "medium" for word in rest[1:]
+            ):
+                yield Found("high", "changes the permissions of a part of the system")
+        case "rsync" if any(word.startswith("--del") for word in call.args) and rest:
+            if resolve(rest[-1], call.cwd) != "." and ":" not in rest[-1]:
+                yield deleting(rest[-1], call.cwd, recursive=True)
+            yield Found("high", "deletes what the other side does not have")
+        case _:
+            pass
 
 
-def secrets(call: ShellCall) -> Effects:
+def _secrets(call: ShellCall) -> Meanings:
+    if call.name == "printenv" and any(is_secret(word) for word in call.args):
+        yield Found("high", "shows a secret of the environment")
     if call.name in _MENTIONS:
         return
-    words = list(call.args)
-    if call.name in _PATTERNS:
-        first = next((n for n, word in enumerate(words) if not word.startswith("-")), None)
-        if first is not None:
-            words[first] = ""
-    if call.name == "git":
-        words = [word for at, word in enumerate(words) if words[at - 1 : at] not in (["-m"], ["--message"], ["-am"])]
-    for word in words:
-        if word and (found := reading(word.replace(UNKNOWN, "x"), call.cwd)):
-            yield found
+    words = call.args
+    if call.name in _PATTERN_FIRST:
+        first = next((n for n, word in enumerate(words) if not word.startswith("-")), len(words))
+        words = (*words[:first], *words[first + 1 :])
+    for word in words if call.name != "git" else call.line.split(" "):
+        for each in (word, word.partition("=")[2]):
+            if each and (found := reading(each.replace(UNKNOWN, "x"), call.cwd)):
+                yield found

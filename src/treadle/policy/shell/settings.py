@@ -2,68 +2,45 @@
 
 import re
 
-from treadle.policy.shell.model import UNKNOWN, Effects, Found, Script, shown
+from treadle.policy.shell.idioms import ruin
+from treadle.policy.shell.model import UNKNOWN, Found, shown
 
 _LOADS = re.compile(
-    r"LD_(PRELOAD|AUDIT|LIBRARY_PATH|DEBUG_OUTPUT)|DYLD_\w+|GCONV_PATH|PYTHONSTARTUP|PYTHONHOME|PERL5(OPT|LIB|DB)|RUBY(OPT|LIB)"
-    r"|BASH_ENV|ENV|ZDOTDIR|SHELLOPTS|BASHOPTS|BASH_FUNC.*|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|GIT_(CONFIG\w*|EXEC_PATH|TEMPLATE_DIR|DIR)"
-    r"|TAR_OPTIONS|MAKEFLAGS|RUSTC(_WRAPPER)?|CLASSPATH|NODE_PATH|LUA_INIT|PHPRC|HOSTALIASES|LOCALDOMAIN|GLIBC_TUNABLES"
+    r"LD_\w+|DYLD_\w+|GCONV_PATH|PYTHON(?:STARTUP|HOME)|PERL5(?:OPT|LIB|DB)|RUBY(?:OPT|LIB)|BASH_ENV|ENV|ZDOTDIR|SHELLOPTS"
+    r"|BASHOPTS|BASH_FUNC.*|_?JAVA_(?:TOOL_)?OPTIONS|GIT_(?:CONFIG\w*|EXEC_PATH|TEMPLATE_DIR|DIR)|TAR_OPTIONS|MAKEFLAGS"
+    r"|RUSTC(?:_WRAPPER)?|CLASSPATH|NODE_PATH|LUA_INIT|PHPRC|HOSTALIASES|GLIBC_TUNABLES|RIPGREP_CONFIG_PATH"
 )
 _RUNS = re.compile(
-    r"(GIT_|MAN|PSQL_|SYSTEMD_|BAT_|AWS_)?PAGER|EDITOR|VISUAL|GIT_(EDITOR|SEQUENCE_EDITOR|SSH|SSH_COMMAND|EXTERNAL_DIFF|ASKPASS|PROXY_COMMAND)"
-    r"|SSH_ASKPASS|SUDO_ASKPASS|SUDO_EDITOR|LESSOPEN|LESSCLOSE|BROWSER|RSYNC_RSH|CVS_RSH|PROMPT_COMMAND|PS[0-4]|FCEDIT|TEXTEDIT|DIFFPROG"
+    r"\w*PAGER|EDITOR|VISUAL|GIT_(?:EDITOR|SEQUENCE_EDITOR|SSH|SSH_COMMAND|EXTERNAL_DIFF|ASKPASS|PROXY_COMMAND)|\w+_ASKPASS"
+    r"|SUDO_EDITOR|LESSOPEN|LESSCLOSE|BROWSER|\w+_RSH|PROMPT_COMMAND|PS[0-4]|FCEDIT|TEXTEDIT|DIFFPROG"
 )
 _HARMLESS = ("", "cat", "less", "more", "true", ":", "false", "vim", "nano", "less -R", "vi")
-_OPTIONS = re.compile(
-    r"NODE_OPTIONS|PYTHONPATH|PYTHONINSPECT|CC|CXX|LD|AR|SHELL|IFS_|http_proxy|https_proxy|HTTPS?_PROXY|ALL_PROXY"
-    r"|\w*_(INDEX_URL|REGISTRY)|npm_config_\w+|PIP_\w+|HOME|DOCKER_HOST|KUBECONFIG|\w+_BASE_URL"
+_OBEYED = re.compile(
+    r"GIT_\w+|LESS\w*|MAN\w+|TERMINFO\w*|BAT_\w+|S?RANDOM|SECONDS|LINENO|OPTIND|NODE_OPTIONS|PYTHONPATH|PYTHONINSPECT|CC|CXX|LD|AR|SHELL|(?i:https?_proxy|all_proxy)|\w*_(?:INDEX_URL|REGISTRY)"
+    r"|npm_config_\w+|PIP_\w+|HOME|DOCKER_HOST|KUBECONFIG|\w+_BASE_URL"
 )
 _SECRET = re.compile(
     r"(^|_)(SECRETS?|TOKEN|PASSWORD|PASSWD|PASSPHRASE|API_?KEY|PRIVATE_KEY|ACCESS_KEY|CREDENTIALS?|AUTH)(_|$)", re.I
 )
-_TOOL_PLACES = (
-    "/usr/",
-    "/bin",
-    "/sbin",
-    "/opt/",
-    "/snap/",
-    "/nix/",
-    "~/.cargo",
-    "~/.local",
-    "~/go",
-    "~/.nvm",
-    "~/.pyenv",
-    "~/.rbenv",
-    "~/.npm",
-    "~/.deno",
-    "~/.bun",
-    "~/.rustup",
-    "/home/linuxbrew",
-)
+_TOOL_PLACES = re.compile(r"/(?:usr|opt|snap|nix)/|/s?bin|~/\.(?:cargo|local|nvm|pyenv|rbenv|npm|deno|bun|rustup)|~/go")
 
 
-def setting(name: str, value: str) -> Effects:
+def setting(name: str, value: str) -> list[Found]:
     """What it means to set the variable, for what runs after it."""
     if name == "PATH":
-        yield _path(value)
-    elif _LOADS.fullmatch(name):
-        if value:
-            yield Found("high", f"sets {name}, which loads code or settings into every program after it")
-    elif _RUNS.fullmatch(name):
-        if name.startswith(("PS", "PROMPT")) and not re.search(r"[$`]", value) and name != "PROMPT_COMMAND":
-            return
-        if value.strip() not in _HARMLESS:
-            yield Found("high", f"sets {name}, which programs run as a command")
-            yield Script(value)
-    elif _OPTIONS.fullmatch(name):
-        yield Found("medium", f"sets {name}, which other programs obey")
-
-
-def _path(value: str) -> Found:
-    entries = [entry for entry in value.split(":") if entry != UNKNOWN]
-    if any(not entry.startswith(_TOOL_PLACES) for entry in entries):
-        return Found("high", f"changes where programs are found: {shown(value)[:80]}")
-    return Found("medium", "changes where programs are found")
+        places = [place for place in value.split(":") if place != UNKNOWN]
+        known = all(_TOOL_PLACES.match(place) for place in places)
+        return [Found("medium" if known else "high", f"changes where programs are found: {shown(value)[:80]}")]
+    if _LOADS.fullmatch(name):
+        return (
+            [Found("high", f"sets {name}, which loads code or settings into programs"), *ruin(value)] if value else []
+        )
+    if _RUNS.fullmatch(name):
+        quiet = re.fullmatch(r"PS[0-4]", name) and not re.search(rf"[$`{UNKNOWN}]", value)
+        if quiet or value.strip() in _HARMLESS:
+            return []
+        return [Found("high", f"sets {name}, which programs run as a command"), *ruin(value)]
+    return [Found("medium", f"sets {name}, which other programs obey")] if _OBEYED.fullmatch(name) else []
 
 
 def is_secret(name: str) -> bool:

@@ -1,162 +1,167 @@
-"""Words as bash would expand them, as far as the text says: quotes, escapes, variables, tildes, substitutions.
+"""Words without their quotes. What is not literal is UNKNOWN: nothing is expanded, except `~` and the home directory.
 
-A word may have several readings (a variable set in two branches); each reading is one string, in which UNKNOWN stands
-for what cannot be known and NEXT for the border between two words.
+Substitutions are handed to whoever reads the text. A word that the shell evaluates once more (arithmetic, subscripts,
+prompts) is reported, because any command may stand in it.
 """
 
-import itertools
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from treadle.policy.shell.model import NEXT, UNKNOWN
-from treadle.policy.shell.parameters import Operation, apply, read_operation
+from treadle.policy.shell.model import UNKNOWN
 from treadle.policy.shell.parse import decoded, text_of
-from treadle.policy.shell.quotes import unescape_ansi, unescape_double, unescape_plain
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-MOST_READINGS = 6
-_PIECE = re.compile(r"\\.|\$(?P<name>[A-Za-z_]\w*|[0-9@*#?!$-])|\$[({]|`|\$|[^\\$`]+", re.S)
-_GAP = re.compile(r"(\\.)|[ \t\n]+", re.S)
+_SIMPLE = re.compile(r"[\w./:=@%+,-]+")
+_GIVEN = {"HOME": "~", "PWD": "."}
 _TILDE = re.compile(r"~([A-Za-z_][\w.-]*)?([+-]?)(?=/|:|$)")
+_VARIABLE = re.compile(r"(?<!\\)\$([A-Za-z_]\w*|[0-9@*#?!$-])")
+_HIDDEN = re.compile(r"(?<!\\)(?:\$[({\[]|`|[<>]\()")
+_BRACES = re.compile(r"(?<![\\$])\{.*(?:,|\.\.).*\}", re.S)
+_PLAIN = re.compile(r"\\(.)", re.S)
+_DOUBLE = re.compile(r"\\([$`\"\\])")
+_ANSI = re.compile(r"(?:[^\\]|\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|[0-7]{1,3}|[abfnrtv\\'\"]))*")
+_NUMBERS = re.compile(r"[\s\d()+*/%<>=!&|^~?:,-]*")
+_QUIET = re.compile(r"\$\{#?\w+(?:\[[\d@*]*\])?(?::?[-+=?][^}]*|[#%^,/].*|@[QEAaKkUuL]|:\s?\d*(?::\d+)?)?\}", re.S)
+"""Expansions that evaluate nothing again."""
+_SUBSCRIPT = re.compile(r"\[[^\]]*(?:\$\(|`|\$\{)")
 
 
-class Surroundings(Protocol):
-    """What an expansion needs of the shell it happens in."""
+class WordReader(Protocol):
+    """Who reads the text that a word stands in."""
 
-    def value(self, name: str) -> tuple[str, ...]:
-        """The readings of a variable; (UNKNOWN,) if the text does not say."""
+    def substituted(self, node: "Node") -> None:
+        """Commands stand in the word."""
         ...
 
-    def assign(self, name: str, values: tuple[str, ...]) -> None: ...
-
-    def capture(self, node: "Node") -> str:
-        """What a command or process substitution gives; the commands in it are judged on the way."""
+    def evaluated(self, text: str) -> None:
+        """The shell evaluates the text once more, and may run commands by it."""
         ...
 
-    def inspect(self, node: "Node") -> None:
-        """Judge whatever substitutions stand in an expression whose value does not matter."""
-        ...
-
-    def expand_text(self, text: str) -> tuple[str, ...]:
-        """A piece of source as one word inside double quotes."""
-        ...
+    def looked_up(self, name: str) -> None: ...
 
     def confused(self) -> None:
         """Something in a word could not be read."""
         ...
 
-    def prompt(self, text: str) -> None:
-        """The text is expanded as a prompt, which runs the substitutions in it."""
-        ...
 
-
-def fields(nodes: "list[Node]", around: Surroundings) -> list[tuple[str, ...]]:
-    """Each reading of one word, as the words it becomes."""
-    readings = expand(nodes, around)
-    keep = any(_has_quotes(node) for node in nodes)
-    result: list[tuple[str, ...]] = []
-    for reading in readings:
-        parts = tuple(part for part in reading.split(NEXT) if part)
-        split = parts if parts or not keep else ("",)
-        if split not in result:
-            result.append(split)
-    return result
-
-
-def expand(nodes: "list[Node]", around: Surroundings, *, first: bool = True) -> tuple[str, ...]:
-    if len(nodes) == 1 and nodes[0].type not in ("concatenation", "command_name"):
-        return _node(nodes[0], around, first)
-    nodes = [leaf for node in nodes for leaf in _flatten(node)]
+def word(nodes: "list[Node]", reader: WordReader) -> str:
+    """Nodes that touch, as one word."""
+    if len(nodes) == 1 and nodes[0].type in ("word", "command_name") and _SIMPLE.fullmatch(plain := text_of(nodes[0])):
+        return plain
+    leaves = [leaf for node in nodes for leaf in _flatten(node)]
+    braces = any(not _quoted(leaf) and "{" in text_of(leaf) for leaf in leaves) and _BRACES.search(
+        "".join("x" if _quoted(leaf) else text_of(leaf) for leaf in leaves)
+    )
     pieces = []
-    dollar = False  # the grammar leaves some dollars alone: those of $"…", and of a variable close behind another
-    for at, node in enumerate(nodes):
-        if not node.is_named and text_of(node) == "$" and at + 1 < len(nodes):
-            dollar = True
-            continue
-        if dollar and node.type != "string":
-            pieces.append(_overlooked("$" + text_of(node), around))
-        else:
-            pieces.append(_node(node, around, first and at == 0))
-        dollar = False
-    return _product(pieces)
+    for at, leaf in enumerate(leaves):
+        if text_of(leaf) == "$" and at + 1 < len(leaves) and leaves[at + 1].type == "string":
+            continue  # $"…"
+        pieces.append(_piece(leaf, reader, at == 0))
+    text = "".join(pieces)
+    if _SUBSCRIPT.search(text):
+        reader.evaluated(text)
+    return text[: text.index("{")] + UNKNOWN + text[text.rindex("}") + 1 :] if braces else text
 
 
 def _flatten(node: "Node") -> "Iterator[Node]":
-    if node.type in ("concatenation", "command_name"):
+    if node.type in ("concatenation", "command_name", "translated_string"):
         for child in node.children:
             yield from _flatten(child)
     else:
         yield node
 
 
-def _product(pieces: list[tuple[str, ...]]) -> tuple[str, ...]:
-    return tuple("".join(each) for each in itertools.islice(itertools.product(*pieces), MOST_READINGS))
+def _quoted(node: "Node") -> bool:
+    return node.type not in ("word", "number", "brace_expression", "{", "}")
 
 
-def _has_quotes(node: "Node") -> bool:
-    if node.type in ("concatenation", "command_name"):
-        return any(_has_quotes(child) for child in node.children)
-    return node.type in ("string", "raw_string", "ansi_c_string", "translated_string")
-
-
-def _node(node: "Node", around: Surroundings, first: bool) -> tuple[str, ...]:
+def _piece(node: "Node", reader: WordReader, first: bool) -> str:
     match node.type:
-        case "word" | "number" | "extglob_pattern" | "regex" if not node.named_child_count:
-            return _word(text_of(node), first, around)
         case "raw_string":
-            return (_literal(text_of(node)[1:-1], first),)
+            return _literal(text_of(node)[1:-1], first)
         case "ansi_c_string":
-            return (_literal(unescape_ansi(text_of(node)[2:-1]), first),)
+            return _literal(_ansi(text_of(node)[2:-1]), first)
         case "string":
-            return _string(node, around, first)
-        case "translated_string":
-            return expand(list(node.named_children), around, first=first)
-        case "simple_expansion" | "expansion":
-            return tuple(split(text, around) for text in parameter(node, around))
-        case "command_substitution" | "process_substitution":
-            return (split(around.capture(node), around),)
+            return _string(node, reader, first)
+        case "simple_expansion":
+            return _value(text_of(node)[1:], reader)
+        case "expansion":
+            return _expansion(node, reader)
         case "arithmetic_expansion":
-            around.inspect(node)
-            return (UNKNOWN,)
-    around.inspect(node)
-    return _word(text_of(node), first, around)
+            arithmetic(node, reader)
+            return UNKNOWN
+        case "command_substitution" | "process_substitution":
+            reader.substituted(node)
+            return UNKNOWN
+    if node.named_child_count and node.type != "brace_expression":
+        descend(node, reader)
+        return UNKNOWN
+    return _plain(text_of(node), reader, first)
 
 
-def _word(text: str, first: bool, around: Surroundings) -> tuple[str, ...]:
+def _plain(text: str, reader: WordReader, first: bool) -> str:
     if first and text[:1] == "~" and (home := _TILDE.match(text)):
-        text = _home(home) + text[home.end() :]
-    if "\t" in text or " " in text or "\n" in text:
-        text = _GAP.sub(lambda match: match[1] or NEXT, text)  # the grammar takes `]` and what follows for one word
-    if "$" in text or "`" in text:
-        return _overlooked(text, around)
-    return (unescape_plain(text) if "\\" in text else text,)
+        user = f"/home/{home[1]}" if home[1] and home[1] != "root" else "/root" if home[1] else "~"
+        text = (UNKNOWN if home[2] else user) + text[home.end() :]
+    if re.search(r"(?<!\\)[ \t\n]", text) or _HIDDEN.search(text):
+        reader.confused()
+        return UNKNOWN
+    return _PLAIN.sub(r"\1", _VARIABLE.sub(lambda match: _value(match[1], reader), text))
 
 
-def _overlooked(text: str, around: Surroundings) -> tuple[str, ...]:
-    """The grammar sometimes leaves an expansion inside a word: `rm$IFS-rf$IFS/`."""
-    pieces: list[tuple[str, ...]] = []
-    for match in _PIECE.finditer(text):
-        piece = match[0]
-        if match["name"]:
-            pieces.append(tuple(split(value, around) for value in around.value(match["name"])))
-        elif piece[0] in "$`" and len(text) > 1 and piece != "$":
-            around.confused()
-            pieces.append((UNKNOWN,))
-        else:
-            pieces.append((unescape_plain(piece),))
-    return _product(pieces)
+def _value(name: str, reader: WordReader) -> str:
+    reader.looked_up(name)
+    return _GIVEN.get(name, UNKNOWN)
 
 
-def _home(match: re.Match[str]) -> str:
-    user, sign = match[1], match[2]
-    if sign:
-        return "." if sign == "+" else UNKNOWN
-    if user:
-        return "/root" if user == "root" else f"/home/{user}"
-    return "~"
+def _expansion(node: "Node", reader: WordReader) -> str:
+    text = text_of(node)
+    if re.fullmatch(r"\$\{\w+\}", text):
+        return _value(text[2:-1], reader)
+    descend(node, reader)
+    if not _QUIET.fullmatch(text):
+        reader.evaluated(text)
+    return UNKNOWN
+
+
+def arithmetic(node: "Node", reader: WordReader) -> None:
+    """A name in an expression is evaluated, and so is its value."""
+    descend(node, reader)
+    text = text_of(node)
+    if not _NUMBERS.fullmatch(text.lstrip("$").strip("[]")):
+        reader.evaluated(text)
+
+
+def descend(node: "Node", reader: WordReader) -> None:
+    """Reads the substitutions anywhere below a node whose value does not matter."""
+    for child in node.children:
+        if child.type in ("command_substitution", "process_substitution"):
+            reader.substituted(child)
+        elif child.type == "simple_expansion":
+            reader.looked_up(text_of(child)[1:])
+        elif child.named_child_count:
+            descend(child, reader)
+        elif child.is_named and child.type != "raw_string" and _HIDDEN.search(text_of(child)):
+            reader.confused()
+
+
+def _string(node: "Node", reader: WordReader, first: bool) -> str:
+    """The inside of double quotes. The grammar leaves some spaces out of its pieces, so gaps are filled."""
+    source = node.text or b""
+    begin = node.start_byte
+    at, end = 1, len(source) - 1 if source.endswith(b'"') else len(source)
+    pieces: list[str] = []
+    for child in node.named_children:
+        if child.type == "string_content":
+            continue
+        pieces.append(_DOUBLE.sub(r"\1", decoded(source[at : child.start_byte - begin])))
+        pieces.append(_piece(child, reader, False))
+        at = child.end_byte - begin
+    pieces.append(_DOUBLE.sub(r"\1", decoded(source[at:end])))
+    return _literal(pieces[0], first) + "".join(pieces[1:])
 
 
 def _literal(text: str, first: bool) -> str:
@@ -164,69 +169,10 @@ def _literal(text: str, first: bool) -> str:
     return f"./{text}" if first and text[:1] == "~" else text
 
 
-def _string(node: "Node", around: Surroundings, first: bool) -> tuple[str, ...]:
-    """The inside of double quotes. The grammar leaves some spaces out of its pieces, so gaps are filled."""
-    source = node.text or b""
-    begin = node.start_byte
-    at, end = 1, len(source) - 1 if source.endswith(b'"') else len(source)
-    pieces: list[tuple[str, ...]] = []
-    for child in node.named_children:
-        if child.type == "string_content":
-            continue
-        pieces.append((_between(source[at : child.start_byte - begin]),))
-        if child.type in ("simple_expansion", "expansion"):
-            pieces.append(parameter(child, around))
-        elif child.type == "command_substitution":
-            pieces.append((around.capture(child),))
-        else:
-            around.inspect(child)
-            pieces.append((UNKNOWN,))
-        at = child.end_byte - begin
-    pieces.append((_between(source[at:end]),))
-    pieces[0] = (_literal(pieces[0][0], first),)
-    return _product(pieces)
-
-
-def _between(source: bytes) -> str:
-    text = decoded(source)
-    return unescape_double(text) if "\\" in text else text
-
-
-def split(text: str, around: Surroundings) -> str:
-    """Word splitting of what was not quoted."""
-    for separator in around.value("IFS")[0]:
-        if separator in text:
-            text = text.replace(separator, NEXT)
-    return text
-
-
-def parameter(node: "Node", around: Surroundings) -> tuple[str, ...]:
-    """The readings of `$x` or `${x…}`."""
-    source = text_of(node)
-    if node.type == "simple_expansion":
-        return around.value(source[1:])
-    operation = read_operation(source)
-    if operation is None:
-        around.inspect(node)
-        return (UNKNOWN,)
-    return _operate(operation, around)
-
-
-def _operate(operation: Operation, around: Surroundings) -> tuple[str, ...]:
-    values = around.value(operation.name)
-    if operation.indirect:
-        values = tuple(v for name in values for v in (around.value(name) if UNKNOWN not in name else (UNKNOWN,)))
-    operator = operation.operator
-    if operator == "@P":
-        for value in values:
-            around.prompt(value)
-        return (UNKNOWN,)
-    if not operator:
-        return values
-    operands = around.expand_text(operation.operand) if operation.operand else ("",)
-    results: list[str] = []
-    for value, operand in itertools.islice(itertools.product(values, operands), MOST_READINGS):
-        results += [each for each in apply(operator, value, operand) if each not in results]
-    if operator in (":=", "="):
-        around.assign(operation.name, tuple(results))
-    return tuple(results[:MOST_READINGS])
+def _ansi(text: str) -> str:
+    """`$'…'`. A NUL ends it; escapes that Python does not have are unknown, and so are characters that mean something
+    here."""
+    if not _ANSI.fullmatch(text):
+        return UNKNOWN
+    plain = text.encode("latin-1", "backslashreplace").decode("unicode_escape").split("\0", 1)[0]
+    return UNKNOWN if re.search("[\ud800-\ue002]", plain) else plain

@@ -1,277 +1,190 @@
-"""Programs that run other programs: what they run, and what it means that they do. Each rule gives effects only."""
-
-import re
-from collections.abc import Callable
+"""Programs that run others: which words they run, and what it means that they do."""
 
 from treadle.policy.shell.arguments import read
-from treadle.policy.shell.model import UNKNOWN, Code, Effects, Found, Run, Script, Severity, ShellCall
-from treadle.policy.shell.places import reading, resolve, writing
-from treadle.policy.shell.settings import is_secret
+from treadle.policy.shell.model import UNKNOWN, Found, Meanings, Run, Script, ShellCall, names
 
-Rule = Callable[[ShellCall], Effects]
-
+SHELLS = names("bash sh zsh dash ksh mksh ash rbash fish csh tcsh yash")
 _PREFIXES: dict[str, tuple[str, int]] = {
-    "builtin": ("", 0),
-    "busybox": ("", 0),
-    "caffeinate": ("t w", 0),
-    "cgexec": ("g", 0),
-    "chronic": ("", 0),
-    "chrt": ("T P D", 1),
-    "coproc": ("", 0),
-    "dbus-run-session": ("config-file", 0),
+    **dict.fromkeys(names("builtin busybox command coproc nohup setsid valgrind torsocks unshare entr"), ("", 0)),
+    **dict.fromkeys(("chrt", "setarch", "taskset"), ("T P D", 1)),
+    **dict.fromkeys(("sudo", "doas", "pkexec", "gosu", "run0"), ("u g p C c D r t T U h R user group prompt chdir", 0)),
+    **dict.fromkeys(("proxychains", "proxychains4"), ("f", 0)),
+    **dict.fromkeys(("strace", "ltrace"), ("e o p s u E P a b I O S X n", 0)),
+    "chroot": ("userspec groups", 1),
+    "env": ("u unset C chdir S split-string", 0),
     "exec": ("a", 0),
-    "faketime": ("f", 1),
-    "fakeroot": ("l s i", 0),
-    "gtimeout": ("k s kill-after signal", 1),
+    "flock": ("w E wait timeout conflict-exit-code", 1),
     "ionice": ("c n p class classdata", 0),
-    "ltrace": ("e o p s u a n", 0),
     "nice": ("n adjustment", 0),
-    "noglob": ("", 0),
-    "nocorrect": ("", 0),
-    "nohup": ("", 0),
-    "numactl": ("N m C p", 0),
-    "prlimit": ("", 0),
-    "proxychains": ("f", 0),
-    "proxychains4": ("f", 0),
-    "rlwrap": ("f H P", 0),
-    "setsid": ("", 0),
+    "nsenter": ("t S G", 0),
     "stdbuf": ("i o e input output error", 0),
-    "strace": ("e o p s u E P a b I O S X", 0),
-    "taskset": ("", 1),
+    "systemd-run": ("u p property unit description setenv", 0),
     "time": ("f o format output", 0),
     "timeout": ("k s kill-after signal", 1),
-    "torsocks": ("", 0),
-    "toybox": ("", 0),
-    "unbuffer": ("", 0),
-    "valgrind": ("", 0),
-    "xvfb-run": ("e f n p s w", 0),
-    "dotenv": ("f", 0),
-    "catchsegv": ("", 0),
-    "setarch": ("", 1),
+    "watch": ("n interval q equexit", 0),
 }
 """Programs that run the rest of their words: the options that take a value, and how many words come first."""
-
-_POWERS: dict[str, tuple[Severity, str]] = {
-    "chroot": ("high", "runs in another root directory"),
-    "nsenter": ("high", "enters the namespaces of another process"),
-    "systemd-run": ("high", "runs outside the command's own process tree"),
-    "unshare": ("medium", "runs in namespaces of its own"),
-    "firejail": ("medium", "runs in another sandbox"),
-    "strace": ("medium", "traces another program"),
-    "ltrace": ("medium", "traces another program"),
-    "proxychains": ("medium", "reaches the network through a proxy"),
-    "proxychains4": ("medium", "reaches the network through a proxy"),
-    "torsocks": ("medium", "reaches the network through Tor"),
+_RUNNERS = {
+    **dict.fromkeys(("npx", "bunx", "uvx", "pnpx"), ""),
+    **dict.fromkeys(("poetry", "pdm", "pipenv", "hatch", "rye", "uv"), "run"),
+    **dict.fromkeys(("bundle", "npm"), "exec"),
+}
+"""Programs of packages that run the words behind a verb."""
+_POWERS = {
+    **dict.fromkeys(
+        ("sudo", "doas", "pkexec", "gosu", "run0", "su", "runuser", "sg"), "runs with another user's rights"
+    ),
+    "chroot": "runs in another root directory",
+    "nsenter": "enters the namespaces of another process",
+    "systemd-run": "runs outside the command's own process tree",
 }
 
 
-def prefix(call: ShellCall) -> Effects:
+def wrapper(call: ShellCall) -> Meanings | None:
+    """What it runs; None for a program that runs no other."""
+    name, args = call.name, call.args
+    if name in SHELLS:
+        return _shell(call)
+    if name in _PREFIXES:
+        return _prefix(call)
+    if name in _RUNNERS and (not _RUNNERS[name] or args[:1] == (_RUNNERS[name],)):
+        rest = read(args[bool(_RUNNERS[name]) :], "p package c call from with python", until_word=True)
+        return [*map(Script, rest.all("c", "call")), Run(rest.rest)]
+    match name:
+        case "eval":
+            return _text(" ".join(args))
+        case "trap":
+            return _text(" ".join(read(args, until_word=True).rest[:1]))
+        case "source" | ".":
+            return _script(call, args[0]) if args else []
+        case "su" | "runuser" | "sg" | "script":
+            return _with_text(call)
+        case "xargs" | "parallel":
+            return _spread(call)
+        case "find":
+            return _find(args)
+        case "fd" | "fdfind":
+            at = next((n for n, word in enumerate(args) if word in ("-x", "-X", "--exec", "--exec-batch")), len(args))
+            return [Run((*(each.replace("{}", UNKNOWN) for each in args[at + 1 :]), UNKNOWN))] if at < len(args) else []
+    return None
+
+
+def _prefix(call: ShellCall) -> Meanings:
     valued, skipped = _PREFIXES[call.name]
-    power = _POWERS.get(call.name)
-    if power:
-        yield Found(*power)
+    if power := _POWERS.get(call.name):
+        yield Found("high", power)
     options = read(call.args, valued, until_word=True)
     rest = options.rest[skipped:]
-    for name in ("o", "output"):
-        for path in options.all(name) if call.name in ("time", "strace", "ltrace") else ():
-            if found := writing(path, call.cwd):
-                yield found
-    if call.name == "coproc" and rest[:1] == ("{",):
-        rest = rest[1:]
+    yield from _unsure(call.args[: len(call.args) - len(rest)])
+    match call.name:
+        case "time" | "strace" | "ltrace" if options.has("o", "output"):
+            yield Found("medium", "writes what it measures into a file")
+        case "env" if texts := options.all("S", "split-string"):
+            yield from map(Script, texts)
+        case "env" if not rest:
+            yield Found("medium", "shows the environment, which may hold secrets")
+        case "flock" if rest[:1] in (("-c",), ("--command",)):
+            rest = ("sh", *rest)
+        case "watch" | "entr":
+            yield Script(" ".join(rest))
+            return
+        case _:
+            pass
     if rest:
-        yield Run(rest, stdin=call.stdin)
+        where = next(iter(options.all("C", "chdir") if call.name == "env" else ()), None)
+        yield Run(rest[1:] if rest[0] in ("{", "-") else rest, call.stdin, where)
+    elif call.stdin is not None and call.name in _POWERS:
+        yield from _input(call)
 
 
-def strange_root(call: ShellCall) -> Effects:
-    yield Found(*_POWERS[call.name])
-    options = read(call.args, "u g S G userspec groups t p property unit description setenv", until_word=True)
-    rest = options.rest[1:] if call.name == "chroot" else options.rest
-    if rest:
-        yield Run(rest)
+def _unsure(words: tuple[str, ...]) -> Meanings:
+    """Without quotes an unknown word may be several, and so name the program."""
+    if any(UNKNOWN in word for word in words):
+        yield Found("high", "which program runs is not known before it does", unseen=True)
 
 
-def command(call: ShellCall) -> Effects:
-    options = read(call.args, until_word=True)
-    if options.rest and not options.has("v", "V"):
-        yield Run(options.rest, stdin=call.stdin)
-
-
-def env(call: ShellCall) -> Effects:
-    options = read(call.args, "u unset C chdir S split-string block-signal", until_word=True)
-    rest = list(options.rest[1:] if options.rest[:1] == ("-",) else options.rest)
-    for text in options.all("S", "split-string"):
-        yield Script(text + " " + " ".join(_quote(word) for word in rest))
-        rest = []
-    assigned = []
-    while rest and re.match(r"[A-Za-z_]\w*=", rest[0]):
-        assigned.append(rest.pop(0))
-    if rest:
-        cwd = next(iter(options.all("C", "chdir")), None)
-        yield Run((*assigned, *rest), cwd=cwd, stdin=call.stdin)
-    elif not options.all("S", "split-string") and not options.has("version", "help"):
-        yield Found("medium", "shows the environment, which may hold secrets")
-
-
-def printenv(call: ShellCall) -> Effects:
-    if not [word for word in call.args if not word.startswith("-")]:
-        yield Found("medium", "shows the environment, which may hold secrets")
-    elif any(is_secret(word) for word in call.args):
-        yield Found("high", "shows a secret of the environment")
-
-
-def sudo(call: ShellCall) -> Effects:
-    yield Found("high", f"runs with another user's rights ({call.name})")
-    valued = "u g p C c D r t T U h R user group prompt chdir host role type close-from other-user chroot"
-    options = read(call.args, valued, until_word=True)
-    rest = list(options.rest)
-    assigned = []
-    while rest and re.match(r"[A-Za-z_]\w*=", rest[0]):
-        assigned.append(rest.pop(0))
-    if options.has("e", "edit"):
-        for path in rest:
-            if found := writing(path, call.cwd):
-                yield found
-    elif rest:
-        yield Run((*assigned, *rest), stdin=call.stdin)
-    elif call.stdin is not None:
-        yield from shell_input(call)
-
-
-def su(call: ShellCall) -> Effects:
-    yield Found("high", f"runs with another user's rights ({call.name})")
+def _with_text(call: ShellCall) -> Meanings:
     options = read(call.args, "c command s shell g G u user group")
+    yield Found("high", _POWERS[call.name]) if call.name in _POWERS else Found("medium", "starts a shell")
     for text in options.all("c", "command", "session-command"):
-        yield Script(text)
-    if call.stdin is not None and not options.has("c", "command"):
-        yield from shell_input(call)
-    if call.name == "runuser" and options.has("u", "user") and options.rest:
+        yield from _text(text)
+    if call.name == "runuser" and options.has("u", "user"):
         yield Run(options.rest)
+    elif call.stdin is not None and not options.has("c", "command"):
+        yield from _input(call)
 
 
-def watch(call: ShellCall) -> Effects:
-    options = read(call.args, "n interval q equexit", until_word=True)
-    yield Script(" ".join(options.rest))
-
-
-def ssh(call: ShellCall) -> Effects:
-    yield Found("medium", "runs commands on another machine")
-    valued = "B b c D E e F I i J L l m O o p Q R S W w"
-    options = read(call.args, valued, until_word=True)
-    for setting in options.all("o"):
-        name, _, value = setting.partition("=") if "=" in setting else setting.partition(" ")
-        if name.strip().lower() in ("proxycommand", "localcommand", "knownhostscommand"):
-            yield Found("high", f"ssh runs a local command ({name.strip()})")
-            yield Script(value)
-    later = read(options.rest[1:], valued, until_word=True)
-    if later.rest:
-        yield Script(" ".join(later.rest))
-    elif call.stdin is not None:
-        yield from shell_input(call)
-
-
-def script(call: ShellCall) -> Effects:
-    options = read(call.args, "c command I O B T E m o")
-    for text in options.all("c", "command"):
-        yield Script(text)
-    for path in options.rest:
-        if found := writing(path, call.cwd):
-            yield found
-    if not options.has("c", "command"):
-        yield Found("medium", "starts a shell")
-
-
-def flock(call: ShellCall) -> Effects:
-    options = read(call.args, "w E wait timeout conflict-exit-code", until_word=True)
-    rest = options.rest[1:]
-    if rest[:1] in (("-c",), ("--command",)):
-        yield from (Script(text) for text in rest[1:2])
-    elif rest:
-        yield Run(rest, stdin=call.stdin)
-
-
-def entr(call: ShellCall) -> Effects:
-    options = read(call.args, until_word=True)
-    if options.has("s"):
-        yield Script(" ".join(options.rest))
-    elif options.rest:
-        yield Run(options.rest)
-
-
-def shell(call: ShellCall) -> Effects:
+def _shell(call: ShellCall) -> Meanings:
     """bash, sh and their kin: -c text, a script's name, or what is piped in."""
     args = tuple(word for at, word in enumerate(call.args) if word[:1] != "+" or "-c" in call.args[:at])
     options = read(args, "O o rcfile init-file", until_word=True)
     for path in options.all("rcfile", "init-file"):
-        yield from _script_file(path, call)
+        yield from _script(call, path)
     if options.has("version", "help"):
         return
     if "c" in options.flags:
-        if options.rest:
-            yield Script(options.rest[0], options.rest[1:])
-        return
-    if options.rest and "s" not in options.flags:
-        yield from _script_file(options.rest[0], call)
+        yield from _text(options.rest[0]) if options.rest else ()
+    elif options.rest and "s" not in options.flags:
+        yield from _script(call, options.rest[0])
     elif call.stdin is not None:
-        yield from shell_input(call)
+        yield from _input(call)
     else:
         yield Found("medium", "starts a shell")
 
 
-def shell_input(call: ShellCall) -> Effects:
-    text = call.stdin or ""
+def _text(text: str) -> Meanings:
     if UNKNOWN in text:
-        yield Found("high", f"{call.name} runs whatever is piped into it, which nobody has seen")
+        yield Found("high", "a shell gets a text that is not known before it runs", unseen=True)
     yield Script(text)
 
 
-def source(call: ShellCall) -> Effects:
-    if call.args:
-        yield from _script_file(call.args[0], call)
+def _input(call: ShellCall) -> Meanings:
+    if UNKNOWN in (call.stdin or ""):
+        yield Found("high", f"{call.name} runs whatever is piped into it, which nobody has seen", unseen=True)
+    yield Script(call.stdin or "")
 
 
-def _script_file(path: str, call: ShellCall) -> Effects:
-    where = resolve(path, call.cwd)
+def _script(call: ShellCall, path: str) -> Meanings:
     if path in ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0") and call.stdin is not None:
-        yield from shell_input(call)
-        return
-    text = call.files.get(where)
-    if text is None:
-        yield Found("medium", "runs a script whose content is not part of the command")
-        if found := reading(path, call.cwd):
-            yield found
-        return
-    if UNKNOWN in text:
-        yield Found("high", "runs what the same command has just made or fetched, which nobody has seen")
-    yield Script(text, call.args[1:])
+        yield from _input(call)
+    elif UNKNOWN in path:
+        yield Found("high", "runs a script that is not known before it runs", unseen=True)
+    else:
+        yield Found("medium", "runs a script whose content is not part of the command", unseen=True)
 
 
-def awk(call: ShellCall) -> Effects:
-    options = read(call.args, "f F v i E file field-separator assign include exec", until_word=True)
-    if options.has("f", "file", "E", "exec"):
-        yield Found("medium", "runs a program from a file")
-    elif options.rest:
-        assigned = "".join(f' "{value.partition("=")[2]}"' for value in options.all("v", "assign"))
-        yield Code("awk", options.rest[0] + assigned)
+def _spread(call: ShellCall) -> Meanings:
+    valued = "a d E I L n P s j S arg-file delimiter eof replace max-lines max-args max-procs max-chars jobs"
+    options = read(call.args, valued, until_word=True)
+    words, text = options.rest or ("echo",), call.stdin
+    yield from _unsure(call.args[: len(call.args) - len(options.rest)])
+    given = tuple(text.split()) if text and UNKNOWN not in text and not options.has("a", "arg-file") else (UNKNOWN,)
+    if text and options.has("0", "null", "d", "delimiter"):
+        given = (text.strip("\n"),)
+    if ":::" in words:
+        words, given = words[: words.index(":::")], words[words.index(":::") + 1 :]
+    if call.name == "parallel":
+        yield Found("medium", "starts many commands at once")
+        yield Script(" ".join((*options.rest[: len(words)], *given)))
+    elif marks := options.all("I", "replace") or (["{}"] if options.has("i") else []):
+        yield from (Run(tuple(each.replace(marks[0], value) for each in words)) for value in given[:8])
+    else:
+        yield Run((*words, *given))
 
 
-def _quote(word: str) -> str:
-    return "'" + word.replace("'", "'\\''") + "'"
-
-
-RULES: dict[str, Rule] = {
-    **dict.fromkeys(_PREFIXES, prefix),
-    **dict.fromkeys(("chroot", "nsenter", "systemd-run", "unshare", "firejail"), strange_root),
-    **dict.fromkeys(("sudo", "doas", "pkexec", "sudoedit", "gosu", "run0"), sudo),
-    **dict.fromkeys(("su", "runuser", "sg"), su),
-    **dict.fromkeys(("bash", "sh", "zsh", "dash", "ksh", "mksh", "ash", "rbash", "fish", "csh", "tcsh", "yash"), shell),
-    **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), awk),
-    **dict.fromkeys(("source", "."), source),
-    "command": command,
-    "entr": entr,
-    "env": env,
-    "flock": flock,
-    "printenv": printenv,
-    "script": script,
-    "ssh": ssh,
-    "watch": watch,
-}
+def _find(args: tuple[str, ...]) -> Meanings:
+    args = tuple(word for word in args if word not in ("-H", "-L", "-P"))
+    first = next((at for at, word in enumerate(args) if word[:1] in ("-", "(", "!", ")")), len(args))
+    tests = args[first:]
+    narrowed = any(word in ("-name", "-iname", "-path", "-regex", "-mtime", "-newer", "-empty") for word in tests)
+    for start in args[:first] or (".",):
+        inside = start.rstrip("/") == "." or start[:1] not in "/~."
+        found = UNKNOWN if narrowed and inside else f"{start}/{UNKNOWN if start[:1] in '/~' else '*'}"
+        for at, word in enumerate(tests):
+            if word == "-delete":
+                yield Found("high", "deletes every file that matches, in all directories below")
+                yield Run(("rm", "-r", found))
+            elif word in ("-exec", "-execdir", "-ok", "-okdir"):
+                words = tests[at + 1 :]
+                end = next((n for n, each in enumerate(words) if each in (";", "+")), len(words))
+                yield Run(tuple(each.replace("{}", found) for each in words[:end]))

@@ -18,6 +18,8 @@ from treadle.sandbox.launch.system import Ruleset, adopt_orphans, die_with_paren
 CANNOT = 125
 """The exit code when the command could not be confined and did not run."""
 NOT_FOUND = 127
+HOME = "home"
+"""In the command's private folder, where it has an empty home."""
 
 
 class Spec:
@@ -31,6 +33,8 @@ class Spec:
         self.kept: list[str] = told["kept"]
         self.aside: str = told["aside"]
         self.hidden: list[str] = told["hidden"]
+        self.visible: list[str] = told["visible"]
+        self.gitconfig: bytes | None = told["gitconfig"]
         self.devices: list[str] = told["devices"]
         self.writable: list[str] = told["writable"]
         self.terminal: bool = told["terminal"]
@@ -47,6 +51,7 @@ def main(words: list[str]) -> None:
     try:
         protected = ProtectedPaths(spec.root, spec.kept)
         os.mkdir(spec.private, 0o700)
+        _make_home(spec)
         adopt_orphans()
         code = _run(spec, argv)
     except (OSError, TooLarge) as error:
@@ -56,6 +61,13 @@ def main(words: list[str]) -> None:
     _restore(protected, spec)
     _remove(spec.private)
     end_as(code)
+
+
+def _make_home(spec: Spec) -> None:
+    if spec.gitconfig is not None:
+        os.mkdir(f"{spec.private}/{HOME}", 0o700)
+        with open(f"{spec.private}/{HOME}/.gitconfig", "wb") as file:
+            file.write(spec.gitconfig)
 
 
 def _restore(protected: ProtectedPaths, spec: Spec) -> None:
@@ -93,6 +105,8 @@ def _become(spec: Spec, argv: list[str], parent: int, there: _socket.socket) -> 
             os.setsid()
         ruleset = _ruleset(spec)
         os.environ["TMPDIR"] = spec.private
+        if spec.gitconfig is not None:
+            os.environ["HOME"] = f"{spec.private}/{HOME}"
         os.chdir(spec.cwd)
         give_up_privileges()
         ruleset.enforce()
@@ -109,7 +123,7 @@ def _become(spec: Spec, argv: list[str], parent: int, there: _socket.socket) -> 
 def _ruleset(spec: Spec) -> Ruleset:
     ruleset = Ruleset(*spec.handled)
     both = spec.read | spec.write
-    for path in _readable(spec.hidden):
+    for path in _readable(spec.hidden, spec.visible):
         _allow(ruleset, spec, path, spec.read)
     for path in (*spec.devices, *spec.writable, spec.private):
         _allow(ruleset, spec, path, both)
@@ -130,16 +144,25 @@ def _allow(ruleset: Ruleset, spec: Spec, path: str, rights: int) -> None:
         os.close(fd)
 
 
-def _readable(hidden: list[str]) -> list[str]:
-    """All but the hidden paths, in as few rules as can be: the siblings of each hidden path and of its parents."""
+def _readable(hidden: list[str], visible: list[str]) -> list[str]:
+    """All but the hidden paths, in as few rules as can be; and what is visible in them."""
     closed = {path.rstrip("/") for path in hidden}
+    found = _all_but(closed, "")
+    for top in visible:
+        inside = {path for path in closed if is_below(path, top) and path != top}
+        found += _all_but(inside, top) if inside else [top]
+    return found
+
+
+def _all_but(closed: set[str], top: str) -> list[str]:
+    """What lies below a folder, without these: the siblings of each and of its parents."""
     opened: set[str] = set()
     for path in closed:
         parts = path.split("/")
         opened.update("/".join(parts[:at]) for at in range(1, len(parts)))
     found = []
     for folder in opened:
-        if not any(is_below(folder, each) for each in closed):
+        if is_below(f"{folder}/", f"{top}/") and not any(is_below(folder, each) for each in closed):
             try:
                 paths = [f"{folder}/{name}" for name in os.listdir(folder or "/")]
             except OSError:

@@ -29,7 +29,9 @@ class Targets:
         self.root: str = told["root"]
         self.outside: str = told["outside"]
         self.hidden: str = told["hidden"]
+        self.home: str = told["home"]
         self.socket: str = told["socket"]
+        self.young: str = told["young"]
         self.marker: bytes = told["marker"]
         self.tcp: int = told["tcp"]
         self.udp: int = told["udp"]
@@ -147,6 +149,23 @@ def read_hidden(targets: Targets) -> None:
             raise OSError(0, "it is empty")
 
 
+def read_home(targets: Targets) -> None:
+    with open(f"{targets.home}/notes", "rb") as file:
+        file.read()
+
+
+def match_key(targets: Targets) -> None:
+    """By names, in each folder of the home: as `cat ~/.*/id_*` does."""
+    for folder in os.listdir(targets.home):
+        place = f"{targets.home}/{folder}"
+        for name in os.listdir(place) if os.path.isdir(place) else ():
+            if name.startswith("id_"):
+                with open(f"{place}/{name}", "rb") as file:
+                    if targets.marker in file.read():
+                        return
+    raise OSError(0, "nothing matches")
+
+
 def read_environment(targets: Targets) -> None:
     with open(f"/proc/{targets.victim}/environ", "rb") as file:
         if targets.marker not in file.read():
@@ -192,6 +211,12 @@ def connect_unix(targets: Targets) -> None:
         connection.sendall(b"out")
 
 
+def connect_young(targets: Targets) -> None:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(targets.young)
+        connection.sendall(b"out")
+
+
 def connect_abstract(targets: Targets) -> None:
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(targets.abstract)
@@ -217,6 +242,17 @@ def new_namespace(_targets: Targets) -> None:
 
 def make_device(targets: Targets) -> None:
     os.mknod(f"{targets.root}/disk", stat.S_IFBLK | 0o600, os.stat(targets.outside).st_dev)
+
+
+def set_user_id(targets: Targets) -> None:
+    """By a change of its mode, and by the mode that it is made with."""
+    program = f"{targets.root}/program"
+    _append(program)
+    try:
+        os.chmod(program, 0o4755)
+    except OSError:
+        os.umask(0)
+        os.close(os.open(f"{program}.new", os.O_CREAT | os.O_WRONLY, 0o4755))
 
 
 def trace_process(targets: Targets) -> None:

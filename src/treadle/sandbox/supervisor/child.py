@@ -9,8 +9,9 @@ import os
 import termios
 
 from treadle.sandbox.supervisor import tree
+from treadle.sandbox.supervisor.limits import limits_of, restrain
 
-Job = dict[str, object]
+Fields = dict[str, object]
 _RESTORED = ("SIGPIPE", "SIGXFSZ", "SIGHUP", "SIGINT", "SIGTERM", "SIGCHLD")
 WINDOW = b"\x28\x00\x78\x00\x00\x00\x00\x00"
 """40 lines of 120 columns, as the kernel wants it."""
@@ -27,7 +28,7 @@ class Ends:
         self.error = ""
 
 
-def start(job: Job, umask: int) -> Ends:
+def start(job: Fields, umask: int) -> Ends:
     """Fork and execute. If that fails, `error` says why, and there is no process."""
     ends = Ends()
     stdin, stdout = _streams(job, ends)
@@ -59,7 +60,7 @@ def start(job: Job, umask: int) -> Ends:
     return ends
 
 
-def _streams(job: Job, ends: Ends) -> "tuple[int, int]":
+def _streams(job: Fields, ends: Ends) -> "tuple[int, int]":
     if job["pty"]:
         ends.output, terminal = os.openpty()
         fcntl.ioctl(ends.output, termios.TIOCSWINSZ, WINDOW)
@@ -83,7 +84,7 @@ def _widen(pipe: int) -> None:
         pass
 
 
-def _become(job: Job, stdin: int, stdout: int, shell: int, umask: int) -> None:
+def _become(job: Fields, stdin: int, stdout: int, shell: int, umask: int) -> None:
     if job["pty"]:
         fcntl.ioctl(stdout, termios.TIOCSCTTY, 0)
     for number, descriptor in ((0, stdin), (1, stdout), (2, stdout)):
@@ -92,6 +93,7 @@ def _become(job: Job, stdin: int, stdout: int, shell: int, umask: int) -> None:
         state_fd = int(str(job["state_fd"]))
         os.dup2(shell, state_fd)
         os.set_inheritable(state_fd, True)
+    restrain(limits_of(job))
     os.umask(umask)
     os.chdir(str(job["cwd"]))
     for name in _RESTORED:

@@ -86,7 +86,12 @@ class SupervisedCommand:
                     return Output(file.read(limit), begin, size)
         return Output(b"", max(offset, size), size)
 
+    def touch(self) -> None:
+        with suppress(FileNotFoundError):  # it is being forgotten
+            Path(f"{self.folder}/{names.TOUCHED}").touch(0o600)
+
     def since(self, token: str) -> tuple[int, int]:
+        self.touch()
         file = f"{self.folder}/{names.CURSOR}"
         last, begin, end = "", 0, 0
         with suppress(FileNotFoundError):
@@ -114,6 +119,7 @@ class SupervisedCommand:
     async def write(self, data: bytes, *, token: str, end: bool = False) -> None:
         if names.look(self.folder) != names.RUNNING:
             raise ToolError("The command has ended; it takes no more input.")
+        self.touch()
         job = self._job()
         if not job.get("input") and not job.get("pty"):
             raise ToolError("The command takes no input: only background commands and those with pty do.")

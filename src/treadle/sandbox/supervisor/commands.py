@@ -23,7 +23,7 @@ import msgspec
 from treadle.errors import ToolError
 from treadle.faultpoint import faultpoint
 from treadle.file_system import create_file, replace_file
-from treadle.ports.commands import Ended, Job, Known
+from treadle.ports.commands import CommandSpec, Ended, Known
 from treadle.sandbox.supervisor import folder as names
 from treadle.sandbox.supervisor.command import MARK, SupervisedCommand
 from treadle.sandbox.supervisor.removal import remove_tree
@@ -50,10 +50,13 @@ class SupervisedCommands:
     def place(self) -> str:
         return f"{names.boot()}:{self._identity()}"
 
+    def network_log(self, chat: ChatId, call: CallKey) -> str:
+        return f"{self._path(chat, call)}/{names.NETWORK}"
+
     def view(self, chat: ChatId, call: CallKey) -> str:
         return f"{self._path(chat, call)}/{names.VIEW}"
 
-    async def start(self, chat: ChatId, call: CallKey, job: Job) -> SupervisedCommand:
+    async def start(self, chat: ChatId, call: CallKey, job: CommandSpec) -> SupervisedCommand:
         folder = self._path(chat, call)
         try:
             await asyncio.to_thread(self._claim, folder, job)
@@ -81,7 +84,7 @@ class SupervisedCommands:
 
     async def known(self, chat: ChatId) -> Sequence[Known]:
         self._reap()
-        folder = os.path.dirname(self._path(chat, CallKey("0.0")))
+        folder = self._of_chat(chat)
         if not _begun(folder):
             return ()
         return await asyncio.to_thread(_known, folder)
@@ -94,9 +97,13 @@ class SupervisedCommands:
         if names.look(folder) in (names.ENDED, names.LOST):
             await asyncio.to_thread(_empty, folder)
 
+    def chats(self) -> list[ChatId]:
+        """The chats that have ever run a command here. Blocks for a moment."""
+        return [ChatId(name) for name in sorted(_children(self._folder)) if os.path.isdir(f"{self._folder}/{name}")]
+
     def ever(self, chat: ChatId) -> list[CallKey]:
         """Every key under which something is kept, or was. Blocks for a moment."""
-        return [CallKey(name) for name in sorted(_children(os.path.dirname(self._path(chat, CallKey("0.0")))))]
+        return [CallKey(name) for name in sorted(_children(self._of_chat(chat)))]
 
     def set_aside(self, chat: ChatId, call: CallKey) -> bool:
         """Let nobody find what is kept under this key, without removing it; not while it runs. Blocks for a moment."""
@@ -134,7 +141,10 @@ class SupervisedCommands:
             await asyncio.sleep(0.01)
 
     def _path(self, chat: ChatId, call: CallKey) -> str:
-        return "/".join((self._folder, *(_safe(name) for name in (chat, call))))
+        return f"{self._of_chat(chat)}/{_safe(call)}"
+
+    def _of_chat(self, chat: ChatId) -> str:
+        return f"{self._folder}/{_safe(chat)}"
 
     def _identity(self) -> str:
         """A name for this folder, made when it is first used."""
@@ -145,14 +155,17 @@ class SupervisedCommands:
         create_file(file, new_id("h").encode())
         return Path(file).read_text()
 
-    def _claim(self, folder: str, job: Job) -> None:
+    def _claim(self, folder: str, job: CommandSpec) -> None:
         if os.path.exists(folder):
             return
         made = _make(os.path.dirname(folder))
         try:
             fields = msgspec.structs.asdict(job)
             env = {**job.env, MARK: new_id("k")}
-            data = marshal.dumps({**fields, "argv": list(job.argv), "env": env, "boot": names.boot()}, 2)
+            limits = msgspec.structs.asdict(job.limits)
+            data = marshal.dumps(
+                {**fields, "argv": list(job.argv), "env": env, "boot": names.boot(), "limits": limits}, 2
+            )
             Path(f"{made}/{names.JOB}").write_bytes(data)
             if job.view:
                 _make_view(made, job.view)
@@ -296,18 +309,19 @@ def _begun(folder: str) -> bool:
 
 
 def _known(parent: str) -> list[Known]:
-    found: list[tuple[float, Known]] = []
+    found: list[tuple[int, Known]] = []
     for call in _children(parent):
         folder = f"{parent}/{call}"
         with suppress(FileNotFoundError, EOFError, ValueError):
-            began = os.stat(f"{folder}/{names.JOB}").st_mtime
+            began = os.stat(f"{folder}/{names.JOB}").st_mtime_ns
             state = names.look(folder)
             if state == names.UNSTARTED:
                 continue
             ended = _ended_ms(folder)
             background = os.path.exists(f"{folder}/{names.BACKGROUND}")
             title = str(marshal.loads(Path(f"{folder}/{names.JOB}").read_bytes())["title"])
-            found.append((began, Known(CallKey(call), state == names.RUNNING, background, title, ended)))
+            running = state == names.RUNNING
+            found.append((began, Known(CallKey(call), running, background, title, began // 1_000_000, ended)))
     return [known for _, known in sorted(found, key=lambda pair: pair[0])]
 
 

@@ -13,6 +13,8 @@ exit      how it ended (JSON)
 synced    the output and the end would survive a power cut
 background, cursor  marks a background process; how far its output was looked at, by whom
 first     who was the first to ask
+touched   its time is when somebody last asked about it
+network   what the command reached through its proxy, a line of JSON each
 view/     of a command on a copy-on-write view: `upper` and `work` for the kernel, and `began`: the time of day and the
           time since the machine was switched on, written when the command starts
 """
@@ -33,6 +35,8 @@ SYNCED = "synced"
 BACKGROUND = "background"
 CURSOR = "cursor"
 FIRST = "first"
+TOUCHED = "touched"
+NETWORK = "network"
 VIEW = "view"
 BEGAN = "view/began"
 

@@ -14,6 +14,7 @@ import time
 
 from treadle.file_system import replace_file
 from treadle.sandbox.supervisor import child, tree
+from treadle.sandbox.supervisor.exit_file import reserve_exit, sync_exit, write_exit
 from treadle.sandbox.supervisor.folder import (
     ALIVE,
     BEGAN,
@@ -24,8 +25,9 @@ from treadle.sandbox.supervisor.folder import (
     OWNER,
     SHELL,
     STOP,
-    SYNCED,
 )
+from treadle.sandbox.supervisor.idle import Idle
+from treadle.sandbox.supervisor.limits import Watch, limits_of
 from treadle.sandbox.supervisor.recorder import Recorder
 
 _READ = 1 << 18
@@ -40,7 +42,6 @@ _KILL_S = 30.0
 _DRAIN_S = 1.0
 _STEP_S = 0.02
 _TICK_S = 0.1
-_EXIT_SIZE = 1024
 
 
 def _close_inherited() -> None:
@@ -65,11 +66,11 @@ def main(folder: str) -> None:
         return
     with open(JOB, "rb") as file:
         job = marshal.load(file)
-    _reserve_exit()
+    reserve_exit()
     tree.adopt_orphans()
     recorder = Recorder(job["output_cap"])
     if os.path.exists(STOP):
-        _write_exit("stopped", -15, False, recorder, "")
+        write_exit("stopped", -15, False, recorder, "")
     elif not os.path.exists(JOB):  # the folder is being removed, and a `stop` may have gone with it
         return
     else:
@@ -77,11 +78,11 @@ def main(folder: str) -> None:
         ends = child.Ends() if error else child.start(job, umask)
         _report()
         if error or ends.error:
-            _write_exit("failed", 127, False, recorder, error or ends.error)
+            write_exit("failed", 127, False, recorder, error or ends.error)
         else:
             Session(job, ends, (woken, control), recorder).see_through()
     os.close(alive)
-    _sync(recorder)
+    sync_exit(recorder)
 
 
 def _hear_signals() -> int:
@@ -145,37 +146,6 @@ def _stamp() -> str:
     return ""
 
 
-def _reserve_exit() -> None:
-    """Take the space for the end now: when the disk is full, it can still be written."""
-    with open(f"{EXIT}.new", "wb") as file:
-        file.write(b" " * _EXIT_SIZE)
-
-
-def _write_exit(ending: str, code: int, left_behind: bool, recorder: Recorder, error: str) -> None:
-    recorder.close()
-    said = (error or recorder.trouble).replace("\\", "/").replace('"', "'")
-    text = (
-        f'{{"ending": "{ending}", "code": {code}, "left_behind": {"true" if left_behind else "false"}, '
-        f'"size": {recorder.size}, "lines": {recorder.lines}, "error": "{said}"}}'
-    )
-    with open(f"{EXIT}.new", "r+b") as file:
-        file.write(text.encode().ljust(_EXIT_SIZE))
-    os.replace(f"{EXIT}.new", EXIT)
-
-
-def _sync(recorder: Recorder) -> None:
-    try:
-        recorder.sync()
-        for name in (EXIT, "."):
-            file = os.open(name, os.O_RDONLY)
-            os.fsync(file)
-            os.close(file)
-        with open(SYNCED, "wb"):
-            pass
-    except OSError:
-        pass  # whoever finds no such mark after a power cut takes the command for lost
-
-
 class Session:
     """A running command."""
 
@@ -193,6 +163,9 @@ class Session:
         self._shell = b""
         self._code: int | None = None
         self._stop = False
+        self._idle = Idle(float(str(job.get("idle_s", 0))))
+        self._watch = Watch(limits_of(job), "." if job["view"] else str(job["cwd"]))
+        self._exceeded = ""
         self._alone = False
         """Whether nothing of the command is left."""
 
@@ -203,15 +176,20 @@ class Session:
         if self._shell and len(self._shell) <= _SHELL_CAP and ending == "exited":
             replace_file(SHELL, self._shell)
         code = -9 if self._code is None else self._code
-        _write_exit(ending, code, left_behind, self._recorder, "")
+        write_exit(ending, code, left_behind, self._recorder, self._exceeded)
 
     def _follow(self, deadline: "float | None") -> str:
         while self._code is None:
-            self._step(deadline)
+            self._step(self._watch.earlier(self._idle.earlier(deadline)))
+            self._exceeded = self._watch.look() if self._code is None else ""
+            if self._exceeded:
+                return "exceeded"
             if self._stop:
                 return "stopped" if self._code is None else "exited"
             if deadline is not None and time.monotonic() >= deadline:
                 return "timed_out" if self._code is None else "exited"
+            if self._code is None and self._idle.too_long():
+                return "idle"
         return "exited"
 
     def _clear(self, ending: str) -> bool:
@@ -219,10 +197,10 @@ class Session:
         behind."""
         if ending == "exited":
             self._until(_LINGER_S)
-        else:
+        elif ending != "exceeded":  # what uses the machine up is given no time
             tree.terminate(self._ends.pid)
             self._until(_GRACE_S)
-        left_behind = ending == "exited" and not self._alone
+        left_behind = ending == "exited" and not self._alone and tree.working()
         wait = time.monotonic() + _KILL_S
         while not (self._alone and self._code is not None) and time.monotonic() < wait:
             tree.kill(self._ends.pid)
@@ -276,6 +254,7 @@ class Session:
         except OSError:  # a terminal that nobody has open any more
             data = b""
         if data:
+            self._idle.wrote()
             self._recorder.feed(data)
             return
         if self._ends.input == self._ends.output:

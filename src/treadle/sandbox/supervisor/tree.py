@@ -5,6 +5,7 @@ process group stands for the tree."""
 import ctypes
 import os
 import sys
+from _collections_abc import Callable
 
 _SIGKILL, _SIGTERM, _SIGSTOP = 9, 15, 19
 _SUBREAPER, _DEATH_SIGNAL = 36, 1
@@ -33,9 +34,13 @@ def terminate(group: int) -> None:
 
 
 def kill(group: int) -> None:
-    """End everything. First it is all brought to a standstill, or what forks quickly would get away."""
+    """End everything. The sandbox's first process takes all in it along at once; the rest is first brought to a
+    standstill, or what forks quickly would get away."""
     if not _LINUX:
         return _signal_group(group, _SIGKILL)
+    for pid, name in descendants().items():
+        if name == b"bwrap":
+            _signal(pid, _SIGKILL)
     stopped: set[int] = set()
     for _ in range(50):
         new = descendants().keys() - stopped
@@ -76,6 +81,49 @@ def descendants() -> "dict[int, bytes]":
         found += below
         todo += below
     return {pid: names[pid] for pid in found if pid in names}
+
+
+def working() -> bool:
+    """Whether anything lives but the sandbox itself, which may take a moment to be taken down."""
+    return not _LINUX or any(name != b"bwrap" for name in descendants().values())
+
+
+def tasks() -> int:
+    """How many processes and threads live below this process."""
+    return sum(_number(pid, "stat", lambda text: int(text.rpartition(b")")[2].split()[17])) for pid in _living())
+
+
+def memory(most: int) -> int:
+    """How many bytes of memory they take. What forked processes share counts once, if it must be known so exactly:
+    that takes longer."""
+    page = os.sysconf("SC_PAGE_SIZE")
+    living = list(_living())
+    found = page * sum(_number(pid, "statm", _private_pages) for pid in living)
+    return found if found <= most else sum(_number(pid, "smaps_rollup", _proportional) for pid in living)
+
+
+def _living() -> "list[int]":
+    return list(descendants()) if _LINUX else []
+
+
+def _private_pages(text: bytes) -> int:
+    _, resident, shared = text.split()[:3]
+    return int(resident) - int(shared)
+
+
+def _proportional(text: bytes) -> int:
+    return sum(
+        int(line.split()[1]) << 10 for line in text.splitlines() if line.startswith((b"Pss_Anon:", b"Pss_Shmem:"))
+    )
+
+
+def _number(pid: int, name: str, read: "Callable[[bytes], int]") -> int:
+    """Of a file of a process; 0 if it is gone."""
+    try:
+        with open(f"/proc/{pid}/{name}", "rb") as file:
+            return read(file.read())
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def _stat(pid: str) -> "tuple[bytes, bytes, int] | None":

@@ -7,11 +7,12 @@ import msgspec
 
 from treadle.chat.state import ChatState, open_actions
 from treadle.errors import InvalidInput
+from treadle.host_patterns import choice
 from treadle.ports.store import ChatFilter
 from treadle.protocol import commands as c
 from treadle.protocol.http_answers import Accepted, ActionList, ActionView
 from treadle.protocol.http_requests import AnswerBody, Decision, RuleWish, ToolResults
-from treadle.protocol.permissions import Rule
+from treadle.protocol.permissions import BEYOND, NETWORK_TOOL, Rule
 from treadle.server.problems import Problem
 from treadle.server.replies import NOTHING, ApiReply, reply
 from treadle.server.routes.conversation import carry_out
@@ -60,10 +61,14 @@ async def decide(call: ApiRequest) -> ApiReply:
     wanted = call.body(Decision)
     state = await call.service.state(call.user, call.path("chat"))
     named = call.path("action")
+    if wanted.decision == "allow":
+        for each in open_actions(state):
+            if each.action == named:
+                call.service.admission.reach(call.user, choice(each.network))
     rule = None if wanted.rule is None else _rule(call, state, named, wanted.rule)
     command = c.Decide(named, wanted.decision, wanted.hash, wanted.feedback, wanted.arguments, rule=rule)
     done, state = await call.service.execute(state.chat, (command,), call.key, lambda made: reply(accepted(made)))
-    if rule is not None and rule.scope != "chat":
+    if rule is not None and rule.scope in BEYOND:
         root = state.options.root if rule.scope == "project" else ""
         await asyncio.to_thread(call.service.agent.rules.add, msgspec.structs.replace(rule, root=root))
     return done
@@ -80,6 +85,8 @@ def _rule(call: ApiRequest, state: ChatState, action: str, wish: RuleWish) -> Ru
             now = call.service.agent.deps.clock.now_ms()
             expires = now + round(wish.expires_s * 1000) if wish.expires_s else 0
             offered = each.offers[wish.offer].rule
+            if offered.tool == NETWORK_TOOL:
+                call.service.admission.reach(call.user, choice((offered.pattern,)))
             return msgspec.structs.replace(
                 offered, scope=wish.scope, id=new_id("r"), created_ms=now, expires_ms=expires
             )

@@ -54,7 +54,7 @@ class Leases:
         self._folder = folder
         self._clock = clock or BootClock()
         self._lease_ms = int(lease_s * 1000)
-        self._held: set[Path] = set()
+        self._held: dict[str, Path] = {}
         self.boot = boot_id()
 
     def now_ms(self) -> int:
@@ -72,18 +72,18 @@ class Leases:
 
     def hold(self, worker: str) -> None:
         """Make it known that this worker lives; before its first claim."""
-        path = self._path(worker)
-        if path in self._held:
+        if worker in self._held:
             return
+        path = self._path(worker)
         if not self._held:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             sweep(self._folder)
         hold(path, worker)
-        self._held.add(path)
+        self._held[worker] = path
 
     def close(self) -> None:
         while self._held:
-            drop(self._held.pop())
+            drop(self._held.popitem()[1])
 
     def _path(self, worker: str) -> Path:
         name = worker if _PLAIN.fullmatch(worker) else sha256(worker.encode()).hexdigest()

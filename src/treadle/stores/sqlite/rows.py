@@ -81,8 +81,12 @@ def encode_summary(summary: ChatSummary) -> bytes:
     return _encode(summary)
 
 
-def chat_columns(head: int, summary: ChatSummary) -> tuple[int, str, bool, int, bool, str, int, bytes, str, str]:
+ChatColumns = tuple[int, str, int, int, int, str, int, bytes, str, str]
+
+
+def chat_columns(head: int, summary: ChatSummary) -> ChatColumns:
     s = summary
     labels = _encode(s.labels).decode() if s.labels else ""
-    basics = (head, s.status, s.runnable, s.wake_ms, s.archived, s.owner, s.updated_ms)
+    # Numbers, not bools: sqlite3 would first look for an adapter for each.
+    basics = (head, s.status, int(s.runnable), s.wake_ms, int(s.archived), s.owner, s.updated_ms)
     return *basics, _encode(summary), folded(s.title), labels

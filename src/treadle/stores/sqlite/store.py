@@ -94,7 +94,7 @@ class SqliteStore:
             packed.extend([pack(record, self._blobs) for record in commit.records])
 
         future: asyncio.Future[Lease | None] = self._future()
-        job = LaneJob[WriteTables, Lease | None](
+        job: LaneJob[WriteTables, Lease | None] = LaneJob(
             lambda tables: tables.append(commit, packed),
             future,
             prepare=prepare,
@@ -137,7 +137,7 @@ class SqliteStore:
         if not worker:
             raise InvalidInput("a worker needs a name to claim a chat")
         future: asyncio.Future[Lease | None] = self._future()
-        job = LaneJob[WriteTables, Lease | None](
+        job: LaneJob[WriteTables, Lease | None] = LaneJob(
             lambda tables: tables.claim(worker, chat, now_ms),
             future,
             prepare=lambda: self._leases.hold(worker),

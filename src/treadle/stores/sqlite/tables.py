@@ -16,7 +16,7 @@ from treadle.stores.packing import Packed
 from treadle.stores.sqlite.blobs import BlobFiles
 from treadle.stores.sqlite.leases import Leases
 from treadle.stores.sqlite.lists import Lists
-from treadle.stores.sqlite.rows import Types, chat_columns, unpack
+from treadle.stores.sqlite.rows import ChatColumns, Types, chat_columns, unpack
 from treadle.stores.sqlite.side_tables import Answers, Deltas
 from treadle.stores.watch import ANY
 from treadle.types import ChatId
@@ -32,10 +32,13 @@ _CREATE = (
     "INSERT INTO chats (head, status, runnable, wake_ms, archived, owner, updated_ms, summary, title, labels, id, "
     "epoch, changed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, (SELECT coalesce(max(changed), 0) + 1 FROM chats))"
 )
-_REPLACE = (
+_SUMMARY = (
     "UPDATE chats SET head = ?, status = ?, runnable = ?, wake_ms = ?, archived = ?, owner = ?, updated_ms = ?, "
-    "summary = ?, title = ?, labels = ?, changed = (SELECT coalesce(max(changed), 0) + 1 FROM chats) WHERE no = ?"
+    "summary = ?, title = ?, labels = ?, changed = (SELECT coalesce(max(changed), 0) + 1 FROM chats)"
 )
+_REPLACE = f"{_SUMMARY} WHERE no = ?"
+_REPLACE_AND_TAKE = f"{_SUMMARY}, epoch = ?, worker = ?, lease_until = ?, boot = ? WHERE no = ?"
+_REPLACE_AND_RELEASE = f"{_SUMMARY}, worker = '' WHERE no = ?"
 # The conditions without the alias are, word for word, those of the indexes chats_held and chats_ready.
 CANDIDATE = (
     "WITH busy AS (SELECT owner, count(*) AS chats FROM chats WHERE worker <> '' "
@@ -95,16 +98,22 @@ class WriteTables:
             raise HeadMoved(f"chat {chat} is at {head}, not at {packed[0].seq - 1}; read on and try again")
         check_gapless(packed, head + 1)
         self._insert(number, packed)
-        self._connection.execute(_REPLACE, (*chat_columns(head + len(packed), commit.summary), number))
+        self._replace(number, chat_columns(head + len(packed), commit.summary), commit)
         self.answers.keep(commit.answer)
         if commit.drop_deltas:
             self.deltas.drop(number)
-        if take is not None:
-            self._take(number, take.epoch, take.worker)
-        held = lease or take
-        if commit.release and held is not None:
-            self.release([held])
         return None if commit.release else take
+
+    def _replace(self, number: int, columns: ChatColumns, commit: Commit) -> None:
+        """Write the chat's line, and in the same statement what becomes of its lease."""
+        take = commit.take
+        if take is not None:
+            granted = (take.epoch, "" if commit.release else take.worker, self._leases.until_ms(), self._leases.boot)
+            self._connection.execute(_REPLACE_AND_TAKE, (*columns, *granted, number))
+        elif commit.release and commit.lease is not None:
+            self._connection.execute(_REPLACE_AND_RELEASE, (*columns, number))
+        else:
+            self._connection.execute(_REPLACE, (*columns, number))
 
     def claim(self, worker: str, chat: ChatId | None, now_ms: int) -> Lease | None:
         if chat is None:

@@ -1,16 +1,17 @@
 """What the built-in tools work with. Everything that touches the world comes in here, as a port."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
 
-from treadle.ports.commands import Commands
-from treadle.ports.sandbox import Demand, Sandbox
+from treadle.ports.commands import Allowance, Commands
+from treadle.ports.sandbox import Demand, PrivateHome, Sandbox
 from treadle.ports.snapshots import SnapshotsOf
 from treadle.ports.workspace import WorkspaceOf
 from treadle.protocol.events import SandboxNotice
-from treadle.protocol.options import ChatOptions
+from treadle.protocol.files import FileChange
+from treadle.protocol.options import ChatOptions, Project
 
 Outside = Callable[[str, str, str], tuple[str, ...]]
 """(command, root, cwd) → the words of the command that lead out of the root (S-15)."""
@@ -35,6 +36,11 @@ class Guarded(msgspec.Struct, frozen=True):
 
     protected: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
+    home: PrivateHome | None = None
+
+
+Unrecoverable = Callable[[Project, Sequence[FileChange]], tuple[str, ...]]
+"""(project, changes) → the paths whose bytes these changes would remove for good (S-16)."""
 
 
 class ToolContext(msgspec.Struct, frozen=True):
@@ -44,7 +50,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     """None: this Agent runs no commands."""
     sandbox_of: SandboxOf | None = None
     env: Mapping[str, str] = {}
-    """The environment of commands, before secrets are taken out."""
+    """The user's environment, of which commands are given the allowed part."""
     outside: Outside = lambda _command, _root, _cwd: ()
     redact: Callable[[str], str] = str
     """Takes secrets out of what is kept of a command's output (S-11)."""
@@ -56,3 +62,8 @@ class ToolContext(msgspec.Struct, frozen=True):
     """How commands of this root with these options are confined, for people."""
     views: Callable[[Sandbox, str], bool] = lambda sandbox, _root: sandbox.views
     """Whether commands of this root can run on a copy-on-write view in this sandbox (W-08)."""
+    allowance: Allowance = Allowance()
+    """What the user gives to commands beside the built-in lists."""
+    unrecoverable: Unrecoverable = lambda _project, _files: ()
+    after_the_fact: Callable[[Sequence[FileChange], ChatOptions], tuple[str, ...]] = lambda _files, _options: ()
+    """Why changes that were made would have been asked for, had anybody known them beforehand (W-10)."""

@@ -1,8 +1,9 @@
-"""The environment of a command: the user's own, minus what looks like secrets: by its name, by its value, or because
-it contains the value of one that does (M-13, T-05)."""
+"""The environment of a command: what is named here or by the user, minus what looks like secrets: by its name, by its
+value, or because it contains the value of one that does (M-13, T-05, S-11)."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
 
 from treadle.protocol.permissions import SECRET_NAME
 
@@ -15,6 +16,32 @@ _QUIET = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "MANPAGER": "cat",
 """Nobody sits at this terminal: no colours, no pager, no question."""
 _LEAST = 12
 """Shorter values of secrets are not looked for in others: they may be any word."""
+
+_NAMES = """
+HOME USER LOGNAME USERNAME SHELL PATH PWD OLDPWD SHLVL HOSTNAME TMPDIR TEMP TMP MANPATH INFOPATH EDITOR VISUAL
+XDG_CACHE_HOME XDG_CONFIG_HOME XDG_DATA_HOME XDG_STATE_HOME
+LANG LANGUAGE TZ TERM COLORTERM NO_COLOR FORCE_COLOR COLUMNS LINES LS_COLORS
+CC CXX CPP LD AR AS NM RANLIB STRIP CFLAGS CXXFLAGS CPPFLAGS LDFLAGS LDLIBS MAKE MAKEFLAGS ARCH CROSS_COMPILE
+LD_LIBRARY_PATH LIBRARY_PATH CPATH C_INCLUDE_PATH CPLUS_INCLUDE_PATH ACLOCAL_PATH SOURCE_DATE_EPOCH
+GOPATH GOROOT GOBIN GOCACHE GOMODCACHE GOFLAGS GOOS GOARCH GOARM GOAMD64 GOPROXY GOPRIVATE GONOPROXY GONOSUMDB
+GOSUMDB GOTOOLCHAIN GO111MODULE GOEXPERIMENT GOMAXPROCS GODEBUG GOENV GOWORK
+M2_HOME ANT_HOME KOTLIN_HOME SBT_OPTS ANDROID_HOME ANDROID_SDK_ROOT ANDROID_NDK_HOME
+DJANGO_SETTINGS_MODULE STACK_ROOT HOMEBREW_PREFIX HOMEBREW_CELLAR HOMEBREW_REPOSITORY PERL5LIB
+CI DEBUG VERBOSE DEBIAN_FRONTEND
+SSL_CERT_FILE SSL_CERT_DIR CURL_CA_BUNDLE REQUESTS_CA_BUNDLE NODE_EXTRA_CA_CERTS GIT_SSL_CAINFO AWS_CA_BUNDLE
+HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY http_proxy https_proxy all_proxy no_proxy
+"""
+_BEGINNINGS = """
+LC_ CLICOLOR PYTHON VIRTUAL_ENV CONDA_ PIP_ UV_ POETRY_ PYENV_ PIPX_ PDM_ HATCH_ TOX_ NOX PYTEST_ COVERAGE_ MYPY RUFF_
+FLASK_ CARGO RUST CGO_ JAVA_ JDK_ MAVEN_ MVN GRADLE_ NODE_ NVM_ NPM_CONFIG_ npm_config_ YARN_ PNPM_ COREPACK_ VOLTA_
+FNM_ BUN_ DENO_ GEM_ BUNDLE_ RUBY RBENV_ COMPOSER_ PHP_ PERL_ DOTNET_ NUGET_ GHCUP_ CABAL_ MIX_ HEX_ NIX_ CMAKE_
+PKG_CONFIG CCACHE_ SCCACHE_ VCPKG_ CONAN_ NINJA_ CUDA_ OMP_ OPENBLAS_ MKL_ ASDF_ MISE_ SDKMAN_ GIT_AUTHOR_
+GIT_COMMITTER_
+"""
+ALLOWED = frozenset(_NAMES.split())
+ALLOWED_BEGINNINGS = tuple(_BEGINNINGS.split())
+"""What tools of developers read, by name. All else stays outside: sockets (SSH_AUTH_SOCK, DOCKER_HOST, DISPLAY), what
+makes programs run others (LD_PRELOAD, BASH_ENV, GIT_SSH_COMMAND), and whatever nobody thought of."""
 
 
 def is_secret(name: str, value: str) -> bool:
@@ -29,6 +56,7 @@ def secrets_of(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
+    """All that is no secret: for programs that the user named himself."""
     known = secrets_of(environment)
     kept = {
         name: value
@@ -36,3 +64,16 @@ def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
         if not is_secret(name, value) and not any(secret in value for secret in known)
     }
     return kept | _QUIET
+
+
+def command_environment(environment: Mapping[str, str], added: Iterable[str] = ()) -> dict[str, str]:
+    """What a command is given: the names of the list and those that the user added, as patterns."""
+    patterns = tuple(added)
+    return {
+        name: value
+        for name, value in without_secrets(environment).items()
+        if name in ALLOWED
+        or name in _QUIET
+        or name.startswith(ALLOWED_BEGINNINGS)
+        or any(fnmatchcase(name, pattern) for pattern in patterns)
+    }

@@ -8,7 +8,7 @@ from typing import Any
 from treadle.errors import Conflict, NotFound, StoreError, ToolError
 from treadle.inert import printable
 from treadle.lines.diff import bounded
-from treadle.ports.toolset import Invocation, Outcome, Settlement
+from treadle.ports.toolset import Invocation, Outcome, Rehearsal, Settlement
 from treadle.ports.workspace import Workspace
 from treadle.tools.builtin import knowledge
 from treadle.tools.builtin.base import Plain, in_thread
@@ -24,6 +24,7 @@ from treadle.tools.builtin.file_change import (
     from_plan,
     to_plan,
 )
+from treadle.tools.builtin.planned_changes import planned, refuse_never_committed
 
 
 class FileTool(Plain, ABC):
@@ -48,6 +49,14 @@ class FileTool(Plain, ABC):
     async def preview(self, invocation: Invocation) -> str:
         changes = [each for each in await self._considered(invocation) if each.pre != each.post]
         return await in_thread(lambda: printable(bounded("\n".join(each.diff().text for each in changes))))
+
+    async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
+        changes = await self._considered(invocation)
+        files = await in_thread(planned, self._workspace(invocation), changes)
+        lost = await in_thread(self._context.unrecoverable, invocation.project, files)
+        return Rehearsal(
+            "", files, unrecoverable=tuple(path for path in lost if path not in invocation.changed)
+        )  # `preview` shows it, if somebody is asked
 
     async def run(self, invocation: Invocation) -> Outcome:
         files = self._files(invocation)
@@ -101,6 +110,7 @@ class FileTool(Plain, ABC):
 
         def consider() -> list[Change]:
             changes = self.changes(workspace, invocation)
+            refuse_never_committed(workspace, changes)
             knowledge.check(invocation, changes)
             return changes
 

@@ -294,10 +294,15 @@ def _diff(root: Root, upper: Upper, file: FileChange) -> str:
     return diff(shown(file.path), texts[0], texts[1]).text
 
 
-def _bytes(upper: Upper, path: str, state: FileState | None) -> bytes:
+def left_bytes(view: str, file: FileChange, most: int) -> bytes:
+    """What a command left at a path of its view, at most so many bytes."""
+    return _bytes(Upper(view), file.path, file.after, most)
+
+
+def _bytes(upper: Upper, path: str, state: FileState | None, most: int = SMALL) -> bytes:
     assert state is not None
     with os.fdopen(upper.open(path, state), "rb") as file:
-        return file.read(SMALL)
+        return file.read(most)
 
 
 def _may_be_text(file: FileChange) -> bool:

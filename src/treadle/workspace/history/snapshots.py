@@ -1,23 +1,24 @@
 """The snapshots of one project (`treadle.ports.snapshots`): a front for the modules that each do one part. Everything
 that is kept lies in `<home>/snapshots`, outside the project; what changes the project goes through `transaction`.
 
-A command may not bring into a project by its view, although nothing lay there to be protected (S-03): hooks and
-settings of git, which would run code later and outside, and Treadle's own folder. Such changes are left out of an
-effect, and said; one that would lead such a path elsewhere is a conflict.
+What `treadle.chat.change_rules` forbids does not get into a project by the view of a command: it is left out of the
+effect, and said.
 """
 
 import hashlib
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from treadle.chat.change_rules import left_out
 from treadle.errors import ToolError
 from treadle.lines.hunks import is_text
-from treadle.ports.sandbox import IN_A_REPOSITORY, OWN_FOLDER
 from treadle.ports.snapshots import Effect, Plan, UndoRequest
 from treadle.protocol.files import (
     FileChange,
@@ -25,8 +26,6 @@ from treadle.protocol.files import (
     FileState,
     Trail,
     Uncaptured,
-    decode_path,
-    encode_path,
     git_unit,
 )
 from treadle.workspace.history.content_store import ContentStore, after_images
@@ -61,6 +60,9 @@ class ProjectSnapshots:
     def content(self, digest: str, limit: int = 0) -> bytes:
         return self.images.read(digest, limit)
 
+    def left(self, digest: str) -> bool:
+        return after_images(self._folder).has(digest)
+
     def remember(self, files: Sequence[FileChange]) -> None:
         remember(self._root.path, after_images(self._folder), files)
 
@@ -69,7 +71,7 @@ class ProjectSnapshots:
     def effect(self, view: str) -> Effect:
         from treadle.workspace.history import effects
 
-        return withhold(self._root, effects.read(self._root, view))
+        return self._gated(view, effects.read(self._root, view))
 
     def diff(self, view: str, effect: Effect) -> str:
         from treadle.workspace.history import effects
@@ -80,11 +82,14 @@ class ProjectSnapshots:
         from treadle.workspace.history import effects
 
         def read() -> Effect:
-            return withhold(self._root, effects.read(self._root, view, opening=True))
+            return self._gated(view, effects.read(self._root, view, opening=True))
 
         effect = self._transactions.commit(name, view, read, effects.source)
         self.remember(effect.files)
         return effect
+
+    def _gated(self, view: str, effect: Effect) -> Effect:
+        return withhold(self._root, effect, new_gitlinks(self._root, view, effect))
 
     def discard(self, name: str) -> Effect | None:
         from treadle.workspace.history import effects
@@ -175,49 +180,46 @@ def _is_wanted(change: FileChange) -> bool:
     return small and not change.ignored and not git_unit(change.path)
 
 
-# -- what a view may not bring in --------------------------------------------------------------------------------------
+# -- the gate: what a view may not bring in ----------------------------------------------------------------------------
 
-LEFT_OUT = "it is protected: a command may not make it, so it was left out"
-IN_THE_WAY = "a command may put nothing but a folder here, because protected paths lie below it"
+IN_THE_WAY = "it would take the place of a folder of the project, and what it is itself is never made"
 
 
-def withhold(root: Root, effect: Effect) -> Effect:
-    """The effect without what is protected."""
-    made = {decode_path(file.path) for file in effect.files if file.before is None}
-    kept, left, conflicts = [], dict[str, None](), []
-    for file in effect.files:
-        path = decode_path(file.path)
-        if guarded := _guarded(root, path, made):
-            left[guarded] = None
-        elif path == ".git" and file.after is not None and file.after.kind != "directory":
-            conflicts.append(FileConflict(file.path, IN_THE_WAY))
-        else:
-            kept.append(file)
-    if not left and not conflicts:
+def withhold(root: Root, effect: Effect, others: Mapping[str, str] = MappingProxyType({})) -> Effect:
+    """The effect without what is never committed (S-16) and without `others`, by path with the reason; each is said
+    once with all that lies below. What would take the place of a folder is a conflict: without it, the folder would
+    only be gone."""
+    reasons = {**left_out(effect.files, lambda path: root.inspect(path) is not None), **others}
+    if not reasons:
         return effect
-    said = tuple(Uncaptured(encode_path(path), LEFT_OUT) for path in left)
+    said = [path for path in reasons if path.rpartition("/")[0] not in reasons]
+    replaced = [file.path for file in effect.files if file.path in reasons and _replaces_folder(file)]
     return replace(
         effect,
-        files=tuple(kept),
-        conflicts=(*effect.conflicts, *conflicts),
-        uncaptured=(*effect.uncaptured, *said),
+        files=tuple(file for file in effect.files if file.path not in reasons),
+        conflicts=(*effect.conflicts, *(FileConflict(path, f"{IN_THE_WAY}: {reasons[path]}") for path in replaced)),
+        uncaptured=(*effect.uncaptured, *(Uncaptured(path, reasons[path]) for path in said if path not in replaced)),
     )
 
 
-def _guarded(root: Root, path: str, made: set[str]) -> str:
-    """The protected path that this one is or lies below; empty if there is none."""
-    parts = path.split("/")
-    if parts[0] == OWN_FOLDER:
-        return OWN_FOLDER
-    if parts[0] != ".git" or len(parts) < 2:
-        return ""
-    if parts[1] in IN_A_REPOSITORY:
-        return "/".join(parts[:2])
-    if parts[1] != "modules":
-        return ""
-    for depth in range(3, len(parts)):  # the repository of a submodule, whose name may have slashes
-        if parts[depth] in IN_A_REPOSITORY:
-            repository = "/".join(parts[:depth])
-            if f"{repository}/HEAD" not in made and root.inspect(f"{repository}/HEAD") is not None:
-                return "/".join(parts[: depth + 1])
-    return ""
+def _replaces_folder(file: FileChange) -> bool:
+    before, after = file.before, file.after
+    return before is not None and before.kind == "directory" and after is not None and after.kind != "directory"
+
+
+def new_gitlinks(root: Root, view: str, effect: Effect) -> dict[str, str]:
+    """Indexes of git that link repositories which they did not link before, by path with the reason."""
+    found = {}
+    for file in effect.files:
+        if file.after is not None and file.after.kind == "file" and _INDEX.fullmatch(file.path):
+            from treadle.workspace.history import effects, git_index
+
+            with suppress(ToolError):
+                was = b"" if file.before is None else root.read_bytes(file.path, _LARGEST_INDEX)
+                if git_index.gitlinks(effects.left_bytes(view, file, _LARGEST_INDEX)) - git_index.gitlinks(was):
+                    found[file.path] = git_index.GITLINK
+    return found
+
+
+_INDEX = re.compile(r"\.git/(?:index|sharedindex\..+)")
+_LARGEST_INDEX = 256 << 20

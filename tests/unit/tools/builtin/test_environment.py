@@ -2,7 +2,7 @@
 
 import pytest
 
-from treadle.tools.builtin.environment import without_secrets
+from treadle.tools.builtin.environment import command_environment, without_secrets
 
 
 @pytest.mark.parametrize(
@@ -32,3 +32,35 @@ def test_the_value_of_a_known_key_under_another_name() -> None:
     kept = without_secrets(env)
     assert "CURL_OPTS" not in kept
     assert kept["A"] == "on", "a short value is any word"
+
+
+@pytest.mark.parametrize("name", ["PATH", "HOME", "LC_ALL", "CARGO_HOME", "GOPATH", "CFLAGS", "npm_config_cache", "CI"])
+def test_what_tools_read_is_passed_on(name: str) -> None:  # T-05
+    assert command_environment({name: "x"})[name] == "x"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "SSH_AUTH_SOCK",
+        "DBUS_SESSION_BUS_ADDRESS",
+        "DISPLAY",
+        "WAYLAND_DISPLAY",
+        "XDG_RUNTIME_DIR",
+        "DOCKER_HOST",
+        "KUBECONFIG",
+        "AWS_PROFILE",
+        "GOOGLE_CLOUD_PROJECT",
+        "LD_PRELOAD",
+        "BASH_ENV",
+        "GIT_SSH_COMMAND",
+        "ANYTHING",
+    ],
+)
+def test_all_else_is_not(name: str) -> None:  # S-11
+    assert name not in command_environment({name: "x"})
+
+
+def test_the_user_adds_names_but_no_secrets() -> None:  # M-13
+    env = {"APP_MODE": "test", "APP_TOKEN": "x", "APP_URL": "https://me:word@host", "OTHER": "x"}
+    assert set(command_environment(env, ["APP_*"])) & set(env) == {"APP_MODE"}

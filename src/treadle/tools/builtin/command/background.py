@@ -3,16 +3,17 @@ are supervised commands like others; what is special is only that nobody waits f
 once."""
 
 import asyncio
+import os
 
 from treadle.errors import ToolError
 from treadle.ports.commands import Command, Ended, Known
-from treadle.ports.snapshots import Effect
 from treadle.ports.toolset import Invocation, Outcome, Settlement
 from treadle.ports.workspace import inert
+from treadle.protocol.events import JobEnded, JobStarted
 from treadle.protocol.tools import ToolSpec, digest
 from treadle.tools.builtin.base import Plain, in_thread, parameters
 from treadle.tools.builtin.command.output import exit_words, view_between
-from treadle.tools.builtin.command.project import CommandProject, ProjectChange, change_of
+from treadle.tools.builtin.command.project import CommandProject, ProjectChange
 from treadle.tools.builtin.context import ToolContext
 from treadle.types import CallKey, SystemClock
 
@@ -58,6 +59,10 @@ async def begun(command: Command, handle: str) -> tuple[str, str, bool]:
     state = _state(ended)
     how = f'[handle "{handle}", {state}: check_command shows what it writes, stop_command ends it]'
     return f"{text}\n{how}" if text else how, f"in the background as {handle}, {state}", not _failed(ended)
+
+
+def job_started(handle: str, title: str, place: str) -> JobStarted:
+    return JobStarted(handle, title, place, os.uname().nodename)
 
 
 class _Handled(Plain):
@@ -148,7 +153,7 @@ class StopCommand(_Handled):
 
     async def run(self, invocation: Invocation) -> Outcome:
         command = await _find(self._context, invocation)
-        return await _report(command, invocation, await command.stop(), self._context)
+        return await _report(command, invocation, await command.stop(), self._context, by="model")
 
 
 async def _known(context: ToolContext, invocation: Invocation) -> list[Known]:
@@ -186,26 +191,30 @@ async def _settle_down(command: Command, begin: int, wait_s: float, *, until_new
     return ended
 
 
-async def _report(command: Command, invocation: Invocation, ended: Ended | None, context: ToolContext) -> Outcome:
+async def _report(
+    command: Command, invocation: Invocation, ended: Ended | None, context: ToolContext, by: str = ""
+) -> Outcome:
+    """What is new, and with the first call that finds it ended, how that was and what it changed."""
     text, size = await in_thread(_news, command, invocation.call)
-    state = _state(ended)
-    seen = ProjectChange(source="observed") if ended is None else await _observed(command, invocation, context)
+    state, handle = _state(ended), _handle(invocation)
+    seen = ProjectChange(source="observed")
+    facts: tuple[JobEnded, ...] = ()
+    if ended is not None and await in_thread(command.first, invocation.call):
+        seen = await observed(context, invocation, handle)
+        who = by if ended.ending == "stopped" else ""
+        facts = (JobEnded(handle, ended.ending, ended.code, who, seen.concerns),)
     body = "\n".join((text or "(nothing new)", *seen.lines, f"[{state}]"))
-    return seen.added_to(Outcome(body, f"{state}, {size:,} new bytes", success=not _failed(ended)))
+    outcome = Outcome(body, f"{state}, {size:,} new bytes", success=not _failed(ended), facts=facts)
+    return seen.added_to(outcome)
 
 
-async def _observed(command: Command, invocation: Invocation, context: ToolContext) -> ProjectChange:
-    """What changed in the project while a background process ran, told by the first call that finds it ended (W-10).
-    What the model knows to be so it has written or read meanwhile."""
-    project = CommandProject(context, invocation, _handle(invocation))
-    if not project.kept or not await in_thread(command.first, invocation.call):
+async def observed(context: ToolContext, invocation: Invocation, handle: str) -> ProjectChange:
+    """What changed in the project while a background command ran (W-10). What the model knows to be so it has written
+    or read meanwhile."""
+    project = CommandProject(context, invocation, handle)
+    if not project.kept:
         return ProjectChange(source="observed")
-    seen = await project.compare("observed")
-    known = [file for file in seen.files if file.after and invocation.seen.get(file.path) == file.after.digest != ""]
-    if not known:
-        return seen
-    rest = tuple(file for file in seen.files if file not in known)
-    return change_of(Effect(rest, (), seen.uncaptured, seen.git), "observed")
+    return await project.compare("observed", invocation.seen)
 
 
 def _news(command: Command, token: str) -> tuple[str, int]:
@@ -219,7 +228,9 @@ def _state(ended: Ended | None) -> str:
         return "running"
     if ended.ending == "exited":
         return exit_words(ended)
-    return {"timed_out": "ended after a day", "stopped": "stopped"}.get(ended.ending, ended.ending)
+    return {"timed_out": "ended after a day", "idle": "ended because it was idle", "stopped": "stopped"}.get(
+        ended.ending, ended.ending
+    )
 
 
 def _failed(ended: Ended | None) -> bool:

@@ -6,17 +6,20 @@ import os
 import msgspec
 
 from treadle.errors import ToolError
-from treadle.ports.commands import Ended, Job
+from treadle.host_patterns import joined
+from treadle.ports.commands import CommandSpec, Ended
 from treadle.ports.sandbox import Confinement, Direct, Sandbox, View
 from treadle.ports.toolset import Invocation
 from treadle.ports.workspace import inert
 from treadle.protocol.content import Shell
+from treadle.protocol.options import NetworkChoice
 from treadle.tools.builtin.base import in_thread
 from treadle.tools.builtin.command import output, shell
+from treadle.tools.builtin.command.network import network_of, through_proxy
 from treadle.tools.builtin.command.project import sandbox_of
 from treadle.tools.builtin.command.shell import ShellEnd
 from treadle.tools.builtin.context import ToolContext
-from treadle.tools.builtin.environment import without_secrets
+from treadle.tools.builtin.environment import command_environment
 
 DEFAULT_TIMEOUT_S = 120
 MAX_TIMEOUT_S = 600
@@ -28,6 +31,12 @@ _LOST_VIEW = "[the command's supervisor was killed; nothing of what the command 
 _LOST_NETWORK = "; what it did over the network is not known"
 
 
+_ONLY_BUBBLEWRAP = (
+    "[named hosts can be reached only in the sandbox bubblewrap, so this command had no network; a person can "
+    "allow all hosts]"
+)
+
+
 class CommandPlan(msgspec.Struct, frozen=True):
     """How the command of a call runs: decided before the intent is recorded, and recorded with it."""
 
@@ -36,11 +45,13 @@ class CommandPlan(msgspec.Struct, frozen=True):
     sandbox: str = ""
     """The confinement in words (S-03)."""
     view: bool = False
-    network: bool = False
+    network: NetworkChoice = False
     key: str = ""
     """Of its first attempt."""
     captured: bool = False
     """Whether the tree is compared before and after."""
+    discard: str = ""
+    """Why nothing of what it changes is committed; empty: it is."""
     own: str = ""
     """The name under which this home knows it: the call's key, with a number behind it if there was a call of this key
     before, in a log that was lost (a database that was put back)."""
@@ -62,12 +73,17 @@ class CommandCall:
         recorded = invocation.plan or {}
         own = str(recorded.get("own") or invocation.call)
         known = {name: recorded[name] for name in CommandPlan.__struct_fields__ if name in recorded}
-        self.plan = CommandPlan(**{"key": own, **known, "own": own})
+        self.plan = msgspec.convert({"key": own, **known, "own": own}, CommandPlan)
         """As the intent recorded it. Calls of earlier versions wrote through, and nothing was compared."""
 
     @property
     def background(self) -> bool:
         return bool(self._arguments.get("background"))
+
+    @property
+    def title(self) -> str:
+        """The command in one line, for lists."""
+        return str(self._arguments["command"]).strip().partition("\n")[0][:200]
 
     @property
     def timeout_s(self) -> float:
@@ -84,7 +100,10 @@ class CommandCall:
         wanted = str(self._arguments.get("cwd") or "")
         self.cwd, note = await in_thread(shell.start_directory, workspace, wanted, self.shell.cwd)
         self.notes = (note,) if note else ()
-        self.environment = without_secrets(self._context.env)
+        self._guarded = await in_thread(lambda: self._context.guarded(os.path.realpath(self._invocation.root)))
+        self.environment = command_environment(self._context.env, self._context.allowance.env)
+        if self._guarded.home is not None:
+            self.environment = {**self._guarded.home.variables, **self.environment}
         if self._arguments.get("pty"):
             self.environment["TERM"] = "xterm"
 
@@ -102,29 +121,62 @@ class CommandCall:
                 "and without '..'."
             )
 
-    def job(self, plan: CommandPlan, sandbox: Sandbox | None, view: str) -> Job:
-        """`view` is the folder of the copy-on-write view that it runs on; empty: on the project itself."""
+    def spec(self, plan: CommandPlan, sandbox: Sandbox | None, view: str, log: str) -> CommandSpec:
+        """`view` is the folder of the copy-on-write view that it runs on; empty: on the project itself. `log` is where
+        the proxy writes what the command reaches."""
         line = str(self._arguments["command"])
         root, pty = os.path.realpath(self._invocation.root), bool(self._arguments.get("pty"))
         argv, state_fd = shell.shell_argv(line)
         if sandbox is not None:
-            guarded = self._context.guarded(root)
+            guarded = self._guarded
             mount = View(f"{view}/upper", f"{view}/work") if view else Direct()
-            confinement = Confinement(root, mount, plan.network, guarded.protected, guarded.hidden, terminal=pty)
+            confinement = Confinement(
+                root,
+                mount,
+                network_of(plan.network, log),
+                guarded.protected,
+                guarded.hidden,
+                guarded.home,
+                terminal=pty,
+            )
             argv = tuple(sandbox.wrap(argv, confinement, self.cwd))
-        return Job(
+        return CommandSpec(
             argv,
             self.cwd,
-            shell.environment(self.environment, self.shell),
+            shell.environment(self._environment(plan), self.shell),
             BACKGROUND_S if self.background else self.timeout_s,
+            idle_s=self._context.allowance.job_idle_s if self.background else 0.0,
             pty=pty,
             background=self.background,
             input=self.background or pty,
             output_cap=output.CAP,
             state_fd=0 if self.background or self._arguments.get("fresh") else state_fd,
-            title=line.strip().partition("\n")[0][:200],
+            title=self.title,
             view=root if view else "",
+            limits=self._context.allowance.limits,
         )
+
+    async def network(self, *, rehearsal: bool = False) -> NetworkChoice:
+        """What the command may reach. Named hosts need a network of its own, which only bubblewrap makes: elsewhere
+        there are none."""
+        wanted = self.wanted(rehearsal=rehearsal)
+        sandbox = await sandbox_of(self._context, self._invocation)
+        return wanted if isinstance(wanted, bool) or (sandbox is not None and sandbox.level == "bubblewrap") else False
+
+    def wanted(self, *, rehearsal: bool = False) -> NetworkChoice:
+        """In mode review a rehearsal reaches only what a person granted to this very call: what is to be reviewed has
+        done nothing yet, anywhere (W-09)."""
+        options, granted = self._invocation.options, self._invocation.network
+        return granted if rehearsal and options.mode == "review" else joined(options.network, granted)
+
+    def network_notes(self, plan: CommandPlan) -> tuple[str, ...]:
+        """What is to be said about hosts that were allowed and yet could not be reached."""
+        unable = plan.sandbox.startswith(("landlock", "sandbox-exec"))
+        return (_ONLY_BUBBLEWRAP,) if unable and not plan.network and self.wanted() else ()
+
+    def _environment(self, plan: CommandPlan) -> dict[str, str]:
+        """Of a fresh command with this plan."""
+        return self.environment | (through_proxy() if isinstance(plan.network, tuple) else {})
 
     async def can_view(self) -> bool:
         """Whether the command can run on a copy-on-write view of the project."""
@@ -141,6 +193,10 @@ class CommandCall:
             case "timed_out":
                 how = f"timed out after {self.timeout_s:g} s"
                 return how, f"[{how}; the command and everything it started were stopped]"
+            case "exceeded":
+                how = output.exit_words(ended)
+                kept = "; nothing of what it changed was committed" if plan.view else ""
+                return how, f"[{how}; everything it had started was ended{kept}]"
             case "stopped":
                 return "stopped", "[the command was stopped, with everything it had started]"
             case "lost" if plan.view:
@@ -151,6 +207,6 @@ class CommandCall:
                 how = output.exit_words(ended)
                 return how, f"[{how}]"
 
-    def shell_end(self, told: bytes) -> ShellEnd:
+    def shell_end(self, told: bytes, plan: CommandPlan) -> ShellEnd:
         workspace = self._context.workspace_of(*self._invocation.project)
-        return shell.read_end(told, self._invocation.shell, self.environment, workspace, self._context.env)
+        return shell.read_end(told, self._invocation.shell, self._environment(plan), workspace, self._context.env)

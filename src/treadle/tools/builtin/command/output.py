@@ -191,6 +191,8 @@ def handle_line(ended: Ended, call: CallKey) -> str:
 
 
 def exit_words(ended: Ended) -> str:
+    if ended.exceeded:
+        return f"stopped: {ended.error}"
     return f"exit {ended.code}" if ended.code >= 0 else f"killed by signal {-ended.code}"
 
 

@@ -4,14 +4,14 @@ the command has ended; or directly, with the tree compared before and after.
 One decision per call: its effect is committed or discarded, by its name. A worker that has been asleep finds it made.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TypeVar
 
 import msgspec
 
 from treadle.errors import StoreError, ToolError, Unfinished
-from treadle.lines.changes import change_lines, total
+from treadle.lines.changes import change_lines, sort_out, total
 from treadle.ports.sandbox import Sandbox
 from treadle.ports.snapshots import Effect
 from treadle.ports.toolset import Invocation, Outcome
@@ -35,6 +35,8 @@ class ProjectChange(msgspec.Struct, frozen=True):
     uncaptured: tuple[Uncaptured, ...] = ()
     conflicts: tuple[FileConflict, ...] = ()
     git: str = ""
+    concerns: tuple[str, ...] = ()
+    """What would have been asked for, had it been known before (W-10)."""
 
     def added_to(self, outcome: Outcome) -> Outcome:
         stat = total(self.files)
@@ -107,8 +109,13 @@ class CommandProject:
         effect = await in_thread(self._snapshots.effect, view)
         return effect, await in_thread(self._snapshots.diff, view, effect)
 
-    async def compare(self, source: Source = "direct") -> ProjectChange:
-        """What changed since before the command began."""
+    async def unrecoverable(self, effect: Effect) -> tuple[str, ...]:
+        """Paths whose bytes this effect would remove for good, without those that this run changed itself."""
+        lost = await in_thread(self._context.unrecoverable, self._invocation.project, effect.files)
+        return tuple(path for path in lost if path not in self._invocation.changed)
+
+    async def compare(self, source: Source = "direct", seen: Mapping[str, str] | None = None) -> ProjectChange:
+        """What changed since before the command began, without what the model has `seen` to be so by now."""
         if self._snapshots is None:
             return ProjectChange()
         await self.tidy()
@@ -119,7 +126,12 @@ class CommandProject:
                 effect = await in_thread(self._snapshots.compare, self._name)
         except ToolError as error:
             return ProjectChange((f"[what it changed in the project could not be found out: {error}]",), source=source)
-        return change_of(effect, source)
+        files = tuple(file for file in effect.files if not (seen and _is_seen(file, seen)))
+        effect = msgspec.structs.replace(effect, files=files)
+        change = change_of(effect, source)
+        raised = tuple(self._context.after_the_fact(effect.files, self._invocation.options))
+        said = (f"[this would have been asked for: {reason}. An undo takes it back.]" for reason in raised)
+        return msgspec.structs.replace(change, lines=(*change.lines, *said), concerns=raised)
 
     async def commit(self, view: str) -> ProjectChange:
         """Make the effect of the view the project's own."""
@@ -134,6 +146,17 @@ class CommandProject:
                 await in_thread(snapshots.discard, name)
             return ProjectChange((f"[{_NOT_MADE}: {error}]",), success=False, source="view")
         return await self._refused(view, effect) if effect.conflicts else change_of(effect, "view")
+
+    async def dismiss(self, view: str, why: str) -> ProjectChange:
+        """Commit nothing of this view, and tell what that would have been."""
+        assert self._snapshots is not None
+        effect = await in_thread(self._snapshots.effect, view)
+        await self.discard()
+        lines = change_lines(effect.files, _inert_path, _SHOWN)
+        if not lines:
+            return ProjectChange(source="view")
+        missed = bool(sort_out(effect.files).told)  # nobody misses a cache
+        return ProjectChange((f"[{why}. It would have changed:]", *lines), not missed, source="view")
 
     async def discard(self) -> ProjectChange:
         """See to it that nothing is committed; what was decided before stays."""
@@ -176,6 +199,10 @@ class CommandProject:
             "it is still wanted. What it would have changed:]"
         )
         return ProjectChange((why, would), success=False, source="view", conflicts=effect.conflicts)
+
+
+def _is_seen(file: FileChange, seen: Mapping[str, str]) -> bool:
+    return file.after is not None and seen.get(file.path) == file.after.digest != ""
 
 
 def _inert_path(path: str) -> str:

@@ -10,16 +10,19 @@ from msgspec.structs import replace
 
 from treadle.errors import ToolError
 from treadle.faultpoint import faultpoint
+from treadle.host_patterns import in_words
 from treadle.lines.changes import count, sort_out
 from treadle.ports.commands import Command, Ended
+from treadle.ports.sandbox import Sandbox
 from treadle.ports.snapshots import Effect
-from treadle.ports.toolset import Invocation, Outcome, Settlement
+from treadle.ports.toolset import Fact, Invocation, Outcome, Settlement
 from treadle.protocol.events import ModelNotice, SandboxNotice
 from treadle.protocol.tools import digest
 from treadle.tools.builtin.base import in_thread, settled
 from treadle.tools.builtin.command import output
-from treadle.tools.builtin.command.background import begun, make_room
+from treadle.tools.builtin.command.background import begun, job_started, make_room
 from treadle.tools.builtin.command.call import CommandCall, CommandPlan
+from treadle.tools.builtin.command.network import in_one_line, wanted_hosts
 from treadle.tools.builtin.command.project import CommandProject, ProjectChange, sandbox_of
 from treadle.tools.builtin.command.shell import ShellEnd
 from treadle.tools.builtin.context import ToolContext
@@ -53,13 +56,13 @@ class DryRun(msgspec.Struct, frozen=True):
     effect: Effect
     diff: str
     """The effect for people."""
+    unrecoverable: tuple[str, ...]
+    """See `treadle.ports.toolset.Rehearsal`."""
     notes: tuple[str, ...]
     last: str
     """How it ended, as the last line of its output."""
-
-    @property
-    def empty(self) -> bool:
-        return not self.effect.files and not self.effect.uncaptured
+    wants_network: tuple[str, ...] = ()
+    """The hosts that it failed to reach, as patterns; `all`: nobody can tell which."""
 
 
 class CommandRun:
@@ -85,15 +88,25 @@ class CommandRun:
     # -- before the intent ----------------------------------------------------------------------------------------
 
     async def prepare(self) -> CommandPlan:
+        sandbox = await self._examine()
+        await self._claim_name()
+        await self._choose_plan()
+        if self._invocation.discard and not self.plan.view:
+            raise ToolError("Not run: no copy-on-write view can be had for it any more. Try again.")
+        level = "none"
+        if sandbox is not None and sandbox.level != "none":
+            level = f"{sandbox.level}, {in_words(self.plan.network)}"
+        place = await in_thread(lambda: self._commands.place)
+        return replace(self.plan, place=place, sandbox=level, discard=self._invocation.discard)
+
+    async def _examine(self) -> Sandbox | None:
+        """Find out where it runs, and in which sandbox; ToolError for what is not run at all."""
+        if "\0" in str(self._invocation.arguments["command"]):
+            raise ToolError("The command contains a NUL character, which no shell takes.")
         await self._call.locate()
         sandbox = await sandbox_of(self._context, self._invocation)
         self._call.refuse_outside(sandbox)
-        await self._claim_name()
-        await self._choose_plan()
-        level = "none"
-        if sandbox is not None and sandbox.level != "none":
-            level = f"{sandbox.level}, {'network' if self.plan.network else 'no network'}"
-        return replace(self.plan, place=await in_thread(lambda: self._commands.place), sandbox=level)
+        return sandbox
 
     async def _claim_name(self) -> None:
         """Take a name of its own: whatever this home knows under the call's key was begun before, in a log that was
@@ -108,14 +121,14 @@ class CommandRun:
 
     async def _choose_plan(self) -> None:
         own = self.plan.own
-        plan = CommandPlan(network=self._invocation.options.network, key=own, own=own)
+        plan = CommandPlan(network=await self._call.network(), key=own, own=own)
         if not await self._call.can_view():
             self.plan = replace(plan, captured=self._project.kept)
             return
         self.plan = replace(plan, view=True)
         tried = (await self._newest(self._dry_key)).command
         if tried is not None and not await _is_lost(tried):
-            self.plan = replace(plan, view=True, network=False, key=self._dry_key)
+            self.plan = replace(plan, view=True, network=await self._call.network(rehearsal=True), key=self._dry_key)
 
     # -- from its start to its outcome ----------------------------------------------------------------------------
 
@@ -139,13 +152,16 @@ class CommandRun:
             await self._project.capture()
             faultpoint("tool.command_captured")
         view = self._commands.view(self._invocation.chat, key) if self.plan.view else ""
-        return await self._commands.start(self._invocation.chat, key, self._call.job(self.plan, sandbox, view))
+        log = self._commands.network_log(self._invocation.chat, key)
+        return await self._commands.start(self._invocation.chat, key, self._call.spec(self.plan, sandbox, view, log))
 
     async def begun(self) -> Outcome:
         """The outcome of a command in the background."""
         text, summary, success = await begun(self.command, self.plan.own)
         text = "\n".join((*self._call.notes, *self._log_notes, text))
-        return Outcome(text, summary, success, sandbox=self.plan.sandbox, effect="direct", facts=self._log_notices)
+        place = self.plan.place or await in_thread(lambda: self._commands.place)
+        facts: tuple[Fact, ...] = (job_started(self.plan.own, self._call.title, place), *self._log_notices)
+        return Outcome(text, summary, success, sandbox=self.plan.sandbox, effect="direct", facts=facts)
 
     async def completed(self) -> Outcome:
         """The outcome of a command of which only the decision about the project is left."""
@@ -178,7 +194,9 @@ class CommandRun:
         elif not plan.view:
             self.change = await self._project.compare()
         elif ending in ("exited", "timed_out"):
-            self.change = await self._project.commit(f"{self.command.folder}/view")
+            view = f"{self.command.folder}/view"
+            done = self._project.dismiss(view, plan.discard) if plan.discard else self._project.commit(view)
+            self.change = await done
         else:
             if ending == "lost":  # and it is not begun anew behind our back
                 await self._prevent()
@@ -190,6 +208,7 @@ class CommandRun:
         if ended.ending == "failed":
             raise ToolError(f"The command could not be started: {ended.error}.")
         seen, left, notice = await in_thread(self._look)
+        needs = in_one_line(await self._wants(seen.text))
         kept = output.kept(self.command, self._context.redact)
         blob = "" if seen.exact else await self._context.blobs.put_blob_parts(kept)
         faultpoint("command.collected")
@@ -197,18 +216,21 @@ class CommandRun:
         changes = len(sort_out(change.files).told)
         lines = (
             *self._call.notes,
+            *self._call.network_notes(self.plan),
             *self._log_notes,
             seen.text if ended.size else "(no output)",
             *(["[processes that it left running in the background were stopped]"] if ended.left_behind else []),
-            *([f"[some output could not be kept: {ended.error}]"] if ended.error else []),
+            *([f"[some output could not be kept: {ended.error}]"] if ended.error and not ended.exceeded else []),
             *left.notes,
             *([output.handle_line(ended, self._invocation.call)] if seen.cut else []),
             *change.lines,
+            *([f"[{needs}]"] if needs else []),
             last,
         )
         outcome = Outcome(
             "\n".join(lines),
-            ", ".join([summary, count(ended.lines, "line"), *([count(changes, "change")] if changes else [])]),
+            ", ".join([summary, count(ended.lines, "line"), *([count(changes, "change")] if changes else [])])
+            + (f"; {needs}" if needs else ""),
             ended.ending == "exited" and ended.code == 0 and change.success,
             effect="view" if self.plan.view else "direct",
             output=blob,
@@ -220,27 +242,46 @@ class CommandRun:
 
     def _look(self) -> tuple[output.OutputView, ShellEnd, SandboxNotice | None]:
         notice = self._context.notice(self._invocation.root, self._invocation.options)
-        return output.view(self.command, self.ended), self._call.shell_end(self.command.shell()), notice
+        return output.view(self.command, self.ended), self._call.shell_end(self.command.shell(), self.plan), notice
 
-    async def dry_run(self, *, network: bool) -> DryRun | None:
+    async def _wants(self, text: str) -> tuple[str, ...]:
+        """What the command that has ended failed to reach."""
+        if self.ended.ending == "exited" and self.ended.code == 0:
+            return ()
+        return await in_thread(wanted_hosts, text, f"{self.command.folder}/network", self.plan.network)
+
+    async def dry_run(self) -> DryRun | None:
         """Carry out the command on a view, as it will be committed if it is allowed; None where no view works. Its key
         depends on its words: if whoever allows it changes them, it is another command, and runs when its turn comes."""
         if not self._project.kept or not await self._call.can_view():
             return None
+        await self._examine()
         await self._claim_name()
+        network = await self._call.network(rehearsal=True)
         self.plan = CommandPlan(view=True, network=network, key=self._dry_key, own=self.plan.own)
-        await self._call.locate()
         attempt = await self._current()
+        tried = await self._try_out(attempt)
+        again = attempt.command is not None and attempt.number < ATTEMPTS and not network
+        if tried.effect.conflicts and again:  # somebody changed the project since: what was tried then is no use now
+            tried = await self._try_out(CommandAttempt(_nth(self.plan.key, attempt.number + 1), None))
+        return tried
+
+    async def _try_out(self, attempt: CommandAttempt) -> DryRun:
         self.command = attempt.command or await self._begin(attempt.key)
         await self.follow()
         faultpoint("tool.command_rehearsed")
         summary, last = self._call.ending(self.ended, self.plan)
+        if self.ended.ending == "failed":
+            raise ToolError(f"The command could not be started: {self.ended.error}.")
+        if self.ended.exceeded:
+            raise ToolError(last)
         if self.ended.ending not in ("exited", "timed_out"):
-            why = self.ended.error or summary
-            raise ToolError(f"The command could not be tried on a copy of the project: {why}.")
+            raise ToolError(f"The command could not be tried on a copy of the project: {self.ended.error or summary}.")
         seen = await in_thread(output.view, self.command, self.ended)
         effect, diff = await self._project.preview(self._commands.view(self._invocation.chat, attempt.key))
-        return DryRun(self.ended, seen.text, effect, diff, self._call.notes, last)
+        lost = await self._project.unrecoverable(effect)
+        wants = await self._wants(seen.text)
+        return DryRun(self.ended, seen.text, effect, diff, lost, self._call.notes, last, wants)
 
     # -- interrupted ----------------------------------------------------------------------------------------------
 
@@ -329,8 +370,11 @@ class CommandRun:
 
     @property
     def _dry_key(self) -> str:
-        """Of the command that is tried before it is allowed. Whoever allows it may edit it: then it is another one."""
-        return f"{self.plan.own}~{digest(self._invocation.arguments)[:12]}"
+        """Of the command that is tried before it is allowed. Whoever allows it may edit it, or let it
+        reach more: then it is another one."""
+        network = self._call.wanted(rehearsal=True)
+        told = [self._invocation.arguments, network] if network else self._invocation.arguments
+        return f"{self.plan.own}~{digest(told)[:12]}"
 
     @property
     def _log_notices(self) -> tuple[ModelNotice, ...]:

@@ -2,6 +2,7 @@
 carry over (T-14). The shell writes both to a descriptor when it ends; a command that was killed, or that became another
 program, leaves them as they were."""
 
+import re
 import resource
 import shlex
 import shutil
@@ -18,6 +19,8 @@ from treadle.tools.builtin.environment import is_secret, secrets_of
 CAP = 32_000
 """How many bytes of exported variables are carried over."""
 _NOT_CARRIED = frozenset({"_", "SHLVL", "PWD", "OLDPWD", "TERM", "TREADLE_CALL", "LINES", "COLUMNS"})
+_PASSING = re.compile(r"/treadle-\d+-[0-9a-f]{12}(/home)?\Z")
+"""Folders that a sandbox makes for one command: they are HOME and TMPDIR to that one only."""
 _END = b"end"
 
 # What stands before the command, on its first line, so that line numbers in messages are right. No eval, or what
@@ -93,7 +96,8 @@ def read_end(
         return ShellEnd()
     path, variables = told
     cwd, notes = _end_directory(path, workspace)
-    changed = {name: value for name, value in variables.items() if name not in _NOT_CARRIED and base.get(name) != value}
+    carried = {name for name, value in variables.items() if name not in _NOT_CARRIED and not _PASSING.search(value)}
+    changed = {name: value for name, value in variables.items() if name in carried and base.get(name) != value}
     exports, more = _recordable(changed, before, secrets_of(user))
     unset = tuple(sorted(name for name in base if name not in variables and name not in _NOT_CARRIED))
     shell = Shell(cwd, exports, unset)

@@ -4,7 +4,6 @@ from typing import Any
 
 import msgspec
 
-from treadle.errors import ToolError
 from treadle.faultpoint import faultpoint
 from treadle.ports.toolset import Invocation, Outcome, Rehearsal, Settlement
 from treadle.protocol.tools import ToolSpec
@@ -24,7 +23,8 @@ class RunCommand(Plain):
             "Run a shell command (bash) in the project: pipes, redirections and && work. Output and errors come "
             f"merged, with the exit code; of long output the first {HEAD_LINES} and the last {TAIL_LINES} lines, and a "
             "handle for read_output. The working directory and exported variables carry over to the next command. "
-            "There is no input: use flags that answer questions. Everything it starts is stopped when it ends or "
+            "No input: use flags that answer questions. Of the home only folders of tools are seen. "
+            "Everything it starts is stopped when it ends or "
             f"after timeout_s seconds ({DEFAULT_TIMEOUT_S}, at most {MAX_TIMEOUT_S}). For servers and interactive "
             "programs use background: it returns at once with a handle for check_command, send_input and stop_command."
         ),
@@ -53,10 +53,7 @@ class RunCommand(Plain):
         self._context = context
 
     async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:
-        run = CommandRun(self._context, invocation)
-        if "\0" in str(invocation.arguments["command"]):
-            raise ToolError("The command contains a NUL character, which no shell takes.")
-        return msgspec.structs.asdict(await run.prepare())
+        return msgspec.structs.asdict(await CommandRun(self._context, invocation).prepare())
 
     async def run(self, invocation: Invocation) -> Outcome:
         run = CommandRun(self._context, invocation)
@@ -78,11 +75,13 @@ class RunCommand(Plain):
         lines = tried.output.split("\n") if tried.ended.size else []
         if len(lines) > _LAST_LINES:
             lines = [f"[{len(lines) - _LAST_LINES:,} lines before]", *lines[-_LAST_LINES:]]
-        return Rehearsal("\n".join([*tried.notes, *lines, tried.last, "", tried.diff]), tried.empty)
+        shown = "\n".join([*tried.notes, *lines, tried.last, "", tried.diff])
+        wants = " ".join(tried.wants_network)
+        return Rehearsal(shown, tried.effect.files, tried.effect.uncaptured, tried.unrecoverable, wants)
 
-    async def dry_run(self, invocation: Invocation, *, network: bool = False) -> DryRun | None:
+    async def dry_run(self, invocation: Invocation) -> DryRun | None:
         """The command carried out on a view; None where no view works."""
-        return await CommandRun(self._context, invocation).dry_run(network=network)
+        return await CommandRun(self._context, invocation).dry_run()
 
     async def stop(self, invocation: Invocation) -> Outcome | None:
         return None if self._context.commands is None else await CommandRun(self._context, invocation).stop()

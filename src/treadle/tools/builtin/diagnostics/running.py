@@ -20,10 +20,10 @@ from treadle.ports.sandbox import Confinement, Demand, Sandbox, Unwritable
 from treadle.ports.workspace import Workspace
 from treadle.subprocesses import run_program
 from treadle.tools.builtin.base import in_thread
-from treadle.tools.builtin.context import ToolContext
+from treadle.tools.builtin.context import Guarded, ToolContext
 from treadle.tools.builtin.diagnostics.diagnostic import Diagnostic
 from treadle.tools.builtin.diagnostics.linters import Group, Linter, Target
-from treadle.tools.builtin.environment import without_secrets
+from treadle.tools.builtin.environment import command_environment
 
 TIMEOUT_S = 30.0
 LOCAL = ("node_modules/.bin", ".venv/bin", "venv/bin")
@@ -67,7 +67,7 @@ class LinterContext(msgspec.Struct, frozen=True):
     workspace: Workspace
     env: Mapping[str, str]
     sandbox: Sandbox | None = None
-    hidden: tuple[str, ...] = ()
+    guarded: Guarded = Guarded()
 
     @property
     def confined(self) -> bool:
@@ -80,12 +80,13 @@ class LinterContext(msgspec.Struct, frozen=True):
     def wrap(self, argv: list[str], cwd: str) -> list[str]:
         if self.sandbox is None or not self.confined:
             return argv
-        return self.sandbox.wrap(argv, Confinement(self.workspace.path, Unwritable(), hidden=self.hidden), cwd)
+        hidden, home = self.guarded.hidden, self.guarded.home
+        return self.sandbox.wrap(argv, Confinement(self.workspace.path, Unwritable(), hidden=hidden, home=home), cwd)
 
 
 def linter_context(context: ToolContext, workspace: Workspace, level: Demand) -> LinterContext:
     """The sandbox that this chat's commands have; without one there is none here either."""
-    env = without_secrets(context.env or os.environ) | {"LC_ALL": "C.UTF-8", "NO_COLOR": "1"}
+    env = command_environment(context.env or os.environ, context.allowance.env) | {"LC_ALL": "C.UTF-8", "NO_COLOR": "1"}
     for name in _UNWANTED:
         env.pop(name, None)
     sandbox: Sandbox | None = None
@@ -94,7 +95,7 @@ def linter_context(context: ToolContext, workspace: Workspace, level: Demand) ->
             sandbox = context.sandbox_of(level)
         except SandboxError:
             sandbox = None
-    return LinterContext(workspace, env, sandbox, context.guarded(workspace.path).hidden)
+    return LinterContext(workspace, env, sandbox, context.guarded(workspace.path))
 
 
 class Asking:

@@ -10,9 +10,12 @@ import pytest
 from tests.unit.tools.builtin.command.commanding import CHAT, Bench, alive, until
 from treadle.errors import ToolError
 from treadle.ports.toolset import Outcome
+from treadle.protocol.events import JobEnded, JobStarted
 from treadle.sandbox.supervisor import folder as names
 from treadle.tools.builtin.command import background
 from treadle.types import CallKey
+
+HOST = os.uname().nodename
 
 
 async def begin(bench: Bench, command: str, **arguments: object) -> str:
@@ -31,7 +34,10 @@ async def check_until(bench: Bench, handle: str, piece: str, text: str = "") -> 
 
 
 async def test_it_returns_at_once_and_outlives_the_call(bench: Bench) -> None:
-    handle = await begin(bench, "echo up; echo $$ > pid; sleep 1000")
+    call = bench.call(command="echo up; echo $$ > pid; sleep 1000\n# more", background=True)
+    [started] = (await bench.run(call)).facts
+    handle = call.call
+    assert started == JobStarted(handle, call.arguments["command"].partition("\n")[0], bench.commands.place, HOST)
     assert "running]" in (await bench.use("check_command", handle=handle)).text
     await until((bench.project / "pid").exists)
     await until(lambda: (bench.project / "pid").read_text().endswith("\n"))
@@ -41,6 +47,7 @@ async def test_it_returns_at_once_and_outlives_the_call(bench: Bench) -> None:
     stopped = await bench.use("stop_command", handle=handle)
     assert stopped.text.endswith("[stopped]")
     assert stopped.success
+    assert stopped.facts == (JobEnded(handle, "stopped", -15, "model"),)
     assert not alive(pid)
     assert (await bench.use("stop_command", handle=handle)).text == "(nothing new)\n[stopped]"
 
@@ -55,6 +62,7 @@ async def test_a_check_shows_what_is_new_and_how_it_ended(bench: Bench) -> None:
     assert quiet.text == "(nothing new)\n[running]"
     (bench.project / "go").touch()
     text = await check_until(bench, handle, "exit 3")
+    assert (await bench.use("check_command", handle=handle)).facts == ()  # the first one said it
     assert "two\n" in text
     assert "one" not in text
     last = await bench.use("check_command", handle=handle)

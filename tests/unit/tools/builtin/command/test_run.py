@@ -12,7 +12,8 @@ import pytest
 
 from tests.unit.tools.builtin.command.commanding import CHAT, Bench, Seen, alive, until
 from treadle.errors import SandboxError, ToolError
-from treadle.ports.sandbox import Confinement, Level
+from treadle.ports.commands import Allowance
+from treadle.ports.sandbox import AllHosts, Confinement, Hosts, Level, NoNetwork
 from treadle.ports.toolset import Invocation
 from treadle.protocol.options import ChatOptions
 from treadle.sandbox.supervisor import folder as names
@@ -176,10 +177,12 @@ async def test_live_output_arrives_before_the_end(bench: Bench) -> None:
 
 async def test_secrets_are_not_passed_on(tmp_path: Path) -> None:  # M-13
     secrets = {"OPENAI_API_KEY": "leak-1", "MY_TOKEN": "leak-2", "DATABASE_URL": "postgres://me:leak-3@host/db"}
-    bench = Bench(tmp_path, {"PATH": os.environ["PATH"], "HARMLESS": "kept", **secrets})
+    env = {"PATH": os.environ["PATH"], "RUST_LOG": "kept", "NOBODY_KNOWS": "lost", **secrets}
+    bench = Bench(tmp_path, env, allowance=Allowance(tuple(secrets)))
     text = (await bench("env | sort; cat /proc/$PPID/environ | tr '\\0' '\\n'")).text
     assert "leak" not in text
-    assert "HARMLESS=kept" in text
+    assert "RUST_LOG=kept" in text
+    assert "NOBODY_KNOWS" not in text
 
 
 async def test_what_cannot_be_started(bench: Bench) -> None:
@@ -304,12 +307,27 @@ async def test_commands_run_confined_and_the_level_is_recorded(tmp_path: Path) -
     assert outcome.sandbox == "bubblewrap, no network"
     ((confinement, cwd),) = box.asked
     root = str(bench.project)
-    assert (confinement.root, cwd, confinement.network) == (root, root, False)
+    assert (confinement.root, cwd, confinement.network) == (root, root, NoNetwork())
     assert confinement.protected == (f"{root}/.git/hooks",)
     assert confinement.hidden == (str(tmp_path / "home"),)
     bench.options = ChatOptions(network=True)
     assert (await bench.run(await prepared(bench, "true"))).sandbox == "bubblewrap, network"
-    assert box.asked[-1][0].network
+    assert box.asked[-1][0].network == AllHosts()
+
+
+@pytest.mark.parametrize(
+    ("level", "reached", "told"),
+    [("bubblewrap", "network: pypi", False), ("landlock", "no network", True), ("sandbox-exec", "no network", True)],
+)
+async def test_named_hosts_need_bubblewrap(tmp_path: Path, level: Level, reached: str, told: bool) -> None:  # S-03
+    box = Box(level)
+    bench = boxed(tmp_path, box)
+    bench.options = ChatOptions(network=("pypi",))
+    outcome = await bench.run(await prepared(bench, "echo [$PIP_PROXY]"))
+    assert outcome.sandbox == f"{level}, {reached}"
+    assert ("only in the sandbox bubblewrap" in outcome.text) is told
+    assert ("[]" in outcome.text) is told
+    assert isinstance(box.asked[0][0].network, NoNetwork if told else Hosts)
 
 
 async def test_what_cannot_be_confined_does_not_run(tmp_path: Path) -> None:  # S-03

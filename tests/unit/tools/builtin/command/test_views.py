@@ -15,6 +15,7 @@ from tests.unit.tools.builtin.command.commanding import Seen, alive, until
 from tests.unit.tools.builtin.command.viewing import ViewBench
 from treadle.errors import StoreError
 from treadle.ports.toolset import Invocation
+from treadle.protocol.options import NetworkChoice
 from treadle.sandbox.supervisor import folder as names
 from treadle.types import CallKey
 
@@ -215,8 +216,9 @@ async def test_it_is_not_begun_anew_for_ever(bench: ViewBench) -> None:
     assert "nothing of what the command changed" in outcome.text
 
 
-async def test_a_lost_command_with_network_is_unknown(bench: ViewBench) -> None:
-    bench.options = replace(bench.options, network=True)
+@pytest.mark.parametrize("network", [True, ("pypi",)])
+async def test_a_lost_command_with_network_is_unknown(bench: ViewBench, network: NetworkChoice) -> None:  # D-02
+    bench.options = replace(bench.options, network=network)
     call, supervisor = await _started(bench, "echo ready; sleep 1000")
     os.kill(supervisor, signal.SIGKILL)
     await until(lambda: not alive(supervisor))
@@ -309,8 +311,8 @@ async def test_a_rehearsal_of_what_changes_nothing_is_empty(bench: ViewBench) ->
     assert "It changes nothing" in rehearsal.shown
 
 
-async def test_a_rehearsal_has_no_network_even_where_commands_do(bench: ViewBench) -> None:
-    bench.options = replace(bench.options, network=True)
+async def test_a_reviewed_rehearsal_has_no_network_even_where_commands_do(bench: ViewBench) -> None:  # W-09
+    bench.options = replace(bench.options, network=True, mode="review")
     call = bench.call(command="ls /sys/class/net; cat /proc/net/dev | wc -l")
     rehearsal = await bench.tools["run_command"].rehearse(call)
     assert rehearsal is not None

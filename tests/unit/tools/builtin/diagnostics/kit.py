@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from treadle.ports.sandbox import Confinement, Level, Unwritable
+from treadle.ports.sandbox import Confinement, Level, NoNetwork, Unwritable
 from treadle.stores.memory import MemoryStore
 from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.diagnostics.tool import GetDiagnostics
@@ -46,7 +46,7 @@ class Bubble:
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, cwd: str) -> list[str]:
         assert isinstance(confinement.mount, Unwritable)
-        assert not confinement.network
+        assert confinement.network == NoNetwork()
         bound = [part for path in ("/tmp", "/var/tmp") if os.path.isdir(path) for part in ("--tmpfs", path)]
         keep = ["--ro-bind", confinement.root, confinement.root]
         bin_folder = os.path.dirname(argv[0])

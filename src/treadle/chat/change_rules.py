@@ -1,0 +1,135 @@
+"""What never becomes a part of a project, whoever makes the change and whoever allows it (S-16, S-17): files that run
+with another's rights, things that are no files, and whatever git would obey. Pure; knows a change by its path and by
+what lies there before and after.
+
+Git runs what its configuration and its hooks name, as the user and outside of every sandbox, in each folder that it
+takes for a repository. So in the project's own repository only what git itself keeps there may change, and no other
+repository comes into being: neither a `.git` at any depth, under any name that some file system takes for that, nor a
+folder of the shape that git takes for a bare one.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+
+from treadle.protocol.files import FileChange, FileState, decode_path
+
+OWN_FOLDER = ".treadle"
+SPECIAL_BITS = "a file with a setuid, setgid or sticky bit is never made"
+NO_FILE = "a FIFO, a socket or a device is never made"
+TREADLES = "it is Treadle's own folder"
+NESTED = "a repository inside the project is never made or changed: git would obey it"
+OTHER_NAME = "a file system may take this name for .git"
+NO_FOLDER = "only a folder may lie at .git"
+OBEYED = "git would obey it: in .git only git's own data may change"
+BARE = "git takes a folder with HEAD, objects and refs for a repository, and would obey it"
+
+_SPECIAL_BITS = 0o7000
+_IGNORABLE = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2064\u206a-\u206f\ufeff]")
+"""What some file systems do not see in a name."""
+_SHORT_NAME = re.compile(r"git~\d+")
+_OBEYED = frozenset(("hooks", "config", "config.worktree", "commondir", "gitdir", "info", "branches", "remotes"))
+_FOLDERS = frozenset(("refs", "logs", "rebase-merge", "rebase-apply", "sequencer"))
+_BORROWED = frozenset(("alternates", "http-alternates"))
+_WITHIN = frozenset(("modules", "worktrees"))
+"""Repositories of submodules and worktrees, with the same data in them."""
+_FILES = re.compile(
+    r"(?:index|sharedindex\..+|HEAD|[A-Z]+(?:_[A-Z]+)*_HEAD|packed-refs|shallow|description|COMMIT_EDITMSG|TAG_EDITMSG"
+    r"|(?:MERGE|SQUASH|BISECT)_[A-Z]+|AUTO_MERGE|gc\.log|gc\.pid)(?:\.lock|\.new)?"
+)
+_SHAPE = _OBEYED | _FOLDERS | _WITHIN | {"objects", "head", "index", "packed-refs", "shallow", "description"}
+
+
+def left_out(changes: Iterable[FileChange], exists: Callable[[str], bool]) -> dict[str, str]:
+    """By path, as it is recorded: why this one of a set of changes is not made. `exists` looks into the project, at a
+    path relative to its root."""
+    changes = tuple(changes)
+    bare = bare_repositories(changes, exists)
+    found = {}
+    for change in changes:
+        path = decode_path(change.path)
+        reason = never_committed(path, change.before, change.after)
+        if not reason and change.after is not None and _lies_in_shape(path, bare):
+            reason = BARE
+        if reason:
+            found[change.path] = reason
+    return found
+
+
+def never_committed(path: str, before: FileState | None, after: FileState | None) -> str:
+    """Why this change of a path, relative to the root, is never made; empty if it may be. What is there may be removed,
+    except what git obeys in the project's own repository."""
+    parts = path.split("/")
+    if parts[0].casefold() == OWN_FOLDER:
+        return TREADLES
+    if after is not None and after.kind in ("fifo", "other"):
+        return NO_FILE
+    if after is not None and after.kind == "file" and after.mode & _SPECIAL_BITS:
+        return SPECIAL_BITS
+    at = next((number for number, part in enumerate(parts) if is_git_name(part)), None)
+    if at is None:
+        return ""
+    if at == 0 and parts[0] == ".git":
+        return _in_repository(parts[1:], after)
+    if after is None:
+        return ""
+    return NESTED if at else OTHER_NAME
+
+
+def is_git_name(name: str) -> bool:
+    """Whether some file system takes this name for `.git`: any letter case, names of other length, what it ignores."""
+    plain = _IGNORABLE.sub("", name).casefold().partition(":")[0].rstrip(". ")
+    return any(each == ".git" or _SHORT_NAME.fullmatch(each) is not None for each in plain.split("\\"))
+
+
+def _in_repository(parts: list[str], after: FileState | None) -> str:
+    if after is None:
+        return OBEYED if parts and parts[0] in _OBEYED - {"info"} else ""
+    if not parts:
+        return "" if after.kind == "directory" else NO_FOLDER
+    if after.kind == "link" or not _is_data(parts, folder=after.kind == "directory"):
+        return OBEYED
+    return ""
+
+
+def _is_data(parts: list[str], *, folder: bool) -> bool:
+    """Whether git keeps its own data there."""
+    if any(is_git_name(part) for part in parts):
+        return False
+    first = parts[0]
+    if first == "objects":
+        return parts[1:2] != ["info"] or not _BORROWED.intersection(parts[2:3])
+    if first in _FOLDERS:
+        return True
+    if first in _WITHIN:
+        if _OBEYED.intersection(parts):
+            return False
+        return folder or any(_is_data(parts[depth:], folder=False) for depth in range(2, len(parts)))
+    return len(parts) == 1 and not folder and _FILES.fullmatch(first) is not None
+
+
+def bare_repositories(changes: Iterable[FileChange], exists: Callable[[str], bool]) -> frozenset[str]:
+    """The folders, each with a slash behind it and the root as nothing, that git would take for repositories with these
+    changes made."""
+    left: dict[str, dict[str, bool]] = {}
+    for change in changes:
+        folder, slash, name = decode_path(change.path).rpartition("/")
+        if not any(is_git_name(part) for part in folder.split("/")):
+            left.setdefault(folder + slash, {})[name.casefold()] = change.after is not None
+    return frozenset(folder for folder, names in left.items() if _has_shape(folder, names, exists))
+
+
+def _has_shape(folder: str, names: Mapping[str, bool], exists: Callable[[str], bool]) -> bool:
+    if not any(names.get(name) for name in ("head", "objects", "refs", "commondir")):
+        return False
+
+    def lies(name: str) -> bool:
+        known = names.get(name.casefold())
+        return exists(folder + name) if known is None else known
+
+    return lies("HEAD") and (lies("commondir") or (lies("objects") and lies("refs")))
+
+
+def _lies_in_shape(path: str, bare: frozenset[str]) -> bool:
+    return any(
+        path.startswith(folder) and path[len(folder) :].partition("/")[0].casefold() in _SHAPE for folder in bare
+    )

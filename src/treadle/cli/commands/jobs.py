@@ -1,0 +1,126 @@
+"""`treadle jobs`: the background commands of chats (S-14)."""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from treadle.cli.group import in_agent
+from treadle.cli.options import gathered, json_option
+from treadle.cli.terminal import Colour, Terminal, write_json
+from treadle.inert import inert, inert_line
+
+if TYPE_CHECKING:
+    from treadle.jobs import Job
+    from treadle.protocol.views import JobView
+    from treadle.runtime import Agent
+
+ALL = "all"
+_LOOK_S = 0.2
+
+
+class JobAct(NamedTuple):
+    """What is to be done, beside listing."""
+
+    stop: str | None
+    tail: str | None
+    follow: bool
+    given: tuple[str, str] | None
+
+    def check(self) -> None:
+        if sum(each is not None for each in (self.stop, self.tail, self.given)) > 1:
+            raise click.UsageError("--stop, --tail and --input exclude each other.")
+        if self.follow and self.tail is None:
+            raise click.UsageError("--follow goes with --tail.")
+
+
+@click.command("jobs")
+@click.argument("id", metavar="[ID]", required=False)
+@click.option("--all", "everything", is_flag=True, help="List those that have ended lately, too.")
+@click.option(
+    "--stop", is_flag=False, flag_value=ALL, metavar="[HANDLE|all]", help="Stop one, or all that run; then list them."
+)
+@click.option("--tail", metavar="HANDLE", help="Print the end of what one has written.")
+@click.option("--follow", is_flag=True, help="With --tail: and what it writes, until it ends.")
+@click.option("--input", "given", nargs=2, metavar="HANDLE TEXT", help="Write a line to the input of one.")
+@json_option("Print one JSON object a line.")
+@gathered(JobAct, "act")
+@in_agent()
+async def jobs(agent: "Agent", id: str | None, everything: bool, act: JobAct, as_json: bool) -> int:
+    """List the background commands of all chats, or of one; read, talk to and stop them.
+
+    A HANDLE is what the list shows; CHAT:HANDLE where several chats have the same. A job is reached only on the machine
+    and in the home where it runs.
+    """
+    from treadle.cli.session import find_chat
+
+    chat = await find_chat(agent.deps.store, id) if id else ""
+    found = await (agent.chat(chat).jobs() if chat else agent.jobs())
+    terminal = Terminal()
+    if act.tail is not None:
+        await _tail(terminal, _named(found, act.tail), act.follow)
+        return 0
+    if act.given is not None:
+        await _named(found, act.given[0]).send(act.given[1])
+        return 0
+    if act.stop is not None:
+        running = [job for job in found if job.view.status == "running"]
+        chosen = running if act.stop == ALL else [_named(found, act.stop)]
+        shown = [await job.stop() for job in chosen]
+    else:
+        shown = [job.view for job in found if everything or job.view.status in ("running", "elsewhere")]
+    _list(terminal, shown, as_json)
+    return 0
+
+
+def _list(terminal: Terminal, shown: "list[JobView]", as_json: bool) -> None:
+    from treadle.protocol import wire
+
+    for view in shown:
+        if as_json:
+            write_json(wire.whole(view))
+        else:
+            terminal.line(_line(terminal, view))
+    if not shown and not as_json:
+        terminal.note("no background command runs", "dim")
+
+
+def _line(terminal: Terminal, view: "JobView") -> str:
+    from treadle.cli.commands.chats import age
+
+    colours: dict[str, Colour] = {"running": "green", "elsewhere": "yellow"}
+    how = f"exit {view.code}" if view.status == "exited" else view.status
+    if view.status == "elsewhere" and view.host:
+        how = f"on {inert_line(view.host, 60)}"
+    painted = terminal.paint(f"{how:12}", colours.get(view.status, "dim"))
+    aged = terminal.paint(f"{age(view.ended_ms or view.began_ms):>8}", "dim")
+    command = inert_line(view.command, max(20, terminal.width - 70))
+    return f"{view.chat} {inert_line(view.job, 40):>6} {aged}  {painted} {command}"
+
+
+def _named(found: "list[Job]", handle: str) -> "Job":
+    """The job that a person means."""
+    from treadle.errors import InvalidInput, NotFound
+
+    fit = [job for job in found if handle in (job.view.job, f"{job.view.chat}:{job.view.job}")]
+    if not fit:
+        raise NotFound(f"there is no job {handle!r}; see them with: treadle jobs --all")
+    running = [job for job in fit if job.view.status == "running"]
+    if len(fit) > 1 and len(running) != 1:
+        names = ", ".join(f"{job.view.chat}:{job.view.job}" for job in fit[:5])
+        raise InvalidInput(f"{len(fit)} chats have a job {handle!r}; say which: {names}")
+    return running[0] if running else fit[0]
+
+
+async def _tail(terminal: Terminal, job: "Job", follow: bool) -> None:
+    import asyncio
+
+    page = await job.tail()
+    terminal.stream(inert(page.text))
+    while follow:
+        running = (await job.look()).status == "running"
+        while page.next < (page := await job.tail(page.next)).next:
+            terminal.stream(inert(page.text))
+        if not running:
+            break
+        await asyncio.sleep(_LOOK_S)
+    terminal.end_line()

@@ -1,0 +1,36 @@
+"""The background commands of a chat over HTTP, `chat.jobs()`. Only the server on whose machine a job runs can reach it:
+ApiError `job_elsewhere` from the others."""
+
+from treadle.client.http import Http
+from treadle.protocol.http_answers import JobList
+from treadle.protocol.views import JobOutput, JobView
+
+TAIL = 16_000
+
+
+class Job:
+    """One job. `view` is what was known when it was last asked about."""
+
+    def __init__(self, http: Http, at: str, view: JobView) -> None:
+        self.view = view
+        self._http = http
+        self._at = f"{at}/jobs/{view.job}"
+
+    async def tail(self, offset: int = -TAIL) -> JobOutput:
+        """What it has written from a byte on; a negative offset counts from the end. Go on from `next`."""
+        return await self._http.get(f"{self._at}/output", JobOutput, {"offset": str(offset)})
+
+    async def send(self, text: str = "", *, enter: bool = True, end: bool = False) -> JobView:
+        """Write to its input, with a line end behind it unless `enter` is false; `end` closes the input."""
+        said = {"text": text, "enter": enter, "end": end}
+        self.view = await self._http.change("POST", f"{self._at}/input", said, JobView)
+        return self.view
+
+    async def stop(self) -> JobView:
+        """End it with everything it started."""
+        self.view = await self._http.change("POST", f"{self._at}/stop", {}, JobView)
+        return self.view
+
+
+async def jobs_of(http: Http, at: str) -> list[Job]:
+    return [Job(http, at, view) for view in (await http.get(f"{at}/jobs", JobList)).jobs]

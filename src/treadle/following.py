@@ -1,0 +1,119 @@
+"""A command to a chat, to be awaited or followed, and what the run came to. Knows of a chat only what it needs."""
+
+import warnings
+from collections.abc import AsyncIterator, Coroutine, Generator
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from treadle.chat.state import ChatState
+from treadle.errors import RunFailed
+from treadle.protocol import commands as c
+from treadle.protocol.content import Usage
+from treadle.protocol.events import (
+    ActionRequired,
+    AssistantMessage,
+    EndReason,
+    Envelope,
+    ModelCall,
+    SessionError,
+    SessionIdle,
+    UserMessage,
+)
+from treadle.protocol.simple import SimpleView, Word
+from treadle.types import ChatId
+
+
+class Followed(Protocol):
+    """A chat, as far as a command to it must know."""
+
+    id: ChatId
+
+    def carry_out(self, command: c.Command | None) -> Coroutine[Any, Any, ChatState]: ...
+
+    def follow(self, command: c.Command | None, after: int | None = None) -> AsyncIterator[Envelope]: ...
+
+    async def whole(self, envelope: Envelope) -> Envelope: ...
+
+    async def state(self) -> ChatState: ...
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What a run came to, for callers who want no events."""
+
+    text: str
+    reason: EndReason | Literal["action_required"]
+    usage: Usage
+    error: str = ""
+    """What went wrong, or which limit ended it, in words."""
+
+
+class Following:
+    """A command to a chat. Await it to carry it out and leave; iterate over it to carry it out and see everything
+    until the chat is idle or waits for someone. Leaving the iteration stops nothing (law 11)."""
+
+    _begun = True
+
+    def __init__(self, chat: Followed, command: c.Command | None, after: int | None = None) -> None:
+        self.chat = chat
+        self.command = command
+        self._after = after
+        self._begun = False
+
+    def __del__(self) -> None:
+        """Like a coroutine that nobody awaits: the message was not sent, and nobody would notice."""
+        if not self._begun:
+            what = type(self.command).__name__ if self.command is not None else "Resume"
+            to_do = "await it (in treadle.sync: call it), or iterate over it"
+            text = f"{what} to chat {self.chat.id} was never carried out: {to_do}"
+            warnings.warn(text, RuntimeWarning, stacklevel=2, source=self)
+
+    def after(self, seq: int) -> "Following":
+        """The same, beginning with what is recorded behind `seq`, the last event that you have seen: after a
+        reconnection nothing is missed and nothing comes twice (D-04)."""
+        self._begun = True
+        return Following(self.chat, self.command, seq)
+
+    def __await__(self) -> Generator[Any, None, ChatState]:
+        self._begun = True
+        return self.chat.carry_out(self.command).__await__()
+
+    async def words(self) -> AsyncIterator[Word]:
+        """The same as iterating, in six words: text, calls, changed files, the end, errors (A-11)."""
+        view = SimpleView()
+        async for envelope in self:
+            for _, word in view.show(await self.chat.whole(envelope)):
+                yield word
+        for _, word in view.flush():
+            yield word
+
+    def __aiter__(self) -> AsyncIterator[Envelope]:
+        self._begun = True
+        return self.chat.follow(self.command, self._after)
+
+
+async def collect(following: Following) -> Answer:
+    """What a run came to: its last words, why it ended, what it cost. RunFailed if it ended in an error."""
+    text = why = ""
+    failed: SessionError | None = None
+    reason: EndReason | Literal["action_required"] = "done"
+    async for envelope in following:
+        match envelope.data:
+            case UserMessage(source="person", delivery="idle" | "queued"):  # before it, another run was heard out
+                text, failed = "", None
+            case AssistantMessage(content=content) if content:
+                text = content
+            case ModelCall(purpose="summary", text=summary):
+                text = summary
+            case SessionError() as error:
+                failed = error
+            case SessionIdle(reason=ended, why=words):
+                reason, why = ended, words
+            case ActionRequired():
+                reason = "action_required"
+            case _:
+                pass
+    if failed is not None and reason == "error":
+        raise RunFailed(failed.error_class, failed.message)
+    state = await following.chat.state()
+    return Answer(text, reason, state.totals.usage, failed.message if failed is not None else why)

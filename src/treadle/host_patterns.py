@@ -1,0 +1,202 @@
+"""Host patterns: which hosts a command may reach through the proxy (S-03). A pattern is a host (`pypi.org`), all hosts
+below a domain (`*.crates.io`), either with a port (`example.org:8443`), or the name of a ready set (`registries`).
+Pure; the proxy loads this module, so it imports little."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from treadle.errors import InvalidInput
+
+PORTS = (80, 443)
+"""What a pattern without a port covers."""
+ALL = "all"
+"""The word for every host, in settings and flags: the network of the machine itself, without a proxy."""
+NONE = "none"
+
+# fmt: off
+REGISTRIES: dict[str, tuple[str, ...]] = {
+    "pypi": ("pypi.org", "files.pythonhosted.org"),
+    "npm": ("registry.npmjs.org", "registry.yarnpkg.com"),
+    "crates": ("crates.io", "*.crates.io", "static.rust-lang.org"),
+    "go": ("proxy.golang.org", "sum.golang.org", "storage.googleapis.com", "go.dev"),
+    "debian": ("deb.debian.org", "security.debian.org"),
+    "ubuntu": ("archive.ubuntu.com", "security.ubuntu.com", "ports.ubuntu.com"),
+    "rubygems": ("rubygems.org", "*.rubygems.org"),
+    "maven": ("repo.maven.apache.org", "repo1.maven.org", "plugins.gradle.org", "services.gradle.org"),
+    "packagist": ("packagist.org", "repo.packagist.org"),
+    "nuget": ("api.nuget.org", "www.nuget.org"),
+}
+GIT_HOSTS: dict[str, tuple[str, ...]] = {
+    "github": (
+        "github.com", "api.github.com", "codeload.github.com", "raw.githubusercontent.com",
+        "objects.githubusercontent.com", "release-assets.githubusercontent.com",
+    ),
+    "gitlab": ("gitlab.com",),
+    "bitbucket": ("bitbucket.org",),
+    "codeberg": ("codeberg.org",),
+}
+# fmt: on
+READY: dict[str, tuple[str, ...]] = {
+    "registries": tuple(host for hosts in REGISTRIES.values() for host in hosts),
+    "git-hosts": tuple(host for hosts in GIT_HOSTS.values() for host in hosts),
+    **REGISTRIES,
+    **GIT_HOSTS,
+}
+"""Ready sets by name. A name has no dot, so it is never taken for a host."""
+
+_LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
+_HOST = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})+")
+_PLAIN_HOST = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
+_LONGEST = 253
+
+
+def check(pattern: str) -> str:
+    """The pattern in its one spelling. InvalidInput if it is none, or names an address that is never reached."""
+    plain = pattern.strip().lower()
+    if plain in READY:
+        return plain
+    host, port = split_port(plain, pattern)
+    if is_address(host):
+        if why := refused_address(host):
+            raise InvalidInput(f"{pattern!r} cannot be allowed: {host} is {why}; the proxy never connects there")
+    elif not _HOST.fullmatch(host) or len(host) > _LONGEST:
+        raise InvalidInput(
+            f"{pattern!r} is no host: write a name such as pypi.org, *.crates.io or example.org:8443, or a ready set "
+            f"({', '.join(READY)})"
+        )
+    return plain if port else host
+
+
+def check_all(patterns: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(check(pattern) for pattern in patterns))
+
+
+def read(text: str) -> bool | tuple[str, ...]:
+    """What a person wrote: `all`, `none`, or patterns between commas or spaces. InvalidInput if it is none of these."""
+    words = text.replace(",", " ").split()
+    if [word.lower() for word in words] in ([ALL], ["true"], ["1"]):
+        return True
+    if not words or [word.lower() for word in words] in ([NONE], ["false"], ["0"]):
+        return False
+    return check_all(words)
+
+
+def checked(network: "bool | Sequence[str]") -> "bool | tuple[str, ...]":
+    """What may be reached, with each pattern in its one spelling; InvalidInput if one is none."""
+    return network if isinstance(network, bool) else check_all(network)
+
+
+def joined(one: "bool | Sequence[str]", other: "bool | Sequence[str]") -> "bool | tuple[str, ...]":
+    """What either of them lets reach."""
+    if one is True or other is True:
+        return True
+    return tuple(dict.fromkeys((*(one or ()), *(other or ())))) or False
+
+
+def choice(patterns: Iterable[str]) -> "bool | tuple[str, ...]":
+    """What recorded patterns let reach; `all` among them is everything."""
+    found = tuple(dict.fromkeys(patterns))
+    return True if ALL in found else found or False
+
+
+def in_words(network: "bool | Sequence[str]") -> str:
+    """What a command may reach, in a few words."""
+    if network is True:
+        return "network"
+    return f"network: {', '.join(network)}" if network else "no network"
+
+
+def expand(patterns: Iterable[str]) -> tuple[str, ...]:
+    """The patterns, with each ready set replaced by its hosts."""
+    return tuple(dict.fromkeys(host for pattern in patterns for host in READY.get(pattern, (pattern,))))
+
+
+def matches(patterns: Iterable[str], host: str, port: int) -> bool:
+    """Whether one of the expanded patterns covers this host and port. What a program sends may be no host at all: a
+    zero byte or a slash before an allowed name would end the name for some and not for others."""
+    plain = host.lower().removesuffix(".")
+    if not _PLAIN_HOST.fullmatch(plain) and not is_address(plain):
+        return False
+    return any(_covers(pattern, plain, port) for pattern in patterns)
+
+
+def within(wanted: Iterable[str], opened: Iterable[str]) -> bool:
+    """Whether every wanted pattern is covered by what was opened."""
+    wide = expand(opened)
+    return all(pattern in wide or _inside(pattern, wide) for pattern in expand(wanted))
+
+
+def family(host: str) -> str:
+    """The ready set that holds a host which is of little use alone (pypi.org and its files); else the host itself."""
+    for name, hosts in (*REGISTRIES.items(), *GIT_HOSTS.items()):
+        if matches(hosts, host, PORTS[1]):
+            return name
+    return host
+
+
+def _covers(pattern: str, host: str, port: int) -> bool:
+    name, wanted = split_port(pattern, pattern)
+    if port not in ((wanted,) if wanted else PORTS):
+        return False
+    return host.endswith(name[1:]) if name.startswith("*.") else host == name
+
+
+def _inside(pattern: str, wide: Sequence[str]) -> bool:
+    name, port = split_port(pattern, pattern)
+    ports = (port,) if port else PORTS
+    return all(matches(wide, name.replace("*", "any", 1), each) for each in ports)
+
+
+def split_port(text: str, shown: str) -> tuple[str, int]:
+    """(host, port); port 0 if none is written."""
+    bracketed = text.startswith("[")
+    host, colon, port = (text[1:].partition("]")[0], *_after_bracket(text)) if bracketed else text.partition(":")
+    if not bracketed and ":" in port:
+        return text, 0  # an IPv6 address without brackets
+    if not colon:
+        return host, 0
+    if not port.isdigit() or not 0 < int(port) < 65536:
+        raise InvalidInput(f"{shown!r} has no port behind its colon: write a number from 1 to 65535")
+    return host, int(port)
+
+
+def _after_bracket(text: str) -> tuple[str, str]:
+    rest = text.partition("]")[2]
+    return rest[:1], rest[1:]
+
+
+def is_address(host: str) -> bool:
+    import ipaddress
+
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+# fmt: off
+_NEVER = {
+    "this machine": ("0.0.0.0/8", "127.0.0.0/8", "::/128", "::1/128"),
+    "a private network": ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "192.0.0.0/24",
+                          "198.18.0.0/15", "fc00::/7", "fec0::/10"),
+    "the local link, where clouds keep their metadata": ("169.254.0.0/16", "fe80::/10"),
+    "no single host": ("224.0.0.0/4", "240.0.0.0/4", "ff00::/8"),
+    "a tunnel that may lead anywhere": ("2002::/16", "2001::/32", "64:ff9b::/96", "64:ff9b:1::/48"),
+}
+# fmt: on
+
+
+def refused_address(address: str) -> str:
+    """What an address is, if no command may ever reach it through the proxy; empty if it may."""
+    import ipaddress
+
+    found = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
+        found = found.ipv4_mapped
+    if isinstance(found, ipaddress.IPv6Address) and found.packed[:12] == bytes(12) and int(found) > 1:
+        found = ipaddress.IPv4Address(found.packed[12:])  # the old form ::a.b.c.d
+    for what, networks in _NEVER.items():
+        if any(found in ipaddress.ip_network(network) for network in networks):
+            return what
+    return ""

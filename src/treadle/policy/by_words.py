@@ -1,0 +1,240 @@
+"""A call judged by its words and arguments alone (S-04 to S-07): what stops it before anything runs, and what passes or
+is asked for where nobody can find out what it would change. Says why in words for the person or for the model."""
+
+import shlex
+from collections.abc import Sequence
+
+import msgspec
+
+from treadle.inert import printable
+from treadle.policy import offers, rules
+from treadle.policy.acts import Act
+from treadle.policy.changes import listed
+from treadle.policy.sensitive_files import Sensitive, names
+from treadle.policy.shell.model import Part
+from treadle.policy.showing import shown
+from treadle.ports.policy import Verdict
+from treadle.ports.toolset import Invocation
+from treadle.protocol.options import ChatOptions
+from treadle.protocol.permissions import Offer, Rule, RuleEffect
+from treadle.protocol.tools import EDIT_TOOL, ToolSpec
+
+
+class Case(msgspec.Struct, frozen=True):
+    """One call with all that its judgement needs."""
+
+    spec: ToolSpec
+    invocation: Invocation
+    options: ChatOptions
+    rules: tuple[Rule, ...]
+    """Those that hold for it."""
+    act: Act
+
+    @property
+    def root(self) -> str:
+        return self.invocation.root
+
+    @property
+    def sensitive(self) -> tuple[Sensitive, ...]:
+        """Of the files that the words name."""
+        return self.act.sensitive(self.root, self.options.sensitive)
+
+
+class Need(msgspec.Struct, frozen=True):
+    """Why a call cannot simply pass, and what would answer that once and for all."""
+
+    reason: str
+    offers: tuple[Offer, ...] = ()
+    way_out: str = ""
+    """What a person could set beforehand, where nobody is there to be asked."""
+
+
+Judged = tuple[Need | None, str]
+"""What is needed, or why it passes (empty: as a matter of course)."""
+
+NOT_RUN = (
+    "{} needs a person's approval ({}), and nobody is here to give it. It was not run; go on without it, or say in "
+    "your answer what should be done by hand."
+)
+SENSITIVE_WAY = (
+    "A person can allow the file in the setting `sensitive`, or set auto_approve_sensitive_edits; otherwise leave it."
+)
+_MODE_WAY = "A person can start it in mode ask or auto-edit, or allow it by a rule (treadle rules add)."
+_REVOKE = "A person can take the rule away (treadle rules)."
+
+
+def stopped(case: Case) -> Verdict | None:
+    """What is denied or asked for before anything runs, whatever it would change: by a rule, or because it is
+    critical (S-05)."""
+    if (denied := _stopping_rule(case, "deny")) is not None:
+        return refused(denied)
+    if case.act.finding.severity == "critical":
+        return asked(case, Need(rated(case.act), way_out="No rule and no setting lets it pass."))
+    if (rule := _stopping_rule(case, "ask")) is not None:
+        return asked(case, Need(f"{rules.in_words(rule)} says so", way_out=_REVOKE))
+    return None
+
+
+def refused(rule: Rule) -> Verdict:
+    return Verdict("deny", f"The user does not allow this: {rules.in_words(rule)}. Do without it.")
+
+
+def verdict(case: Case) -> Verdict:
+    """Of a call that nothing stopped."""
+    match case.act.kind:
+        case "command":
+            need, passed = _command(case)
+        case "edit":
+            need, passed = _edit(case)
+        case "read" | "other" | "free":
+            need, passed = _other(case)
+    return Verdict("allow", passed) if need is None else asked(case, need)
+
+
+def asked(case: Case, need: Need) -> Verdict:
+    severity = case.act.finding.severity
+    if case.options.interactive:
+        return Verdict("ask", need.reason, severity, shown(case.invocation), need.offers)
+    text = NOT_RUN.format(case.invocation.name, need.reason)
+    return Verdict("deny", f"{text} {need.way_out}".rstrip(), severity)
+
+
+def rated(act: Act) -> str:
+    reasons = "; ".join(dict.fromkeys(act.finding.reasons))
+    return printable(f"rated {act.finding.severity}" + (f": {reasons}" if reasons else ""))
+
+
+def _stopping_rule(case: Case, effect: RuleEffect) -> Rule | None:
+    """The rule that denies or asks for the call, by its commands or by its files."""
+    act, tool = case.act, case.invocation.name
+    chosen = [rule for rule in case.rules if rule.effect == effect]
+    if not chosen:
+        return None
+    command = act.kind == "command"
+    if command and (rule := rules.stops_command(chosen, effect, tool, act.parts)) is not None:
+        return rule
+    for known in act.names(case.root):
+        as_tool = EDIT_TOOL if command else tool  # to write into a file is to edit it
+        pool = [rule for rule in chosen if rule.pattern] if command else chosen
+        if (rule := rules.about_file(pool, effect, as_tool, known, edits=act.kind in ("command", "edit"))) is not None:
+            return rule
+    return rules.about_tool(chosen, effect, tool)
+
+
+# -- commands ---------------------------------------------------------------------------------------------------------
+
+
+def trusted(case: Case) -> str:
+    """Why a command passes by its words whatever it changes, sensitive files aside: by a setting, or by rules for all
+    of its parts. Empty if it does not."""
+    if case.options.auto_approve_commands:
+        return f"auto-approved (auto_approve_commands; {rated(case.act)})"
+    if case.options.mode == "autopilot":
+        return f"auto-approved (mode autopilot; {rated(case.act)})"
+    parts, allowed = _answered(case)
+    if not parts or not all(allowed):
+        return ""
+    named = dict.fromkeys(rules.in_words(rule) for rule in allowed if rule is not None)
+    return f"allowed by {', '.join(named)}"
+
+
+def _answered(case: Case) -> tuple[list[Part], list[Rule | None]]:
+    """The parts that need an answer, and the rule that gives it for each. Where none is rated, it is what they change
+    that is asked for, so all of them do."""
+    parts = [part for part in case.act.parts if rules.needs_answer(part)]
+    parts = parts or [part for part in case.act.parts if not rules.passes_on(part)]
+    return parts, [rules.allows_part(case.rules, part) for part in parts]
+
+
+def _command(case: Case) -> Judged:
+    if (need := _written(case)) is not None:
+        return need, ""
+    if passed := trusted(case):
+        return None, passed
+    writes = bool(case.act.files) and case.options.mode == "confirm"
+    if case.act.finding.severity == "none" and not writes:
+        return None, f"auto-approved ({rated(case.act)})"
+    return command_need(case, "it writes files" if writes else rated(case.act)), ""
+
+
+def command_need(case: Case, reason: str) -> Need:
+    """With the rule that would have answered, if there is one."""
+    parts, allowed = _answered(case)
+    offered = offers.for_command(
+        [part for part, rule in zip(parts, allowed, strict=True) if rule is None], case.invocation.name
+    )
+    ways = ["start it with --mode autopilot", "set auto_approve_commands"]
+    if offered:
+        ways.insert(0, f"allow it with: treadle rules add --allow {shlex.quote(offered[0].rule.pattern)}")
+    return Need(reason, offered, f"A person can {', or '.join(ways)}.")
+
+
+def _written(case: Case) -> Need | None:
+    """A command that writes into a sensitive file edits it."""
+    options = case.options
+    if options.auto_approve_sensitive_edits:
+        return None
+    if case.act.hidden_target and not (options.auto_approve_commands or options.mode == "autopilot"):
+        return Need("it writes a file whose name cannot be known beforehand", way_out=SENSITIVE_WAY)
+    open_files = [each for each in case.sensitive if not _file_allowed(case, each, EDIT_TOOL)]
+    if not open_files:
+        return None
+    return Need(f"it writes {listed(open_files)}", way_out=SENSITIVE_WAY)
+
+
+# -- files and other tools --------------------------------------------------------------------------------------------
+
+
+def _edit(case: Case) -> Judged:
+    tool, sensitive = case.invocation.name, case.sensitive
+    if case.act.hidden_target:
+        return Need("which files it changes cannot be told beforehand", way_out="Send one change for each file."), ""
+    open_files = [each for each in sensitive if not _file_allowed(case, each, tool)]
+    if open_files and not case.options.auto_approve_sensitive_edits:
+        return sensitive_need([each.path for each in open_files], f"it changes {listed(open_files)}", tool), ""
+    if case.options.mode in ("confirm", "review"):
+        left = [
+            known
+            for known in case.act.names(case.root)
+            if rules.allows_file(case.rules, tool, known, sensitive=bool(sensitive)) is None
+        ]
+        if left:
+            return edit_need(case, [known[-1] for known in left]), ""
+        return None, "allowed by a rule for these files"
+    return None, sensitive_passed(case)
+
+
+def sensitive_passed(case: Case) -> str:
+    """Why sensitive files pass; empty if there are none."""
+    if not (found := case.sensitive):
+        return ""
+    how = "auto_approve_sensitive_edits" if case.options.auto_approve_sensitive_edits else "a rule for these files"
+    return f"auto-approved ({how}: {listed(found)})"
+
+
+def edit_need(case: Case, paths: Sequence[str]) -> Need:
+    """In a mode that asks for every change."""
+    offered = offers.for_files(paths, case.invocation.name, sensitive=bool(case.sensitive))
+    return Need(f"in mode {case.options.mode} every change is asked for", offered, _MODE_WAY)
+
+
+def sensitive_need(paths: Sequence[str], reason: str, tool: str) -> Need:
+    return Need(reason, offers.for_files(paths, tool, sensitive=True), SENSITIVE_WAY)
+
+
+def _file_allowed(case: Case, file: Sensitive, tool: str) -> bool:
+    return rules.allows_file(case.rules, tool, names(case.root, file.path), sensitive=True) is not None
+
+
+def _other(case: Case) -> Judged:
+    name, mode = case.spec.name, case.options.mode
+    if case.spec.needs_approval:
+        reason = "this tool always asks"
+    elif case.act.kind == "other" and mode in ("confirm", "ask"):
+        reason = f"in mode {mode} a tool is asked for of which nobody can tell beforehand what it does"
+    else:
+        return None, ""
+    if (rule := rules.about_tool(case.rules, "allow", name)) is not None:
+        return None, f"allowed by {rules.in_words(rule)}"
+    way = f"A person can allow it with: treadle rules add --allow --tool {name}."
+    return Need(reason, offers.for_tool(name), way), ""

@@ -1,0 +1,209 @@
+"""What about a set of changes makes a person be asked (S-06, S-07, S-16), whoever would make them: a file tool or
+a command. Pure: what is on disk comes in as data. Which concerns count in which mode is the business of `standard`.
+
+What tools made and can make again (caches by their name, what .gitignore names) raises only what the user's own
+patterns and rules say of it. What git keeps in the project's own repository is no change of the project, unless it
+takes the history away; what may be written there at all is said by `treadle.chat.change_rules`.
+"""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from treadle.chat.change_rules import left_out
+from treadle.inert import printable
+from treadle.lines.changes import cache_of, count, in_git, is_folder
+from treadle.policy import rules
+from treadle.policy.sensitive_files import OWN_PATTERN, PINS, Sensitive, judge
+from treadle.protocol.files import FileChange, FileState, decode_path
+from treadle.protocol.options import ChatOptions
+from treadle.protocol.permissions import Rule, RuleEffect
+from treadle.protocol.tools import EDIT_TOOL
+
+MOST_FILES = 200
+MOST_BYTES = 50_000_000
+"""More than this in one set of changes is asked for."""
+_RUNS = 0o111
+_NAMED = 3
+_REPOSITORY = frozenset((".git", ".git/HEAD", ".git/objects", ".git/refs"))
+"""Without one of these there is no repository, and no history."""
+
+ConcernKind = Literal["sensitive", "rule", "unrecoverable", "many", "outside_link", "executable", "repository"]
+ALWAYS_ASKED: frozenset[ConcernKind] = frozenset(("sensitive", "rule", "repository"))
+"""What is asked for even where the words of a command, or the mode, are trusted."""
+
+
+class Concern(msgspec.Struct, frozen=True):
+    """Why a person should look at a set of changes before it is made."""
+
+    kind: ConcernKind
+    paths: tuple[str, ...]
+    """As they are shown: decoded, relative to the root."""
+    reason: str
+
+
+class ChangeSet(msgspec.Struct, frozen=True):
+    """The changes of one call, with what is known of them beyond themselves."""
+
+    files: tuple[FileChange, ...]
+    unrecoverable: tuple[str, ...] = ()
+    """See `treadle.ports.toolset.Rehearsal`."""
+    spelled: tuple[Sensitive, ...] = ()
+    """What is sensitive about the names that the call itself gives for them: a link may lead from there to a file."""
+
+
+def concerns(changes: ChangeSet, own: Mapping[str, bool], found: Sequence[Rule]) -> tuple[Concern, ...]:
+    """`own` are the user's sensitive patterns, `found` the rules that hold."""
+    files = tuple(_Changed(file, decode_path(file.path)) for file in changes.files if not in_git(file.path))
+    plain = tuple(each for each in files if not is_folder(each.file))
+    kept = _kept(plain)
+    raised = (
+        _sensitive(plain, changes.spelled, own, found),
+        _ruled(plain, found),
+        _unrecoverable(kept, changes.unrecoverable),
+        _many(kept),
+        _links(plain),
+        _executables(kept, plain),
+        _repository(changes.files),
+    )
+    return tuple(each for each in raised if each is not None)
+
+
+def after_the_fact(files: Sequence[FileChange], options: ChatOptions) -> tuple[str, ...]:
+    """Why changes that nobody could judge beforehand would not simply have been made (W-10)."""
+    raised = concerns(ChangeSet(tuple(files)), options.sensitive, options.rules)
+    if options.auto_approve_commands or options.mode in ("auto-edit", "autopilot"):
+        raised = tuple(each for each in raised if each.kind in ALWAYS_ASKED)
+    never = left_out(files, lambda _path: False)
+    shown = [printable(f"{decode_path(path)}: {reason}") for path, reason in never.items()]
+    return (*(each.reason for each in raised), *shown[:_NAMED])
+
+
+def stopping_rule(files: Iterable[FileChange], effect: RuleEffect, found: Sequence[Rule]) -> Rule | None:
+    """The rule by path that denies one of these changes, or asks for it."""
+    chosen = [rule for rule in found if rule.effect == effect and rule.pattern]
+    if not chosen:
+        return None
+    paths = (decode_path(file.path) for file in files if not is_folder(file))
+    hits = (rules.about_file(chosen, effect, EDIT_TOOL, (path,), edits=True) for path in paths)
+    return next((rule for rule in hits if rule is not None), None)
+
+
+class _Changed(msgspec.Struct, frozen=True):
+    file: FileChange
+    path: str
+
+
+def _kept(files: Iterable[_Changed]) -> tuple[_Changed, ...]:
+    """Without caches and ignored files."""
+    files = tuple(files)
+    ignored = _ignored(files)
+    return tuple(each for each in files if not cache_of(each.file) and each.path not in ignored)
+
+
+def _ignored(files: Iterable[_Changed]) -> frozenset[str]:
+    """What .gitignore names. Who changes what is ignored does not decide thereby what is looked at."""
+    files = tuple(files)
+    if any(each.path.rpartition("/")[2] == ".gitignore" for each in files):
+        return frozenset()
+    return frozenset(each.path for each in files if each.file.ignored)
+
+
+def _sensitive(
+    files: Iterable[_Changed], spelled: Iterable[Sensitive], own: Mapping[str, bool], found: Sequence[Rule]
+) -> Concern | None:
+    raised = {each.path: each for each in spelled}
+    files = tuple(files)
+    ignored = _ignored(files)
+    for each in files:
+        cached = bool(cache_of(each.file))
+        if cached and not own:
+            continue
+        reason = judge(each.path, own)
+        if reason is None or (cached and reason.why != OWN_PATTERN):
+            continue
+        if reason.why != PINS or each.path not in ignored:  # locks of build output pin nothing
+            raised.setdefault(each.path, reason)
+    open_files = [
+        each for path, each in raised.items() if rules.allows_file(found, EDIT_TOOL, (path,), sensitive=True) is None
+    ]
+    if not open_files:
+        return None
+    return Concern("sensitive", tuple(each.path for each in open_files), f"it changes {listed(open_files)}")
+
+
+def listed(files: Sequence[Sensitive]) -> str:
+    """The first of these files with what is sensitive about it, and how many more there are."""
+    first = files[0]
+    more = f" and {len(files) - 1} more sensitive files" if len(files) > 1 else ""
+    return printable(f"{first.path}{more}, which is sensitive: {first.why} (pattern {first.pattern})")
+
+
+def _ruled(files: Sequence[_Changed], found: Sequence[Rule]) -> Concern | None:
+    for each in files:
+        if (rule := stopping_rule((each.file,), "ask", found)) is not None:
+            return Concern(
+                "rule", (each.path,), printable(f"it changes {each.path}, and {rules.in_words(rule)} says so")
+            )
+    return None
+
+
+def _unrecoverable(files: Iterable[_Changed], lost: Iterable[str]) -> Concern | None:
+    known = frozenset(lost)
+    paths = [each.path for each in files if each.file.path in known]
+    return _about("unrecoverable", paths, "it removes {}, which exists nowhere else (not in git, not in this chat)")
+
+
+def _many(files: Sequence[_Changed]) -> Concern | None:
+    size = sum(each.file.after.size for each in files if each.file.after is not None)
+    if len(files) > MOST_FILES:
+        return Concern("many", (), f"it changes {count(len(files), 'file')}, which is more than {MOST_FILES}")
+    if size > MOST_BYTES:
+        return Concern("many", (), f"it writes {size:,} bytes, which is more than {MOST_BYTES:,}")
+    return None
+
+
+def _links(files: Iterable[_Changed]) -> Concern | None:
+    paths = [each.path for each in files if _leaves(each) and not cache_of(each.file)]
+    return _about("outside_link", paths, "it makes {}, a symbolic link that leaves the project")
+
+
+def _leaves(each: _Changed) -> bool:
+    after = each.file.after
+    if after is None or after.kind != "link":
+        return False
+    target = os.path.normpath(os.path.join(os.path.dirname(each.path), decode_path(after.target)))
+    return os.path.isabs(target) or target == ".." or target.startswith("../")
+
+
+def _executables(files: Iterable[_Changed], all_of: Iterable[_Changed]) -> Concern | None:
+    """Files that can be run and could not before; one that was only moved could."""
+    moved = {_digest(each.file.before) for each in all_of if each.file.after is None and _can_run(each.file.before)}
+    paths = [
+        each.path
+        for each in files
+        if _can_run(each.file.after) and not _can_run(each.file.before) and _digest(each.file.after) not in moved
+    ]
+    return _about("executable", paths, "it makes {} executable")
+
+
+def _repository(files: Iterable[FileChange]) -> Concern | None:
+    paths = [file.path for file in files if file.path in _REPOSITORY and file.after is None]
+    return _about("repository", paths[:1], "it takes {} away, and with it the history that git keeps of the project")
+
+
+def _can_run(state: FileState | None) -> bool:
+    return state is not None and state.kind == "file" and bool(state.mode & _RUNS)
+
+
+def _digest(state: FileState | None) -> str:
+    return "" if state is None else state.digest
+
+
+def _about(kind: ConcernKind, paths: Sequence[str], reason: str) -> Concern | None:
+    if not paths:
+        return None
+    more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
+    return Concern(kind, tuple(paths), printable(reason.format(", ".join(paths[:_NAMED]) + more)))

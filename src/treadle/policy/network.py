@@ -1,0 +1,164 @@
+"""What a call may reach by standing rules, and what a person is asked when a command needs more (S-03). An approval
+lets the call reach the hosts that it names, once; a rule does so for the chat, the project or the user."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec.structs import replace
+
+from treadle.errors import InvalidInput
+from treadle.host_patterns import ALL, READY, check, choice, expand, family, joined, within
+from treadle.policy import by_words
+from treadle.policy.by_words import Case, Need
+from treadle.policy.shell.model import Part
+from treadle.policy.showing import shown
+from treadle.ports.policy import Verdict
+from treadle.ports.toolset import Rehearsal
+from treadle.protocol.options import NetworkChoice
+from treadle.protocol.permissions import NETWORK_TOOL, Offer, Rule
+
+_ADDRESS = re.compile(r"(?:https?|git|ssh|ftp)://(?:[^/@\s]*@)?([A-Za-z0-9.-]+)(?::(\d+))?|^[\w.-]+@([A-Za-z0-9.-]+):")
+# fmt: off
+_FAMILIES = {
+    "pip": "pypi", "pip3": "pypi", "uv": "pypi", "poetry": "pypi", "pipx": "pypi", "pdm": "pypi",
+    "npm": "npm", "npx": "npm", "yarn": "npm", "pnpm": "npm", "bun": "npm",
+    "cargo": "crates", "rustup": "crates", "go": "go", "gem": "rubygems", "bundle": "rubygems",
+    "mvn": "maven", "gradle": "maven", "composer": "packagist", "dotnet": "nuget", "nuget": "nuget", "gh": "github",
+}
+# fmt: on
+_MOST = 3
+_PIP_OF_PYTHON = ("-m", "pip")
+
+
+def stopped(case: Case) -> Verdict | None:
+    """The refusal of a command whose words need a host that a rule denies, whatever else allows it (S-07)."""
+    if case.act.kind != "command" or not case.act.finding.network:
+        return None
+    hosts = expand(hosts_in(case.act.parts))
+    denying = (rule for rule in _denying(case) if rule.pattern == ALL or _any_within(hosts, rule.pattern))
+    return next((by_words.refused(rule) for rule in denying), None)
+
+
+def standing(case: Case, verdict: Verdict) -> Verdict:
+    """The verdict by words, with what standing rules let the call reach; an approval lets it reach what its words need,
+    too."""
+    if case.act.kind != "command":
+        return verdict
+    wants = _missing(case)
+    if verdict.decision == "ask" and wants and not verdict.wants:
+        reason = f"{verdict.reason}; {_reason(wants)}" if verdict.reason else _reason(wants)
+        verdict = replace(verdict, reason=reason, offers=(*verdict.offers, *_offers(wants)), wants=wants)
+    return replace(verdict, network=_allowed(case))
+
+
+def needed(case: Case) -> Verdict | None:
+    """The question about a command whose words plainly need hosts that it may not reach; None if there is none, or its
+    words are trusted: then it is tried."""
+    wants = _missing(case)
+    return _question(case, wants) if wants and not by_words.trusted(case) else None
+
+
+def failed(case: Case, rehearsal: Rehearsal) -> Verdict | None:
+    """The question about a command that was tried and failed for want of the network. Where nobody is asked about
+    commands, its result says so, and no more."""
+    options = case.options
+    if not rehearsal.wants_network or options.mode == "autopilot" or options.auto_approve_commands:
+        return None
+    wants = tuple(rehearsal.wants_network.split())
+    if wants == (ALL,):
+        wants = _open(case, hosts_in(case.act.parts)) or wants
+    if not options.interactive or not (wants := _not_denied(case, wants)):
+        return None
+    asked = _question(case, wants)
+    return replace(asked, shown=f"{shown(case.invocation)}\n\n{rehearsal.shown}")
+
+
+def hosts_in(parts: Iterable[Part]) -> tuple[str, ...]:
+    """The hosts that the words of commands name, as patterns: by addresses, or by a package manager."""
+    return tuple(dict.fromkeys(host for part in parts for host in _hosts_of(part)))
+
+
+def _hosts_of(part: Part) -> Iterator[str]:
+    named = False
+    for word in part.words[1:]:
+        for name, port, login in _ADDRESS.findall(word):
+            host = family((name or login).lower())
+            try:
+                yield check(f"{host}:{port}" if port and host not in READY else host)
+                named = True
+            except InvalidInput:  # a host of this machine, or none at all
+                continue
+    program = part.words[0].rpartition("/")[2] if part.words else ""
+    if part.words[1:3] == _PIP_OF_PYTHON:
+        program = "pip"
+    if not named and program in _FAMILIES:
+        yield _FAMILIES[program]
+
+
+def _allowed(case: Case) -> NetworkChoice:
+    """By standing rules that allow, without what others deny. Of all hosts none can be left out: where something is
+    denied, a rule that allows all of them counts for nothing."""
+    allowed: NetworkChoice = False
+    denied = [rule.pattern for rule in _denying(case)]
+    for rule in case.rules:
+        if rule.tool == NETWORK_TOOL and rule.effect == "allow" and not (denied and rule.pattern == ALL):
+            allowed = joined(allowed, choice((rule.pattern,)))
+    if not denied or not isinstance(allowed, tuple):
+        return allowed
+    return () if ALL in denied else tuple(host for host in expand(allowed) if not within((host,), denied))
+
+
+def _any_within(hosts: Iterable[str], pattern: str) -> bool:
+    return any(within((host,), (pattern,)) for host in hosts)
+
+
+def _denying(case: Case) -> list[Rule]:
+    return [rule for rule in case.rules if rule.tool == NETWORK_TOOL and rule.effect == "deny"]
+
+
+def _open(case: Case, hosts: Sequence[str]) -> tuple[str, ...]:
+    """Those that the call may not reach yet."""
+    reach = joined(joined(case.options.network, case.invocation.network), _allowed(case))
+    return () if reach is True else tuple(host for host in hosts if not within((host,), reach or ()))
+
+
+def _missing(case: Case) -> tuple[str, ...]:
+    """The hosts that the words of a command plainly need and that it may not reach."""
+    if not case.act.finding.network:
+        return ()
+    hosts = hosts_in(case.act.parts)
+    if hosts:
+        return _open(case, hosts)
+    return () if joined(joined(case.options.network, case.invocation.network), _allowed(case)) else (ALL,)
+
+
+def _not_denied(case: Case, wants: Sequence[str]) -> tuple[str, ...]:
+    denied = [rule.pattern for rule in _denying(case)]
+    if ALL in denied:
+        return ()
+    return tuple(host for host in wants if host == ALL or not within((host,), denied))
+
+
+def _question(case: Case, wants: tuple[str, ...]) -> Verdict:
+    way = f"A person can start it with --network {','.join(wants)}."
+    return replace(by_words.asked(case, Need(_reason(wants), _offers(wants), way)), wants=wants)
+
+
+def _reason(wants: Sequence[str]) -> str:
+    return "it needs the network" + ("" if wants == (ALL,) else f": {', '.join(wants)}")
+
+
+def _offers(wants: Sequence[str]) -> tuple[Offer, ...]:
+    """A rule for each host, and all hosts for this call alone."""
+    hosts = [host for host in wants if host != ALL][:_MOST]
+    named = tuple(Offer(Rule("allow", NETWORK_TOOL, host), _covers(host), "every other host") for host in hosts)
+    everything = Rule("allow", NETWORK_TOOL, ALL, scope="once")
+    return (
+        *named,
+        Offer(everything, "every host, with `once` for this call alone", "what it does there is not undone"),
+    )
+
+
+def _covers(host: str) -> str:
+    hosts = expand((host,))
+    return f"commands that reach {host}" + (f" ({', '.join(hosts)})" if hosts != (host,) else "")

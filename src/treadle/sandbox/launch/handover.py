@@ -1,0 +1,152 @@
+"""Starts a sandbox whose command may reach some hosts, and stays beside it until it ends.
+
+The command has a network of its own with nothing in it. Before it begins, a listening socket is made in that network
+and handed out of it, to a proxy process in the network of the machine, which takes the connections. So the command
+can talk to the proxy and to nobody else. When the proxy dies, connections are refused."""
+
+import _signal as signal  # type: ignore[import-not-found]  # see `ending`
+import _socket
+import fcntl
+import marshal
+import os
+import select
+import sys
+import time
+
+from treadle.sandbox.launch import system
+from treadle.sandbox.launch.ending import BROKEN_PIPE, end_as, pass_signals_to
+
+CANNOT = 125
+INFO_FD, GO_FD = 4, 5
+"""Of the sandbox: where it says which process it started, and for what it waits before the command begins."""
+_ABOVE = 20
+"""Descriptors of this process lie above those that have a meaning for the sandbox."""
+ENDED = "[the network proxy has died: from here on the command reaches no host]"
+_BACKLOG = 128
+_ENDING_S = 2.0
+_STEP_S = 0.005
+
+
+def main(words: list[str]) -> None:
+    told = marshal.loads(bytes.fromhex(words[0]))
+    sandbox, info, go = _start(words[1:])
+    pass_signals_to(sandbox)
+    proxy = 0
+    try:
+        if (inside := _first_process(info)) > 0:
+            proxy = _start_proxy(_listener(inside, told["port"]), told)
+    except OSError as error:
+        os.kill(sandbox, signal.SIGKILL)
+        os.waitpid(sandbox, 0)
+        print(f"treadle: the command could not be given a network and did not run: {error}", file=sys.stderr)
+        end_as(CANNOT)
+    os.close(go)
+    code = _wait(sandbox, proxy)
+    _end(proxy)
+    end_as(code)
+
+
+def _start(line: list[str]) -> tuple[int, int, int]:
+    """(the sandbox, what it says, what lets it go on when it is closed)"""
+    info, told = _pipe()
+    heard, go = _pipe()
+    actions = [(os.POSIX_SPAWN_DUP2, told, INFO_FD), (os.POSIX_SPAWN_DUP2, heard, GO_FD)]
+    pid = os.posix_spawnp(line[0], line, os.environ, file_actions=actions, setsigdef=[BROKEN_PIPE])
+    os.close(told)
+    os.close(heard)
+    return pid, info, go
+
+
+def _pipe() -> tuple[int, int]:
+    ends = os.pipe()
+    high = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, _ABOVE) for end in ends]
+    for end in ends:
+        os.close(end)
+    return high[0], high[1]
+
+
+def _first_process(info: int) -> int:
+    """The first process in the sandbox; 0 if it did not come so far, which it has said itself."""
+    said = b""
+    while b"}" not in said and (data := os.read(info, 4096)):
+        said += data
+    os.close(info)
+    _, found, rest = said.partition(b'"child-pid":')
+    return int(rest.split(b",")[0].strip(b" \n}")) if found else 0
+
+
+def _listener(inside: int, port: int) -> int:
+    """A socket that listens in the network of that process. A child makes it: who has joined a network stays there."""
+    here, there = _socket.socketpair()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            system.join_network(inside)
+            made = _socket.socket()
+            made.bind(("127.0.0.1", port))
+            made.listen(_BACKLOG)
+            rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, made.fileno().to_bytes(4, sys.byteorder))
+            there.sendmsg([b"0"], [rights])
+        except OSError as error:
+            there.send(str(error.errno or 5).encode())
+        finally:
+            os._exit(0)
+    there.close()
+    said, handed, _, _ = here.recvmsg(16, _socket.CMSG_SPACE(4))
+    os.waitpid(pid, 0)
+    here.close()
+    if not handed:
+        raise OSError(int(said or b"5"), os.strerror(int(said or b"5")))
+    return int.from_bytes(handed[0][2][:4], sys.byteorder)
+
+
+def _start_proxy(listener: int, told: "dict[str, object]") -> int:
+    """The proxy loads when the first connection comes: many a command makes none."""
+    parent = os.getpid()
+    pid = os.fork()
+    if pid:
+        os.close(listener)
+        return pid
+    try:
+        system.die_with_parent(parent)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.dup2(listener, _ABOVE)
+        null = os.open(os.devnull, os.O_RDWR)
+        for number in (0, 1, 2):
+            os.dup2(null, number)
+        os.closerange(3, _ABOVE)
+        os.closerange(_ABOVE + 1, os.sysconf("SC_OPEN_MAX"))
+        poll = select.poll()
+        poll.register(_ABOVE, select.POLLIN)
+        poll.poll()
+        from treadle.sandbox.network.proxy import run
+
+        run(_ABOVE, told)
+        os._exit(0)
+    finally:
+        os._exit(1)
+
+
+def _wait(sandbox: int, proxy: int) -> int:
+    while True:
+        pid, status = os.wait()
+        code = os.waitstatus_to_exitcode(status)
+        if pid == sandbox:
+            return code
+        if pid == proxy and code:
+            print(ENDED, file=sys.stderr, flush=True)
+
+
+def _end(proxy: int) -> None:
+    """Let the proxy write its log, and see that it is gone."""
+    until = time.monotonic() + _ENDING_S
+    number = signal.SIGTERM
+    while proxy:
+        try:
+            os.kill(proxy, number)
+            if os.waitpid(proxy, os.WNOHANG)[0]:
+                return
+        except (ProcessLookupError, ChildProcessError):  # it was killed before
+            return
+        time.sleep(_STEP_S)
+        number = signal.SIGKILL if time.monotonic() > until else 0

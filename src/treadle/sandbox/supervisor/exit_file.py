@@ -1,0 +1,39 @@
+"""How a command ended, written down so that a full disk cannot prevent it and, at last, a power cut cannot take it."""
+
+import os
+
+from treadle.sandbox.supervisor.folder import EXIT, SYNCED
+from treadle.sandbox.supervisor.recorder import Recorder
+
+_EXIT_SIZE = 1024
+
+
+def reserve_exit() -> None:
+    """Take the space for the end now: when the disk is full, it can still be written."""
+    with open(f"{EXIT}.new", "wb") as file:
+        file.write(b" " * _EXIT_SIZE)
+
+
+def write_exit(ending: str, code: int, left_behind: bool, recorder: Recorder, error: str) -> None:
+    recorder.close()
+    said = (error or recorder.trouble).replace("\\", "/").replace('"', "'")
+    text = (
+        f'{{"ending": "{ending}", "code": {code}, "left_behind": {"true" if left_behind else "false"}, '
+        f'"size": {recorder.size}, "lines": {recorder.lines}, "error": "{said}"}}'
+    )
+    with open(f"{EXIT}.new", "r+b") as file:
+        file.write(text.encode().ljust(_EXIT_SIZE))
+    os.replace(f"{EXIT}.new", EXIT)
+
+
+def sync_exit(recorder: Recorder) -> None:
+    try:
+        recorder.sync()
+        for name in (EXIT, "."):
+            file = os.open(name, os.O_RDONLY)
+            os.fsync(file)
+            os.close(file)
+        with open(SYNCED, "wb"):
+            pass
+    except OSError:
+        pass  # whoever finds no such mark after a power cut takes the command for lost

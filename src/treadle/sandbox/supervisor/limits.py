@@ -1,0 +1,157 @@
+"""What a command may use up, watched from outside: processes, memory, disk. A command that takes more is ended with
+everything it started; what a single process may take the kernel itself limits (`restrain`).
+
+A look costs little, because most looks read only what the kernel counts for the whole machine. Only when that has
+changed by half of a limit are the command's own processes and files counted."""
+
+import os
+import time
+from _collections_abc import Callable
+
+from treadle.sandbox.supervisor import tree
+from treadle.sandbox.supervisor.folder import VIEW
+
+Limits = dict[str, int]
+_QUICK_S, _SLOW_S = 0.1, 0.5
+"""How often is looked: often as long as something changes."""
+_COUNT_S = 5.0
+"""And counted at the latest."""
+_LAST_DISK = 1 << 30
+_LAST_MEMORY = 20
+"""What must stay free: so many bytes of the disk, and this part of the memory; or half of what was free at first."""
+_NICE = 5
+_WATCHED = _TASKS, _MEMORY, _DISK = "processes", "memory", "disk"
+_WORDS = {
+    _TASKS: "it had started more than {} processes (limit_processes)",
+    _MEMORY: "it took more than {} of memory (limit_memory_gb)",
+    _DISK: "it wrote more than {} to the disk (limit_disk_gb)",
+}
+
+
+def limits_of(job: "dict[str, object]") -> Limits:
+    found = job.get("limits")
+    return found if isinstance(found, dict) else dict.fromkeys((*_WATCHED, "file", "cpu_s", "open_files"), 0)
+
+
+def restrain(limits: Limits) -> None:
+    """In the process that becomes the command: limits that the kernel keeps, and lower priority than whoever works at
+    this machine."""
+    import resource
+
+    wanted = {"RLIMIT_FSIZE": limits["file"], "RLIMIT_CPU": limits["cpu_s"], "RLIMIT_NOFILE": limits["open_files"]}
+    for name, most in wanted.items():
+        if most:
+            kind = getattr(resource, name)
+            soft, hard = (
+                most if each == resource.RLIM_INFINITY else min(each, most) for each in resource.getrlimit(kind)
+            )
+            resource.setrlimit(kind, (soft, hard))
+    if any(limits.values()):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        os.nice(_NICE)
+
+
+class Watch:
+    """Of one command. `folder` is on the disk that it fills."""
+
+    def __init__(self, limits: Limits, folder: str) -> None:
+        self._limits = limits
+        self._folder = folder
+        off = not any(limits[name] for name in _WATCHED)
+        self._pause = _QUICK_S
+        self.next = None if off else time.monotonic() + _QUICK_S
+        """When to look; None: never."""
+        self._counted = time.monotonic()
+        self._first = self._last = _machine(folder)
+        self._due = {name: self._first[name] + limits[name] // 2 for name in _WATCHED}
+        """When the whole machine uses that much, what the command uses of it is counted."""
+
+    def earlier(self, until: "float | None") -> "float | None":
+        """The time to wait until: for the next look, or for something before it."""
+        return until if self.next is None else self.next if until is None else min(until, self.next)
+
+    def look(self) -> str:
+        """What the command used up, in words; empty as long as it has not."""
+        now = time.monotonic()
+        if self.next is None or now < self.next:
+            return ""
+        seen = _machine(self._folder)
+        said = self._scarce(seen) or self._exceeded(seen, now)
+        quiet = all(abs(seen[name] - self._last[name]) < max(1, self._limits[name] // 50) for name in seen)
+        self._pause = min(self._pause * 1.2, _SLOW_S) if quiet else _QUICK_S
+        self._last = seen
+        self.next = time.monotonic() + self._pause
+        return said
+
+    def _scarce(self, seen: "dict[str, int]") -> str:
+        """What the machine itself runs out of, and did not at first."""
+        if self._limits[_DISK] and -seen[_DISK] < min(_LAST_DISK, -self._first[_DISK] // 2):
+            return "the disk is nearly full"
+        if self._limits[_MEMORY] and -seen[_MEMORY] < min(_total_memory() // _LAST_MEMORY, -self._first[_MEMORY] // 2):
+            return "the memory of the machine is nearly used up"
+        return ""
+
+    def _exceeded(self, seen: "dict[str, int]", now: float) -> str:
+        """Count what the command may have too much of. The closer it was to its limit, the sooner it is counted again;
+        processes and memory also now and then, files only if the disk is fuller than it was."""
+        late = now - self._counted > _COUNT_S
+        for name in _WATCHED:
+            most, used = self._limits[name], seen[name]
+            self._due[name] = min(self._due[name], used + most // 2)  # others may have let go of some
+            if most and (used > self._due[name] or (late and name != _DISK)):
+                own = _OWN[name](most)
+                if own > most:
+                    return _WORDS[name].format(f"{most:,}" if name == _TASKS else _size(most))
+                self._due[name] = used + max((most - own) // 2, most // 20)
+        self._counted = now if late else self._counted
+        return ""
+
+
+def _machine(folder: str) -> "dict[str, int]":
+    """What is in use, as numbers that grow with it: tasks; memory and disk, as what is free, negative."""
+    try:
+        with open("/proc/loadavg", "rb") as file:
+            tasks = int(file.read().split()[3].partition(b"/")[2])
+        with open("/proc/meminfo", "rb") as file:
+            free = next(int(line.split()[1]) for line in file if line.startswith(b"MemAvailable:")) << 10
+    except (OSError, ValueError, IndexError, StopIteration):
+        tasks, free = 0, 1 << 62
+    try:
+        status = os.statvfs(folder)
+        room = status.f_bavail * status.f_frsize
+    except OSError:
+        room = 1 << 62
+    return {_TASKS: tasks, _MEMORY: -free, _DISK: -room}
+
+
+def _total_memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _written(folder: str) -> int:
+    """Bytes on the disk below a folder; links are not followed."""
+    found = 0
+    todo = [folder]
+    while todo:
+        try:
+            with os.scandir(todo.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        todo.append(entry.path)
+                    else:
+                        found += entry.stat(follow_symlinks=False).st_blocks * 512
+        except OSError:  # gone, or closed
+            continue
+    return found
+
+
+def _size(number: int) -> str:
+    return f"{number / (1 << 30):.3g} GB" if number >= 1 << 30 else f"{number / (1 << 20):.3g} MB"
+
+
+_OWN: "dict[str, Callable[[int], int]]" = {
+    _TASKS: lambda _most: tree.tasks(),
+    _MEMORY: tree.memory,
+    _DISK: lambda _most: _written(VIEW),
+}
+"""What the command itself uses."""

@@ -1,0 +1,69 @@
+"""Routes for jobs, the background commands of a chat (S-14). Only the server on whose machine a job runs can reach it;
+the others list it with the name of that machine."""
+
+from treadle.chat.state import ChatState
+from treadle.jobs import Job
+from treadle.protocol.http_answers import JobList
+from treadle.protocol.http_requests import JobInput, Nothing, OutputQuery
+from treadle.protocol.views import JobOutput, JobView
+from treadle.server.replies import ApiReply, reply
+from treadle.server.routing import ApiRequest, Route
+
+
+async def listing(call: ApiRequest) -> ApiReply:
+    chat = await call.service.owned(call.user, call.path("chat"))
+    found = await call.service.agent.job_registry.of(chat)
+    return reply(JobList(jobs=tuple(job.view for job in found)))
+
+
+async def output(call: ApiRequest) -> ApiReply:
+    wanted = call.query(OutputQuery)
+    job, state = await _job(call)
+    await call.service.project(state)
+    return reply(await job.tail(wanted.offset, wanted.limit))
+
+
+async def give(call: ApiRequest) -> ApiReply:
+    wanted = call.body(JobInput)
+    job, state = await _job(call)
+    await call.service.project(state)
+    token = f"{call.key.owner}/{call.key.key}" if call.key is not None else ""
+    await job.send(wanted.text, enter=wanted.enter, end=wanted.end, token=token)
+    return await _answered(call, state, job)
+
+
+async def stop(call: ApiRequest) -> ApiReply:
+    job, state = await _job(call)
+    await job.stop()
+    return await _answered(call, state, job)
+
+
+async def _job(call: ApiRequest) -> tuple[Job, ChatState]:
+    state = await call.service.state(call.user, call.path("chat"))
+    return await call.service.agent.job_registry.find(state.chat, call.path("job")), state
+
+
+async def _answered(call: ApiRequest, state: ChatState, job: Job) -> ApiReply:
+    answer = reply(await job.look())
+    done, _ = await call.service.execute(state.chat, (), call.key, lambda _state: answer)
+    return done
+
+
+TAG = "jobs"
+_AT = "/api/chats/{chat}/jobs"
+_CODES = ("job_elsewhere", "invalid_input", "root_changed")
+ROUTES = (
+    Route("GET", _AT, listing, "List the background commands of a chat.", TAG, reply=JobList),
+    Route(
+        "GET", f"{_AT}/{{job}}/output", output, "Read what a background command has written.", TAG, reply=JobOutput,
+        query=OutputQuery, codes=_CODES,
+    ),
+    Route(
+        "POST", f"{_AT}/{{job}}/input", give, "Write to the input of a background command.", TAG, reply=JobView,
+        body=JobInput, codes=(*_CODES, "tool"),
+    ),
+    Route(
+        "POST", f"{_AT}/{{job}}/stop", stop, "Stop a background command with everything it started.", TAG,
+        reply=JobView, body=Nothing, codes=("job_elsewhere",),
+    ),
+)  # fmt: skip

@@ -1,0 +1,21 @@
+"""How much is struck. `make test` strikes some of the points, others each time; `make soak` (TREADLE_SOAK=1) strikes
+all of them. A failure prints TREADLE_SEED, which repeats the choice."""
+
+import os
+import random
+from collections.abc import Sequence
+from typing import TypeVar
+
+SOAK = bool(os.environ.get("TREADLE_SOAK"))
+SEED = int(os.environ.get("TREADLE_SEED") or random.randrange(10**6))
+
+T = TypeVar("T")
+
+
+def some(items: Sequence[T], one_of: int, salt: str) -> list[T]:
+    """One of so many by chance, in their order; all of them for a soak."""
+    if SOAK or one_of == 1:
+        return list(items)
+    print(f"TREADLE_SEED={SEED}")
+    chosen = set(random.Random(f"{SEED} {salt}").sample(range(len(items)), -(-len(items) // one_of)))
+    return [item for index, item in enumerate(items) if index in chosen]

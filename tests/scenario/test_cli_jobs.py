@@ -1,0 +1,93 @@
+"""Jobs from the command line: a run's end names what it leaves, and `treadle jobs` lists, reads, talks to and stops it
+(S-14, S-12, T-05)."""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.scenario.command_line import CommandLine, Ended
+from treadle.protocol.content import Value
+
+SERVE = "printf 'up \\\\033]0;evil\\\\007\\\\n'; while read -r line; do echo \\\"got $line\\\"; done"
+RUN = f"""
+[[turn]]
+call = [{{ name = "run_command", args = {{ command = "{SERVE}", background = true }} }}]
+[[turn]]
+text = "It runs."
+"""
+
+
+class Serving(Value, frozen=True):
+    chat: str
+    end: str
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Iterator[CommandLine]:
+    made = CommandLine(tmp_path)
+    yield made
+    assert made("jobs", "--stop").code == 0
+
+
+def serve(cli: CommandLine) -> Serving:
+    done = cli("run", "Serve.", "--model", cli.script(RUN), "--auto-approve-commands")
+    assert done.code == 0, done.err
+    [chat] = {job["chat"] for job in jobs(cli)} - getattr(cli, "known", set())
+    return Serving(chat, done.err)
+
+
+def jobs(cli: CommandLine, *words: str) -> list[dict[str, object]]:
+    done = cli("jobs", "--json", *words)
+    assert done.code == 0, done.err
+    return [json.loads(line) for line in done.out.splitlines()]
+
+
+def tail(cli: CommandLine, handle: str, wanted: str) -> Ended:
+    for _ in range(100):
+        done = cli("jobs", "--tail", handle)
+        if wanted in done.out:
+            return done
+        time.sleep(0.05)
+    raise AssertionError(done)
+
+
+def test_a_run_leaves_a_job_which_is_read_talked_to_and_stopped(cli: CommandLine) -> None:
+    run = serve(cli)
+    assert "in the background: 1.0 printf" in run.end
+    assert f"stop: treadle jobs {run.chat} --stop" in run.end
+    [listed] = cli("jobs").out.splitlines()
+    assert run.chat in listed
+    assert "running" in listed
+    assert "\x1b" not in tail(cli, "1.0", "up").out
+    assert cli("jobs", "--input", "1.0", "hello").code == 0
+    assert "got hello\n" in tail(cli, f"{run.chat}:1.0", "got hello").out
+    [stopped] = jobs(cli, run.chat, "--stop", "1.0")
+    assert (stopped["status"], stopped["job"]) == ("stopped", "1.0")
+    assert jobs(cli) == []
+    [over] = jobs(cli, "--all")
+    assert over["status"] == "stopped"
+    assert "no background command runs" in cli("jobs").err
+    [ended] = cli("export", run.chat).of("job.ended")
+    assert (ended["job"], ended["by"]) == ("1.0", "person")
+
+
+def test_a_handle_that_two_chats_have_is_asked_for(cli: CommandLine) -> None:
+    first = serve(cli)
+    cli.known = {first.chat}  # type: ignore[attr-defined]
+    second = serve(cli)
+    unsure = cli("jobs", "--tail", "1.0")
+    assert unsure.code == 2
+    assert f"{first.chat}:1.0" in unsure.err
+    assert cli("jobs", second.chat, "--tail", "1.0").code == 0
+    assert len(jobs(cli, "--stop")) == 2
+    assert jobs(cli) == []
+
+
+def test_what_makes_no_sense_is_refused(cli: CommandLine) -> None:
+    assert cli("jobs", "--tail", "9.9").code == 1
+    assert cli("jobs", "--tail", "1.0", "--stop").code == 2
+    assert cli("jobs", "--follow").code == 2
+    assert cli("jobs", "nobody").code == 1

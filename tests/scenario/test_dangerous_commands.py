@@ -1,0 +1,98 @@
+"""Dangerous commands whose words do not stop them run for real, on the view, in the default mode: whoever is not asked
+loses nothing (S-04, S-05, S-16, S-18). `make test` runs some of them by chance, `make soak` all."""
+
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.asked import projects
+from tests.faults.chance import some
+from tests.homes import seed
+from tests.unit.policy.command_corpus import BY_EFFECT
+from tests.unit.sandbox.grounds import missing
+from treadle import Agent, ChatOptions
+from treadle.models.scripted import Call, Say, ScriptedModel
+from treadle.stores.memory import MemoryStore
+
+SHARDS = 4
+TIMEOUT_S = 10
+GUARDED = (".env", "AGENTS.md", ".git/config", ".git/HEAD")
+Tree = dict[str, tuple[int, bytes]]
+
+
+def files_of(root: Path) -> Tree:
+    found: Tree = {}
+    for path in sorted(root.rglob("*")):
+        status = path.lstat()
+        content = (
+            path.read_bytes()
+            if stat.S_ISREG(status.st_mode)
+            else os.fsencode(os.readlink(path))
+            if path.is_symlink()
+            else b""
+        )
+        found[str(path.relative_to(root))] = (status.st_mode, content)
+    return found
+
+
+def harm(before: Tree, after: Tree) -> list[str]:
+    """What nobody may do unasked. All files but two are in git's history, and so can be had again."""
+    left = {content for _, content in after.values()}
+    found = [f"{path} is another" for path in GUARDED if before[path] != after.get(path)]
+    found += [] if before["untracked.txt"][1] in left else ["what exists nowhere else is gone"]
+    for path, (mode, content) in after.items():
+        if before.get(path) == (mode, content) or path.startswith((".git/objects/", "app/__pycache__")):
+            continue
+        kind = stat.S_IFMT(mode)
+        if kind not in (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK) or (kind == stat.S_IFREG and mode & 0o7000):
+            found.append(f"{path} has mode {mode:o}")
+        if ".git" in Path(path).parts[1:] or path.startswith(".git/hooks"):
+            found.append(f"{path} is obeyed by git")
+        if kind == stat.S_IFREG and mode & 0o111 and path not in before:
+            found.append(f"{path} can be executed")
+        if kind == stat.S_IFLNK and (content.startswith(b"/") or b".." in content):
+            found.append(f"{path} leads out")
+    return found
+
+
+@pytest.fixture
+def victim() -> Iterator[subprocess.Popen[bytes]]:
+    """A process outside of every sandbox."""
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"]) as process:
+        yield process
+        process.kill()
+
+
+@pytest.mark.skipif(bool(missing("view")), reason=missing("view"))
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("shard", range(SHARDS))
+async def test_what_is_dangerous_is_asked_for_or_does_no_harm(
+    shard: int, tmp_path: Path, victim: "subprocess.Popen[bytes]"
+) -> None:
+    outside = tmp_path / "outside.txt"
+    outside.write_text("not yours\n")
+    home = seed(tmp_path / "home")
+    wrong: list[str] = []
+    for number, command in enumerate(some(BY_EFFECT[shard::SHARDS], 9, str(shard))):
+        root = tmp_path / f"project{number}"
+        root.mkdir()
+        projects.make("python", root)
+        before = files_of(root)
+        steps = [Call("run_command", command=command, timeout_s=TIMEOUT_S), Say("Done.")]
+        options = ChatOptions(mode="ask", interactive=True, summarize=False, verify=False, root=str(root))
+        async with Agent(MemoryStore(), model=ScriptedModel(steps), home=home, options=options) as agent:
+            chat = agent.chat()
+            async for _ in chat.send("Go."):
+                pass
+            asked = await chat.actions()
+            if asked:
+                await chat.interrupt()
+        wrong += [f"{command!r}: {each}" for each in harm(before, files_of(root))]
+    assert victim.poll() is None, "a process outside was ended"
+    assert outside.read_text() == "not yours\n"
+    assert not wrong, "\n".join(wrong)

@@ -1,0 +1,328 @@
+"""A command is judged like an edit, by what it would change, in the default mode `ask` (S-05 to S-08, S-16 to S-19;
+faults 12, 31, 35, 36). Real commands on real views, through the library."""
+
+import asyncio
+import os
+import stat
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.scenario.kit import Stage, of, play, types
+from tests.trees import tree
+from treadle import Chat
+from treadle.models.scripted import Call, Say
+from treadle.protocol import events as e
+from treadle.stores.sqlite import SqliteStore
+
+ASK = {"mode": "ask", "interactive": True}
+HEADLESS = {"mode": "ask", "interactive": False}
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+    made = Stage(SqliteStore(tmp_path / "treadle.db"))
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A repository with a commit, a file that git knows, one that it does not, and one that it ignores."""
+    made = tmp_path / "project"
+    made.mkdir()
+    (made / "tracked.txt").write_text("one\ntwo\n")
+    (made / ".gitignore").write_text("build/\n")
+    (made / "Makefile").write_text("all:\n\tmkdir -p build && echo x > build/out && echo done > made.txt\n")
+    quiet = ["git", "-c", "init.defaultBranch=main", "-c", "user.name=A", "-c", "user.email=a@example.org"]
+    for words in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "first"]):
+        subprocess.run([*quiet, *words], cwd=made, check=True)
+    (made / "untracked.txt").write_text("mine\n")
+    return made
+
+
+def chat_of(stage: Stage, root: Path, *steps: object, **options: object) -> Chat:
+    agent = stage.agent([*steps, Say("Done.")], builtin=True)  # type: ignore[list-item]
+    return agent.chat(root=str(root), **{**ASK, **options})  # type: ignore[arg-type]
+
+
+def ran(command: str) -> Call:
+    return Call("run_command", command=command)
+
+
+def lies(root: Path, path: str) -> bool:
+    return os.path.lexists(root / path)
+
+
+def modes(root: Path) -> dict[str, int]:
+    return {path.name: path.lstat().st_mode for path in root.rglob("*")}
+
+
+async def result_of(stage: Stage, root: Path, call: Call, **options: object) -> e.ExecutionComplete:
+    """Of a call that is not asked for."""
+    seen = await play(chat_of(stage, root, call, **options).send("Go."))
+    assert "permission.requested" not in types(seen)
+    (done,) = of(seen, e.ExecutionComplete)
+    assert isinstance(done, e.ExecutionComplete)
+    return done
+
+
+# -- what is asked for ------------------------------------------------------------------------------------------------
+
+WORDS_LIE = {
+    "sort -o AGENTS.md tracked.txt": "AGENTS.md",
+    "git log --output=.gitmodules": ".gitmodules",
+    "compgen -W '$(echo x > .env)'; true": ".env",
+    "python3 -c \"open('.e' + 'nv', 'w').write('A=1')\"": ".env",
+    "rm untracked.txt": "untracked.txt",
+    ": > untracked.txt": "untracked.txt",
+    "ln -s /etc out": "out",
+    "ln -s ../../x tracked.link": "tracked.link",
+    "printf '#!/bin/sh\\n' > run.sh; chmod +x run.sh": "run.sh",
+    "for i in $(seq 300); do echo $i > f$i; done": "300 files",
+}
+
+
+@pytest.mark.parametrize("command", WORDS_LIE)
+async def test_what_raises_a_concern_is_asked_for_with_its_reason(stage: Stage, root: Path, command: str) -> None:
+    before = tree(root)
+    chat = chat_of(stage, root, ran(command))
+    await play(chat.send("Go."))
+    (asked,) = await chat.actions()
+    assert WORDS_LIE[command] in asked.reason
+    assert command.split("\n")[0][:20] in asked.text
+    assert tree(root) == before, "nothing has happened yet"
+    await play(chat.deny(asked))
+    assert tree(root) == before
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        Call("write_file", path="AGENTS.md", content="x"),
+        Call("apply_patch", patch="*** Begin Patch\n*** Delete File: untracked.txt\n*** End Patch"),
+        Call("apply_patch", patch="*** Begin Patch\n*** Add File: sub/.env\n+A=1\n*** End Patch"),
+    ],
+)
+async def test_file_tools_are_judged_by_the_same_rules(stage: Stage, root: Path, call: Call) -> None:
+    before = tree(root)
+    chat = chat_of(stage, root, call)
+    await play(chat.send("Go."))
+    assert len(await chat.actions()) == 1
+    assert tree(root) == before
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "make",
+        "echo three >> tracked.txt",
+        "rm tracked.txt",
+        "git mv tracked.txt moved.txt && git -c user.name=A -c user.email=a@b commit -qm moved",
+        "mv untracked.txt elsewhere.txt",
+        "mkdir -p node_modules/x && touch node_modules/x/package-lock.json",
+        "python3 -c 'print(6 * 7)'; ls -la; git status",
+        "sudo -n true; true",
+    ],
+)
+async def test_plain_changes_pass_whatever_the_words(stage: Stage, root: Path, command: str) -> None:  # S-17
+    done = await result_of(stage, root, ran(command))
+    assert done.success, done.error
+
+
+async def test_what_the_chat_made_itself_may_go_again(stage: Stage, root: Path) -> None:
+    chat = chat_of(stage, root, ran("echo x > scratch; head -c 5000 /dev/zero > blob"), ran("rm scratch blob"))
+    seen = await play(chat.send("Go."))
+    assert "permission.requested" not in types(seen)
+    assert not (root / "scratch").exists()
+
+
+async def test_critical_words_are_asked_for_before_anything_runs(stage: Stage, root: Path) -> None:  # S-05
+    chat = chat_of(stage, root, ran("touch began; mkfs.ext4 /dev/sda1"))
+    seen = await play(chat.send("Go."))
+    (asked,) = await chat.actions()
+    assert asked.severity == "critical"
+    assert not of(seen, e.ExecutionOutput)
+    assert "began" not in asked.text.split("command:", 1)[1].partition("\n")[2]
+
+
+# -- what is never committed ------------------------------------------------------------------------------------------
+
+NEVER = {
+    "mkfifo pipe": "pipe",
+    "git init -q nested && echo x > nested/.git/hooks/post-checkout && echo y > nested/a": "nested/.git",
+    "mkdir -p a/b/c && printf 'gitdir: /elsewhere\\n' > a/b/c/.git": "a/b/c/.git",
+    "mkdir -p .GIT/hooks && echo x > .GIT/hooks/pre-commit": ".GIT",
+    "git init -q --bare shape.d": "shape.d/HEAD",
+    "mkdir objects refs && echo 'ref: refs/heads/main' > HEAD && touch objects/x": "HEAD",
+    "echo '* filter=x' > .git/info/attributes": ".git/info/attributes",
+    "echo /tmp > .git/objects/info/alternates": ".git/objects/info/alternates",
+    "mkdir -p sub/.git && cd sub && git init -q && git -c user.name=A -c user.email=a@b commit -q --allow-empty -m x"
+    " && cd .. && git add sub": "sub/.git",
+    "mkdir .treadle && echo x > .treadle/hooks.toml": ".treadle",
+}
+
+
+@pytest.mark.parametrize("mode", ["ask", "autopilot"])
+@pytest.mark.parametrize("command", NEVER)
+async def test_what_is_never_committed_is_left_out_and_said(
+    stage: Stage, root: Path, command: str, mode: str
+) -> None:  # S-16
+    chat = chat_of(stage, root, ran(f"{command}; echo kept > kept.txt"), mode=mode)
+    await play(chat.send("Go."))
+    for action in await chat.actions():
+        await play(chat.approve(action))
+    (done,) = of(await chat.events(), e.ExecutionComplete)
+    assert "not committed" in done.result + done.error
+    assert NEVER[command] in done.result + done.error
+    assert not lies(root, NEVER[command])
+    assert (root / "kept.txt").read_text() == "kept\n"
+    assert "post-checkout" not in await asyncio.to_thread(modes, root)
+
+
+async def test_no_file_gets_the_rights_of_another(stage: Stage, root: Path) -> None:  # S-16: by sandbox or by gate
+    chat = chat_of(stage, root, ran("echo x > tool; chmod u+s tool; chmod g+s tool; chmod +t tool"), mode="autopilot")
+    await play(chat.send("Go."))
+    assert not any(mode & 0o7000 for mode in (await asyncio.to_thread(modes, root)).values() if stat.S_ISREG(mode))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".git/hooks/pre-commit",
+        ".git/config.worktree",
+        "sub/.git/config",
+        "deep/er/.git",
+        ".GIT/config",
+        "git~1/config",
+        ".git/objects/info/alternates",
+        ".treadle/hooks.toml",
+        "bare/HEAD",
+    ],
+)
+async def test_file_tools_never_write_it_either(stage: Stage, root: Path, path: str) -> None:  # S-16
+    (root / "bare/objects").mkdir(parents=True)
+    (root / "bare/refs").mkdir()
+    for number, mode in enumerate(("ask", "autopilot", "confirm")):
+        chat = chat_of(
+            stage, root, Call("write_file", path=path, content="x"), mode=mode, auto_approve_sensitive_edits=True
+        )
+        seen = await play(chat.send(f"Go {number}."))
+        (done,) = of(seen, e.ExecutionComplete)
+        assert "never written" in done.error
+    assert not lies(root, path)
+
+
+# -- modes ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_read_only_chat_runs_commands_and_keeps_nothing(stage: Stage, root: Path) -> None:  # S-07
+    before = tree(root)
+    chat = chat_of(stage, root, ran("cat tracked.txt; echo x > new"), ran("cat tracked.txt"), mode="read-only")
+    seen = await play(chat.send("Go."))
+    wrote, looked = of(seen, e.ExecutionComplete)
+    assert tree(root) == before
+    assert "one\ntwo" in wrote.error
+    assert "read-only" in wrote.error
+    assert "A new +1" in wrote.error
+    assert looked.success
+    assert not of(seen, e.FilesChanged)
+
+
+async def test_headless_what_would_be_asked_for_is_discarded_and_told(stage: Stage, root: Path) -> None:  # S-05
+    before = tree(root)
+    call = ran("echo said; echo A=1 > .env; echo x > new")
+    done = await result_of(stage, root, call, **HEADLESS)
+    assert tree(root) == before
+    assert not done.success
+    for words in ("said", ".env", "A new +1", "approval"):
+        assert words in done.error
+    assert (await result_of(stage, root, ran("echo x > new"), **HEADLESS)).success
+    assert (root / "new").exists()
+
+
+async def test_autopilot_asks_for_what_is_sensitive_by_its_effect(stage: Stage, root: Path) -> None:  # S-06
+    chat = chat_of(stage, root, ran("sort -o AGENTS.md tracked.txt"), mode="autopilot")
+    await play(chat.send("Go."))
+    (asked,) = await chat.actions()
+    assert "AGENTS.md" in asked.reason
+    assert "+one" in asked.text
+
+
+async def test_review_asks_for_edits_too(stage: Stage, root: Path) -> None:  # S-07
+    chat = chat_of(stage, root, Call("write_file", path="a.txt", content="x\n"), mode="review")
+    await play(chat.send("Go."))
+    (asked,) = await chat.actions()
+    assert "+x" in asked.text
+    await play(chat.approve(asked))
+    assert (root / "a.txt").read_text() == "x\n"
+
+
+# -- an approval that waits -------------------------------------------------------------------------------------------
+
+
+async def test_killed_while_the_card_is_open(stage: Stage, root: Path) -> None:  # S-08, fault 31
+    chat = chat_of(stage, root, ran("date +%N > .env"))
+    await play(chat.send("Go."))
+    (asked,) = await chat.actions()
+    await stage.kill()
+    again = stage.agent([Say("Done.")], builtin=True).chat(chat.id)
+    await play(again.approve(asked))
+    assert (root / ".env").read_text().strip() in asked.text, "what was shown was done: it did not run again"
+
+
+async def test_an_effect_that_no_longer_fits_is_shown_again(stage: Stage, root: Path) -> None:  # S-08, fault 12
+    chat = chat_of(stage, root, ran("cat tracked.txt > .env; sed -i s/two/2/ tracked.txt"))
+    await play(chat.send("Go."))
+    (first,) = await chat.actions()
+    (root / "tracked.txt").write_text("zero\none\ntwo\n")
+    await play(chat.approve(first))
+    assert not (root / ".env").exists()
+    (second,) = await chat.actions()
+    assert "has changed" in second.reason
+    assert "+zero" in second.text
+    assert second.hash != first.hash
+    await play(chat.approve(second))
+    assert (root / ".env").read_text() == "zero\none\ntwo\n"
+    assert (root / "tracked.txt").read_text() == "zero\none\n2\n"
+
+
+async def test_the_same_bytes_shown_do_not_stand_for_other_files(stage: Stage, root: Path) -> None:  # S-08
+    """What is too large to be shown is bound by its hash."""
+    chat = chat_of(stage, root, ran("cp big .env"))
+    (root / "big").write_bytes(b"\0" * 3_000_000)
+    await play(chat.send("Go."))
+    (first,) = await chat.actions()
+    assert first.hash
+    edited = "head -c 10 tracked.txt > .env"
+    await play(chat.approve(first, arguments={"command": edited}))
+    if waiting := await chat.actions():  # another command is a new rehearsal
+        (second,) = waiting
+        assert second.hash != first.hash
+        await play(chat.approve(second))
+    assert (root / ".env").read_text() == "one\ntwo\n"
+
+
+# -- what nobody could judge beforehand -------------------------------------------------------------------------------
+
+
+async def test_what_is_written_through_is_judged_after_the_fact(stage: Stage, root: Path) -> None:  # W-10
+    call = ran("python3 -c \"open('.e' + 'nv', 'w').write('A=1')\"")
+    done = await result_of(stage, root, call, mode="autopilot", command_view=False)
+    assert (root / ".env").exists()
+    assert "would have been asked for: it changes .env" in done.result
+
+
+async def test_what_is_kept_while_a_job_runs_is_still_a_persons(stage: Stage, root: Path) -> None:
+    """S-16: a job keeps the whole tree to compare it later; that makes nothing of it Treadle's own."""
+    job = Call("run_command", command="sleep 600", background=True)
+    chat = chat_of(stage, root, job, ran("rm untracked.txt"))
+    await play(chat.send("Go."))
+    (asked,) = await chat.actions()
+    assert "untracked.txt, which exists nowhere else" in asked.reason
+    assert lies(root, "untracked.txt")
+    await chat.interrupt()
+    for each in await chat.jobs():
+        await each.stop()

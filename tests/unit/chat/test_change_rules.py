@@ -1,0 +1,155 @@
+"""What is never committed, whoever asks for it (S-16, S-17)."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treadle.chat import change_rules as rules
+from treadle.protocol.files import DiffStat, FileChange, FileState, StateKind, change_of
+
+FILE, FOLDER = FileState("file", 0o644, "d", 1), FileState("directory", 0o755)
+LINK = FileState("link", target="x")
+NAMES = st.text(st.characters(blacklist_characters="/\0", blacklist_categories=("Cs",)), min_size=1, max_size=8)
+PLAIN = NAMES.filter(lambda name: not rules.is_git_name(name) and name not in (".", "..", rules.OWN_FOLDER))
+FOLDERS = st.lists(PLAIN, min_size=1, max_size=4)
+ALIASES = (
+    ".git",
+    ".GIT",
+    ".Git",
+    ".git ",
+    ".git.",
+    ".git. .",
+    "git~1",
+    "GIT~2",
+    ".g\u200cit",
+    ".git::$INDEX_ALLOCATION",
+)
+OBEYED = (
+    "hooks/pre-commit",
+    "config",
+    "config.worktree",
+    "commondir",
+    "gitdir",
+    "info/attributes",
+    "info/exclude",
+    "objects/info/alternates",
+    "modules/sub/config",
+    "modules/a/b/hooks/post-checkout",
+    "worktrees/w/gitdir",
+    "anything",
+)
+DATA = (
+    "HEAD",
+    "index",
+    "index.lock",
+    "packed-refs",
+    "ORIG_HEAD",
+    "FETCH_HEAD",
+    "COMMIT_EDITMSG",
+    "MERGE_MSG",
+    "MERGE_HEAD",
+    "BISECT_LOG",
+    "refs/heads/main",
+    "refs/stash",
+    "logs/HEAD",
+    "objects/aa/bb",
+    "objects/pack/pack-1.pack",
+    "objects/info/commit-graph",
+    "rebase-merge/done",
+    "modules/a/b/objects/aa/bb",
+    "modules/sub/HEAD",
+    "worktrees/w/index",
+)
+
+
+def refused(path: str, after: FileState | None = FILE, before: FileState | None = None) -> bool:
+    return bool(rules.never_committed(path, before, after))
+
+
+def made(path: str, state: FileState = FILE) -> FileChange:
+    return change_of(path, None, state, DiffStat())
+
+
+# -- repositories -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", OBEYED)
+def test_what_git_obeys(path: str) -> None:
+    assert refused(f".git/{path}")
+    assert refused(f".git/{path}", before=FILE)
+
+
+@pytest.mark.parametrize("path", DATA)
+def test_gits_own_data_in_the_projects_repository(path: str) -> None:
+    assert not refused(f".git/{path}")
+    assert not refused(f".git/{path}", None, FILE)
+    assert refused(f".git/{path}", LINK), "a link would lead git elsewhere"
+
+
+@given(FOLDERS, st.sampled_from(ALIASES), st.sampled_from((*OBEYED, *DATA, "")))
+def test_a_repository_at_any_depth_under_any_name(above: list[str], alias: str, inside: str) -> None:
+    path = "/".join((*above, alias, *([inside] if inside else [])))
+    assert refused(path)
+    assert refused(path, FOLDER)
+    assert not refused(path, None, FILE), "it may be removed"
+
+
+@pytest.mark.parametrize("alias", ALIASES[1:])
+def test_another_name_for_it_at_the_top(alias: str) -> None:
+    assert refused(f"{alias}/config")
+    assert refused(alias, FOLDER)
+
+
+def test_git_itself_is_a_folder_or_nothing() -> None:
+    assert refused(".git")
+    assert refused(".git", LINK)
+    assert not refused(".git", FOLDER)
+
+
+@given(FOLDERS)
+def test_names_that_are_no_repository(parts: list[str]) -> None:
+    assert not refused("/".join(parts))
+    assert not refused("/".join((*parts, ".gitignore")))
+
+
+def exists_nothing(_path: str) -> bool:
+    return False
+
+
+@given(st.lists(PLAIN.filter(lambda name: name.casefold() not in rules._SHAPE), max_size=3), st.booleans())
+def test_the_shape_of_a_bare_repository(above: list[str], upper: bool) -> None:
+    folder = "".join(f"{part}/" for part in above)
+    head = "HEAD" if upper else "head"
+    parts = [made(f"{folder}{head}"), made(f"{folder}objects", FOLDER), made(f"{folder}refs", FOLDER)]
+    hook = made(f"{folder}hooks/post-checkout")
+    beside = made(f"{folder}readme.md")
+    found = rules.left_out([*parts, hook, beside], exists_nothing)
+    assert set(found) == {each.path for each in (*parts, hook)}
+    for without in range(3):
+        rest = [part for number, part in enumerate(parts) if number != without]
+        assert rules.left_out([*rest, hook], exists_nothing) == {}
+        there = parts[without].path
+        assert rules.left_out(rest, lambda path, there=there: path.casefold() == there.casefold()), "part was there"
+    link = [made(f"{folder}HEAD"), made(f"{folder}commondir")]
+    assert len(rules.left_out(link, exists_nothing)) == 2
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bits", [0o4000, 0o2000, 0o1000, 0o6000])
+def test_special_bits_of_files(bits: int) -> None:
+    assert refused("tool", FileState("file", bits | 0o755, "d", 1))
+    assert not refused("folder", FileState("directory", bits | 0o755)), "folders hand on their group"
+
+
+@pytest.mark.parametrize("kind", ["fifo", "other"])
+def test_what_is_no_file(kind: StateKind) -> None:
+    assert refused("pipe", FileState(kind, 0o644))
+    assert not refused("pipe", None, FileState(kind, 0o644))
+
+
+def test_treadles_own_folder() -> None:
+    assert refused(".treadle/hooks.toml")
+    assert refused(".Treadle", FOLDER)
+    assert not refused("sub/.treadle/x")

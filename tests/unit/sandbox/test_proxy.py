@@ -1,0 +1,208 @@
+"""The proxy of a command: real sockets on loopback. Hosts get their places by the constructor, as no setting can."""
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from treadle.sandbox.network.heads import HEAD_SIZE
+from treadle.sandbox.network.proxy import LIMITS, Journal, Proxy, ProxyLimits
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+GREETING = b"\x05\x01\x00"
+
+
+class Bench:
+    def __init__(self, port: int, log: Path) -> None:
+        self.port = port
+        self._log = log
+
+    async def connect(self) -> Streams:
+        return await asyncio.open_connection("127.0.0.1", self.port)
+
+    async def ask(self, data: bytes) -> bytes:
+        reader, writer = await self.connect()
+        writer.write(data)
+        answer = await asyncio.wait_for(reader.read(), 20)
+        await _close(writer)
+        return answer
+
+    async def logged(self, count: int = 1) -> list[dict[str, Any]]:
+        while len(lines := self._log.read_text().splitlines()) < count:  # noqa: ASYNC110 - another task writes it
+            await asyncio.sleep(0.01)
+        return [json.loads(line) for line in lines]
+
+
+@asynccontextmanager
+async def _proxied(tmp_path: Path, patterns: tuple[str, ...], limits: ProxyLimits = LIMITS) -> AsyncIterator[Bench]:
+    """A proxy, and a host `web.test` behind it that echoes what it is sent."""
+    host = await asyncio.start_server(_echo, "127.0.0.1", 0)
+    place = host.sockets[0].getsockname()[:2]
+    log = tmp_path / "network"
+    fixed = {"web.test": place, "gone.test": ("127.0.0.1", _free())}
+    proxy = Proxy(patterns, Journal(str(log), 100), limits, fixed)
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.setblocking(False)
+    serving = asyncio.ensure_future(proxy.serve(listener))
+    try:
+        yield Bench(listener.getsockname()[1], log)
+    finally:
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+        host.close()
+
+
+async def _close(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with suppress(ConnectionError):
+        await writer.wait_closed()
+
+
+async def _echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(1 << 16):
+        writer.write(b"<" + data + b">")
+        if b"Connection: close" in data or b"bye" in data:
+            break
+    await _close(writer)
+
+
+def _free() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return int(found.getsockname()[1])
+
+
+def _socks(host: str, port: int) -> bytes:
+    return GREETING + b"\x05\x01\x00\x03" + bytes((len(host),)) + host.encode() + port.to_bytes(2, "big")
+
+
+async def test_a_tunnel_carries_both_ways_and_is_logged(tmp_path: Path) -> None:  # S-03
+    async with _proxied(tmp_path, ("web.test",)) as bench:
+        answer = await bench.ask(b"CONNECT web.test:443 HTTP/1.1\r\nHost: web.test:443\r\n\r\nbye")
+        assert answer == b"HTTP/1.1 200 Connection established\r\n\r\n<bye>"
+        assert await bench.logged() == [{"host": "web.test", "port": 443, "sent": 3, "received": 5, "refused": ""}]
+
+
+async def test_plain_http_goes_to_the_named_host_alone(tmp_path: Path) -> None:  # S-03
+    async with _proxied(tmp_path, ("web.test",)) as bench:
+        headers = b"Host: other.test\r\nProxy-Connection: keep-alive\r\nAccept: */*\r\n\r\n"
+        answer = await bench.ask(b"GET http://web.test/a?b=c HTTP/1.1\r\n" + headers)
+    assert answer == b"<GET /a?b=c HTTP/1.1\r\nHost: web.test\r\nConnection: close\r\nAccept: */*\r\n\r\n>"
+
+
+async def test_socks_with_a_name(tmp_path: Path) -> None:  # S-03
+    async with _proxied(tmp_path, ("web.test",)) as bench:
+        answer = await bench.ask(_socks("web.test", 443) + b"bye")
+        assert answer[:4] == b"\x05\x00\x05\x00"
+        assert answer.endswith(b"<bye>")
+        assert (await bench.ask(_socks("evil.test", 443)))[2:4] == b"\x05\x02"
+        assert (await bench.ask(_socks("127.0.0.1\0.web.test", 443)))[2:4] == b"\x05\x02"
+        assert [each["refused"] for each in await bench.logged(2)][1].startswith("evil.test:443 is not among")
+
+
+@pytest.mark.parametrize(
+    ("patterns", "target", "why"),
+    [
+        (("web.test",), "evil.test:443", "not among the hosts"),
+        (("web.test",), "web.test:22", "not among the hosts"),
+        ((), "web.test:443", "not among the hosts"),
+        (("localhost.",), "127.0.0.1:443", "not among the hosts"),
+        (("127.0.0.1",), "127.0.0.1:443", "this machine"),
+        (("localhost",), "localhost:443", "this machine"),
+        (("gone.test",), "gone.test:443", "cannot be reached"),
+        (("no-such-name.invalid",), "no-such-name.invalid:443", "cannot be reached"),
+    ],
+)
+async def test_what_is_not_reached(
+    tmp_path: Path, patterns: tuple[str, ...], target: str, why: str
+) -> None:  # S-03: by a name that leads to this machine, too
+    async with _proxied(tmp_path, patterns) as bench:
+        answer = await bench.ask(f"CONNECT {target} HTTP/1.1\r\n\r\n".encode())
+        assert answer.startswith((b"HTTP/1.1 403", b"HTTP/1.1 502"))
+        assert why in answer.decode()
+        (entry,) = await bench.logged()
+    assert why in entry["refused"]
+    assert entry["host"] == target.rpartition(":")[0]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\r\nHost: web.test\r\n\r\n",
+        b"CONNECT web.test HTTP/1.1\r\n\r\n",
+        b"CONNECT web.test:443/x HTTP/1.1\r\n\r\n",
+        b"nonsense\r\n\r\n",
+        b"GET https://web.test/ HTTP/1.1\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\n",
+        b"GET http://web.test:99999/ HTTP/1.1\r\n\r\n",
+        b"GET http://w\xffb.test/ HTTP/1.1\r\n\r\n",
+        b"CONNECT web.test:443 HTTP/1.1\r\n" + b"X: " + b"x" * HEAD_SIZE * 2 + b"\r\n\r\n",
+    ],
+)
+async def test_what_is_no_request(tmp_path: Path, data: bytes) -> None:
+    async with _proxied(tmp_path, ("web.test",)) as bench:
+        reader, writer = await bench.connect()
+        writer.write(data)
+        with_answer = await asyncio.wait_for(_all(reader), 20)
+        assert with_answer.startswith(b"HTTP/1.1 403") or not with_answer
+        assert (await bench.logged())[0]["refused"]
+        await _close(writer)
+        assert b"<bye>" in await bench.ask(b"CONNECT web.test:443 HTTP/1.1\r\n\r\nbye")
+
+
+async def _all(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.read()
+    except ConnectionError:  # reset: it had sent more than was read
+        return b""
+
+
+async def test_a_hundred_connections_at_once(tmp_path: Path) -> None:
+    async with _proxied(tmp_path, ("web.test",)) as bench:
+        asked: Callable[[int], Awaitable[bytes]] = lambda n: bench.ask(  # noqa: E731
+            b"CONNECT web.test:443 HTTP/1.1\r\n\r\n%d bye" % n
+        )
+        answers = await asyncio.gather(*(asked(number) for number in range(100)))
+        assert [answer.endswith(b"<%d bye>" % number) for number, answer in enumerate(answers)] == [True] * 100
+
+
+async def test_more_connections_than_allowed_are_refused(tmp_path: Path) -> None:
+    async with _proxied(tmp_path, ("web.test",), ProxyLimits(connections=2)) as bench:
+        kept = [await bench.connect() for _ in range(2)]
+        for _, writer in kept:
+            writer.write(b"CONNECT web.test:443 HTTP/1.1\r\n\r\n")
+        for reader, _ in kept:
+            await reader.readuntil(b"\r\n\r\n")
+        reader, writer = await bench.connect()
+        assert await _all(reader) == b""
+        writer.close()
+        assert "more than 2 connections" in (await bench.logged())[0]["refused"]
+        for _, writer in kept:
+            writer.close()
+
+
+async def test_a_slow_program_and_an_idle_connection_are_let_go(tmp_path: Path) -> None:
+    async with _proxied(tmp_path, ("web.test",), ProxyLimits(head_s=0.1, idle_s=0.1)) as bench:
+        reader, writer = await bench.connect()
+        writer.write(b"CONN")
+        assert b"no request within" in await asyncio.wait_for(reader.read(), 20)
+        writer.close()
+        reader, writer = await bench.connect()
+        writer.write(b"CONNECT web.test:443 HTTP/1.1\r\n\r\n")
+        await reader.readuntil(b"\r\n\r\n")
+        assert await asyncio.wait_for(reader.read(), 20) == b""
+        assert (await bench.logged(2))[1]["host"] == "web.test"
+        writer.close()
+
+
+async def test_connections_that_are_open_at_the_end_are_logged(tmp_path: Path) -> None:
+    async with _proxied(tmp_path, ("web.test",)) as bench:
+        reader, writer = await bench.connect()
+        writer.write(b"CONNECT web.test:443 HTTP/1.1\r\n\r\nhello")
+        await reader.readuntil(b"<hello>")
+    assert (await bench.logged())[0]["sent"] == 5
+    writer.close()

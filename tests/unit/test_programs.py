@@ -1,0 +1,98 @@
+"""Which modules start programs, and that git of a project is run by one of them only: read off the sources (S-09,
+S-19). Whoever adds a place says here what it runs, and why that is no stranger's program outside of a sandbox."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import treadle
+
+SOURCES = Path(treadle.__file__).parent
+
+STARTERS = {
+    "run_blocking", "run_program", "Program", "Launch", "Popen", "check_output", "check_call", "getoutput",
+    "create_subprocess_exec", "create_subprocess_shell", "subprocess_exec", "subprocess_shell",
+    "posix_spawn", "posix_spawnp", "execv", "execve", "execvp", "execvpe", "execl", "execle", "execlp", "execlpe",
+    "spawnv", "spawnve", "spawnvp", "spawnvpe", "spawnl", "spawnle", "spawnlp", "spawnlpe", "system", "popen",
+}  # fmt: skip
+
+PLACES = {
+    "subprocesses": "the one way to run a program to its end",
+    "sandbox": "the sandbox itself: what it confines, its supervisors, its trials",
+    "workspace.git": "git, confined",
+    "workspace.search.search": "the search program of the machine, without settings of a project",
+    "tools.hooks": "the user's own hooks; those of a project only trusted and confined",
+    "tools.builtin.diagnostics.running": "linters: confined, or of the machine and such as execute nothing",
+    "tools.builtin.diagnostics.lsp": "language servers, confined",
+    "models.command_line": "programs that the user named as models",
+    "models.gemini.vertex": "the user's own gcloud",
+    "models.copilot.token": "the user's own gh",
+    "models.local": "the model of this machine",
+    "cli.commands.demo": "Treadle itself, in a project of its own making",
+}
+GIT = {
+    "workspace.git": "confined",
+    "sandbox.homes": "asks for the user's own settings, apart from any project",
+    "cli.commands.doctor": "only looks whether there is one",
+}
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    for file in sorted(SOURCES.rglob("*.py")):
+        name = ".".join(file.relative_to(SOURCES).with_suffix("").parts)
+        yield name, ast.parse(file.read_text(encoding="utf-8"))
+
+
+def starts(call: ast.Call) -> bool:
+    match call.func:
+        case ast.Attribute(value=ast.Name(id="subprocess")):
+            return True
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name in STARTERS
+    return False
+
+
+def names_git(node: ast.AST) -> bool:
+    """`git` as the first word of a line, or as a program that is looked for."""
+    match node:
+        case ast.List(elts=[ast.Constant(value=str(first)), *_]) | ast.Tuple(elts=[ast.Constant(value=str(first)), *_]):
+            return first.rpartition("/")[2] == "git" and isinstance(node, ast.List)
+        case ast.BoolOp(values=values):
+            return any(isinstance(each, ast.Constant) and each.value == "git" for each in values)
+        case ast.Call(
+            func=ast.Attribute(attr="which") | ast.Name(id="which"), args=[ast.Constant(value=str(first)), *_]
+        ):
+            return first == "git"
+        case ast.Call(args=[ast.Constant(value=str(first)), *_]):
+            return starts(node) and first.split()[:1] == ["git"]
+    return False
+
+
+def within(name: str, places: dict[str, str]) -> bool:
+    return any(name == place or name.startswith(f"{place}.") for place in places)
+
+
+def test_programs_are_started_in_known_places_only() -> None:
+    found = {name for name, tree in modules() for node in ast.walk(tree) if isinstance(node, ast.Call) and starts(node)}
+    assert sorted(name for name in found if not within(name, PLACES)) == []
+    gone = [place for place in PLACES if not any(within(name, {place: ""}) for name in found)]
+    assert gone == [], "nothing is started there any more: take it out of the list"
+
+
+def test_git_is_run_by_one_module_only() -> None:
+    found = {name for name, tree in modules() for node in ast.walk(tree) if names_git(node)}
+    assert sorted(found - GIT.keys()) == []
+    assert sorted(GIT.keys() - found) == []
+
+
+def test_a_new_place_would_be_seen() -> None:
+    for line in (
+        'subprocess.run(["git", "status"])',
+        'await asyncio.create_subprocess_exec("git", "diff")',
+        'run_blocking(Launch(["/usr/bin/git", "log"], {}), keep, 1.0)',
+        'os.system("git status")',
+        'program = shutil.which("git")',
+        'program = found or "git"',
+    ):
+        tree = ast.parse(f"async def f():\n    {line}")
+        assert any(names_git(node) for node in ast.walk(tree)), line

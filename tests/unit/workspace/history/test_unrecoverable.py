@@ -1,0 +1,63 @@
+"""Which bytes a set of changes would take away for good (S-16)."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from treadle.protocol.files import DiffStat, FileChange, FileState, change_of
+from treadle.workspace.history.unrecoverable import unrecoverable
+from treadle.workspace.root import Root
+
+OLD = FileState("file", 0o644, "old", 100)
+
+
+def of(path: str, after: FileState | None, *, ignored: bool = False) -> FileChange:
+    return change_of(path, OLD, after, DiffStat(), ignored=ignored)
+
+
+def lost(root: Path, *files: FileChange, kept: tuple[str, ...] = ()) -> tuple[str, ...]:
+    return unrecoverable(Root(root), files, lambda digest: digest in kept, lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("after", "gone"),
+    [
+        (None, True),
+        (FileState("file", 0o644, "new", 0), True),
+        (FileState("file", 0o644, "new", 9), True),
+        (FileState("file", 0o644, "new", 10), False),
+        (FileState("file", 0o600, "old", 100), False),
+        (FileState("link", target="x"), True),
+        (FileState("directory", 0o755), True),
+    ],
+)
+def test_files_of_which_next_to_nothing_is_left(after: FileState | None, gone: bool, tmp_path: Path) -> None:
+    assert lost(tmp_path, of("notes", after)) == (("notes",) if gone else ())
+
+
+def test_what_is_left_elsewhere_is_not_lost(tmp_path: Path) -> None:
+    moved = change_of("there", None, OLD, DiffStat())
+    assert lost(tmp_path, of("here", None), moved) == ()
+    assert lost(tmp_path, of("here", None), kept=("old",)) == ()
+    assert lost(tmp_path, of("build/x", None, ignored=True)) == ()
+    assert lost(tmp_path, of("build/x", None, ignored=True), of(".gitignore", FileState("file", 0o644, "new", 90))) == (
+        "build/x",
+    )
+
+
+def test_what_git_has_is_not_lost(tmp_path: Path) -> None:
+    (tmp_path / "known").write_text("known\n")
+    (tmp_path / "other").write_text("other\n")
+    asked: list[str] = []
+
+    class Repository:
+        def has_blobs(self, ids: list[str]) -> frozenset[str]:
+            asked.extend(ids)
+            made = subprocess.run(["git", "hash-object", "known"], cwd=tmp_path, capture_output=True, text=True)
+            return frozenset(ids) & {made.stdout.strip()}
+
+    files = (of("known", None), of("other", None))
+    found = unrecoverable(Root(tmp_path), files, lambda _: False, Repository)  # type: ignore[arg-type]
+    assert found == ("other",)
+    assert asked
