@@ -6,10 +6,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from treadle.cli.notices import summary
 from treadle.cli.options import EXIT_ERROR, EXIT_OK, Named
 from treadle.cli.session import find_chat, project_root
-from treadle.cli.terminal import Colour, Terminal, write_json
+from treadle.cli.terminal import Terminal, write_json
 from treadle.errors import InvalidInput, NotFound, ToolError
 from treadle.file_system import is_below
 from treadle.files import ChatFiles, Span
@@ -17,6 +16,8 @@ from treadle.handle import Chat
 from treadle.inert import inert, inert_line
 from treadle.lines.changes import ASIDE, Aside, change_lines, count, is_folder, sort_out, without_parents
 from treadle.lines.hunks import Shown
+from treadle.presentation.notices import summary
+from treadle.presentation.styled import Colour
 from treadle.protocol import wire
 from treadle.protocol.events import Envelope, Restored
 from treadle.protocol.files import FileChange, FileConflict, decode_path, encode_path

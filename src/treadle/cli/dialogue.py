@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from treadle.chat.state import open_actions
 from treadle.cli.approvals import chosen_rule, edited
 from treadle.cli.drive import JsonLines, Show, drive
-from treadle.cli.notices import how_to_answer, waiting
 from treadle.cli.screen import Screen
 from treadle.cli.terminal import Terminal
 from treadle.errors import Refused, TreadleError
 from treadle.following import Following
 from treadle.handle import Chat
 from treadle.inert import inert, inert_line
+from treadle.presentation.notices import how_to_answer, waiting
 from treadle.protocol.events import Envelope, OpenAction
 from treadle.protocol.files import FileChange
 from treadle.protocol.permissions import NETWORK_TOOL, RuleScope

@@ -9,10 +9,10 @@ from contextlib import suppress
 import msgspec
 
 from treadle.chat.state import ChatState
-from treadle.cli.call_line import QUIET, show_call, show_check
-from treadle.cli.notices import changed, cost, end, how_to_answer, how_to_go_on, living, notice, waiting
 from treadle.cli.terminal import Terminal
 from treadle.inert import inert, inert_line
+from treadle.presentation.call_line import QUIET, call_lines, check_lines
+from treadle.presentation.notices import changed, cost, end, how_to_answer, how_to_go_on, living, notice, waiting
 from treadle.protocol import events as e
 from treadle.protocol.content import PlanStep, Usage
 from treadle.protocol.views import Coalescer, JobView, touched
@@ -99,7 +99,7 @@ class Screen:
                 self._calls[check] = ("check", command)
                 self._status(f"● check {inert_line(command)} …")
             case e.CheckCompleted(check=check):
-                show_check(self._terminal, self._calls.get(check, ("", ""))[1], event)
+                self._terminal.show(check_lines(self._calls.get(check, ("", ""))[1], event, self._terminal.width))
             case e.UserMessage():
                 self._said(event)
             case e.PlanUpdated(steps=steps):
@@ -171,7 +171,7 @@ class Screen:
                 self._status(f"● {name} {inert_line(summary, 60)} … {last}")
             case e.ExecutionComplete():
                 self._done += 1
-                show_call(self._terminal, name or "call", summary, event)
+                self._terminal.show(call_lines(name or "call", summary, event, self._terminal.width))
 
     def _said(self, message: e.UserMessage) -> None:
         if message.source == "check":

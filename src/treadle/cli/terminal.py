@@ -5,11 +5,12 @@ import io
 import os
 import shutil
 import sys
-from collections.abc import Mapping
-from typing import Literal, TextIO
+from collections.abc import Iterable, Mapping
+from typing import TextIO
 from unicodedata import east_asian_width
 
-Colour = Literal["bold", "dim", "red", "green", "yellow", "cyan"]
+from treadle.presentation.styled import Colour, Line
+
 _CODES: dict[Colour, str] = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _ASCII = str.maketrans({"●": "*", "✗": "x", "✓": "v", "·": "-", "…": "...", "\N{MINUS SIGN}": "-", "│": "|", "─": "-"})
 
@@ -54,6 +55,11 @@ class Terminal:
     def line(self, text: str = "") -> None:
         self._write(("" if self._at_start else "\n") + text + "\n")
         self._at_start = True
+
+    def show(self, lines: Iterable[Line]) -> None:
+        """Whole lines, each span in its colours."""
+        for line in lines:
+            self.line("".join(self.paint(span.text, *span.colours) for span in line))
 
     def end_line(self) -> None:
         if not self._at_start:

@@ -57,7 +57,7 @@ async def approve(agent: "Agent", asked: str, reply: Approval, as_json: bool) ->
     """
     from treadle.cli.approvals import find_approval
     from treadle.cli.dialogue import follow
-    from treadle.cli.notices import waiting
+    from treadle.presentation.notices import waiting
 
     chat, action = await find_approval(agent, asked)
     since = await _seq_of(chat, action)

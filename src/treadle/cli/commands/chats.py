@@ -7,8 +7,9 @@ import click
 
 from treadle.cli.group import in_agent
 from treadle.cli.options import json_option
-from treadle.cli.terminal import Colour, Terminal, write_json
+from treadle.cli.terminal import Terminal, write_json
 from treadle.inert import inert_line
+from treadle.presentation.styled import Colour
 
 if TYPE_CHECKING:
     from treadle.ports.store import Listed

@@ -39,7 +39,7 @@ async def diff(agent: "Agent", wanted: Named, runs: bool, stat: bool, as_json: b
     What was undone or kept is left out.
     """
     from treadle.cli.changes import choose, print_changes, print_diff
-    from treadle.cli.notices import summary
+    from treadle.presentation.notices import summary
     from treadle.protocol import wire
 
     terminal = Terminal()
@@ -65,7 +65,7 @@ async def diff(agent: "Agent", wanted: Named, runs: bool, stat: bool, as_json: b
 
 
 async def _list_runs(terminal: Terminal, choice: "Chosen", as_json: bool) -> None:
-    from treadle.cli.notices import summary
+    from treadle.presentation.notices import summary
     from treadle.protocol import wire
     from treadle.protocol.events import UserMessage
 

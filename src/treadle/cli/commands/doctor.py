@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from treadle.cli.options import EXIT_ERROR, EXIT_OK, json_option
-from treadle.cli.terminal import Colour, Terminal, write_json
+from treadle.cli.terminal import Terminal, write_json
 from treadle.errors import SandboxError
 from treadle.inert import inert_line
+from treadle.presentation.styled import Colour
 
 if TYPE_CHECKING:
     from treadle.config import Config

@@ -6,8 +6,9 @@ import click
 
 from treadle.cli.group import in_agent
 from treadle.cli.options import gathered, json_option
-from treadle.cli.terminal import Colour, Terminal, write_json
+from treadle.cli.terminal import Terminal, write_json
 from treadle.inert import inert, inert_line
+from treadle.presentation.styled import Colour
 
 if TYPE_CHECKING:
     from treadle.jobs import Job

@@ -21,7 +21,7 @@ async def pending(agent: "Agent", as_json: bool) -> int:
     Each with the id that approve takes, what would be done, how dangerous it is, and why it is asked.
     """
     from treadle.cli.approvals import asked_of_people
-    from treadle.cli.notices import waiting
+    from treadle.presentation.notices import waiting
     from treadle.protocol import wire
 
     terminal = Terminal()

@@ -62,7 +62,7 @@ def _within(envelope: "e.Envelope", span: "Span") -> bool:
 
 def _print(terminal: Terminal, work: "Work") -> None:
     from treadle.cli.changes import print_diff
-    from treadle.cli.notices import summary
+    from treadle.presentation.notices import summary
     from treadle.protocol import events as e
 
     choice, found, events = work
@@ -116,7 +116,7 @@ def _uncaptured(events: "Sequence[e.Envelope]") -> list[str]:
 
 
 def _restored(events: "Sequence[e.Envelope]") -> list[str]:
-    from treadle.cli.notices import summary
+    from treadle.presentation.notices import summary
     from treadle.protocol import events as e
 
     words = {e.Undone: "undone since", e.Redone: "redone since", e.Kept: "kept since"}

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from treadle.cli.options import NetworkCommand, gathered, json_option, network_option, root_options
-from treadle.cli.terminal import Colour, Terminal, write_json
+from treadle.cli.terminal import Terminal, write_json
 from treadle.errors import SandboxError
 from treadle.file_system import is_below
 from treadle.inert import inert, inert_line
+from treadle.presentation.styled import Colour
 
 if TYPE_CHECKING:
     from treadle.config import Config

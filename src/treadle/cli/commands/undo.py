@@ -78,9 +78,9 @@ async def _undo(agent: "Agent", wanted: Named, how: How) -> int:
 
     from treadle.cli.changes import choose, tell
     from treadle.cli.dialogue import agreed, someone_is_there
-    from treadle.cli.notices import summary
     from treadle.files import Span
     from treadle.ports.snapshots import Plan
+    from treadle.presentation.notices import summary
 
     terminal = Terminal()
     choice = await choose(agent, wanted)
@@ -152,8 +152,8 @@ async def _require_message(choice: "Chosen", message: int) -> None:
 
 def _show(terminal: Terminal, choice: "Chosen", plan: "Plan", how: How) -> None:
     from treadle.cli.changes import print_changes, print_conflicts
-    from treadle.cli.notices import summary
     from treadle.ports.snapshots import MERGEABLE
+    from treadle.presentation.notices import summary
 
     print_changes(terminal, plan.files)
     print_conflicts(terminal, plan.conflicts)

@@ -1,9 +1,9 @@
 """The line of a finished tool call: what it touched, what came of it, and the first lines of its diff or output."""
 
 from treadle.chat.verification import DIAGNOSTICS
-from treadle.cli.terminal import Terminal
 from treadle.inert import inert, inert_line
 from treadle.lines.changes import count
+from treadle.presentation.styled import Colour, Line, Span, line, spaced
 from treadle.protocol.events import CheckCompleted, ExecutionComplete
 
 MINUS = "\N{MINUS SIGN}"
@@ -15,27 +15,30 @@ QUIET = frozenset({"task_complete", "update_plan"})
 """Calls whose effect is shown as an event of its own."""
 
 
-def show_call(terminal: Terminal, name: str, summary: str, done: ExecutionComplete) -> None:
+def call_lines(name: str, summary: str, done: ExecutionComplete, width: int) -> list[Line]:
+    """The call and what it left, in lines of at most about `width` columns; nothing for a quiet call."""
     if name in QUIET and done.success:
-        return
-    mark = terminal.paint("●", "green") if done.success else terminal.paint("✗", "red")
-    came = _what_came(done)
-    room = max(20, terminal.width - len(name) - len(came) - 6)
+        return []
+    mark = Span("●", ("green",)) if done.success else Span("✗", ("red",))
+    came = what_came(done)
+    room = max(20, width - len(name) - len(came) - 6)
     touched = inert_line(summary, room)
     came = f"… {came}" if came and not touched.endswith("…") else came
-    parts = [mark, terminal.paint(inert_line(name, 64), "bold"), touched, terminal.paint(came, "dim")]
-    terminal.line(" ".join(part for part in parts if part))
-    for line in _glimpse(terminal, name, done):
-        terminal.line(line)
+    head = spaced(mark, Span(inert_line(name, 64), ("bold",)), Span(touched), Span(came, ("dim",)))
+    return [head, *glimpse(name, done, width)]
 
 
-def show_check(terminal: Terminal, command: str, done: CheckCompleted) -> None:
+def check_lines(command: str, done: CheckCompleted, width: int) -> list[Line]:
     """A check looks like the call that it would be if the model had made it."""
     if done.success and command == DIAGNOSTICS:
-        return  # that changed files have no errors is nothing to talk about
+        return []  # that changed files have no errors is nothing to talk about
+    return call_lines("check", command, as_call(done), width)
+
+
+def as_call(done: CheckCompleted) -> ExecutionComplete:
     said = "" if done.success else done.result
     came = "passed" if done.success else done.synthetic or done.result_summary or "failed"
-    shown = ExecutionComplete(
+    return ExecutionComplete(
         done.check,
         done.success,
         error=said,
@@ -43,10 +46,10 @@ def show_check(terminal: Terminal, command: str, done: CheckCompleted) -> None:
         synthetic=done.synthetic,
         duration_ms=done.duration_ms,
     )
-    show_call(terminal, "check", command, shown)
 
 
-def _what_came(done: ExecutionComplete) -> str:
+def what_came(done: ExecutionComplete) -> str:
+    """What came of a call, in a few words."""
     came = done.result_summary or (done.error if not done.success else "")
     if done.diff_stat is not None and not done.effect:
         came = f"+{done.diff_stat.added} {MINUS}{done.diff_stat.removed}"
@@ -55,9 +58,10 @@ def _what_came(done: ExecutionComplete) -> str:
     return inert_line(came, 100)
 
 
-def _glimpse(terminal: Terminal, name: str, done: ExecutionComplete) -> list[str]:
+def glimpse(name: str, done: ExecutionComplete, width: int) -> list[Line]:
+    """The first lines of its diff, or the last of its output."""
     if done.diff_stat is not None and not done.effect:
-        return _diff(terminal, done.result)
+        return _diff(done.result, width)
     if done.success and name != "run_command":
         return []
     text = inert(done.result if done.result else done.error).rstrip("\n")
@@ -69,7 +73,7 @@ def _glimpse(terminal: Terminal, name: str, done: ExecutionComplete) -> list[str
     if not done.success and lines == [inert(done.error)] == [_first(done)]:
         lines = []
     touched = [line for line in changes.split("\n") if line and line[0] != "["]
-    return [_bar(terminal, line) for line in (*_last(lines), *touched[:OUTPUT_LINES])]
+    return [_bar(each, width) for each in (*_last(lines), *touched[:OUTPUT_LINES])]
 
 
 def _last(lines: list[str]) -> list[str]:
@@ -82,29 +86,25 @@ def _first(done: ExecutionComplete) -> str:
     return inert_line(done.result_summary or done.error)
 
 
-def _bar(terminal: Terminal, line: str) -> str:
-    return terminal.paint(f"  │ {inert_line(line.replace(chr(9), '    '), terminal.width - 4)}", "dim")
+def _bar(text: str, width: int) -> Line:
+    return line(f"  │ {inert_line(text.replace(chr(9), '    '), width - 4)}", "dim")
 
 
-def _diff(terminal: Terminal, result: str) -> list[str]:
+def _diff(result: str, width: int) -> list[Line]:
     lines = inert(result).split("\n")
-    start = next((number for number, line in enumerate(lines) if line.startswith("@@")), len(lines))
+    start = next((number for number, each in enumerate(lines) if each.startswith("@@")), len(lines))
     if start == len(lines):  # a change that recovery found made: there is no diff, but something to say
-        return [_bar(terminal, line) for line in lines if line.strip()]
-    changed = [line for line in lines[start:] if not line.startswith("@@")]
-    shown = [_diff_line(terminal, line) for line in changed[:DIFF_LINES]]
+        return [_bar(each, width) for each in lines if each.strip()]
+    changed = [each for each in lines[start:] if not each.startswith("@@")]
+    shown = [_diff_line(each, width) for each in changed[:DIFF_LINES]]
     if len(changed) > DIFF_LINES:
-        shown.append(terminal.paint(f"  │ … {len(changed) - DIFF_LINES} more lines", "dim"))
+        shown.append(line(f"  │ … {len(changed) - DIFF_LINES} more lines", "dim"))
     return shown
 
 
-def _diff_line(terminal: Terminal, line: str) -> str:
-    text = inert_line(line.replace("\t", "    "), terminal.width - 4)
-    bar = terminal.paint("  │ ", "dim")
-    match line[:1]:
-        case "+":
-            return bar + terminal.paint(text, "green")
-        case "-":
-            return bar + terminal.paint(text, "red")
-        case _:
-            return bar + terminal.paint(text, "dim")
+_LOOKS: dict[str, Colour] = {"+": "green", "-": "red"}
+
+
+def _diff_line(text: str, width: int) -> Line:
+    shown = inert_line(text.replace("\t", "    "), width - 4)
+    return Span("  │ ", ("dim",)), Span(shown, (_LOOKS.get(text[:1], "dim"),))

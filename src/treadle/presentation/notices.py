@@ -3,10 +3,10 @@
 from collections.abc import Collection, Iterable, Sequence
 
 from treadle.chat.budget import spent_of
-from treadle.cli.call_line import MINUS
-from treadle.cli.terminal import Colour
 from treadle.inert import inert, inert_line
 from treadle.lines.changes import ASIDE, Aside, change_lines, count, is_folder, sort_out, total
+from treadle.presentation.call_line import MINUS
+from treadle.presentation.styled import Colour
 from treadle.protocol import events as e
 from treadle.protocol.content import Usage
 from treadle.protocol.files import decode_path

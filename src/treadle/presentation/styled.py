@@ -1,0 +1,24 @@
+"""Text with a look: what is said, and how it should stand out. How that is drawn is the front end's business."""
+
+from typing import Literal, NamedTuple
+
+Colour = Literal["bold", "dim", "red", "green", "yellow", "cyan"]
+
+
+class Span(NamedTuple):
+    text: str
+    colours: tuple[Colour, ...] = ()
+
+
+Line = tuple[Span, ...]
+
+
+def line(text: str, *colours: Colour) -> Line:
+    """A line that looks the same from end to end."""
+    return (Span(text, colours),)
+
+
+def spaced(*spans: Span) -> Line:
+    """Those that say something, with a space between any two."""
+    said = [span for span in spans if span.text]
+    return tuple(part for span in said for part in (Span(" "), span))[1:]
