@@ -56,6 +56,8 @@ class Settings(msgspec.Struct, frozen=True):
     TREADLE_ and the name in capitals."""
 
     model: str = ""
+    aliases: dict[str, str] = {}
+    profile: str = ""
     preset: Preset | Literal[""] = ""
     mode: Mode = "ask"
     max_turns: Annotated[int, Meta(ge=1)] = 20
@@ -146,6 +148,10 @@ class Config(msgspec.Struct, frozen=True):
     hooks: "tuple[Hook, ...]" = ()
     """Programs that look at every call, in the order of the file (E-03)."""
 
+    def model_of(self, name: str) -> str:
+        """The model that a name of the user's stands for; any other name is its own."""
+        return self.settings.aliases.get(name, name)
+
     @property
     def database(self) -> Path:
         return self.home / DATABASE_NAME
@@ -180,6 +186,7 @@ def load(environment: Mapping[str, str] | None = None, flags: Mapping[str, Any] 
     file = home / FILE_NAME
     written = _read(file)
     hooks = _hooks(written.pop("hooks", ()), file)
+    profiles = written.pop("profiles", {})
     for name, value in written.items():
         if name not in sources:
             near = did_you_mean(name, sources)
@@ -198,21 +205,49 @@ def load(environment: Mapping[str, str] | None = None, flags: Mapping[str, Any] 
             shown = f"--{name.replace('_', '-')}"
             values[name] = _checked(name, value, shown, strict=True)
             sources[name] = f"flag {shown}"
+    _profile(values, sources, profiles, file)
     _preset(values, sources)
+    if (alias := values.get("model", "")) in values.get("aliases", {}):
+        values["model"] = values["aliases"][alias]
+        sources["model"] += f" (alias {alias})"
     return Config(home, Settings(**values), sources, tuple(warnings), hooks)
 
 
 def _preset(values: dict[str, Any], sources: dict[str, str]) -> None:
-    """A preset stands where it was named: it wins over what comes from before that, and gives way to the rest."""
-    named = values.get("preset")
+    if named := values.get("preset"):
+        _put(values, sources, PRESETS[named], f"{sources['preset']} ({named})")
+
+
+def _profile(values: dict[str, Any], sources: dict[str, str], profiles: object, file: Path) -> None:
+    """Settings of the user's under one name: the table `[profiles.NAME]` of the file."""
+    named = values.get("profile")
+    if not isinstance(profiles, dict) or not all(isinstance(each, dict) for each in profiles.values()):
+        raise ConfigError(f'{file}: profiles are tables, as in [profiles.review] with mode = "read-only" below it')
     if not named:
         return
+    if named not in profiles:
+        known = ", ".join(sorted(profiles)) or "none"
+        near = did_you_mean(named, profiles)
+        raise ConfigError(f"there is no profile {named!r} in {file}{near or ';'} there is: {known}")
+    wanted = {}
+    for name, value in profiles[named].items():
+        if name not in sources or name in ("profile", "aliases"):
+            near = did_you_mean(name, sources)
+            raise ConfigError(f"{file}: the profile {named!r} sets {name!r}, which is no setting{near}")
+        wanted[name] = _checked(name, value, f"{file}: profiles.{named}.{name}", strict=True)
+    _put(values, sources, wanted, f"{sources['profile']} (profile {named})")
+
+
+def _put(values: dict[str, Any], sources: dict[str, str], wanted: Mapping[str, Any], source: str) -> None:
+    """Several settings under one name stand where that was named: they win over what comes from before it, and give
+    way to the rest."""
     ranks = ("default", "file", "environment", "flag")
-    source = sources["preset"]
-    for name, value in PRESETS[named].items():
-        if ranks.index(sources[name].partition(" ")[0]) < ranks.index(source.partition(" ")[0]):
+    rank = ranks.index(source.partition(" ")[0])
+    strong = "(profile " in source  # what is set beside a profile is meant for whoever names none
+    for name, value in wanted.items():
+        if ranks.index(sources[name].partition(" ")[0]) < rank + (strong and rank == 1):
             values[name] = value
-            sources[name] = f"{source} ({named})"
+            sources[name] = source
 
 
 def _unknown_variables(env: Mapping[str, str]) -> list[str]:

@@ -137,11 +137,13 @@ class Chat:
         (L-09)."""
         return Following(self, c.Edit(message, content, files, new_id("u") if files else ""))
 
-    def apply(self, path: str, *, content: str | None = None, block: int = 0) -> Following:
+    def apply(
+        self, path: str = "", *, content: str | None = None, block: int = 0, patch: str | None = None
+    ) -> Following:
         """Write a fenced block of the last answer, or `content`, to a file, by the same rules and with the same way
-        back as a call of the model; the model is not asked. `block`: which one, from 1; without it the only one
-        (L-18)."""
-        return Following(self, c.Apply(path, content, block))
+        back as a call of the model; the model is not asked. `block`: which one, from 1; without it the only one.
+        `patch` instead of all that: a unified diff or `*** Begin Patch`, applied whole or not at all (L-18)."""
+        return Following(self, c.Apply(path, content, block, patch))
 
     def compact(self) -> Following:
         return Following(self, c.Compact())
@@ -160,6 +162,11 @@ class Chat:
     async def command(self, command: c.Command) -> ChatState:
         """Any other command: rename, change options, the queue."""
         return await self.carry_out(command)
+
+    @property
+    def driven_here(self) -> bool:
+        """Whether a worker of this process drives it just now."""
+        return self._worker.holds(self.id)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 

@@ -35,6 +35,7 @@ from treadle.protocol.events import (
     Event,
     JobEnded,
     Live,
+    OptionsChanged,
     QueueChanged,
     RunEnd,
     SessionCreated,
@@ -267,7 +268,9 @@ async def fork(
     copied += _seal(state, quiet(state), copied[-1].time_ms)
     state = fold_all(ChatState(chat=chat), copied)
     wanted = {**({"archived": False} if state.options.archived else {}), **(changes or {})}
-    copied += _seal(state, transition(state, ChangeOptions(wanted, by="fork")), (clock or SystemClock()).now_ms())
+    # Recorded in any case: the copy is the chat that somebody turned to last.
+    changed = transition(state, ChangeOptions(wanted, by="fork")) or (OptionsChanged({}, by="fork"),)
+    copied += _seal(state, changed, (clock or SystemClock()).now_ms())
     copy = new_chat_id()
     await _create(store, copy, copied)
     return copy

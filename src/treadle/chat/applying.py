@@ -1,4 +1,4 @@
-"""Writing a text, or a fenced block of an answer, to a file because a person says so (L-18): which block is meant, and
+"""What a person applies (L-18): a text or a fenced block of an answer to a file, or a patch. Which block is meant, and
 the turn that stands for it in the log. No model is asked; the call itself goes the way of every call."""
 
 import re
@@ -12,7 +12,7 @@ from treadle.protocol.commands import Apply
 from treadle.protocol.content import AssistantEntry, ToolRequest, Usage
 from treadle.protocol.events import AssistantMessage, Event, TurnStart, UserMessage
 from treadle.protocol.options import ChatOptions
-from treadle.protocol.tools import WRITE_TOOL
+from treadle.protocol.tools import PATCH_TOOL, WRITE_TOOL
 from treadle.types import call_key
 
 _OPENING = re.compile(r"([ \t]*)(`{3,}|~{3,})([^\n]*)")
@@ -22,17 +22,15 @@ _CLOSING_INDENT = 3
 
 def applied(state: ChatState, command: Apply) -> tuple[Event, ...]:
     """The person's word and a turn of one call, which a worker carries out like any other."""
-    if not command.path.strip():
-        raise InvalidInput("Say to which file the text is to be applied (path).")
-    what, content = _wanted(state, command)
+    said, tool, values = _patching(command) if command.patch is not None else _writing(state, command)
     try:
-        arguments = msgspec.json.encode({"path": command.path, "content": content}).decode()
+        arguments = msgspec.json.encode(values).decode()
     except UnicodeEncodeError as error:
         raise InvalidInput(f"The path or the content is no valid Unicode: {error}.") from error
     turn = state.turn + 1
-    request = ToolRequest(call_key(turn, 0), WRITE_TOOL, arguments)
+    request = ToolRequest(call_key(turn, 0), tool, arguments)
     return (
-        UserMessage(f"Write {what} to {command.path}.", source="apply"),
+        UserMessage(said, source="apply"),
         TurnStart(turn),
         AssistantMessage(turn, tool_requests=(request,), usage=Usage(), finish_reason="tool_calls"),
     )
@@ -43,7 +41,23 @@ def tool_options(state: ChatState) -> ChatOptions:
     the model."""
     if state.run is None or not state.run.applies:
         return state.options
-    return replace(state.options, tools=(WRITE_TOOL,), dynamic_tools=())
+    return replace(state.options, tools=(WRITE_TOOL, PATCH_TOOL), dynamic_tools=())
+
+
+def _patching(command: Apply) -> tuple[str, str, dict[str, str | None]]:
+    """What is said, by which tool, with which arguments."""
+    if command.path or command.content is not None or command.block:
+        raise InvalidInput("A patch names its files itself; give no path, content or block with it.")
+    if not (command.patch or "").strip():
+        raise InvalidInput("The patch is empty.")
+    return "Apply this patch.", PATCH_TOOL, {"patch": command.patch}
+
+
+def _writing(state: ChatState, command: Apply) -> tuple[str, str, dict[str, str | None]]:
+    if not command.path.strip():
+        raise InvalidInput("Say to which file the text is to be applied (path).")
+    what, content = _wanted(state, command)
+    return f"Write {what} to {command.path}.", WRITE_TOOL, {"path": command.path, "content": content}
 
 
 def _wanted(state: ChatState, command: Apply) -> tuple[str, str]:
@@ -54,7 +68,7 @@ def _wanted(state: ChatState, command: Apply) -> tuple[str, str]:
         return "this text", command.content
     if command.block < 0:
         raise InvalidInput(f"Blocks are counted from 1; got {command.block}.")
-    found = fenced_blocks(_last_answer(state))
+    found = fenced_blocks(last_answer(state))
     if len(found) > 1 and not command.block:
         raise InvalidInput(f"The last answer has {len(found)} fenced blocks; say which one (block=1 to {len(found)}).")
     number = command.block or 1
@@ -64,7 +78,7 @@ def _wanted(state: ChatState, command: Apply) -> tuple[str, str]:
     return f"block {number} of your last answer", found[number - 1]
 
 
-def _last_answer(state: ChatState) -> str:
+def last_answer(state: ChatState) -> str:
     """The last words of the model; turns that only make calls are no answers."""
     place = len(state.history)
     while place > 0:

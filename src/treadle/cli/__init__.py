@@ -9,6 +9,8 @@ from treadle._version import __version__
 COMMANDS = {
     "run": "Give a model a task in a project and watch it work.",
     "resume": "Go on with a chat that was cut off or waits for someone.",
+    "stop": "Stop the run of a chat, wherever it works.",
+    "apply": "Apply a patch or a fenced block of an answer to the project.",
     "try": "See what a command would do to the project, and change nothing.",
     "pending": "List what chats ask of a person.",
     "approve": "Allow or refuse what a chat asks for, and go on with it.",

@@ -152,6 +152,13 @@ def _print_file(terminal: Terminal, each: Shown) -> None:
             terminal.line(_painted(terminal, inert(line), line[:1]))
 
 
+def print_patch(terminal: Terminal, diff: str) -> None:
+    """A diff as text, with its colours."""
+    for line in inert(diff).split("\n") if diff else ():
+        head = line.startswith(("--- ", "+++ "))
+        terminal.line(terminal.paint(line, "bold") if head else _painted(terminal, line, line[:1]))
+
+
 def _painted(terminal: Terminal, text: str, mark: str) -> str:
     colour = _COLOURS.get(mark) if mark in "+-@" else None
     return terminal.paint(text, colour) if colour and mark else text

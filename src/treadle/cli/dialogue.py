@@ -3,13 +3,14 @@ Ctrl-D and Ctrl-C leave: the chat goes on waiting, and can be answered from anyw
 terminal says so and follows the chat."""
 
 import asyncio
-import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from treadle.chat.state import open_actions
 from treadle.cli.approvals import chosen_rule, edited
 from treadle.cli.drive import JsonLines, Show, drive
+from treadle.cli.keyboard import END, ESCAPE, Keyboard, someone_is_there
 from treadle.cli.screen import Screen
 from treadle.cli.terminal import Terminal
 from treadle.errors import Refused, TreadleError
@@ -23,48 +24,50 @@ from treadle.protocol.permissions import NETWORK_TOOL, RuleScope
 from treadle.protocol.views import JobView
 
 _SCOPES: dict[str, RuleScope] = {"o": "once", "c": "chat", "p": "project", "u": "user"}
-_LONGEST = 65_536
 _WATCH_S = 1.0
 _STALE = ("no_such_action", "hash_mismatch")
 """Refusals of an answer that came too late: somebody else answered, or what is asked has changed."""
 
 
-def someone_is_there() -> bool:
-    """Whether a person sees what is shown and can answer."""
-    try:
-        return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
-    except (AttributeError, ValueError):  # closed
-        return False
+__all__ = ["Dialogue", "agreed", "follow", "someone_is_there"]
 
 
 async def follow(
     chat: Chat, following: Following, after: int, *, as_json: bool, asks: bool = False, resumed: bool = False
 ) -> int:
     """Carry out a command and show what comes behind `after`: as lines of JSON, or on a screen, where somebody is
-    asked what the chat asks if `asks`."""
+    asked what the chat asks if `asks`. Of a chat that is `resumed` Ctrl-C only takes leave."""
     if as_json:
-        return await drive(chat, following, JsonLines(), after)
+        return await drive(chat, following, JsonLines(), after, detaches=resumed)
     terminal = Terminal()
-    screen = Screen(terminal, asks=asks)
+    screen = Screen(terminal, asks=asks, watches=resumed)
     state = await chat.state()
     screen.begin(chat.id, state.options.model, state.options.root, resumed=resumed)
     screen.knows(state)
-    return await _converse(chat, following, screen, after, Dialogue(terminal) if asks else None)
+    if not asks:
+        return await drive(chat, following, screen, after, detaches=resumed)
+    with Keyboard() as keys:
+        return await _converse(chat, following, screen, after, Dialogue(terminal, keys), detaches=resumed)
 
 
-async def _converse(chat: Chat, following: Following, show: Show, after: int, dialogue: "Dialogue | None") -> int:
-    """Drive the chat, and answer what it asks as long as somebody does."""
+async def _converse(
+    chat: Chat, following: Following, show: Show, after: int, dialogue: "Dialogue", *, detaches: bool
+) -> int:
+    """Drive the chat, and answer what it asks as long as somebody does. Esc stops the run meanwhile."""
     seen = _Seen(show, after)
     while True:
+        stopping = asyncio.ensure_future(dialogue.stop_on_escape(chat))
         try:
-            code = await drive(chat, following, seen, seen.seq)
+            code = await drive(chat, following, seen, seen.seq, detaches=detaches)
         except Refused as refusal:
-            if dialogue is None or refusal.reason not in _STALE:
+            if refusal.reason not in _STALE:
                 raise
             dialogue.note_stale()
             following = chat.resume()
             continue
-        if dialogue is None:
+        finally:
+            stopping.cancel()
+        if code >= _BY_SIGNAL:
             return code
         actions = [action for action in await chat.actions() if action.of_person]
         if not actions:
@@ -73,6 +76,9 @@ async def _converse(chat: Chat, following: Following, show: Show, after: int, di
         if answered is None:
             return code
         following = answered
+
+
+_BY_SIGNAL = 128
 
 
 class _Seen:
@@ -92,10 +98,23 @@ class _Seen:
     def living(self, jobs: Sequence[JobView]) -> None:
         self._show.living(jobs)
 
+    def ready(self, chat: Chat) -> None:
+        self._show.ready(chat)
+
+    def left(self, chat: Chat, *, driven: bool) -> None:
+        self._show.left(chat, driven=driven)
+
 
 class Dialogue:
-    def __init__(self, terminal: Terminal) -> None:
+    def __init__(self, terminal: Terminal, keys: Keyboard) -> None:
         self._terminal = terminal
+        self._keys = keys
+
+    async def stop_on_escape(self, chat: Chat) -> None:
+        while (key := await self._keys.key()) != END:
+            if key == ESCAPE:
+                with suppress(TreadleError):  # it has just ended
+                    await chat.interrupt()
 
     async def answer(self, chat: Chat, action: OpenAction) -> Following | None:
         """What the person answers; None if they leave."""
@@ -132,10 +151,10 @@ class Dialogue:
 
     async def _permit(self, chat: Chat, action: OpenAction) -> Following | None:
         while True:
-            typed = await self._ask(_choices(action))
-            if typed is None:
+            typed = await self._press(_choices(action))
+            if typed == END:
                 return None
-            word, number = typed[:1].lower(), typed[1:].strip()
+            word, number = typed[:1].lower(), typed[1:]
             if word == "y":
                 return chat.approve(action)
             if word == "n":
@@ -146,8 +165,19 @@ class Dialogue:
                 if command:
                     return chat.approve(action, arguments=await edited(chat, action, command))
             if word in _SCOPES and action.offers:
-                which = int(number) if number.isdecimal() else 1
-                return chat.approve(action, rule=chosen_rule(action, _SCOPES[word], which, deny=False))
+                if not number and len(action.offers) > 1:
+                    number = await self._press(f"which rule, 1 to {len(action.offers)}? ")
+                if number.isdecimal() or len(action.offers) == 1:
+                    rule = chosen_rule(action, _SCOPES[word], int(number or 1), deny=False)
+                    return chat.approve(action, rule=rule)
+
+    async def _press(self, prompt: str) -> str:
+        """One key. What lay in the buffer before the prompt is no answer to it."""
+        self._keys.forget()
+        self._prompt(prompt)
+        key = await self._keys.key()
+        sys.stderr.write(f"{key if key.isprintable() else ''}\n")
+        return key
 
     async def _tell(self, chat: Chat, action: OpenAction) -> Following | None:
         while True:
@@ -159,11 +189,15 @@ class Dialogue:
                 return chat.answer(action, typed)
 
     async def _ask(self, prompt: str) -> str | None:
+        self._keys.forget()
+        self._prompt(prompt)
+        return await self._keys.line()
+
+    def _prompt(self, prompt: str) -> None:
         self._terminal.clear()
         sys.stdout.flush()
         sys.stderr.write(f"   {prompt}")
         sys.stderr.flush()
-        return await read_line()
 
 
 async def _closed(chat: Chat, action: OpenAction) -> None:
@@ -180,32 +214,19 @@ def _choices(action: OpenAction) -> str:
     if action.name == "run_command":
         words.append("[e]dit")
     if action.offers:
-        which = " (with the number of the rule, as in c2)" if len(action.offers) > 1 else ""
         if any(offer.rule.tool == NETWORK_TOOL for offer in action.offers):
-            words.append("[o]nce by a rule, as in o2")
-        words.append(f"always in this [c]hat, this [p]roject, for this [u]ser{which}")
+            words.append("[o]nce by a rule")
+        words.append("always in this [c]hat, this [p]roject, for this [u]ser")
     return " · ".join(words) + ": "
 
 
 async def agreed(question: str) -> bool:
-    """Whether somebody says yes."""
+    """Whether somebody says yes, by one key."""
     sys.stdout.flush()
-    sys.stderr.write(question)
-    sys.stderr.flush()
-    return (await read_line() or "")[:1].lower() == "y"
-
-
-async def read_line() -> str | None:
-    """A line that somebody types; None at the end of input. Waits without a thread, so that Ctrl-C ends it at once."""
-    loop = asyncio.get_running_loop()
-    fd = sys.stdin.fileno()
-    ready: asyncio.Future[None] = loop.create_future()
-    loop.add_reader(fd, lambda: None if ready.done() else ready.set_result(None))
-    try:
-        await ready
-        data = os.read(fd, _LONGEST)
-    except OSError:  # the terminal is gone
-        return None
-    finally:
-        loop.remove_reader(fd)
-    return data.decode(errors="replace").strip() if data else None
+    with Keyboard() as keys:
+        keys.forget()
+        sys.stderr.write(question)
+        sys.stderr.flush()
+        yes = (await keys.key()).lower() == "y"
+        sys.stderr.write(f"{'yes' if yes else 'no'}\n")
+    return yes

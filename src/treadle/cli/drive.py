@@ -1,8 +1,9 @@
 """Driving a chat from a terminal: passes events to a display and signals to the chat, and makes an exit code of the
 end.
 
-Ctrl-C asks for a stop, which is recorded, and the run settles; a second one leaves at once. SIGTERM and SIGHUP leave
-everything as a crash would, but give the lease back.
+Ctrl-C asks for a stop, which is recorded, and the run settles; a second one leaves at once. Who only watches a chat
+that was there before (`detaches`) leaves it by Ctrl-C. SIGTERM and SIGHUP leave everything as a crash would, but give
+the lease back.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Protocol
 
+from treadle.cli.keyboard import Keyboard
 from treadle.cli.options import EXIT_BUDGET, EXIT_ERROR, EXIT_INTERRUPTED, EXIT_OK, EXIT_TURN_CAP
 from treadle.errors import TreadleError
 from treadle.following import Following
@@ -55,6 +57,12 @@ class Show(Protocol):
     def living(self, jobs: Sequence[JobView]) -> None:
         """The background commands that live on after the run that ends now."""
 
+    def ready(self, chat: Chat) -> None:
+        """From now on signals are heard."""
+
+    def left(self, chat: Chat, *, driven: bool) -> None:
+        """Whoever watched leaves; the chat was `driven` by this process, or goes on in another."""
+
 
 class JsonLines:
     """What `--json` prints: one event a line, each written out at once."""
@@ -71,6 +79,18 @@ class JsonLines:
 
     def living(self, jobs: Sequence[JobView]) -> None:
         """The events have told it."""
+
+    def ready(self, chat: Chat) -> None:
+        """Nothing to say."""
+
+    def left(self, chat: Chat, *, driven: bool) -> None:
+        print(f"treadle: {left_text(chat, driven)}", file=sys.stderr)
+
+
+def left_text(chat: Chat, driven: bool) -> str:
+    if driven:
+        return f"left; nothing works on chat {chat.id} now · go on: treadle resume {chat.id}"
+    return f"left; chat {chat.id} goes on elsewhere · watch: treadle resume {chat.id} · stop: treadle stop {chat.id}"
 
 
 class Ending:
@@ -91,15 +111,17 @@ class Ending:
                 self.code = EXIT_TURN_CAP if self._capped else EXIT_OK
 
 
-async def drive(chat: Chat, following: Following, show: Show, after: int) -> int:
+async def drive(chat: Chat, following: Following, show: Show, after: int, *, detaches: bool = False) -> int:
     """Carry out a command and show everything recorded behind `after`, until the chat is idle or waits."""
     ending = Ending()
-    steps = [] if isinstance(show, JsonLines) else await _earlier_steps(chat, after)
+    steps: list[FileChange] = []
     current = asyncio.current_task()
     assert current is not None
-    signals = Signals(chat, current)
+    signals = Signals(chat, current, detaches=detaches)
     signals.install()
+    show.ready(chat)
     try:
+        steps += [] if isinstance(show, JsonLines) else await _earlier_steps(chat, after)
         async with aclosing(_complete(chat, following, after)) as events:
             async for envelope in events:
                 ending.event(envelope)
@@ -117,6 +139,8 @@ async def drive(chat: Chat, following: Following, show: Show, after: int) -> int
         if not signals.ended_by:
             raise
         current.uncancel()
+        if detaches and signals.ended_by == signal.SIGINT:
+            show.left(chat, driven=chat.driven_here)
         return 128 + signals.ended_by
     finally:
         signals.remove()
@@ -159,8 +183,9 @@ async def _complete(chat: Chat, following: Following, after: int) -> AsyncGenera
 
 
 class Signals:
-    def __init__(self, chat: Chat, work: "asyncio.Task[object]") -> None:
+    def __init__(self, chat: Chat, work: "asyncio.Task[object]", *, detaches: bool = False) -> None:
         self._chat = chat
+        self._detaches = detaches
         self._work = work
         self._stopping: asyncio.Task[None] | None = None
         self.ended_by = 0
@@ -177,8 +202,12 @@ class Signals:
             loop.remove_signal_handler(number)
 
     def _interrupt(self) -> None:
-        if self._stopping is not None:
+        if self._stopping is not None or self.ended_by:
+            Keyboard.restore_now()
             os._exit(EXIT_INTERRUPTED)
+        if self._detaches:
+            self._leave(signal.SIGINT)
+            return
         self._stopping = asyncio.create_task(self._stop())
 
     async def _stop(self) -> None:

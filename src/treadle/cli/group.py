@@ -29,6 +29,17 @@ class LazyGroup(click.Group):
         commands = (each for each in vars(module).values() if isinstance(each, click.Command))
         return next(each for each in commands if each.name == cmd_name)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            from treadle.did_you_mean import did_you_mean
+
+            near = did_you_mean(name, COMMANDS)
+            raise click.UsageError(f"No such command {inert(name)!r}{near or '; see them with: treadle --help'}")
+        return super().resolve_command(ctx, args)
+
     def get_help(self, ctx: click.Context) -> str:
         return help_text()
 

@@ -9,7 +9,9 @@ from contextlib import suppress
 import msgspec
 
 from treadle.chat.state import ChatState
+from treadle.cli.drive import left_text
 from treadle.cli.terminal import Terminal
+from treadle.handle import Chat
 from treadle.inert import inert, inert_line
 from treadle.presentation.call_line import QUIET, call_lines, check_lines
 from treadle.presentation.notices import changed, cost, end, how_to_answer, how_to_go_on, living, notice, waiting
@@ -24,11 +26,15 @@ _PLAN_MARKS = {"pending": "·", "in_progress": ">", "done": "✓"}
 class Screen:
     """Shows a run. `echo` shows the user's own messages too, for a log that is read instead of lived."""
 
-    def __init__(self, terminal: Terminal | None = None, *, echo: bool = False, asks: bool = False) -> None:
+    def __init__(
+        self, terminal: Terminal | None = None, *, echo: bool = False, asks: bool = False, watches: bool = False
+    ) -> None:
         self._terminal = terminal or Terminal()
         self._echo = echo
         self._asks = asks
         """Somebody sits here: what the chat waits for is asked for in a dialogue."""
+        self._watches = watches
+        """It was there before and is left by Ctrl-C: that is told once."""
         self._coalescer = Coalescer()
         self._timer: asyncio.TimerHandle | None = None
         self._received = ""
@@ -70,6 +76,16 @@ class Screen:
     def changed(self, files: Sequence[e.FileChange]) -> None:
         """What the run that ends now did to each file."""
         self._changed = files
+
+    def ready(self, chat: Chat) -> None:
+        if self._watches:
+            stop = "Esc stops the run" if self._asks else f"stop the run: treadle stop {chat.id}"
+            self._terminal.note(f"   Ctrl-C leaves; {stop}", "dim")
+            self._watches = False
+
+    def left(self, chat: Chat, *, driven: bool) -> None:
+        self._end_text()
+        self._terminal.note(f"── {left_text(chat, driven)}", "yellow")
 
     def living(self, jobs: Sequence[JobView]) -> None:
         """The background commands that live on after the run that ends now."""

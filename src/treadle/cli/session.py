@@ -106,7 +106,11 @@ async def find_chat(store: Store, named: str) -> ChatId:
         return ChatId(named)
     found = [chat for chat in ids if chat.startswith(named) or chat.startswith(f"c_{named}")]
     if not found:
-        raise NotFound(f"there is no chat {named!r}; see them with: treadle chats")
+        from treadle.did_you_mean import did_you_mean
+
+        known = [listed.summary.chat for listed in await store.list(limit=1000)]
+        near = did_you_mean(named if named.startswith("c_") else f"c_{named}", [LAST, *known])
+        raise NotFound(f"there is no chat {named!r}{near or ';'} see them with: treadle chats")
     if len(found) > 1:
         shown = ", ".join(found[:5]) + (" …" if len(found) > 5 else "")
         raise InvalidInput(f"{named!r} is the beginning of {len(found)} chats ({shown}); type more of it")

@@ -79,10 +79,18 @@ class Chat:
         """Its background commands, those that run and those that have ended lately: to read, to talk to, to stop."""
         return await jobs_of(self._http, self._at)
 
-    async def apply(self, path: str, *, content: str | None = None, block: int | None = None) -> Accepted:
+    async def apply(
+        self,
+        path: str | None = None,
+        *,
+        content: str | None = None,
+        block: int | None = None,
+        patch: str | None = None,
+    ) -> Accepted:
         """Write a fenced block of the last answer, or `content`, to a file; what comes of it is told by the events.
-        `block`: which one, from 1; without it the only one."""
-        said = {"path": path, "content": content, "block": block}
+        `block`: which one, from 1; without it the only one. `patch` instead of all that is applied whole or not at
+        all."""
+        said = {"path": path, "content": content, "block": block, "patch": patch}
         return await self._post("apply", {name: value for name, value in said.items() if value is not None})
 
     async def compact(self) -> Accepted:

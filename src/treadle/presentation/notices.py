@@ -63,7 +63,7 @@ def notice(event: e.Event) -> tuple[str, Colour] | None:
             return f"summed up: {event.tokens_before:,} → {event.tokens_after:,} tokens", "dim"
         case e.CompactionComplete(error=error):
             return f"summing up failed: {inert_line(error, 300)}", "yellow"
-        case e.OptionsChanged(changes=changes):
+        case e.OptionsChanged(changes=changes) if changes:
             return f"changed: {inert_line(', '.join(sorted(changes)), 200)}", "dim"
         case e.SessionImported():
             return "brought here from elsewhere; what was changed before this cannot be undone here", "dim"

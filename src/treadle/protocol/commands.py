@@ -136,13 +136,17 @@ class Compact(Value, tag="compact", frozen=True):
 
 
 class Apply(Value, tag="apply", frozen=True):
-    """Write a text, or a fenced block of the last answer, to a file, without asking the model (L-18)."""
+    """Write a text, or a fenced block of the last answer, to a file, or apply a patch, without asking the model
+    (L-18)."""
 
-    path: str
+    path: str = ""
+    """The file; a patch names its files itself."""
     content: str | None = None
     """The text; None: a block of the last answer."""
     block: int = 0
     """Which block, from 1; 0: the only one."""
+    patch: str | None = None
+    """A patch, unified or in the envelope, in place of a text and a path: all of it or nothing."""
 
 
 class CloseJob(Value, tag="close_job", frozen=True):

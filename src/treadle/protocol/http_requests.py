@@ -187,14 +187,17 @@ _Run = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 
 
 class ApplyText(Body, frozen=True, kw_only=True):
-    """Write a fenced block of the last answer, or a text, to a file (L-18)."""
+    """Write a fenced block of the last answer, or a text, to a file, or apply a patch (L-18)."""
 
-    path: _Path
-    """Relative to the root."""
+    path: _Path | None = None
+    """Relative to the root; a patch has none."""
     block: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
     """Which block of the last answer, from 1; left out: the only one."""
     content: str | None = None
     """A text, in place of a block."""
+    patch: str | None = None
+    """A unified diff, or what stands between `*** Begin Patch` and `*** End Patch`, in place of a file and a text: all
+    of it is applied, or nothing."""
 
 
 class JobInput(Body, frozen=True, kw_only=True):

@@ -22,8 +22,9 @@ COMMAND_TOOL = "run_command"
 INPUT_TOOL = "send_input"
 DIAGNOSTICS_TOOL = "get_diagnostics"
 WRITE_TOOL = "write_file"
+PATCH_TOOL = "apply_patch"
 EDIT_TOOL = "edit_file"
-EDIT_TOOLS = frozenset({WRITE_TOOL, EDIT_TOOL, "apply_patch"})
+EDIT_TOOLS = frozenset({WRITE_TOOL, EDIT_TOOL, PATCH_TOOL})
 """Built-in tools that are known by their names: rules and logs name them, and the loop calls some by itself."""
 
 ANY_OBJECT: dict[str, Any] = {"type": "object"}

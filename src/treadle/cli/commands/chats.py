@@ -1,6 +1,7 @@
 """`treadle chats`: the chats of the database."""
 
 import time
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 import click
@@ -21,25 +22,54 @@ MOST = 200
 
 @click.command("chats")
 @click.option("--all", "everything", is_flag=True, help="Show all chats, archived ones too.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Show the N newest.")
+@click.option("--search", default="", metavar="TEXT", help="Only those with TEXT in their title, project or id.")
+@click.option(
+    "--project", is_flag=False, flag_value=".", metavar="[DIR]", help="Only those that work in DIR; without it, here."
+)
 @json_option("Print every chat as one line of JSON.")
 @in_agent()
-async def chats(agent: "Agent", everything: bool, as_json: bool) -> int:
-    """List the chats, newest first."""
-    limit = 0 if everything or as_json else MOST + 1
-    found = await agent.chats(archived=None if everything else False, limit=limit)
+async def chats(
+    agent: "Agent", everything: bool, limit: int | None, search: str, project: str | None, as_json: bool
+) -> int:
+    """List the chats, newest first: id, age, state, project and title."""
+    most = limit or (0 if everything or as_json else MOST)
+    narrow = bool(search or project)
+    found = await agent.chats(archived=None if everything else False, limit=most + 1 if most and not narrow else 0)
+    found = _fitting(found, search, project)
     if as_json:
+        found = found[:most] if most else found
         for listed in found:
             write_json(as_dict(listed))
         return 0
     terminal = Terminal()
     if not found:
-        terminal.note("no chats yet; begin one with: treadle run PROMPT", "dim")
-    shown = found if everything else found[:MOST]
+        none = "no such chat" if narrow else "no chats yet; begin one with: treadle run PROMPT"
+        terminal.note(none, "dim")
+    shown = found[:most] if most else found
     for listed in shown:
         terminal.line(_line(terminal, listed))
-    if len(shown) < len(found):
-        terminal.note(f"these are the {MOST} newest; all of them: treadle chats --all", "dim")
+    if len(shown) < len(found) and limit is None:
+        terminal.note(f"these are the {most} newest; all of them: treadle chats --all", "dim")
     return 0
+
+
+def _fitting(found: "list[Listed]", search: str, project: str | None) -> "list[Listed]":
+    import os
+
+    from treadle.cli.session import project_root
+    from treadle.file_system import is_below
+
+    if project is not None:
+        here = str(project_root(project if project != "." else None, force=True))
+        found = [each for each in found if each.summary.root and is_below(here, os.path.realpath(each.summary.root))]
+    if word := search.casefold():
+        found = [
+            each
+            for each in found
+            if any(word in part.casefold() for part in (each.summary.title, each.summary.root, each.summary.chat))
+        ]
+    return found
 
 
 def as_dict(listed: "Listed") -> dict[str, object]:
@@ -59,12 +89,12 @@ def _line(terminal: Terminal, listed: "Listed") -> str:
     from treadle.protocol.views import shown_status
 
     summary, status = listed.summary, shown_status(listed.summary.status, listed.leased)
-    title = inert_line(summary.title or "(no title)", max(20, terminal.width - 60))
+    title = inert_line(summary.title or "(no title)", max(20, terminal.width - 72))
     colour: Colour = "red" if status == "error" else "dim" if status == "idle" else "yellow"
     aged = terminal.paint(f"{age(summary.updated_ms):>8}", "dim")
-    turns = f"{summary.turns} {'turn' if summary.turns == 1 else 'turns'}"
+    project = inert_line(PurePath(summary.root).name or summary.root or "-", 20)
     archived = " (archived)" if summary.archived else ""
-    line = f"{summary.chat} {aged}  {terminal.paint(f'{status:15}', colour)} {turns:>9}  {title}{archived}"
+    line = f"{summary.chat} {aged}  {terminal.paint(f'{status:15}', colour)}  {project:20}  {title}{archived}"
     if summary.last_error is None:
         return line
     why = f"{summary.last_error.error_class}: {summary.last_error.message}"

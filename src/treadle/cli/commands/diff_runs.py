@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import click
 
 from treadle.cli.group import in_agent
-from treadle.cli.options import EXIT_ERROR, EXIT_OK
-from treadle.cli.terminal import Terminal
+from treadle.cli.options import EXIT_ERROR, EXIT_OK, json_option
+from treadle.cli.terminal import Terminal, write_json
 from treadle.inert import inert
 
 if TYPE_CHECKING:
@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 @click.command("diff-runs")
 @click.argument("left", metavar="A")
 @click.argument("right", metavar="B")
+@json_option("Print one JSON object.")
 @in_agent()
-async def diff_runs(agent: "Agent", left: str, right: str) -> int:
+async def diff_runs(agent: "Agent", left: str, right: str, as_json: bool) -> int:
     """Find the first difference between two chats.
 
     A and B are chats' ids, the beginnings of them, or last. Times, ids and folders do not count. The exit code is 0
@@ -31,5 +32,8 @@ async def diff_runs(agent: "Agent", left: str, right: str) -> int:
     chats = [await find_chat(store, named) for named in (left, right)]
     logs = [await read_chat(store, chat) for chat in chats]
     found = first_divergence(logs[0], logs[1], (chats[0], chats[1]))
+    if as_json:
+        write_json({"chats": chats, "same": found is None, "divergence": inert(found.text) if found else ""})
+        return EXIT_ERROR if found else EXIT_OK
     Terminal().line(inert(found.text) if found else f"no difference in {len(logs[0])} events")
     return EXIT_ERROR if found else EXIT_OK

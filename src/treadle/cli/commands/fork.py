@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from treadle.cli.terminal import Terminal
+from treadle.cli.options import json_option
+from treadle.cli.terminal import Terminal, write_json
 from treadle.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -13,31 +14,37 @@ if TYPE_CHECKING:
 
 @click.command("fork")
 @click.argument("point", metavar="ID[@SEQ]")
-@click.option("--model", metavar="PROVIDER:NAME", help="The model of the new chat.")
-def fork(point: str, model: str | None) -> int:
+@click.option("--model", metavar="PROVIDER:NAME", help="The model of the new chat, or an alias of yours for one.")
+@json_option("Print one JSON object.")
+def fork(point: str, model: str | None, as_json: bool) -> int:
     """Begin a new chat as a copy of another up to a point.
 
     ID is a chat's id, the beginning of it, or last. SEQ is the number of its last event in the copy; without it
-    everything is copied. Prints the id of the copy; go on with treadle run --chat.
+    everything is copied. Prints the id of the copy, which is the last chat from then on.
     """
     named, at, seq = point.partition("@")
     if at and not seq.isdecimal():
         raise InvalidInput(f"{point!r} names no event; write ID@SEQ with a number, as in last@12")
     from treadle.cli.session import with_agent
 
-    return with_agent(lambda agent: _fork(agent, named, int(seq) if at else None, model))
+    return with_agent(lambda agent: _fork(agent, named, int(seq) if at else None, model, as_json))
 
 
-async def _fork(agent: "Agent", named: str, seq: int | None, model: str | None) -> int:
+async def _fork(agent: "Agent", named: str, seq: int | None, model: str | None, as_json: bool) -> int:
     from treadle.cli.session import find_chat
+    from treadle.config import load
     from treadle.transfer import fork
 
     store = agent.deps.store
     chat = await find_chat(store, named)
     if model is not None:
+        model = load().model_of(model)
         agent.deps.models.get(model)
     upto = await store.head(chat) if seq is None else seq
     copy = await fork(store, chat, upto, {} if model is None else {"model": model})
+    if as_json:
+        write_json({"chat": copy, "forked_from": chat, "seq": upto})
+        return 0
     terminal = Terminal()
     terminal.line(copy)
     terminal.note(f"a copy of {chat} up to event {upto} · go on: treadle run --chat {copy} PROMPT", "dim")

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from treadle.cli.options import EXIT_ERROR, EXIT_OK
-from treadle.cli.terminal import Terminal
+from treadle.cli.options import EXIT_ERROR, EXIT_OK, json_option
+from treadle.cli.terminal import Terminal, write_json
 from treadle.errors import StoreError
 from treadle.inert import inert_line
 
@@ -23,7 +23,8 @@ _TOLD = 20
 
 @click.command("fsck")
 @click.option("--repair", is_flag=True, help="Mend what can be mended; damaged records go into quarantine.")
-def fsck(repair: bool) -> int:
+@json_option("Print every problem as one line of JSON.")
+def fsck(repair: bool, as_json: bool) -> int:
     """Look for damage in what is stored, and mend it.
 
     Chats, whole outputs, what is kept so that changes can be undone, and changes that a crash left half-made. The exit
@@ -31,10 +32,10 @@ def fsck(repair: bool) -> int:
     """
     import asyncio
 
-    return asyncio.run(_fsck(repair))
+    return asyncio.run(_fsck(repair, as_json))
 
 
-async def _fsck(repair: bool) -> int:
+async def _fsck(repair: bool, as_json: bool) -> int:
     from treadle.cli.session import configured
     from treadle.lines.changes import count
     from treadle.stores import open_store
@@ -56,6 +57,10 @@ async def _fsck(repair: bool) -> int:
         problems += await _kept(store, config, repair=repair)
     finally:
         await store.close()
+    if as_json:
+        for problem in problems:
+            write_json(problem)
+        return EXIT_ERROR if any(not problem.repaired for problem in problems) else EXIT_OK
     _tell(terminal, problems)
     left = [problem for problem in problems if not problem.repaired]
     if not problems:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import click
 
-from treadle.cli.terminal import Terminal
+from treadle.cli.options import json_option
+from treadle.cli.terminal import Terminal, write_json
 from treadle.errors import InvalidInput
 from treadle.inert import inert_line
 
@@ -14,7 +15,8 @@ from treadle.inert import inert_line
 @click.argument("file")
 @click.option("--new-id", is_flag=True, help="Give the chat a new id, for instance because its own is taken.")
 @click.option("--owner", default="", metavar="USER", help="Give the chat to this user of the server; else it is yours.")
-def import_(file: str, new_id: bool, owner: str) -> int:
+@json_option("Print one JSON object.")
+def import_(file: str, new_id: bool, owner: str, as_json: bool) -> int:
     """Read a chat from JSON lines.
 
     FILE is what export wrote; - reads standard input. Prints the chat's id. A wrong line is named, and then nothing
@@ -25,7 +27,7 @@ def import_(file: str, new_id: bool, owner: str) -> int:
     """
     import asyncio
 
-    return asyncio.run(_import(_lines(file), new_id, owner))
+    return asyncio.run(_import(_lines(file), new_id, owner, as_json))
 
 
 def _lines(file: str) -> list[bytes]:
@@ -36,7 +38,7 @@ def _lines(file: str) -> list[bytes]:
     return data.split(b"\n")
 
 
-async def _import(lines: list[bytes], new_id: bool, owner: str) -> int:
+async def _import(lines: list[bytes], new_id: bool, owner: str, as_json: bool) -> int:
     """Model, mode, project and all else that gives it power are those of a new chat here (S-09)."""
     from treadle.cli.session import configured, open_agent, project_root
     from treadle.transfer import import_chat
@@ -49,6 +51,9 @@ async def _import(lines: list[bytes], new_id: bool, owner: str) -> int:
             root = ""
         local = agent.prepare(config.settings.chat_options(root)).options
         chat = await import_chat(agent.deps.store, lines, new_id, local=local, owner=owner)
+    if as_json:
+        write_json({"chat": chat, "model": local.model, "mode": local.mode, "root": root})
+        return 0
     terminal = Terminal()
     terminal.line(chat)
     model = local.model or "no model yet"

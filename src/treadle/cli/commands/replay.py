@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import click
 
 from treadle.cli.group import in_agent
-from treadle.cli.options import EXIT_ERROR, EXIT_OK
-from treadle.cli.terminal import Terminal
+from treadle.cli.options import EXIT_ERROR, EXIT_OK, json_option
+from treadle.cli.terminal import Terminal, write_json
 from treadle.inert import inert
 
 if TYPE_CHECKING:
@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 @click.command("replay")
 @click.argument("named", metavar="ID")
+@json_option("Print one JSON object.")
 @in_agent()
-async def replay(agent: "Agent", named: str) -> int:
+async def replay(agent: "Agent", named: str, as_json: bool) -> int:
     """Drive a recorded chat again, offline, and compare.
 
     ID is a chat's id, the beginning of it, or last. No model is called and nothing is run: what they answered is
@@ -27,6 +28,10 @@ async def replay(agent: "Agent", named: str) -> int:
 
     chat = await find_chat(agent.deps.store, named)
     result = await replay(agent.deps.store, chat)
+    if as_json:
+        different = inert(result.divergence.text) if result.divergence is not None else ""
+        write_json({"chat": chat, "same": result.matches, "events": len(result.events), "divergence": different})
+        return EXIT_OK if result.divergence is None and result.matches else EXIT_ERROR
     terminal = Terminal()
     if result.divergence is None and result.matches:
         terminal.line(f"{chat}: the same {len(result.events)} events")

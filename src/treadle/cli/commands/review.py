@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from treadle.cli.options import Named, caches_option, gathered, run_options, words_argument
-from treadle.cli.terminal import Terminal
+from treadle.cli.options import Named, caches_option, gathered, json_option, run_options, words_argument
+from treadle.cli.terminal import Terminal, write_json
 from treadle.inert import inert, inert_line
 
 if TYPE_CHECKING:
@@ -29,8 +29,9 @@ COMMAND = "run_command"
 @words_argument
 @run_options
 @caches_option
+@json_option("Print one JSON object.")
 @gathered(Named, "wanted")
-def review(wanted: Named) -> int:
+def review(wanted: Named, as_json: bool) -> int:
     """Show a run's work in one piece: task, commands, changes.
 
     ID is a chat; without it, the newest that works in this project.
@@ -38,6 +39,9 @@ def review(wanted: Named) -> int:
     from treadle.cli.session import with_agent
 
     work = with_agent(lambda agent: _look(agent, wanted))
+    if as_json:
+        _write(work)
+        return 0
     _page(lambda terminal: _print(terminal, work))
     return 0
 
@@ -76,6 +80,17 @@ def _print(terminal: Terminal, work: "Work") -> None:
     left = summary(files, choice.aside) if files else "nothing that is left"
     terminal.line(terminal.paint(f"changed: {left}", "bold"))
     print_diff(terminal, found, choice.aside)
+
+
+def _write(work: "Work") -> None:
+    from treadle.protocol import events as e
+    from treadle.protocol import wire
+
+    choice, found, events = work
+    said = [each.data for each in events if isinstance(each.data, e.UserMessage) and each.data.source == "person"]
+    files = [wire.whole(each.change) | {"hunks": wire.whole(tuple(each.hunks))} for each in found]
+    told = {"chat": choice.chat.id, "messages": [each.content for each in said], "commands": _commands(events)}
+    write_json(told | {"uncaptured": _uncaptured(events), "restored": _restored(events), "files": files})
 
 
 def _commands(events: "Sequence[e.Envelope]") -> list[str]:

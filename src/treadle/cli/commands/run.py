@@ -32,7 +32,8 @@ NO_MODEL = (
 class Task(NamedTuple):
     """What the flags say that are no settings; None was not said."""
 
-    prompt: str
+    prompt: str | None
+    no_stdin: bool
     chat: str | None
     root: str | None
     force_root: bool
@@ -41,10 +42,15 @@ class Task(NamedTuple):
     tools: str | None
     interactive: bool | None
 
+    def check(self) -> None:
+        if self.no_stdin and self.prompt in (None, "-"):
+            raise click.UsageError("--no-stdin leaves no prompt: say what is to be done as PROMPT.")
+
 
 @click.command("run", cls=NetworkCommand)
-@click.argument("prompt")
-@click.option("--model", metavar="PROVIDER:NAME", help="The model to work with.")
+@click.argument("prompt", required=False)
+@click.option("--model", metavar="PROVIDER:NAME", help="The model to work with, or an alias of yours for one.")
+@click.option("--profile", metavar="NAME", help="Settings of yours under one name; flags win over them.")
 @root_options
 @click.option("--preset", type=click.Choice(PRESETS), help="Options under one name; other flags win over it.")
 @click.option("--mode", type=click.Choice(MODES), help="What the model may do without asking.")
@@ -69,13 +75,16 @@ class Task(NamedTuple):
     help="Let approvals and questions wait for an answer, or refuse them; on a terminal they are asked there.",
 )
 @click.option("--chat", metavar="ID", help="Go on with this chat instead of beginning one.")
+@click.option("--no-stdin", is_flag=True, help="Leave standard input alone, even if something is piped in.")
 @json_option("Print every event as one line of JSON.")
 @gathered(Task, "task")
 def run(task: Task, as_json: bool, checks: tuple[str, ...], **flags: Any) -> int:
     """Give a model a task in a project and watch it work.
 
-    PROMPT is the task; with - it is read from standard input. ID is a chat's id, the beginning of it, or last.
+    PROMPT is the task; without it, or with -, it is read from standard input. What is piped in beside a PROMPT is
+    context for it: git diff | treadle run "review this". ID is a chat's id, the beginning of it, or last.
     """
+    _require_sense(task, flags)
     from treadle.models.providers import preload_http
 
     preload_http(flags["model"] or os.environ.get("TREADLE_MODEL", ""))  # before what follows, which takes long, too
@@ -102,11 +111,12 @@ async def _run(config: "Config", task: Task, as_json: bool) -> int:
 async def _work(agent: "Agent", config: "Config", task: Task, as_json: bool) -> int:
     from treadle.cli.dialogue import follow, someone_is_there
 
-    asks = not as_json and task.interactive is not False and task.prompt != "-" and someone_is_there()
+    text = _text(task)
+    asks = not as_json and task.interactive is not False and someone_is_there()
     if asks and task.interactive is None:
         task = task._replace(interactive=True)
     after, model = 0, config.settings.model
-    text = _text(task.prompt)
+    _require_tools(agent, task)
     if task.chat is None:
         chat = _new_chat(agent, config, task)
     else:
@@ -117,11 +127,49 @@ async def _work(agent: "Agent", config: "Config", task: Task, as_json: bool) -> 
     return await follow(chat, chat.send(text), after, as_json=as_json, asks=asks)
 
 
-def _text(prompt: str) -> str:
-    text = sys.stdin.read() if prompt == "-" else prompt
+def _require_sense(task: Task, flags: dict[str, Any]) -> None:
+    """Flags that say the opposite of each other are a mistake, which nobody should find out in the middle of a run."""
+    mode, plain = flags["mode"], flags["rung"] == "plain"
+    contradictions = (
+        (mode == "read-only" and flags["auto_approve_commands"], "--mode read-only and --auto-approve-commands"),
+        (mode == "read-only" and flags["git_branch"], "--mode read-only and --git-branch"),
+        (task.interactive is False and flags["on_limit"] == "ask", "--headless and --on-limit ask"),
+        (plain and task.tools, "--tool-calls plain and --tools"),
+        (plain and flags["completion"] == "tool", "--tool-calls plain and --completion tool"),
+    )
+    for found, words in contradictions:
+        if found:
+            raise click.UsageError(f"{words} exclude each other.")
+
+
+def _text(task: Task) -> str:
+    """The task with what was piped in; it alone if no task is named."""
+    from treadle.cli.piped import LIMIT, is_piped, read_text, with_context
+
+    given = ""
+    if task.prompt == "-" or (not task.no_stdin and is_piped()):
+        given = read_text(LIMIT, "pass a part of it (… | tail -c 100000), or put it into a file and name that")
+    if task.prompt is None and not given.strip():
+        raise click.UsageError("Missing argument 'PROMPT': say what is to be done, or pipe it in.")
+    alone = task.prompt in (None, "-")
+    text = given if alone else str(task.prompt)
     if not text.strip():
         raise InvalidInput("the prompt is empty; say what is to be done")
-    return text
+    return text if alone or not given.strip() else with_context(text, given)
+
+
+def _require_tools(agent: "Agent", task: Task) -> None:
+    """Tools that do not exist are named before a model has to do without them."""
+    from treadle.did_you_mean import unknown_names
+    from treadle.protocol.options import ChatOptions
+
+    known = [spec.name for spec in agent.deps.tools.specs(ChatOptions(interactive=True))]
+    if unknown := unknown_names("tool", _names(task.tools), known):
+        raise InvalidInput(f"{unknown} The tools are: {', '.join(sorted(known))}")
+
+
+def _names(words: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in (words or "").split(",") if name.strip())
 
 
 def _new_chat(agent: "Agent", config: "Config", task: Task) -> "Chat":
@@ -144,14 +192,14 @@ async def _old_chat(agent: "Agent", config: "Config", task: Task, named: str) ->
     import msgspec
 
     from treadle.cli.session import find_chat
-    from treadle.config import BUDGETS
+    from treadle.config import BUDGETS, OF_CHATS
 
     store = agent.deps.store
     found = await find_chat(store, named)
     options = (await agent.chat(found).state()).options
     changes = _said(task)
     for name, source in config.sources.items():
-        if source.startswith("flag "):
+        if source.startswith("flag ") and (name in OF_CHATS or name in BUDGETS):
             changes[name] = getattr(config.settings, name)
     changes.pop("preset", None)  # what it means is there by name
     if budget := {kind: changes.pop(name) for name, kind in BUDGETS.items() if name in changes}:
@@ -170,7 +218,7 @@ def _said(task: Task) -> dict[str, Any]:
     if task.system is not None:
         said["system_prompt"] = _read(task.system)
     if task.tools is not None:
-        said["tools"] = tuple(name.strip() for name in task.tools.split(",") if name.strip())
+        said["tools"] = _names(task.tools)
     if task.interactive is not None:
         said["interactive"] = task.interactive
     return said

@@ -35,6 +35,8 @@ async def show(agent: "Agent", named: str, everything: bool, short: bool, as_jso
 
     ID is a chat's id, the beginning of it, or last. For the events themselves see export.
     """
+    if as_json and short:
+        raise click.UsageError("--json and --short exclude each other.")
     from treadle.cli.drive import steps_of
     from treadle.cli.session import find_chat
 

@@ -71,7 +71,7 @@ async def compact(call: ApiRequest) -> ApiReply:
 
 async def apply(call: ApiRequest) -> ApiReply:
     wanted = call.body(ApplyText)
-    return await carry_out(call, c.Apply(wanted.path, wanted.content, wanted.block or 0))
+    return await carry_out(call, c.Apply(wanted.path or "", wanted.content, wanted.block or 0, wanted.patch))
 
 
 async def extend(call: ApiRequest) -> ApiReply:
@@ -114,7 +114,8 @@ ROUTES = (
     ),
     Route(
         "POST", f"{_AT}/apply", apply,
-        "Write a fenced block of the last answer, or a text, to a file; approvals and undo are as for the model.", TAG,
+        "Write a fenced block of the last answer, or a text, to a file, or apply a patch; approvals and undo are as "
+        "for the model.", TAG,
         reply=Accepted, body=ApplyText, large=True,
         codes=("archived", "busy", "awaiting_action", "no_such_block", "invalid_input", "root_changed"),
     ),

@@ -1,0 +1,252 @@
+"""`treadle apply`: a patch or a fenced block, from a file, standard input or a chat's last answer, becomes a change of
+the project (L-18): planned and shown, then made all or not at all, with the same rules and the same way back as a call
+of the model."""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from treadle.cli.options import EXIT_ERROR, EXIT_OK, gathered, json_option, root_options
+from treadle.cli.terminal import Terminal, write_json
+from treadle.errors import InvalidInput, Refused, ToolError
+
+if TYPE_CHECKING:
+    from treadle.config import Config
+    from treadle.following import Following
+    from treadle.handle import Chat
+    from treadle.protocol.commands import Apply
+    from treadle.protocol.events import ExecutionComplete
+    from treadle.protocol.files import FileChange
+    from treadle.runtime import Agent
+
+_SHORTER = "apply it in parts"
+
+
+class Wish(NamedTuple):
+    """What the flags say."""
+
+    source: str | None
+    path: str | None
+    block: int | None
+    chat: str | None
+    root: str | None
+    force_root: bool
+    preview: bool
+    yes: bool
+
+    def check(self) -> None:
+        if self.preview and self.yes:
+            raise click.UsageError("--preview and --yes exclude each other.")
+        if self.chat and (self.root or self.force_root):
+            raise click.UsageError("--chat and --root exclude each other: a chat has its project.")
+
+
+@click.command("apply")
+@click.argument("source", metavar="[FILE]", required=False)
+@click.option("--to", "path", metavar="PATH", help="Write a fenced block, or all of a text, to this file.")
+@click.option("--block", type=click.IntRange(min=1), metavar="N", help="Which fenced block, from 1.")
+@click.option("--chat", metavar="ID", help="Do it in this chat; without FILE it is its last answer that is applied.")
+@root_options
+@click.option("--preview", "-n", is_flag=True, help="Only show what would be done.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask, not even about sensitive files.")
+@json_option("Print what was done as one JSON object, and do not ask.")
+@gathered(Wish, "wish")
+def apply(wish: Wish, as_json: bool) -> int:
+    """Apply a patch or a fenced block of an answer to the project.
+
+    FILE holds a unified diff, a patch that begins with *** Begin Patch, or an answer with one of these in a fenced
+    block; without FILE, or with -, it is read from standard input. With --to a block, or a text without one, becomes
+    that file. It is shown first and applied whole or not at all; treadle undo takes it back.
+    """
+    import asyncio
+
+    from treadle.cli.session import configured
+
+    return asyncio.run(_apply(configured(), wish, as_json))
+
+
+async def _apply(config: "Config", wish: Wish, as_json: bool) -> int:
+    from treadle.cli.changes import print_patch
+    from treadle.cli.session import open_agent
+    from treadle.lines.changes import count
+    from treadle.protocol import wire
+
+    text = _text(wish)
+    terminal = Terminal()
+    async with open_agent(config) as agent:
+        chat, root = await _chat(agent, config, wish)
+        command = _command(wish, text if text is not None else await _last_answer(chat))
+        files, diff = await _planned(agent, root, command)
+        if not as_json:
+            print_patch(terminal, diff)
+        if wish.preview or not files:
+            if as_json:
+                write_json({"preview": wish.preview, "applied": False, "files": wire.whole(files), "diff": diff})
+            elif files:
+                terminal.note(f"would change {count(len(files), 'file')}; nothing was changed", "dim")
+            else:
+                terminal.note("nothing to apply: the files are like that already", "dim")
+            return EXIT_OK
+        if not await _agreed(wish, len(files), as_json):
+            terminal.note("nothing was changed", "dim")
+            return EXIT_ERROR
+        return await _made(terminal, chat, command, wish, as_json)
+
+
+def _text(wish: Wish) -> str | None:
+    """What is to be applied; None: the last answer of the chat."""
+    from treadle.cli.piped import PATCH_LIMIT, is_piped, read_file, read_text
+
+    if wish.source not in (None, "-"):
+        return read_file(str(wish.source), PATCH_LIMIT, _SHORTER)
+    if wish.source is None and (wish.chat or not is_piped()):
+        if wish.chat:
+            return None
+        raise click.UsageError("Name a FILE, pipe a patch in, or name a chat with --chat.")
+    return read_text(PATCH_LIMIT, _SHORTER)
+
+
+async def _last_answer(chat: "Chat") -> str:
+    from treadle.chat.applying import last_answer
+
+    answer = last_answer(await chat.state())
+    if not answer:
+        raise Refused("no_such_block", f"the chat {chat.id} has no answer yet")
+    return answer
+
+
+def _command(wish: Wish, text: str) -> "Apply":
+    """A patch if it is one, else a text for the named file."""
+    from treadle.chat.applying import fenced_blocks
+    from treadle.protocol.commands import Apply
+
+    blocks = fenced_blocks(text)
+    if wish.block is not None and wish.block > len(blocks):
+        raise InvalidInput(f"there is no block {wish.block}: the text has {len(blocks)} that are closed by their fence")
+    if wish.block is None and len(blocks) > 1:
+        patches = [block for block in blocks if _is_patch(block)]
+        if wish.path or len(patches) != 1:
+            raise InvalidInput(f"the text has {len(blocks)} fenced blocks; say which with --block 1 to {len(blocks)}")
+        blocks = patches
+    chosen = text
+    if blocks and not (wish.block is None and _is_patch(text) and not _is_patch(blocks[0])):
+        chosen = blocks[(wish.block or 1) - 1]
+    if wish.path:
+        return Apply(wish.path, chosen)
+    if not _is_patch(chosen):
+        raise InvalidInput("this is no patch; say with --to PATH which file it should become")
+    return Apply(patch=chosen)
+
+
+def _is_patch(text: str) -> bool:
+    from treadle.errors import EditError
+    from treadle.tools.builtin.patch_text import parse
+
+    try:
+        return bool(parse(text))
+    except EditError:
+        return text.lstrip().startswith(("*** Begin Patch", "diff --git ", "--- "))
+
+
+async def _chat(agent: "Agent", config: "Config", wish: Wish) -> "tuple[Chat, str]":
+    """The chat that was named, else a new one, which is not written down before it has something to do; its root."""
+    from treadle.cli.dialogue import someone_is_there
+    from treadle.cli.session import find_chat, project_root
+
+    if wish.chat:
+        chat = agent.chat(await find_chat(agent.deps.store, wish.chat))
+        return chat, (await chat.state()).options.root
+    root = str(project_root(wish.root, force=wish.force_root))
+    # Whoever says `apply` wants these files written: of the modes the one that lets edits pass.
+    chat = agent.chat(
+        options=config.settings.chat_options(root),
+        mode="auto-edit",
+        interactive=someone_is_there(),
+        auto_approve_sensitive_edits=wish.yes,
+    )
+    return chat, root
+
+
+async def _planned(agent: "Agent", root: str, command: "Apply") -> "tuple[tuple[FileChange, ...], str]":
+    """What it would change, found by the tool that will change it. Nothing is written."""
+    from treadle.ports.toolset import Invocation
+    from treadle.protocol.options import ChatOptions
+    from treadle.protocol.tools import PATCH_TOOL, WRITE_TOOL, ToolSpec
+    from treadle.types import CallKey, ChatId
+
+    name, arguments = WRITE_TOOL, {"path": command.path, "content": command.content}
+    if command.patch is not None:
+        name, arguments = PATCH_TOOL, {"patch": command.patch}
+    tool = agent.deps.tools.find(name, ChatOptions(tools=(name,)))
+    assert tool is not None
+    assert not isinstance(tool, ToolSpec)
+    invocation = Invocation(ChatId("apply"), CallKey("1.0"), name, arguments, root, by_person=True)
+    rehearsal = await tool.rehearse(invocation)
+    return () if rehearsal is None else rehearsal.files, await tool.preview(invocation)
+
+
+async def _agreed(wish: Wish, number: int, as_json: bool) -> bool:
+    from treadle.cli.dialogue import agreed, someone_is_there
+    from treadle.lines.changes import count
+
+    if wish.yes or as_json or not someone_is_there():
+        return True
+    return await agreed(f"apply to {count(number, 'file')}? [y/N] ")
+
+
+async def _made(terminal: Terminal, chat: "Chat", command: "Apply", wish: Wish, as_json: bool) -> int:
+    """Carry it out in the way of every call: policy, checkpoint, log."""
+    from treadle.protocol.commands import Rename
+    from treadle.protocol.events import ExecutionComplete, FilesChanged
+
+    await chat.open()
+    if not wish.chat:
+        named = wish.source if wish.source not in (None, "-") else "standard input"
+        await chat.command(Rename(f"apply {named}"))
+    done: ExecutionComplete | None = None
+    files: list[FileChange] = []
+    following: Following | None = chat.apply(command.path, content=command.content, patch=command.patch)
+    while following is not None:
+        async for envelope in following:
+            match (await chat.whole(envelope)).data:
+                case ExecutionComplete() as told:
+                    done = told
+                case FilesChanged(files=changed):
+                    files += changed
+                case _:
+                    pass
+        following = await _answer(terminal, chat, asks=not as_json)
+    return _tell(terminal, chat, done, files, as_json)
+
+
+async def _answer(terminal: Terminal, chat: "Chat", *, asks: bool) -> "Following | None":
+    """What the person says to what the chat asks, such as for a sensitive file."""
+    from treadle.cli.dialogue import Dialogue, someone_is_there
+    from treadle.cli.keyboard import Keyboard
+    from treadle.presentation.notices import how_to_answer
+
+    actions = await chat.actions()
+    if not actions:
+        return None
+    if asks and someone_is_there():
+        with Keyboard() as keys:
+            return await Dialogue(terminal, keys).answer(chat, actions[0])
+    terminal.note(f"waits for an approval: {how_to_answer(chat.id, actions[0])}", "yellow")
+    return None
+
+
+def _tell(
+    terminal: Terminal, chat: "Chat", done: "ExecutionComplete | None", files: "list[FileChange]", as_json: bool
+) -> int:
+    from treadle.presentation.notices import summary
+    from treadle.protocol import wire
+
+    made = done is not None and done.success
+    error = done.error if done is not None and not done.success else ""
+    if as_json:
+        write_json({"chat": chat.id, "applied": made, "error": error, "files": wire.whole(tuple(files))})
+    elif error:
+        raise ToolError(error)
+    elif made:
+        terminal.note(f"applied: {summary(files)} · back: treadle undo {chat.id}", "dim")
+    return EXIT_OK if made else EXIT_ERROR

@@ -1,0 +1,132 @@
+"""The keys of the terminal, one at a time and without Enter, and lines where a sentence is asked for. If standard input
+is a pipe, the terminal itself is asked. The terminal is left as it was found."""
+
+import asyncio
+import os
+import signal
+import sys
+import termios
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+ESCAPE = "\x1b"
+END = "\x04"
+"""Ctrl-D."""
+_LONGEST = 65_536
+_MODES = 3
+"""Where in the attributes of a terminal its local modes are."""
+
+
+def someone_is_there() -> bool:
+    """Whether a person sees what is shown and can answer."""
+    try:
+        if not (sys.stdout.isatty() and sys.stderr.isatty()):
+            return False
+        if sys.stdin.isatty():
+            return True
+    except (AttributeError, ValueError):  # closed
+        return False
+    from treadle.cli.piped import is_piped
+
+    if not is_piped():
+        return False
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
+
+
+class Keyboard:
+    """Keys come singly and unseen while it is entered; Ctrl-C still sends its signal. May be entered again inside."""
+
+    _entered: "Keyboard | None" = None
+
+    def __init__(self) -> None:
+        own = not sys.stdin.isatty()
+        self._fd = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY) if own else sys.stdin.fileno()
+        self._own = own
+        self._before: list[int | list[bytes | int]] | None = None
+
+    def __enter__(self) -> Self:
+        if Keyboard._entered is None:
+            Keyboard._entered = self
+            with suppress(termios.error):
+                self._before = termios.tcgetattr(self._fd)
+            self._singly()
+            with suppress(RuntimeError, ValueError):  # after Ctrl-Z the shell has set the terminal in its own way
+                asyncio.get_running_loop().add_signal_handler(signal.SIGCONT, self._singly)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if Keyboard._entered is self:
+            Keyboard._entered = None
+            with suppress(RuntimeError, ValueError):
+                asyncio.get_running_loop().remove_signal_handler(signal.SIGCONT)
+            self.restore()
+        if self._own:
+            os.close(self._fd)
+
+    @classmethod
+    def restore_now(cls) -> None:
+        """For whoever leaves without looking back."""
+        if cls._entered is not None:
+            cls._entered.restore()
+
+    def restore(self) -> None:
+        if self._before is not None:
+            with suppress(termios.error):
+                termios.tcsetattr(self._fd, termios.TCSANOW, self._before)
+
+    def _singly(self) -> None:
+        if self._before is not None:
+            with suppress(termios.error):
+                now = termios.tcgetattr(self._fd)
+                modes = now[_MODES]
+                assert isinstance(modes, int)
+                now[_MODES] = modes & ~(termios.ICANON | termios.ECHO)
+                termios.tcsetattr(self._fd, termios.TCSANOW, now)
+
+    def forget(self) -> None:
+        """What was typed before something was asked is no answer to it."""
+        with suppress(termios.error):
+            termios.tcflush(self._fd, termios.TCIFLUSH)
+
+    async def key(self) -> str:
+        """What is pressed next, with a figure or Enter that came in the same moment; the end of input is Ctrl-D. Keys
+        without a letter, and what was pasted, are nothing."""
+        typed = await self._typed()
+        if typed is None:
+            return END
+        if typed in (ESCAPE, END):
+            return typed
+        word = typed.strip()
+        return word if len(word) == 1 or (len(word) == 2 and word[1].isdecimal()) else ""
+
+    async def line(self) -> str | None:
+        """A line, seen while it is typed; None at the end of input."""
+        holder = Keyboard._entered or self
+        holder.restore()
+        try:
+            typed = await self._typed()
+        finally:
+            if Keyboard._entered is not None:
+                holder._singly()
+        return typed.strip() if typed is not None else None
+
+    async def _typed(self) -> str | None:
+        """Waits without a thread, so that Ctrl-C ends it at once."""
+        loop = asyncio.get_running_loop()
+        ready: asyncio.Future[None] = loop.create_future()
+        loop.add_reader(self._fd, lambda: None if ready.done() else ready.set_result(None))
+        try:
+            await ready
+            data = os.read(self._fd, _LONGEST)
+        except OSError:  # the terminal is gone
+            return None
+        finally:
+            loop.remove_reader(self._fd)
+        return data.decode(errors="replace") if data else None

@@ -1,0 +1,75 @@
+"""Standard input as text, where it is no terminal: context for a task, or something to apply. Read to its end, up to a
+limit; whoever waits for it is told."""
+
+import os
+import select
+import stat
+import sys
+import time
+from pathlib import Path
+
+from treadle.errors import InvalidInput
+
+LIMIT = 400_000
+"""Bytes of standard input that a message takes along: about 100,000 tokens, half of what many models can read."""
+PATCH_LIMIT = 20_000_000
+_PATIENCE_S = 2.0
+_SOCKET_S = 5.0
+_PIECE = 65_536
+
+
+def is_piped() -> bool:
+    """Whether standard input holds something for us: a pipe, a file or a socket; no terminal, and not /dev/null."""
+    try:
+        kind = os.fstat(sys.stdin.fileno()).st_mode
+    except (AttributeError, OSError, ValueError):  # closed
+        return False
+    return stat.S_ISFIFO(kind) or stat.S_ISREG(kind) or stat.S_ISSOCK(kind)
+
+
+def read_text(limit: int, shorter: str) -> str:
+    """All of standard input. InvalidInput if it is longer than `limit` bytes (`shorter` says what to do then) or no
+    text. A socket that stays silent is taken for empty: programs that start others leave one open."""
+    fd = sys.stdin.fileno()
+    data = bytearray()
+    silent = stat.S_ISSOCK(os.fstat(fd).st_mode)
+    began, told = time.monotonic(), False
+    while True:
+        ready, _, _ = select.select([fd], [], [], _PATIENCE_S)
+        if not ready and silent and not data and time.monotonic() - began > _SOCKET_S:
+            return ""
+        if not ready and not told and not silent:
+            told = True
+            print("treadle: waiting for standard input to end (go without it: --no-stdin)", file=sys.stderr)
+        if ready:
+            piece = os.read(fd, _PIECE)
+            data += piece
+            if not piece or len(data) > limit:
+                break
+    return checked(bytes(data), "standard input", limit, shorter)
+
+
+def read_file(file: str, limit: int, shorter: str) -> str:
+    try:
+        with Path(file).open("rb") as opened:
+            data = opened.read(limit + 1)
+    except OSError as error:
+        raise InvalidInput(f"{file} cannot be read: {error.strerror or error}") from error
+    return checked(data, file, limit, shorter)
+
+
+def checked(data: bytes, name: str, limit: int, shorter: str) -> str:
+    if len(data) > limit:
+        raise InvalidInput(f"{name} is longer than {limit:,} bytes; {shorter}")
+    if b"\0" in data:
+        raise InvalidInput(f"{name} is no text: it has NUL bytes")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{name} is no UTF-8 text: {error.reason} at byte {error.start:,}") from error
+
+
+def with_context(prompt: str, given: str) -> str:
+    """The task, and below it what was piped in."""
+    ended = given if given.endswith("\n") else f"{given}\n"
+    return f"{prompt}\n\n<standard_input>\n{ended}</standard_input>"
