@@ -86,12 +86,15 @@ class JobRegistry:
         await self.close_ended(chat)
         state = await self._deps.log.load(chat)
         elsewhere = {job.job: job for job in state.jobs}
+        open_jobs = set(elsewhere)
         found: list[Job] = []
         for known in await self._commands.known(chat):
             command = await self._commands.find(chat, known.call) if known.background else None
             if command is not None:
                 elsewhere.pop(known.call, None)
                 found.append(Job(self, await self._view(chat, known, command), command))
+        if any(job.view.status != "running" and job.view.job in open_jobs for job in found):
+            await self.close_ended(chat)  # it ended since: what is said to have ended is recorded so
         found += [Job(self, _remote(chat, job), None) for job in elsewhere.values()]
         return sorted(found, key=lambda job: job.view.began_ms)
 

@@ -167,7 +167,7 @@ class Case:
             await store.close()
 
 
-def eventually(look: Callable[[], list[str]], patience_s: float = 5.0) -> list[str]:
+def eventually(look: Callable[[], list[str]], patience_s: float = 30.0) -> list[str]:
     """What `look` still finds when nothing more changes: a killed worker's command may take a moment to end."""
     until = time.monotonic() + patience_s
     while (found := look()) and time.monotonic() < until:

@@ -81,7 +81,7 @@ def results(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def until(fact: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not fact():
         assert time.monotonic() < deadline
         time.sleep(0.01)

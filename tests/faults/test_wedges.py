@@ -20,7 +20,7 @@ from treadle.stores.memory import MemoryStore
 from treadle.testing.checker import check
 from treadle.testing.faults import faults
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 class Unknowable(ScriptedModel):

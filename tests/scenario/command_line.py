@@ -12,7 +12,7 @@ import treadle
 from tests.homes import seed
 
 SOURCES = str(Path(treadle.__file__).parents[1])
-TIMEOUT_S = 60
+TIMEOUT_S = 180
 
 
 class Ended(NamedTuple):

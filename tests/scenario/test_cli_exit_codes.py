@@ -198,7 +198,7 @@ def test_a_reader_that_leaves_ends_the_command_without_a_traceback(cli: CommandL
 
 
 def wait_for(fact: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not fact():
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -23,7 +23,7 @@ WAIT = (
     'args = { command = "echo began >> count; while [ ! -e go ]; do sleep 0.02; done" } }]\n'
 )
 SAY = '[[turn]]\ntext = "All done."\n'
-TIMEOUT_S = 40.0
+TIMEOUT_S = 90.0
 
 
 def until(fact: Callable[[], Any], what: str) -> None:

@@ -71,7 +71,7 @@ async def test_a_worker_whose_records_are_lost_stops_and_another_goes_on(path: P
     await gate.entered.wait()
     backup.restore()
     gate.open.set()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (await stage.store.get(chat.id)).leased:  # noqa: ASYNC110  # a fact in the store, not in this process
             await asyncio.sleep(0.01)
     assert await stage.store.head(chat.id) == 1

@@ -69,7 +69,7 @@ async def stage(address: str | Path) -> AsyncIterator[Stage]:
     made = Stage(open_store(address))
     made.replayed = False  # a log with a gap cannot tell what came of it
     yield made
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await made.close()
 
 
@@ -101,7 +101,7 @@ async def test_an_idle_chat_whose_last_record_is_lost_takes_the_next_message(sta
     await stage.kill()
     await lose(address, chat.id, after=head - 1)
     again = stage.agent(then("two")).chat(chat.id)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         seen = await play(again.send("second"))
     assert ended(seen)[-1] == "done"
     assert [notice.kind for notice in of(seen, e.ModelNotice)] == ["record_lost"]
@@ -129,7 +129,7 @@ async def test_a_call_whose_intent_is_lost_is_not_made_again(stage: Stage, addre
     await stage.kill()
     await lose(address, chat.id, after=await seq_of(stage, chat.id, e.ExecutionStart) - 1)
     again = stage.agent(then("Looking."), count).chat(chat.id)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         seen = await play(again.resume())
         assert (await stage.agent([Say("Fine.")]).chat().ask("Well?")).text == "Fine."
         assert ended(seen) == ["error"]
@@ -148,7 +148,7 @@ async def test_a_worker_lets_go_of_a_chat_whose_message_is_lost(stage: Stage, ad
     await lose(address, chat.id, after=head)
     pool = WorkerPool(stage.agent([]).worker, poll_s=0.01)
     pool.start()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (await stage.store.get(chat.id)).summary.runnable:  # noqa: ASYNC110  # a fact in the store
             await asyncio.sleep(0.01)
     await pool.close()
@@ -162,13 +162,13 @@ async def test_a_head_that_no_log_has_is_said_and_mended(stage: Stage, address: 
     await stage.kill()
     await set_head(address, 2_000_000_000)
     again = stage.agent(then("two")).chat(chat.id)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         with pytest.raises(Damaged, match="treadle fsck --repair"):
             await again.ask("second")
     assert await repaired(stage) == [("head", True)]
     assert await sound(stage)
     assert await stage.store.head(chat.id) == head + 1
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert (await stage.agent(then("two")).chat(chat.id).ask("second")).text == "two"
 
 
@@ -179,12 +179,12 @@ async def test_records_behind_the_end_stop_whoever_writes(stage: Stage, address:
     head = await stage.store.head(chat.id)
     await stage.kill()
     await set_head(address, head - 2)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         with pytest.raises(Damaged, match="treadle fsck --repair"):
             await stage.agent(then("two")).chat(chat.id).ask("second")
     assert await repaired(stage) == [("head", True)]
     assert await stage.store.head(chat.id) == head
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert (await stage.agent(then("two")).chat(chat.id).ask("second")).text == "two"
 
 

@@ -29,7 +29,7 @@ def doctor(home: Path, *words: str, **more: str) -> "subprocess.CompletedProcess
         env=environment,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=280,
         check=False,
     )
 
@@ -91,7 +91,7 @@ def test_an_ordinary_user(home: Path) -> None:  # S-18
     environment = {"PATH": os.defpath, "HOME": str(own), "TREADLE_HOME": f"{own}/treadle", "PYTHONPATH": paths}
     line = [python_for_everyone(), "-B", "-m", "treadle", "doctor", "sandbox", "--json"]
     ended = subprocess.run(
-        line, cwd="/", env=environment, capture_output=True, text=True, timeout=100, check=False, **becoming(NOBODY)
+        line, cwd="/", env=environment, capture_output=True, text=True, timeout=280, check=False, **becoming(NOBODY)
     )
     if "PermissionError" in ended.stderr or "ModuleNotFoundError" in ended.stderr:
         pytest.skip("this installation is not for everybody")

@@ -43,7 +43,7 @@ async def test_live_text_is_coalesced_and_nothing_is_held_for_long() -> None:  #
     assert shown.show(e.MessageDelta(1, "Hel")) == ""  # the first update needs 8 word characters
     assert shown.show(e.MessageDelta(1, "lo there")) == "Hello there"
     assert shown.show(e.MessageDelta(1, ", you")) == "Hello there"  # within 32 ms
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while shown.out != "Hello there, you":  # noqa: ASYNC110 - a stream sets no event
             await asyncio.sleep(0.005)
     assert shown.show(e.MessageDelta(1, "!"), e.AssistantMessage(1, "Hello there, you!")) == "Hello there, you!\n"

@@ -27,7 +27,7 @@ from treadle.stores.memory import MemoryStore
 from treadle.stores.sqlite import SqliteStore
 from treadle.types import ChatId
 
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 QUICK_S = 0.01
 TEXT = "".join(f"word {number} " for number in range(40))
 

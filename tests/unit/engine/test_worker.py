@@ -20,7 +20,7 @@ from treadle.testing.clock import ManualClock
 from treadle.testing.faults import faults
 from treadle.types import ChatId
 
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 
 
 class Gate:

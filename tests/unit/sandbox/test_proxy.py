@@ -28,7 +28,7 @@ class Bench:
     async def ask(self, data: bytes) -> bytes:
         reader, writer = await self.connect()
         writer.write(data)
-        answer = await asyncio.wait_for(reader.read(), 20)
+        answer = await asyncio.wait_for(reader.read(), 60)
         await _close(writer)
         return answer
 
@@ -147,7 +147,7 @@ async def test_what_is_no_request(tmp_path: Path, data: bytes) -> None:
     async with _proxied(tmp_path, ("web.test",)) as bench:
         reader, writer = await bench.connect()
         writer.write(data)
-        with_answer = await asyncio.wait_for(_all(reader), 20)
+        with_answer = await asyncio.wait_for(_all(reader), 60)
         assert with_answer.startswith(b"HTTP/1.1 403") or not with_answer
         assert (await bench.logged())[0]["refused"]
         await _close(writer)
@@ -189,12 +189,12 @@ async def test_a_slow_program_and_an_idle_connection_are_let_go(tmp_path: Path) 
     async with _proxied(tmp_path, ("web.test",), ProxyLimits(head_s=0.1, idle_s=0.1)) as bench:
         reader, writer = await bench.connect()
         writer.write(b"CONN")
-        assert b"no request within" in await asyncio.wait_for(reader.read(), 20)
+        assert b"no request within" in await asyncio.wait_for(reader.read(), 60)
         writer.close()
         reader, writer = await bench.connect()
         writer.write(b"CONNECT web.test:443 HTTP/1.1\r\n\r\n")
         await reader.readuntil(b"\r\n\r\n")
-        assert await asyncio.wait_for(reader.read(), 20) == b""
+        assert await asyncio.wait_for(reader.read(), 60) == b""
         assert (await bench.logged(2))[1]["host"] == "web.test"
         writer.close()
 

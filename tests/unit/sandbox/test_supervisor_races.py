@@ -167,7 +167,7 @@ async def test_nobody_waits_for_a_supervisor_that_died_before_the_command_was_it
     supervisor = await slow.held()
     try:
         assert await commands.find(CHAT, CALL) is None, "this one may never start it"
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await commands.prevent(CHAT, CALL)
     finally:
         os.kill(supervisor, signal.SIGKILL)
@@ -315,7 +315,7 @@ async def test_what_is_forgotten_while_others_wait_and_stop(commands: Supervised
     (tmp_path / "go").touch()
     await until(lambda: names.look(command.folder) == names.ENDED)
     await asyncio.gather(*(commands.forget(CHAT, CALL) for _ in range(3)))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert await asyncio.gather(*waiting) == [Ended("exited", 3)] * 3
         assert await command.stop() == Ended("exited", 3)
     await until(lambda: not names.locked(command.folder))
@@ -327,7 +327,7 @@ async def test_those_who_wait_learn_at_once_that_a_supervisor_was_killed(command
     waiting = [asyncio.create_task(command.wait()) for _ in range(3)]
     stopping = [asyncio.create_task(command.stop()) for _ in range(2)]
     os.kill(owner(command.folder), signal.SIGKILL)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         ended = await asyncio.gather(*waiting, *stopping)
     assert {end.ending for end in ended if end} == {"lost"}
     await asyncio.gather(*(commands.forget(CHAT, CALL) for _ in range(3)))

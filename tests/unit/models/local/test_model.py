@@ -13,6 +13,7 @@ import jsonschema_rs
 import msgspec
 import pytest
 
+from tests.faults.chance import SOAK, some
 from tests.unit.models.local.real import gone, small_model
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ConfigError, ModelError
@@ -77,10 +78,10 @@ async def first_delta(model: LocalModel, request: ModelRequest) -> None:
 
 
 async def test_every_answer_is_a_valid_call_or_words(model: LocalModel) -> None:
-    """Ten of ten, with the built-in tools."""
+    """All of them, with the built-in tools: four by chance, ten in a soak."""
     known = {tool.name: tool for tool in TOOLS}
     calls = 0
-    for task in TASKS:
+    for task in some(TASKS, 3, "tasks"):
         given = await answer(model, asked(task, tools=TOOLS))
         assert given.usage is not None
         assert given.usage.input > 100
@@ -93,7 +94,7 @@ async def test_every_answer_is_a_valid_call_or_words(model: LocalModel) -> None:
             assert given.finish_reason == "tool_calls"
             assert jsonschema_rs.is_valid(tool.parameters, msgspec.json.decode(request.arguments))
             calls += 1
-    assert calls
+    assert calls or not SOAK
 
 
 async def test_words_stream_and_end_at_the_limit(model: LocalModel) -> None:
@@ -123,7 +124,7 @@ async def test_one_who_leaves_stops_the_generation() -> None:
     try:
         await first_delta(model, asked("Tell a very long story about every river."))
         pid = model.engine.pid
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             given = await answer(model, asked("Say yes.", max_tokens=4))
         assert given.text
         assert model.engine.pid == pid  # the same process, which needs not load again

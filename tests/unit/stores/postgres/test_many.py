@@ -55,7 +55,7 @@ async def test_changes_are_seen_in_the_order_of_their_numbers(store: PostgresSto
         assert await store.wait_any(start, 0) == start
     seen = start
     found: list[ChatId] = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(found) < 2:
             seen = await store.wait_any(seen, 20)
             found += [one.summary.chat for one in await store.changes(after=start)][len(found) :]

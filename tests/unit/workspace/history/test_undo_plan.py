@@ -79,7 +79,7 @@ def act(project: Project, what: str, name: str, other: str, number: int) -> None
 
 
 @given(acts, acts, acts)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_undo_brings_back_exactly_what_was_there_and_redo_what_was_done(
     tmp_path_factory: pytest.TempPathFactory, first: list[tuple], second: list[tuple], third: list[tuple]
 ) -> None:
@@ -101,7 +101,7 @@ def test_undo_brings_back_exactly_what_was_there_and_redo_what_was_done(
 
 
 @given(acts, acts, acts)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_what_somebody_did_since_survives(
     tmp_path_factory: pytest.TempPathFactory, first: list[tuple], second: list[tuple], theirs: list[tuple]
 ) -> None:
@@ -119,7 +119,8 @@ def test_what_somebody_did_since_survives(
     touched = {file.path for file in done.files}
     for path in {*before, *left, *mixed, *now}:
         if mixed.get(path) != left.get(path) and mixed.get(path) != before.get(path):
-            assert now.get(path) == mixed.get(path), path  # theirs, untouched
+            came_back = mixed.get(path) is None and any(other.startswith(f"{path}/") for other in touched)
+            assert now.get(path) == mixed.get(path) or came_back, path  # theirs, untouched but for folders of files
         if now.get(path) != mixed.get(path) and path.isprintable():
             assert path in touched
             # What was changed is as it was; or a folder that a file came back into, and that had gone meanwhile.
