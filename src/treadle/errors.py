@@ -24,6 +24,7 @@ TreadleError
     ├── OutsideRoot         outside_root       a path leads out of the project root
     ├── RootChanged         root_changed       another folder stands where the chat's project root was
     ├── SandboxError        sandbox            a command cannot be confined as it must be, so it does not run
+    ├── TrialLost           trial_lost         a command with network was tried by a worker that is gone; not repeated
     ├── Conflict            conflict           a file is no longer what it was when the change was prepared
     └── EditError           edit               the text to replace was not found, or not once
 """
@@ -243,6 +244,12 @@ class RootChanged(ToolError):
 
 class SandboxError(ToolError):
     code = "sandbox"
+
+
+class TrialLost(ToolError):
+    """What a command did over the network, of which nothing was committed, is not known: it is not repeated (D-02)."""
+
+    code = "trial_lost"
 
 
 class Conflict(ToolError):

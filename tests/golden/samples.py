@@ -107,6 +107,7 @@ _ALL: tuple[e.Event, ...] = (
         True,
         "edit",
     ),
+    e.TrialStart(KEY, "run_command", {"command": "make test"}, "make test", {"key": "3.1~5e88", "view": True}),
     e.ExecutionComplete(
         KEY,
         False,

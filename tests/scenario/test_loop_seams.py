@@ -11,7 +11,7 @@ from tests.scenario.kit import Gate, Stage, of, play, results, until
 from treadle import Chat
 from treadle.models.scripted import Call, Say
 from treadle.ports.policy import Verdict
-from treadle.ports.toolset import Invocation, Outcome, Rehearsal, Settlement
+from treadle.ports.toolset import Invocation, Outcome, Rehearsal, Settlement, Trial
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
 from treadle.protocol.content import Seen, Shell
@@ -42,6 +42,9 @@ class Odd:
         if self.gate is not None:
             await self.gate.pass_through()
         return self.outcome
+
+    async def trial(self, invocation: Invocation) -> Trial | None:
+        return None
 
     async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
         return None

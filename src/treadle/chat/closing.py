@@ -40,6 +40,7 @@ RECORD_LOST = (
 )
 """Why a run is not carried on whose log has a gap: it may have been stopped there, or have begun something."""
 _UNKNOWN = " It had been started; it is not known whether it took effect."
+_TRIED = " It was being tried on a copy of the project, and could use the network; it is not known what it did there."
 
 
 def close_call(call: Call, why: str) -> list[Event]:
@@ -56,9 +57,16 @@ def close_call(call: Call, why: str) -> list[Event]:
             events.append(UserInputCompleted(action.action, by="treadle", synthetic=why))
         case _:
             pass
-    text = _WHY.get(why, "This call was not carried out.") + (_UNKNOWN if call.phase == "started" else "")
+    text = _WHY.get(why, "This call was not carried out.") + _doubt(call)
     events.append(ExecutionComplete(call.key, False, error=text, result_summary=why, synthetic=why))
     return events
+
+
+def _doubt(call: Call) -> str:
+    """What nobody can know of a call that is closed."""
+    if call.phase == "started":
+        return _UNKNOWN
+    return _TRIED if call.trial_began_ms and (call.trial or {}).get("network") else ""
 
 
 def close_check(state: ChatState) -> tuple[Event, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from treadle.chat.fold_helpers import Fold, change_call, change_run, say
+from treadle.chat.fold_helpers import Fold, change_call, change_run, place_of, say
 from treadle.chat.guard import WINDOW, signature
 from treadle.chat.state import Call, ChatState, OpenJob
 from treadle.host_patterns import choice, joined
@@ -16,6 +16,7 @@ from treadle.protocol.content import ResultsEntry, ToolResult
 from treadle.protocol.events import Envelope, Event, OpenAction
 from treadle.protocol.options import NetworkChoice
 from treadle.protocol.permissions import NETWORK_TOOL
+from treadle.types import CallKey
 
 KEPT = 2_000
 """How many files and outputs are remembered: what falls out is as if it had never been seen."""
@@ -40,8 +41,22 @@ def _close_action(state: ChatState, action: str, at: Envelope) -> ChatState:
 def _execution_start(state: ChatState, event: e.ExecutionStart, at: Envelope) -> ChatState:
     state = replace(state, totals=replace(state.totals, tool_calls=state.totals.tool_calls + 1))
     writes = event.effect not in ("read", "edit")  # what a tool for files changes is recorded as such
+    state = _trial_over(state, event.call, at)
     state = change_call(state, event.call, phase="started", arguments=event.arguments, plan=event.plan, writes=writes)
     return change_run(state, active=True, tool_calls=state.run.tool_calls + 1 if state.run else 0)
+
+
+def _trial_start(state: ChatState, event: e.TrialStart, at: Envelope) -> ChatState:
+    state = _trial_over(state, event.call, at)
+    return change_run(change_call(state, event.call, trial=event.plan or {}, trial_began_ms=at.time_ms), active=True)
+
+
+def _trial_over(state: ChatState, key: CallKey, at: Envelope) -> ChatState:
+    """What a trial found out was asked about, or is carried out."""
+    place = place_of(state, key)
+    if place is None or not state.calls[place].trial_began_ms:
+        return state
+    return change_call(state, key, tried_ms=state.calls[place].tried(at.time_ms), trial_began_ms=0)
 
 
 def _execution_complete(state: ChatState, event: e.ExecutionComplete, at: Envelope) -> ChatState:
@@ -117,7 +132,8 @@ def _permission_requested(state: ChatState, event: e.PermissionRequested, at: En
         options=("allow", "deny"),
         network=event.network,
     )
-    return change_call(change_run(state, active=True), event.call, phase="asking", action=action)
+    state = change_run(_trial_over(state, event.call, at), active=True)
+    return change_call(state, event.call, phase="asking", action=action)
 
 
 def _sent(call: Call) -> dict[str, Any]:
@@ -196,6 +212,7 @@ def _without(state: ChatState, job: str) -> tuple[OpenJob, ...]:
 
 
 CALLS: Mapping[type[Event], Fold] = {
+    e.TrialStart: _trial_start,
     e.ExecutionStart: _execution_start,
     e.ExecutionComplete: _execution_complete,
     e.PermissionRequested: _permission_requested,

@@ -46,6 +46,16 @@ class Call(Value, frozen=True):
     """The hash of what was shown to the person who allowed it; empty if they changed it themselves (S-08)."""
     network: NetworkChoice = False
     """What the person let it reach, beside what the chat's options say."""
+    trial: dict[str, Any] | None = None
+    """How it was last tried on a view; None: it was not."""
+    trial_began_ms: int = 0
+    """When that began, as long as nothing was decided about it; else 0."""
+    tried_ms: int = 0
+    """How long trials took that were decided about."""
+
+    def tried(self, now_ms: int) -> int:
+        """How long it has been tried, all in all."""
+        return self.tried_ms + (max(0, now_ms - self.trial_began_ms) if self.trial_began_ms else 0)
 
     @property
     def key(self) -> CallKey:

@@ -109,7 +109,7 @@ class Screen:
             case e.TurnEnd(usage=usage):
                 self._turns += 1
                 self._usage += usage
-            case e.ExecutionStart() | e.ExecutionOutput() | e.ExecutionComplete():
+            case e.TrialStart() | e.ExecutionStart() | e.ExecutionOutput() | e.ExecutionComplete():
                 self._call(event)
             case e.CheckStarted(check=check, command=command):
                 self._calls[check] = ("check", command)
@@ -174,10 +174,10 @@ class Screen:
 
     # -- the rest -----------------------------------------------------------------------------------------------------
 
-    def _call(self, event: e.ExecutionStart | e.ExecutionOutput | e.ExecutionComplete) -> None:
+    def _call(self, event: e.TrialStart | e.ExecutionStart | e.ExecutionOutput | e.ExecutionComplete) -> None:
         name, summary = self._calls.get(event.call, ("", ""))
         match event:
-            case e.ExecutionStart():
+            case e.TrialStart() | e.ExecutionStart():
                 summary = event.args_summary or summary
                 self._calls[event.call] = (event.name, summary)
                 if event.name not in QUIET:

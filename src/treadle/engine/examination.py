@@ -1,5 +1,8 @@
 """Looking at a call before it may run: the tool, its arguments, the hooks, the policy, a person. Nothing is changed
-here; what comes out is a call that is ready, or the events that settle it without an effect."""
+here; what comes out is a call that is ready, one that has to be tried first, or the events that settle it without an
+effect. That a command is being tried is recorded before it begins, as an intent is (law 1)."""
+
+from collections.abc import Awaitable
 
 import msgspec
 from msgspec.structs import replace
@@ -8,11 +11,11 @@ from treadle.chat.applying import tool_options
 from treadle.chat.state import Call
 from treadle.engine.deps import Deps
 from treadle.engine.lease import Stopped, Tenure
-from treadle.engine.outcome import crashed, end, first_line, seen_of
-from treadle.errors import ToolError
+from treadle.engine.outcome import checkpoint, crashed, end, first_line, seen_of
+from treadle.errors import ToolError, TrialLost
 from treadle.host_patterns import joined
 from treadle.ports.policy import Verdict
-from treadle.ports.toolset import Invocation, Rehearsal, Tool
+from treadle.ports.toolset import Invocation, Rehearsal, Tool, Trial
 from treadle.protocol.content import Seen
 from treadle.protocol.events import (
     Event,
@@ -22,6 +25,7 @@ from treadle.protocol.events import (
     ExternalToolRequested,
     PermissionCompleted,
     PermissionRequested,
+    TrialStart,
     UserInputCompleted,
     UserInputRequested,
 )
@@ -41,6 +45,16 @@ class Ready(msgspec.Struct, frozen=True):
     invocation: Invocation
     summary: str
     approved: tuple[Event, ...] = ()
+
+
+class Doubtful(msgspec.Struct, frozen=True):
+    """A call of which nobody can say whether it may run before it is known what it changes."""
+
+    ready: Ready
+    verdict: Verdict
+    options: ChatOptions
+    trial: Trial | None = None
+    """How that is found out, if something runs for it."""
 
 
 class Settled(msgspec.Struct, frozen=True):
@@ -70,8 +84,15 @@ def invocation_of(tenure: Tenure, call: Call, name: str, arguments: dict[str, ob
         by_person,
         network=call.network,
         changed=frozenset(state.run.changed if state.run is not None else ()),
+        trial=_trial_of(call),
         emit=lambda output: tenure.live(ExecutionOutput(call.key, redact(output))),
     )
+
+
+def _trial_of(call: Call) -> Trial | None:
+    if call.trial is None:
+        return None
+    return Trial(call.trial, network=bool(call.trial.get("network")), open=bool(call.trial_began_ms))
 
 
 def begun(tenure: Tenure, call: Call, deps: Deps) -> tuple[Tool, Invocation] | None:
@@ -83,7 +104,7 @@ def begun(tenure: Tenure, call: Call, deps: Deps) -> tuple[Tool, Invocation] | N
     return found, invocation_of(tenure, call, call.request.name, arguments if isinstance(arguments, dict) else {}, deps)
 
 
-async def examine(tenure: Tenure, call: Call, deps: Deps) -> Ready | Settled:
+async def examine(tenure: Tenure, call: Call, deps: Deps) -> Ready | Doubtful | Settled:
     """Find the tool, read the arguments, ask the hooks and the policy."""
     options = tool_options(tenure.state)
     request = call.request
@@ -106,39 +127,74 @@ async def examine(tenure: Tenure, call: Call, deps: Deps) -> Ready | Settled:
         return _ask_person(call, start, options.interactive)
     invocation = invocation_of(tenure, call, spec.name, arguments, deps)
     ready = Ready(call, found, invocation, start.args_summary)
+    return await _or_refused(ready, _permit(ready, options, deps), deps)
+
+
+async def _or_refused(
+    ready: Ready, looking: Awaitable[Ready | Doubtful | Settled], deps: Deps
+) -> Ready | Doubtful | Settled:
+    """What goes wrong before anything has been done is the call's result."""
     try:
-        return await _permit(tenure, ready, options, deps)
+        return await looking
+    except TrialLost as error:
+        return _lost(ready, str(error))
     except ToolError as error:
-        return _refused(call, arguments, str(error), ready.summary, seen_of(error))
+        text, seen = str(error), seen_of(error)
     except Exception as error:
-        return _refused(call, arguments, crashed(spec, error), ready.summary)
+        text, seen = crashed(ready.tool.spec, error), ()
+    return _refused_tried(ready, text, deps, seen=seen)
 
 
-async def _permit(tenure: Tenure, ready: Ready, options: ChatOptions, deps: Deps) -> Ready | Settled:
-    """Ask the hooks, the policy and, if it says so, a person; then let the tool look. An answer holds for exactly what
-    was shown: if the same call would do something else by now, it is asked for again (S-08)."""
-    call, spec = ready.call, ready.tool.spec
+async def _permit(ready: Ready, options: ChatOptions, deps: Deps) -> Ready | Doubtful | Settled:
+    """Ask the hooks and the policy."""
+    spec = ready.tool.spec
     blocked = await deps.hooks.before(spec, ready.invocation)
     if blocked:
-        return _refused(call, ready.invocation.arguments, blocked, ready.summary)
-    answered = call.phase == "approved"
-    if answered:
-        options = msgspec.structs.replace(options, interactive=True)  # whoever answered is a person
+        return _refused_tried(ready, blocked, deps)
+    if ready.call.phase == "approved":
+        options = replace(options, interactive=True)  # whoever answered is a person
     verdict = await deps.policy.review(spec, ready.invocation, options)
     reached = joined(ready.invocation.network, verdict.network)
     ready = replace(ready, invocation=replace(ready.invocation, network=reached))
-    rehearsal: Rehearsal | None = None
     if verdict.decision == "review":
-        if not _may_be_repeated(ready, options, deps):
-            tried = await tenure.unless_stopped(ready.tool.rehearse(ready.invocation))
-            if isinstance(tried, Stopped):
-                await end(ready.tool, ready.invocation)
-                return Settled(())
-            rehearsal = tried
-        verdict = await deps.policy.judge(spec, ready.invocation, options, rehearsal, verdict)
+        return Doubtful(ready, verdict, options, await ready.tool.trial(ready.invocation))
+    return await _decided(ready, verdict, None, deps)
+
+
+async def try_out(tenure: Tenure, doubtful: Doubtful, deps: Deps) -> Ready | Settled:
+    """Find out what the call would change, and let the policy judge that. HeadMoved: nothing was begun."""
+    ready, trial = doubtful.ready, doubtful.trial
+    if trial is not None:
+        ready = replace(ready, invocation=replace(ready.invocation, trial=trial))
+    if trial is not None and trial.begins:
+        said = ready.invocation
+        start = TrialStart(said.call, said.name, said.arguments, ready.summary, trial.plan)
+        await tenure.append(*await checkpoint(tenure, deps), start, durable=trial.network)
+        begun = next((call for call in tenure.state.calls if call.key == said.call), ready.call)
+        ready = replace(ready, call=begun)
+    tried = await _or_refused(ready, _judged(tenure, ready, doubtful, deps), deps)
+    assert not isinstance(tried, Doubtful)
+    return tried
+
+
+async def _judged(tenure: Tenure, ready: Ready, doubtful: Doubtful, deps: Deps) -> Ready | Settled:
+    rehearsal = await tenure.unless_stopped(ready.tool.rehearse(ready.invocation))
+    if isinstance(rehearsal, Stopped):
+        await end(ready.tool, ready.invocation)
+        return Settled(())
+    invocation, options = ready.invocation, doubtful.options
+    verdict = await deps.policy.judge(ready.tool.spec, invocation, options, rehearsal, doubtful.verdict)
+    return await _decided(ready, verdict, rehearsal, deps)
+
+
+async def _decided(ready: Ready, verdict: Verdict, rehearsal: Rehearsal | None, deps: Deps) -> Ready | Settled:
+    """Ask a person if the policy says so; then let the tool look. An answer holds for exactly what was shown: if the
+    same call would do something else by now, it is asked for again (S-08)."""
+    call = ready.call
+    answered = call.phase == "approved"
     if verdict.decision == "deny":
         denied = PermissionCompleted(call.key, "deny", by="policy", feedback=verdict.reason)
-        refused = _refused(call, ready.invocation.arguments, verdict.reason, ready.summary, came="not allowed")
+        refused = _refused_tried(ready, verdict.reason, deps, came="not allowed")
         return Settled((denied, *refused.events))
     if verdict.decision == "ask" and (not answered or call.seal):
         asked = await _question(ready, verdict, rehearsal, deps)
@@ -148,13 +204,6 @@ async def _permit(tenure: Tenure, ready: Ready, options: ChatOptions, deps: Deps
             again = replace(asked, reason=f"{asked.reason}; {CHANGED}" if asked.reason else CHANGED)
             return Settled((again,), blocks=True)
     return await _prepared(ready, verdict, answered=answered)
-
-
-def _may_be_repeated(ready: Ready, options: ChatOptions, deps: Deps) -> bool:
-    """Whether a command could reach the network before its intent is recorded, and a worker on another machine, which
-    knows nothing of that, would run it again (D-02). Then nothing is tried beforehand, and its words decide."""
-    reaches = bool(joined(options.network, ready.invocation.network))
-    return deps.shared and reaches and bool(ready.tool.spec.command_argument)
 
 
 async def _prepared(ready: Ready, verdict: Verdict, *, answered: bool) -> Ready:
@@ -189,10 +238,25 @@ def _refused(
     summary: str = "",
     seen: tuple[Seen, ...] = (),
     came: str = "",
+    took_ms: int = 0,
 ) -> Settled:
     """The intent and its result in one, because nothing runs in between."""
     start = ExecutionStart(call.key, call.request.name, arguments, summary)
-    done = ExecutionComplete(call.key, False, error=text, result_summary=came or first_line(text), seen=seen)
+    came = came or first_line(text)
+    done = ExecutionComplete(call.key, False, error=text, result_summary=came, duration_ms=took_ms, seen=seen)
+    return Settled((start, done))
+
+
+def _refused_tried(ready: Ready, text: str, deps: Deps, seen: tuple[Seen, ...] = (), came: str = "") -> Settled:
+    """A call that may have been tried."""
+    took_ms = ready.call.tried(deps.clock.now_ms())
+    return _refused(ready.call, ready.invocation.arguments, text, ready.summary, seen, came, took_ms)
+
+
+def _lost(ready: Ready, text: str) -> Settled:
+    """It was tried, and nobody knows what it did outside of the project."""
+    start = ExecutionStart(ready.call.key, ready.call.request.name, ready.invocation.arguments, ready.summary)
+    done = ExecutionComplete(ready.call.key, False, error=text, result_summary="unknown outcome", synthetic="unknown")
     return Settled((start, done))
 
 

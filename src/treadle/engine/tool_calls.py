@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from treadle.chat.budget import over_budget
 from treadle.chat.state import Call, ChatState, runnable_calls
 from treadle.engine.deps import Deps
-from treadle.engine.examination import Ready, Settled, examine
+from treadle.engine.examination import Doubtful, Ready, Settled, examine, try_out
 from treadle.engine.lease import STOPPED, Stopped, Tenure
 from treadle.engine.outcome import Unknown, checkpoint, end, first_line, outcome_of, twice, workspace_events
 from treadle.errors import StoreError, Unfinished
@@ -43,6 +43,10 @@ async def run_calls(tenure: Tenure, calls: Sequence[Call], deps: Deps) -> None:
         if await _run_batch(tenure, batch, deps) is STOPPED or not _wanted(tenure, call):
             return
         batch = []
+        if isinstance(examined, Doubtful):
+            examined = await try_out(tenure, examined, deps)
+            if not _wanted(tenure, call):
+                return
         if isinstance(examined, Settled):
             await tenure.append(*examined.events)
             if examined.blocks:
@@ -114,7 +118,8 @@ async def run_one(
     began = deps.clock.monotonic()
     points = (f"tool.before:{invocation.name}", f"tool.after:{invocation.name}")
     outcome = await outcome_of(tool, invocation, deps, points, lost=lost)
-    took = round((deps.clock.monotonic() - began) * 1000)
+    tried = sum(call.tried_ms for call in tenure.state.calls if call.key == invocation.call)
+    took = round((deps.clock.monotonic() - began) * 1000) + tried
     await told(tenure, lambda: outcome_events(tenure.state, invocation, outcome, took, deps), durable=durable)
 
 

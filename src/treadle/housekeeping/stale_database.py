@@ -7,13 +7,13 @@ from pathlib import Path
 
 from treadle.engine.effects import events_of
 from treadle.ports.store import Store
-from treadle.protocol.events import AssistantMessage, CheckStarted, ExecutionStart
+from treadle.protocol.events import AssistantMessage, CheckStarted, ExecutionStart, TrialStart
 from treadle.sandbox.supervisor.commands import SupervisedCommands
 from treadle.stores.integrity import Problem
 from treadle.types import CallKey, ChatId
 
 _SHOWN = 5
-_TELLING = {kind.TYPE for kind in (AssistantMessage, CheckStarted, ExecutionStart)}
+_TELLING = {kind.TYPE for kind in (AssistantMessage, CheckStarted, ExecutionStart, TrialStart)}
 
 
 async def look_ahead(store: Store, home: Path, *, repair: bool) -> list[Problem]:
@@ -36,7 +36,11 @@ async def _lost(store: Store, chat: ChatId, on_disk: Iterable[CallKey]) -> list[
         match event:
             case AssistantMessage(tool_requests=requests):
                 requested |= {request.call for request in requests}
-            case ExecutionStart(call=call, plan=plan) | CheckStarted(check=call, plan=plan):
+            case (
+                ExecutionStart(call=call, plan=plan)
+                | TrialStart(call=call, plan=plan)
+                | CheckStarted(check=call, plan=plan)
+            ):
                 requested.add(call)
                 names[call] = (plan or {}).get("own") or call
     return [key for key in on_disk if _is_lost(key, requested, names)]

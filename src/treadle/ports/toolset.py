@@ -17,6 +17,18 @@ Fact = PlanUpdated | TaskComplete | SandboxNotice | ModelNotice | JobStarted | J
 """What a tool may put into the log beside its result."""
 
 
+class Trial(Value, frozen=True):
+    """How a command is tried on a view. Recorded before it begins, since a command that can use the network is not to
+    be repeated (D-02)."""
+
+    plan: dict[str, Any]
+    begins: bool = True
+    """Whether a command is started for it; else there is one already that is taken up."""
+    network: bool = False
+    open: bool = True
+    """Whether nobody has decided about it yet."""
+
+
 class Invocation(msgspec.Struct, frozen=True):
     """One call to run, with validated arguments. `plan` is what `prepare` returned and the intent recorded."""
 
@@ -41,6 +53,8 @@ class Invocation(msgspec.Struct, frozen=True):
     """What this call may reach beside what the chat's options say: a person or a standing rule allowed it."""
     changed: frozenset[str] = frozenset()
     """Paths that this run has changed and that are still there: what lies there is the chat's own."""
+    trial: Trial | None = None
+    """How it was last tried, as far as that is recorded."""
     discard: str = ""
     """Why nothing of what a command changes is committed; empty: it is committed (S-07)."""
 
@@ -117,9 +131,15 @@ class Tool(Protocol):
         """What a person should see before they allow the call, beyond its arguments: a diff. Empty: nothing."""
         ...
 
+    async def trial(self, invocation: Invocation) -> Trial | None:
+        """Read-only look before a rehearsal that runs something: how it will be tried, to be recorded. None: nothing
+        runs for it. TrialLost: it was tried elsewhere, and must not be repeated."""
+        ...
+
     async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
         """Find out what the call would change, and leave the project as it is. A command is carried out on a
-        copy-on-write view; `run` then makes this very effect the project's own. None: that cannot be had here."""
+        copy-on-write view, by the invocation's `trial`; `run` then makes this very effect the project's own. None:
+        that cannot be had here."""
         ...
 
     async def stop(self, invocation: Invocation) -> Outcome | None:

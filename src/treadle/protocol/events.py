@@ -34,6 +34,7 @@ from treadle.protocol.tool_events import JobEnded as JobEnded
 from treadle.protocol.tool_events import JobStarted as JobStarted
 from treadle.protocol.tool_events import PermissionCompleted as PermissionCompleted
 from treadle.protocol.tool_events import PermissionRequested as PermissionRequested
+from treadle.protocol.tool_events import TrialStart as TrialStart
 from treadle.protocol.tool_events import UserInputCompleted as UserInputCompleted
 from treadle.protocol.tool_events import UserInputRequested as UserInputRequested
 from treadle.protocol.workspace_events import CheckpointCreated as CheckpointCreated

@@ -83,6 +83,8 @@ class SimpleView:
         """The files of a call stand behind its result in the log, and before it here."""
         self._requests: dict[CallKey, ToolRequest] = {}
         """The calls of the turn that have not begun."""
+        self._tried: set[CallKey] = set()
+        """Those of the turn that were tried: for simple readers that is their beginning."""
 
     def show(self, envelope: e.Envelope) -> list[Said]:
         seq, words = envelope.seq, self._words(envelope.data)
@@ -116,11 +118,16 @@ class SimpleView:
                 return self._text.add(turn, text)
             case e.AssistantMessage(turn=turn, content=content, tool_requests=requests):
                 self._requests = {request.call: request for request in requests}
+                self._tried.clear()
                 return self._text.end(turn, content)
             case e.ModelCall(purpose="summary", text=text) if text:
                 return [Token(0, 0, text)]
+            case e.TrialStart(call=call, name=name, args_summary=summary):
+                begun = self._start(call, name, summary)
+                self._tried.add(call)
+                return begun
             case e.ExecutionStart(call=call, name=name, args_summary=summary):
-                return self._begun(call, name, summary) or [ToolStart(call, name, summary)]
+                return self._start(call, name, summary)
             case e.ExecutionComplete(call=call, success=success, result_summary=summary):
                 return [*self._begun(call), ToolDone(call, success, summary)]
             case e.FilesChanged(files=files) | e.Undone(files=files) | e.Redone(files=files):
@@ -131,6 +138,10 @@ class SimpleView:
                 return [*self._text.drop(), Failed(error_class, message)]
             case _:
                 return []
+
+    def _start(self, call: CallKey, name: str, summary: str) -> list[Word]:
+        begun = self._begun(call, name, summary)
+        return begun if begun or call in self._tried else [ToolStart(call, name, summary)]
 
     def _begun(self, call: CallKey, name: str = "", summary: str = "") -> list[Word]:
         """The beginning of a call whose request was seen; nothing if it has been told."""

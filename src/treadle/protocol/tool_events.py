@@ -29,6 +29,19 @@ class ExecutionStart(Event, frozen=True):
     """What the call does, by its tool and by its words: a command that only looks is a `read`."""
 
 
+class TrialStart(Event, frozen=True):
+    """A command is tried on a copy-on-write view, so that its changes are known before anybody decides about them. Its
+    output streams from here on. Recorded before it begins: a trial that could use the network is never repeated."""
+
+    TYPE = "tool.trial_start"
+    call: CallKey
+    name: str
+    arguments: dict[str, Any] = msgspec.field(default_factory=dict)
+    args_summary: str = ""
+    plan: Plan = None
+    """Where it is tried, under which name, and what it can reach."""
+
+
 class ExecutionComplete(Event, frozen=True):
     """The one result of a call. `synthetic` says why, when no tool produced it."""
 
@@ -44,6 +57,7 @@ class ExecutionComplete(Event, frozen=True):
     output: BlobHash = ""
     """The hash of the whole output, where the result shows only a part."""
     duration_ms: int = 0
+    """How long it took; with the time in which it was tried, and without the time in which it waited for a person."""
     seen: tuple[Seen, ...] = ()
     """Files as the model knows them from now on (T-13)."""
     shell: Shell | None = None

@@ -31,6 +31,7 @@ from treadle.protocol.events import (
     SandboxNotice,
     SessionCreated,
     TaskComplete,
+    TrialStart,
     UserInputRequested,
     WorkspaceConflict,
 )
@@ -56,6 +57,8 @@ class CallRecord(msgspec.Struct):
     asked: PermissionRequested | None = None
     """What was asked for it last; `asks` has all of them, with their places."""
     asks: list[tuple[int, PermissionRequested]] = msgspec.field(default_factory=list)
+    trials: list[tuple[int, TrialStart]] = msgspec.field(default_factory=list)
+    """When it was tried, and how."""
     ruled: PermissionCompleted | None = None
     """What the policy decided by itself."""
     edited: PermissionCompleted | None = None
@@ -72,7 +75,15 @@ class CallRecord(msgspec.Struct):
         if start is None or complete is None or completed is None or self.parallel or start.plan is not None:
             return False
         plain = ExecutionComplete(start.call, False, error=complete.error, result_summary=first_line(complete.error))
-        return completed.seq == self.started + 1 and completed.epoch > 0 and complete == plain
+        told = replace(complete, duration_ms=0)  # a call that was tried took its time
+        return completed.seq == self.started + 1 and completed.epoch > 0 and told == plain
+
+    @property
+    def lost(self) -> bool:
+        """Whether it was tried by a worker that is gone, and so was not run: intent and result were written in one."""
+        start, done, completed = self.start, self.complete, self.completed
+        at_once = completed is not None and completed.seq == self.started + 1
+        return bool(self.trials and start and done and at_once and start.plan is None and done.synthetic == "unknown")
 
 
 class Recording:
@@ -143,6 +154,8 @@ class Recording:
                 call = self.calls[key]
                 call.complete, call.completed = complete, envelope
                 self._note_facts(call, envelope)
+            case TrialStart(call=key) as trial if key in self.calls:
+                self.calls[key].trials.append((envelope.seq, trial))
             case CheckStarted() as check:
                 self._note_check(check, envelope)
             case CheckCompleted(check=key) as done if key in self.calls and not self.calls[key].complete:

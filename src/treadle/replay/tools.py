@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 
 from treadle.engine.examination import CHANGED, summarize
-from treadle.errors import Conflict, ToolError
+from treadle.errors import Conflict, ToolError, TrialLost
 from treadle.ports.policy import Verdict
-from treadle.ports.toolset import Invocation, Outcome, Rehearsal, Settlement, Tool
-from treadle.protocol.events import ExecutionStart
+from treadle.ports.toolset import Invocation, Outcome, Rehearsal, Settlement, Tool, Trial
+from treadle.protocol.events import ExecutionStart, Interrupted, TrialStart
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.tools import ToolKind, ToolSpec, only_looks
 from treadle.replay.recorded_inputs import WatchedLog
@@ -64,6 +64,8 @@ class RecordedTool:
         if (known is None or known.start is None) and before_a_change(self._stage):
             return {}  # a copy was cut between the checkpoint and the call that it stands before
         call = self._call(invocation)
+        if call.lost and call.complete is not None:
+            raise TrialLost(call.complete.error)
         skipped = call.complete is not None and call.complete.synthetic == "skipped"  # a check that could not be run
         if (call.refused or skipped) and call.complete is not None:
             raise Conflict(call.complete.error, {file.path: file.digest for file in call.complete.seen})
@@ -99,8 +101,15 @@ class RecordedTool:
     async def preview(self, invocation: Invocation) -> str:
         return ""
 
+    async def trial(self, invocation: Invocation) -> Trial | None:
+        began = _next_trial(self._call(invocation), self._stage)
+        return None if began is None else Trial(began.plan or {})
+
     async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
-        return None
+        if any(isinstance(envelope.data, Interrupted) for envelope in self._stage.recording.inputs(self._stage.now)):
+            await self._stage.stopped()
+        await self._stage.turn()  # the worker may have died meanwhile
+        return Rehearsal("")
 
     async def stop(self, invocation: Invocation) -> Outcome | None:
         if self._unknown(invocation):
@@ -128,6 +137,11 @@ class RecordedPolicy:
 
     async def review(self, spec: ToolSpec, invocation: Invocation, options: ChatOptions) -> Verdict:
         call = self._stage.recording.calls[CallKey(invocation.call)]
+        if _next_trial(call, self._stage) is not None:
+            return Verdict("review")
+        return self._recorded(call)
+
+    def _recorded(self, call: CallRecord) -> Verdict:
         if call.asked is not None:
             asked = next((asked for seq, asked in call.asks if seq > self._stage.now), call.asked)
             # That it is asked for again, because it would do something else by now, the engine says itself.
@@ -145,17 +159,27 @@ class RecordedPolicy:
         rehearsal: Rehearsal | None,
         verdict: Verdict,
     ) -> Verdict:
-        return verdict  # nothing is rehearsed
+        return self._recorded(self._stage.recording.calls[CallKey(invocation.call)])
+
+
+def _next_trial(call: CallRecord, stage: ReplayStore) -> TrialStart | None:
+    """The trial that this worker recorded before anything else of this call."""
+    coming = [(seq, said) for seq, said in (*call.trials, *call.asks) if seq > stage.now]
+    seq, said = min(coming, key=lambda pair: pair[0], default=(0, None))
+    at = stage.recording.at(seq)
+    return said if isinstance(said, TrialStart) and at is not None and at.epoch == stage.epoch else None
 
 
 def _spec(name: str, calls: Sequence[CallRecord]) -> ToolSpec:
     """What these calls, all of one name, say about their tool."""
     starts = [call.start for call in calls if call.start is not None]
-    real = [call.start.name for call in calls if call.start is not None and not call.refused]
+    tried = [trial for call in calls for _, trial in call.trials]
+    real = [each.name for each in tried] + [start.name for call in calls if (start := call.start) and not call.refused]
     kinds: list[ToolKind] = [call.kind for call in calls if call.kind != "function"]
-    keys = ["", *(key for start in starts for key in start.arguments)]
+    said: list[ExecutionStart | TrialStart] = [*starts, *tried]
+    keys = ["", *(key for start in said for key in start.arguments)]
     probes = [ToolSpec(name, summary_argument=key) for key in keys]
-    fitting = (p for p in probes if all(summarize(p, dict(s.arguments)) == s.args_summary for s in starts))
+    fitting = (p for p in probes if all(summarize(p, dict(s.arguments)) == s.args_summary for s in said))
     return ToolSpec(
         real[0] if real else name,
         kind=kinds[0] if kinds else "function",
@@ -192,6 +216,8 @@ def _first_arguments(call: CallRecord, text: str) -> dict[str, Any] | str:
 
 
 def _final_arguments(call: CallRecord, text: str) -> dict[str, Any] | str:
+    if call.start is None and call.trials:
+        return call.trials[-1][1].arguments
     if call.start is None:
         return _read(text) if call.asked is not None or call.ruled is not None else NEVER_BEGUN
     unread = call.refused and not call.start.arguments and call.ruled is None

@@ -88,7 +88,7 @@ class Reader(Subscription):
             case e.TurnStart(turn=turn):
                 self.turn = turn
                 self.calls.clear()
-            case e.ExecutionStart(call=call):
+            case e.TrialStart(call=call) | e.ExecutionStart(call=call):
                 self.calls.add(call)
             case e.ExecutionComplete(call=call):
                 self.calls.discard(call)

@@ -93,6 +93,9 @@ def check_results(log: Sequence[Envelope], *, settled: bool = True) -> Problems:
                 problems += _unanswered(order, results, f"the message at seq {envelope.seq}")
                 order = [request.call for request in requests]
                 problems += [f"call {call} was requested twice" for call in order if call in results]
+            case e.TrialStart(call=call):
+                if call not in order or results[call] or intents[call]:
+                    problems.append(f"seq {envelope.seq}: a trial of call {call}, which was not to be tried")
             case e.ExecutionStart(call=call):
                 intents[call] += 1
                 if call not in order or results[call] or intents[call] > 1:

@@ -206,6 +206,10 @@ class Player:
                 case "ask":
                     self._worker(start, e.UserInputRequested(call.key, "Which?", call=call.key))
                 case "approve" if call.phase == "requested":
+                    if choose(["tried", "not"]) == "tried":
+                        self._worker(e.TrialStart(call.key, call.request.name, {"n": 1}, plan={"network": True}))
+                        if choose(["go", "go", "die"]) == "die":
+                            return self.crash()
                     return self._worker(e.PermissionRequested(call.key, call.key, shown="x", hash="h"))
                 case "write_file" if call.phase == "requested" and choose(["allowed", "ask"]) == "ask":
                     return self._worker(e.PermissionRequested(call.key, call.key, shown="x", hash="h"))

@@ -45,6 +45,7 @@ def test_every_event_has_its_words_or_none() -> None:
         "assistant.message_delta": ["token"],
         "session.model_call": ["token"],
         "tool.execution_start": ["tool_start"],
+        "tool.trial_start": ["tool_start"],
         "tool.execution_complete": ["tool_done"],
         "workspace.files_changed": ["file_modified"] * 2,
         "workspace.undone": ["file_modified"] * len(SAMPLES["workspace.undone"].files),  # type: ignore[attr-defined]

@@ -19,7 +19,7 @@ from treadle.presentation.styled import Colour
 if TYPE_CHECKING:
     from treadle.config import Config
     from treadle.ports.toolset import Invocation
-    from treadle.tools.builtin.command.run import DryRun
+    from treadle.tools.builtin.command.trial import DryRun
 
 _PREFIX = "try-"
 _OLD_S = 86_400

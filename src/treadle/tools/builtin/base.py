@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from treadle.ports.toolset import Invocation, Outcome, Rehearsal, Settlement
+from treadle.ports.toolset import Invocation, Outcome, Rehearsal, Settlement, Trial
 from treadle.ports.workspace import WorkspaceOf
 from treadle.protocol.content import JsonSchema
 
@@ -39,6 +39,9 @@ class Plain:
 
     async def preview(self, invocation: Invocation) -> str:
         return ""
+
+    async def trial(self, invocation: Invocation) -> Trial | None:
+        return None
 
     async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
         return None

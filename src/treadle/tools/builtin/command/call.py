@@ -2,6 +2,7 @@
 how and for how long."""
 
 import os
+from typing import Any
 
 import msgspec
 
@@ -52,9 +53,17 @@ class CommandPlan(msgspec.Struct, frozen=True):
     """Whether the tree is compared before and after."""
     discard: str = ""
     """Why nothing of what it changes is committed; empty: it is."""
+    attempt: int = 1
+    """Which attempt a trial begins."""
     own: str = ""
     """The name under which this home knows it: the call's key, with a number behind it if there was a call of this key
     before, in a log that was lost (a database that was put back)."""
+
+
+def _as_recorded(plan: dict[str, Any], call: str) -> CommandPlan:
+    own = str(plan.get("own") or call)
+    known = {name: plan[name] for name in CommandPlan.__struct_fields__ if name in plan}
+    return msgspec.convert({"key": own, **known, "own": own}, CommandPlan)
 
 
 class CommandCall:
@@ -71,9 +80,9 @@ class CommandCall:
         self._invocation = invocation
         self._arguments = invocation.arguments
         recorded = invocation.plan or {}
-        own = str(recorded.get("own") or invocation.call)
-        known = {name: recorded[name] for name in CommandPlan.__struct_fields__ if name in recorded}
-        self.plan = msgspec.convert({"key": own, **known, "own": own}, CommandPlan)
+        self.trial = None if invocation.trial is None else _as_recorded(invocation.trial.plan, invocation.call)
+        """How it was last tried, as far as that is recorded."""
+        self.plan = _as_recorded(recorded, invocation.call if self.trial is None else self.trial.own)
         """As the intent recorded it. Calls of earlier versions wrote through, and nothing was compared."""
 
     @property

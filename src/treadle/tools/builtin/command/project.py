@@ -106,8 +106,13 @@ class CommandProject:
     async def preview(self, view: str) -> tuple[Effect, str]:
         """What a commit of this view would change, and that in words."""
         assert self._snapshots is not None
-        effect = await in_thread(self._snapshots.effect, view)
+        effect = await self.effect(view)
         return effect, await in_thread(self._snapshots.diff, view, effect)
+
+    async def effect(self, view: str) -> Effect:
+        """What a commit of this view would change."""
+        assert self._snapshots is not None
+        return await in_thread(self._snapshots.effect, view)
 
     async def unrecoverable(self, effect: Effect) -> tuple[str, ...]:
         """Paths whose bytes this effect would remove for good, without those that this run changed itself."""
@@ -150,7 +155,7 @@ class CommandProject:
     async def dismiss(self, view: str, why: str) -> ProjectChange:
         """Commit nothing of this view, and tell what that would have been."""
         assert self._snapshots is not None
-        effect = await in_thread(self._snapshots.effect, view)
+        effect = await self.effect(view)
         await self.discard()
         lines = change_lines(effect.files, _inert_path, _SHOWN)
         if not lines:

@@ -8,13 +8,12 @@ import itertools
 import msgspec
 from msgspec.structs import replace
 
-from treadle.errors import ToolError
+from treadle.errors import ToolError, TrialLost
 from treadle.faultpoint import faultpoint
 from treadle.host_patterns import in_words
 from treadle.lines.changes import count, sort_out
 from treadle.ports.commands import Command, Ended
 from treadle.ports.sandbox import Sandbox
-from treadle.ports.snapshots import Effect
 from treadle.ports.toolset import Fact, Invocation, Outcome, Settlement
 from treadle.protocol.events import ModelNotice, SandboxNotice
 from treadle.protocol.tools import digest
@@ -38,6 +37,13 @@ MADE_BEFORE = (
     "a command was run as call {call} before, in a log that was lost: the database was put back to an earlier state. "
     "What that command changed in the project was not taken back"
 )
+TRIAL_LOST = (
+    "The worker was lost while this command was tried on a copy of the project. Nothing of what it changed there was "
+    "committed; but it could use the network, what it did there is not known, and it was not run again. Look at the "
+    "current state before you go on."
+)
+DONE = ("exited", "timed_out")
+"""Endings of commands that have done what they have done."""
 _LIVE_EVERY_S = 0.05
 _LIVE_SELDOM_S = 0.25
 
@@ -46,23 +52,6 @@ class CommandAttempt(msgspec.Struct, frozen=True):
     key: CallKey
     command: Command | None
     number: int = 1
-
-
-class DryRun(msgspec.Struct, frozen=True):
-    """What a command did on a view, of which nothing is committed yet."""
-
-    ended: Ended
-    output: str
-    effect: Effect
-    diff: str
-    """The effect for people."""
-    unrecoverable: tuple[str, ...]
-    """See `treadle.ports.toolset.Rehearsal`."""
-    notes: tuple[str, ...]
-    last: str
-    """How it ended, as the last line of its output."""
-    wants_network: tuple[str, ...] = ()
-    """The hosts that it failed to reach, as patterns; `all`: nobody can tell which."""
 
 
 class CommandRun:
@@ -93,11 +82,13 @@ class CommandRun:
         await self._choose_plan()
         if self._invocation.discard and not self.plan.view:
             raise ToolError("Not run: no copy-on-write view can be had for it any more. Try again.")
+        return replace(await self._placed(self.plan, sandbox), discard=self._invocation.discard)
+
+    async def _placed(self, plan: CommandPlan, sandbox: Sandbox | None) -> CommandPlan:
         level = "none"
         if sandbox is not None and sandbox.level != "none":
-            level = f"{sandbox.level}, {in_words(self.plan.network)}"
-        place = await in_thread(lambda: self._commands.place)
-        return replace(self.plan, place=place, sandbox=level, discard=self._invocation.discard)
+            level = f"{sandbox.level}, {in_words(plan.network)}"
+        return replace(plan, place=await in_thread(lambda: self._commands.place), sandbox=level)
 
     async def _examine(self) -> Sandbox | None:
         """Find out where it runs, and in which sandbox; ToolError for what is not run at all."""
@@ -110,7 +101,9 @@ class CommandRun:
 
     async def _claim_name(self) -> None:
         """Take a name of its own: whatever this home knows under the call's key was begun before, in a log that was
-        lost. It stays where it is."""
+        lost. It stays where it is. What was tried has its name already."""
+        if self._call.trial is not None:
+            return
         call = self._invocation.call
         for number in itertools.count():
             own = CallKey(f"{call}-{number}" if number else call)
@@ -126,9 +119,34 @@ class CommandRun:
             self.plan = replace(plan, captured=self._project.kept)
             return
         self.plan = replace(plan, view=True)
-        tried = (await self._newest(self._dry_key)).command
-        if tried is not None and not await _is_lost(tried):
-            self.plan = replace(plan, view=True, network=await self._call.network(rehearsal=True), key=self._dry_key)
+        tried = self._fitting_trial or replace(
+            self.plan, key=self._dry_key, network=await self._call.network(rehearsal=True)
+        )
+        found = await self._newest(tried.key)
+        if self._fitting_trial is not None:
+            await self._refuse_repetition(tried, found)
+        if found.command is not None and not await _is_lost(found.command):
+            self.plan = replace(self.plan, network=tried.network, key=tried.key)
+
+    @property
+    def _fitting_trial(self) -> CommandPlan | None:
+        """The recorded trial, if it is this command that was tried."""
+        trial, told = self._call.trial, self._invocation.trial
+        if trial is None or told is None:
+            return None
+        return trial if told.open or trial.key == self._dry_key else None
+
+    async def _refuse_repetition(self, tried: CommandPlan, attempt: CommandAttempt) -> None:
+        """What could use the network and was begun is taken up, or nobody knows what it did (D-02)."""
+        if not tried.network:
+            return
+        if attempt.command is None:
+            if tried.place != await in_thread(lambda: self._commands.place):
+                raise TrialLost(TRIAL_LOST)
+            return  # recorded here, and never begun
+        ended = await attempt.command.wait(0)
+        if await _is_lost(attempt.command) or (ended is not None and ended.ending == "stopped"):
+            raise TrialLost(TRIAL_LOST)
 
     # -- from its start to its outcome ----------------------------------------------------------------------------
 
@@ -193,7 +211,7 @@ class CommandRun:
             self.change = ProjectChange()
         elif not plan.view:
             self.change = await self._project.compare()
-        elif ending in ("exited", "timed_out"):
+        elif ending in DONE:
             view = f"{self.command.folder}/view"
             done = self._project.dismiss(view, plan.discard) if plan.discard else self._project.commit(view)
             self.change = await done
@@ -250,39 +268,6 @@ class CommandRun:
             return ()
         return await in_thread(wanted_hosts, text, f"{self.command.folder}/network", self.plan.network)
 
-    async def dry_run(self) -> DryRun | None:
-        """Carry out the command on a view, as it will be committed if it is allowed; None where no view works. Its key
-        depends on its words: if whoever allows it changes them, it is another command, and runs when its turn comes."""
-        if not self._project.kept or not await self._call.can_view():
-            return None
-        await self._examine()
-        await self._claim_name()
-        network = await self._call.network(rehearsal=True)
-        self.plan = CommandPlan(view=True, network=network, key=self._dry_key, own=self.plan.own)
-        attempt = await self._current()
-        tried = await self._try_out(attempt)
-        again = attempt.command is not None and attempt.number < ATTEMPTS and not network
-        if tried.effect.conflicts and again:  # somebody changed the project since: what was tried then is no use now
-            tried = await self._try_out(CommandAttempt(_nth(self.plan.key, attempt.number + 1), None))
-        return tried
-
-    async def _try_out(self, attempt: CommandAttempt) -> DryRun:
-        self.command = attempt.command or await self._begin(attempt.key)
-        await self.follow()
-        faultpoint("tool.command_rehearsed")
-        summary, last = self._call.ending(self.ended, self.plan)
-        if self.ended.ending == "failed":
-            raise ToolError(f"The command could not be started: {self.ended.error}.")
-        if self.ended.exceeded:
-            raise ToolError(last)
-        if self.ended.ending not in ("exited", "timed_out"):
-            raise ToolError(f"The command could not be tried on a copy of the project: {self.ended.error or summary}.")
-        seen = await in_thread(output.view, self.command, self.ended)
-        effect, diff = await self._project.preview(self._commands.view(self._invocation.chat, attempt.key))
-        lost = await self._project.unrecoverable(effect)
-        wants = await self._wants(seen.text)
-        return DryRun(self.ended, seen.text, effect, diff, lost, self._call.notes, last, wants)
-
     # -- interrupted ----------------------------------------------------------------------------------------------
 
     async def stop(self) -> Outcome | None:
@@ -300,11 +285,12 @@ class CommandRun:
 
     async def _prevent(self) -> None:
         """No command of this call runs, and none will."""
-        for key in dict.fromkeys((self.plan.key, self.plan.own, self._dry_key)):
+        tried = (self._call.trial.key,) if self._call.trial is not None else ()
+        for key in dict.fromkeys((self.plan.key, self.plan.own, self._dry_key, *tried)):
             found = await self._newest(key)
             for number in range(1, min(found.number + (found.command is not None), ATTEMPTS) + 1):
                 if key == self.plan.key or found.command is not None:
-                    await self._commands.prevent(self._invocation.chat, _nth(key, number))
+                    await self._commands.prevent(self._invocation.chat, nth(key, number))
 
     async def settle(self) -> Settlement:
         """What was started here and is not lost is taken up; what was not started here may be started. What was
@@ -339,7 +325,7 @@ class CommandRun:
         the result is recorded: so the log was put back to before that."""
         found = await self._newest(self.plan.key)
         ended = await found.command.wait(0) if found.command is not None else None
-        if ended is None or ended.ending not in ("exited", "timed_out"):
+        if ended is None or ended.ending not in DONE:
             return False
         return all(known.call != found.key for known in await self._commands.known(self._invocation.chat))
 
@@ -347,12 +333,12 @@ class CommandRun:
 
     async def _newest(self, key: str) -> CommandAttempt:
         """The command that counts: the last that was begun. `command` is None if none was."""
-        found = CommandAttempt(_nth(key, 1), None)
+        found = CommandAttempt(nth(key, 1), None)
         for number in range(1, ATTEMPTS + 1):
-            command = await self._commands.find(self._invocation.chat, _nth(key, number))
+            command = await self._commands.find(self._invocation.chat, nth(key, number))
             if command is None:
                 break
-            found = CommandAttempt(_nth(key, number), command, number)
+            found = CommandAttempt(nth(key, number), command, number)
         return found
 
     async def _current(self) -> CommandAttempt:
@@ -363,7 +349,7 @@ class CommandRun:
             return found
         if not await _is_lost(found.command):
             return found
-        return CommandAttempt(_nth(self.plan.key, found.number + 1), None, found.number + 1)
+        return CommandAttempt(nth(self.plan.key, found.number + 1), None, found.number + 1)
 
     async def _decided(self) -> bool:
         return self.plan.view and await self._project.decided()
@@ -393,5 +379,5 @@ async def _is_lost(command: Command) -> bool:
     return not command.present or (ended is not None and ended.ending == "lost")
 
 
-def _nth(key: str, number: int) -> CallKey:
+def nth(key: str, number: int) -> CallKey:
     return CallKey(key if number == 1 else f"{key}~{number}")

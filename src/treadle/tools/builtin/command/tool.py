@@ -5,12 +5,13 @@ from typing import Any
 import msgspec
 
 from treadle.faultpoint import faultpoint
-from treadle.ports.toolset import Invocation, Outcome, Rehearsal, Settlement
+from treadle.ports.toolset import Invocation, Outcome, Rehearsal, Settlement, Trial
 from treadle.protocol.tools import ToolSpec
 from treadle.tools.builtin.base import Plain, parameters
 from treadle.tools.builtin.command.call import DEFAULT_TIMEOUT_S, MAX_TIMEOUT_S
 from treadle.tools.builtin.command.output import HEAD_LINES, TAIL_LINES
-from treadle.tools.builtin.command.run import CommandRun, DryRun
+from treadle.tools.builtin.command.run import CommandRun
+from treadle.tools.builtin.command.trial import CommandTrial, DryRun
 from treadle.tools.builtin.context import ToolContext
 
 _LAST_LINES = 20
@@ -68,6 +69,9 @@ class RunCommand(Plain):
         faultpoint("tool.command_reached")
         return await run.collect()
 
+    async def trial(self, invocation: Invocation) -> Trial | None:
+        return await CommandTrial(self._context, invocation).trial()
+
     async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
         tried = await self.dry_run(invocation)
         if tried is None:
@@ -81,7 +85,7 @@ class RunCommand(Plain):
 
     async def dry_run(self, invocation: Invocation) -> DryRun | None:
         """The command carried out on a view; None where no view works."""
-        return await CommandRun(self._context, invocation).dry_run()
+        return await CommandTrial(self._context, invocation).dry_run()
 
     async def stop(self, invocation: Invocation) -> Outcome | None:
         return None if self._context.commands is None else await CommandRun(self._context, invocation).stop()

@@ -1,0 +1,90 @@
+"""A command that is tried on a view before it is allowed (W-09). Who allows it commits this very effect: `CommandRun`
+takes up what was tried."""
+
+import msgspec
+from msgspec.structs import replace
+
+from treadle.errors import ToolError
+from treadle.faultpoint import faultpoint
+from treadle.ports.commands import Ended
+from treadle.ports.snapshots import Effect
+from treadle.ports.toolset import Trial
+from treadle.tools.builtin.base import in_thread
+from treadle.tools.builtin.command import output
+from treadle.tools.builtin.command.call import CommandPlan
+from treadle.tools.builtin.command.run import ATTEMPTS, DONE, CommandAttempt, CommandRun, nth
+
+
+class DryRun(msgspec.Struct, frozen=True):
+    """What a command did on a view, of which nothing is committed yet."""
+
+    ended: Ended
+    output: str
+    effect: Effect
+    diff: str
+    """The effect for people."""
+    unrecoverable: tuple[str, ...]
+    """See `treadle.ports.toolset.Rehearsal`."""
+    notes: tuple[str, ...]
+    last: str
+    """How it ended, as the last line of its output."""
+    wants_network: tuple[str, ...] = ()
+    """The hosts that it failed to reach, as patterns; `all`: nobody can tell which."""
+
+
+class CommandTrial(CommandRun):
+    async def trial(self) -> Trial | None:
+        """How it will be tried on a view; None where no view works. Its key depends on its words: if whoever allows it
+        changes them, it is another command."""
+        if not self._project.kept or not await self._call.can_view():
+            return None
+        sandbox = await self._examine()
+        await self._claim_name()
+        own, recorded = self.plan.own, self._fitting_trial
+        fresh = CommandPlan(view=True, network=await self._call.network(rehearsal=True), key=self._dry_key, own=own)
+        self.plan = await self._placed(recorded or fresh, sandbox)
+        attempt = await self._current()
+        if recorded is not None:
+            await self._refuse_repetition(recorded, attempt)
+        if attempt.command is not None and await self._outdated(attempt):
+            attempt = CommandAttempt(nth(self.plan.key, attempt.number + 1), None, attempt.number + 1)
+        self.plan = replace(self.plan, attempt=attempt.number)
+        return Trial(msgspec.structs.asdict(self.plan), attempt.command is None, bool(self.plan.network))
+
+    async def _outdated(self, attempt: CommandAttempt) -> bool:
+        """Whether somebody changed the same files since: what was tried then is no use now."""
+        assert attempt.command is not None
+        ended = await attempt.command.wait(0)
+        if self.plan.network or attempt.number == ATTEMPTS or ended is None or ended.ending not in DONE:
+            return False
+        return bool((await self._project.effect(self._commands.view(self._invocation.chat, attempt.key))).conflicts)
+
+    async def dry_run(self) -> DryRun | None:
+        """Carry out the command on a view, as it will be committed if it is allowed; None where no view works."""
+        if self._invocation.trial is None or self._call.trial is None:
+            if await self.trial() is None:
+                return None
+        else:
+            self.plan = self._call.trial
+            await self._call.locate()
+        attempt = await self._current()
+        if attempt.number < self.plan.attempt:
+            attempt = CommandAttempt(nth(self.plan.key, self.plan.attempt), None, self.plan.attempt)
+        return await self._try_out(attempt)
+
+    async def _try_out(self, attempt: CommandAttempt) -> DryRun:
+        self.command = attempt.command or await self._begin(attempt.key)
+        await self.follow()
+        faultpoint("tool.command_rehearsed")
+        summary, last = self._call.ending(self.ended, self.plan)
+        if self.ended.ending == "failed":
+            raise ToolError(f"The command could not be started: {self.ended.error}.")
+        if self.ended.exceeded:
+            raise ToolError(last)
+        if self.ended.ending not in DONE:
+            raise ToolError(f"The command could not be tried on a copy of the project: {self.ended.error or summary}.")
+        seen = await in_thread(output.view, self.command, self.ended)
+        effect, diff = await self._project.preview(self._commands.view(self._invocation.chat, attempt.key))
+        lost = await self._project.unrecoverable(effect)
+        wants = await self._wants(seen.text)
+        return DryRun(self.ended, seen.text, effect, diff, lost, self._call.notes, last, wants)
