@@ -28,7 +28,7 @@ def test_events_of_three_tool_rounds_come_in_order(cli: CommandLine) -> None:  #
     call = ["tool.execution_start", "tool.execution_complete"]
     expected = ["session.created", "user.message", *begun, *call, end]
     expected += [*begun, "checkpoint.created", *call, "workspace.files_changed", end]
-    expected += [*begun, "permission.completed", *call, end, *begun, end, "session.run_end"]
+    expected += [*begun, "tool.trial_start", "permission.completed", *call, end, *begun, end, "session.run_end"]
     assert [event["type"] for event in recorded] == expected
     assert len(ended.of("assistant.turn_start")) == 4 == len(fake.requests)
     assert ended.types.count("session.idle") == 1
