@@ -16,7 +16,7 @@ from treadle.engine.effects import Ledger, read_ledger
 from treadle.engine.restore import NO_SNAPSHOTS
 from treadle.errors import InvalidInput, ToolError, TreadleError
 from treadle.lines.changes import merged
-from treadle.lines.hunks import Shown, shown
+from treadle.lines.hunks import Shown, Texts, shown
 from treadle.ports.snapshots import Plan
 from treadle.protocol import commands as c
 from treadle.protocol.events import Envelope, Kept, Redone, Restored, RestoreRequested, Undone
@@ -135,6 +135,11 @@ class ChatFiles:
         """One of `changes` with its hunks: for who would not have the texts of all of them at once."""
         (both,) = await self._restorer().texts(await self._project(), [change])
         return await asyncio.to_thread(shown, change, both)
+
+    async def texts(self, change: FileChange) -> Texts:
+        """Both ends of one change, for who shows them side by side. What is kept no longer is None."""
+        (both,) = await self._restorer().texts(await self._project(), [change])
+        return both
 
     async def preview(self, span: Span | None = None, paths: Sequence[str] = (), **choice: Unpack[UndoOptions]) -> Plan:
         """What an undo of the same would do now. Changes nothing but that it completes what was begun."""

@@ -33,6 +33,7 @@ COMMANDS = {
     "fsck": "Look for damage in what is stored, and mend it.",
     "gc": "Remove what is kept for undoing changes and needed no more.",
     "serve": "Serve the HTTP API, and drive chats.",
+    "acp": "Work for an editor that speaks the Agent Client Protocol.",
     "tokens": "List, make and take back tokens of the server.",
     "worker": "Drive the chats that need a worker, until it is told to stop.",
     "models": "List the models that can be used, or get one that runs on this machine.",

@@ -37,7 +37,12 @@ def warn(warnings: Iterable[str]) -> None:
 
 @asynccontextmanager
 async def open_agent(
-    config: Config, *, works: bool = False, concurrency: int = 0, relays: bool = False
+    config: Config,
+    *,
+    works: bool = False,
+    concurrency: int = 0,
+    relays: bool = False,
+    hooks: Sequence[Hooks] = (),
 ) -> AsyncIterator[Agent]:
     """An agent for the length of a command; with the tools of installed packages if it `works`. Treadle's home is made
     at first use, for its owner alone."""
@@ -56,11 +61,10 @@ async def open_agent(
     models = ModelRegistry(os.environ, home=config.home)
     if works:
         warn(models.catalogue.warnings)
-    hooks: Sequence[Hooks] = ()
     if works and config.hooks:
         from treadle.tools.hooks import CommandHooks
 
-        hooks = [CommandHooks(config.hooks, os.environ)]
+        hooks = [*hooks, CommandHooks(config.hooks, os.environ)]
     agent = Agent(
         open_store(config.store, lease_s=settings.lease_s),
         models=models,

@@ -59,10 +59,17 @@ def _read(workspace: Workspace, given: str, start: int, end: int) -> tuple[Outco
     data = workspace.read_bytes(path, MAX_FILE)
     seen = (Seen(path, sha256(data)),)
     shown = inert(path)
-    lines, notes = _lines(decode(data, shown))
+    text, summary = numbered_text(shown, decode(data, shown), start, end)
+    return Outcome(text, summary=summary, seen=seen), data
+
+
+def numbered_text(shown: str, file: Text, start: int, end: int) -> tuple[str, str]:
+    """The lines of a file from `start` to `end` (0: its last) as the model sees them, and in a few words which they
+    are. ToolError if there are no such lines."""
+    lines, notes = _lines(file)
     total = len(lines)
     if not total:
-        return Outcome(f"{shown} is empty (0 lines).", summary="0 lines", seen=seen), data
+        return f"{shown} is empty (0 lines).", "0 lines"
     if start > total:
         raise ToolError(f"{shown} has only {count(total, 'line')}; start_line {start} is past its end.")
     wanted = min(end or total, total)
@@ -73,7 +80,7 @@ def _read(workspace: Workspace, given: str, start: int, end: int) -> tuple[Outco
     parts = [header, *body]
     if last < wanted:
         parts.append(f"[lines {last + 1} to {wanted} are not shown; call read_file with start_line={last + 1}]")
-    return Outcome("\n".join(parts), summary=f"{last - start + 1} of {count(total, 'line')}", seen=seen), data
+    return "\n".join(parts), f"{last - start + 1} of {count(total, 'line')}"
 
 
 def _lines(file: Text) -> tuple[list[str], str]:

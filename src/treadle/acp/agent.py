@@ -1,0 +1,264 @@
+"""The methods of the protocol, each a few commands to the library. Knows sessions; what they do is theirs."""
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import acp
+import msgspec
+from acp import RequestError
+from acp import schema as a
+
+from treadle import __version__
+from treadle.acp.buffers import Buffers, ReadText
+from treadle.acp.choices import MODEL, change_of, require_model
+from treadle.acp.failures import INVALID_PARAMS, NOT_FOUND, told
+from treadle.acp.prompt import Block
+from treadle.acp.session import Can, Session
+from treadle.errors import InvalidInput
+from treadle.handle import Chat
+from treadle.inert import inert, inert_line
+from treadle.ports.store import ChatFilter
+from treadle.protocol.options import ChatOptions
+from treadle.runtime import Agent
+from treadle.transfer import fork
+from treadle.types import ChatId
+
+PAGE = 50
+KEYS = "environment"
+KEYS_TEXT = (
+    "Treadle takes keys from the environment or the keyring of the system. Put the provider's key, such as "
+    "OPENAI_API_KEY, into the `env` of the agent in the editor's settings, and name a model with TREADLE_MODEL."
+)
+NO_SERVERS = "The editor's MCP servers are not connected here: {names}. Treadle does not take them from editors yet."
+
+
+class EditorAgent:
+    """`options_of`: what a new chat in this root has. `root_of`: the project that a folder is; InvalidInput if none may
+    be. `buffers`: the hook of the agent that reads unsaved files."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        options_of: Callable[[str], ChatOptions],
+        root_of: Callable[[str], Path],
+        buffers: Buffers,
+    ) -> None:
+        self._agent = agent
+        self._options_of = options_of
+        self._root_of = root_of
+        self._buffers = buffers
+        self._sessions: dict[str, Session] = {}
+        self._can = Can()
+        self._client: acp.Client
+
+    def on_connect(self, conn: acp.Client) -> None:
+        self._client = conn
+
+    # -- the connection -----------------------------------------------------------------------------------------------
+
+    async def initialize(
+        self,
+        protocol_version: int,
+        client_capabilities: a.ClientCapabilities | None = None,
+        client_info: a.Implementation | None = None,
+        **_: Any,
+    ) -> a.InitializeResponse:
+        self._can = _read(client_capabilities)
+        return a.InitializeResponse(
+            protocol_version=min(protocol_version, acp.PROTOCOL_VERSION) or acp.PROTOCOL_VERSION,
+            agent_info=a.Implementation(name="treadle", title="Treadle", version=__version__),
+            auth_methods=[a.AuthMethodAgent(id=KEYS, name="Keys of the environment", description=KEYS_TEXT)],
+            agent_capabilities=a.AgentCapabilities(
+                load_session=True,
+                prompt_capabilities=a.PromptCapabilities(image=True, embedded_context=True),
+                session_capabilities=a.SessionCapabilities(
+                    list=a.SessionListCapabilities(),
+                    resume=a.SessionResumeCapabilities(),
+                    close=a.SessionCloseCapabilities(),
+                    fork=a.SessionForkCapabilities(),
+                ),
+            ),
+        )
+
+    @told
+    async def authenticate(self, method_id: str, **_: Any) -> a.AuthenticateResponse:
+        """Looks whether the model that is set can be used; a key is never asked for or kept."""
+        if method_id != KEYS:
+            raise InvalidInput(f"there is no way to authenticate called {method_id!r}; there is: {KEYS}")
+        require_model(self._agent, self._options_of("").model)
+        return a.AuthenticateResponse()
+
+    # -- sessions -----------------------------------------------------------------------------------------------------
+
+    @told
+    async def new_session(self, cwd: str, **given: Any) -> a.NewSessionResponse:
+        options = self._options(cwd, given)
+        require_model(self._agent, options.model)
+        session = self._open(self._agent.chat(options=options), options)
+        session.begin(*_refused(given))
+        return a.NewSessionResponse(session_id=session.id, modes=session.modes, config_options=await session.choices())
+
+    @told
+    async def load_session(self, cwd: str, session_id: str, **given: Any) -> a.LoadSessionResponse:
+        session = await self._again(session_id, cwd, given)
+        await session.replay()
+        session.go_on(*_refused(given))
+        return a.LoadSessionResponse(modes=session.modes, config_options=await session.choices())
+
+    @told
+    async def resume_session(self, cwd: str, session_id: str, **given: Any) -> a.ResumeSessionResponse:
+        session = await self._again(session_id, cwd, given)
+        await session.skip()
+        session.go_on(*_refused(given))
+        return a.ResumeSessionResponse(modes=session.modes, config_options=await session.choices())
+
+    @told
+    async def fork_session(self, cwd: str, session_id: str, **given: Any) -> a.ForkSessionResponse:
+        store = self._agent.deps.store
+        chat = ChatId(session_id)
+        copy = await fork(store, chat, await store.head(chat), {})
+        session = await self._again(copy, cwd, given)
+        await session.skip()
+        session.begin(*_refused(given))
+        return a.ForkSessionResponse(session_id=copy, modes=session.modes, config_options=await session.choices())
+
+    @told
+    async def list_sessions(
+        self, cwd: str | None = None, cursor: str | None = None, **_: Any
+    ) -> a.ListSessionsResponse:
+        """The chats of a project, newest first, wherever they were begun."""
+        root = _real(cwd) if cwd else ""
+        found = [
+            each.summary
+            for each in await self._agent.deps.store.list(ChatFilter(archived=False))
+            if each.summary.root and (not root or _real(each.summary.root) == root)
+        ]
+        first = int(cursor) if cursor and cursor.isdecimal() else 0
+        sessions = [
+            a.SessionInfo(
+                session_id=each.chat,
+                cwd=each.root,
+                title=inert_line(each.title, 200) or None,
+                updated_at=datetime.fromtimestamp(each.updated_ms / 1000, UTC).isoformat(),
+            )
+            for each in found[first : first + PAGE]
+        ]
+        more = str(first + PAGE) if len(found) > first + PAGE else None
+        return a.ListSessionsResponse(sessions=sessions, next_cursor=more)
+
+    @told
+    async def close_session(self, session_id: str, **_: Any) -> a.CloseSessionResponse:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._buffers.detach(session.id)
+            await session.close()
+        return a.CloseSessionResponse()
+
+    # -- in a session -------------------------------------------------------------------------------------------------
+
+    @told
+    async def prompt(self, session_id: str, prompt: list[Block], **_: Any) -> a.PromptResponse:
+        return await self._session(session_id).prompt(prompt)
+
+    async def cancel(self, session_id: str, **_: Any) -> None:
+        session = self._sessions.get(session_id)
+        if session is not None:
+            await session.cancel()
+
+    @told
+    async def set_session_mode(self, session_id: str, mode_id: str, **_: Any) -> a.SetSessionModeResponse:
+        session = self._session(session_id)
+        await session.change(**change_of("mode", mode_id))
+        return a.SetSessionModeResponse()
+
+    @told
+    async def set_config_option(
+        self, config_id: str, session_id: str, value: str | bool, **_: Any
+    ) -> a.SetSessionConfigOptionResponse:
+        session = self._session(session_id)
+        if config_id == MODEL:
+            require_model(self._agent, str(value))
+        await session.change(**change_of(config_id, value))
+        return a.SetSessionConfigOptionResponse(config_options=await session.choices())
+
+    async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        raise RequestError.method_not_found(f"_{inert(method)}")
+
+    async def ext_notification(self, method: str, params: dict[str, Any]) -> None:
+        """Nobody has to understand a notification."""
+
+    async def close(self) -> None:
+        """The editor is gone; what runs goes on as soon as somebody loads it again."""
+        sessions, self._sessions = [*self._sessions.values()], {}
+        await asyncio.gather(*(session.leave() for session in sessions))
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _options(self, cwd: str, given: Mapping[str, Any]) -> ChatOptions:
+        if not os.path.isabs(cwd):
+            raise InvalidInput(f"the folder of a session must be an absolute path, not {cwd!r}")
+        if given.get("additional_directories"):
+            raise InvalidInput("a session works in one folder; open one for each of the others")
+        return msgspec.structs.replace(self._options_of(str(self._root_of(cwd))), interactive=True)
+
+    async def _again(self, session_id: str, cwd: str, given: Mapping[str, Any]) -> Session:
+        """A session for a chat that exists. A person is there now, whoever was before."""
+        wanted = self._options(cwd, given)
+        chat = self._agent.chat(session_id)
+        state = await chat.state()
+        if _real(state.options.root) != _real(wanted.root):
+            raise RequestError(
+                INVALID_PARAMS, f"the session {session_id} works in {inert(state.options.root)}, not in {inert(cwd)}"
+            )
+        if (before := self._sessions.pop(session_id, None)) is not None:
+            await before.leave()
+        session = self._open(chat, state.options)
+        if not state.options.interactive:
+            await session.change(interactive=True)
+        return session
+
+    def _open(self, chat: Chat, options: ChatOptions) -> Session:
+        session = self._sessions[chat.id] = Session(self._agent, chat, self._client, options, self._can)
+        if self._can.reads:
+            self._buffers.attach(chat.id, self._reader(chat.id))
+        return session
+
+    def _reader(self, chat: ChatId) -> ReadText:
+        async def read(path: str) -> str:
+            return (await self._client.read_text_file(chat, path)).content
+
+        return read
+
+    def _session(self, session_id: str) -> Session:
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise RequestError(NOT_FOUND, f"there is no session {inert(session_id)!r} here; load it first")
+        return session
+
+
+def _real(path: str) -> str:
+    return os.path.realpath(path)
+
+
+def _read(capabilities: a.ClientCapabilities | None) -> Can:
+    if capabilities is None:
+        return Can()
+    meta = capabilities.field_meta or {}
+    files, session, forms = capabilities.fs, capabilities.session, capabilities.elicitation
+    choices = session.config_options if session is not None else None
+    return Can(
+        terminals=bool(meta.get("terminal_output")),
+        forms=forms is not None and forms.form is not None,
+        booleans=choices is not None and choices.boolean is not None,
+        reads=bool(files is not None and files.read_text_file),
+    )
+
+
+def _refused(given: Mapping[str, Any]) -> list[str]:
+    """The seam for servers that the editor passes on."""
+    names = ", ".join(inert_line(server.name, 60) for server in given.get("mcp_servers") or ())
+    return [NO_SERVERS.format(names=names)] if names else []

@@ -1,0 +1,140 @@
+"""What a chat asks of a person, put to the editor: approvals with the scopes of rules (S-07, S-08), and questions as
+buttons or as a form. What is answered elsewhere meanwhile is followed from there."""
+
+import asyncio
+from contextlib import suppress
+
+import acp
+from acp import schema as a
+from msgspec.structs import replace
+
+from treadle.acp.blocks import Content, diffs_in, fenced, said
+from treadle.acp.calls import kind_of
+from treadle.following import Following
+from treadle.handle import Chat
+from treadle.inert import inert, inert_line
+from treadle.protocol.events import OpenAction
+from treadle.protocol.permissions import RuleScope
+
+ONCE, REJECT, REJECT_ALWAYS, IN_WORDS = "once", "reject", "reject-chat", "in-words"
+_SCOPES: dict[str, tuple[RuleScope, str]] = {
+    "chat": ("chat", "Always in this session"),
+    "project": ("project", "Always in this project"),
+}
+_WATCH_S = 1.0
+
+
+class Asking:
+    """Puts the actions of one chat to its editor. `forms`: whether the editor can show a form."""
+
+    def __init__(self, chat: Chat, client: acp.Client, root: str, *, forms: bool) -> None:
+        self._chat = chat
+        self._client = client
+        self._root = root
+        self._forms = forms
+
+    async def ask(self, action: OpenAction) -> Following | None:
+        """How the chat goes on; None if it waits for what the person types next."""
+        asking = asyncio.ensure_future(self._permit(action) if action.kind == "permission" else self._question(action))
+        closing = asyncio.ensure_future(self._closed(action))
+        try:
+            await asyncio.wait((asking, closing), return_when=asyncio.FIRST_COMPLETED)
+            return await asking if asking.done() else self._chat.resume()
+        finally:
+            for task in (asking, closing):
+                task.cancel()
+            with suppress(asyncio.CancelledError):
+                await closing
+
+    async def _closed(self, action: OpenAction) -> None:
+        """Until somebody answers elsewhere, or the run is stopped."""
+        seq = 0
+        while any(open_.action == action.action for open_ in await self._chat.actions()):
+            seq = await self._chat.wait(max(seq, (await self._chat.state()).head), _WATCH_S)
+
+    async def _permit(self, action: OpenAction) -> Following:
+        call = a.ToolCallUpdate(
+            tool_call_id=action.call,
+            kind=kind_of(action.name),
+            status="pending",
+            content=shown(action, self._root),
+            raw_input=action.arguments or None,
+        )
+        answer = await self._client.request_permission(self._chat.id, call, permission_options(action))
+        return self._decided(action, _chosen(answer))
+
+    def _decided(self, action: OpenAction, chosen: str) -> Following:
+        if chosen == ONCE:
+            return self._chat.approve(action)
+        if chosen in _SCOPES and action.offers:
+            rule = replace(action.offers[0].rule, scope=_SCOPES[chosen][0], effect="allow")
+            return self._chat.approve(action, rule=rule)
+        if chosen == REJECT_ALWAYS and action.offers:
+            return self._chat.deny(action, rule=replace(action.offers[0].rule, scope="chat", effect="deny"))
+        if chosen == REJECT:
+            return self._chat.deny(action)
+        raise Dismissed
+
+    async def _question(self, action: OpenAction) -> Following | None:
+        if self._forms:
+            return await self._form(action)
+        if not action.options:
+            return None
+        options = [
+            a.PermissionOption(option_id=f"answer-{number}", name=inert_line(option, 120), kind="allow_once")
+            for number, option in enumerate(action.options)
+        ]
+        if action.name == "ask_user" or action.call:
+            options.append(a.PermissionOption(option_id=IN_WORDS, name="Something else …", kind="reject_once"))
+        call = a.ToolCallUpdate(
+            tool_call_id=f"question-{action.action}", title=inert(action.text), kind="think", status="pending"
+        )
+        chosen = _chosen(await self._client.request_permission(self._chat.id, call, options))
+        if not chosen.startswith("answer-"):
+            return None
+        return self._chat.answer(action, action.options[int(chosen.removeprefix("answer-"))])
+
+    async def _form(self, action: OpenAction) -> Following | None:
+        field = a.ElicitationStringPropertySchema(type="string", title="Answer", enum=list(action.options) or None)
+        schema = a.ElicitationSchema(type="object", properties={"answer": field}, required=["answer"])
+        mode = a.ElicitationFormSessionMode(session_id=self._chat.id, requested_schema=schema)
+        answer = await self._client.create_elicitation(inert(action.text), mode)
+        given = answer.content if isinstance(answer, a.AcceptElicitationResponse) else None
+        text = str((given or {}).get("answer") or "")
+        return self._chat.answer(action, text) if text else None
+
+
+class Dismissed(Exception):
+    """The person closed the dialogue without an answer: the protocol says so when the whole prompt is cancelled."""
+
+
+def permission_options(action: OpenAction) -> list[a.PermissionOption]:
+    """Once, and, where a rule is offered, for longer: the names say what it would cover."""
+    found = [a.PermissionOption(option_id=ONCE, name="Allow once", kind="allow_once")]
+    if action.offers:
+        covers = inert_line(action.offers[0].covers, 120)
+        found += [
+            a.PermissionOption(option_id=key, name=f"{words}: {covers}", kind="allow_always")
+            for key, (_, words) in _SCOPES.items()
+        ]
+    found.append(a.PermissionOption(option_id=REJECT, name="Reject", kind="reject_once"))
+    if action.offers:
+        found.append(
+            a.PermissionOption(
+                option_id=REJECT_ALWAYS, name=f"Always reject in this session: {covers}", kind="reject_always"
+            )
+        )
+    return found
+
+
+def shown(action: OpenAction, root: str) -> list[Content]:
+    """Why it is asked, and exactly what: the answer is bound to that."""
+    why = action.reason if action.severity in ("", "none") else f"{action.reason} (severity: {action.severity})"
+    reach = f"\n\nIt may reach: {inert_line(', '.join(action.network), 300)}" if action.network else ""
+    diffs = diffs_in(action.text, root)
+    return [*([said(why + reach)] if why or reach else []), *(diffs or [fenced(action.text)])]
+
+
+def _chosen(answer: a.RequestPermissionResponse) -> str:
+    outcome = answer.outcome
+    return outcome.option_id if isinstance(outcome, a.AllowedOutcome) else ""

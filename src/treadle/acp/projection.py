@@ -1,0 +1,206 @@
+"""The log of a chat as updates of the protocol: what was recorded and what is shown live come out the same way, so that
+a session that is loaded looks like one that was watched. Everything in it is made inert (S-12)."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from acp import schema as a
+
+from treadle.acp.blocks import Content, chunk, diff, fenced, remark, thought, user_chunk
+from treadle.acp.calls import QUIET, kind_of, locations, title_of
+from treadle.inert import inert
+from treadle.lines.hunks import Texts
+from treadle.presentation.notices import end, notice
+from treadle.protocol import events as e
+from treadle.protocol.content import Thinking
+from treadle.protocol.files import FileChange, decode_path
+from treadle.protocol.simple import SimpleView, Token
+from treadle.types import CallKey
+
+Update = (
+    a.UserMessageChunk
+    | a.AgentMessageChunk
+    | a.AgentThoughtChunk
+    | a.ToolCallStart
+    | a.ToolCallProgress
+    | a.AgentPlanUpdate
+    | a.AvailableCommandsUpdate
+    | a.CurrentModeUpdate
+    | a.ConfigOptionUpdate
+    | a.SessionInfoUpdate
+    | a.UsageUpdate
+)
+TextsOf = Callable[[FileChange], Awaitable[Texts]]
+
+AGAIN = "\n\n*(the answer was cut off and is given again)*\n\n"
+MOST_DIFFS = 20
+MOST_TEXT = 400_000
+"""Of a changed file; what is larger is not shown as a diff."""
+_TAIL = 16_000
+_STATUS: dict[str, a.PlanEntryStatus] = {"done": "completed", "in_progress": "in_progress"}
+
+
+class Projection:
+    """Give it every envelope of the chat, in order. `terminals`: whether the editor shows output as a terminal.
+    `texts`: both ends of a change. `said`: messages that the editor shows already, because they were typed there."""
+
+    def __init__(self, root: str, texts: TextsOf, *, terminals: bool = False) -> None:
+        self._root = root
+        self._texts = texts
+        self._terminals = terminals
+        self._view = SimpleView()
+        self._shown: tuple[int, str] = (0, "")
+        """The turn, and what the editor has of its text."""
+        self._thought = 0
+        """The turn of which thinking was shown live."""
+        self._calls: dict[CallKey, _Call] = {}
+        self.said: list[str] = []
+
+    async def show(self, envelope: e.Envelope) -> list[Update]:
+        said = [self._text(word) for _, word in self._view.show(envelope) if isinstance(word, Token)]
+        texts: list[Update] = [each for each in said if each is not None]
+        match envelope.data:
+            case e.FilesChanged(call=call, files=files) if call in self._calls:
+                return [await self._changed(call, files)]
+            case e.AssistantMessage() as message:
+                return [*self._reasoning(message), *texts, *self._requested(message)]
+            case data:
+                return [*texts, *self._other(data)]
+
+    def _other(self, data: e.Event) -> list[Update]:
+        match data:
+            case e.UserMessage(content=content, source="person"):
+                if content in self.said:
+                    self.said.remove(content)
+                    return []
+                return [user_chunk(content)]
+            case e.ReasoningDelta(turn=turn, text=text):
+                self._thought = turn
+                return [thought(text)]
+            case e.AssistantReset(turn=turn) if self._thought == turn:
+                return [thought("\n\n")]
+            case e.ExecutionStart() | e.ExecutionOutput() | e.ExecutionComplete():
+                return self._execution(data)
+            case e.PlanUpdated(steps=steps):
+                entries = [
+                    a.PlanEntry(content=inert(step.text), priority="medium", status=_STATUS.get(step.status, "pending"))
+                    for step in steps
+                ]
+                return [a.AgentPlanUpdate(session_update="plan", entries=entries)]
+            case e.TaskComplete(summary=summary) if summary:
+                return [chunk(summary)]
+            case e.TitleChanged(title=title):
+                return [a.SessionInfoUpdate(session_update="session_info_update", title=inert(title))]
+            case e.UsageInfo(tokens=tokens, window=window, cost=cost):
+                price = a.Cost(amount=cost, currency="USD")
+                return [a.UsageUpdate(session_update="usage_update", used=tokens, size=window, cost=price)]
+            case e.RunEnd(reason="interrupted" | "budget" | "guard" | "turn_cap" as reason, why=why):
+                return [remark(end(e.SessionIdle(reason, why)))]
+            case e.OptionsChanged() | e.Interrupted() | e.CompactionStart():
+                return []
+            case _:
+                told = notice(data)
+                return [remark(told[0])] if told is not None else []
+
+    # -- what the model says ------------------------------------------------------------------------------------------
+
+    def _text(self, word: Token) -> a.AgentMessageChunk | None:
+        """Text cannot be taken back here: what an attempt said that failed stays, and the next one is told from its
+        beginning where it says something else."""
+        turn, had = self._shown if word.turn and word.turn == self._shown[0] else (word.turn, "")
+        again = had[: word.at] + word.text
+        self._shown = turn, again
+        if word.at == len(had):
+            return chunk(word.text) if word.text else None
+        return chunk(AGAIN + again) if word.text else None
+
+    def _reasoning(self, message: e.AssistantMessage) -> list[Update]:
+        if self._thought == message.turn:
+            return []
+        return [thought(_whole(message.reasoning))] if _whole(message.reasoning) else []
+
+    # -- what it does -------------------------------------------------------------------------------------------------
+
+    def _requested(self, message: e.AssistantMessage) -> list[Update]:
+        started: list[Update] = []
+        for request in message.tool_requests:
+            if request.name in QUIET:
+                continue
+            self._calls[request.call] = _Call(request.name)
+            started.append(
+                a.ToolCallStart(
+                    session_update="tool_call",
+                    tool_call_id=request.call,
+                    title=title_of(request.name, request.arguments),
+                    kind=kind_of(request.name),
+                    status="pending",
+                    locations=locations(self._root, request.arguments),
+                )
+            )
+        return started
+
+    def _execution(self, data: e.ExecutionStart | e.ExecutionOutput | e.ExecutionComplete) -> list[Update]:
+        known = self._calls.get(data.call)
+        if known is None:
+            return []
+        match data:
+            case e.ExecutionStart(arguments=arguments):
+                known.opened = self._terminals and known.executes
+                content = [a.TerminalToolCallContent(type="terminal", terminal_id=data.call)] if known.opened else None
+                made = _progress(data.call, status="in_progress", raw_input=arguments, content=content)
+                if known.opened:
+                    made.field_meta = {"terminal_info": {"terminal_id": data.call, "cwd": self._root}}
+                return [made]
+            case e.ExecutionOutput(text=text) if known.opened:
+                made = _progress(data.call)
+                made.field_meta = {"terminal_output": {"terminal_id": data.call, "data": inert(text)}}
+                return [made]
+            case e.ExecutionOutput(text=text):
+                known.output = (known.output + text)[-_TAIL:]
+                return [_progress(data.call, content=[fenced(known.output)])]
+            case e.ExecutionComplete():
+                return [self._complete(known, data)]
+
+    def _complete(self, known: "_Call", data: e.ExecutionComplete) -> Update:
+        result = data.result if data.success else data.error or data.result
+        known.content = [fenced(result)] if result and not (known.edits and data.success) else []
+        if known.opened:
+            known.content = [a.TerminalToolCallContent(type="terminal", terminal_id=data.call)]
+        made = _progress(data.call, status="completed" if data.success else "failed", content=known.content)
+        if known.opened:
+            made.field_meta = {"terminal_exit": {"terminal_id": data.call, "exit_code": 0 if data.success else 1}}
+        return made
+
+    async def _changed(self, call: CallKey, files: Sequence[FileChange]) -> Update:
+        known = self._calls[call]
+        diffs: list[Content] = []
+        for change in files[:MOST_DIFFS]:
+            old, new = await self._texts(change)
+            if old is not None and new is not None and len(old) + len(new) <= MOST_TEXT:
+                made = change.before is None or change.before.kind != "file"
+                diffs.append(diff(self._path(change), None if made else old, new))
+        where = [a.ToolCallLocation(path=self._path(change)) for change in files[:MOST_DIFFS]]
+        return _progress(call, content=[*known.content, *diffs], locations=where)
+
+    def _path(self, change: FileChange) -> str:
+        return f"{self._root}/{decode_path(change.path)}"
+
+
+class _Call:
+    """What is known of a call that the editor shows."""
+
+    def __init__(self, name: str) -> None:
+        self.executes = kind_of(name) == "execute"
+        self.edits = kind_of(name) == "edit"
+        self.opened = False
+        """Whether its output is shown as a terminal."""
+        self.output = ""
+        self.content: list[Content] = []
+
+
+def _progress(call: CallKey, **fields: Any) -> a.ToolCallProgress:
+    return a.ToolCallProgress(session_update="tool_call_update", tool_call_id=call, **fields)
+
+
+def _whole(reasoning: Sequence[Thinking]) -> str:
+    return "\n\n".join(block.text for block in reasoning if block.text)

@@ -1,0 +1,270 @@
+"""One session of an editor: a chat, followed. Everything that the chat does goes to the editor as updates, what it asks
+is put there as a dialogue, and a prompt is answered when its run is over. Holds nothing that is not in the chat's log
+but how far the editor has seen it."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine, Sequence
+from contextlib import aclosing, suppress
+
+import acp
+import msgspec
+from acp import schema as a
+
+from treadle.acp.asking import Asking, Dismissed
+from treadle.acp.blocks import chunk, remark
+from treadle.acp.choices import config_options, disclosed, modes, usable_models
+from treadle.acp.failures import failed_run
+from treadle.acp.projection import Projection, Update
+from treadle.acp.prompt import Block, read_prompt
+from treadle.acp.slash import available, find_slash
+from treadle.errors import Refused
+from treadle.following import Following
+from treadle.handle import Chat
+from treadle.inert import inert
+from treadle.protocol import commands as c
+from treadle.protocol import events as e
+from treadle.protocol.content import Image
+from treadle.protocol.options import ChatOptions
+from treadle.runtime import Agent
+from treadle.types import ChatId
+
+_STOPS: dict[e.EndReason, a.StopReason] = {
+    "interrupted": "cancelled",
+    "turn_cap": "max_turn_requests",
+    "budget": "max_turn_requests",
+}
+_STALE = ("no_such_action", "hash_mismatch")
+"""Refusals of an answer that came too late: somebody else answered, or what is asked has changed."""
+
+
+class Can(msgspec.Struct, frozen=True):
+    """What the editor can do."""
+
+    terminals: bool = False
+    forms: bool = False
+    booleans: bool = False
+    reads: bool = False
+
+
+class Turn:
+    """A prompt that is being worked on."""
+
+    cancelled = False
+
+
+class Session:
+    def __init__(self, agent: Agent, chat: Chat, client: acp.Client, options: ChatOptions, can: Can) -> None:
+        self.chat = chat
+        self.options = options
+        self._agent = agent
+        self._client = client
+        self._can = can
+        self._seq = 0
+        """The last event that the editor has seen."""
+        self._projection = Projection(options.root, chat.files.texts, terminals=can.terminals)
+        self._asking = Asking(chat, client, options.root, forms=can.forms)
+        self._one_at_a_time = asyncio.Lock()
+        self._turns: list[Turn] = []
+        self._background: asyncio.Task[None] | None = None
+        self._models: list[str] = []
+
+    @property
+    def id(self) -> ChatId:
+        return self.chat.id
+
+    # -- what the editor is told at the beginning ---------------------------------------------------------------------
+
+    @property
+    def modes(self) -> a.SessionModeState:
+        return modes(self.options)
+
+    async def choices(self) -> list[a.SessionConfigOptionSelect | a.SessionConfigOptionBoolean]:
+        self._models = self._models or await usable_models(self._agent)
+        models = list(dict.fromkeys([self.options.model, *self._models]))
+        return config_options(self.options, models, booleans=self._can.booleans)
+
+    def begin(self, *said: str) -> None:
+        """Tell the editor what can be typed here, and `said`, once it knows the session."""
+        self._in_background(self._begin(said))
+
+    async def _begin(self, said: Sequence[str]) -> None:
+        await self._send(available(), *map(remark, said))
+
+    async def replay(self) -> None:
+        """Tell the editor everything that is recorded."""
+        for envelope in await self.chat.events():
+            await self._show(await self.chat.whole(envelope), replayed=True)
+
+    async def skip(self) -> None:
+        """The editor knows what is recorded."""
+        self._seq = (await self.chat.state()).head
+
+    def go_on(self, *said: str) -> None:
+        """Follow a run that was cut off by the death of its worker, and one that somebody else drives; ask again what
+        is asked."""
+        self._in_background(self._go_on(said))
+
+    async def _go_on(self, said: Sequence[str]) -> None:
+        await self._begin(said)
+        if await self.chat.status() not in ("idle", "error"):
+            await self._follow(self.chat.resume(), Turn())
+
+    def _in_background(self, work: Coroutine[None, None, None]) -> None:
+        self._background = asyncio.create_task(work)
+
+    # -- prompts ------------------------------------------------------------------------------------------------------
+
+    async def prompt(self, blocks: Sequence[Block]) -> a.PromptResponse:
+        """Answered when the run is over, or when the chat waits for words."""
+        text, images = await read_prompt(blocks, self.options.root, self._agent.deps.store.put_blob)
+        turn = Turn()
+        self._turns.append(turn)
+        try:
+            async with self._one_at_a_time:
+                await self._leave_background()
+                if turn.cancelled:
+                    return a.PromptResponse(stop_reason="cancelled")
+                if (found := find_slash(text)) is not None:
+                    slash, words = found
+                    return await self._answer(await slash.run(self.chat, words))
+                self._projection.said.append(text)
+                ended = await self._follow(await self._said(text, images), turn)
+                return self._response(ended, turn)
+        finally:
+            self._turns.remove(turn)
+
+    async def _said(self, text: str, images: Sequence[Image]) -> Following:
+        """The message to the chat; the answer, if the chat waits for one in words."""
+        if self._seq:
+            for action in await self.chat.actions():
+                if action.kind == "user_input":
+                    return self.chat.answer(action, text)
+        return self.chat.send(text, images=images)
+
+    async def _answer(self, text: str) -> a.PromptResponse:
+        """What came of a slash command: what the log says about it, and `text`."""
+        await self._catch_up()
+        if text:
+            await self._send(chunk(text))
+        return a.PromptResponse(stop_reason="end_turn")
+
+    def _response(self, ended: e.SessionIdle | None, turn: Turn) -> a.PromptResponse:
+        reason = _STOPS.get(ended.reason, "end_turn") if ended is not None else "end_turn"
+        if ended is not None and ended.reason == "error" and not turn.cancelled:
+            raise failed_run(self._failure, ended.why)
+        return a.PromptResponse(stop_reason="cancelled" if turn.cancelled else reason)
+
+    # -- following ----------------------------------------------------------------------------------------------------
+
+    async def _follow(self, following: Following, turn: Turn) -> e.SessionIdle | None:
+        """Show everything and ask what the chat asks, until the run is over; None: it waits for words."""
+        self._failure: e.SessionError | None = None
+        while True:
+            ended: e.SessionIdle | None = None
+            try:
+                async with aclosing(_stream(following.after(self._seq))) as events:
+                    async for envelope in events:
+                        await self._show(await self.chat.whole(envelope))
+                        if turn.cancelled and isinstance(envelope.data, e.UserMessage | e.TurnStart):
+                            await self._stop()  # it was cancelled before there was anything to stop
+                        if isinstance(envelope.data, e.SessionIdle):
+                            ended = envelope.data
+            except Refused as refusal:
+                if refusal.reason not in _STALE:
+                    raise
+                following = self.chat.resume()
+                continue
+            asked = await self.chat.actions()
+            if not asked:
+                return ended
+            goes_on = await self._ask(asked, turn)
+            if goes_on is None:
+                return None
+            following = goes_on
+
+    async def _ask(self, asked: Sequence[e.OpenAction], turn: Turn) -> Following | None:
+        actions = [action for action in asked if action.of_person]
+        if not actions:
+            names = ", ".join(inert(action.name) for action in asked)
+            await self._send(remark(f"waits for a client to run {names}, which cannot be done from here"))
+            return None
+        if actions[0].kind == "user_input":
+            await self._send(chunk(f"\n\n{inert(actions[0].text)}\n"))
+        try:
+            return await self._asking.ask(actions[0])
+        except Dismissed:
+            turn.cancelled = True
+            await self._stop()
+            return self.chat.resume()
+
+    async def _catch_up(self) -> None:
+        for envelope in await self.chat.events(self._seq):
+            await self._show(await self.chat.whole(envelope))
+
+    async def _show(self, envelope: e.Envelope, *, replayed: bool = False) -> None:
+        match envelope.data:
+            case e.OptionsChanged():
+                self.options = (await self.chat.state()).options
+                if not replayed:
+                    await self._tell_choices()
+            case e.SessionError() as error:
+                self._failure = error
+            case e.ModelNotice(kind="consent"):
+                disclosed(self._agent, self.options.model)  # it is told here
+            case _:
+                pass
+        await self._send(*await self._projection.show(envelope))
+        self._seq = envelope.seq or self._seq
+
+    async def _tell_choices(self) -> None:
+        await self._send(
+            a.CurrentModeUpdate(session_update="current_mode_update", current_mode_id=self.options.mode),
+            a.ConfigOptionUpdate(session_update="config_option_update", config_options=await self.choices()),
+        )
+
+    async def _send(self, *updates: Update) -> None:
+        for update in updates:
+            await self._client.session_update(self.id, update)
+
+    # -- changing and ending ------------------------------------------------------------------------------------------
+
+    async def change(self, **changes: str | bool) -> None:
+        """Change options of the chat; the editor that asked is told in the answer, others by the log."""
+        await self.chat.command(c.ChangeOptions(changes))
+        self.options = (await self.chat.state()).options
+        told = disclosed(self._agent, self.options.model) if "model" in changes else ""
+        if told:
+            await self._send(remark(told))
+
+    async def cancel(self) -> None:
+        for turn in self._turns:
+            turn.cancelled = True
+        await self._stop()
+
+    async def close(self) -> None:
+        """Stop the run, and follow the chat no longer."""
+        await self.cancel()
+        await self.leave()
+
+    async def leave(self) -> None:
+        """Follow the chat no longer. Stops nothing (law 11)."""
+        await self._leave_background()
+
+    async def _stop(self) -> None:
+        with suppress(Refused):  # there is nothing to stop (any more)
+            if self._seq or self._turns:
+                await self.chat.interrupt()
+
+    async def _leave_background(self) -> None:
+        task, self._background = self._background, None
+        if task is not None and not task.done():
+            task.cancel()
+        if task is not None:
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+async def _stream(following: Following) -> AsyncGenerator[e.Envelope, None]:
+    """The events of a command, as something that is closed when it is left."""
+    async for envelope in following:
+        yield envelope

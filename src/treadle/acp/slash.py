@@ -1,0 +1,107 @@
+"""Slash commands of a session: what can be done to a chat beside talking to it, in the words of the command line."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import NamedTuple
+
+from acp import schema as a
+
+from treadle.errors import InvalidInput
+from treadle.handle import Chat
+from treadle.inert import inert_line
+from treadle.lines.changes import change_lines, count
+from treadle.protocol import commands as c
+from treadle.protocol.files import decode_path
+from treadle.protocol.options import MODES
+
+_MOST_FILES = 50
+
+
+class Slash(NamedTuple):
+    does: str
+    run: Callable[[Chat, str], Awaitable[str]]
+    """What is to be said when it is done; empty where the log says it."""
+    hint: str = ""
+
+
+async def _compact(chat: Chat, _words: str) -> str:
+    async for _ in chat.compact():
+        pass
+    return ""
+
+
+async def _undo(chat: Chat, words: str) -> str:
+    await chat.files.undo(paths=words.split())
+    return ""
+
+
+async def _redo(chat: Chat, _words: str) -> str:
+    await chat.files.redo()
+    return ""
+
+
+async def _keep(chat: Chat, words: str) -> str:
+    await chat.files.keep(paths=words.split())
+    return ""
+
+
+async def _changes(chat: Chat, _words: str) -> str:
+    changes = [each.change for each in await chat.files.diff()]
+    lines = change_lines(changes, lambda path: inert_line(decode_path(path), 200), _MOST_FILES)
+    return "\n".join(f"- {line.strip()}" for line in lines) or "This session has changed nothing that is left."
+
+
+async def _jobs(chat: Chat, words: str) -> str:
+    jobs = [job for job in await chat.jobs() if job.view.status == "running"]
+    if words == "stop":
+        for job in jobs:
+            await job.stop()
+        return f"Stopped: {count(len(jobs), 'background command')}."
+    lines = [f"- `{job.view.job}` {inert_line(job.view.command, 120)}" for job in jobs]
+    return "\n".join(lines) or "No background command is running."
+
+
+async def _title(chat: Chat, words: str) -> str:
+    await chat.command(c.Rename(words))
+    return f"The session is called {inert_line(words, 120)}."
+
+
+async def _mode(chat: Chat, words: str) -> str:
+    if words not in MODES:
+        raise InvalidInput(f"there is no mode {words!r}; there is: {', '.join(MODES)}")
+    await chat.command(c.ChangeOptions({"mode": words}))
+    return f"The mode is {words} now."
+
+
+SLASHES: Mapping[str, Slash] = {
+    "compact": Slash("Sum up the conversation to make room.", _compact),
+    "undo": Slash("Take back what the last run did to files: all of it, or the named paths.", _undo, "[paths]"),
+    "redo": Slash("Take the last undo back.", _redo),
+    "keep": Slash("Accept changes: an undo leaves them alone from then on.", _keep, "[paths]"),
+    "changes": Slash("List what this session has changed.", _changes),
+    "jobs": Slash("List the background commands, or stop them.", _jobs, "[stop]"),
+    "mode": Slash("Say what may pass without a question.", _mode, " | ".join(MODES)),
+    "title": Slash("Give the session a title.", _title, "the title"),
+}
+
+
+def find_slash(text: str) -> tuple[Slash, str] | None:
+    """The command that a prompt is, and the words behind it; None if it is none of ours."""
+    if not text.startswith("/"):
+        return None
+    name, _, words = text[1:].partition(" ")
+    found = SLASHES.get(name.strip())
+    return None if found is None else (found, words.strip())
+
+
+def available() -> a.AvailableCommandsUpdate:
+    return a.AvailableCommandsUpdate(
+        session_update="available_commands_update",
+        available_commands=[
+            a.AvailableCommand(
+                name=name,
+                description=slash.does,
+                input=a.AvailableCommandInput(a.UnstructuredCommandInput(hint=slash.hint)) if slash.hint else None,
+            )
+            for name, slash in SLASHES.items()
+        ],
+    )

@@ -1,0 +1,50 @@
+"""`treadle acp`: Treadle as the agent of an editor, over standard input and output (E-02)."""
+
+import sys
+from importlib.util import find_spec
+from typing import Any, cast
+
+import click
+
+from treadle.cli.commands.run import MODES
+from treadle.errors import ConfigError
+
+INSTALL = "editors need the package agent-client-protocol; install it with: pip install 'treadle[acp]'"
+
+
+@click.command("acp")
+@click.option("--model", metavar="PROVIDER:NAME", help="The model of new sessions.")
+@click.option("--mode", type=click.Choice(MODES), help="What the model may do without asking, in new sessions.")
+@click.option("--max-turns", type=click.IntRange(min=1), metavar="N", help="How many model calls a run may make.")
+def acp(**flags: Any) -> int:
+    """Work for an editor that speaks the Agent Client Protocol.
+
+    The editor starts this and talks to it by standard input and output; each of its sessions is a chat, which survives
+    the editor. How to set it up: docs/guide/editors.md.
+    """
+    if find_spec("acp") is None:
+        raise ConfigError(INSTALL)
+    import asyncio
+
+    return asyncio.run(_serve(flags))
+
+
+async def _serve(flags: dict[str, Any]) -> int:
+    from acp import Agent as AcpAgent
+    from acp import run_agent
+
+    from treadle.acp.agent import EditorAgent
+    from treadle.acp.buffers import Buffers
+    from treadle.cli.session import configured, open_agent, project_root
+
+    config = configured(flags)
+    buffers = Buffers()
+    if sys.stdin.isatty():
+        click.echo("treadle: this is for editors: it waits for requests in JSON (see: treadle acp --help)", err=True)
+    async with open_agent(config, works=True, hooks=[buffers]) as agent:
+        door = EditorAgent(agent, config.settings.chat_options, lambda cwd: project_root(cwd), buffers)
+        try:
+            await run_agent(cast("AcpAgent", door), use_unstable_protocol=True)
+        finally:
+            await door.close()
+    return 0
