@@ -11,12 +11,11 @@ import acp
 import msgspec
 from acp import RequestError
 from acp import schema as a
+from acp.helpers import ContentBlock
 
 from treadle import __version__
-from treadle.acp.buffers import Buffers, ReadText
-from treadle.acp.choices import MODEL, change_of, require_model
+from treadle.acp.choices import MODEL, change_of, modes, require_model
 from treadle.acp.failures import INVALID_PARAMS, NOT_FOUND, told
-from treadle.acp.prompt import Block
 from treadle.acp.session import Can, Session
 from treadle.errors import InvalidInput
 from treadle.handle import Chat
@@ -24,6 +23,7 @@ from treadle.inert import inert, inert_line
 from treadle.ports.store import ChatFilter
 from treadle.protocol.options import ChatOptions
 from treadle.runtime import Agent
+from treadle.tools.unsaved import ReadText, UnsavedFiles
 from treadle.transfer import fork
 from treadle.types import ChatId
 
@@ -38,19 +38,19 @@ NO_SERVERS = "The editor's MCP servers are not connected here: {names}. Treadle 
 
 class EditorAgent:
     """`options_of`: what a new chat in this root has. `root_of`: the project that a folder is; InvalidInput if none may
-    be. `buffers`: the hook of the agent that reads unsaved files."""
+    be. `unsaved`: the hook of the agent that reads unsaved files."""
 
     def __init__(
         self,
         agent: Agent,
         options_of: Callable[[str], ChatOptions],
         root_of: Callable[[str], Path],
-        buffers: Buffers,
+        unsaved: UnsavedFiles,
     ) -> None:
         self._agent = agent
         self._options_of = options_of
         self._root_of = root_of
-        self._buffers = buffers
+        self._unsaved = unsaved
         self._sessions: dict[str, Session] = {}
         self._can = Can()
         self._client: acp.Client
@@ -100,21 +100,23 @@ class EditorAgent:
         require_model(self._agent, options.model)
         session = self._open(self._agent.chat(options=options), options)
         session.begin(*_refused(given))
-        return a.NewSessionResponse(session_id=session.id, modes=session.modes, config_options=await session.choices())
+        return a.NewSessionResponse(
+            session_id=session.chat.id, modes=modes(session.options), config_options=await session.choices()
+        )
 
     @told
     async def load_session(self, cwd: str, session_id: str, **given: Any) -> a.LoadSessionResponse:
         session = await self._again(session_id, cwd, given)
-        await session.replay()
-        session.go_on(*_refused(given))
-        return a.LoadSessionResponse(modes=session.modes, config_options=await session.choices())
+        await session.tell(replayed=True)
+        session.begin(*_refused(given), follows=True)
+        return a.LoadSessionResponse(modes=modes(session.options), config_options=await session.choices())
 
     @told
     async def resume_session(self, cwd: str, session_id: str, **given: Any) -> a.ResumeSessionResponse:
         session = await self._again(session_id, cwd, given)
         await session.skip()
-        session.go_on(*_refused(given))
-        return a.ResumeSessionResponse(modes=session.modes, config_options=await session.choices())
+        session.begin(*_refused(given), follows=True)
+        return a.ResumeSessionResponse(modes=modes(session.options), config_options=await session.choices())
 
     @told
     async def fork_session(self, cwd: str, session_id: str, **given: Any) -> a.ForkSessionResponse:
@@ -124,7 +126,9 @@ class EditorAgent:
         session = await self._again(copy, cwd, given)
         await session.skip()
         session.begin(*_refused(given))
-        return a.ForkSessionResponse(session_id=copy, modes=session.modes, config_options=await session.choices())
+        return a.ForkSessionResponse(
+            session_id=copy, modes=modes(session.options), config_options=await session.choices()
+        )
 
     @told
     async def list_sessions(
@@ -154,14 +158,15 @@ class EditorAgent:
     async def close_session(self, session_id: str, **_: Any) -> a.CloseSessionResponse:
         session = self._sessions.pop(session_id, None)
         if session is not None:
-            self._buffers.detach(session.id)
-            await session.close()
+            self._unsaved.detach(session.chat.id)
+            await session.cancel()
+            await session.leave()
         return a.CloseSessionResponse()
 
     # -- in a session -------------------------------------------------------------------------------------------------
 
     @told
-    async def prompt(self, session_id: str, prompt: list[Block], **_: Any) -> a.PromptResponse:
+    async def prompt(self, session_id: str, prompt: list[ContentBlock], **_: Any) -> a.PromptResponse:
         return await self._session(session_id).prompt(prompt)
 
     async def cancel(self, session_id: str, **_: Any) -> None:
@@ -171,8 +176,7 @@ class EditorAgent:
 
     @told
     async def set_session_mode(self, session_id: str, mode_id: str, **_: Any) -> a.SetSessionModeResponse:
-        session = self._session(session_id)
-        await session.change(**change_of("mode", mode_id))
+        await self._session(session_id).change(**change_of("mode", mode_id))
         return a.SetSessionModeResponse()
 
     @told
@@ -184,12 +188,6 @@ class EditorAgent:
             require_model(self._agent, str(value))
         await session.change(**change_of(config_id, value))
         return a.SetSessionConfigOptionResponse(config_options=await session.choices())
-
-    async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        raise RequestError.method_not_found(f"_{inert(method)}")
-
-    async def ext_notification(self, method: str, params: dict[str, Any]) -> None:
-        """Nobody has to understand a notification."""
 
     async def close(self) -> None:
         """The editor is gone; what runs goes on as soon as somebody loads it again."""
@@ -224,7 +222,7 @@ class EditorAgent:
     def _open(self, chat: Chat, options: ChatOptions) -> Session:
         session = self._sessions[chat.id] = Session(self._agent, chat, self._client, options, self._can)
         if self._can.reads:
-            self._buffers.attach(chat.id, self._reader(chat.id))
+            self._unsaved.attach(chat.id, self._reader(chat.id))
         return session
 
     def _reader(self, chat: ChatId) -> ReadText:
@@ -248,12 +246,10 @@ def _read(capabilities: a.ClientCapabilities | None) -> Can:
     if capabilities is None:
         return Can()
     meta = capabilities.field_meta or {}
-    files, session, forms = capabilities.fs, capabilities.session, capabilities.elicitation
-    choices = session.config_options if session is not None else None
+    files, forms = capabilities.fs, capabilities.elicitation
     return Can(
         terminals=bool(meta.get("terminal_output")),
         forms=forms is not None and forms.form is not None,
-        booleans=choices is not None and choices.boolean is not None,
         reads=bool(files is not None and files.read_text_file),
     )
 

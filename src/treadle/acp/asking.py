@@ -6,9 +6,10 @@ from contextlib import suppress
 
 import acp
 from acp import schema as a
+from acp.helpers import ToolCallContentVariant as Content
 from msgspec.structs import replace
 
-from treadle.acp.blocks import Content, diffs_in, fenced, said
+from treadle.acp.blocks import diffs_in, fenced, said
 from treadle.acp.calls import kind_of
 from treadle.following import Following
 from treadle.handle import Chat

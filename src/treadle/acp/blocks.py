@@ -1,13 +1,12 @@
-"""Pieces of content in the protocol's shape, made inert (S-12); a unified diff as the texts at its two ends."""
+"""Pieces of content in the protocol's shape, made inert (S-12)."""
 
 import re
-from collections.abc import Iterator
 
 from acp import schema as a
+from acp.helpers import ToolCallContentVariant as Content
 
 from treadle.inert import inert
-
-Content = a.ContentToolCallContent | a.FileEditToolCallContent | a.TerminalToolCallContent
+from treadle.lines.unified import sides
 
 MOST_SHOWN = 20_000
 _FENCE = re.compile(r"^\s*(`{3,})", re.MULTILINE)
@@ -42,8 +41,12 @@ def fenced(text: str) -> Content:
     """Text as it is, in a fence that it cannot close: editors read content as Markdown. Of a long one the end."""
     if len(text) > MOST_SHOWN:
         text = f"[{len(text) - MOST_SHOWN:,} characters are not shown]\n{text[-MOST_SHOWN:]}"
-    fence = "`" * max((len(found) + 1 for found in _FENCE.findall(text)), default=3)
-    return said(f"{fence}\n{text.rstrip()}\n{fence}")
+    return said(fence(text))
+
+
+def fence(text: str) -> str:
+    mark = "`" * max((len(found) + 1 for found in _FENCE.findall(text)), default=3)
+    return f"{mark}\n{text.rstrip()}\n{mark}"
 
 
 def diff(path: str, old: bytes | None, new: bytes) -> Content:
@@ -56,24 +59,6 @@ def diff(path: str, old: bytes | None, new: bytes) -> Content:
 def diffs_in(text: str, root: str) -> list[Content]:
     """The hunks of the unified diffs in a text, each as what it goes from and to; none if there are none."""
     return [
-        a.FileEditToolCallContent(type="diff", path=f"{root}/{path}", old_text=old, new_text=new)
-        for path, old, new in _hunks(text.split("\n"))
+        a.FileEditToolCallContent(type="diff", path=f"{root}/{hunk.path}", old_text=hunk.old, new_text=hunk.new)
+        for hunk in sides(text)
     ]
-
-
-def _hunks(lines: list[str]) -> Iterator[tuple[str, str, str]]:
-    path, old, new = "", "", ""
-    inside = False
-    for line in lines:
-        if line.startswith(("--- ", "@@ ")) or not line.startswith((" ", "+", "-", "\\")):
-            if inside and (old or new):
-                yield path, old, new
-            old, new, inside = "", "", line.startswith("@@ ")
-        if line.startswith("--- ") or (line.startswith("+++ ") and not inside):
-            name = line[4:].partition("\t")[0]
-            path = path if name == "/dev/null" else name.removeprefix("a/" if line[0] == "-" else "b/")
-        elif inside and line[:1] in (" ", "-", "+"):
-            old += f"{line[1:]}\n" if line[0] != "+" else ""
-            new += f"{line[1:]}\n" if line[0] != "-" else ""
-    if inside and (old or new):
-        yield path, old, new

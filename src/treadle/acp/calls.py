@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 from acp import schema as a
@@ -65,9 +64,6 @@ def locations(root: str, arguments: str) -> list[a.ToolCallLocation]:
     path = next((given[name] for name in _PATHS if name in given), "") if isinstance(given, dict) else ""
     if not isinstance(path, str) or not path or not root:
         return []
-    return [a.ToolCallLocation(path=inert(os.path.normpath(os.path.join(root, path))), line=_line(given))]
-
-
-def _line(given: dict[str, Any]) -> int | None:
     line = given.get("start_line")
-    return line if isinstance(line, int) and line > 0 else None
+    where = inert(os.path.normpath(os.path.join(root, path)))
+    return [a.ToolCallLocation(path=where, line=line if isinstance(line, int) and line > 0 else None)]

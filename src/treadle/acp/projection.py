@@ -5,8 +5,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from acp import schema as a
+from acp.helpers import SessionUpdate
+from acp.helpers import ToolCallContentVariant as Content
 
-from treadle.acp.blocks import Content, chunk, diff, fenced, remark, thought, user_chunk
+from treadle.acp.blocks import chunk, diff, fenced, remark, thought, user_chunk
 from treadle.acp.calls import QUIET, kind_of, locations, title_of
 from treadle.inert import inert
 from treadle.lines.hunks import Texts
@@ -17,19 +19,7 @@ from treadle.protocol.files import FileChange, decode_path
 from treadle.protocol.simple import SimpleView, Token
 from treadle.types import CallKey
 
-Update = (
-    a.UserMessageChunk
-    | a.AgentMessageChunk
-    | a.AgentThoughtChunk
-    | a.ToolCallStart
-    | a.ToolCallProgress
-    | a.AgentPlanUpdate
-    | a.AvailableCommandsUpdate
-    | a.CurrentModeUpdate
-    | a.ConfigOptionUpdate
-    | a.SessionInfoUpdate
-    | a.UsageUpdate
-)
+Update = SessionUpdate | a.ConfigOptionUpdate | a.UsageUpdate
 TextsOf = Callable[[FileChange], Awaitable[Texts]]
 
 AGAIN = "\n\n*(the answer was cut off and is given again)*\n\n"
@@ -41,8 +31,8 @@ _STATUS: dict[str, a.PlanEntryStatus] = {"done": "completed", "in_progress": "in
 
 
 class Projection:
-    """Give it every envelope of the chat, in order. `terminals`: whether the editor shows output as a terminal.
-    `texts`: both ends of a change. `said`: messages that the editor shows already, because they were typed there."""
+    """Give it every envelope of the chat, in order. `texts`: both ends of a change. `terminals`: whether the editor
+    shows output as a terminal."""
 
     def __init__(self, root: str, texts: TextsOf, *, terminals: bool = False) -> None:
         self._root = root
@@ -55,6 +45,7 @@ class Projection:
         """The turn of which thinking was shown live."""
         self._calls: dict[CallKey, _Call] = {}
         self.said: list[str] = []
+        """Messages that the editor shows already, because they were typed there."""
 
     async def show(self, envelope: e.Envelope) -> list[Update]:
         said = [self._text(word) for _, word in self._view.show(envelope) if isinstance(word, Token)]

@@ -7,17 +7,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from urllib.parse import unquote, urlsplit
 
 from acp import schema as a
+from acp.helpers import ContentBlock
 
+from treadle.acp.blocks import fence
 from treadle.errors import InvalidInput
 from treadle.protocol.content import Image
 
-Block = (
-    a.TextContentBlock
-    | a.ImageContentBlock
-    | a.AudioContentBlock
-    | a.ResourceContentBlock
-    | a.EmbeddedResourceContentBlock
-)
 PutBlob = Callable[[bytes], Awaitable[str]]
 
 MOST_IMAGE = 20_000_000
@@ -26,7 +21,7 @@ MOST_ATTACHED = 1_000_000
 PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
-async def read_prompt(blocks: Sequence[Block], root: str, put: PutBlob) -> tuple[str, tuple[Image, ...]]:
+async def read_prompt(blocks: Sequence[ContentBlock], root: str, put: PutBlob) -> tuple[str, tuple[Image, ...]]:
     """The text with attached files behind it, and the pictures, kept by `put`. InvalidInput if something in it cannot
     be taken."""
     parts: list[str] = []
@@ -40,7 +35,7 @@ async def read_prompt(blocks: Sequence[Block], root: str, put: PutBlob) -> tuple
                 parts.append(f"@{_name(uri, root)}")
             case a.EmbeddedResourceContentBlock(resource=a.TextResourceContents(uri=uri, text=text)):
                 parts.append(f"@{_name(uri, root)}")
-                attached.append(_file(_name(uri, root), text))
+                attached.append(f"{_name(uri, root)}, as attached:\n{fence(text)}")
             case a.EmbeddedResourceContentBlock(resource=a.BlobResourceContents(uri=uri, mime_type=kind, blob=data)):
                 if kind not in PICTURES:
                     raise InvalidInput(f"{_name(uri, root)} is neither text nor a picture; name its path instead")
@@ -75,11 +70,3 @@ def _name(uri: str, root: str) -> str:
     inside = os.path.relpath(path, root) if root and os.path.isabs(path) else path
     lines = f":{split.fragment.removeprefix('L')}" if split.fragment else ""
     return (path if inside.startswith("..") else inside) + lines
-
-
-def _file(name: str, text: str) -> str:
-    """A file as it was when it was attached: perhaps with changes that are not saved yet."""
-    fence = "```"
-    while fence in text:
-        fence += "`"
-    return f"{name}, as attached:\n{fence}\n{text.rstrip()}\n{fence}"

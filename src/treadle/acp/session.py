@@ -3,30 +3,30 @@ is put there as a dialogue, and a prompt is answered when its run is over. Holds
 but how far the editor has seen it."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 
 import acp
 import msgspec
 from acp import schema as a
+from acp.helpers import ContentBlock
 
 from treadle.acp.asking import Asking, Dismissed
 from treadle.acp.blocks import chunk, remark
-from treadle.acp.choices import config_options, disclosed, modes, usable_models
+from treadle.acp.choices import ConfigOption, config_options, disclosed, usable_models
 from treadle.acp.failures import failed_run
 from treadle.acp.projection import Projection, Update
-from treadle.acp.prompt import Block, read_prompt
-from treadle.acp.slash import available, find_slash
+from treadle.acp.prompt import read_prompt
 from treadle.errors import Refused
 from treadle.following import Following
 from treadle.handle import Chat
 from treadle.inert import inert
+from treadle.presentation.slash import SLASHES, find_slash
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
 from treadle.protocol.content import Image
 from treadle.protocol.options import ChatOptions
 from treadle.runtime import Agent
-from treadle.types import ChatId
 
 _STOPS: dict[e.EndReason, a.StopReason] = {
     "interrupted": "cancelled",
@@ -42,7 +42,6 @@ class Can(msgspec.Struct, frozen=True):
 
     terminals: bool = False
     forms: bool = False
-    booleans: bool = False
     reads: bool = False
 
 
@@ -68,66 +67,47 @@ class Session:
         self._background: asyncio.Task[None] | None = None
         self._models: list[str] = []
 
-    @property
-    def id(self) -> ChatId:
-        return self.chat.id
-
     # -- what the editor is told at the beginning ---------------------------------------------------------------------
 
-    @property
-    def modes(self) -> a.SessionModeState:
-        return modes(self.options)
-
-    async def choices(self) -> list[a.SessionConfigOptionSelect | a.SessionConfigOptionBoolean]:
+    async def choices(self) -> list[ConfigOption]:
         self._models = self._models or await usable_models(self._agent)
         models = list(dict.fromkeys([self.options.model, *self._models]))
-        return config_options(self.options, models, booleans=self._can.booleans)
+        return config_options(self.options, models)
 
-    def begin(self, *said: str) -> None:
-        """Tell the editor what can be typed here, and `said`, once it knows the session."""
-        self._in_background(self._begin(said))
-
-    async def _begin(self, said: Sequence[str]) -> None:
-        await self._send(available(), *map(remark, said))
-
-    async def replay(self) -> None:
-        """Tell the editor everything that is recorded."""
-        for envelope in await self.chat.events():
-            await self._show(await self.chat.whole(envelope), replayed=True)
+    async def tell(self, *, replayed: bool = False) -> None:
+        """Tell the editor everything that is recorded and that it has not seen."""
+        for envelope in await self.chat.events(self._seq):
+            await self._show(await self.chat.whole(envelope), replayed=replayed)
 
     async def skip(self) -> None:
         """The editor knows what is recorded."""
         self._seq = (await self.chat.state()).head
 
-    def go_on(self, *said: str) -> None:
-        """Follow a run that was cut off by the death of its worker, and one that somebody else drives; ask again what
-        is asked."""
-        self._in_background(self._go_on(said))
+    def begin(self, *said: str, follows: bool = False) -> None:
+        """Once the editor knows the session, tell it what can be typed here, and `said`. With `follows` go on with a
+        run that was cut off by the death of its worker, or is driven by somebody else, and ask again what is asked."""
+        self._background = asyncio.create_task(self._begin(said, follows))
 
-    async def _go_on(self, said: Sequence[str]) -> None:
-        await self._begin(said)
-        if await self.chat.status() not in ("idle", "error"):
+    async def _begin(self, said: Sequence[str], follows: bool) -> None:
+        await self._send(_available(), *map(remark, said))
+        if follows and await self.chat.status() not in ("idle", "error"):
             await self._follow(self.chat.resume(), Turn())
-
-    def _in_background(self, work: Coroutine[None, None, None]) -> None:
-        self._background = asyncio.create_task(work)
 
     # -- prompts ------------------------------------------------------------------------------------------------------
 
-    async def prompt(self, blocks: Sequence[Block]) -> a.PromptResponse:
+    async def prompt(self, blocks: Sequence[ContentBlock]) -> a.PromptResponse:
         """Answered when the run is over, or when the chat waits for words."""
         text, images = await read_prompt(blocks, self.options.root, self._agent.deps.store.put_blob)
         turn = Turn()
         self._turns.append(turn)
         try:
             async with self._one_at_a_time:
-                await self._leave_background()
+                await self.leave()
                 if turn.cancelled:
                     return a.PromptResponse(stop_reason="cancelled")
                 if (found := find_slash(text)) is not None:
                     slash, words = found
                     return await self._answer(await slash.run(self.chat, words))
-                self._projection.said.append(text)
                 ended = await self._follow(await self._said(text, images), turn)
                 return self._response(ended, turn)
         finally:
@@ -139,11 +119,12 @@ class Session:
             for action in await self.chat.actions():
                 if action.kind == "user_input":
                     return self.chat.answer(action, text)
+        self._projection.said.append(text)
         return self.chat.send(text, images=images)
 
     async def _answer(self, text: str) -> a.PromptResponse:
         """What came of a slash command: what the log says about it, and `text`."""
-        await self._catch_up()
+        await self.tell()
         if text:
             await self._send(chunk(text))
         return a.PromptResponse(stop_reason="end_turn")
@@ -197,16 +178,12 @@ class Session:
             await self._stop()
             return self.chat.resume()
 
-    async def _catch_up(self) -> None:
-        for envelope in await self.chat.events(self._seq):
-            await self._show(await self.chat.whole(envelope))
-
     async def _show(self, envelope: e.Envelope, *, replayed: bool = False) -> None:
         match envelope.data:
             case e.OptionsChanged():
                 self.options = (await self.chat.state()).options
                 if not replayed:
-                    await self._tell_choices()
+                    await self._send(*await self._choices())
             case e.SessionError() as error:
                 self._failure = error
             case e.ModelNotice(kind="consent"):
@@ -216,15 +193,15 @@ class Session:
         await self._send(*await self._projection.show(envelope))
         self._seq = envelope.seq or self._seq
 
-    async def _tell_choices(self) -> None:
-        await self._send(
+    async def _choices(self) -> list[Update]:
+        return [
             a.CurrentModeUpdate(session_update="current_mode_update", current_mode_id=self.options.mode),
             a.ConfigOptionUpdate(session_update="config_option_update", config_options=await self.choices()),
-        )
+        ]
 
     async def _send(self, *updates: Update) -> None:
         for update in updates:
-            await self._client.session_update(self.id, update)
+            await self._client.session_update(self.chat.id, update)
 
     # -- changing and ending ------------------------------------------------------------------------------------------
 
@@ -241,27 +218,30 @@ class Session:
             turn.cancelled = True
         await self._stop()
 
-    async def close(self) -> None:
-        """Stop the run, and follow the chat no longer."""
-        await self.cancel()
-        await self.leave()
-
-    async def leave(self) -> None:
-        """Follow the chat no longer. Stops nothing (law 11)."""
-        await self._leave_background()
-
     async def _stop(self) -> None:
         with suppress(Refused):  # there is nothing to stop (any more)
             if self._seq or self._turns:
                 await self.chat.interrupt()
 
-    async def _leave_background(self) -> None:
+    async def leave(self) -> None:
+        """Follow the chat no longer. Stops nothing (law 11)."""
         task, self._background = self._background, None
-        if task is not None and not task.done():
-            task.cancel()
         if task is not None:
-            with suppress(asyncio.CancelledError):
+            task.cancel()
+            with suppress(asyncio.CancelledError, ConnectionError, acp.RequestError):
                 await task
+
+
+def _available() -> a.AvailableCommandsUpdate:
+    commands = [
+        a.AvailableCommand(
+            name=name,
+            description=slash.does,
+            input=a.AvailableCommandInput(a.UnstructuredCommandInput(hint=slash.hint)) if slash.hint else None,
+        )
+        for name, slash in SLASHES.items()
+    ]
+    return a.AvailableCommandsUpdate(session_update="available_commands_update", available_commands=commands)
 
 
 async def _stream(following: Following) -> AsyncGenerator[e.Envelope, None]:

@@ -34,15 +34,16 @@ async def _serve(flags: dict[str, Any]) -> int:
     from acp import run_agent
 
     from treadle.acp.agent import EditorAgent
-    from treadle.acp.buffers import Buffers
     from treadle.cli.session import configured, open_agent, project_root
+    from treadle.tools.unsaved import UnsavedFiles
+    from treadle.workspace.root import Root
 
     config = configured(flags)
-    buffers = Buffers()
+    unsaved = UnsavedFiles(Root)
     if sys.stdin.isatty():
         click.echo("treadle: this is for editors: it waits for requests in JSON (see: treadle acp --help)", err=True)
-    async with open_agent(config, works=True, hooks=[buffers]) as agent:
-        door = EditorAgent(agent, config.settings.chat_options, lambda cwd: project_root(cwd), buffers)
+    async with open_agent(config, works=True, hooks=[unsaved]) as agent:
+        door = EditorAgent(agent, config.settings.chat_options, lambda cwd: project_root(cwd), unsaved)
         try:
             await run_agent(cast("AcpAgent", door), use_unstable_protocol=True)
         finally:

@@ -10,12 +10,11 @@ from msgspec.structs import replace
 
 from treadle.errors import ToolError
 from treadle.ports.toolset import Invocation, Outcome
-from treadle.ports.workspace import inert
+from treadle.ports.workspace import WorkspaceOf, inert
 from treadle.protocol.tools import EDIT_TOOLS, ToolSpec
 from treadle.tools.builtin.read import numbered_text
 from treadle.tools.builtin.text import MAX_FILE, Text, decode
 from treadle.types import ChatId
-from treadle.workspace.root import Root
 
 ReadText = Callable[[str], Awaitable[str]]
 """By absolute path: the text as the editor has it. Raises whatever, if it has none."""
@@ -31,10 +30,11 @@ UNSAVED = (
 )
 
 
-class Buffers:
+class UnsavedFiles:
     """The editors of chats, by chat."""
 
-    def __init__(self) -> None:
+    def __init__(self, workspace_of: WorkspaceOf) -> None:
+        self._workspace_of = workspace_of
         self._editors: dict[ChatId, ReadText] = {}
 
     def attach(self, chat: ChatId, read: ReadText) -> None:
@@ -70,17 +70,16 @@ class Buffers:
         if read is None or not path:
             return None
         try:
-            on_disk = await asyncio.to_thread(_on_disk, invocation, path)
+            on_disk = await asyncio.to_thread(self._on_disk, invocation, path)
             async with asyncio.timeout(WAIT_S):
                 text = await read(os.path.join(invocation.root, path))
         except Exception:  # no text, no such file, an editor that is gone: then the disk counts
             return None
         return None if _plain(text) == _plain(on_disk) else text
 
-
-def _on_disk(invocation: Invocation, path: str) -> str:
-    workspace = Root(*invocation.project)
-    return decode(workspace.read_bytes(workspace.relative(path), MAX_FILE), path).text
+    def _on_disk(self, invocation: Invocation, path: str) -> str:
+        workspace = self._workspace_of(*invocation.project)
+        return decode(workspace.read_bytes(workspace.relative(path), MAX_FILE), path).text
 
 
 def _plain(text: str) -> str:

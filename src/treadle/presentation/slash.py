@@ -1,9 +1,7 @@
-"""Slash commands of a session: what can be done to a chat beside talking to it, in the words of the command line."""
+"""Slash commands: what can be typed to a chat beside talking to its model, in the words of the command line."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
-
-from acp import schema as a
 
 from treadle.errors import InvalidInput
 from treadle.handle import Chat
@@ -91,17 +89,3 @@ def find_slash(text: str) -> tuple[Slash, str] | None:
     name, _, words = text[1:].partition(" ")
     found = SLASHES.get(name.strip())
     return None if found is None else (found, words.strip())
-
-
-def available() -> a.AvailableCommandsUpdate:
-    return a.AvailableCommandsUpdate(
-        session_update="available_commands_update",
-        available_commands=[
-            a.AvailableCommand(
-                name=name,
-                description=slash.does,
-                input=a.AvailableCommandInput(a.UnstructuredCommandInput(hint=slash.hint)) if slash.hint else None,
-            )
-            for name, slash in SLASHES.items()
-        ],
-    )
