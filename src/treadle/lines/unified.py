@@ -1,8 +1,11 @@
 """Unified diffs read back: what each hunk goes from and to. For who shows both side by side and has only the diff."""
 
+import re
 from collections.abc import Iterator
 
 import msgspec
+
+_HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 
 
 class Sides(msgspec.Struct, frozen=True):
@@ -15,18 +18,25 @@ class Sides(msgspec.Struct, frozen=True):
 
 def sides(text: str) -> Iterator[Sides]:
     """The hunks of all diffs in a text, which may have other lines around them."""
-    path, old, new = "", "", ""
-    inside = False
-    for line in [*text.split("\n"), ""]:
-        ends = line[:1] not in (" ", "+", "-", "\\")
-        if inside and (ends or line.startswith("--- ")):
-            yield Sides(path, old, new)
-            inside = False
-        if line.startswith("@@ "):
-            old, new, inside = "", "", True
-        elif not inside and line.startswith(("--- ", "+++ ")):
+    path = ""
+    lines = iter(text.split("\n"))
+    for line in lines:
+        if line.startswith(("--- ", "+++ ")):
             name = line[4:].partition("\t")[0]
             path = path if name == "/dev/null" else name.removeprefix("a/" if line[0] == "-" else "b/")
-        elif inside and line[0] != "\\":
-            old += f"{line[1:]}\n" if line[0] != "+" else ""
-            new += f"{line[1:]}\n" if line[0] != "-" else ""
+        elif (found := _HUNK.match(line)) is not None:
+            yield Sides(path, *_both(lines, int(found[1] or 1), int(found[2] or 1)))
+
+
+def _both(lines: Iterator[str], old_left: int, new_left: int) -> tuple[str, str]:
+    """As many lines as the head of the hunk says: what they begin with may look like anything."""
+    old = new = ""
+    while old_left > 0 or new_left > 0:
+        line = next(lines, None)
+        if line is None:  # it was cut
+            break
+        if line[:1] in (" ", "-", ""):
+            old, old_left = f"{old}{line[1:]}\n", old_left - 1
+        if line[:1] in (" ", "+", ""):
+            new, new_left = f"{new}{line[1:]}\n", new_left - 1
+    return old, new
