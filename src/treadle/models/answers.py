@@ -12,7 +12,7 @@ from treadle.protocol.tools import ToolSpec
 if TYPE_CHECKING:
     from treadle.models.text_calls import Scanner, TextCall
 
-_MAYBE_MARKUP = re.compile(r"<(?=[a-z|\uff5c]|\Z)|\[(?=T|\Z)|[`~]")
+_MAYBE_MARKUP = re.compile(r"<(?=[a-z|\uff5c]|\Z)|\[(?=T|\Z)|\](?=<\]|<?\Z)|[`~]")
 
 
 class PlainAnswer:

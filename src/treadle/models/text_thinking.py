@@ -19,6 +19,12 @@ TAGS = {
     "<seed:think>": "</seed:think>",
     "[THINK]": "[/THINK]",
     "◁think▷": "◁/think▷",
+    "<mm:think>": "</mm:think>",  # MiniMax M3
+    "<|channel>thought\n": "<channel|>",  # Gemma 4
+    "<|channel|>analysis<|message|>": "<|end|>",  # gpt-oss
+    "<|thought_start|>": "<|thought_end|>",  # MiniCPM 3 and 4
+    "<|inner_prefix|>": "<|inner_suffix|>",  # Apertus
+    "<|open|>think<|sep|>": "<|close|>think<|sep|>",  # Kimi K3
 }
 _OPENER = re.compile("|".join(map(re.escape, TAGS)))
 _CLOSER = re.compile("|".join(map(re.escape, TAGS.values())))

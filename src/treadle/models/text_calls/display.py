@@ -76,6 +76,27 @@ def thinking(source: Source, at: int) -> tuple[int, bool]:
 
 
 @lru_cache(maxsize=64)
+def channel(ends: tuple[str, ...]) -> CallFree:
+    """A channel of the model's thinking, up to the first of these words, which is not part of it."""
+    word = re.compile("|".join(map(re.escape, ends)))
+    begun = frozenset(end[:length] for end in ends for length in range(1, len(end)))
+    longest = max(map(len, ends))
+
+    def stretch(source: Source, at: int) -> tuple[int, bool]:
+        text = source.text
+        end = word.search(text, at)
+        if end is not None:
+            return end.start(), True
+        sure = len(text)
+        if not source.final:
+            lengths = range(min(longest - 1, sure - at), 0, -1)
+            sure -= next((length for length in lengths if text[sure - length :] in begun), 0)
+        return sure, False
+
+    return stretch
+
+
+@lru_cache(maxsize=64)
 def fenced(run: str) -> CallFree:
     """A block that was opened with these backticks or tildes. It begins with the newline behind its first line."""
     closing = re.compile(rf"\n[ \t]*+{run[0]}{{{len(run)},}}[ \t]*+(?=\n|\Z)")

@@ -1,5 +1,5 @@
 """Reads one JSON value as models write it: with single, smart or no quotes, Python's literals, trailing commas,
-comments, raw newlines. Knows nothing of calls.
+comments, raw newlines, and Gemma's tokens for quotes. Knows nothing of calls.
 
 One pass, no recursion, every character is looked at a bounded number of times. What is merely odd is read exactly
 (`whole`); what had to be guessed is said to be: `guessed` when the value came to its end all the same, `cut` when the
@@ -118,6 +118,9 @@ _BEHIND = re.compile(
     r"""\s*+(?:[,}\])]|\Z|</|<[|\uff5c]|```|//|/\*|\#|\[/?[A-Z]|(?<=\s)["'“][\w-]{1,64}+["'”]\s*+:)""", re.X
 )
 
+_QUOTE_TOKENS = ('<|"|>', "<escape>")
+"""What Gemma 4 and FunctionGemma write for quotes: a token, with nothing escaped between two of them."""
+
 _CLOSING = {"{": "}", "[": "]", "(": ")"}
 
 
@@ -233,6 +236,10 @@ class _ValueReader:
             body, closed = self._quoted()
             if not closed:
                 raise _Stop("cut", len(self._text))
+        elif (token := self._quote_token()) is not None:
+            body, closed = self._between(token)
+            if not closed:
+                raise _Stop("cut", len(self._text))
         elif (word := _WORD.match(self._text, begin)) is not None:
             body, self._at = word[0], word.end()
         else:
@@ -248,6 +255,11 @@ class _ValueReader:
             self._open(char)
         elif char in CLOSERS:
             self._string(frame)
+        elif (token := self._quote_token()) is not None:
+            value, closed = self._between(token)
+            frame.put(value)
+            if not closed:
+                raise _Stop("cut", len(self._text))
         else:
             digits = _NUMBER.match(self._text, self._at)
             if digits is not None:
@@ -295,6 +307,25 @@ class _ValueReader:
             return open_end(text[begin + 1 :]), False
         self._at = end + 1
         return unescape(text[begin + 1 : end], python=python), True
+
+    def _quote_token(self) -> str | None:
+        text, at = self._text, self._at
+        if text[at] != "<":
+            return None
+        if not self._final and any(token.startswith(text[at:]) for token in _QUOTE_TOKENS):
+            raise _Stop("cut", len(text))
+        return next((token for token in _QUOTE_TOKENS if text.startswith(token, at)), None)
+
+    def _between(self, token: str) -> tuple[str, bool]:
+        """The string between two tokens; whether the second has come."""
+        begin = self._at + len(token)
+        end = self._text.find(token, begin)
+        self._at = len(self._text) if end < 0 else end + len(token)
+        if end >= 0:
+            return joined(self._text[begin:end]), True
+        rest = self._text[begin:]
+        cut = next((n for n in range(len(token) - 1, 0, -1) if rest.endswith(token[:n])), 0)
+        return joined(rest[: len(rest) - cut]), False
 
     def _string(self, frame: _Frame) -> None:
         begin = self._at

@@ -12,9 +12,9 @@ from collections.abc import Collection
 
 import msgspec
 
-from treadle.models.text_calls.display import CallFree, Display, fenced, thinking
-from treadle.models.text_calls.markup import read_marked, read_next
-from treadle.models.text_calls.shapes import FoundCalls, Missed, Result, Source, TextCall
+from treadle.models.text_calls.display import CallFree, Display, channel, fenced, thinking
+from treadle.models.text_calls.markup import read_marked
+from treadle.models.text_calls.shapes import ANY_NAME, FoundCalls, Missed, Result, Source, TextCall, Wrapper
 from treadle.models.text_calls.tokens import (
     CERTAIN,
     ENDING,
@@ -23,7 +23,8 @@ from treadle.models.text_calls.tokens import (
     begun,
     ending_begun,
 )
-from treadle.models.text_calls.unmarked import CALL_FENCES, read_bare, read_fenced
+from treadle.models.text_calls.unmarked import CALL_FENCES, read_addressed, read_bare, read_fenced
+from treadle.models.text_calls.values import read_next
 
 
 class Extraction(msgspec.Struct, frozen=True):
@@ -38,13 +39,13 @@ RETRY = 160
 RESCUES = 8
 """So often text is gone over again that was read to its end in vain."""
 
-_MARKUP = r"<(?=[a-z/|\uff5c]|\Z)|`+|~+"
+_MARKUP = r"<(?=[a-z/|\uff5c]|\Z)|\](?=<\]|<?\Z)|`+|~+"
 """Where something may begin; said so closely that most of what programs are made of is passed over."""
-_POINT = re.compile(rf"{_MARKUP}|\[(?=[\s{{T]|[^\W\d]|\Z)|\{{")
+_POINT = re.compile(rf"{_MARKUP}|\[(?=[\s{{T]|[^\W\d]|\Z)|\{{|>(?=>>[^\W\d]|>{{0,2}}\Z)")
 _MARKED_POINT = re.compile(rf"{_MARKUP}|\[(?=T|\Z)")
 _POINT_OR_LINE = re.compile(rf"{_POINT.pattern}|\n")
 _INFO = re.compile(r"[ \t]*+([^`\n]*+)(\n)?")
-_JUNK = re.compile(r"[\s}\],;]*+")
+_JUNK = re.compile(r"(?:[\s},;]|\](?!<\]))*+")
 _IN_DATA = re.compile(r"""["'”]:\[*\Z|[}\]],\Z""")
 """What shows that JSON is part of other data: it is the value of a key, or one of several."""
 
@@ -72,6 +73,10 @@ class Scanner:
         self._display = Display()
         self._call_free: CallFree | None = None
         """The fenced block or the thinking that the text is in."""
+        self._hidden = False
+        """That stretch is not shown."""
+        self._fresh = bool(known) and known is not ANY_NAME and not marked_only
+        """Nothing was read yet: the text may begin with the name of a tool."""
         self._run = 0
         """The number of backticks of a code span that is open on this line."""
         self._behind = False
@@ -102,6 +107,8 @@ class Scanner:
     def _passes(self, text: str) -> bool:
         """Whether a piece is plain text that changes nothing: nearly every one is."""
         if self._call_free is not None or self._run or self._behind or not text or text[-1].isspace():
+            return False
+        if self._fresh:
             return False
         if self._calls and not self._display.tail:
             return False
@@ -150,9 +157,18 @@ class Scanner:
         """Go on from a place; the place to go on from next, or `~place` to wait there for more text."""
         if self._call_free is not None:
             upto, over = self._call_free(source, at)
-            self._show(source.text[at:upto])
-            self._call_free = None if over else self._call_free
+            if not self._hidden:
+                self._show(source.text[at:upto])
+            if over:
+                self._call_free, self._hidden = None, False
             return upto if over or upto == len(source.text) else ~upto
+        if self._fresh and not source.text[at].isspace():
+            got = read_addressed(source, at)
+            if got is None:
+                return ~at
+            self._fresh = False
+            if isinstance(got, FoundCalls):
+                return self._found(source, at, got, certain=False)
         if self._behind:
             further = self._behind_call(source, at)
             if further != at:
@@ -220,7 +236,9 @@ class Scanner:
             got = read_marked(source, at)
         elif (self._depth and ENDING.match(text, at)) or begun(text, at) or (self._depth and ending_begun(text, at)):
             return self._markup(source, at)
-        elif self._marked_only or text[at] == "<" or _IN_DATA.search(self._display.tail):
+        elif text[at] == ">":
+            got = read_addressed(source, at)
+        elif self._marked_only or text[at] in "<]" or _IN_DATA.search(self._display.tail):
             got = Missed(at)
         else:
             got = read_bare(source, at)
@@ -228,7 +246,19 @@ class Scanner:
             return ~at
         if isinstance(got, FoundCalls):
             return self._found(source, at, got, certain=marked)
+        if isinstance(got, Wrapper):
+            return self._wrapped(source, at, got)
         return self._missed(source, at, got, marked)
+
+    def _wrapped(self, source: Source, at: int, got: Wrapper) -> int:
+        if self._freeze or self._run:
+            self._show(source.text[at : got.end])
+            return got.end
+        if got.until:
+            self._call_free, self._hidden = channel(got.until), True
+        self._depth += source.text[at] == "<"
+        self._display.drop_gap()
+        return got.end
 
     def _markup(self, source: Source, at: int) -> int:
         """The end of a call that was not followed by it at once, or the beginning of a word that has not all come."""

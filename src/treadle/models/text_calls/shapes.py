@@ -73,6 +73,11 @@ def named(name: str, known: Collection[str] | None) -> str:
     return stem if stem and number.isdecimal() else name
 
 
+def is_told(name: str, known: Collection[str] | None) -> bool:
+    """Whether the name is that of a tool, as far as anyone knows."""
+    return known is None or named(name, known) in known
+
+
 def may_become_known(word: str, known: Collection[str] | None) -> bool:
     """Whether a name that begins with this word can be known."""
     if known is None or known is ANY_NAME:
@@ -229,7 +234,15 @@ class Missed(NamedTuple):
     """It may have become one, had the text not ended."""
 
 
-Result = FoundCalls | Missed | None
+class Wrapper(NamedTuple):
+    """Markup around text that is no call, as of the channel in which an answer stands: it is not shown."""
+
+    end: int
+    until: tuple[str, ...] = ()
+    """Thinking, which is not shown either, up to one of these words."""
+
+
+Result = FoundCalls | Missed | Wrapper | None
 """None: it depends on text that has not come yet."""
 
 HEAD = 400

@@ -4,7 +4,21 @@ that a word that has not wholly arrived can be told."""
 import re
 from typing import Literal
 
-Family = Literal["tag", "tools", "function", "invoke", "mistral", "python", "section"]
+Family = Literal[
+    "tag",
+    "tools",
+    "function",
+    "invoke",
+    "mistral",
+    "python",
+    "section",
+    "gemma",
+    "apertus",
+    "harmony",
+    "recipient",
+    "xtml",
+    "namespaced",
+]
 
 _WIDE = "\uff5c"  # the full-width bar of DeepSeek's special tokens
 _BARS = (_WIDE, "|")
@@ -18,6 +32,8 @@ def _special(words: str) -> list[str]:
 
 _TAGS = ("tool_call", "tool_calls", "function_call", "function_calls", "functioncall", "minimax:tool_call")
 DSML = f"{_WIDE}DSML{_WIDE}"
+MINIMAX = "]<]minimax[>["
+"""Stands before every tag of MiniMax M3."""
 
 OPENERS: dict[str, Family] = {
     **dict.fromkeys((f"<{tag}>" for tag in _TAGS), "tag"),
@@ -26,16 +42,30 @@ OPENERS: dict[str, Family] = {
     "<function=": "function",
     "<invoke name=": "invoke",
     f"<{DSML}invoke name=": "invoke",
+    "<function name=": "invoke",
     "[TOOL_CALLS]": "mistral",
     "<|python_tag|>": "python",
     **dict.fromkeys((*_special("tool calls begin"), *_special("tool call begin")), "section"),
-    **dict.fromkeys(_special("tool calls section begin"), "section"),
+    **dict.fromkeys((*_special("tool calls section begin"), *_special("tool call section begin")), "section"),
+    **dict.fromkeys(("<|tool_call>", "<start_function_call>"), "gemma"),
+    "<|tools_prefix|>": "apertus",
+    **dict.fromkeys(("<|channel|>", "<|start|>assistant"), "harmony"),
+    **dict.fromkeys(("<|recipient|>", "<|from|>assistant\n<|recipient|>"), "recipient"),
+    "<|open|>tools<|sep|>": "tag",
+    **dict.fromkeys(("<|open|>call ", "<|open|>response<|sep|>", "<|open|>think<|sep|>"), "xtml"),
+    f"{MINIMAX}<tool_call>": "tag",
+    f"{MINIMAX}<invoke name=": "namespaced",
 }
 ENDINGS: tuple[str, ...] = (
     *(f"</{tag}>" for tag in _TAGS),
     *("</tools>", "</function>", "</invoke>", f"</{DSML}invoke>", f"</{DSML}function_calls>"),
     *("<|/tool_call|>", "</|tool_call|>", "[/TOOL_CALLS]"),
     *(*_special("tool call end"), *_special("tool calls end"), *_special("tool calls section end")),
+    *_special("tool call section end"),
+    *("<tool_call|>", "<end_function_call>", "<end_of_turn>", "<turn|>", "<|tools_suffix|>", "<|assistant_end|>"),
+    *("<|call|>", "<|return|>", "<|stop|>", "<|end_of_msg|>"),
+    *(f"<|close|>{word}<|sep|>" for word in ("call", "tools", "response", "think", "message")),
+    *(f"{MINIMAX}</{word}>" for word in ("invoke", "tool_call")),
     *("</s>", "<|eom_id|>", "<|eot_id|>", "<|im_end|>", "<|end|>", "<|endoftext|>", "<|end_of_text|>"),
     *_special("end of sentence"),
 )

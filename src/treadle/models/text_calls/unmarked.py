@@ -3,18 +3,10 @@ own, or bare in the text (P-05)."""
 
 import re
 
-from treadle.models.text_calls.markup import (
-    BETWEEN,
-    FENCE_END,
-    PYTHON,
-    WORD,
-    read_marked,
-    read_python,
-    read_python_list,
-    read_value,
-)
+from treadle.models.text_calls.markup import read_marked
 from treadle.models.text_calls.reader import read
 from treadle.models.text_calls.shapes import (
+    NAME,
     NAME_KEYS,
     OPENING_KEYS,
     FoundCalls,
@@ -22,12 +14,23 @@ from treadle.models.text_calls.shapes import (
     Result,
     Source,
     TextCall,
+    Wrapper,
     may_become_known,
     named,
     plain,
     spaces,
 )
 from treadle.models.text_calls.tokens import OPENER, begun
+from treadle.models.text_calls.values import (
+    BETWEEN,
+    FENCE_END,
+    PYTHON,
+    WORD,
+    read_named,
+    read_python,
+    read_python_list,
+    read_value,
+)
 
 JSON_FENCES = frozenset(("", "json", "json5", "jsonc"))
 TOOL_FENCES = frozenset(("tool_call", "tool_calls", "tool", "tools", "tool_use", "function_call", "function"))
@@ -115,6 +118,32 @@ def _bare_python(source: Source, at: int) -> Result:
     if named(head[2], source.known) not in (source.known or ()):
         return Missed(at)
     return _if_known(source, read_python_list(source, at))
+
+
+_ADDRESS = ">>>"
+_ADDRESSED = re.compile(rf"(?:{_ADDRESS})?+({NAME.pattern})(?:[ \t]{{0,8}}\n\s{{0,20}}(?:({{)|(\Z))?|(\Z))")
+
+
+def read_addressed(source: Source, at: int) -> Result:
+    """Functionary 3.2: `>>>name`, and its arguments on the next line; `>>>all` is for the user (llama.cpp's parser
+    and tests). The prompt ends with the first `>>>`, so that an answer may begin without it."""
+    text = source.text
+    if not source.final and len(text) - at < len(_ADDRESS) and text[at:] == _ADDRESS[: len(text) - at]:
+        return None
+    marked = text.startswith(_ADDRESS, at)
+    if marked and text.startswith("all\n", at + len(_ADDRESS)):
+        return Wrapper(at + len(_ADDRESS) + 4)
+    head = _ADDRESSED.match(text, at)
+    if head is None or not source.known:
+        arriving = marked and not source.final and at + len(_ADDRESS) == len(text)
+        return None if arriving else Missed(at)
+    if head[4] is not None and not source.final and (marked or may_become_known(head[1], source.known)):
+        return None if may_become_known(head[1], source.known) or "all".startswith(head[1]) else Missed(at)
+    if named(head[1], source.known) not in source.known:
+        return Missed(at)
+    if head[2]:
+        return read_named(source, head[1], head.end() - 1)
+    return None if head[3] is not None and not source.final else Missed(at)
 
 
 _KEY = re.compile(r"""\{\s*+(?:(["'“‘])([\w]{0,20})(?:["'”’](\s*+(?::\s*+)?+))?+)?+""")  # noqa: RUF001

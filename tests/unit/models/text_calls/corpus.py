@@ -4,7 +4,7 @@ Written by hand from the documented formats and from the ways in which small mod
 # ruff: noqa: E501, RUF001 - what models write is long and odd
 from typing import Any, NamedTuple
 
-KNOWN = ("read_file", "write_file", "run_command", "list_directory", "get_weather")
+KNOWN = ("read_file", "write_file", "run_command", "list_directory", "get_weather", "now")
 
 Call = tuple[str, dict[str, Any]] | tuple[str, dict[str, Any], bool]
 """Name, arguments, and True if it was repaired."""
@@ -488,6 +488,188 @@ CUT += [
     ),
 ]
 
+_M3 = "]<]minimax[>["
+_HARMONY = '<|channel|>commentary to=functions.read_file <|constrain|>json<|message|>{"path": "a.py"}<|call|>'
+_K3_ARGUMENT = '<|open|>argument key="path" type="string"<|sep|>a.py<|close|>argument<|sep|>'
+_K3 = f'<|open|>tools<|sep|><|open|>call tool="read_file" index="1"<|sep|>{_K3_ARGUMENT}<|close|>call<|sep|><|close|>tools<|sep|>'
+# gpt-oss, Kimi K3, functionary
+CHANNELS = [
+    Case("harmony", _HARMONY, [READ]),
+    Case(
+        "harmony after its thinking",
+        f"<|channel|>analysis<|message|>I could write <tool_call>{JSON}</tool_call>.<|end|><|start|>assistant{_HARMONY}",
+        [READ],
+    ),
+    Case(
+        "harmony, recipient before the channel",
+        '<|start|>assistant to=functions.read_file<|channel|>commentary <|constrain|>json<|message|>{"path": "a.py"}<|call|>',
+        [READ],
+    ),
+    Case(
+        "harmony without a constraint",
+        '<|channel|>commentary to=functions.read_file<|message|>{"path": "a.py"}<|call|>',
+        [READ],
+    ),
+    Case(
+        "harmony with words before it",
+        f"<|channel|>commentary<|message|>I look.<|end|><|start|>assistant{_HARMONY}",
+        [READ],
+        "I look.",
+    ),
+    Case("harmony, two", f"{_HARMONY}<|start|>assistant{_HARMONY}", [READ, READ]),
+    Case("harmony without arguments", "<|channel|>commentary to=functions.now<|message|><|call|>", [("now", {})]),
+    Case(
+        "harmony cut",
+        '<|channel|>commentary to=functions.read_file<|message|>{"path": "a.',
+        [("read_file", {"path": "a."}, True)],
+    ),
+    Case("harmony cut in its head", "Hi. <|channel|>commentary to=functions.rea", [], "Hi."),
+    Case("kimi k3", _K3, [READ]),
+    Case(
+        "kimi k3 in its channels",
+        f"<|open|>think<|sep|>Hm.<|close|>think<|sep|><|open|>response<|sep|>I look.<|close|>response<|sep|>{_K3}<|close|>message<|sep|><|end_of_msg|>",
+        [READ],
+        "I look.",
+    ),
+    Case(
+        "kimi k3 with types",
+        '<|open|>tools<|sep|><|open|>call tool="f" index="1"<|sep|><|open|>argument key="a&quot;" type="array"<|sep|>[1, 2]<|close|>argument<|sep|>'
+        '<|open|>argument key="b" type="string"<|sep|>x <|close|>argument<|sep|> y<|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>',
+        [("f", {'a"': [1, 2], "b": "x <|close|>argument<|sep|> y"})],
+    ),
+    Case(
+        "kimi k3, json",
+        '<|open|>tools<|sep|><|open|>call tool="read_file" index="1"<|sep|><|open|>json type="object"<|sep|>{"path": "a.py"}<|close|>json<|sep|><|close|>call<|sep|><|close|>tools<|sep|>',
+        [READ],
+    ),
+    Case(
+        "kimi k3 without arguments",
+        '<|open|>tools<|sep|><|open|>call tool="now" index="1"<|sep|><|close|>call<|sep|><|close|>tools<|sep|>',
+        [("now", {})],
+    ),
+    Case(
+        "kimi k3 cut",
+        '<|open|>tools<|sep|><|open|>call tool="read_file" index="1"<|sep|><|open|>argument key="path" type="string"<|sep|>a.<|clo',
+        [("read_file", {"path": "a."}, True)],
+    ),
+    Case("functionary 3.2", '>>>read_file\n{"path": "a.py"}', [READ]),
+    Case("functionary 3.2 behind its prompt", 'read_file\n{"path": "a.py"}', [READ]),
+    Case(
+        "functionary 3.2 with text",
+        '>>>all\nI look.>>>read_file\n{"path": "a.py"}\n>>>list_directory\n{"path": "."}',
+        [READ, LIST],
+        "I look.",
+    ),
+    Case("functionary 3.2 cut", '>>>read_file\n{"path": "a.', [("read_file", {"path": "a."}, True)]),
+    Case("functionary 2", '<|from|>assistant\n<|recipient|>read_file\n<|content|>{"path": "a.py"}<|stop|>', [READ]),
+    Case(
+        "functionary 2 behind its prompt",
+        '<|recipient|>all\n<|content|>I look.\n<|from|>assistant\n<|recipient|>read_file\n<|content|>{"path": "a.py"}',
+        [READ],
+        "I look.",
+    ),
+]
+OTHERS = [
+    Case("gemma 4", '<|tool_call>call:read_file{path:<|"|>a.py<|"|>}<tool_call|>', [READ]),
+    Case(
+        "gemma 4 behind text",
+        'I look.<|tool_call>call:read_file{path:<|"|>a.py<|"|>}<tool_call|><|tool_call>call:now{}<tool_call|><turn|>',
+        [READ, ("now", {})],
+        "I look.",
+    ),
+    Case(
+        "gemma 4, values",
+        '<|tool_call>call:f{a:true,b:[1,<|"|>x, "y"}<|"|>],c:{d:null,<|"|>e f<|"|>:-2.5}}<tool_call|>',
+        [("f", {"a": True, "b": [1, 'x, "y"}'], "c": {"d": None, "e f": -2.5}})],
+    ),
+    Case(
+        "gemma 4, content",
+        '<|tool_call>call:write_file{content:<|"|>a "b" \\n\n}<tool_call|><|"|>}<tool_call|>',
+        [("write_file", {"content": 'a "b" \\n\n}<tool_call|>'})],
+    ),
+    Case("gemma 4 cut", '<|tool_call>call:read_file{path:<|"|>a.<|"', [("read_file", {"path": "a."}, True)]),
+    Case("functiongemma", "<start_function_call>call:read_file{path:<escape>a.py<escape>}<end_function_call>", [READ]),
+    Case(
+        "apertus", '<|tools_prefix|>[{"read_file": {"path": "a.py"}}, {"now": {}}]<|tools_suffix|>', [READ, ("now", {})]
+    ),
+    Case(
+        "apertus between text", 'A.<|tools_prefix|>[{"read_file": {"path": "a.py"}}]<|tools_suffix|>B.', [READ], "A.B."
+    ),
+    Case(
+        "apertus cut",
+        '<|tools_prefix|>[{"now": {}}, {"read_file": {"path": "a.',
+        [("now", {}), ("read_file", {"path": "a."}, True)],
+    ),
+    Case("minicpm 5", '<function name="read_file"><param name="path">a.py</param></function>', [READ]),
+    Case(
+        "minicpm 5, cdata",
+        '<function name="write_file">\n  <param name="content"><![CDATA[a < b\n</param>]]></param>\n</function>',
+        [("write_file", {"content": "a < b\n</param>"})],
+    ),
+    Case("minicpm 5 without arguments", '<function name="now"></function>', [("now", {})]),
+    Case("minicpm 4", '<|tool_call_start|>\n```python\nread_file(path="a.py")\n```\n<|tool_call_end|>', [READ]),
+    Case(
+        "minicpm 4, two",
+        '<|tool_call_start|>\n```python\nread_file(path="a.py")\nlist_directory(path=".")\n```\n<|tool_call_end|>',
+        [READ, LIST],
+    ),
+    Case(
+        "minimax m3",
+        f'I look.{_M3}<tool_call>{_M3}<invoke name="read_file">{_M3}<path>a.py{_M3}</path>{_M3}</invoke>{_M3}</tool_call>',
+        [READ],
+        "I look.",
+    ),
+    Case(
+        "minimax m3 on lines",
+        f'{_M3}<tool_call>\n{_M3}<invoke name="read_file">\n{_M3}<path>a.py{_M3}</path>\n{_M3}</invoke>\n{_M3}<invoke name="now">\n{_M3}</invoke>\n{_M3}</tool_call>',
+        [READ, ("now", {})],
+    ),
+    Case(
+        "minimax m3, nested",
+        f'{_M3}<tool_call>{_M3}<invoke name="f">{_M3}<a>{_M3}<b>x < y{_M3}</b>{_M3}<c>{_M3}<item>1{_M3}</item>{_M3}<item>2{_M3}</item>{_M3}</c>{_M3}</a>{_M3}</invoke>{_M3}</tool_call>',
+        [("f", {"a": {"b": "x < y", "c": ["1", "2"]}})],
+    ),
+    Case(
+        "minimax m3 cut",
+        f'{_M3}<tool_call>{_M3}<invoke name="read_file">{_M3}<path>a.]<]min',
+        [("read_file", {"path": "a."}, True)],
+    ),
+]
+EMPTY = [
+    Case("nothing but a name", "<tool_call>now</tool_call>", [("now", {})]),
+    Case("glm without arguments", "<tool_call>now\n</tool_call>", [("now", {})]),
+    Case("a word that is no tool", "<tool_call>later</tool_call>", [], ""),
+    Case("mistral without arguments", "[TOOL_CALLS]now[ARGS]</s>", [("now", {})]),
+    Case(
+        "kimi without arguments",
+        "<|tool_calls_section_begin|><|tool_call_begin|>functions.now:0<|tool_call_argument_begin|><|tool_call_end|><|tool_calls_section_end|>",
+        [("now", {})],
+    ),
+    Case(
+        "kimi, singular section",
+        "<|tool_call_section_begin|><|tool_call_begin|>functions.now:0<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_call_section_end|>",
+        [("now", {})],
+    ),
+    Case(
+        "deepseek with an empty fence",
+        f"{_DS}<｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n```json\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+        [("now", {})],
+    ),
+    Case(
+        "deepseek v3.1 without arguments",
+        f"{_DS}<｜tool▁call▁begin｜>now<｜tool▁sep｜><｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+        [("now", {})],
+    ),
+    Case("an invoke that closes itself", '<function_calls><invoke name="now"/></function_calls>', [("now", {})]),
+    Case("a function that closes itself", "<function=now/>", [("now", {})]),
+    Case("a bare name and no arguments", '{"name": "now"}', [("now", {})]),
+    Case("pythonic without arguments", "[now()]", [("now", {})]),
+    Case("data before a call", f'<tool_call>{{"thought": "I look"}}\n{JSON}</tool_call>', [READ]),
+    Case("bare data before a call", f'{{"thought": "I look"}}\n{JSON}', [READ], '{"thought": "I look"}'),
+    Case("bare data before a marked call", f'{{"path": "b"}}\n<tool_call>{JSON}</tool_call>', [READ], '{"path": "b"}'),
+    Case("a bare call before a marked one", f"{JSON}\n<tool_call>{JSON_2}</tool_call>", [READ, LIST]),
+]
+
 _PROSE = [
     "Hello, world.",
     "  spaces stay  \n\n",
@@ -504,6 +686,14 @@ _PROSE = [
     "The <tool_call> tag is explained below.",
     "<tool_call>I will read the file</tool_call>",
     "[TOOL_CALLS] are what Mistral writes.",
+    ">>> read_file(1)\n{}",
+    ">>>fly\n{}",
+    "read_file\nis a tool",
+    "a ]<] b, x[a]<]y",
+    "`<|channel|>final<|message|>` begins it",
+    "<|start|>assistant is a token",
+    "<|tools_prefix|> begins a list",
+    "<function name=x> is XML",
     '{"name": "fly", "arguments": {}}',
     '{"name": "my-app", "version": "1.0.0"}',
     '{"path": "a.py"}',
@@ -520,4 +710,18 @@ _PROSE = [
 ]
 PROSE = [Case(f"prose: {text[:40]!r}", text, [], text) for text in _PROSE]
 
-CASES = [*HERMES, *XML, *MISTRAL, *LLAMA, *DEEPSEEK, *FENCED, *SHAPES, *ODD_JSON, *CUT, *PROSE]
+CASES = [
+    *HERMES,
+    *XML,
+    *MISTRAL,
+    *LLAMA,
+    *DEEPSEEK,
+    *CHANNELS,
+    *OTHERS,
+    *EMPTY,
+    *FENCED,
+    *SHAPES,
+    *ODD_JSON,
+    *CUT,
+    *PROSE,
+]

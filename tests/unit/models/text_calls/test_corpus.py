@@ -45,3 +45,17 @@ def test_the_text_freezes_where_a_call_begins(case: Case) -> None:
         assert case.shown.startswith(shown)
         if not scanner.end().calls and not case.calls:
             assert shown.rstrip() == case.text[:at].rstrip()
+
+
+CHANNELLED = (
+    "<|channel|>analysis<|message|>I call <tool_call>{}.<|end|>"  # thinking
+    "<|start|>assistant<|channel|>final<|message|>Done.<|return|>"
+)
+
+
+def test_of_an_answer_in_channels_only_the_answer_is_shown() -> None:
+    for size in (1, 2, 3, 7, 500):
+        scanner = Scanner(KNOWN)
+        shown = "".join(scanner.feed(CHANNELLED[at : at + size]) for at in range(0, len(CHANNELLED), size))
+        rest = scanner.end()
+        assert (rest.calls, shown + rest.text) == ((), "Done.")

@@ -44,6 +44,11 @@ PIECES = sorted(
         ),
         *('"name": "read_file"', '{"name": "read_file", "arguments": {"path": "x"}}', "read_file", '(path="x")'),
         *("<arg_key>a</arg_key>", "<arg_value>", "</arg_value>", "\\", "\\u00", "1", "-", ".5", "tru", "//", "/*", "#"),
+        *("<|channel|>", "commentary to=functions.now ", "<|message|>", "<|call|>", "<|start|>assistant", "<|end|>"),
+        *("analysis", "<|tool_call>", "call:now{", '<|"|>', "<tool_call|>", "<|tools_prefix|>", '{"now": {}}'),
+        *("]<]minimax[>[", "<path>", "</path>", "</invoke>", "<|open|>", "<|sep|>", "<|close|>", "call", "argument"),
+        *("<|open|>tools<|sep|>", '<|open|>call tool="now"<|sep|>', ">>>", "now\n", "all\n", "<|recipient|>", "]"),
+        *("<|content|>", '<function name="now">', '<param name="x">', "</param>", "response<|sep|>", "think<|sep|>"),
         *("<think>", "</think>", "~~~", '"""', "<tools>", '{"id":', '{"tool_calls": [', "<", "</", "<|eom_id|>", "x"),
     }
 )
@@ -128,6 +133,17 @@ FORMATS: dict[str, Callable[[str, dict[str, Any]], str]] = {
         f"<|tool_calls_section_begin|><|tool_call_begin|>functions.{n}:0"
         f"<|tool_call_argument_begin|>{json.dumps(a)}<|tool_call_end|><|tool_calls_section_end|>"
     ),
+    "harmony": lambda n, a: (
+        f"<|channel|>commentary to=functions.{n} <|constrain|>json<|message|>{json.dumps(a)}<|call|>"
+    ),
+    "functionary 2": lambda n, a: f"<|recipient|>{n}\n<|content|>{json.dumps(a)}<|stop|>",
+    "functionary 3.2": lambda n, a: f">>>{n}\n{json.dumps(a)}",
+    "kimi k3": lambda n, a: (
+        f'<|open|>tools<|sep|><|open|>call tool="{n}" index="1"<|sep|><|open|>json type="object"<|sep|>'
+        f"{json.dumps(a)}<|close|>json<|sep|><|close|>call<|sep|><|close|>tools<|sep|>"
+    ),
+    "apertus": lambda n, a: f"<|tools_prefix|>{json.dumps([{n: a}])}<|tools_suffix|>",
+    "gemma, json strings": lambda n, a: f"<|tool_call>call:{n}{json.dumps(a)}<tool_call|>",
     "fenced": lambda n, a: f"\n```json\n{dump(n, a)}\n```\n",
     "fenced tool_call": lambda n, a: f"\n```tool_call\n{dump(n, a)}\n```\n",
     "bare": lambda n, a: dump(n, a),
@@ -150,6 +166,7 @@ def test_any_call_in_any_prose_is_found(form: str, before: str, name: str, args:
     assert found.text.split() == f"{before}\n{after}".split()
 
 
+M3 = "]<]minimax[>["
 XML_FORMATS: dict[str, Callable[[str, dict[str, str]], str]] = {
     "qwen3-coder": lambda n, a: (
         f"<tool_call>\n<function={n}>\n"
@@ -165,6 +182,27 @@ XML_FORMATS: dict[str, Callable[[str, dict[str, str]], str]] = {
         f"<tool_call>{n}\n"
         + "".join(f"<arg_key>{key}</arg_key>\n<arg_value>{value}</arg_value>\n" for key, value in a.items())
         + "</tool_call>"
+    ),
+}
+XML_FORMATS |= {
+    "minicpm 5": lambda n, a: (
+        f'<function name="{n}">' + "".join(f'<param name="{k}">{v}</param>' for k, v in a.items()) + "</function>"
+    ),
+    "minimax m3": lambda n, a: (
+        f'{M3}<tool_call>{M3}<invoke name="{n}">'
+        + "".join(f"{M3}<{key}>{value}{M3}</{key}>" for key, value in a.items())
+        + f"{M3}</invoke>{M3}</tool_call>"
+    ),
+    "kimi k3, arguments": lambda n, a: (
+        f'<|open|>tools<|sep|><|open|>call tool="{n}" index="1"<|sep|>'
+        + "".join(
+            f'<|open|>argument key="{key}" type="string"<|sep|>{value}<|close|>argument<|sep|>'
+            for key, value in a.items()
+        )
+        + "<|close|>call<|sep|><|close|>tools<|sep|>"
+    ),
+    "gemma": lambda n, a: (
+        f"<|tool_call>call:{n}{{" + ",".join(f'{key}:<|"|>{value}<|"|>' for key, value in a.items()) + "}<tool_call|>"
     ),
 }
 plain_arguments = st.dictionaries(
@@ -216,6 +254,9 @@ HARD = [
     *("[read_file(", '<tool_call>{"name":"a"}}', '<tool_call>{"name":"a"} x ', "<think>", "\n```", '{"a":"\\'),
     *('`<tool_call>{"name":"a"}', "<tool_call>a <arg_key>b</arg_key><arg_value>", '{"tool_calls": [', '""" '),
     *('<invoke name="a"><parameter name="b">c', '<tool_call>{"name": "x", "arguments": {"c": "', '{"arguments": "'),
+    *("<|channel|>a to=b<|message|>{", "<|channel|>analysis<|message|>x", "<|start|>assistant", ">>>now\n{", ">"),
+    *("]<]minimax[>[", "]<]minimax[>[<invoke name='a'>", "]<]minimax[>[<a>", "]", '<|tool_call>call:a{b:<|"|>'),
+    *('<|open|>call tool="a"<|sep|>', '<|open|>argument key="a"<|sep|>b<|close|>argument<|sep|>', '<tool_call>{"a":1}'),
     *("<tool_call>{'a':\"b\",", "\n   ", "```tool_call\n{", '```json\n{"name": "read_file", '),
 ]
 OPENINGS = ["", '`<tool_call>{"name": "x", "arguments": {"content": "']
