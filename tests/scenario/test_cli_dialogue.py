@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -25,16 +26,16 @@ PATIENCE_S = 60
 class Person:
     """Sees the terminal and types."""
 
-    def __init__(self, cli: CommandLine, arguments: tuple[str, ...], env: Mapping[str, str]) -> None:
+    def __init__(self, cli: CommandLine, arguments: tuple[str, ...], env: Mapping[str, str], shell: str) -> None:
         self._fd, follower = pty.openpty()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "treadle", *arguments],
+            ["sh", "-c", shell] if shell else [sys.executable, "-m", "treadle", *arguments],
             cwd=cli.project,
             env=cli.environment | {"TERM": "dumb"} | dict(env),
             stdin=follower,
             stdout=follower,
             stderr=follower,
-            start_new_session=True,
+            preexec_fn=lambda: os.login_tty(os.dup(follower)),  # its controlling terminal
         )
         os.close(follower)
         self.seen = ""
@@ -73,8 +74,10 @@ class Person:
 
 
 @contextmanager
-def person(cli: CommandLine, *arguments: str, env: Mapping[str, str] | None = None) -> Iterator[Person]:
-    made = Person(cli, arguments, env or {})
+def person(
+    cli: CommandLine, *arguments: str, env: Mapping[str, str] | None = None, shell: str = ""
+) -> Iterator[Person]:
+    made = Person(cli, arguments, env or {}, shell)
     try:
         yield made
     finally:
@@ -104,6 +107,40 @@ def test_a_card_and_a_yes(cli: CommandLine) -> None:
         assert one.leaves() == 0
     assert count(cli) == 1
     assert cli("rules", "--json").out == ""
+
+
+def test_a_key_from_before_the_card_approves_nothing(cli: CommandLine) -> None:
+    slow = MAKE.replace("[[turn]]", "[[turn]]\nwait_s = 1")
+    with person(cli, *prepared(cli, slow + DONE)) as one:
+        one.sees("chat c_")
+        one.presses(b"yy")
+        one.sees("[n]o")
+        one.presses(b"n")  # one key each, and no Enter
+        one.sees("why not?")
+        one.types("")
+        assert one.leaves() == 0
+    assert count(cli) == 0
+
+
+def test_escape_stops_the_run(cli: CommandLine) -> None:  # L-07
+    sleep = MAKE.replace("make count", "echo begun; sleep 600")
+    arguments = prepared(cli, sleep + DONE)[:-1]
+    with person(cli, *arguments, "ask", env={"TERM": "xterm"}) as one:
+        one.sees("begun")
+        one.presses(b"\x1b")
+        assert one.leaves() == 130
+        assert "interrupted" in one.seen
+
+
+def test_with_a_pipe_as_input_the_terminal_is_asked(cli: CommandLine) -> None:
+    arguments = shlex.join([sys.executable, "-m", "treadle", *prepared(cli, MAKE + DONE)])
+    with person(cli, shell=f"echo context | {arguments}") as one:
+        one.sees("[n]o")
+        one.presses(b"y")
+        one.sees("All done.")
+        assert one.leaves() == 0
+    assert count(cli) == 1
+    assert "context" in cli("export", "last").of("user.message")[0]["content"]
 
 
 def test_no_with_a_reason(cli: CommandLine) -> None:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 
 from tests.scenario.command_line import CommandLine
+from tests.scenario.test_cli_dialogue import person
 
 SCRIPT = """
 [[turn]]
@@ -51,7 +52,7 @@ def screen(cli: CommandLine, *arguments: str, env: Mapping[str, str]) -> str:
 def test_colours_and_a_passing_line_and_nothing_foreign(cli: CommandLine) -> None:  # S-12
     shown = screen(cli, "run", "Look.", "--model", cli.script(SCRIPT), env={})
     assert "\x1b[31m✗\x1b[0m" in shown
-    assert "waiting for the model …\x1b[0m\r\x1b[2K" in shown
+    assert "waiting for the model …" in shown
     assert "● run_command echo one; exit 3 …" in shown
     assert "Let me \\x1b[31mlook." in shown
     assert "✓ look" in shown
@@ -76,3 +77,34 @@ def test_a_locale_without_the_letters_gets_others(cli: CommandLine) -> None:
     assert ended.code == 0
     assert "x run_command echo one; exit 3 ... exit 3, 1 line" in ended.out
     assert "Fertig, sch\\xf6n." in ended.out
+
+
+PROSE = """
+[[turn]]
+text = "The **first** words of a long paragraph, with `code`, which has to be wrapped at the edge of eighty columns.\\n"
+[[turn.call]]
+name = "write_file"
+args = { path = "a.txt", content = "one\\n" }
+[[turn]]
+text = "Done."
+"""
+
+
+def test_markdown_is_shown_and_words_stay_whole(cli: CommandLine) -> None:  # U-03
+    shown = screen(cli, "run", "Go.", "--model", cli.script(PROSE), env={})
+    assert "The \x1b[1mfirst\x1b[0m words of a long paragraph, with \x1b[36mcode\x1b[0m, which has" in shown
+    assert "to be wrapped at the\r\nedge of eighty columns." in shown
+    assert "\x1b" not in OWN.sub("", shown)
+    piped = cli("run", "Go.", "--model", cli.script(PROSE))
+    assert "The **first** words of a long paragraph, with `code`, which has to be wrapped at the edge of" in piped.out
+
+
+def test_what_was_approved_is_not_shown_again(cli: CommandLine) -> None:  # U-03
+    with person(cli, "run", "Go.", "--model", cli.script(PROSE), "--mode", "confirm", env={"TERM": "xterm"}) as one:
+        one.sees("[n]o")
+        assert one.seen.count("+one") == 1
+        assert "\x1b[32m  +one" in one.seen
+        one.presses(b"y")
+        one.sees("Done.")
+        assert one.leaves() == 0
+        assert one.seen.count("+one") == 1

@@ -18,12 +18,14 @@ from treadle.following import Following
 from treadle.handle import Chat
 from treadle.inert import inert, inert_line
 from treadle.presentation.notices import how_to_answer, waiting
+from treadle.presentation.styled import Colour
 from treadle.protocol.events import Envelope, OpenAction
 from treadle.protocol.files import FileChange
 from treadle.protocol.permissions import NETWORK_TOOL, RuleScope
 from treadle.protocol.views import JobView
 
 _SCOPES: dict[str, RuleScope] = {"o": "once", "c": "chat", "p": "project", "u": "user"}
+_DIFF: dict[str, Colour] = {"+": "green", "-": "red", "@": "cyan"}
 _WATCH_S = 1.0
 _STALE = ("no_such_action", "hash_mismatch")
 """Refusals of an answer that came too late: somebody else answered, or what is asked has changed."""
@@ -51,7 +53,7 @@ async def follow(
 
 
 async def _converse(
-    chat: Chat, following: Following, show: Show, after: int, dialogue: "Dialogue", *, detaches: bool
+    chat: Chat, following: Following, show: Screen, after: int, dialogue: "Dialogue", *, detaches: bool
 ) -> int:
     """Drive the chat, and answer what it asks as long as somebody does. Esc stops the run meanwhile."""
     seen = _Seen(show, after)
@@ -75,6 +77,7 @@ async def _converse(
         answered = await dialogue.answer(chat, actions[0])
         if answered is None:
             return code
+        show.asked(actions[0])
         following = answered
 
 
@@ -119,9 +122,9 @@ class Dialogue:
     async def answer(self, chat: Chat, action: OpenAction) -> Following | None:
         """What the person answers; None if they leave."""
         for line in waiting(action):
-            self._terminal.note(
-                line if line.startswith(" ") else f"── {line}", *(() if line[:1] == " " else ("yellow",))
-            )
+            head = not line.startswith(" ")
+            colour = "yellow" if head else _DIFF.get(line[2:3])
+            self._terminal.note(f"── {line}" if head else line, *((colour,) if colour else ()))
         choosing = asyncio.ensure_future(self._choose(chat, action))
         closing = asyncio.ensure_future(_closed(chat, action))
         try:

@@ -9,7 +9,9 @@ from contextlib import suppress
 import msgspec
 
 from treadle.chat.state import ChatState
+from treadle.cli.activity import Activity
 from treadle.cli.drive import left_text
+from treadle.cli.prose import Prose
 from treadle.cli.terminal import Terminal
 from treadle.handle import Chat
 from treadle.inert import inert, inert_line
@@ -37,6 +39,11 @@ class Screen:
         """It was there before and is left by Ctrl-C: that is told once."""
         self._coalescer = Coalescer()
         self._timer: asyncio.TimerHandle | None = None
+        terminal = self._terminal
+        self._prose = Prose(self._write, lambda: terminal.width, terminal.paint, markup=terminal.colours)
+        self._activity = Activity(terminal, moves=not echo)
+        self._asked: set[CallKey] = set()
+        """Calls whose change was shown when a person was asked."""
         self._received = ""
         """The text of the present answer that came live; shown or about to be."""
         self._calls: dict[CallKey, tuple[str, str]] = {}
@@ -77,6 +84,11 @@ class Screen:
         """What the run that ends now did to each file."""
         self._changed = files
 
+    def asked(self, action: e.OpenAction) -> None:
+        """A person was shown this, and need not see it again."""
+        if action.kind == "permission" and action.call:
+            self._asked.add(action.call)
+
     def ready(self, chat: Chat) -> None:
         if self._watches:
             stop = "Esc stops the run" if self._asks else f"stop the run: treadle stop {chat.id}"
@@ -99,21 +111,22 @@ class Screen:
                 self._received += text
                 self._stream(self._coalescer.feed(text, time.monotonic()))
             case e.ReasoningDelta():
-                self._status("thinking …")
+                self._activity.show("thinking …")
             case e.TurnStart():
-                self._status("waiting for the model …")
+                self._activity.show("waiting for the model …")
             case e.AssistantReset():
                 self._drop_answer()
             case e.AssistantMessage():
                 self._answer(event)
             case e.TurnEnd(usage=usage):
+                self._activity.end()
                 self._turns += 1
                 self._usage += usage
             case e.TrialStart() | e.ExecutionStart() | e.ExecutionOutput() | e.ExecutionComplete():
                 self._call(event)
             case e.CheckStarted(check=check, command=command):
                 self._calls[check] = ("check", command)
-                self._status(f"● check {inert_line(command)} …")
+                self._activity.show(f"● check {inert_line(command)} …")
             case e.CheckCompleted(check=check):
                 self._terminal.show(check_lines(self._calls.get(check, ("", ""))[1], event, self._terminal.width))
             case e.UserMessage():
@@ -121,7 +134,8 @@ class Screen:
             case e.PlanUpdated(steps=steps):
                 self._plan(steps)
             case e.TaskComplete(summary=summary) if summary:
-                self._terminal.line(f"{self._terminal.paint('✓', 'green')} {inert(summary)}")
+                self._terminal.stream(f"{self._terminal.paint('✓', 'green')} ")
+                self._whole(summary)
             case e.ModelCall():
                 self._side_call(event)
             case e.RunEnd():
@@ -137,18 +151,29 @@ class Screen:
 
     def _stream(self, text: str) -> None:
         """Show what is due, and look again after the interval: text must not hang until more of it comes."""
-        self._terminal.stream(inert(text))
+        self._say(text)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(Coalescer.INTERVAL_S, self._due)
 
     def _due(self) -> None:
         self._timer = None
         with suppress(BrokenPipeError):  # a timer has nobody to tell; the next event will say so
-            self._terminal.stream(inert(self._coalescer.due(time.monotonic())))
+            self._say(self._coalescer.due(time.monotonic()))
+
+    def _say(self, text: str) -> None:
+        """A piece of the answer: as it is, or with its Markdown where somebody looks at it."""
+        if text and self._terminal.live:
+            self._prose.feed(inert(text))
+        else:
+            self._terminal.stream(inert(text))
+
+    def _write(self, text: str) -> None:
+        self._terminal.stream(text)
 
     def _end_text(self) -> None:
-        self._terminal.stream(inert(self._coalescer.flush()))
+        self._say(self._coalescer.flush())
         self._coalescer.reset()
+        self._prose.end()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -157,7 +182,8 @@ class Screen:
         self._end_text()
         missing = message.content.removeprefix(self._received) if self._received else message.content
         if missing != message.content or not self._received:
-            self._terminal.stream(inert(missing))
+            self._say(missing)
+            self._prose.end()
         if message.content:
             self._terminal.end_line()
         if message.partial:
@@ -168,6 +194,7 @@ class Screen:
 
     def _drop_answer(self) -> None:
         self._coalescer.reset()
+        self._prose.drop()
         if self._received:
             self._terminal.note("(that answer was broken off and is begun again)", "dim")
         self._received = ""
@@ -181,13 +208,16 @@ class Screen:
                 summary = event.args_summary or summary
                 self._calls[event.call] = (event.name, summary)
                 if event.name not in QUIET:
-                    self._status(f"● {event.name} {inert_line(summary)} …")
+                    self._activity.show(f"● {event.name} {inert_line(summary, 60)} …")
             case e.ExecutionOutput(text=text):
                 last = inert_line(text.rstrip("\n").rpartition("\n")[2])
-                self._status(f"● {name} {inert_line(summary, 60)} … {last}")
+                self._activity.show(f"● {name} {inert_line(summary, 60)} …", last)
             case e.ExecutionComplete():
                 self._done += 1
-                self._terminal.show(call_lines(name or "call", summary, event, self._terminal.width))
+                self._activity.end()
+                lines = call_lines(name or "call", summary, event, self._terminal.width)
+                told = event.call in self._asked and event.success and event.diff_stat is not None
+                self._terminal.show(lines[:1] if told else lines)
 
     def _said(self, message: e.UserMessage) -> None:
         if message.source == "check":
@@ -207,7 +237,13 @@ class Screen:
     def _side_call(self, call: e.ModelCall) -> None:
         self._usage += call.usage
         if call.purpose == "summary" and call.text:
-            self._terminal.line(inert(call.text))
+            self._whole(call.text)
+
+    def _whole(self, text: str) -> None:
+        """A text that is there at once."""
+        self._say(text)
+        self._prose.end()
+        self._terminal.end_line()
 
     def _notice(self, event: e.Event) -> None:
         if isinstance(event, e.TurnRetry | e.CompactionComplete):
@@ -215,6 +251,8 @@ class Screen:
         if told := notice(event):
             text, colour = told
             self._terminal.note(text, colour)
+        if isinstance(event, e.TurnRetry):
+            self._activity.show("waiting to try again …")
 
     def _idle(self, chat: ChatId, idle: e.SessionIdle) -> None:
         self._end_text()
@@ -254,9 +292,6 @@ class Screen:
     def restoring(self, chat: ChatId, request: e.RestoreRequested) -> None:
         """The log ends in the middle of an undo."""
         self._terminal.note(f"── an unfinished {request.kind} · complete it: treadle resume {chat}", "yellow")
-
-    def _status(self, text: str) -> None:
-        self._terminal.status(text)
 
 
 def _tail(text: str, width: int) -> str:

@@ -38,6 +38,23 @@ class Terminal:
         self._status = ""
 
     @property
+    def live(self) -> bool:
+        """Whether somebody sees what passes; not so on a dumb terminal."""
+        return self._live
+
+    @property
+    def colours(self) -> bool:
+        return self._out_colour
+
+    @property
+    def ascii(self) -> bool:
+        return self._ascii
+
+    @property
+    def has_status(self) -> bool:
+        return bool(self._status)
+
+    @property
     def width(self) -> int:
         """Columns of the terminal; a long line's worth where there is none."""
         return shutil.get_terminal_size().columns if self._live else 160

@@ -222,8 +222,11 @@ async def _prepared(ready: Ready, verdict: Verdict, *, answered: bool) -> Ready:
 async def _question(ready: Ready, verdict: Verdict, rehearsal: Rehearsal | None, deps: Deps) -> PermissionRequested:
     """Bound to exactly what a person sees, and to every change with its state before and after (S-08)."""
     key, arguments = ready.call.key, ready.invocation.arguments
-    shown = verdict.shown or f"{ready.tool.spec.name} {ready.summary}"
+    spec = ready.tool.spec
+    shown = verdict.shown or f"{spec.name} {ready.summary}"
     if preview := await ready.tool.preview(ready.invocation):
+        if spec.effect == "edit":  # the diff has it all, and nobody wants to read a new file twice
+            shown = f"{spec.name} {ready.summary}" if spec.summary_argument else spec.name
         shown = f"{shown}\n\n{preview}"
     shown = deps.redact(shown)
     changes = () if rehearsal is None else [(file.path, file.before, file.after) for file in rehearsal.files]

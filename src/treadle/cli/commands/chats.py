@@ -32,7 +32,10 @@ MOST = 200
 async def chats(
     agent: "Agent", everything: bool, limit: int | None, search: str, project: str | None, as_json: bool
 ) -> int:
-    """List the chats, newest first: id, age, state, project and title."""
+    """List the chats, newest first.
+
+    Each with its id, age, state, project and title.
+    """
     most = limit or (0 if everything or as_json else MOST)
     narrow = bool(search or project)
     found = await agent.chats(archived=None if everything else False, limit=most + 1 if most and not narrow else 0)

@@ -1,0 +1,267 @@
+"""Markdown on a terminal while it comes: words wrap at the edge and are shown as soon as they are whole; headings,
+lists, emphasis, tables and code are told apart by their look. Nothing that was written is lost: what is no markup stays
+as it is. Takes inert text."""
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+from unicodedata import east_asian_width
+
+from treadle.presentation.styled import Colour
+
+Paint = Callable[..., str]
+Styled = tuple[str, tuple[Colour, ...]]
+
+WIDEST = 110
+"""Longer lines are hard to read, however wide the terminal is."""
+_HELD = 400
+"""So many letters are held back at most, to see whether an emphasis ends."""
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})([^`]*)")
+_BLOCK = re.compile(r"(?P<indent>[ \t]*)(?:(?P<head>#{1,6})|(?P<item>[-*+]|\d{1,9}[.)])|(?P<quote>>))[ \t]+")
+_UNIT = re.compile(
+    r"(?P<space>[ \t]+)|(?P<tick>`+)(?P<code>[^`]+)(?P=tick)(?!`)|\*\*(?P<bold>[^\s*](?:[^*]*[^\s*])?)\*\*(?!\*)|"
+    r"(?P<word>[^\s`*]+|[`*]+)"
+)
+
+
+class Prose:
+    """One answer. `write` gets text for the terminal, `paint` gives it colours."""
+
+    def __init__(self, write: Callable[[str], None], width: Callable[[], int], paint: Paint, *, markup: bool) -> None:
+        self._write = write
+        self._width = width
+        self._paint = paint
+        self._markup = markup
+        """Without colours emphasis stays as it is written; only lines are wrapped."""
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pending = ""
+        self._inside = False
+        """Whether the beginning of the present line is written."""
+        self._column = self._hang = 0
+        self._base: tuple[Colour, ...] = ()
+        self._word: list[Styled] = []
+        self._spaces = 0
+        self._fence = ""
+        self._paint_code: Callable[[str], str] = str
+        self._rows: list[str] = []
+
+    def feed(self, text: str) -> None:
+        self._pending += text
+        while self._step(last=False):
+            pass
+
+    def end(self) -> None:
+        """Whatever was held back is shown."""
+        while self._pending and self._step(last=True):
+            pass
+        self._put_word()
+        self._put_table()
+        self._begin()
+
+    def drop(self) -> None:
+        """What was held back is void."""
+        self._begin()
+
+    # -- lines --------------------------------------------------------------------------------------------------------
+
+    def _step(self, *, last: bool) -> bool:
+        """Show one piece of what is there; False: more of it must come first."""
+        if not self._pending:
+            return False
+        if self._inside:
+            return self._continue(last)
+        whole, newline, rest = self._pending.partition("\n")
+        complete = bool(newline) or last
+        if self._fence:
+            return complete and self._code(whole, rest)
+        if self._may_be_row(whole):
+            return complete and self._row(whole, rest)
+        self._put_table()
+        stripped = whole.lstrip(" \t")
+        if stripped[:3] in ("```", "~~~") or (not complete and stripped in ("", "`", "``", "~", "~~")):
+            return complete and self._line_with_fence(whole, rest)
+        if not complete and " " not in stripped:
+            return False
+        return self._begin_line(complete)
+
+    def _line_with_fence(self, whole: str, rest: str) -> bool:
+        found = _FENCE.fullmatch(whole)
+        if found is None:
+            return self._begin_line(True)
+        self._fence = found[1]
+        self._paint_code = _painter(found[2].strip(), self._paint) if self._markup else str
+        self._line(self._paint(whole, "dim"), rest)
+        return True
+
+    def _code(self, whole: str, rest: str) -> bool:
+        shown = whole.strip()
+        if len(shown) >= len(self._fence) and not shown.strip(self._fence[0]):
+            self._fence = ""
+            self._line(self._paint(whole, "dim"), rest)
+        else:
+            self._line(self._paint_code(whole), rest)
+        return True
+
+    def _line(self, text: str, rest: str) -> None:
+        self._pending = rest
+        self._write(f"{text}\n")
+
+    def _begin_line(self, complete: bool) -> bool:
+        found = _BLOCK.match(self._pending) if self._markup or complete else None
+        self._inside, self._column, self._hang, self._base = True, 0, 0, ()
+        if found is None or "\n" in found[0]:
+            indent = re.match(r"[ \t]*", self._pending)
+            self._hang = self._column = len(indent[0]) if indent else 0
+            self._write(self._pending[: self._column])
+            self._pending = self._pending[self._column :]
+            return True
+        mark = found[0]
+        self._pending = self._pending[found.end() :]
+        if found["head"] and self._markup:
+            self._base = ("bold", "cyan")
+            return True
+        self._hang = self._column = len(mark)
+        if found["item"] and self._markup:
+            mark = f"{found['indent']}{self._paint('•' if found['item'] in '-*+' else found['item'], 'cyan')} "
+            self._hang = self._column = len(found["indent"]) + len(found["item"]) + 1
+        elif found["quote"] and self._markup:
+            self._base, mark = ("dim",), self._paint(f"{found['indent']}│ ", "dim")
+        self._write(mark)
+        return True
+
+    # -- words --------------------------------------------------------------------------------------------------------
+
+    def _continue(self, last: bool) -> bool:
+        if self._pending[0] == "\n":
+            self._put_word()
+            self._write("\n")
+            self._pending = self._pending[1:]
+            self._inside, self._spaces = False, 0
+            return True
+        line, newline, _ = self._pending.partition("\n")
+        whole = bool(newline) or last
+        if not whole and line[0] in "`*" and self._open(line):
+            return False
+        found = _UNIT.match(line)
+        assert found is not None
+        if not whole and found.end() == len(line):
+            return False
+        self._pending = self._pending[found.end() :]
+        self._take(found)
+        return True
+
+    def _open(self, line: str) -> bool:
+        """Whether an emphasis begins here whose end may be still to come."""
+        mark = re.match(r"`+|\*+", line)
+        found = _UNIT.match(line)
+        closed = found is not None and found["word"] is None and found.end() < len(line)
+        return not closed and mark is not None and (mark[0][0] == "`" or mark[0] in ("*", "**")) and len(line) < _HELD
+
+    def _take(self, found: "re.Match[str]") -> None:
+        if found["space"]:
+            self._put_word()
+            self._spaces = len(found["space"])
+        elif not self._markup or found["word"] is not None:
+            self._word.append((found[0], self._base))
+        elif found["code"] is not None:
+            self._words(found["code"], tuple(dict.fromkeys((*self._base, "cyan"))))
+        else:
+            self._words(found["bold"].replace("`", ""), tuple(dict.fromkeys((*self._base, "bold"))))
+
+    def _words(self, text: str, look: tuple[Colour, ...]) -> None:
+        for number, part in enumerate(re.split(r"[ \t]+", text)):
+            if number:
+                self._put_word()
+                self._spaces = 1
+            if part:
+                self._word.append((part, look))
+
+    def _put_word(self) -> None:
+        if not self._word:
+            return
+        size = sum(columns(text) for text, _ in self._word)
+        space = self._spaces if self._column > self._hang else 0
+        width = max(20, min(self._width(), WIDEST))
+        if self._column > self._hang and self._column + space + size > width:
+            self._write("\n" + " " * self._hang)
+            self._column, space = self._hang, 0
+        self._write(" " * space + "".join(self._paint(text, *look) for text, look in self._word))
+        self._column += space + size
+        self._word, self._spaces = [], 0
+
+    # -- tables -------------------------------------------------------------------------------------------------------
+
+    def _may_be_row(self, line: str) -> bool:
+        return self._markup and line.lstrip(" ").startswith("|")
+
+    def _row(self, whole: str, rest: str) -> bool:
+        self._rows.append(whole)
+        self._pending = rest
+        return True
+
+    def _put_table(self) -> None:
+        rows, self._rows = self._rows, []
+        if not rows:
+            return
+        cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", row.strip().strip("|"))] for row in rows]
+        body = [row for row in cells if not all(re.fullmatch(r":?-+:?", cell) for cell in row)]
+        if len(body) == len(cells):
+            self._write("".join(f"{row}\n" for row in rows))  # no table: its second row would be dashes
+            return
+        self._write("".join(f"{line}\n" for line in self._table(body)))
+
+    def _table(self, rows: list[list[str]]) -> Iterable[str]:
+        plain = [[_unmarked(cell) for cell in row] for row in rows]
+        number = max(map(len, plain))
+        wide = [max((columns(row[at]) for row in plain if at < len(row)), default=0) for at in range(number)]
+        fits = sum(wide) + 3 * number - 1 <= self._width()
+        for at, row in enumerate(plain):
+            spaced = [cell + " " * (wide[place] - columns(cell)) for place, cell in enumerate(row)]
+            text = " │ ".join(spaced if fits else row).rstrip()
+            yield self._paint(text, "bold") if at == 0 else text
+            if at == 0:
+                yield self._paint("─┼─".join("─" * size for size in wide) if fits else "───", "dim")
+
+
+def _unmarked(cell: str) -> str:
+    return re.sub(r"\*\*([^*]+)\*\*|`([^`]+)`", lambda found: found[1] or found[2], cell).replace("\\|", "|")
+
+
+def columns(text: str) -> int:
+    """How many columns a text takes: some letters take two."""
+    if text.isascii():
+        return len(text)
+    return sum(2 if east_asian_width(letter) in "WF" else 1 for letter in text)
+
+
+def _painter(language: str, paint: Paint) -> Callable[[str], str]:
+    """Colours for lines of code, if the language is known."""
+    from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]
+    from pygments.token import Token  # type: ignore[import-untyped]
+    from pygments.util import ClassNotFound  # type: ignore[import-untyped]
+
+    try:
+        lexer = get_lexer_by_name(language.split()[0].strip("{}.") if language else "", stripnl=False, ensurenl=False)
+    except (ClassNotFound, IndexError):
+        return str
+    looks: tuple[tuple[Any, Colour], ...] = (
+        (Token.Comment, "dim"),
+        (Token.Keyword, "cyan"),
+        (Token.Literal.String, "green"),
+        (Token.Literal.Number, "yellow"),
+        (Token.Generic.Inserted, "green"),
+        (Token.Generic.Deleted, "red"),
+        (Token.Name.Function, "bold"),
+        (Token.Name.Class, "bold"),
+    )
+
+    def painted(line: str) -> str:
+        parts = []
+        for kind, text in lexer.get_tokens(line):
+            look = next((colour for token, colour in looks if kind in token), None)
+            parts.append(paint(text, look) if look and text.strip() else text)
+        return "".join(parts).replace("\n", "")
+
+    return painted
