@@ -36,7 +36,7 @@ from treadle.models.disclosure import recipient
 from treadle.models.registry import ModelRegistry
 from treadle.policy.consent import Consent, disclosure
 from treadle.policy.redaction import Redactor
-from treadle.policy.rule_book import RuleBook
+from treadle.policy.rule_book import RuleBook, rules_of
 from treadle.policy.standard import StandardPolicy
 from treadle.policy.trust import Trust
 from treadle.ports.commands import Allowance
@@ -128,9 +128,17 @@ class Agent:
         kept = _open_store(store)
         secrets = Redactor(self._env) if redact is None else redact
         shared = bool(getattr(kept, "shared", False))
-        self._setup = ToolSetup(kept, self._env, self._home, secrets, shared, allowance)
-        self._tools = Tools(builtins(self._setup.context) if builtin else [], tools)
         used = clock or SystemClock()
+        self._setup = ToolSetup(
+            kept,
+            self._env,
+            self._home,
+            secrets,
+            shared,
+            allowance,
+            lambda root, options: rules_of(self.rules, root, options, used.now_ms()),
+        )
+        self._tools = Tools(builtins(self._setup.context) if builtin else [], tools)
         self.deps = Deps(
             kept,
             found,

@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from treadle.errors import ConfigError
 from treadle.file_system import is_below
 from treadle.ports.commands import Allowance
 from treadle.ports.sandbox import Demand, PrivateHome, Sandbox
@@ -17,6 +18,7 @@ from treadle.ports.store import Store
 from treadle.protocol.events import GitBranchCreated, SandboxNotice
 from treadle.protocol.files import FileChange
 from treadle.protocol.options import ChatOptions, Project
+from treadle.protocol.permissions import Rule
 from treadle.sandbox.supervisor.commands import SupervisedCommands
 from treadle.tools.builtin.context import Guarded, ToolContext
 from treadle.types import ChatId, new_id
@@ -44,8 +46,10 @@ class ToolSetup:
         redact: Callable[[str], str] = str,
         shared: bool = False,
         allowance: Allowance | None = None,
+        rules_of: Callable[[str, ChatOptions], Sequence[Rule]] = lambda _root, options: options.rules,
     ) -> None:
         self._home = home
+        self._rules_of = rules_of
         self._roots = lru_cache(maxsize=64)(_open_root)
         file = getattr(store, "path", None)
         data = home if shared else file.parent if isinstance(file, Path) else None
@@ -71,7 +75,7 @@ class ToolSetup:
             views=self._views,
             allowance=allowance or Allowance(),
             unrecoverable=self._unrecoverable,
-            after_the_fact=_after_the_fact,
+            after_the_fact=self._after_the_fact,
         )
 
     def _snapshots(self, root: str, bound: str) -> Snapshots:
@@ -79,6 +83,16 @@ class ToolSetup:
         from treadle.workspace.history.snapshots import ProjectSnapshots
 
         return ProjectSnapshots(self._roots(root, bound), self._data)
+
+    def _after_the_fact(self, root: str, files: Sequence[FileChange], options: ChatOptions) -> Sequence[str]:
+        from treadle.policy.changes import after_the_fact
+
+        if not files:
+            return ()
+        try:
+            return after_the_fact(files, options, self._rules_of(root, options))
+        except ConfigError:  # a book that cannot be read has its own way to be noticed: nothing more is allowed
+            return after_the_fact(files, options, options.rules)
 
     async def close(self) -> None:
         """Remove what nobody can come back to."""
@@ -189,9 +203,3 @@ def _outside(command: str, root: str, cwd: str) -> tuple[str, ...]:
     from treadle.policy.command_severity import outside
 
     return outside(command, root, cwd)
-
-
-def _after_the_fact(files: Sequence[FileChange], options: ChatOptions) -> tuple[str, ...]:
-    from treadle.policy.changes import after_the_fact
-
-    return after_the_fact(files, options)

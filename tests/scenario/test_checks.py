@@ -223,3 +223,26 @@ async def test_checks_of_many_runs_have_keys_of_their_own(stage: Stage, root: Pa
     chat: Chat = stage.agent([Say("One."), Say("Two.")], builtin=True).chat(root=str(root), checks=("true",))
     seen = [*await play(chat.send("Do it")), *await play(chat.send("Do it again"))]
     assert [start.check for start in of(seen, e.CheckStarted)] == ["check.1", "check.2"]
+
+
+# -- what a check changes ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "options", "left"),
+    [
+        ("echo x > out.txt", {}, {"a.txt", "out.txt"}),
+        ("echo x > out.txt; chmod 755 out.txt", {}, {"a.txt", "out.txt"}),  # the words are the user's own
+        ("echo x > out.txt; echo A=1 > .env", {}, {"a.txt"}),
+        ("echo x > out.txt", {"sensitive": {"out.txt": False}}, {"a.txt"}),
+    ],
+)
+async def test_what_a_check_changes_is_judged(
+    stage: Stage, root: Path, line: str, options: dict[str, object], left: set[str]
+) -> None:  # S-16
+    chat = stage.agent([WRITE, Say("Done.")], builtin=True).chat(root=str(root), checks=(line,), mode="ask", **options)
+    seen = await play(chat.send("Write a.txt"))
+    (done,) = of(seen, e.CheckCompleted)
+    assert done.success  # that something is not kept says nothing about what was checked
+    assert set(os.listdir(root)) == left
+    assert ("It would have changed" in done.result) == ("out.txt" not in left)

@@ -15,6 +15,7 @@ from tests.trees import tree
 from treadle import Chat
 from treadle.models.scripted import Call, Say
 from treadle.protocol import events as e
+from treadle.protocol.permissions import Rule
 from treadle.stores.sqlite import SqliteStore
 
 ASK = {"mode": "ask", "interactive": True}
@@ -313,6 +314,15 @@ async def test_what_is_written_through_is_judged_after_the_fact(stage: Stage, ro
     done = await result_of(stage, root, call, mode="autopilot", command_view=False)
     assert (root / ".env").exists()
     assert "would have been asked for: it changes .env" in done.result
+
+
+async def test_rules_of_the_user_hold_after_the_fact_too(stage: Stage, root: Path, tmp_path: Path) -> None:  # W-10
+    line = "python3 -c \"open('do' + 'cs.txt', 'w').write('x')\""
+    agent = stage.agent([ran(line), Say("Done.")], builtin=True, home=tmp_path / "home")
+    agent.rules.add(Rule("deny", "edit_file", "docs.*", "user"))
+    chat = agent.chat(root=str(root), mode="autopilot", command_view=False)
+    (done,) = of(await play(chat.send("Go.")), e.ExecutionComplete)
+    assert "would have been asked for: it changes what" in done.result
 
 
 async def test_what_is_kept_while_a_job_runs_is_still_a_persons(stage: Stage, root: Path) -> None:

@@ -1,6 +1,7 @@
 """Carrying out a check of a completion (L-16). It is a call that nobody requested: the tool that runs the model's
 commands runs it, in the same sandbox and under the same supervisor, with an intent before and an outcome after it. The
-policy is not asked: the command is the user's own.
+policy is not asked whether it runs: the command is the user's own. What it changes is judged as of any command whose
+words the user allows (S-16): what would still be asked for is discarded, since a check waits for nobody.
 
 A check can be repeated. One whose worker was lost is taken up by the next, or begun again under another key."""
 
@@ -13,7 +14,8 @@ from treadle.engine.lease import STOPPED, Tenure
 from treadle.engine.outcome import Unknown, checkpoint, crashed, first_line, outcome_of, workspace_events
 from treadle.engine.tool_calls import stop, told
 from treadle.errors import ToolError
-from treadle.ports.toolset import Invocation, Outcome, Tool
+from treadle.ports.policy import Verdict
+from treadle.ports.toolset import Invocation, Outcome, Rehearsal, Tool
 from treadle.protocol.events import CheckCompleted, CheckStarted, Event, ExecutionOutput
 from treadle.protocol.tools import COMMAND_TOOL, DIAGNOSTICS_TOOL, ToolSpec
 
@@ -39,7 +41,7 @@ async def run_check(tenure: Tenure, check: OpenCheck, deps: Deps) -> None:
             return await _skip(tenure, check, deps.redact(crashed(tool.spec, error)), begun)
         before = await checkpoint(tenure, deps) if plan is not None else []
         await tenure.append(*before, CheckStarted(check.check, check.command, check.attempt, check.paths, plan))
-    effect = _carry_out(tenure, tool, _invocation_of(tenure, check, deps), begun, deps)
+    effect = _carry_out(tenure, tool, _judged(tool, _invocation_of(tenure, check, deps), deps), begun, deps)
     if await tenure.unless_stopped(effect) is STOPPED:
         await stop(tenure, tool, invocation, deps)
 
@@ -80,6 +82,16 @@ async def _skip(tenure: Tenure, check: OpenCheck, text: str, begun: bool) -> Non
     started = CheckStarted(check.check, check.command, check.attempt, check.paths)
     skipped = CheckCompleted(check.check, False, text, first_line(text), synthetic="skipped")
     await tenure.append(*(() if begun else (started,)), skipped)
+
+
+def _judged(tool: Tool, invocation: Invocation, deps: Deps) -> Invocation:
+    options = replace(invocation.options, interactive=False, auto_approve_commands=True)
+
+    async def objection(rehearsal: Rehearsal) -> str:
+        verdict = await deps.policy.judge(tool.spec, invocation, options, rehearsal, Verdict("review"))
+        return "" if verdict.decision == "allow" else verdict.reason
+
+    return replace(invocation, judge=objection)
 
 
 def _tool_of(tenure: Tenure, check: OpenCheck, deps: Deps) -> Tool | None:

@@ -122,7 +122,8 @@ def _wanted(ledger: Ledger, request: RestoreRequested) -> UndoRequest:
     for path in request.hunks:
         if all(trail.path != path for trail in found):
             raise ToolError(f"Nothing of this chat is left to {request.kind} in {inert(path)}, so it has no hunks.")
-    return UndoRequest(found, request.hunks, request.merge, fingerprint(entries), standing(entries))
+    gated = request.kind == "redo"
+    return UndoRequest(found, request.hunks, request.merge, fingerprint(entries), standing(entries), gated)
 
 
 def _unnamed(entries: Sequence[Entry], request: RestoreRequested) -> Sequence[FileConflict]:

@@ -71,14 +71,16 @@ def concerns(changes: ChangeSet, own: Mapping[str, bool], found: Sequence[Rule])
     return tuple(each for each in raised if each is not None)
 
 
-def after_the_fact(files: Sequence[FileChange], options: ChatOptions) -> tuple[str, ...]:
-    """Why changes that nobody could judge beforehand would not simply have been made (W-10)."""
-    raised = concerns(ChangeSet(tuple(files)), options.sensitive, options.rules)
+def after_the_fact(files: Sequence[FileChange], options: ChatOptions, found: Sequence[Rule]) -> tuple[str, ...]:
+    """Why changes that nobody could judge beforehand would not simply have been made (W-10), by the rules that hold."""
+    raised = concerns(ChangeSet(tuple(files)), options.sensitive, found)
     if options.auto_approve_commands or options.mode in ("auto-edit", "autopilot"):
         raised = tuple(each for each in raised if each.kind in ALWAYS_ASKED)
     never = left_out(files, lambda _path: False)
     shown = [printable(f"{decode_path(path)}: {reason}") for path, reason in never.items()]
-    return (*(each.reason for each in raised), *shown[:_NAMED])
+    denied = stopping_rule(files, "deny", found)
+    said = () if denied is None else (printable(f"it changes what {rules.in_words(denied)} denies"),)
+    return (*said, *(each.reason for each in raised), *shown[:_NAMED])
 
 
 def stopping_rule(files: Iterable[FileChange], effect: RuleEffect, found: Sequence[Rule]) -> Rule | None:

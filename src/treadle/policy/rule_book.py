@@ -11,6 +11,7 @@ from treadle.errors import NotFound
 from treadle.file_system import is_below
 from treadle.policy.home_file import HomeFile
 from treadle.policy.rules import check
+from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import Rule
 from treadle.types import Clock, SystemClock, new_id
 
@@ -87,3 +88,10 @@ def stamped(rule: Rule, now_ms: int) -> Rule:
 
 def _same(rule: Rule) -> tuple[str, ...]:
     return (rule.effect, rule.tool, rule.pattern, rule.scope, rule.root)
+
+
+def rules_of(book: RuleBook | None, root: str, options: ChatOptions, now_ms: int) -> tuple[Rule, ...]:
+    """The rules that hold for a chat in this root: its own, those of the project, those of the user. ConfigError: those
+    that are kept cannot be read."""
+    kept = book.of(root) if book is not None and root else ()
+    return (*live(options.rules, now_ms), *kept)

@@ -22,7 +22,7 @@ from treadle.policy import by_words, network, rules
 from treadle.policy.acts import act_of
 from treadle.policy.by_words import Case, Need
 from treadle.policy.changes import ALWAYS_ASKED, ChangeSet, Concern, concerns, stopping_rule
-from treadle.policy.rule_book import RuleBook, live
+from treadle.policy.rule_book import RuleBook, rules_of
 from treadle.policy.showing import shown
 from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Invocation, Rehearsal
@@ -92,8 +92,7 @@ class StandardPolicy:
         return _by_changes(case, rehearsal)
 
     def _rules(self, root: str, options: ChatOptions) -> tuple[Rule, ...]:
-        kept = self._book.of(root) if self._book is not None and root else ()
-        return (*live(options.rules, self._now_ms()), *kept)
+        return rules_of(self._book, root, options, self._now_ms())
 
 
 def _by_words_or_review(case: Case) -> Verdict:

@@ -43,6 +43,9 @@ class UndoRequest(msgspec.Struct, frozen=True):
     """The last known fingerprint of `.git`: if it is another by now, nothing there is touched."""
     standing: frozenset[str] = frozenset()
     """All paths to which the chat did something that stands: a folder in which they lie stays without a word."""
+    gated: bool = False
+    """Whether what is never committed is left alone (S-16). A redo makes the chat's own changes again, and some of them
+    were only found out after the fact; an undo brings back what was there before, whatever that was."""
 
 
 class Plan(msgspec.Struct, frozen=True):

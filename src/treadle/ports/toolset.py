@@ -1,7 +1,7 @@
 """Tools that the loop can run. The loop knows their specs and calls `prepare`, `run` and `settle`; what a tool
 does inside is an adapter's business."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -27,6 +27,27 @@ class Trial(Value, frozen=True):
     network: bool = False
     open: bool = True
     """Whether nobody has decided about it yet."""
+
+
+class Rehearsal(msgspec.Struct, frozen=True):
+    """What a call would do to the project: of a command found out by doing it on a view (W-09), of a change of files
+    by planning it."""
+
+    shown: str
+    """The effect of a command as a diff, for the person who allows it. Changes of files are shown by `preview`."""
+    files: tuple[FileChange, ...] = ()
+    uncaptured: tuple[Uncaptured, ...] = ()
+    """What would be left out of a commit, and why."""
+    unrecoverable: tuple[str, ...] = ()
+    """Paths whose bytes it would remove, and which exist nowhere else: not in git, nor made by a change of Treadle."""
+    wants_network: str = ""
+    """The hosts that it failed to reach, as patterns with spaces between; `all`: nobody can tell which; empty: it did
+    not fail for want of the network."""
+
+    @property
+    def empty(self) -> bool:
+        """Whether it would change nothing, and nothing would be left out."""
+        return not self.files and not self.uncaptured
 
 
 class Invocation(msgspec.Struct, frozen=True):
@@ -55,6 +76,9 @@ class Invocation(msgspec.Struct, frozen=True):
     """Paths that this run has changed and that are still there: what lies there is the chat's own."""
     trial: Trial | None = None
     """How it was last tried, as far as that is recorded."""
+    judge: Callable[[Rehearsal], Awaitable[str]] | None = None
+    """Says why what a command has changed on its view is not committed; empty: it is. For those that nobody judged
+    before they ran: checks."""
     discard: str = ""
     """Why nothing of what a command changes is committed; empty: it is committed (S-07)."""
 
@@ -90,27 +114,6 @@ class Outcome(Value, frozen=True):
 
 Settlement = Outcome | Literal["run_again", "unknown"]
 """What recovery learned of an intent without outcome: it happened (with this outcome), it did not, or who knows."""
-
-
-class Rehearsal(msgspec.Struct, frozen=True):
-    """What a call would do to the project: of a command found out by doing it on a view (W-09), of a change of files
-    by planning it."""
-
-    shown: str
-    """The effect of a command as a diff, for the person who allows it. Changes of files are shown by `preview`."""
-    files: tuple[FileChange, ...] = ()
-    uncaptured: tuple[Uncaptured, ...] = ()
-    """What would be left out of a commit, and why."""
-    unrecoverable: tuple[str, ...] = ()
-    """Paths whose bytes it would remove, and which exist nowhere else: not in git, nor made by a change of Treadle."""
-    wants_network: str = ""
-    """The hosts that it failed to reach, as patterns with spaces between; `all`: nobody can tell which; empty: it did
-    not fail for want of the network."""
-
-    @property
-    def empty(self) -> bool:
-        """Whether it would change nothing, and nothing would be left out."""
-        return not self.files and not self.uncaptured
 
 
 class Tool(Protocol):

@@ -27,6 +27,8 @@ class Project:
         self.entries: list[Entry] = []
         self.requests: list[RestoreRequested] = []
         self.runs: list[int] = []
+        self.gated = False
+        """Whether a redo leaves alone what is never committed, as a chat's does."""
         self._seq = 0
 
     def write(self, path: str, data: bytes | str, mode: int = 0o644) -> None:
@@ -91,7 +93,8 @@ class Project:
         else:
             found = trails(self.entries, request, self.runs)
         git = next((e.change.git for e in reversed(self.entries) if getattr(e.change, "git", "")), "")
-        return UndoRequest(found, request.hunks, request.merge, git, standing(self.entries))
+        gated = self.gated and request.kind == "redo"
+        return UndoRequest(found, request.hunks, request.merge, git, standing(self.entries), gated)
 
     def plan(self, **asked: Any) -> Plan:
         return self.snapshots.plan(self.wanted(RestoreRequested("p", "undo", **asked)))

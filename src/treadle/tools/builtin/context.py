@@ -65,5 +65,5 @@ class ToolContext(msgspec.Struct, frozen=True):
     allowance: Allowance = Allowance()
     """What the user gives to commands beside the built-in lists."""
     unrecoverable: Unrecoverable = lambda _project, _files: ()
-    after_the_fact: Callable[[Sequence[FileChange], ChatOptions], tuple[str, ...]] = lambda _files, _options: ()
+    after_the_fact: Callable[[str, Sequence[FileChange], ChatOptions], Sequence[str]] = lambda _root, _files, _how: ()
     """Why changes that were made would have been asked for, had anybody known them beforehand (W-10)."""

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from treadle.chat.change_rules import left_out
 from treadle.errors import ToolError
 from treadle.lines.hunks import only
 from treadle.ports.snapshots import UNCLEAR, Plan, UndoRequest
@@ -105,6 +106,8 @@ class _Planning:
         before: set[str] | None = None
         while before != set(self._changes):
             before = set(self._changes)
+            if self._wanted.gated:
+                self._leave_what_is_never_made()
             self._remove_only_empty_folders()
             self._put_only_into_folders()
             self._repositories_whole()
@@ -146,6 +149,11 @@ class _Planning:
         if self._git_changed is None:
             self._git_changed = bool(self._wanted.git) and git_fingerprint(self._root) != self._wanted.git
         return self._git_changed
+
+    def _leave_what_is_never_made(self) -> None:
+        for path, reason in left_out(self._changes.values(), lambda each: self._root.inspect(each) is not None).items():
+            del self._changes[path]
+            self._conflicts[path] = FileConflict(path, f"it is not made again: {reason}")
 
     # -- folders ------------------------------------------------------------------------------------------------------
 

@@ -459,3 +459,38 @@ def _closed_things(project: Project) -> None:
     assert project.read("closed/f") == b"f\n"
     (project.path / "secret").chmod(0o600)
     assert project.read("secret") == b"s\n"
+
+
+# -- what is never committed ------------------------------------------------------------------------------------------
+
+
+def test_a_redo_does_not_make_again_what_is_never_committed(project: Project) -> None:  # S-16
+    """What a command did by writing through was only found out afterwards; an undo takes it back, and it stays gone."""
+    project.gated = True
+    project.write("kept.txt", "kept\n")
+    (project.path / ".git" / "hooks").mkdir(parents=True)
+
+    def act() -> None:
+        project.write("tool", "#!/bin/sh\n", 0o4755)
+        project.write(".git/hooks/post-commit", "#!/bin/sh\n", 0o755)
+        project.write("inner/.git/config", "[core]\n")
+        project.write("plain.txt", "plain\n")
+
+    project.change(act)
+    assert not project.undo().conflicts
+    assert {path.name for path in project.path.rglob("*")} == {"kept.txt", ".git", "hooks"}
+    again = project.redo()
+    assert project.read("plain.txt") == b"plain\n"
+    assert {conflict.path for conflict in again.conflicts} >= {"tool", ".git"}
+    assert not (project.path / "tool").exists()
+    assert not (project.path / ".git/hooks/post-commit").exists()
+    assert not (project.path / "inner/.git/config").exists()
+
+
+def test_an_undo_brings_back_whatever_was_there(project: Project) -> None:  # W-02
+    project.write("tool", "#!/bin/sh\n", 0o4755)
+    project.write("inner/.git/config", "[core]\n")
+    before = project.tree()
+    project.change(lambda: [shutil.rmtree(project.path / "inner"), (project.path / "tool").unlink()])
+    assert not project.undo().conflicts
+    assert project.tree() == before

@@ -134,7 +134,8 @@ class CommandProject:
         files = tuple(file for file in effect.files if not (seen and _is_seen(file, seen)))
         effect = msgspec.structs.replace(effect, files=files)
         change = change_of(effect, source)
-        raised = tuple(self._context.after_the_fact(effect.files, self._invocation.options))
+        root, options = self._invocation.root, self._invocation.options
+        raised = tuple(await in_thread(self._context.after_the_fact, root, effect.files, options))
         said = (f"[this would have been asked for: {reason}. An undo takes it back.]" for reason in raised)
         return msgspec.structs.replace(change, lines=(*change.lines, *said), concerns=raised)
 

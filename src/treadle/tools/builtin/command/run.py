@@ -14,7 +14,7 @@ from treadle.host_patterns import in_words
 from treadle.lines.changes import count, sort_out
 from treadle.ports.commands import Command, Ended
 from treadle.ports.sandbox import Sandbox
-from treadle.ports.toolset import Fact, Invocation, Outcome, Settlement
+from treadle.ports.toolset import Fact, Invocation, Outcome, Rehearsal, Settlement
 from treadle.protocol.events import ModelNotice, SandboxNotice
 from treadle.protocol.tools import digest
 from treadle.tools.builtin.base import in_thread, settled
@@ -213,12 +213,24 @@ class CommandRun:
             self.change = await self._project.compare()
         elif ending in DONE:
             view = f"{self.command.folder}/view"
-            done = self._project.dismiss(view, plan.discard) if plan.discard else self._project.commit(view)
-            self.change = await done
+            if plan.discard:
+                self.change = await self._project.dismiss(view, plan.discard)
+            elif objection := await self._objection(view):  # that it changed something says nothing about a check
+                self.change = replace(await self._project.dismiss(view, objection), success=True)
+            else:
+                self.change = await self._project.commit(view)
         else:
             if ending == "lost":  # and it is not begun anew behind our back
                 await self._prevent()
             self.change = await self._project.discard()
+
+    async def _objection(self, view: str) -> str:
+        """Why this effect is not committed, if somebody judges it only now. What is decided stays so."""
+        judge = self._invocation.judge
+        if judge is None or await self._decided():
+            return ""
+        effect = await self._project.effect(view)
+        return "" if not effect.files else await judge(Rehearsal("", effect.files, effect.uncaptured))
 
     async def collect(self) -> Outcome:
         """The outcome: what it wrote, how it ended, what became of the project and of the shell."""
