@@ -37,7 +37,18 @@ PROGRAM_PREFIX = "TREADLE_COMMAND_"
 """Models that are programs, by names that a user chooses."""
 OTHER_VARIABLES = tuple(
     f"{PREFIX}{name}"
-    for name in ("CALL", "DEBUG", "FAULTS", "LOCAL_THREADS", "OLLAMA_THINK", "PROGRAM_VARIABLES", "TOKEN", "URL")
+    for name in (
+        "CALL",
+        "DEBUG",
+        "FAULTS",
+        "LOCAL_THREADS",
+        "OLLAMA_THINK",
+        "PLAIN",
+        "PROGRAM_VARIABLES",
+        "THEME",
+        "TOKEN",
+        "URL",
+    )
 )
 """Read elsewhere, and no settings."""
 FILE_NAME = "config.toml"

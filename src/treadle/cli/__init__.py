@@ -59,7 +59,8 @@ def help_text() -> str:
     """The help of the whole program, made without loading anything."""
     width = max(map(len, COMMANDS))
     lines = [
-        "Usage: treadle COMMAND [OPTIONS]",
+        "Usage: treadle [PROMPT]             open the terminal app",
+        "       treadle COMMAND [OPTIONS]",
         "",
         "  An agent that works in your project and that you can kill at any moment:",
         "  it goes on from its log without doing anything twice.",
@@ -68,8 +69,13 @@ def help_text() -> str:
         *(f"  {name:{width}}  {line}" for name, line in COMMANDS.items()),
         "",
         "Options:",
-        "  --version  Print the version.",
-        "  --help     Print this text, or a command's own with treadle COMMAND --help.",
+        "  --continue     Open the app with the newest chat.",
+        "  --resume [ID]  Open it with this chat, or choose one.",
+        "  --server URL   Open it on the chats of a server; its token is in TREADLE_TOKEN.",
+        "  --model, --mode, --root  As for treadle run.",
+        "  --plain        Text line by line instead of a screen, as for a screen reader.",
+        "  --version      Print the version.",
+        "  --help         Print this text, or a command's own with treadle COMMAND --help.",
     ]
     return "\n".join(lines)
 

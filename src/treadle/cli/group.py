@@ -11,9 +11,12 @@ from typing import Any
 import click
 
 from treadle.cli import COMMANDS, MODULES, help_text, version_text
-from treadle.cli.options import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, Body, Decorator
+from treadle.cli.options import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, LAST, Body, Decorator
 from treadle.errors import InvalidInput, TreadleError
 from treadle.inert import inert
+
+PROMPT = "prompt"
+_UNSAID = (None, "", False)
 
 
 class LazyGroup(click.Group):
@@ -32,8 +35,12 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        """A first word with spaces in it is a prompt, and opens the app."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
+            if len(args) == 1 and any(letter.isspace() for letter in name.strip()):
+                ctx.params["prompt"] = name
+                return PROMPT, click.Command(PROMPT, callback=lambda: _app(ctx.params)), []
             from treadle.did_you_mean import did_you_mean
 
             near = did_you_mean(name, COMMANDS)
@@ -50,10 +57,39 @@ def _print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -
         ctx.exit()
 
 
-@click.command("treadle", cls=LazyGroup, context_settings={"help_option_names": ["--help", "-h"]})
+@click.command(
+    "treadle", cls=LazyGroup, invoke_without_command=True, context_settings={"help_option_names": ["--help", "-h"]}
+)
 @click.option("--version", "-V", is_flag=True, expose_value=False, is_eager=True, callback=_print_version)
-def cli() -> None:
+@click.option("--continue", "go_on", is_flag=True, help="Go on with the newest chat.")
+@click.option("--resume", is_flag=False, flag_value="", metavar="[ID]", help="Go on with a chat, or choose one.")
+@click.option("--server", default="", metavar="URL", help="The chats of a server.")
+@click.option("--model", metavar="PROVIDER:NAME")
+@click.option("--mode", metavar="MODE")
+@click.option("--root", metavar="DIR")
+@click.option("--force-root", is_flag=True)
+@click.option("--plain", is_flag=True, help="Text line by line, as for a screen reader.")
+@click.pass_context
+def cli(ctx: click.Context, /, **given: Any) -> Any:
     """An agent that works in your project and that you can kill at any moment."""
+    if ctx.invoked_subcommand is None:
+        return _app(ctx.params)
+    if ctx.invoked_subcommand != PROMPT and (said := [name for name, value in given.items() if value not in _UNSAID]):
+        name = "--continue" if said[0] == "go_on" else f"--{said[0].replace('_', '-')}"
+        raise click.UsageError(f"{name} opens the app; behind a command's name it is that command's own.")
+    return None
+
+
+def _app(given: dict[str, Any]) -> Any:
+    from treadle.cli.open_app import Wanted, on_a_terminal, open_app
+
+    if not on_a_terminal():
+        click.echo(help_text())
+        return EXIT_USAGE
+    wanted = dict(given)
+    if wanted.pop("go_on", False):
+        wanted["resume"] = LAST
+    return open_app(Wanted(**wanted))
 
 
 def in_agent(*, works: bool = False) -> Decorator:

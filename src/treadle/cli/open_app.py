@@ -1,0 +1,126 @@
+"""`treadle` without a command: the terminal app on the user's own chats or on those of a server; plain text, line by
+line, where a screen would be of no use."""
+
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from treadle.cli.options import EXIT_OK
+from treadle.inert import inert_line
+
+if TYPE_CHECKING:
+    from treadle.config import Config
+    from treadle.tui.app import Left
+    from treadle.tui.connection import Connection
+
+
+class Wanted(NamedTuple):
+    """What was typed behind `treadle`."""
+
+    prompt: str = ""
+    resume: str | None = None
+    """A chat; empty: to be chosen from a list."""
+    server: str = ""
+    model: str | None = None
+    root: str | None = None
+    force_root: bool = False
+    mode: str | None = None
+    plain: bool = False
+
+
+def on_a_terminal() -> bool:
+    try:
+        return sys.stdin.isatty() and sys.stdout.isatty()
+    except (AttributeError, ValueError):  # closed
+        return False
+
+
+def open_app(wanted: Wanted) -> int:
+    from treadle.cli.session import project_root
+
+    root = str(project_root(wanted.root, force=wanted.force_root))
+    if wanted.plain or os.environ.get("TERM") == "dumb" or os.environ.get("TREADLE_PLAIN"):
+        from treadle.cli.plain import converse
+
+        return converse(wanted, root)
+    return run_app(wanted, root)
+
+
+def run_app(wanted: Wanted, root: str, first_words: str = "") -> int:
+    """The screen comes first; what a run needs is loaded behind it."""
+    import asyncio
+
+    from treadle.config import home_of
+    from treadle.tui.app import Start, TreadleApp
+
+    async def live() -> "Left | None":
+        async with AsyncExitStack() as stack:
+            app = TreadleApp(_connecting(wanted, root, stack), start, home=home_of(os.environ))
+            return await app.run_async()
+
+    start = Start(
+        root,
+        wanted.model or os.environ.get("TREADLE_MODEL", ""),
+        wanted.prompt,
+        wanted.resume or "",
+        picks=wanted.resume == "",
+        first_words=first_words,
+    )
+    left = asyncio.run(live())
+    if left is not None:
+        _say_goodbye(left, wanted.server)
+    return EXIT_OK
+
+
+def _connecting(wanted: Wanted, root: str, stack: AsyncExitStack) -> "Callable[[], Awaitable[Connection]]":
+    async def connect() -> "Connection":
+        import asyncio
+
+        if wanted.server:
+            from treadle.tui.remote import Remote
+
+            token = os.environ.get("TREADLE_TOKEN", "")
+            options = {"model": wanted.model or "", "root": root, "mode": wanted.mode or ""}
+            remote = Remote(wanted.server, token, options)
+            stack.push_async_callback(remote.close)
+            return remote
+        config = await asyncio.to_thread(_prepared, wanted)
+        return await stack.enter_async_context(_embedded(config, root))
+
+    return connect
+
+
+def _prepared(wanted: Wanted) -> "Config":
+    """The settings, with all that a run needs loaded behind the screen."""
+    import treadle.tui.embedded  # noqa: F401
+    from treadle.config import load
+
+    return load(flags={"model": wanted.model, "mode": wanted.mode})
+
+
+@asynccontextmanager
+async def _embedded(config: "Config", root: str) -> "AsyncIterator[Any]":
+    from treadle.cli.session import find_chat, open_agent
+    from treadle.models.registry import ModelRegistry
+    from treadle.tui.embedded import Embedded
+
+    async with open_agent(config, works=True) as agent:
+        registry = ModelRegistry(os.environ, home=config.home)
+        yield Embedded(agent, config.settings.chat_options(root), find_chat, registry)
+
+
+def _say_goodbye(left: "Left", server: str) -> None:
+    """Whether the run goes on, and how to come back."""
+    if not left.chat:
+        return
+    back = f"treadle {f'--server {inert_line(server)} ' if server else ''}--resume {left.chat}"
+    if left.busy and left.stays:
+        click.echo(f"The run goes on at {inert_line(left.place)}. Come back: {back}")
+    elif left.busy:
+        click.echo(f"The run was left where it is, and nobody works on it now. Go on with it: {back}")
+    else:
+        click.echo(f"Come back: {back}")

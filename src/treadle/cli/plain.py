@@ -1,0 +1,70 @@
+"""The app as plain text: a line in, what comes of it line by line, and so on. For screen readers, dumb terminals and
+whoever likes it; nothing is drawn over, and nothing moves."""
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+from treadle.cli.options import EXIT_OK
+from treadle.errors import ConfigError, TreadleError
+from treadle.inert import inert
+
+if TYPE_CHECKING:
+    from treadle.cli.open_app import Wanted
+    from treadle.handle import Chat
+    from treadle.runtime import Agent
+
+_HELP = "say what is to be done; /undo takes the last run back, /new begins another chat, /quit or Ctrl-D leaves"
+
+
+def converse(wanted: "Wanted", root: str) -> int:
+    return asyncio.run(_converse(wanted, root))
+
+
+async def _converse(wanted: "Wanted", root: str) -> int:
+    from treadle.cli.commands.run import NO_MODEL
+    from treadle.cli.dialogue import read_line
+    from treadle.cli.session import configured, find_chat, open_agent
+
+    config = configured({"model": wanted.model, "mode": wanted.mode})
+    async with open_agent(config, works=True) as agent:
+        chat: Chat | None = None
+        if wanted.resume is not None:
+            chat = agent.chat(await find_chat(agent.deps.store, wanted.resume or "last"))
+        elif not config.settings.model:
+            raise ConfigError(NO_MODEL)
+        _say(_HELP)
+        text: str | None = wanted.prompt
+        while True:
+            if text == "/quit" or text is None:
+                break
+            if text == "/new":
+                chat = None
+            elif text:
+                chat = chat or agent.chat(options=config.settings.chat_options(root), interactive=True)
+                await _turn(agent, chat, text)
+            sys.stderr.write("you: ")
+            sys.stderr.flush()
+            text = await read_line()
+        if chat is not None:
+            _say(f"come back: treadle --plain --resume {chat.id}")
+    return EXIT_OK
+
+
+async def _turn(agent: "Agent", chat: "Chat", text: str) -> None:
+    from treadle.cli.dialogue import follow
+
+    try:
+        if text == "/undo":
+            undone = await chat.files.undo()
+            _say(undone.error or f"undone: {len(undone.files)} changes; left as they are: {len(undone.conflicts)}")
+            return
+        await chat.open()
+        head = (await chat.state()).head
+        await follow(chat, chat.send(text), head, as_json=False, asks=True)
+    except TreadleError as error:
+        _say(str(error))
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"treadle: {inert(text)}\n")

@@ -1,0 +1,32 @@
+"""The folder that a run works in. Loads nothing that a run needs: the app knows its project before it has one."""
+
+import os
+from pathlib import Path
+
+from treadle.errors import InvalidInput
+
+
+def project_root(named: str | None, *, force: bool = False) -> Path:
+    """The folder a run works in: what was named, else the git root, else the working directory. The whole disk and a
+    whole home folder are refused unless forced (S-02)."""
+    root = Path(named).expanduser().resolve() if named else _git_root(Path.cwd())
+    if not root.is_dir():
+        raise InvalidInput(f"the project root {root} is no folder; name one with --root")
+    if not force and (whole := _whole(root)):
+        raise InvalidInput(
+            f"{root} is {whole}, and a model would be let loose on all of it; "
+            "name a project with --root, or insist with --force-root"
+        )
+    return root
+
+
+def _git_root(start: Path) -> Path:
+    here = start.resolve()
+    return next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)
+
+
+def _whole(root: Path) -> str:
+    if root.parent == root:
+        return "the whole disk"
+    home = os.path.expanduser("~")
+    return "your home folder" if home != "~" and root == Path(home).resolve() else ""

@@ -1,0 +1,227 @@
+"""The card of something that the chat asks a person: an approval, answered by one key, or a question (S-08, U-03).
+
+Why a card is armed late. Keys that were under way before it appeared were meant for something else, and one of them
+might be a `y`. So a card takes keys only when it has been seen for a moment in which nothing was typed; until then keys
+go where they went before. It is the same for the next card behind an answered one.
+"""
+
+import time
+from collections.abc import Callable
+
+from rich.console import Group, RenderableType
+from rich.syntax import Syntax
+from rich.text import Text
+from textual.events import Key
+from textual.message import Message
+from textual.widgets import Static
+
+from treadle.inert import inert, inert_line
+from treadle.lines.changes import count
+from treadle.presentation.notices import why_asked
+from treadle.protocol.events import OpenAction
+from treadle.protocol.permissions import NETWORK_TOOL, RuleScope
+from treadle.tui.drawing import Look, diff
+from treadle.tui.marks import Marks
+
+QUIET_S = 0.5
+LOOK_S = 0.1
+_RED = ("critical", "high")
+
+
+class Choice(Message):
+    """What a person chose: `kind` is once, rule, deny, feedback, edit or answer."""
+
+    def __init__(self, action: OpenAction, kind: str, *, scope: RuleScope = "once", offer: int = -1, text: str = ""):
+        super().__init__()
+        self.action = action
+        self.kind = kind
+        self.scope = scope
+        self.offer = offer
+        self.text = text
+
+
+class Card(Static, can_focus=True):
+    DEFAULT_CSS = """
+    Card { height: auto; max-height: 60%; overflow-y: auto; border: round $warning; padding: 0 1; margin: 0 1; }
+    Card.severe { border: heavy $error; }
+    Card.armed { border: round $accent; }
+    Card.armed.severe { border: heavy $error; }
+    """
+
+    def __init__(self, marks: Marks, last_key: Callable[[], float]) -> None:
+        super().__init__(id="card")
+        self._marks = marks
+        self._last_key = last_key
+        self.action: OpenAction | None = None
+        self._others = 0
+        self._shown_at = 0.0
+        self.armed = False
+        self.display = False
+
+    def on_mount(self) -> None:
+        self.set_interval(LOOK_S, self._look)
+
+    def ask(self, action: OpenAction | None, others: int = 0) -> None:
+        """Show this, and how many more wait behind it; None: nothing is asked."""
+        if action is None or self.action is None or action.action != self.action.action:
+            self.armed = False
+            self._shown_at = time.monotonic()
+        elif others == self._others and action == self.action:
+            return
+        self.action, self._others = action, others
+        self.display = action is not None
+        if action is not None:
+            self.set_class(action.severity in _RED, "severe")
+            self._draw()
+
+    def _look(self) -> None:
+        """Arm it when nobody has typed for a moment since it appeared."""
+        if self.action is None or self.armed:
+            return
+        if time.monotonic() - max(self._shown_at, self._last_key()) >= QUIET_S:
+            self.armed = True
+            self._draw()
+            if self.action.kind == "permission":
+                self.focus()
+
+    # -- drawing ------------------------------------------------------------------------------------------------------
+
+    def _draw(self) -> None:
+        assert self.action is not None
+        self.set_class(self.armed, "armed")
+        width = max(20, self.size.width - 4 if self.size.width else 76)
+        look = Look(width, 0, dark=self.app.current_theme.dark, marks=self._marks)
+        self.update(Group(*self._parts(self.action, look)))
+
+    def _parts(self, action: OpenAction, look: Look) -> list[RenderableType]:
+        more = f"  ({count(self._others, 'more question')} behind it)" if self._others else ""
+        if action.kind == "user_input":
+            head = Text(f"{look.marks.asks} {inert(action.text)}{more}", "bold")
+            options = [Text(f"  {number} {inert_line(text, 200)}") for number, text in enumerate(action.options, 1)]
+            hint = "a number, or your own words and Enter" if options else "your answer and Enter"
+            return [head, *options, Text(hint, "dim")]
+        style = "bold red" if action.severity in _RED else "bold yellow"
+        head = Text(f"{look.marks.asks} {inert_line(action.name or 'a call', 60)} needs your approval{more}", style)
+        why = [Text(f"{look.marks.dot} {line}", "dim") for line in why_asked(action)]
+        return [head, *asked_for(action, look), *why, self._keys(action)]
+
+    def _keys(self, action: OpenAction) -> Text:
+        if not self.armed:
+            return Text("one moment: what is being typed is no answer", "dim")
+        text = Text()
+        for key, words in choices(action):
+            text.append(f" {key} ", "bold reverse")
+            text.append(f" {words}  ")
+        return text
+
+    # -- keys ---------------------------------------------------------------------------------------------------------
+
+    def on_key(self, event: Key) -> None:
+        if event.key in ("tab", "escape", "ctrl+c", "ctrl+o") or (
+            event.key.startswith(("page", "f")) and event.key != "f"
+        ):
+            return
+        event.stop()
+        event.prevent_default()
+        if self.armed:
+            self.press(event.character or event.key)
+
+    def press(self, key: str) -> bool:
+        """Take a key if it means something here."""
+        action = self.action
+        if action is None or not self.armed:
+            return False
+        if action.kind == "user_input":
+            if key.isdecimal() and 1 <= int(key) <= len(action.options):
+                self._choose("answer", text=action.options[int(key) - 1])
+                return True
+            return False
+        if key not in {each for each, _ in choices(action)}:
+            return False
+        match key:
+            case "y":
+                self._choose("once")
+            case "n":
+                self._choose("deny")
+            case "f":
+                self.post_message(Choice(action, "feedback"))
+            case "e":
+                self.post_message(Choice(action, "edit"))
+            case "w":
+                self._choose("rule", scope="once", offer=_network_offer(action))
+            case "c" | "p" | "u":
+                scopes: dict[str, RuleScope] = {"c": "chat", "p": "project", "u": "user"}
+                self._choose("rule", scope=scopes[key], offer=0)
+            case number if number.isdecimal():
+                self._choose("rule", scope="chat", offer=int(number) - 1)
+        return True
+
+    def _choose(self, kind: str, *, scope: RuleScope = "once", offer: int = -1, text: str = "") -> None:
+        assert self.action is not None
+        self.armed = False  # a second key is no second answer
+        self.post_message(Choice(self.action, kind, scope=scope, offer=offer, text=text))
+
+
+def choices(action: OpenAction) -> list[tuple[str, str]]:
+    """The keys of an approval and what each means."""
+    found = [("y", "yes, once"), ("n", "no"), ("f", "no, and say why")]
+    if action.name == "run_command":
+        found.append(("e", "edit"))
+    if _network_offer(action) >= 0:
+        found.append(("w", "with network, once"))
+    if action.offers:
+        found += [("c", "always in this chat"), ("p", "in this project"), ("u", "everywhere")]
+        found += [(str(number), f"rule {number} in this chat") for number in range(2, min(9, len(action.offers)) + 1)]
+    return found
+
+
+def _network_offer(action: OpenAction) -> int:
+    return next((at for at, offer in enumerate(action.offers) if offer.rule.tool == NETWORK_TOOL), -1)
+
+
+FILE_TOOLS = ("write_file", "edit_file", "apply_patch")
+
+
+def asked_for(action: OpenAction, look: Look) -> list[RenderableType]:
+    """What would happen, once: the command in the colours of a shell, its effect or a change of files as a diff. Of a
+    file tool whose whole change is shown, the arguments would only say the same again."""
+    lines = inert(action.text).rstrip("\n").split("\n")
+    # Arguments are indented, blank lines of theirs included: the first empty line stands before what was rehearsed.
+    end = lines.index("") if "" in lines else len(lines)
+    call, effect = lines[1:end] if lines[0] == action.name else lines[:end], lines[end + 1 :]
+    shown: list[RenderableType] = []
+    if not (action.name in FILE_TOOLS and any(line.startswith("@@") for line in effect)):
+        shown.append(_call_text(action, call, look))
+    return shown + _effect(effect, look)
+
+
+def _call_text(action: OpenAction, lines: list[str], look: Look) -> RenderableType:
+    command = action.name == "run_command"
+    text = "\n".join(line.removeprefix("  ") for line in lines)
+    if command and text.startswith("command: "):
+        text = f"$ {text.removeprefix('command: ')}"
+    elif command and text.startswith("command:\n"):
+        text = f"$ {text.removeprefix('command:').lstrip()}"
+    lexer = "bash" if command else "text"
+    return Syntax(text, lexer, theme=look.code_theme, background_color="default", word_wrap=True)
+
+
+def _effect(lines: list[str], look: Look) -> list[RenderableType]:
+    """Diffs, file by file, and words between them."""
+    shown: list[RenderableType] = []
+    at = 0
+    while at < len(lines):
+        line = lines[at]
+        if line.startswith("--- ") and at + 1 < len(lines) and lines[at + 1].startswith("+++ "):
+            path = lines[at + 1][4:] if lines[at + 1] != "+++ /dev/null" else line[4:]
+            begin = at = at + 2
+            while at < len(lines) and lines[at][:1] in ("@", "+", "-", " ", "\\") and not lines[at].startswith("--- "):
+                at += 1
+            word = {"--- /dev/null": "new file ", "+++ /dev/null": "removed "}
+            kind = word.get(line) or word.get(lines[begin - 1]) or ""
+            shown += [Text(f"{kind}{path}", "bold"), diff(lines[begin:at], path, look)]
+        else:
+            if line.strip():
+                shown.append(Text(line))
+            at += 1
+    return shown

@@ -1,0 +1,173 @@
+"""Where people write: several lines, history, completion of files and commands, large pastes as chips."""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.events import Key, Paste
+from textual.message import Message
+from textual.widgets import TextArea
+
+from treadle.inert import inert
+from treadle.tui.history import History
+from treadle.tui.images import picture_at
+
+LARGE_LINES = 8
+LARGE = 800
+_WORD = re.compile(r"(?:^|\s)@([^\s@]*)$")
+_CHIP = re.compile(r"\[(?:pasted|output|image) #(\d+)[^\]\n]*\]")
+
+
+class Chip:
+    """What a chip stands for: a text, or the path of a picture."""
+
+    def __init__(self, label: str, text: str, image: str = "") -> None:
+        self.label = label
+        self.text = text
+        self.image = image
+
+
+class Composer(TextArea):
+    DEFAULT_CSS = """
+    Composer {
+        height: auto; max-height: 12; min-height: 1; padding: 0 1; border: none;
+        scrollbar-size-vertical: 1; background: transparent;
+        &:focus { border: none; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+c", "app.leave", "Quit", show=False, priority=True),
+        Binding("ctrl+d", "app.leave_if_empty", show=False),
+        Binding("ctrl+z", "undo", show=False),
+    ]
+
+    class Submitted(Message):
+        def __init__(self, text: str, images: Sequence[str], *, steers: bool = False) -> None:
+            super().__init__()
+            self.text = text
+            self.images = list(images)
+            self.steers = steers
+
+    class Completing(Message):
+        """What could be completed changed: `kind` is `command`, `file` or nothing."""
+
+        def __init__(self, kind: str, typed: str) -> None:
+            super().__init__()
+            self.kind = kind
+            self.typed = typed
+
+    def __init__(self, history: History) -> None:
+        super().__init__(
+            id="composer", soft_wrap=True, show_line_numbers=False, tab_behavior="focus", highlight_cursor_line=False
+        )
+        self.typed = history
+        self._chips: dict[int, Chip] = {}
+        self.completes: Callable[[str], bool] = lambda key: False
+        """Is given keys first while something is offered; True: it took the key."""
+
+    # -- keys ---------------------------------------------------------------------------------------------------------
+
+    async def _on_key(self, event: Key) -> None:
+        if event.key in ("up", "down", "tab", "enter", "escape") and self.completes(event.key):
+            event.stop()
+            event.prevent_default()
+            return
+        match event.key:
+            case "enter" if self.text.endswith("\\"):
+                self.action_delete_left()
+                self._newline(event)
+            case "enter" | "ctrl+s":
+                event.stop()
+                event.prevent_default()
+                self._submit(steers=event.key == "ctrl+s")
+            case "shift+enter" | "alt+enter" | "ctrl+j" | "ctrl+enter":
+                self._newline(event)
+            case "up" if self.cursor_location[0] == 0:
+                self._recall(self.typed.before(self.text), event)
+            case "down" if self.cursor_location[0] == self.document.line_count - 1:
+                self._recall(self.typed.behind(), event)
+            case _:
+                pass
+
+    def _newline(self, event: Key) -> None:
+        event.stop()
+        event.prevent_default()
+        self.insert("\n")
+
+    def _recall(self, text: str | None, event: Key) -> None:
+        if text is not None:
+            event.stop()
+            event.prevent_default()
+            self.put(text)
+
+    def put(self, text: str) -> None:
+        self.text = text
+        self.move_cursor(self.document.end)
+
+    def _submit(self, *, steers: bool) -> None:
+        if not self.text.strip():
+            return
+        shown = self.text
+        text, images = self.expanded(shown)
+        self.typed.add(shown if not self._chips else text[:20_000])
+        self.clear_all()
+        self.post_message(self.Submitted(text, images, steers=steers))
+
+    def clear_all(self) -> None:
+        self._chips.clear()
+        self.text = ""
+
+    # -- chips --------------------------------------------------------------------------------------------------------
+
+    async def _on_paste(self, event: Paste) -> None:
+        text = inert(event.text.replace("\r\n", "\n").replace("\r", "\n"))
+        event.stop()
+        event.prevent_default()
+        if path := picture_at(text):
+            self.add_chip("image", path.rpartition("/")[2], "", path)
+        elif len(text) > LARGE or text.count("\n") > LARGE_LINES:
+            self.add_chip("pasted", f"{text.count(chr(10)) + 1} lines", text)
+        else:
+            self.insert(text)
+
+    def add_chip(self, kind: str, label: str, text: str, image: str = "") -> None:
+        number = max(self._chips, default=0) + 1
+        shown = f"[{kind} #{number}: {inert(label)[:40]}]".replace("\n", " ")
+        self._chips[number] = Chip(shown, text, image)
+        self.insert(f"{shown} ")
+
+    def expanded(self, shown: str) -> tuple[str, list[str]]:
+        """The text with its chips unfolded, and the pictures among them."""
+        images: list[str] = []
+
+        def unfold(match: re.Match[str]) -> str:
+            chip = self._chips.get(int(match[1]))
+            if chip is None or chip.label != match[0]:
+                return match[0]
+            if chip.image:
+                images.append(chip.image)
+                return match[0]
+            return f"\n{chip.text}\n"
+
+        return _CHIP.sub(unfold, shown).strip(), images
+
+    # -- completion ---------------------------------------------------------------------------------------------------
+
+    def on_text_area_changed(self) -> None:
+        row, column = self.cursor_location
+        before = self.document.get_line(row)[:column]
+        if row == 0 and before.startswith("/") and " " not in before:
+            self.post_message(self.Completing("command", before[1:]))
+        elif match := _WORD.search(before):
+            self.post_message(self.Completing("file", match[1]))
+        else:
+            self.post_message(self.Completing("", ""))
+
+    def complete(self, kind: str, chosen: str) -> None:
+        row, column = self.cursor_location
+        before = self.document.get_line(row)[:column]
+        begin = 0 if kind == "command" else before.rfind("@")
+        text = f"/{chosen} " if kind == "command" else f"@{chosen} "
+        self.replace(text, (row, begin), (row, column))
+        self.move_cursor((row, begin + len(text)))

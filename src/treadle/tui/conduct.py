@@ -1,0 +1,307 @@
+"""What people do, carried out: messages, answers to what is asked, completion. What the composer's text is for is a
+purpose: a message, unless something else was asked for."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from treadle.did_you_mean import did_you_mean
+from treadle.errors import InvalidInput, Refused, TreadleError
+from treadle.inert import inert, inert_line
+from treadle.protocol.events import OpenAction
+from treadle.tui.blocks import Note
+from treadle.tui.card import Choice
+from treadle.tui.commands import COMMANDS, carry_out
+from treadle.tui.composer import Composer
+from treadle.tui.connection import ChatLink, Connection
+from treadle.tui.file_names import best, file_names
+from treadle.tui.screens import Confirm
+
+if TYPE_CHECKING:
+    from treadle.tui.app import TreadleApp
+
+OFFERS = 8
+SHELL_KEPT = 40_000
+_STALE = ("no_such_action", "hash_mismatch", "not_awaiting_action")
+
+
+class Purpose(msgspec.Struct, frozen=True):
+    """What the composer is used for, if not for a message."""
+
+    kind: Literal["feedback", "edit", "queued", "rename"]
+    words: str
+    action: OpenAction | None = None
+    arguments: Mapping[str, Any] = {}
+    target: str = ""
+
+
+class Conduct:
+    def __init__(self, app: "TreadleApp") -> None:
+        self.app = app
+        self._purpose: Purpose | None = None
+        self._draft = ""
+        self._names: list[str] | None = None
+        self._offered: tuple[str, list[str]] = ("", [])
+        self._mine: set[str] = set()
+        """Actions that were answered here."""
+        self._cut_at = -1
+        """Where the log ended when the chat's run was driven by nobody."""
+        self.chosen: dict[str, Any] = {}
+        """Options for the next chat."""
+        app.composer.completes = self._offers_key
+
+    @property
+    def connection(self) -> Connection:
+        assert self.app.connection is not None
+        return self.app.connection
+
+    def link(self) -> ChatLink:
+        if self.app.link is None:
+            raise InvalidInput("there is no chat yet; say something first")
+        return self.app.link
+
+    async def begin(self) -> None:
+        start = self.app.start
+        if start.chat:
+            await self.open(await self.connection.open(start.chat))
+        elif start.picks:
+            await self.command("chats", "")
+        elif not start.prompt and not (start.model or await self.connection.default_model()):
+            from treadle.tui.first_run import first_run
+
+            await first_run(self)
+        if start.prompt:
+            await self.say(start.prompt, ())
+        self._names = await asyncio.to_thread(file_names, start.root)
+
+    async def open(self, link: ChatLink) -> None:
+        self.app.attach(link)
+        listed = {row.id: row for row in await self.connection.chats(limit=500)}
+        row = listed.get(link.id)
+        cut = row is not None and row.status == "pending" and not self.connection.stays
+        self._cut_at = row.head if row is not None and cut else -1
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether the chat's run is driven by nobody, and nothing has come since that was seen."""
+        return self._cut_at >= max(1, self.app.conversation.seq)
+
+    # -- the composer -------------------------------------------------------------------------------------------------
+
+    def purpose_words(self) -> str:
+        return "" if self._purpose is None else self._purpose.words
+
+    def ask_for(self, purpose: Purpose, text: str = "") -> None:
+        """Use the composer for this, until Enter or Esc."""
+        if self._purpose is None:
+            self._draft = self.app.composer.text
+        self._purpose = purpose
+        self.app.composer.put(text)
+        self.app.composer.focus()
+        self.app.draw_facts()
+
+    def put_down(self) -> bool:
+        """Esc: leave what the composer was used for, or what is offered; False if there is nothing to leave."""
+        if self._offered[1]:
+            self._show_offers("", [])
+            return True
+        if self._purpose is None:
+            return False
+        self._purpose = None
+        self.app.composer.put(self._draft)
+        self.app.draw_facts()
+        if self.app.card.action is not None and self.app.card.action.kind == "permission":
+            self.app.card.focus()
+        return True
+
+    async def submitted(self, message: Composer.Submitted) -> None:
+        purpose, text = self._purpose, message.text
+        if purpose is not None:
+            self._purpose = None
+            await self._for_purpose(purpose, text)
+            self.app.composer.put(self._draft)
+            self._draft = ""
+            self.app.draw_facts()
+            return
+        asked = self.app.card.action
+        if asked is not None and asked.kind == "user_input" and not text.startswith("/"):
+            self._mine.add(asked.action)
+            await self._answer(self.link().answer(asked, text))
+        elif text.startswith("/") and not text.startswith("//"):
+            name, _, rest = text[1:].partition(" ")
+            await self.command(name, rest.strip())
+        elif text.startswith("!"):
+            await self.shell(text[1:].strip())
+        else:
+            await self.say(text, message.images, steers=message.steers)
+
+    async def _for_purpose(self, purpose: Purpose, text: str) -> None:
+        link, action = self.link(), purpose.action
+        match purpose.kind:
+            case "feedback" if action is not None:
+                self._mine.add(action.action)
+                await self._answer(link.deny(action, text))
+            case "edit" if action is not None:
+                self._mine.add(action.action)
+                await self._answer(link.approve(action, arguments={**purpose.arguments, "command": text}))
+            case "queued":
+                await link.edit_queued(purpose.target, text)
+            case "rename":
+                chat = link if not purpose.target else await self.connection.open(purpose.target)
+                await chat.change(title=text)
+            case _:
+                pass
+
+    async def say(self, text: str, images: Any, *, steers: bool = False) -> None:
+        """Send a message; without a chat it begins one. The user knows who gets to see it (S-10)."""
+        app = self.app
+        try:
+            if app.link is None:
+                model = self.chosen.get("model") or app.start.model or await self.connection.default_model()
+                if not model:
+                    raise InvalidInput("no model is chosen yet; choose one with /model")
+                if not await self.may_see(model):
+                    app.composer.put(text)
+                    return
+                app.attach(await self.connection.create(**{"model": model, **self.chosen}))
+            self._cut_at = -1
+            await self.link().send(text, "steering" if steers else "queued", images)
+            app.transcript.go_to_end()
+        except TreadleError as error:
+            app.composer.put(text)
+            app.tell(str(error))
+
+    async def may_see(self, model: str) -> bool:
+        told = await self.connection.disclosure(model)
+        if not told:
+            return True
+        question = f"{told[0].upper()}{told[1:]}."
+        if not await self.app.push_screen_wait(Confirm(inert(question), "go on, and do not ask again", "do not")):
+            return False
+        await self.connection.consent(model)
+        return True
+
+    async def command(self, name: str, rest: str) -> None:
+        if name not in COMMANDS:
+            raise InvalidInput(f"there is no command /{inert_line(name, 40)}{did_you_mean(name, COMMANDS)}; see /help")
+        await carry_out(self, name, rest)
+
+    async def shell(self, command: str) -> None:
+        """A command of the person's own, in the project; what it printed goes with the next message."""
+        if not command:
+            raise InvalidInput("write a command behind the !")
+        root = self.app.conversation.view.options.root or self.app.start.root
+        self.app.say_status(f"! {inert_line(command, 60)} …", "yellow")
+        process = await asyncio.create_subprocess_shell(
+            command, cwd=root, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )  # fmt: skip
+        data, _ = await process.communicate()
+        output = data[-SHELL_KEPT:].decode(errors="replace").rstrip()
+        code = process.returncode or 0
+        self.app.conversation.add_local(Note(text=f"! {command}  (exit {code})\n{output}", colour="cyan"))
+        self.app.composer.add_chip("output", command, f"$ {command}\n{output}\n[exit {code}]")
+        self.app.draw()
+
+    async def resume(self) -> None:
+        self._cut_at = -1
+        if not await self.link().go_on():
+            raise InvalidInput("nothing is left of this run to go on with")
+
+    async def rewind(self) -> None:
+        await self.command("rewind", "")
+
+    # -- what is asked ------------------------------------------------------------------------------------------------
+
+    async def chose(self, choice: Choice) -> None:
+        action, link = choice.action, self.link()
+        if choice.kind in ("once", "rule", "deny", "answer"):
+            self._mine.add(action.action)
+        match choice.kind:
+            case "once":
+                await self._answer(link.approve(action))
+            case "rule":
+                await self._answer(link.approve(action, offer=choice.offer, scope=choice.scope))
+            case "deny":
+                await self._answer(link.deny(action))
+            case "answer":
+                await self._answer(link.answer(action, choice.text))
+            case "feedback":
+                self.ask_for(Purpose("feedback", "why not? Enter tells the model, Esc goes back", action))
+            case "edit":
+                arguments = await link.arguments(action)
+                words = "run this instead: Enter runs it, Esc goes back"
+                self.ask_for(Purpose("edit", words, action, arguments), str(arguments.get("command", "")))
+
+    async def _answer(self, work: Any) -> None:
+        """An answer that comes too late is a notice, never an end."""
+        try:
+            await work
+        except Refused as refusal:
+            if refusal.reason not in _STALE:
+                raise
+            self.app.tell("this was answered elsewhere, or has changed", grave=False)
+        except TreadleError as error:
+            if getattr(error, "reason", "") not in _STALE and error.code not in _STALE:
+                raise
+            self.app.tell("this was answered elsewhere, or has changed", grave=False)
+
+    def answered(self, action: OpenAction) -> None:
+        """A card went: by an answer from here, or from elsewhere."""
+        if action.action in self._mine:
+            self._mine.discard(action.action)
+        elif self.app.conversation.view.busy and not self.app.conversation.view.stopping:
+            self.app.tell("answered elsewhere", grave=False)
+        if self._purpose is not None and self._purpose.action == action:
+            self.put_down()
+
+    # -- completion ---------------------------------------------------------------------------------------------------
+
+    def completing(self, message: Composer.Completing) -> None:
+        match message.kind:
+            case "command":
+                names = [name for name in COMMANDS if name.startswith(message.typed)]
+                self._show_offers("command", [] if names == [message.typed] else names)
+            case "file" if self._names is not None:
+                self._show_offers("file", best(self._names, message.typed, OFFERS))
+            case _:
+                self._show_offers("", [])
+
+    def _show_offers(self, kind: str, names: list[str]) -> None:
+        from textual.widgets import OptionList
+
+        self._offered = (kind, names)
+        shown = self.app.query_one("#offers", OptionList)
+        shown.clear_options()
+        shown.display = bool(names)
+        width = max((len(name) for name in names), default=0)
+        for name in names:
+            shown.add_option(f"/{name:{width}}  {COMMANDS[name]}" if kind == "command" else inert_line(name))
+        if names:
+            shown.highlighted = 0
+
+    def _offers_key(self, key: str) -> bool:
+        from textual.widgets import OptionList
+
+        kind, names = self._offered
+        composer = self.app.composer
+        if not names:
+            if key == "enter" and self.cut_off and not composer.text:
+                self.app.run_worker(self.app.guarded(self.resume()))
+                return True
+            return False
+        shown = self.app.query_one("#offers", OptionList)
+        match key:
+            case "up":
+                shown.action_cursor_up()
+            case "down":
+                shown.action_cursor_down()
+            case "escape":
+                self._show_offers("", [])
+            case _:
+                composer.complete(kind, names[shown.highlighted or 0])
+                self._show_offers("", [])
+                return not (key == "enter" and kind == "command" and composer.text.strip()[1:] in COMMANDS)
+        return True

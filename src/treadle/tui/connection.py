@@ -1,0 +1,169 @@
+"""What the app needs of whoever runs the chats: this process, or a server. Protocols, and the few values that both
+speak in; errors are those of `treadle.errors`, whose sentences are shown."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from treadle.protocol.events import Delivery, Envelope, OpenAction
+from treadle.protocol.files import Hunk
+from treadle.protocol.permissions import Rule, RuleScope
+from treadle.protocol.views import Status
+
+
+class ChatRow(msgspec.Struct, frozen=True):
+    """One line of the list of chats."""
+
+    id: str
+    title: str
+    status: Status
+    root: str
+    model: str
+    updated_ms: int
+    turns: int = 0
+    archived: bool = False
+    head: int = 0
+    """The seq of its last event."""
+    found: str = ""
+    """Where the words that were looked for stand in it."""
+
+
+class ModelRow(msgspec.Struct, frozen=True):
+    model: str
+    window: int = 0
+    why: str = ""
+    """What is missing before it can be used."""
+
+
+class ChangedFile(msgspec.Struct, frozen=True):
+    """What is left of a chat's changes of one file, hunk by hunk."""
+
+    path: str
+    action: str
+    added: int
+    removed: int
+    hunks: tuple[Hunk, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class JobRow(msgspec.Struct, frozen=True):
+    job: str
+    command: str
+    status: str
+    began_ms: int
+    last_line: str = ""
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What became of files that were to be undone, redone or kept."""
+
+    files: int
+    conflicts: tuple[str, ...] = ()
+    error: str = ""
+
+
+class ChatLink(Protocol):
+    """One chat."""
+
+    @property
+    def id(self) -> str: ...
+
+    def news(self, after: int = 0) -> AsyncIterator[Sequence[Envelope]]:
+        """Everything that is recorded behind `after`, then what happens, for as long as somebody reads."""
+        ...
+
+    async def send(self, text: str, delivery: Delivery = "queued", images: Sequence[str] = ()) -> None:
+        """`images` are paths of files."""
+        ...
+
+    async def interrupt(self) -> None: ...
+
+    async def go_on(self) -> bool:
+        """Take up a run that nobody drives; False if there is none."""
+        ...
+
+    async def approve(
+        self, action: OpenAction, *, arguments: Mapping[str, Any] | None = None, offer: int = -1,
+        scope: RuleScope = "chat",
+    ) -> None: ...  # fmt: skip
+
+    async def deny(self, action: OpenAction, feedback: str = "") -> None: ...
+
+    async def answer(self, action: OpenAction, text: str) -> None: ...
+
+    async def arguments(self, action: OpenAction) -> Mapping[str, Any]: ...
+
+    async def change(self, **options: Any) -> None:
+        """Options, `title` among them."""
+        ...
+
+    async def compact(self) -> None: ...
+
+    async def edit_queued(self, id: str, text: str) -> None: ...
+
+    async def drop_queued(self, id: str) -> None: ...
+
+    async def promote(self, id: str) -> None: ...
+
+    async def changes(self, *, everything: bool = False) -> Sequence[ChangedFile]:
+        """Of the last run of which something is left; or of all."""
+        ...
+
+    async def undo(
+        self, paths: Sequence[str] = (), hunks: Mapping[str, Sequence[int]] | None = None, *, everything: bool = False
+    ) -> Outcome: ...
+
+    async def redo(self) -> Outcome: ...
+
+    async def keep(self, paths: Sequence[str] = (), hunks: Mapping[str, Sequence[int]] | None = None) -> Outcome: ...
+
+    async def preview_back(self, message: int) -> Sequence[str]:
+        """What going back to before this message would do to files, in lines."""
+        ...
+
+    async def back_to(self, message: int, *, conversation: bool, files: bool) -> Outcome: ...
+
+    async def jobs(self) -> Sequence[JobRow]: ...
+
+    async def stop_job(self, job: str) -> None: ...
+
+    async def export(self) -> bytes: ...
+
+
+class Connection(Protocol):
+    """All chats of this home, or of a server."""
+
+    @property
+    def place(self) -> str:
+        """Where the chats run, in words."""
+        ...
+
+    @property
+    def stays(self) -> bool:
+        """Whether a run goes on when the app is left."""
+        ...
+
+    async def default_model(self) -> str: ...
+
+    async def create(self, **options: Any) -> ChatLink: ...
+
+    async def open(self, id: str) -> ChatLink:
+        """By its id, the beginning of it, or `last`; NotFound."""
+        ...
+
+    async def fork(self, id: str, seq: int) -> ChatLink: ...
+
+    async def chats(self, query: str = "", *, archived: bool = False, limit: int = 200) -> Sequence[ChatRow]: ...
+
+    async def models(self) -> Sequence[ModelRow]: ...
+
+    async def rules(self) -> Sequence[Rule]: ...
+
+    async def disclosure(self, model: str) -> str:
+        """What the user must be told before this model is used, or nothing (S-10)."""
+        ...
+
+    async def consent(self, model: str) -> None: ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,260 @@
+"""Events and live text to blocks. A pure projection: fed with the same envelopes it holds the same blocks, live or read
+from the log (D-04). Knows no screen and no clock but the time of the events."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from treadle.lines.changes import change_lines, merged
+from treadle.presentation.call_line import QUIET, as_call
+from treadle.presentation.notices import cost, end, notice
+from treadle.protocol import events as e
+from treadle.protocol.files import FileChange, decode_path
+from treadle.protocol.views import touched
+from treadle.tui.blocks import (
+    OUTPUT_KEPT,
+    AnyBlock,
+    Calls,
+    Checklist,
+    Ended,
+    Gone,
+    Note,
+    Said,
+    ShownCall,
+    Spoken,
+    Thought,
+)
+from treadle.tui.overview import Overview, after
+from treadle.types import CallKey
+
+MOST_FILES = 8
+B = TypeVar("B", Spoken, Thought)
+
+
+class Conversation:
+    """`blocks` only grows, but for what is replaced in its place; `changed` are the places that were since `take`."""
+
+    def __init__(self) -> None:
+        self.blocks: list[AnyBlock] = []
+        self.view = Overview()
+        self.seq = 0
+        self.changed: set[int] = set()
+        self._spoken = self._thought = self._plan = -1
+        """Where the present answer, its thinking and the run's plan stand; -1: nowhere yet."""
+        self._at: dict[CallKey, int] = {}
+        self._files: dict[str, FileChange] = {}
+        self._asked: dict[str, CallKey] = {}
+        """By action: the call that a person is asked about."""
+
+    def take(self) -> set[int]:
+        """The places of blocks that are new or not what they were."""
+        changed, self.changed = self.changed, set()
+        return changed
+
+    def apply(self, envelope: e.Envelope) -> None:
+        if envelope.seq:
+            if envelope.seq <= self.seq:
+                return
+            self.seq = envelope.seq
+        self.view = self._named(after(self.view, envelope), envelope.data)
+        self._show(envelope)
+
+    def messages(self) -> list[Said]:
+        """What the person said and could go back to, oldest first."""
+        return [block for block in self.blocks if isinstance(block, Said) and block.source == "person" and block.seq]
+
+    def add_local(self, block: AnyBlock) -> None:
+        """Something that only this screen has seen."""
+        self._add(block)
+
+    # -- by event -----------------------------------------------------------------------------------------------------
+
+    def _show(self, envelope: e.Envelope) -> None:
+        event, now = envelope.data, envelope.time_ms
+        match event:
+            case e.MessageDelta(text=text):
+                self._end_thought(now)
+                self._speak(lambda block: replace(block, text=block.text + text))
+            case e.ReasoningDelta(text=text):
+                self._think(text, now)
+            case e.AssistantReset() | e.TurnRetry():
+                self._drop()
+                self._note(event, envelope.seq)
+            case e.AssistantMessage():
+                self._answered(event, envelope)
+            case e.UserMessage():
+                self._user(event, envelope.seq)
+            case e.ExecutionStart() | e.ExecutionOutput() | e.ExecutionComplete():
+                self._call(event, now)
+            case e.CheckStarted(check=check, command=command):
+                self._add_call(ShownCall(key=check, name="check", summary=command, began_ms=now), envelope.seq)
+            case e.CheckCompleted():
+                self._change_call(event.check, lambda call: replace(call, done=as_call(event), output=""))
+            case e.PermissionRequested(call=call, action=action) | e.UserInputRequested(call=call, action=action):
+                self._asked[action] = call
+                self._change_call(call, lambda known: replace(known, waits=True))
+            case e.PermissionCompleted(action=action):
+                self._change_call(self._asked.pop(action, CallKey("")), lambda known: replace(known, waits=False))
+                self._note(event, envelope.seq)
+            case e.PlanUpdated(steps=steps):
+                self._vanish(self._plan)
+                self._plan = self._add(Checklist(steps=steps, seq=envelope.seq))
+            case e.TaskComplete(summary=summary) if summary:
+                self._add(Note(text=summary, colour="green", mark="done", seq=envelope.seq))
+            case e.ModelCall(purpose="summary", text=text) if text:
+                self._add(Spoken(text=text, seq=envelope.seq))
+            case e.FilesChanged(files=files):
+                self._files = merged(self._files, files)
+            case e.SessionRewound(message=message):
+                self._cut(message)
+                self._note(event, envelope.seq)
+            case e.RunEnd(reason=reason, why=why):
+                self._ended(e.SessionIdle(reason, why), envelope)
+            case _:
+                self._note(event, envelope.seq)
+
+    def _user(self, message: e.UserMessage, seq: int) -> None:
+        if message.edits:
+            self._cut(message.edits)
+        if message.delivery == "idle" or not self.view.busy:
+            self._files, self._plan = {}, -1
+        self._add(Said(text=message.content, source=message.source, images=len(message.images), seq=seq))
+
+    def _ended(self, idle: e.SessionIdle, envelope: e.Envelope) -> None:
+        self._drop()
+        spent = cost(self.view.usage, self.view.turns, self.view.calls, (envelope.time_ms - self.view.began_ms) / 1000)
+        files = change_lines(self._files.values(), decode_path, MOST_FILES)
+        for at, block in enumerate(self.blocks[-50:], max(0, len(self.blocks) - 50)):
+            if block.live:
+                self._put(at, replace(block, live=False))
+        self._add(Ended(text=f"{end(idle)} · {spent}", files=tuple(files), seq=envelope.seq))
+
+    def _note(self, event: e.Event, seq: int) -> None:
+        if told := notice(event):
+            text, colour = told
+            self._add(
+                Note(text=text, colour=colour, mark="error" if isinstance(event, e.SessionError) else "", seq=seq)
+            )
+
+    def _cut(self, message: int) -> None:
+        """The conversation goes back to before a message: what came after it is shown no more."""
+        for at, block in enumerate(self.blocks):
+            if block.seq >= message and not isinstance(block, Gone):
+                self._put(at, Gone(seq=block.seq))
+
+    # -- the answer ---------------------------------------------------------------------------------------------------
+
+    def _speak(self, change: Callable[[Spoken], Spoken]) -> None:
+        if self._spoken < 0:
+            self._spoken = self._add(Spoken(live=True))
+        block = self.blocks[self._spoken]
+        assert isinstance(block, Spoken)
+        self._put(self._spoken, change(block))
+
+    def _think(self, text: str, now: int) -> None:
+        if self._thought < 0:
+            self._thought = self._add(Thought(began_ms=now, live=True))
+        block = self.blocks[self._thought]
+        assert isinstance(block, Thought)
+        self._put(self._thought, replace(block, text=block.text + text, ended_ms=now))
+
+    def _end_thought(self, now: int) -> None:
+        if self._thought >= 0 and self.blocks[self._thought].live:
+            block = self.blocks[self._thought]
+            assert isinstance(block, Thought)
+            self._put(self._thought, replace(block, ended_ms=now, live=False))
+
+    def _drop(self) -> None:
+        """The partial text of the answer is void, or over."""
+        for at in (self._spoken, self._thought):
+            self._vanish(at)
+        self._spoken = self._thought = -1
+
+    def _answered(self, message: e.AssistantMessage, envelope: e.Envelope) -> None:
+        self._end_thought(envelope.time_ms)
+        thinking = "".join(block.text for block in message.reasoning)
+        if self._thought < 0 and thinking.strip():
+            self._vanish(self._spoken)
+            self._spoken = -1
+            self._add(Thought(text=thinking, seq=envelope.seq))
+        if message.content.strip():
+            self._speak(
+                lambda block: replace(
+                    block, text=message.content, partial=message.partial, live=False, seq=envelope.seq
+                )
+            )
+        else:
+            self._vanish(self._spoken)
+        self._spoken = self._thought = -1
+        for request in message.tool_requests:
+            if request.name not in QUIET:
+                self._add_call(
+                    ShownCall(key=request.call, name=request.name, summary=touched(request.arguments)), envelope.seq
+                )
+
+    # -- calls --------------------------------------------------------------------------------------------------------
+
+    def _call(self, event: e.ExecutionStart | e.ExecutionOutput | e.ExecutionComplete, now: int) -> None:
+        match event:
+            case e.ExecutionStart():
+                self._change_call(
+                    event.call,
+                    lambda call: replace(
+                        call,
+                        name=event.name,
+                        summary=event.args_summary or call.summary,
+                        effect=event.effect,
+                        began_ms=now,
+                        waits=False,
+                    ),
+                )
+            case e.ExecutionOutput(text=text):
+                self._change_call(event.call, lambda call: replace(call, output=(call.output + text)[-OUTPUT_KEPT:]))
+            case e.ExecutionComplete():
+                if event.call not in self._at and not event.success:
+                    self._add_call(ShownCall(key=event.call, name="call"), 0)
+                self._change_call(event.call, lambda call: replace(call, done=event, output="", waits=False))
+
+    def _add_call(self, call: ShownCall, seq: int) -> None:
+        last = self.blocks[-1] if self.blocks else None
+        if isinstance(last, Calls):
+            at = len(self.blocks) - 1
+            self._put(at, replace(last, calls=(*last.calls, call), live=True))
+        else:
+            at = self._add(Calls(calls=(call,), seq=seq, live=True))
+        self._at[call.key] = at
+
+    def _change_call(self, key: CallKey, change: Callable[[ShownCall], ShownCall]) -> None:
+        at = self._at.get(key, -1)
+        block = self.blocks[at] if at >= 0 else None
+        if isinstance(block, Calls):
+            calls = tuple(change(call) if call.key == key else call for call in block.calls)
+            self._put(at, replace(block, calls=calls, live=any(call.done is None for call in calls)))
+
+    def _named(self, view: Overview, event: e.Event) -> Overview:
+        """An approval that was just asked for, with the name of its call; what is asked live says all by itself."""
+        if isinstance(event, e.ActionRequired):
+            return replace(view, actions=event.actions, busy=True, activity="waiting for you")
+        if not isinstance(event, e.PermissionRequested):
+            return view
+        block = self.blocks[self._at[event.call]] if event.call in self._at else None
+        names = {call.key: call.name for call in block.calls} if isinstance(block, Calls) else {}
+        *before, asked = view.actions
+        return replace(view, actions=(*before, replace(asked, name=names.get(event.call, ""))))
+
+    # -- places -------------------------------------------------------------------------------------------------------
+
+    def _add(self, block: AnyBlock) -> int:
+        self.blocks.append(block)
+        self.changed.add(len(self.blocks) - 1)
+        return len(self.blocks) - 1
+
+    def _put(self, at: int, block: AnyBlock) -> None:
+        if self.blocks[at] != block:
+            self.blocks[at] = block
+            self.changed.add(at)
+
+    def _vanish(self, at: int) -> None:
+        if at >= 0:
+            self._put(at, Gone(seq=self.blocks[at].seq))

@@ -1,0 +1,281 @@
+"""Blocks to Rich renderables. Everything that came from elsewhere is made inert here (S-12); what stands out does so by
+the sixteen colours of terminals, which themes map, and never by colour alone."""
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import ClassVar
+
+from rich.console import Group, RenderableType
+from rich.markdown import CodeBlock, Markdown, MarkdownElement
+from rich.padding import Padding
+from rich.syntax import Syntax
+from rich.text import Text
+
+from treadle.inert import inert, inert_line
+from treadle.lines.changes import count
+from treadle.presentation.call_line import CHANGED, MINUS, call_lines, what_came
+from treadle.presentation.styled import Line
+from treadle.protocol.content import PlanStep
+from treadle.tui.blocks import AnyBlock, Calls, Checklist, Ended, Gone, Note, Said, ShownCall, Spoken, Thought
+from treadle.tui.marks import Marks
+
+LIVE_LINES = 6
+SHORT = 12
+"""Lines of a message or of thinking that are shown of a long one until it is unfolded."""
+_STYLES = {"bold": "bold", "dim": "dim", "red": "red", "green": "green", "yellow": "yellow", "cyan": "cyan"}
+_DONE = {
+    "read_file": ("read", "file"),
+    "list_directory": ("listed", "folder"),
+    "find_files": ("searched", ""),
+    "grep_search": ("searched", ""),
+    "get_diagnostics": ("checked", "file"),
+}
+
+
+class _Code(CodeBlock):
+    """A fenced block without the padding that would be copied along."""
+
+    def __rich_console__(self, console: object, options: object) -> Iterator[RenderableType]:
+        code = str(self.text).rstrip()
+        yield Padding(
+            Syntax(code, self.lexer_name, theme=self.theme, word_wrap=True, background_color="default"), (0, 2)
+        )
+
+
+class _Markdown(Markdown):
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {**Markdown.elements, "fence": _Code, "code_block": _Code}
+
+
+class Look:
+    """How things are drawn: for which width, whether unfolded, with which marks, on a light ground or a dark one."""
+
+    def __init__(self, width: int, now_ms: int, *, unfolded: bool = False, dark: bool = True, marks: Marks) -> None:
+        self.width = width
+        self.now_ms = now_ms
+        self.unfolded = unfolded
+        self.code_theme = "ansi_dark" if dark else "ansi_light"
+        self.marks = marks
+
+
+def drawn(block: AnyBlock, look: Look) -> RenderableType | None:
+    """None for what takes no room."""
+    match block:
+        case Said():
+            return _said(block, look)
+        case Spoken(text=text) if text.strip():
+            shown = markdown(text, look)
+            return Group(shown, Text("(cut short)", "dim")) if block.partial else shown
+        case Thought():
+            return _thought(block, look)
+        case Calls():
+            return _calls(block, look)
+        case Checklist(steps=steps):
+            return checklist(steps, look.marks)
+        case Note():
+            return _note(block, look)
+        case Ended(text=text, files=files):
+            lines = [Text(f"{look.marks.rule}{look.marks.rule} {inert_line(text)}", "dim")]
+            lines += [Text(f"   {inert_line(file)}", "dim") for file in files]
+            return Group(*lines)
+        case Spoken() | Gone():
+            return None
+
+
+def markdown(text: str, look: Look) -> RenderableType:
+    """Links are shown with where they lead, and lead nowhere by themselves."""
+    return _Markdown(inert(text), code_theme=look.code_theme, hyperlinks=False, inline_code_theme=None)
+
+
+def _said(block: Said, look: Look) -> RenderableType | None:
+    text = inert(block.text).strip("\n")
+    if block.source != "person":
+        return Text(f"{look.marks.prompt} ({block.source}) {inert_line(block.text, 200)}", "dim")
+    lines = text.split("\n")
+    if len(lines) > SHORT and not look.unfolded:
+        lines = [*lines[:SHORT], f"… {count(len(lines) - SHORT, 'more line')} (Ctrl-O shows all)"]
+    shown = Text(f"{look.marks.prompt} ", "bold cyan")
+    shown.append("\n  ".join(lines), "bold")
+    if block.images:
+        shown.append(f"\n  [{count(block.images, 'image')}]", "dim")
+    return shown
+
+
+def _thought(block: Thought, look: Look) -> RenderableType | None:
+    if not block.text.strip():
+        return None
+    until = look.now_ms if block.live else block.ended_ms
+    seconds = max(0, until - block.began_ms) / 1000 if block.began_ms else 0.0
+    took = f" for {seconds:.0f} s" if seconds >= 1 else ""
+    head = Text(f"{look.marks.thought} {'thinking' if block.live else 'thought'}{took}", "italic dim")
+    lines = [line for line in inert(block.text).split("\n") if line.strip()]
+    if look.unfolded:
+        return Group(head, Padding(Text("\n".join(lines), "italic dim"), (0, 0, 0, 2)))
+    if block.live:
+        head.append(f" … {inert_line(lines[-1].strip(), max(10, look.width - len(head) - 4))}")
+    return head
+
+
+def checklist(steps: Iterable[PlanStep], marks: Marks) -> RenderableType:
+    shown = []
+    for step in steps:
+        mark, style = {
+            "done": (marks.done, "green"),
+            "in_progress": (marks.now, "bold yellow"),
+        }.get(step.status, (marks.todo, "dim"))
+        text = Text(f"  {mark} ", style)
+        text.append(inert_line(step.text, 300), "dim" if step.status == "done" else "")
+        shown.append(text)
+    return Group(*shown)
+
+
+def _note(block: Note, look: Look) -> RenderableType:
+    style = _STYLES[block.colour]
+    match block.mark:
+        case "done":
+            return Group(Text(f"{look.marks.done} done", "bold green"), markdown(block.text, look))
+        case "error":
+            return Text(f"{look.marks.failed} {inert(block.text)}", "bold red")
+        case _:
+            return Text(f"{look.marks.dot} {inert(block.text)}", style)
+
+
+# -- calls -----------------------------------------------------------------------------------------------------------
+
+
+def _calls(block: Calls, look: Look) -> RenderableType | None:
+    shown: list[RenderableType] = []
+    for folds, calls in groupby(block.calls, lambda call: not look.unfolded and _folds(call)):
+        group = list(calls)
+        if folds and len(group) > 1:
+            shown.append(_folded(group, look))
+        else:
+            shown += [part for call in group for part in _call(call, look)]
+    return Group(*shown) if shown else None
+
+
+def _folds(call: ShownCall) -> bool:
+    """What looked at something and found it: several such calls are one line."""
+    return call.done is not None and call.done.success and call.effect == "read" and call.name != "run_command"
+
+
+def _folded(calls: list[ShownCall], look: Look) -> RenderableType:
+    numbers: dict[tuple[str, str], int] = {}
+    for call in calls:
+        word = _DONE.get(call.name, (call.name, ""))
+        numbers[word] = numbers.get(word, 0) + 1
+    said = ", ".join(
+        f"{verb} {count(number, noun)}" if noun else f"{verb} {'once' if number == 1 else f'{number} times'}"
+        for (verb, noun), number in numbers.items()
+    )
+    text = Text(f"{look.marks.call} ", "green")
+    text.append(said, "bold")
+    names = ", ".join(dict.fromkeys(inert_line(call.summary, 60) for call in calls if call.summary))
+    text.append(f" {inert_line(names, max(10, look.width - len(text) - 2))}", "dim")
+    return text
+
+
+def _call(call: ShownCall, look: Look) -> list[RenderableType]:
+    if call.done is None:
+        return _under_way(call, look)
+    if call.done.diff_stat is not None and not call.done.effect and "@@" in call.done.result:
+        return _edited(call, look)
+    lines = call_lines(call.name or "call", call.summary, call.done, look.width)
+    if look.unfolded and call.name == "run_command":
+        head = lines[:1]
+        output = inert(call.done.result or call.done.error).partition(CHANGED)[0].rstrip()
+        return [styled(line, look.marks) for line in head] + [_bars(output.split("\n"), look)]
+    return [styled(line, look.marks) for line in lines]
+
+
+def _under_way(call: ShownCall, look: Look) -> list[RenderableType]:
+    mark, style = (look.marks.asks, "bold yellow") if call.waits else (look.marks.running, "yellow")
+    head = Text(f"{mark} ", style)
+    head.append(inert_line(call.name, 64), "bold")
+    seconds = (look.now_ms - call.began_ms) / 1000 if call.began_ms else 0.0
+    tail = " waits for you" if call.waits else f" {seconds:.0f} s" if seconds >= 1 else ""
+    head.append(f" {inert_line(call.summary, max(20, look.width - len(head) - len(tail) - 2))}")
+    head.append(tail, "yellow" if call.waits else "dim")
+    lines = [line for line in inert(call.output.replace("\r\n", "\n")).split("\n") if line.strip()]
+    return [head, _bars(lines[-LIVE_LINES:], look)] if lines else [head]
+
+
+def _bars(lines: list[str], look: Look) -> RenderableType:
+    room = max(10, look.width - 4)
+    cut = [line.replace("\t", "    ") for line in lines]
+    shown = [f"  {look.marks.bar} {line if len(line) <= room else line[: room - 1] + '…'}" for line in cut]
+    return Text("\n".join(shown), "dim", no_wrap=True, overflow="ellipsis")
+
+
+def _edited(call: ShownCall, look: Look) -> list[RenderableType]:
+    assert call.done is not None
+    assert call.done.diff_stat is not None
+    stat = call.done.diff_stat
+    head = Text(f"{look.marks.call} ", "green")
+    head.append(inert_line(call.name, 64), "bold")
+    head.append(f" {inert_line(call.summary, max(10, look.width - 30))} ")
+    head.append_text(numbers(stat.added, stat.removed))
+    lines = inert(call.done.result).split("\n")
+    start = next(at for at, line in enumerate(lines) if line.startswith("@@"))
+    return [head, diff(lines[start:], call.summary, look, most=0 if look.unfolded else 16)]
+
+
+def numbers(added: int, removed: int) -> Text:
+    text = Text()
+    text.append(f"+{added:,}", "green")
+    text.append(f" {MINUS}{removed:,}", "red")
+    return text
+
+
+_HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
+
+
+def diff(lines: list[str], path: str, look: Look, most: int = 0) -> RenderableType:
+    """A unified diff with line numbers and the colours of its language; what came and went by its mark and ground."""
+    shown: list[Text] = []
+    code = _highlighted([line[1:] for line in lines], path, look)
+    old = new = 0
+    for line, text in zip(lines, code, strict=True):
+        if match := _HUNK.match(line):
+            old, new = int(match[1]), int(match[2])
+            if shown:
+                shown.append(Text(f"  {look.marks.bar} ⋮" if look.marks.unicode else "  | :", "dim"))
+            continue
+        mark = line[:1] if line[:1] in "+-" else " "
+        number = old if mark == "-" else new
+        row = Text(f"  {look.marks.bar} ", "dim", no_wrap=True, overflow="ellipsis")
+        row.append(f"{number:4} " if line else "     ", "dim")
+        style = {"+": "green", "-": "red"}.get(mark, "dim")
+        row.append(f"{MINUS if mark == '-' and look.marks.unicode else mark} ", f"bold {style}")
+        row.append_text(text) if mark == "+" else row.append(text.plain, style)
+        old += mark in "- "
+        new += mark in "+ "
+        shown.append(row)
+    left = len(shown) - most
+    if most and left > 1:
+        shown = [*shown[:most], Text(f"  {look.marks.bar} … {count(left, 'more line')} (Ctrl-O)", "dim")]
+    return Group(*shown)
+
+
+def _highlighted(lines: list[str], path: str, look: Look) -> list[Text]:
+    text = "\n".join(line.replace("\t", "    ") for line in lines)
+    if len(text) > 40_000:
+        return [Text(line) for line in text.split("\n")]
+    lexer = Syntax.guess_lexer(path, text) if "." in path else "text"
+    found = (
+        Syntax(text, lexer, theme=look.code_theme, background_color="default")
+        .highlight(text)
+        .split("\n", allow_blank=True)
+    )
+    return [*found, *(Text() for _ in range(len(lines) - len(found)))][: len(lines)]
+
+
+def styled(line: Line, marks: Marks) -> Text:
+    text = Text(no_wrap=True, overflow="ellipsis")
+    for span in line:
+        text.append(marks.plain(span.text), " ".join(_STYLES[colour] for colour in span.colours))
+    return text
+
+
+def outcome(call: ShownCall) -> str:
+    return "" if call.done is None else what_came(call.done)

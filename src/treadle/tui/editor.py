@@ -1,0 +1,20 @@
+"""The person's own editor for a text, while the app is put aside."""
+
+import os
+import shlex
+import subprocess
+import tempfile
+from pathlib import Path
+
+
+def edited(text: str) -> str | None:
+    """What the text is afterwards; None if there is no editor, or it said that something went wrong."""
+    chosen = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    with tempfile.TemporaryDirectory(prefix="treadle-") as folder:
+        path = Path(folder) / "message.md"
+        path.write_text(text, encoding="utf-8")
+        try:
+            ended = subprocess.run([*shlex.split(chosen), str(path)])
+        except (OSError, ValueError):
+            return None
+        return path.read_text(encoding="utf-8", errors="replace") if ended.returncode == 0 else None

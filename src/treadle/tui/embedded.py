@@ -1,0 +1,299 @@
+"""Chats of this process: the connection to an Agent. Loaded only when the screen is there already."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from msgspec.structs import replace
+
+from treadle.chat.state import open_actions
+from treadle.errors import StoreError, TreadleError
+from treadle.files import Span
+from treadle.handle import Chat
+from treadle.lines.changes import change_lines, sort_out
+from treadle.models.disclosure import recipient
+from treadle.models.offering import all_offers, usable
+from treadle.models.registry import ModelRegistry
+from treadle.policy.consent import disclosure
+from treadle.ports.store import ChatFilter, Store
+from treadle.protocol import commands as c
+from treadle.protocol import wire
+from treadle.protocol.content import Image
+from treadle.protocol.events import ActionRequired, Delivery, Envelope, OpenAction, Restored
+from treadle.protocol.files import decode_path
+from treadle.protocol.options import ChatOptions
+from treadle.protocol.permissions import Rule, RuleScope
+from treadle.protocol.views import shown_status
+from treadle.runtime import Agent
+from treadle.transfer import export_chat, fork
+from treadle.tui.connection import ChangedFile, ChatRow, JobRow, ModelRow, Outcome
+from treadle.tui.images import read_picture
+from treadle.types import ChatId
+
+PAGE = 1_000
+WATCH_S = 10.0
+SETTLE_S = 0.01
+"""What was written in this process comes by itself a moment after the store has it."""
+SEARCHED = 500
+Find = Callable[[Store, str], Awaitable[ChatId]]
+
+
+class EmbeddedChat:
+    def __init__(self, agent: Agent, chat: Chat) -> None:
+        self._agent = agent
+        self._chat = chat
+
+    @property
+    def id(self) -> str:
+        return self._chat.id
+
+    async def news(self, after: int = 0) -> AsyncIterator[Sequence[Envelope]]:
+        deps, chat = self._agent.deps, self._chat
+        state = await chat.state()
+        reader = deps.log.hub.subscribe(chat.id, state.head)
+        watch = asyncio.create_task(self._watch(reader), name=f"watch {chat.id}")
+        try:
+            while after < state.head:
+                records = await deps.store.read(chat.id, after, min(PAGE, state.head - after))
+                if not records:
+                    break
+                after = records[-1].seq
+                yield await asyncio.to_thread(_decoded, chat.id, records)
+            if actions := open_actions(state):
+                yield [Envelope(0, chat.id, deps.clock.now_ms(), ActionRequired(actions))]
+            while True:
+                first = await reader.get()
+                if first is None:
+                    continue
+                batch = [first]
+                while (more := reader.take()) is not None:
+                    batch.append(more)
+                yield batch
+        finally:
+            watch.cancel()
+            reader.close()
+
+    async def _watch(self, reader: Any) -> None:
+        """What others write, and what a worker of this process publishes to nobody."""
+        store, log = self._agent.deps.store, self._agent.deps.log
+        while True:
+            try:
+                if await store.wait(self._chat.id, reader.reached, WATCH_S) > reader.reached:
+                    await asyncio.sleep(SETTLE_S)
+                    await log.catch_up(reader)
+            except StoreError:
+                await asyncio.sleep(1)
+
+    # -- commands -----------------------------------------------------------------------------------------------------
+
+    async def send(self, text: str, delivery: Delivery = "queued", images: Sequence[str] = ()) -> None:
+        pictures = [await self._picture(path) for path in images]
+        await self._chat.send(text, delivery=delivery, images=pictures)
+
+    async def _picture(self, path: str) -> Image:
+        kind, data = await asyncio.to_thread(read_picture, path)
+        return Image(kind, await self._agent.deps.store.put_blob(data))
+
+    async def interrupt(self) -> None:
+        await self._chat.interrupt()
+
+    async def go_on(self) -> bool:
+        if await self._chat.status() != "pending":
+            return False
+        await self._chat.carry_out(None)
+        return True
+
+    async def approve(
+        self,
+        action: OpenAction,
+        *,
+        arguments: Mapping[str, Any] | None = None,
+        offer: int = -1,
+        scope: RuleScope = "chat",
+    ) -> None:
+        rule = None if offer < 0 else replace(action.offers[offer].rule, scope=scope, effect="allow")
+        await self._chat.approve(action, arguments=None if arguments is None else dict(arguments), rule=rule)
+
+    async def deny(self, action: OpenAction, feedback: str = "") -> None:
+        await self._chat.deny(action, feedback)
+
+    async def answer(self, action: OpenAction, text: str) -> None:
+        await self._chat.answer(action, text)
+
+    async def arguments(self, action: OpenAction) -> Mapping[str, Any]:
+        return await self._chat.arguments(action)
+
+    async def change(self, **options: Any) -> None:
+        if "title" in options:
+            await self._chat.command(c.Rename(options.pop("title")))
+        if options.get("model"):
+            self._agent.deps.models.get(options["model"])
+        if options:
+            await self._agent.chat(self._chat.id, **options).open()
+
+    async def compact(self) -> None:
+        await self._chat.compact()
+
+    async def edit_queued(self, id: str, text: str) -> None:
+        await self._chat.command(c.EditQueued(id, text))
+
+    async def drop_queued(self, id: str) -> None:
+        await self._chat.command(c.DeleteQueued(id))
+
+    async def promote(self, id: str) -> None:
+        await self._chat.promote(id)
+
+    # -- files --------------------------------------------------------------------------------------------------------
+
+    async def changes(self, *, everything: bool = False) -> Sequence[ChangedFile]:
+        files = self._chat.files
+        found = await files.diff(Span() if everything else await files.last_run())
+        told = {each.path for each in sort_out(each.change for each in found).told}
+        return [
+            ChangedFile(
+                each.change.path, each.change.action, each.change.added, each.change.removed, each.hunks, each.notes
+            )
+            for each in found
+            if each.change.path in told
+        ]
+
+    async def undo(
+        self, paths: Sequence[str] = (), hunks: Mapping[str, Sequence[int]] | None = None, *, everything: bool = False
+    ) -> Outcome:
+        span = Span() if everything else None
+        return _outcome(await self._chat.files.undo(span, paths, hunks=hunks or {}))
+
+    async def redo(self) -> Outcome:
+        return _outcome(await self._chat.files.redo())
+
+    async def keep(self, paths: Sequence[str] = (), hunks: Mapping[str, Sequence[int]] | None = None) -> Outcome:
+        return _outcome(await self._chat.files.keep(None, paths, hunks))
+
+    async def preview_back(self, message: int) -> Sequence[str]:
+        plan = await self._chat.files.preview(Span(message - 1))
+        return [*change_lines(plan.files, decode_path), *(f"! {each.path}: {each.reason}" for each in plan.conflicts)]
+
+    async def back_to(self, message: int, *, conversation: bool, files: bool) -> Outcome:
+        undone = await self._chat.files.back_to(message, conversation=conversation, files=files)
+        return Outcome(0) if undone is None else _outcome(undone)
+
+    # -- jobs ---------------------------------------------------------------------------------------------------------
+
+    async def jobs(self) -> Sequence[JobRow]:
+        rows = []
+        for job in await self._chat.jobs():
+            last = ""
+            with suppress(TreadleError):
+                last = (await job.tail(-500)).text.strip().rpartition("\n")[2]
+            view = job.view
+            rows.append(JobRow(view.job, view.command, view.status, view.began_ms, last))
+        return rows
+
+    async def stop_job(self, job: str) -> None:
+        for each in await self._chat.jobs():
+            if each.view.job == job:
+                await each.stop()
+
+    async def export(self) -> bytes:
+        return b"".join([line async for line in export_chat(self._agent.deps.store, self._chat.id)])
+
+
+class Embedded:
+    """`options`: what a new chat has; `find`: a chat by what a person types for it."""
+
+    place = "this process"
+    stays = False
+
+    def __init__(self, agent: Agent, options: ChatOptions, find: Find, registry: ModelRegistry | None = None) -> None:
+        self.agent = agent
+        self._options = options
+        self._find = find
+        self._registry = registry
+
+    async def default_model(self) -> str:
+        return self._options.model
+
+    async def create(self, **options: Any) -> EmbeddedChat:
+        model = options.get("model") or self._options.model
+        self.agent.deps.models.get(model)
+        chat = self.agent.chat(options=self._options, interactive=True, **options)
+        return EmbeddedChat(self.agent, await chat.open())
+
+    async def open(self, id: str) -> EmbeddedChat:
+        return EmbeddedChat(self.agent, self.agent.chat(await self._find(self.agent.deps.store, id)))
+
+    async def fork(self, id: str, seq: int) -> EmbeddedChat:
+        store = self.agent.deps.store
+        copy = await fork(store, ChatId(id), seq or await store.head(ChatId(id)), {"interactive": True})
+        return EmbeddedChat(self.agent, self.agent.chat(copy))
+
+    async def chats(self, query: str = "", *, archived: bool = False, limit: int = 200) -> Sequence[ChatRow]:
+        store = self.agent.deps.store
+        listed = await store.list(ChatFilter(archived=archived), limit=SEARCHED if query else limit)
+        rows = [
+            ChatRow(
+                each.summary.chat,
+                each.summary.title,
+                shown_status(each.summary.status, each.leased),
+                each.summary.root,
+                each.summary.model,
+                each.summary.updated_ms,
+                each.summary.turns,
+                each.summary.archived,
+                each.summary.head,
+            )
+            for each in listed
+        ]
+        return [row for row in [await self._matched(row, query) for row in rows] if row is not None][:limit]
+
+    async def _matched(self, row: ChatRow, query: str) -> ChatRow | None:
+        """The row, if the words are in its title, its project, or in what was said (U-04)."""
+        words = query.casefold().split()
+        if all(word in f"{row.title} {row.id} {row.root} {row.model}".casefold() for word in words):
+            return row
+        records = await self.agent.deps.store.read(ChatId(row.id))
+
+        def look() -> str:
+            for record in records:
+                if record.type in ("user.message", "assistant.message"):
+                    text = record.body.decode(errors="replace")
+                    if all(word in text.casefold() for word in words):
+                        at = text.casefold().find(words[0])
+                        return text[max(0, at - 30) : at + 50]
+            return ""
+
+        found = await asyncio.to_thread(look)
+        return replace(row, found=found) if found else None
+
+    async def models(self) -> Sequence[ModelRow]:
+        registry = self._registry or ModelRegistry(os.environ)
+        offers = await asyncio.to_thread(all_offers, registry)
+        return [
+            ModelRow(info.ref, info.window, usable(registry, offer, info)) for offer in offers for info in offer.models
+        ]
+
+    async def rules(self) -> Sequence[Rule]:
+        return await asyncio.to_thread(self.agent.rules.all)
+
+    async def disclosure(self, model: str) -> str:
+        whom = recipient(model, os.environ)
+        if not whom or self.agent.consent.given(whom, model.partition(":")[0]):
+            return ""
+        return disclosure(whom)
+
+    async def consent(self, model: str) -> None:
+        await asyncio.to_thread(self.agent.consent.give, recipient(model, os.environ))
+
+    async def close(self) -> None:
+        """Whoever opened the agent closes it."""
+
+
+def _decoded(chat: ChatId, records: Sequence[wire.Record]) -> list[Envelope]:
+    return [wire.decode(chat, each) for each in records]
+
+
+def _outcome(done: Restored) -> Outcome:
+    conflicts = tuple(f"{decode_path(each.path)}: {each.reason}" for each in done.conflicts)
+    return Outcome(done.total or len(done.files), conflicts, done.error)

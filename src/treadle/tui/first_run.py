@@ -1,0 +1,86 @@
+"""The first run: what is here to work with, what would be sent where, and a model to choose. Writes nothing unless
+asked to."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from treadle.inert import inert_line
+from treadle.tui.connection import ModelRow
+from treadle.tui.picker import Entry, Picker
+from treadle.tui.screens import Confirm
+
+if TYPE_CHECKING:
+    from treadle.tui.conduct import Conduct
+
+LOCAL_SERVERS = {"ollama": 11434, "LM Studio": 1234, "llama.cpp or vLLM": 8080}
+_LOOK_S = 0.3
+
+
+async def first_run(conduct: "Conduct") -> None:
+    known, servers = await asyncio.gather(conduct.connection.models(), local_servers())
+    usable = [row for row in known if not row.why]
+
+    async def found(query: str) -> Sequence[Entry[str]]:
+        return _entries(known, usable, servers, query)
+
+    chosen = await conduct.app.push_screen_wait(Picker("Welcome to Treadle. Choose a model", found))
+    if chosen is None:
+        conduct.app.tell("no model is chosen; /model shows the list, and `treadle demo` needs none", grave=False)
+        return
+    conduct.chosen["model"] = chosen
+    conduct.app.draw_facts()
+    if not await conduct.may_see(chosen):
+        conduct.chosen.pop("model")
+        return
+    path = None if conduct.app.home is None else conduct.app.home / "config.toml"
+    if path is None or await asyncio.to_thread(path.exists):
+        return
+    if await conduct.app.push_screen_wait(
+        Confirm(f"Use {chosen} from now on? That writes {path}.", "write it", "only now")
+    ):
+        await asyncio.to_thread(path.write_text, f'model = "{chosen}"\n', encoding="utf-8")
+
+
+def _entries(
+    known: Sequence[ModelRow], usable: Sequence[ModelRow], servers: Sequence[str], query: str
+) -> list[Entry[str]]:
+    wanted = query.casefold()
+    entries: list[Entry[str]] = []
+
+    def add(heading: str, rows: Sequence[Entry[str]]) -> None:
+        if rows:
+            entries.append(Entry(Text(heading, "bold cyan"), None))
+            entries.extend(rows)
+
+    ready = [Entry(f"  {inert_line(row.model, 80)}", row.model) for row in usable if wanted in row.model.casefold()]
+    add("ready: a key was found, or it runs on this machine", ready)
+    add("servers on this machine", [Entry(Text(f"  {name} answers", "green"), None) for name in servers])
+    missing: dict[str, str] = {}
+    for row in known:
+        if row.why:
+            missing.setdefault(row.model.partition(":")[0], row.why)
+    add(
+        "not ready",
+        [Entry(Text(f"  {name}: {inert_line(why, 150)}", "dim"), None) for name, why in missing.items()],
+    )
+    add("without any key", [Entry(Text("  treadle demo · treadle models fetch qwen-coder", "dim"), None)])
+    return entries
+
+
+async def local_servers() -> list[str]:
+    """Model servers that listen here, by their usual ports; nothing is asked of them."""
+
+    async def listens(port: int) -> bool:
+        try:
+            async with asyncio.timeout(_LOOK_S):
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+        except (OSError, TimeoutError):
+            return False
+        writer.close()
+        return True
+
+    found = await asyncio.gather(*(listens(port) for port in LOCAL_SERVERS.values()))
+    return [name for name, here in zip(LOCAL_SERVERS, found, strict=True) if here]

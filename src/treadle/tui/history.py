@@ -1,0 +1,70 @@
+"""What was typed before, across chats: one JSON string a line in Treadle's home, for its owner alone."""
+
+import json
+import os
+from pathlib import Path
+
+KEPT = 1_000
+FILE_NAME = "history.jsonl"
+
+
+class History:
+    def __init__(self, home: Path | None) -> None:
+        self._path = None if home is None else home / FILE_NAME
+        self._entries = self._read()
+        self._at = len(self._entries)
+        self._draft = ""
+
+    def _read(self) -> list[str]:
+        try:
+            lines = self._path.read_text(encoding="utf-8").splitlines() if self._path is not None else []
+        except (OSError, UnicodeDecodeError):
+            return []
+        found = []
+        for line in lines[-KEPT:]:
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(entry, str):
+                found.append(entry)
+        return found
+
+    def add(self, text: str) -> None:
+        if text.strip() and (not self._entries or self._entries[-1] != text):
+            self._entries.append(text)
+            self._write(text)
+        self._at, self._draft = len(self._entries), ""
+
+    def _write(self, text: str) -> None:
+        if self._path is None:
+            return
+        try:
+            with open(
+                os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a", encoding="utf-8"
+            ) as file:
+                file.write(json.dumps(text) + "\n")
+        except OSError:  # a home that cannot be written costs the history, and nothing else
+            pass
+
+    def before(self, present: str) -> str | None:
+        """The entry before the one that is shown; None at the first."""
+        if self._at == 0:
+            return None
+        if self._at == len(self._entries):
+            self._draft = present
+        self._at -= 1
+        return self._entries[self._at]
+
+    def behind(self) -> str | None:
+        """The entry behind it, at last what was being written; None when that is shown already."""
+        if self._at >= len(self._entries):
+            return None
+        self._at += 1
+        return self._draft if self._at == len(self._entries) else self._entries[self._at]
+
+    def search(self, words: str) -> list[str]:
+        """Entries with all these words, newest first."""
+        wanted = words.casefold().split()
+        found = (each for each in reversed(self._entries) if all(word in each.casefold() for word in wanted))
+        return list(dict.fromkeys(found))

@@ -1,0 +1,158 @@
+"""What stands beside the conversation: the chat in a few facts, by events alone. Frozen; `after` is the next one."""
+
+import msgspec
+from msgspec.structs import replace
+
+from treadle.protocol import events as e
+from treadle.protocol.content import PlanStep, Usage
+from treadle.protocol.options import ChatOptions
+from treadle.protocol.views import QueueItem
+
+
+class Overview(msgspec.Struct, frozen=True):
+    title: str = ""
+    options: ChatOptions = ChatOptions()
+    busy: bool = False
+    """Whether a run is under way, whoever drives it."""
+    stopping: bool = False
+    activity: str = ""
+    """What goes on just now, in a few words."""
+    began_ms: int = 0
+    """When the run began."""
+    plan: tuple[PlanStep, ...] = ()
+    queue: tuple[QueueItem, ...] = ()
+    jobs: tuple[str, ...] = ()
+    """The handles of background commands that have not ended."""
+    actions: tuple[e.OpenAction, ...] = ()
+    usage: Usage = Usage()
+    """Of the whole chat."""
+    run_usage: Usage = Usage()
+    turns: int = 0
+    calls: int = 0
+    tokens: int = 0
+    window: int = 0
+    cost: float = 0.0
+    sandbox: str = ""
+    branch: str = ""
+    last_end: str = ""
+
+
+def after(view: Overview, envelope: e.Envelope) -> Overview:
+    event = envelope.data
+    match event:
+        case e.SessionCreated(options=options):
+            return replace(view, options=options)
+        case e.OptionsChanged(changes=changes):
+            return replace(view, options=_changed(view.options, changes))
+        case e.TitleChanged(title=title):
+            return replace(view, title=title)
+        case e.UserMessage():
+            return _begun(view, event, envelope.time_ms)
+        case e.TurnStart():
+            return replace(view, busy=True, activity="waiting for the model", turns=view.turns + 1)
+        case e.TurnEnd(usage=usage):
+            return replace(view, usage=view.usage + usage, run_usage=view.run_usage + usage)
+        case e.ModelCall(usage=usage):
+            return replace(view, usage=view.usage + usage)
+        case e.ReasoningDelta():
+            return view if view.activity == "thinking" else replace(view, activity="thinking")
+        case e.MessageDelta():
+            return view if view.activity == "answering" else replace(view, activity="answering")
+        case e.ExecutionStart(name=name):
+            return replace(view, activity=f"running {name}", busy=True)
+        case e.ExecutionComplete():
+            sandbox = event.sandbox or view.sandbox
+            return replace(view, calls=view.calls + 1, sandbox=sandbox, activity="working" if view.busy else "")
+        case e.Interrupted():
+            return replace(view, stopping=True, activity="stopping")
+        case e.CompactionStart():
+            return replace(view, activity="summing up")
+        case e.PlanUpdated(steps=steps):
+            return replace(view, plan=steps)
+        case e.UsageInfo(tokens=tokens, window=window, cost=cost):
+            return replace(view, tokens=tokens, window=window or view.window, cost=cost)
+        case e.SandboxNotice(level=level):
+            return replace(view, sandbox=level)
+        case e.GitBranchCreated(branch=branch):
+            return replace(view, branch=branch)
+        case e.JobStarted(job=job):
+            return replace(view, jobs=(*view.jobs, job))
+        case e.JobEnded(job=job):
+            return replace(view, jobs=tuple(each for each in view.jobs if each != job))
+        case e.PermissionCompleted() | e.UserInputCompleted():
+            left = _actions(view.actions, event)
+            return replace(view, actions=left, activity=view.activity if left else "working")
+        case e.QueueChanged():
+            return replace(view, queue=_queue(view.queue, event))
+        case e.RunEnd(reason=reason):
+            return replace(
+                view, busy=False, stopping=False, activity="", actions=(), last_end=reason, run_usage=Usage(), plan=()
+                if all(step.status == "done" for step in view.plan)
+                else view.plan,
+            )  # fmt: skip
+        case _:
+            return replace(view, actions=_actions(view.actions, event))
+
+
+def _begun(view: Overview, message: e.UserMessage, now_ms: int) -> Overview:
+    queue = tuple(item for item in view.queue if item.id != message.queue_id)
+    if view.busy:
+        return replace(view, queue=queue)
+    return replace(
+        view,
+        busy=True,
+        queue=queue,
+        activity="starting",
+        began_ms=now_ms,
+        turns=0,
+        calls=0,
+        run_usage=Usage(),
+        title=view.title or message.content.strip().partition("\n")[0][:80],
+    )
+
+
+def _changed(options: ChatOptions, changes: dict[str, object]) -> ChatOptions:
+    try:
+        return msgspec.convert({**msgspec.to_builtins(options), **changes}, ChatOptions)
+    except msgspec.ValidationError:  # of a newer Treadle
+        return options
+
+
+def _queue(queue: tuple[QueueItem, ...], event: e.QueueChanged) -> tuple[QueueItem, ...]:
+    match event.op:
+        case "added":
+            return (*queue, QueueItem(event.id, event.content, event.delivery))
+        case "deleted":
+            return tuple(item for item in queue if item.id != event.id)
+        case "edited":
+            return tuple(replace(item, content=event.content) if item.id == event.id else item for item in queue)
+        case "promoted":
+            chosen = [replace(item, delivery="steering") for item in queue if item.id == event.id]
+            return (*chosen, *(item for item in queue if item.id != event.id))
+
+
+def _actions(actions: tuple[e.OpenAction, ...], event: e.Event) -> tuple[e.OpenAction, ...]:
+    """Open actions as the log tells them; `action_required` tells all of them at once, and with more of each."""
+    match event:
+        case e.PermissionRequested():
+            asked = e.OpenAction(
+                event.action,
+                "permission",
+                event.call,
+                text=event.shown,
+                hash=event.hash,
+                severity=event.severity,
+                reason=event.reason,
+                offers=event.offers,
+                network=event.network,
+            )
+            return (*actions, asked)
+        case e.UserInputRequested():
+            asked = e.OpenAction(
+                event.action, "user_input", event.call, event.purpose, text=event.question, options=event.options
+            )
+            return (*actions, asked)
+        case e.PermissionCompleted(action=action) | e.UserInputCompleted(action=action):
+            return tuple(each for each in actions if each.action != action)
+        case _:
+            return actions

@@ -1,0 +1,160 @@
+"""A list over the whole screen to choose from: chats, messages to go back to, models, changed files, jobs. What the
+keys do is told by whoever opens it."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import ClassVar, Generic, TypeVar
+
+from rich.console import RenderableType
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.events import Key
+from textual.screen import ModalScreen
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+T = TypeVar("T")
+
+
+class Entry(Generic[T]):
+    """A line of the list. `value` None: a heading."""
+
+    def __init__(self, label: str | Text, value: T | None) -> None:
+        self.label = label if isinstance(label, Text) else Text(label, no_wrap=True, overflow="ellipsis")
+        self.value = value
+
+
+Found = Callable[[str], Awaitable[Sequence[Entry[T]]]]
+Act = Callable[[str, T], Awaitable[str | None]]
+"""What a key does to the chosen: None: the list is left, else it is made anew and the text is shown."""
+
+
+class Picker(ModalScreen[T | None]):
+    DEFAULT_CSS = """
+    Picker { align: center middle; background: $background 60%; }
+    Picker > Vertical { width: 95%; max-width: 160; height: 90%; border: round $accent;
+        padding: 0 1; background: $surface; }
+    Picker #rows { height: 1fr; border: none; background: $surface; scrollbar-size-vertical: 1; }
+    Picker #preview { display: none; height: 1fr; width: 1fr; padding: 0 1; border-left: solid $panel; }
+    Picker.wide #preview { display: block; }
+    Picker #query { border: none; height: 1; padding: 0; background: $surface; }
+    Picker #keys { height: auto; color: $text-muted; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", show=False),
+        Binding("ctrl+c", "leave", show=False, priority=True),
+    ]
+
+    def __init__(
+        self,
+        title: str,
+        found: Found[T],
+        *,
+        keys: dict[str, str] | None = None,
+        act: Act[T] | None = None,
+        preview: Callable[[T], Awaitable[RenderableType]] | None = None,
+        searches: bool = True,
+    ) -> None:
+        super().__init__()
+        self._title = title
+        self._found = found
+        self._keys = keys or {}
+        self._act = act
+        self._preview = preview
+        self._searches = searches
+        self._entries: list[Entry[T]] = []
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield Static(Text(self._title, "bold"), id="heading")
+            if self._searches:
+                yield Input(placeholder="type to search", id="query", compact=True)
+            with Horizontal():
+                yield OptionList(id="rows")
+                with VerticalScroll(id="preview"):
+                    yield Static(id="shown")
+            yield Static(self._hint(), id="keys")
+
+    def _hint(self) -> Text:
+        keys = {"enter": "choose", **self._keys, "esc": "back"}
+        text = Text()
+        for key, words in keys.items():
+            text.append(f" {_shown(key)} ", "bold reverse")
+            text.append(f" {words}  ")
+        return text
+
+    async def on_mount(self) -> None:
+        self.on_resize()
+        await self.load()
+        (self.query_one("#query", Input) if self._searches else self.query_one(OptionList)).focus()
+
+    def on_resize(self) -> None:
+        self.set_class(self._preview is not None and self.size.width >= 100, "wide")
+
+    async def load(self) -> None:
+        query = self.query_one("#query", Input).value if self._searches else ""
+        rows = self.query_one(OptionList)
+        before = rows.highlighted
+        self._entries = list(await self._found(query))
+        rows.clear_options()
+        rows.add_options([Option(entry.label, disabled=entry.value is None) for entry in self._entries])
+        if self._entries:
+            first = next((at for at, entry in enumerate(self._entries) if entry.value is not None), 0)
+            rows.highlighted = min(before, len(self._entries) - 1) if before else first
+        else:
+            rows.add_option(Option(Text("nothing here", "dim"), disabled=True))
+            self.query_one("#shown", Static).update("")
+
+    def chosen(self) -> T | None:
+        at = self.query_one(OptionList).highlighted
+        return self._entries[at].value if at is not None and at < len(self._entries) else None
+
+    def on_input_changed(self) -> None:
+        self.run_worker(self.load(), exclusive=True, group="load")
+
+    def on_option_list_option_highlighted(self) -> None:
+        value = self.chosen()
+        if self._preview is not None and value is not None and self.has_class("wide"):
+            self.run_worker(self._show(value), exclusive=True, group="preview")
+
+    async def _show(self, value: T) -> None:
+        assert self._preview is not None
+        self.query_one("#shown", Static).update(await self._preview(value))
+
+    def on_option_list_option_selected(self) -> None:
+        self._enter()
+
+    def on_input_submitted(self) -> None:
+        self._enter()
+
+    def _enter(self) -> None:
+        if self.chosen() is not None:
+            self.dismiss(self.chosen())
+
+    async def on_key(self, event: Key) -> None:
+        rows = self.query_one(OptionList)
+        match event.key:
+            case "up" | "down" | "pageup" | "pagedown" if not rows.has_focus:
+                event.stop()
+                getattr(rows, f"action_{_MOVES[event.key]}")()
+            case key if key in self._keys and self._act is not None and (value := self.chosen()) is not None:
+                event.stop()
+                event.prevent_default()
+                said = await self._act(key, value)
+                if said is None:
+                    self.dismiss(None)
+                else:
+                    if said:
+                        self.notify(said, markup=False)
+                    await self.load()
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+
+_MOVES = {"up": "cursor_up", "down": "cursor_down", "pageup": "page_up", "pagedown": "page_down"}
+
+
+def _shown(key: str) -> str:
+    return key.replace("ctrl+", "Ctrl-").replace("enter", "Enter").replace("esc", "Esc")

@@ -1,0 +1,197 @@
+"""Chats of a server, by its HTTP API: the app as one more client (`--server URL`)."""
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
+
+from treadle.client.chats import Chat, Chats
+from treadle.client.files import Restoration, Run
+from treadle.client.http import Http
+from treadle.errors import InvalidInput, NotFound, TreadleError
+from treadle.lines.changes import change_lines, is_folder
+from treadle.protocol.events import Delivery, Envelope, OpenAction
+from treadle.protocol.files import decode_path
+from treadle.protocol.http_answers import Accepted, ModelList
+from treadle.protocol.permissions import Rule, RuleScope
+from treadle.tui.connection import ChangedFile, ChatRow, JobRow, ModelRow, Outcome
+from treadle.tui.images import read_picture
+
+PATIENCE_S = 60.0
+
+
+class RemoteChat:
+    def __init__(self, http: Http, chat: Chat) -> None:
+        self._http = http
+        self._chat = chat
+        self._at = f"/api/chats/{chat.id}"
+
+    @property
+    def id(self) -> str:
+        return self._chat.id
+
+    async def news(self, after: int = 0) -> AsyncIterator[Sequence[Envelope]]:
+        async for envelope in self._chat.events(after):
+            yield [envelope]
+
+    async def send(self, text: str, delivery: Delivery = "queued", images: Sequence[str] = ()) -> None:
+        read = [await asyncio.to_thread(read_picture, path) for path in images]
+        pictures = [{"media_type": kind, "data": base64.b64encode(data).decode()} for kind, data in read]
+        body = {"content": text, "delivery": delivery, "images": pictures}
+        await self._http.change("POST", f"{self._at}/messages", body, Accepted)
+
+    async def interrupt(self) -> None:
+        await self._chat.interrupt()
+
+    async def go_on(self) -> bool:
+        return False  # the server's workers take up what nobody drives
+
+    async def approve(
+        self,
+        action: OpenAction,
+        *,
+        arguments: Mapping[str, Any] | None = None,
+        offer: int = -1,
+        scope: RuleScope = "chat",
+    ) -> None:
+        await self._chat.approve(action, arguments=arguments, offer=None if offer < 0 else offer, scope=scope)
+
+    async def deny(self, action: OpenAction, feedback: str = "") -> None:
+        await self._chat.deny(action, feedback)
+
+    async def answer(self, action: OpenAction, text: str) -> None:
+        await self._chat.answer(action, text)
+
+    async def arguments(self, action: OpenAction) -> Mapping[str, Any]:
+        for each in (await self._chat.info()).actions:
+            if each.action == action.action:
+                return each.arguments
+        raise NotFound("this is not asked any more")
+
+    async def change(self, **options: Any) -> None:
+        await self._chat.change(**options)
+
+    async def compact(self) -> None:
+        await self._chat.compact()
+
+    async def edit_queued(self, id: str, text: str) -> None:
+        await self._http.change("PUT", f"{self._at}/queue/{id}", {"content": text}, Accepted)
+
+    async def drop_queued(self, id: str) -> None:
+        await self._http.change("DELETE", f"{self._at}/queue/{id}", {}, Accepted)
+
+    async def promote(self, id: str) -> None:
+        await self._http.change("POST", f"{self._at}/queue/{id}/promote", {}, Accepted)
+
+    async def changes(self, *, everything: bool = False) -> Sequence[ChangedFile]:
+        found = await self._chat.files.changes("all" if everything else "last")
+        return [ChangedFile(each.path, each.action, each.added, each.removed, each.hunks, each.notes) for each in found]
+
+    async def undo(
+        self, paths: Sequence[str] = (), hunks: Mapping[str, Sequence[int]] | None = None, *, everything: bool = False
+    ) -> Outcome:
+        run: Run = "all" if everything else "last"
+        return _outcome(await self._chat.files.undo(run=run, paths=paths, hunks=hunks or {}))
+
+    async def redo(self) -> Outcome:
+        return _outcome(await self._chat.files.redo())
+
+    async def keep(self, paths: Sequence[str] = (), hunks: Mapping[str, Sequence[int]] | None = None) -> Outcome:
+        return _outcome(await self._chat.files.keep(run="all", paths=paths, hunks=hunks or {}))
+
+    async def preview_back(self, message: int) -> Sequence[str]:
+        plan = await self._chat.files.preview(since=message - 1)
+        return [*change_lines(plan.files, decode_path), *(f"! {each.path}: {each.reason}" for each in plan.conflicts)]
+
+    async def back_to(self, message: int, *, conversation: bool, files: bool) -> Outcome:
+        return _outcome(await self._chat.files.back_to(message, conversation=conversation, files=files))
+
+    async def jobs(self) -> Sequence[JobRow]:
+        rows = []
+        for job in await self._chat.jobs():
+            last = ""
+            with suppress(TreadleError):
+                last = (await job.tail(-500)).text.strip().rpartition("\n")[2]
+            rows.append(JobRow(job.view.job, job.view.command, job.view.status, job.view.began_ms, last))
+        return rows
+
+    async def stop_job(self, job: str) -> None:
+        for each in await self._chat.jobs():
+            if each.view.job == job:
+                await each.stop()
+
+    async def export(self) -> bytes:
+        async with self._http.stream(f"{self._at}/export", {}, {}) as pieces:
+            return b"".join([piece async for piece in pieces])
+
+
+class Remote:
+    stays = True
+
+    def __init__(self, url: str, token: str, options: Mapping[str, Any]) -> None:
+        self.place = url
+        self._http = Http(url, token, PATIENCE_S)
+        self._chats = Chats(self._http, list, PATIENCE_S)
+        self._options = options
+
+    async def default_model(self) -> str:
+        return self._options.get("model") or (await self._http.get("/api/models", ModelList)).default
+
+    async def create(self, **options: Any) -> RemoteChat:
+        wanted = {**self._options, "interactive": True, **options}
+        made = await self._chats.create(**{name: value for name, value in wanted.items() if value not in ("", None)})
+        return RemoteChat(self._http, made)
+
+    async def open(self, id: str) -> RemoteChat:
+        if id == "last":
+            async for line in self._chats.list(archived=False):
+                return RemoteChat(self._http, await self._chats.get(line.id))
+            raise NotFound("there is no chat yet")
+        return RemoteChat(self._http, await self._chats.get(id))
+
+    async def fork(self, id: str, seq: int) -> RemoteChat:
+        raise InvalidInput("a chat of a server cannot be forked from here; use `treadle fork` where the server runs")
+
+    async def chats(self, query: str = "", *, archived: bool = False, limit: int = 200) -> Sequence[ChatRow]:
+        rows: list[ChatRow] = []
+        async for line in self._chats.list(archived=archived, query=query):
+            changed = round(datetime.fromisoformat(line.updated).timestamp() * 1000)
+            rows.append(
+                ChatRow(
+                    line.id,
+                    line.title,
+                    line.status,
+                    line.root,
+                    line.model,
+                    changed,
+                    line.turns,
+                    line.archived,
+                    line.head,
+                )
+            )
+            if len(rows) >= limit:
+                break
+        return rows
+
+    async def models(self) -> Sequence[ModelRow]:
+        listed = await self._http.get("/api/models", ModelList)
+        return [ModelRow(each.model, each.window, "" if each.usable else each.why) for each in listed.models]
+
+    async def rules(self) -> Sequence[Rule]:
+        return ()
+
+    async def disclosure(self, model: str) -> str:
+        return ""  # whoever runs the server was told
+
+    async def consent(self, model: str) -> None: ...
+
+    async def close(self) -> None:
+        await self._http.close()
+
+
+def _outcome(done: Restoration) -> Outcome:
+    files = done.total or sum(not is_folder(each) for each in done.files)
+    conflicts = tuple(f"{decode_path(each.path)}: {each.reason}" for each in done.conflicts)
+    return Outcome(files, conflicts, done.error)

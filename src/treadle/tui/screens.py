@@ -1,0 +1,66 @@
+"""Small screens over the app: a text to read, a question to answer by one key."""
+
+from typing import ClassVar
+
+from rich.console import RenderableType
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+
+class Reading(ModalScreen[None]):
+    """A text, to be read and left."""
+
+    DEFAULT_CSS = """
+    Reading { align: center middle; background: $background 60%; }
+    Reading > Vertical { width: 95%; max-width: 110; height: auto; max-height: 90%; border: round $accent;
+        padding: 0 1; background: $surface; }
+    Reading VerticalScroll { height: auto; max-height: 1fr; scrollbar-size-vertical: 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter,ctrl+c", "dismiss", show=False, priority=True)]
+
+    def __init__(self, title: str, text: RenderableType) -> None:
+        super().__init__()
+        self._title = title
+        self._text = text
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield Static(Text(self._title, "bold"))
+            with VerticalScroll():
+                yield Static(self._text)
+            yield Static(Text("Esc leaves", "dim"))
+
+
+class Confirm(ModalScreen[bool]):
+    DEFAULT_CSS = """
+    Confirm { align: center middle; background: $background 60%; }
+    Confirm > Vertical { width: 90%; max-width: 90; height: auto; border: round $warning; padding: 0 1;
+        background: $surface; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "answer(True)", show=False),
+        Binding("n,escape", "answer(False)", show=False),
+        Binding("ctrl+c", "answer(False)", show=False, priority=True),
+    ]
+
+    def __init__(self, text: str, yes: str = "yes", no: str = "no") -> None:
+        super().__init__()
+        self._text = text
+        self._yes = yes
+        self._no = no
+
+    def compose(self) -> ComposeResult:
+        keys = Text()
+        for key, words in (("y", self._yes), ("n", self._no)):
+            keys.append(f" {key} ", "bold reverse")
+            keys.append(f" {words}  ")
+        with Vertical():
+            yield Static(Text(self._text))
+            yield Static(keys)
+
+    def action_answer(self, said: bool) -> None:
+        self.dismiss(said)

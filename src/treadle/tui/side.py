@@ -1,0 +1,128 @@
+"""The panel beside the conversation: what changed, the plan, what waits, what runs, what it costs and where it runs."""
+
+import time
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.containers import VerticalScroll
+from textual.widgets import Static
+
+from treadle.inert import inert_line
+from treadle.protocol.files import decode_path
+from treadle.protocol.options import NetworkChoice
+from treadle.tui.connection import ChangedFile, JobRow
+from treadle.tui.drawing import checklist, numbers
+from treadle.tui.marks import Marks
+from treadle.tui.overview import Overview
+
+MOST = 12
+
+
+class Side(VerticalScroll, can_focus=False):
+    DEFAULT_CSS = """
+    Side { width: 38; padding: 0 1; border-left: solid $panel; scrollbar-size-vertical: 1; }
+    Side.folded { display: none; }
+    """
+
+    def __init__(self, marks: Marks, place: str = "") -> None:
+        super().__init__(id="side")
+        self._marks = marks
+        self.place = place
+        self.files: Sequence[ChangedFile] = ()
+        self.jobs: Sequence[JobRow] = ()
+        self.branch = ""
+        self._last: object = None
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="facts")
+
+    def show(self, view: Overview) -> None:
+        seen = (view, tuple(self.files), tuple(self.jobs), self.branch, self.place)
+        if seen != self._last:
+            self._last = seen
+            self.query_one("#facts", Static).update(Group(*self._sections(view)))
+
+    def _sections(self, view: Overview) -> list[RenderableType]:
+        width = 34
+        parts: list[RenderableType] = []
+        if self.files:
+            parts += [_heading("changed", "/review"), *self._changed(width)]
+        if view.plan:
+            parts += [_heading("plan"), checklist(view.plan, self._marks)]
+        if view.queue:
+            parts += [_heading("queue", "/queue")]
+            parts += [Text(f"  {inert_line(item.content, width - 4)}", "cyan") for item in view.queue[:MOST]]
+        if running := [job for job in self.jobs if job.status == "running"]:
+            parts += [_heading("in the background", "/jobs"), *self._working(running, width)]
+        return [*parts, _heading("context"), *self._gauge(view, width), _heading("here"), *self._facts(view, width)]
+
+    def _changed(self, width: int) -> list[RenderableType]:
+        lines: list[RenderableType] = []
+        for file in self.files[:MOST]:
+            count = numbers(file.added, file.removed)
+            name = inert_line(decode_path(file.path))
+            room = max(8, width - len(count) - 4)
+            text = Text(f"  {name if len(name) <= room else '…' + name[1 - room :]} ")
+            text.append_text(count)
+            lines.append(text)
+        if len(self.files) > MOST:
+            lines.append(Text(f"  … {len(self.files) - MOST} more", "dim"))
+        return lines
+
+    def _working(self, jobs: Sequence[JobRow], width: int) -> list[RenderableType]:
+        lines: list[RenderableType] = []
+        for job in jobs[:MOST]:
+            took = max(0, round(time.time() - job.began_ms / 1000))
+            lines.append(Text(f"  {inert_line(job.command, width - 8)} {took} s", "yellow"))
+            if job.last_line:
+                lines.append(Text(f"    {inert_line(job.last_line, width - 4)}", "dim"))
+        return lines
+
+    def _gauge(self, view: Overview, width: int) -> list[RenderableType]:
+        spent = view.cost or view.usage.usd
+        tokens = view.usage.input + view.usage.output
+        cost = f"  {tokens:,} tokens" + (f" · ${spent:.4f}" if spent else "")
+        if not view.window:
+            return [Text(cost, "dim")]
+        share = min(1.0, view.tokens / view.window)
+        full = round(share * (width - 10))
+        bar = Text("  ")
+        bar.append(self._marks.full * full, "red" if share > 0.85 else "yellow" if share > 0.6 else "green")
+        bar.append(self._marks.full * (width - 10 - full), "dim")
+        bar.append(f" {share:4.0%}")
+        return [bar, Text(cost, "dim")]
+
+    def _facts(self, view: Overview, width: int) -> list[RenderableType]:
+        options = view.options
+        facts = {
+            "model": options.model,
+            "mode": options.mode,
+            "network": network_words(options.network),
+            "sandbox": view.sandbox or "not used yet",
+            "branch": view.branch or self.branch,
+            "project": options.root,
+            "runs in": self.place,
+        }
+        lines: list[RenderableType] = []
+        for name, value in facts.items():
+            if value:
+                shown = inert_line(value)
+                room = width - 11
+                text = Text(f"  {name:8} ", "dim")
+                text.append(shown if len(shown) <= room else f"…{shown[1 - room :]}")
+                lines.append(text)
+        return lines
+
+
+def network_words(network: NetworkChoice) -> str:
+    if isinstance(network, bool):
+        return "all hosts" if network else "none"
+    return ", ".join(network)
+
+
+def _heading(text: str, command: str = "") -> Text:
+    heading = Text(f"\n{text}", "bold")
+    heading.append(f"  {command}", "dim")
+    return heading

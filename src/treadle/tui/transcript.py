@@ -1,0 +1,235 @@
+"""The conversation on the screen: a scrolling view that draws only the lines it shows. A block is drawn once for a
+width and kept; heights of blocks that nobody has seen are guessed, and measured when they come into sight."""
+
+import time
+from bisect import bisect_right
+from itertools import accumulate
+
+from rich.segment import Segment
+from textual.events import Click
+from textual.geometry import Size
+from textual.scroll_view import ScrollView
+from textual.selection import Selection
+from textual.strip import Strip
+
+from treadle.tui.blocks import AnyBlock, Calls, Gone, Said, Spoken, Thought
+from treadle.tui.conversation import Conversation
+from treadle.tui.drawing import Look, drawn
+from treadle.tui.marks import Marks
+
+MEASURED = 60
+"""Blocks that are measured in one go, from the end, when the width changes; the others wait until they are seen."""
+KEPT = 400
+"""Blocks whose lines are kept."""
+
+
+class Transcript(ScrollView, can_focus=True):
+    DEFAULT_CSS = """
+    Transcript { height: 1fr; padding: 0 1; scrollbar-size-vertical: 1; scrollbar-gutter: stable; }
+    """
+
+    def __init__(self, marks: Marks) -> None:
+        super().__init__(id="transcript")
+        self._marks = marks
+        self.conversation = Conversation()
+        self.unfolded = False
+        self._opened: set[int] = set()
+        self._lines: dict[int, list[Strip]] = {}
+        self._heights: list[int] = []
+        self._starts: list[int] = [0]
+        self._width = 0
+        self.follows = True
+        """Whether the view stays at the end as it grows."""
+
+    def show(self, conversation: Conversation) -> None:
+        """Another conversation, from its end."""
+        self.conversation = conversation
+        self._opened.clear()
+        conversation.take()
+        self.again()
+        self.follows = True
+        self.call_after_refresh(self.go_to_end)
+
+    def update_blocks(self) -> None:
+        """Draw what has changed since the last time."""
+        changed = self.conversation.take()
+        live = {at for at, block in enumerate(self.conversation.blocks[-30:], self._tail(30)) if block.live}
+        if not changed and not live:
+            return
+        self._redraw(changed | live)
+
+    def tick(self) -> None:
+        """Timers move on."""
+        live = [at for at, block in enumerate(self.conversation.blocks[-30:], self._tail(30)) if block.live]
+        if live:
+            self._redraw(set(live))
+
+    def toggle(self) -> None:
+        self.unfolded = not self.unfolded
+        self._opened.clear()
+        self.again()
+        if self.follows:
+            self.go_to_end()
+
+    # -- lines --------------------------------------------------------------------------------------------------------
+
+    def _tail(self, length: int) -> int:
+        return max(0, len(self.conversation.blocks) - length)
+
+    def again(self) -> None:
+        """Everything anew: another width, another conversation, folds."""
+        self._lines.clear()
+        self._width = self.scrollable_content_region.width
+        blocks = self.conversation.blocks
+        self._heights = [_guess(block, self._width) for block in blocks]
+        if self._width > 0:
+            for at in range(self._tail(MEASURED), len(blocks)):
+                self._heights[at] = len(self._drawn(at))
+        self._place()
+
+    def _redraw(self, changed: set[int]) -> None:
+        if self._width <= 0:
+            return
+        blocks = self.conversation.blocks
+        self._heights += [0] * (len(blocks) - len(self._heights))
+        for at in changed:
+            self._lines.pop(at, None)
+            self._heights[at] = len(self._drawn(at))
+        self._place()
+        if self.follows:
+            self.go_to_end()
+
+    def _place(self) -> None:
+        self._starts = [0, *accumulate(self._heights)]
+        self.virtual_size = Size(self._width, self._starts[-1])
+        self.refresh()
+
+    def _drawn(self, at: int) -> list[Strip]:
+        if (known := self._lines.get(at)) is not None:
+            return known
+        block = self.conversation.blocks[at]
+        look = Look(
+            max(10, self._width),
+            time.time_ns() // 1_000_000,
+            unfolded=self.unfolded != (at in self._opened),
+            dark=self.app.current_theme.dark,
+            marks=self._marks,
+        )
+        strips = self._strips(block, look)
+        if len(self._lines) > KEPT:
+            for far in sorted(self._lines, key=lambda each: -abs(each - at))[: KEPT // 2]:
+                del self._lines[far]
+        self._lines[at] = strips
+        return strips
+
+    def _strips(self, block: AnyBlock, look: Look) -> list[Strip]:
+        renderable = drawn(block, look)
+        if renderable is None:
+            return []
+        console = self.app.console
+        options = console.options.update_width(look.width).update(height=None, highlight=False)
+        lines = Segment.split_lines(console.render(renderable, options))
+        strips = [Strip(line).adjust_cell_length(look.width) for line in lines]
+        while strips and not strips[-1].text.strip():
+            strips.pop()
+        if look.marks.unicode is False:
+            strips = [_ascii(strip) for strip in strips]
+        return [*strips, Strip.blank(look.width)] if strips else []
+
+    def render_line(self, y: int) -> Strip:
+        style = self.rich_style
+        line = self.scroll_offset.y + y
+        width = self.scrollable_content_region.width
+        if not 0 <= line < self._starts[-1]:
+            return Strip.blank(width, style)
+        at = bisect_right(self._starts, line) - 1
+        strips = self._drawn(at)
+        inside = line - self._starts[at]
+        if len(strips) != self._heights[at]:
+            self._measured(at, len(strips))
+        strip = strips[inside] if inside < len(strips) else Strip.blank(width)
+        shown = strip.crop_extend(0, width, style).apply_style(style)
+        if (selection := self.text_selection) is not None and (span := selection.get_span(line)) is not None:
+            begin, end = span[0], width if span[1] == -1 else span[1]
+            chosen = self.screen.get_component_rich_style("screen--selection")
+            parts = list(shown.divide([begin, end, width]))
+            if len(parts) > 1:
+                parts[1] = Strip([Segment(each.text, (each.style or style) + chosen) for each in parts[1]])
+            shown = Strip.join(parts)
+        return shown.apply_offsets(0, line)
+
+    def _measured(self, at: int, height: int) -> None:
+        """A guess was wrong: what stands in sight stays where it is."""
+        grown = height - self._heights[at]
+        self._heights[at] = height
+
+        def settle() -> None:
+            top = self.scroll_offset.y
+            above = self._starts[at] < top
+            self._place()
+            if self.follows:
+                self.go_to_end()
+            elif above:
+                self.scroll_to(y=top + grown, animate=False)
+
+        self.call_later(settle)
+
+    # -- scrolling ----------------------------------------------------------------------------------------------------
+
+    def go_to_end(self) -> None:
+        self.follows = True
+        self.scroll_to(y=self.max_scroll_y, animate=False, immediate=True)
+
+    def watch_scroll_y(self, old: float, new: float) -> None:
+        super().watch_scroll_y(old, new)
+        if new < old or new >= self.max_scroll_y - 1:  # by hand, or because the end came nearer
+            self.follows = new >= self.max_scroll_y - 1
+
+    def on_resize(self) -> None:
+        if self.scrollable_content_region.width != self._width:
+            self.again()
+        if self.follows:
+            self.call_after_refresh(self.go_to_end)
+
+    def on_click(self, event: Click) -> None:
+        """A click unfolds a block, and folds it again."""
+        line = self.scroll_offset.y + event.y
+        if 0 <= line < self._starts[-1]:
+            at = bisect_right(self._starts, line) - 1
+            if isinstance(self.conversation.blocks[at], Calls | Thought | Said):
+                self._opened ^= {at}
+                self._redraw({at})
+
+    # -- copying ------------------------------------------------------------------------------------------------------
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        lines = [strip.text.rstrip() for at in range(len(self._heights)) for strip in self._padded(at)]
+        return selection.extract("\n".join(lines)), "\n"
+
+    def _padded(self, at: int) -> list[Strip]:
+        strips = self._lines.get(at)
+        return strips if strips is not None else [Strip.blank(0)] * self._heights[at]
+
+    def selection_updated(self, selection: Selection | None) -> None:
+        self.refresh()
+
+    def last_answer(self) -> str:
+        spoken = [block.text for block in self.conversation.blocks if isinstance(block, Spoken) and block.text]
+        return spoken[-1] if spoken else ""
+
+
+def _ascii(strip: Strip) -> Strip:
+    return Strip([Segment(each.text.encode("ascii", "replace").decode(), each.style) for each in strip])
+
+
+def _guess(block: AnyBlock, width: int) -> int:
+    """How high a block is that nobody has drawn."""
+    match block:
+        case Gone():
+            return 0
+        case Said(text=text) | Spoken(text=text):
+            return sum(1 + len(line) // max(20, width) for line in text.split("\n")) + 1
+        case Calls(calls=calls):
+            return 1 + sum(1 if call.effect == "read" else 4 for call in calls)
+        case _:
+            return 2

@@ -1,0 +1,213 @@
+"""The app in a real terminal: what a person sees and does, with a scripted model and real files (U-01 to U-04)."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.scenario.command_line import CommandLine
+from tests.scenario.tmux import Terminal, needs_tmux
+from treadle.tui.marks import Marks
+
+pytestmark = needs_tmux
+EDIT = """[[turn]]
+text = "I change it."
+call = [{ name = "edit_file", args = { path = "a.py", old_str = "1", new_str = "2" } }]
+"""
+PROMPT = Marks().prompt
+DONE = '[[turn]]\ntext = "All **done**."\n'
+
+
+def command(line: str, *more: str) -> str:
+    return f'[[turn]]\ncall = [{{ name = "run_command", args = {{ command = "{line}" {" ".join(more)} }} }}]\n'
+
+
+@pytest.fixture
+def terminal(cli: CommandLine, tmp_path: Path) -> Iterator[Terminal]:
+    (cli.project / "a.py").write_text("x = 1\n")
+    shown = Terminal(tmp_path, cli.environment, 120, 34)
+    yield shown
+    shown.close()
+
+
+def begin(terminal: Terminal, cli: CommandLine, script: str, *arguments: str) -> None:
+    terminal.start("--model", cli.script(script), *arguments, cwd=cli.project)
+    terminal.wait("Say what is to be done")
+
+
+def say(terminal: Terminal, text: str) -> None:
+    terminal.type(text)
+    terminal.wait(text)
+    terminal.keys("Enter")
+
+
+def test_ask_stream_and_leave(terminal: Terminal, cli: CommandLine) -> None:
+    begin(terminal, cli, EDIT + DONE)
+    say(terminal, "Fix it.")
+    shown = terminal.wait("All done.", "done · 2 turns", "x = 2", "+1")
+    assert "**" not in shown
+    terminal.keys("C-c")
+    terminal.wait("Ctrl-C again quits")
+    terminal.keys("C-c")
+    terminal.wait("Come back: treadle --resume c_", "ended with 0")
+    assert (cli.project / "a.py").read_text() == "x = 2\n"
+
+
+def test_one_key_approves_and_what_was_typed_before_does_not(terminal: Terminal, cli: CommandLine) -> None:  # S-08
+    begin(terminal, cli, command("echo yes > made.txt") + DONE, "--mode", "confirm")
+    say(terminal, "Go.")
+    terminal.type("yyyy")  # in the buffer before the card: it is text, and no answer
+    terminal.wait("needs your approval", "yyyy")
+    assert not (cli.project / "made.txt").exists()
+    terminal.keys("C-u")
+    terminal.wait("needs your approval", gone="yyyy")
+    _answer(terminal, "y", "All done.")
+    assert (cli.project / "made.txt").read_text() == "yes\n"
+
+
+def _answer(terminal: Terminal, key: str, then: str) -> None:
+    """Press a key when the card takes one, which it does not before it was seen for a moment."""
+    terminal.wait("needs your approval", "yes, once")
+    terminal.keys(key)
+    terminal.wait(then)
+
+
+def test_refuse_and_say_why(terminal: Terminal, cli: CommandLine) -> None:
+    begin(terminal, cli, command("echo no > made.txt") + DONE, "--mode", "confirm")
+    say(terminal, "Go.")
+    terminal.wait("needs your approval")
+    _answer(terminal, "f", "why not?")
+    say(terminal, "rather not")
+    terminal.wait("not allowed: rather not", "All done.")
+    assert not (cli.project / "made.txt").exists()
+
+
+def test_edit_a_command_before_it_runs(terminal: Terminal, cli: CommandLine) -> None:
+    begin(terminal, cli, command("echo one > made.txt") + DONE, "--mode", "confirm")
+    say(terminal, "Go.")
+    terminal.wait("needs your approval")
+    _answer(terminal, "e", "run this instead")
+    terminal.wait(f"{PROMPT} echo one > made.txt")
+    terminal.keys("C-u")
+    say(terminal, "echo two > made.txt")
+    terminal.wait("All done.")
+    assert (cli.project / "made.txt").read_text() == "two\n"
+
+
+def test_esc_stops_a_command_and_the_chat_goes_on(terminal: Terminal, cli: CommandLine) -> None:  # L-07
+    begin(terminal, cli, command("echo begun; sleep 300") + DONE, "--mode", "autopilot")
+    say(terminal, "Go.")
+    terminal.wait("│ begun")
+    terminal.keys("Escape")
+    terminal.wait("interrupted ·")
+    say(terminal, "Then end it.")
+    terminal.wait("All done.")
+
+
+def test_queue_steer_and_answer_a_question(terminal: Terminal, cli: CommandLine) -> None:  # L-08
+    asks = '[[turn]]\ncall = [{ name = "ask_user", args = { question = "Which one?", options = ["red", "blue"] } }]\n'
+    begin(terminal, cli, asks + DONE + '[[turn]]\ntext = "And the second."\n')
+    say(terminal, "Go.")
+    terminal.wait("Which one?", "1 red", "2 blue")
+    say(terminal, "/queue")
+    terminal.wait("nothing here")
+    terminal.keys("Escape")
+    terminal.wait("Which one?", gone="nothing here")
+    say(terminal, "the green one")
+    terminal.wait("All done.")
+    say(terminal, "More.")
+    terminal.wait("And the second.")
+
+
+def test_kill_the_app_in_a_command_and_go_on_with_one_key(terminal: Terminal, cli: CommandLine, tmp_path: Path) -> None:
+    script = command("echo begun; sleep 2; echo over > made.txt") + DONE
+    begin(terminal, cli, script, "--mode", "autopilot")
+    say(terminal, "Go.")
+    terminal.wait("│ begun")
+    os.kill(terminal.pid(), signal.SIGKILL)
+    terminal.wait("ended with 137")
+    other = Terminal(tmp_path / "home", cli.environment, 120, 34)
+    try:
+        other.start("--continue", cwd=cli.project)
+        other.wait("this run was cut off")
+        other.keys("Enter")
+        other.wait("All done.", "done · ")
+    finally:
+        other.close()
+    assert (cli.project / "made.txt").read_text() == "over\n"
+
+
+def test_two_terminals_on_one_chat(terminal: Terminal, cli: CommandLine, tmp_path: Path) -> None:  # S-08, U-04
+    begin(terminal, cli, command("echo yes > made.txt") + DONE, "--mode", "confirm")
+    say(terminal, "Go.")
+    terminal.wait("needs your approval")
+    other = Terminal(tmp_path / "home", cli.environment, 90, 30)
+    try:
+        other.start("--continue", cwd=cli.project)
+        other.wait("needs your approval")
+        _answer(other, "y", "All done.")
+        terminal.wait("All done.", gone="needs your approval")
+    finally:
+        other.close()
+
+
+def test_undo_from_the_review_and_back_by_redo(terminal: Terminal, cli: CommandLine) -> None:  # W-03
+    begin(terminal, cli, EDIT + DONE)
+    say(terminal, "Fix it.")
+    terminal.wait("All done.", "done · 2 turns")
+    terminal.keys("C-r")
+    terminal.wait("Changes", "M a.py")
+    terminal.keys("u")
+    terminal.wait("undone: 1 change")
+    assert (cli.project / "a.py").read_text() == "x = 1\n"
+    terminal.keys("Escape")
+    terminal.wait("All done.", gone="Changes")
+    say(terminal, "/redo")
+    terminal.wait("redone: 1 change")
+    assert (cli.project / "a.py").read_text() == "x = 2\n"
+
+
+def test_go_back_to_a_message(terminal: Terminal, cli: CommandLine) -> None:  # W-03
+    begin(terminal, cli, EDIT + DONE + DONE)
+    say(terminal, "Fix it.")
+    terminal.wait("All done.", "done · 2 turns")
+    terminal.keys("Escape", "Escape")
+    terminal.wait("Go back to before", "Fix it.")
+    terminal.keys("Enter")
+    terminal.wait("conversation and files", "M a.py")
+    terminal.keys("Enter")
+    terminal.wait(f"{PROMPT} Fix it.", "taken back: 1 change", gone="All done.")
+    assert (cli.project / "a.py").read_text() == "x = 1\n"
+
+
+def test_stop_a_background_command(terminal: Terminal, cli: CommandLine) -> None:  # S-14
+    script = command("echo serving; sleep 300", ", background = true") + DONE
+    begin(terminal, cli, script, "--mode", "autopilot")
+    say(terminal, "Serve.")
+    terminal.wait("All done.", "in the background")
+    say(terminal, "/jobs")
+    terminal.wait("Background commands", "running")
+    terminal.keys("s")
+    terminal.wait("stopped", gone="running  ")
+
+
+@pytest.mark.parametrize(("width", "height"), [(40, 12), (80, 24), (300, 100)])
+def test_every_size(cli: CommandLine, tmp_path: Path, width: int, height: int) -> None:
+    (cli.project / "a.py").write_text("x = 1\n")
+    terminal = Terminal(tmp_path, cli.environment, width, height)
+    try:
+        terminal.start("--model", cli.script(EDIT + DONE), "Fix it now.", cwd=cli.project)
+        terminal.wait("All done.", PROMPT)
+    finally:
+        terminal.close()
+
+
+def test_without_a_terminal_it_is_the_help(cli: CommandLine) -> None:
+    ended = cli()
+    assert ended.code == 2
+    assert "Usage: treadle" in ended.out
+    ended = cli("rnu", "x")
+    assert ended.code == 2
+    assert "did you mean 'run'" in ended.err

@@ -1,0 +1,75 @@
+"""A real terminal for tests: a tmux server of its own, keys in, the screen out."""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+PATIENCE_S = 60.0
+
+needs_tmux = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
+
+
+class Terminal:
+    """One window. `keys` are as tmux names them (Enter, Escape, C-c); `type` is text as it is."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str], width: int = 100, height: int = 30) -> None:
+        self._socket = str(folder / "tmux.sock")
+        self._folder = folder
+        self._environment = dict(environment)
+        self._size = (width, height)
+
+    def start(self, *arguments: str, cwd: Path) -> None:
+        """Run `treadle` with these arguments."""
+        command = shlex.join([sys.executable, "-m", "treadle", *arguments])
+        variables = {**self._environment, "TERM": "tmux-256color", "LANG": "C.UTF-8"}
+        settings = " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())
+        ending = "code=$?; echo; echo ended with $code; exec sleep 600"
+        line = f"cd {shlex.quote(str(cwd))}; env -i {settings} {command}; {ending}"
+        width, height = self._size
+        self._tmux("new-session", "-d", "-x", str(width), "-y", str(height), "sh", "-c", line)
+
+    def type(self, text: str) -> None:
+        self._tmux("send-keys", "-l", "--", text)
+
+    def keys(self, *names: str) -> None:
+        self._tmux("send-keys", *names)
+
+    def screen(self) -> str:
+        return self._tmux("capture-pane", "-p")
+
+    def wait(self, *texts: str, gone: str = "") -> str:
+        """The screen, when all of this stands on it, and `gone` does not."""
+        return self.until(
+            lambda shown: all(text in shown for text in texts) and (not gone or gone not in shown), f"{texts} -{gone!r}"
+        )
+
+    def until(self, holds: Callable[[str], bool], what: str) -> str:
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            shown = self.screen()
+            if holds(shown):
+                return shown
+            if time.monotonic() > deadline:
+                raise AssertionError(f"never seen: {what}\n{shown}")
+            time.sleep(0.05)
+
+    def pid(self) -> int:
+        """The process of treadle."""
+        shell = self._tmux("display-message", "-p", "#{pane_pid}").strip()
+        found = subprocess.run(["pgrep", "-P", shell], capture_output=True, text=True).stdout.split()
+        return int(found[0])
+
+    def close(self) -> None:
+        self._tmux("kill-server")
+
+    def _tmux(self, *arguments: str) -> str:
+        env = {**os.environ, "LC_ALL": "C.UTF-8"}
+        command = ["tmux", "-f", os.devnull, "-S", self._socket, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, env=env).stdout

@@ -1,0 +1,135 @@
+"""What is drawn: harmless, folded, and readable without colours."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from treadle.presentation.call_line import MINUS
+from treadle.protocol.content import PlanStep
+from treadle.protocol.events import DiffStat, ExecutionComplete, OpenAction
+from treadle.tui.blocks import AnyBlock, Calls, Checklist, Gone, Note, Said, ShownCall, Spoken, Thought
+from treadle.tui.card import asked_for, choices
+from treadle.tui.drawing import Look, drawn
+from treadle.tui.marks import PLAIN, Marks
+from treadle.types import CallKey
+
+EVIL = "\x1b[31mred\x1b]0;title\x07\u202e"
+DIFF = "edited a.py\n@@ -1,2 +1,3 @@\n-x = 1\n+x = 2\n+y = 3\n z = 4"
+
+
+def text(block: AnyBlock, *, width: int = 80, unfolded: bool = False, marks: Marks | None = None) -> str:
+    return lines(drawn(block, Look(width, 10_000, unfolded=unfolded, marks=marks or Marks())), width=width)
+
+
+def lines(*renderables: object, width: int = 80) -> str:
+    console = Console(file=io.StringIO(), width=width, force_terminal=False, color_system=None)
+    for each in renderables:
+        console.print(each)
+    return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+
+
+def finished(name: str, summary: str = "", **more: object) -> ShownCall:
+    key = CallKey(f"1.{summary}")
+    result = ExecutionComplete(key, True, **more)  # type: ignore[arg-type]
+    return ShownCall(key=key, name=name, summary=summary, effect="read", done=result)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        Said(text=EVIL),
+        Said(text=EVIL, source="check"),
+        Spoken(text=EVIL),
+        Spoken(text=f"```python\n{EVIL}\n```"),
+        Thought(text=EVIL, live=True),
+        Note(text=EVIL),
+        Note(text=EVIL, mark="done"),
+        Calls(calls=(ShownCall(key=CallKey("1"), name=EVIL, summary=EVIL, output=EVIL),)),
+        Calls(calls=(finished(EVIL, EVIL, result=EVIL, result_summary=EVIL),)),
+        Checklist(steps=(PlanStep(EVIL, "done"),)),
+    ],
+)
+def test_nothing_foreign_reaches_the_terminal(block: AnyBlock) -> None:  # S-12
+    for unfolded in (False, True):
+        shown = text(block, unfolded=unfolded)
+        assert "\x1b" not in shown
+        assert "\u202e" not in shown
+        assert "\x07" not in shown
+
+
+def test_reads_fold_into_one_line_and_unfold() -> None:
+    calls = [finished("read_file", f"{letter}.py") for letter in "abcdef"] + [finished("grep_search", "x")] * 3
+    block = Calls(calls=tuple(calls))
+    assert "read 6 files, searched 3 times" in text(block)
+    assert text(block).count("\n") == 1
+    assert text(block, unfolded=True).count("\n") == 9
+
+
+def test_a_failed_call_is_never_folded_away() -> None:
+    failed = ShownCall(
+        key=CallKey("1"), name="read_file", summary="b", effect="read", done=ExecutionComplete(CallKey("1"), False)
+    )
+    shown = text(Calls(calls=(finished("read_file", "a"), failed, finished("read_file", "c"))))
+    assert "✗ read_file b" in shown
+
+
+def test_an_edit_shows_its_diff_with_numbers() -> None:  # W-04
+    call = finished("edit_file", "a.py", result=DIFF, diff_stat=DiffStat(2, 1))
+    shown = text(Calls(calls=(call,)))
+    assert f"+2 {MINUS}1" in shown
+    assert f"1 {MINUS} x = 1" in shown
+    assert "2 + y = 3" in shown
+
+
+def test_a_running_command_shows_its_last_lines_and_its_time() -> None:
+    output = "".join(f"line {number}\n" for number in range(20))
+    shown = text(
+        Calls(calls=(ShownCall(key=CallKey("1"), name="run_command", summary="make", began_ms=1_000, output=output),))
+    )
+    assert "run_command make 9 s" in shown
+    assert "line 19" in shown
+    assert "line 13" not in shown
+
+
+def test_thinking_is_one_line_with_its_duration() -> None:
+    shown = text(Thought(text="one\ntwo\nthree", began_ms=1_000, ended_ms=5_000))
+    assert shown.strip() == "✻ thought for 4 s"
+    assert "three" in text(Thought(text="one\ntwo\nthree"), unfolded=True)
+
+
+def test_a_terminal_without_unicode_gets_other_signs() -> None:
+    shown = text(Calls(calls=(finished("read_file", "a", result_summary="1 line"),)), marks=PLAIN)
+    assert shown.isascii()
+
+
+def test_what_is_gone_takes_no_room() -> None:
+    assert drawn(Gone(), Look(80, 0, marks=Marks())) is None
+
+
+def test_narrow_screens_break_words_nowhere() -> None:
+    shown = text(Spoken(text="a sentence of several words that is wider than the screen"), width=20)
+    assert all(len(line) <= 20 for line in shown.splitlines())
+    assert "sentence" in shown
+    assert "several" in shown
+
+
+def test_a_change_of_a_file_is_shown_once() -> None:
+    asked = OpenAction(
+        "1",
+        "permission",
+        name="write_file",
+        text="write_file\n  path: new.py\n  content:\n    a = 1\n    \n    b = 2\n\n"
+        "--- /dev/null\n+++ new.py\n@@ -0,0 +1,3 @@\n+a = 1\n+\n+b = 2",
+    )
+    shown = lines(*asked_for(asked, Look(80, 0, marks=Marks())))
+    assert shown.count("a = 1") == 1
+    assert "new file new.py" in shown
+
+
+def test_a_command_is_shown_with_all_its_arguments() -> None:
+    asked = OpenAction("1", "permission", name="run_command", text="run_command\n  command: make\n  background: true")
+    shown = lines(*asked_for(asked, Look(80, 0, marks=Marks())))
+    assert "$ make" in shown
+    assert "background: true" in shown
+    assert [key for key, _ in choices(asked)] == ["y", "n", "f", "e"]

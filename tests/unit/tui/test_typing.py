@@ -1,0 +1,64 @@
+"""What helps to write: history and the names of files."""
+
+import subprocess
+from pathlib import Path
+
+from treadle.tui.file_names import best, file_names
+from treadle.tui.history import History
+from treadle.tui.images import picture_at
+
+
+def test_history_goes_back_and_forth_and_is_there_the_next_time(tmp_path: Path) -> None:
+    first = History(tmp_path)
+    first.add("one")
+    first.add("two\nlines")
+    first.add("two\nlines")
+    second = History(tmp_path)
+    assert second.before("a draft") == "two\nlines"
+    assert second.before("two\nlines") == "one"
+    assert second.before("one") is None
+    assert second.behind() == "two\nlines"
+    assert second.behind() == "a draft"
+    assert second.behind() is None
+    assert second.search("LINES") == ["two\nlines"]
+    assert (tmp_path / "history.jsonl").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_damaged_history_costs_only_itself(tmp_path: Path) -> None:
+    (tmp_path / "history.jsonl").write_bytes(b'\xff\xfe\n"ok"\n{')
+    assert History(tmp_path).before("") is None
+    assert History(tmp_path / "nowhere").before("") is None
+
+
+def test_names_are_those_that_git_knows_or_would(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / "src").mkdir()
+    for name in ("src/main.py", "notes.txt", "secret.log"):
+        (tmp_path / name).write_text("x")
+    (tmp_path / ".gitignore").write_text("*.log\n")
+    assert set(file_names(str(tmp_path))) == {"src/main.py", "notes.txt", ".gitignore"}
+
+
+def test_without_git_the_tree_is_walked(tmp_path: Path) -> None:
+    (tmp_path / "node_modules").mkdir()
+    (tmp_path / "node_modules" / "x.js").write_text("x")
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "b.py").write_text("x")
+    assert file_names(str(tmp_path)) == ["a/b.py"]
+
+
+def test_the_best_name_is_the_one_that_begins_so() -> None:
+    names = ["src/deep/remain.py", "src/main.py", "docs/maintenance.md", "m/a/i/n.txt", "other.py"]
+    assert best(names, "main")[:3] == ["src/main.py", "docs/maintenance.md", "src/deep/remain.py"]
+    assert best(names, "srcmn") == ["src/main.py", "src/deep/remain.py"]
+    assert best(names, "zzz") == []
+    many = [f"folder{number % 100}/file_{number}.py" for number in range(50_000)]
+    assert best(many, "file_49999") == ["folder99/file_49999.py"]
+
+
+def test_a_picture_is_known_by_its_path(tmp_path: Path) -> None:
+    picture = tmp_path / "a b.png"
+    picture.write_bytes(b"x")
+    assert picture_at(f"'{picture}'\n") == str(picture)
+    assert picture_at(str(tmp_path / "none.png")) == ""
+    assert picture_at("some words") == ""
