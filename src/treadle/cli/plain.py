@@ -23,7 +23,7 @@ def converse(wanted: "Wanted", root: str) -> int:
 
 async def _converse(wanted: "Wanted", root: str) -> int:
     from treadle.cli.commands.run import NO_MODEL
-    from treadle.cli.dialogue import read_line
+    from treadle.cli.keyboard import Keyboard
     from treadle.cli.session import configured, find_chat, open_agent
 
     config = configured({"model": wanted.model, "mode": wanted.mode})
@@ -45,7 +45,7 @@ async def _converse(wanted: "Wanted", root: str) -> int:
                 await _turn(agent, chat, text)
             sys.stderr.write("you: ")
             sys.stderr.flush()
-            text = await read_line()
+            text = await Keyboard().line()
         if chat is not None:
             _say(f"come back: treadle --plain --resume {chat.id}")
     return EXIT_OK

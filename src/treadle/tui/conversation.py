@@ -85,7 +85,7 @@ class Conversation:
                 self._answered(event, envelope)
             case e.UserMessage():
                 self._user(event, envelope.seq)
-            case e.ExecutionStart() | e.ExecutionOutput() | e.ExecutionComplete():
+            case e.TrialStart() | e.ExecutionStart() | e.ExecutionOutput() | e.ExecutionComplete():
                 self._call(event, now)
             case e.CheckStarted(check=check, command=command):
                 self._add_call(ShownCall(key=check, name="check", summary=command, began_ms=now), envelope.seq)
@@ -195,8 +195,10 @@ class Conversation:
 
     # -- calls --------------------------------------------------------------------------------------------------------
 
-    def _call(self, event: e.ExecutionStart | e.ExecutionOutput | e.ExecutionComplete, now: int) -> None:
+    def _call(self, event: e.TrialStart | e.ExecutionStart | e.ExecutionOutput | e.ExecutionComplete, now: int) -> None:
         match event:
+            case e.TrialStart(args_summary=summary):
+                self._change_call(event.call, lambda call: replace(call, summary=summary or call.summary, began_ms=now))
             case e.ExecutionStart():
                 self._change_call(
                     event.call,

@@ -58,7 +58,7 @@ def after(view: Overview, envelope: e.Envelope) -> Overview:
             return view if view.activity == "thinking" else replace(view, activity="thinking")
         case e.MessageDelta():
             return view if view.activity == "answering" else replace(view, activity="answering")
-        case e.ExecutionStart(name=name):
+        case e.ExecutionStart(name=name) | e.TrialStart(name=name):
             return replace(view, activity=f"running {name}", busy=True)
         case e.ExecutionComplete():
             sandbox = event.sandbox or view.sandbox
