@@ -97,7 +97,7 @@ def test_edit_a_command_before_it_runs(terminal: Terminal, cli: CommandLine) -> 
 
 
 def test_esc_stops_a_command_and_the_chat_goes_on(terminal: Terminal, cli: CommandLine) -> None:  # L-07
-    begin(terminal, cli, command("echo begun; sleep 300") + DONE, "--mode", "autopilot")
+    begin(terminal, cli, command("echo begun; sleep 300") + DONE)
     say(terminal, "Go.")
     terminal.wait("│ begun")
     terminal.keys("Escape")
@@ -123,7 +123,7 @@ def test_queue_steer_and_answer_a_question(terminal: Terminal, cli: CommandLine)
 
 def test_kill_the_app_in_a_command_and_go_on_with_one_key(terminal: Terminal, cli: CommandLine, tmp_path: Path) -> None:
     script = command("echo begun; sleep 2; echo over > made.txt") + DONE
-    begin(terminal, cli, script, "--mode", "autopilot")
+    begin(terminal, cli, script)
     say(terminal, "Go.")
     terminal.wait("│ begun")
     os.kill(terminal.pid(), signal.SIGKILL)
@@ -184,7 +184,7 @@ def test_go_back_to_a_message(terminal: Terminal, cli: CommandLine) -> None:  # 
 
 def test_stop_a_background_command(terminal: Terminal, cli: CommandLine) -> None:  # S-14
     script = command("echo serving; sleep 300", ", background = true") + DONE
-    begin(terminal, cli, script, "--mode", "autopilot")
+    begin(terminal, cli, script)
     say(terminal, "Serve.")
     terminal.wait("All done.", "in the background")
     say(terminal, "/jobs")

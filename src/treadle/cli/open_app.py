@@ -46,7 +46,7 @@ def open_app(wanted: Wanted) -> int:
     if wanted.plain or os.environ.get("TERM") == "dumb" or os.environ.get("TREADLE_PLAIN"):
         from treadle.cli.plain import converse
 
-        return converse(wanted, root)
+        return converse(root, wanted.prompt, wanted.resume, {"model": wanted.model, "mode": wanted.mode})
     return run_app(wanted, root)
 
 
@@ -55,12 +55,12 @@ def run_app(wanted: Wanted, root: str, first_words: str = "") -> int:
     import asyncio
 
     from treadle.config import home_of
-    from treadle.tui.app import Start, TreadleApp
+    from treadle.tui.app import Start
+    from treadle.tui.launch import run
 
     async def live() -> "Left | None":
         async with AsyncExitStack() as stack:
-            app = TreadleApp(_connecting(wanted, root, stack), start, home=home_of(os.environ))
-            return await app.run_async()
+            return await run(_connecting(wanted, root, stack), start, home=home_of(os.environ))
 
     start = Start(
         root,

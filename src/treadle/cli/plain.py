@@ -3,38 +3,38 @@ whoever likes it; nothing is drawn over, and nothing moves."""
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from treadle.cli.options import EXIT_OK
+from treadle.cli.options import EXIT_OK, LAST
 from treadle.errors import ConfigError, TreadleError
 from treadle.inert import inert
 
 if TYPE_CHECKING:
-    from treadle.cli.open_app import Wanted
     from treadle.handle import Chat
     from treadle.runtime import Agent
 
 _HELP = "say what is to be done; /undo takes the last run back, /new begins another chat, /quit or Ctrl-D leaves"
 
 
-def converse(wanted: "Wanted", root: str) -> int:
-    return asyncio.run(_converse(wanted, root))
+def converse(root: str, first: str, resume: str | None, flags: Mapping[str, Any]) -> int:
+    """`first`: the first message; `resume`: the chat to go on with, an empty name being the newest."""
+    return asyncio.run(_converse(root, first, resume, flags))
 
 
-async def _converse(wanted: "Wanted", root: str) -> int:
-    from treadle.cli.commands.run import NO_MODEL
+async def _converse(root: str, first: str, resume: str | None, flags: Mapping[str, Any]) -> int:
     from treadle.cli.keyboard import Keyboard
     from treadle.cli.session import configured, find_chat, open_agent
 
-    config = configured({"model": wanted.model, "mode": wanted.mode})
+    config = configured(flags)
     async with open_agent(config, works=True) as agent:
         chat: Chat | None = None
-        if wanted.resume is not None:
-            chat = agent.chat(await find_chat(agent.deps.store, wanted.resume or "last"))
+        if resume is not None:
+            chat = agent.chat(await find_chat(agent.deps.store, resume or LAST))
         elif not config.settings.model:
-            raise ConfigError(NO_MODEL)
+            raise ConfigError("no model is set; name one with --model openai:gpt-4.1, or see: treadle demo")
         _say(_HELP)
-        text: str | None = wanted.prompt
+        text: str | None = first
         while True:
             if text == "/quit" or text is None:
                 break

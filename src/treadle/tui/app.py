@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import msgspec
 from rich.text import Text
@@ -21,15 +21,13 @@ from treadle.errors import TreadleError
 from treadle.inert import inert, inert_line
 from treadle.tui.card import Card, Choice
 from treadle.tui.composer import Composer
+from treadle.tui.conducting import Conducting
+from treadle.tui.connection import ChatLink, Connection
 from treadle.tui.conversation import Conversation
 from treadle.tui.history import History
 from treadle.tui.marks import marks_for
 from treadle.tui.side import Side
 from treadle.tui.transcript import Transcript
-
-if TYPE_CHECKING:
-    from treadle.tui.conduct import Conduct
-    from treadle.tui.connection import ChatLink, Connection
 
 FLUSH_S = 0.032
 TICK_S = 0.25
@@ -83,7 +81,8 @@ class TreadleApp(App[Left]):
 
     def __init__(
         self,
-        connect: "Callable[[], Awaitable[Connection]]",
+        connect: Callable[[], Awaitable[Connection]],
+        conductor: "Callable[[TreadleApp], Conducting]",
         start: Start,
         *,
         home: Path | None = None,
@@ -95,11 +94,12 @@ class TreadleApp(App[Left]):
         self.history = History(home)
         self.home = home
         self._connect = connect
+        self._conductor = conductor
         self._theme_name = theme
         self.connection: Connection | None = None
         self.link: ChatLink | None = None
         self.conversation = Conversation()
-        self.conduct: Conduct | None = None
+        self.conduct: Conducting | None = None
         self._following: asyncio.Task[None] | None = None
         self._flushing: Timer | None = None
         self.last_key = 0.0
@@ -164,15 +164,12 @@ class TreadleApp(App[Left]):
 
     async def _begin(self) -> None:
         """The screen is there; now what makes it work."""
-        from importlib import import_module
-
-        module = await asyncio.to_thread(import_module, "treadle.tui.conduct")
         try:
             self.connection = await self._connect()
         except TreadleError as error:
             self.say_status(inert_line(str(error)), "red")
             return
-        self.conduct = module.Conduct(self)
+        self.conduct = self._conductor(self)
         self.side.place = self.connection.place
         self.say_status("")
         self.draw_facts()
@@ -188,7 +185,7 @@ class TreadleApp(App[Left]):
     def tell(self, text: str, *, grave: bool = True) -> None:
         self.notify(inert(text), severity="warning" if grave else "information", markup=False, timeout=8)
 
-    def attach(self, link: "ChatLink") -> None:
+    def attach(self, link: ChatLink) -> None:
         """Follow a chat from its beginning."""
         if self._following is not None:
             self._following.cancel()
@@ -209,7 +206,7 @@ class TreadleApp(App[Left]):
         self.transcript.show(self.conversation)
         self.draw()
 
-    async def _follow(self, link: "ChatLink") -> None:
+    async def _follow(self, link: ChatLink) -> None:
         try:
             async for batch in link.news():
                 for envelope in batch:
@@ -365,7 +362,7 @@ class TreadleApp(App[Left]):
         now = time.monotonic()
         if now - self._escaped < TWICE_S and not self.composer.text:
             self._escaped = 0.0
-            self.run_worker(self.guarded(self.conduct.rewind()))
+            self.run_worker(self.guarded(self.conduct.command("rewind", "")))
         else:
             self._escaped = now
 

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -11,14 +10,11 @@ from treadle.errors import TreadleError
 from treadle.inert import inert, inert_line
 from treadle.protocol.files import decode_path
 from treadle.protocol.options import MODES
-from treadle.tui.commands import outcome_words
 from treadle.tui.connection import ChangedFile, ChatRow
 from treadle.tui.conversation import Conversation
+from treadle.tui.desk import Desk, Purpose, outcome_words
 from treadle.tui.drawing import Look, diff, drawn, numbers
 from treadle.tui.picker import Entry, Picker
-
-if TYPE_CHECKING:
-    from treadle.tui.conduct import Conduct
 
 PREVIEWED = 8
 """Blocks of a chat that its preview shows."""
@@ -40,23 +36,23 @@ _MODE_WORDS = {
 }
 
 
-async def pick_chat(conduct: "Conduct") -> None:
+async def pick_chat(desk: Desk) -> None:
     async def found(query: str) -> Sequence[Entry[ChatRow]]:
-        return [_chat_entry(row) for row in await conduct.connection.chats(query)]
+        return [_chat_entry(row) for row in await desk.connection.chats(query)]
 
     async def act(key: str, row: ChatRow) -> str | None:
         try:
-            return await _chat_key(conduct, key, row)
+            return await _chat_key(desk, key, row)
         except TreadleError as error:
             return inert_line(str(error))
 
     async def preview(row: ChatRow) -> RenderableType:
-        return await _chat_preview(conduct, row)
+        return await _chat_preview(desk, row)
 
     keys = {"ctrl+t": "rename", "ctrl+x": "archive", "ctrl+f": "fork"}
-    chosen = await conduct.app.push_screen_wait(Picker("Chats", found, keys=keys, act=act, preview=preview))
+    chosen = await desk.app.push_screen_wait(Picker("Chats", found, keys=keys, act=act, preview=preview))
     if chosen is not None:
-        await conduct.open(await conduct.connection.open(chosen.id))
+        await desk.open(await desk.connection.open(chosen.id))
 
 
 def _chat_entry(row: ChatRow) -> Entry[ChatRow]:
@@ -71,37 +67,35 @@ def _chat_entry(row: ChatRow) -> Entry[ChatRow]:
     return Entry(text, row)
 
 
-async def _chat_key(conduct: "Conduct", key: str, row: ChatRow) -> str | None:
-    from treadle.tui.conduct import Purpose
-
+async def _chat_key(desk: Desk, key: str, row: ChatRow) -> str | None:
     match key:
         case "ctrl+t":
-            await conduct.open(await conduct.connection.open(row.id))
-            conduct.ask_for(Purpose("rename", "the title: Enter keeps it", target=row.id), row.title)
+            await desk.open(await desk.connection.open(row.id))
+            desk.ask_for(Purpose("rename", "the title: Enter keeps it", target=row.id), row.title)
             return None
         case "ctrl+x":
-            await (await conduct.connection.open(row.id)).change(archived=not row.archived)
+            await (await desk.connection.open(row.id)).change(archived=not row.archived)
             return f"archived: {inert_line(row.title or row.id, 60)}"
         case _:
-            await conduct.open(await conduct.connection.fork(row.id, 0))
+            await desk.open(await desk.connection.fork(row.id, 0))
             return None
 
 
-async def _chat_preview(conduct: "Conduct", row: ChatRow) -> RenderableType:
+async def _chat_preview(desk: Desk, row: ChatRow) -> RenderableType:
     conversation = Conversation()
-    link = await conduct.connection.open(row.id)
+    link = await desk.connection.open(row.id)
     async for batch in link.news():
         for envelope in batch:
             conversation.apply(envelope)
         if (conversation.seq >= 1 and not any(envelope.seq for envelope in batch)) or len(batch) < 1_000:
             break
-    look = _look(conduct, 60)
+    look = _look(desk, 60)
     parts = [drawn(block, look) for block in conversation.blocks[-PREVIEWED:]]
     return Group(*(part for part in parts if part is not None))
 
 
-def _look(conduct: "Conduct", width: int) -> Look:
-    app = conduct.app
+def _look(desk: Desk, width: int) -> Look:
+    app = desk.app
     return Look(width, time.time_ns() // 1_000_000, dark=app.current_theme.dark, marks=app.marks)
 
 
@@ -113,9 +107,9 @@ def _age(then_ms: int) -> str:
     return "now"
 
 
-async def rewind(conduct: "Conduct") -> None:
+async def rewind(desk: Desk) -> None:
     """Go back to before a message: the conversation, the files, or both (W-03)."""
-    app, link = conduct.app, conduct.link()
+    app, link = desk.app, desk.link()
     said = {block.seq: block.text for block in reversed(app.conversation.messages())}
 
     async def messages(query: str) -> Sequence[Entry[int]]:
@@ -151,9 +145,9 @@ async def rewind(conduct: "Conduct") -> None:
         app.composer.put(said[seq])
 
 
-async def review(conduct: "Conduct") -> None:
+async def review(desk: Desk) -> None:
     """Changed files and their hunks, to keep or to undo (W-03, W-04)."""
-    link = conduct.link()
+    link = desk.link()
     files: dict[str, ChangedFile] = {}
 
     async def found(query: str) -> Sequence[Entry[tuple[str, int]]]:
@@ -173,12 +167,12 @@ async def review(conduct: "Conduct") -> None:
             return inert_line(str(error))
 
     async def preview(chosen: tuple[str, int]) -> RenderableType:
-        return _file_diff(files[chosen[0]], chosen[1], _look(conduct, 80))
+        return _file_diff(files[chosen[0]], chosen[1], _look(desk, 80))
 
     keys = {"k": "keep", "u": "undo"}
-    await conduct.app.push_screen_wait(Picker("Changes", found, keys=keys, act=act, preview=preview, searches=False))
-    conduct.app.side.files = list(files.values())
-    conduct.app.draw_facts()
+    await desk.app.push_screen_wait(Picker("Changes", found, keys=keys, act=act, preview=preview, searches=False))
+    desk.app.side.files = list(files.values())
+    desk.app.draw_facts()
 
 
 def _file_entries(file: ChangedFile) -> list[Entry[tuple[str, int]]]:
@@ -201,8 +195,8 @@ def _file_diff(file: ChangedFile, hunk: int, look: Look) -> RenderableType:
     return Group(*notes, *shown)
 
 
-async def jobs(conduct: "Conduct") -> None:
-    link = conduct.link()
+async def jobs(desk: Desk) -> None:
+    link = desk.link()
 
     async def found(query: str) -> Sequence[Entry[str]]:
         entries = []
@@ -217,20 +211,16 @@ async def jobs(conduct: "Conduct") -> None:
         await link.stop_job(job)
         return f"stopped: {job}"
 
-    await conduct.app.push_screen_wait(
-        Picker("Background commands", found, keys={"s": "stop"}, act=act, searches=False)
-    )
+    await desk.app.push_screen_wait(Picker("Background commands", found, keys={"s": "stop"}, act=act, searches=False))
 
 
-async def queue(conduct: "Conduct") -> None:
-    from treadle.tui.conduct import Purpose
-
-    link = conduct.link()
+async def queue(desk: Desk) -> None:
+    link = desk.link()
 
     async def found(query: str) -> Sequence[Entry[str]]:
         return [
             Entry(inert_line(f"{'(steers) ' if item.delivery == 'steering' else ''}{item.content}", 200), item.id)
-            for item in conduct.app.conversation.view.queue
+            for item in desk.app.conversation.view.queue
         ]
 
     async def act(key: str, id: str) -> str | None:
@@ -244,14 +234,14 @@ async def queue(conduct: "Conduct") -> None:
         return None
 
     keys = {"d": "drop", "s": "send now, steering"}
-    chosen = await conduct.app.push_screen_wait(Picker("Queued messages", found, keys=keys, act=act, searches=False))
+    chosen = await desk.app.push_screen_wait(Picker("Queued messages", found, keys=keys, act=act, searches=False))
     if chosen is not None:
-        text = next((item.content for item in conduct.app.conversation.view.queue if item.id == chosen), "")
-        conduct.ask_for(Purpose("queued", "the message: Enter changes it, Esc goes back", target=chosen), text)
+        text = next((item.content for item in desk.app.conversation.view.queue if item.id == chosen), "")
+        desk.ask_for(Purpose("queued", "the message: Enter changes it, Esc goes back", target=chosen), text)
 
 
-async def choose_model(conduct: "Conduct") -> str:
-    known = await conduct.connection.models()
+async def choose_model(desk: Desk) -> str:
+    known = await desk.connection.models()
 
     async def found(query: str) -> Sequence[Entry[str]]:
         rows = [row for row in known if query.casefold() in row.model.casefold()]
@@ -265,18 +255,18 @@ async def choose_model(conduct: "Conduct") -> str:
             entries.insert(0, Entry(f"{query}  (as typed)", query))
         return entries
 
-    return await conduct.app.push_screen_wait(Picker("Model", found)) or ""
+    return await desk.app.push_screen_wait(Picker("Model", found)) or ""
 
 
-async def choose_mode(conduct: "Conduct") -> str:
+async def choose_mode(desk: Desk) -> str:
     async def found(query: str) -> Sequence[Entry[str]]:
         return [Entry(f"{mode:10} {_MODE_WORDS[mode]}", str(mode)) for mode in MODES if query in mode]
 
-    return await conduct.app.push_screen_wait(Picker("Mode", found, searches=False)) or ""
+    return await desk.app.push_screen_wait(Picker("Mode", found, searches=False)) or ""
 
 
-async def choose_theme(conduct: "Conduct") -> None:
-    app = conduct.app
+async def choose_theme(desk: Desk) -> None:
+    app = desk.app
 
     async def found(query: str) -> Sequence[Entry[str]]:
         return [Entry(name, name) for name in sorted(app.available_themes) if query in name]

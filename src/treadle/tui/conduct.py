@@ -2,43 +2,30 @@
 purpose: a message, unless something else was asked for."""
 
 import asyncio
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
-
-import msgspec
+from typing import Any
 
 from treadle.did_you_mean import did_you_mean
 from treadle.errors import InvalidInput, Refused, TreadleError
 from treadle.inert import inert, inert_line
 from treadle.protocol.events import OpenAction
+from treadle.tui.app import TreadleApp
 from treadle.tui.blocks import Note
 from treadle.tui.card import Choice
 from treadle.tui.commands import COMMANDS, carry_out
 from treadle.tui.composer import Composer
 from treadle.tui.connection import ChatLink, Connection
+from treadle.tui.desk import Purpose
 from treadle.tui.file_names import best, file_names
+from treadle.tui.first_run import first_run
 from treadle.tui.screens import Confirm
-
-if TYPE_CHECKING:
-    from treadle.tui.app import TreadleApp
 
 OFFERS = 8
 SHELL_KEPT = 40_000
 _STALE = ("no_such_action", "hash_mismatch", "not_awaiting_action")
 
 
-class Purpose(msgspec.Struct, frozen=True):
-    """What the composer is used for, if not for a message."""
-
-    kind: Literal["feedback", "edit", "queued", "rename"]
-    words: str
-    action: OpenAction | None = None
-    arguments: Mapping[str, Any] = {}
-    target: str = ""
-
-
 class Conduct:
-    def __init__(self, app: "TreadleApp") -> None:
+    def __init__(self, app: TreadleApp) -> None:
         self.app = app
         self._purpose: Purpose | None = None
         self._draft = ""
@@ -69,8 +56,6 @@ class Conduct:
         elif start.picks:
             await self.command("chats", "")
         elif not start.prompt and not (start.model or await self.connection.default_model()):
-            from treadle.tui.first_run import first_run
-
             await first_run(self)
         if start.prompt:
             await self.say(start.prompt, ())
@@ -209,9 +194,6 @@ class Conduct:
         self._cut_at = -1
         if not await self.link().go_on():
             raise InvalidInput("nothing is left of this run to go on with")
-
-    async def rewind(self) -> None:
-        await self.command("rewind", "")
 
     # -- what is asked ------------------------------------------------------------------------------------------------
 

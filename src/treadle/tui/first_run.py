@@ -3,42 +3,39 @@ asked to."""
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from rich.text import Text
 
 from treadle.inert import inert_line
 from treadle.tui.connection import ModelRow
+from treadle.tui.desk import Desk
 from treadle.tui.picker import Entry, Picker
 from treadle.tui.screens import Confirm
-
-if TYPE_CHECKING:
-    from treadle.tui.conduct import Conduct
 
 LOCAL_SERVERS = {"ollama": 11434, "LM Studio": 1234, "llama.cpp or vLLM": 8080}
 _LOOK_S = 0.3
 
 
-async def first_run(conduct: "Conduct") -> None:
-    known, servers = await asyncio.gather(conduct.connection.models(), local_servers())
+async def first_run(desk: Desk) -> None:
+    known, servers = await asyncio.gather(desk.connection.models(), local_servers())
     usable = [row for row in known if not row.why]
 
     async def found(query: str) -> Sequence[Entry[str]]:
         return _entries(known, usable, servers, query)
 
-    chosen = await conduct.app.push_screen_wait(Picker("Welcome to Treadle. Choose a model", found))
+    chosen = await desk.app.push_screen_wait(Picker("Welcome to Treadle. Choose a model", found))
     if chosen is None:
-        conduct.app.tell("no model is chosen; /model shows the list, and `treadle demo` needs none", grave=False)
+        desk.app.tell("no model is chosen; /model shows the list, and `treadle demo` needs none", grave=False)
         return
-    conduct.chosen["model"] = chosen
-    conduct.app.draw_facts()
-    if not await conduct.may_see(chosen):
-        conduct.chosen.pop("model")
+    desk.chosen["model"] = chosen
+    desk.app.draw_facts()
+    if not await desk.may_see(chosen):
+        desk.chosen.pop("model")
         return
-    path = None if conduct.app.home is None else conduct.app.home / "config.toml"
+    path = None if desk.app.home is None else desk.app.home / "config.toml"
     if path is None or await asyncio.to_thread(path.exists):
         return
-    if await conduct.app.push_screen_wait(
+    if await desk.app.push_screen_wait(
         Confirm(f"Use {chosen} from now on? That writes {path}.", "write it", "only now")
     ):
         await asyncio.to_thread(path.write_text, f'model = "{chosen}"\n', encoding="utf-8")

@@ -1,0 +1,24 @@
+"""Opening the app: the screen first, and what makes it work behind it."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from treadle.tui.app import Left, Start, TreadleApp
+from treadle.tui.conducting import Conducting
+from treadle.tui.connection import Connection
+
+
+def make_app(
+    connect: Callable[[], Awaitable[Connection]], start: Start, *, home: Path | None = None, theme: str = ""
+) -> TreadleApp:
+    return TreadleApp(connect, _conduct, start, home=home, theme=theme)
+
+
+async def run(connect: Callable[[], Awaitable[Connection]], start: Start, *, home: Path | None = None) -> Left | None:
+    return await make_app(connect, start, home=home).run_async()
+
+
+def _conduct(app: TreadleApp) -> Conducting:
+    from treadle.tui.conduct import Conduct
+
+    return Conduct(app)
