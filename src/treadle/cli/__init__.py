@@ -39,6 +39,7 @@ COMMANDS = {
     "models": "List the models that can be used, or get one that runs on this machine.",
     "config": "Show every setting and where its value comes from.",
     "doctor": "See whether all is well here, and try to get out of the sandbox.",
+    "completion": "Print a script that completes commands, options and chats in a shell.",
     "demo": "See a run killed in the middle and resumed; needs no key.",
 }
 """Their names and their lines of help, in the order in which they are listed."""
@@ -88,6 +89,11 @@ def main() -> int:
             return 0
         case ["--help" | "-h"]:
             print(help_text())
+            return 0
+        case ["completion", "--ids"]:  # a shell waits for it while somebody types
+            from treadle.cli.chat_names import newest
+
+            print("\n".join(newest()))
             return 0
         case arguments:
             # What is loaded stays: looking through it for garbage, time and again while it grows, finds none.

@@ -1,0 +1,67 @@
+"""Completion in a real shell: commands, options, their values, chats (U-01)."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.scenario.command_line import CommandLine
+from treadle.cli import COMMANDS
+
+
+@pytest.fixture
+def program(cli: CommandLine) -> str:
+    """`treadle` as a program on PATH."""
+    folder = cli.folder / "bin"
+    folder.mkdir()
+    path = folder / "treadle"
+    path.write_text(f'#!/bin/sh\nexec {sys.executable} -m treadle "$@"\n')
+    path.chmod(0o755)
+    cli.environment["PATH"] = f"{folder}:{cli.environment['PATH']}"
+    return str(path)
+
+
+def offered(cli: CommandLine, script: Path, *words: str) -> list[str]:
+    """What bash would offer for the last word."""
+    line = f'source {script}; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _treadle; printf "%s\\n" "${{COMPREPLY[@]}}"'
+    done = subprocess.run(
+        ["bash", "-c", line, "bash", *words], cwd=cli.project, env=cli.environment, capture_output=True, text=True
+    )
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_in_bash(cli: CommandLine, program: str) -> None:
+    script = cli.folder / "completion.bash"
+    script.write_text(cli("completion", "bash").out)
+    assert set(COMMANDS) < set(offered(cli, script, program, ""))
+    assert offered(cli, script, program, "re") == ["resume", "review", "redo", "replay"]
+    assert offered(cli, script, program, "run", "--mode", "auto") == ["auto-edit", "autopilot"]
+    assert "--json" in offered(cli, script, program, "chats", "--")
+    assert offered(cli, script, program, "completion", "f") == ["fish"]
+    assert offered(cli, script, program, "show", "") == ["last"]
+    model = cli.script('[[turn]]\ntext = "Hello."\n')
+    chats = [cli("run", f"Say {word}.", "--model", model, "--json").events[0]["chat"] for word in ("one", "two")]
+    for words in (("show", "c_"), ("run", "--chat", "c_")):
+        assert offered(cli, script, program, *words) == [*reversed(chats)]
+    listed = cli("completion", "--ids")
+    assert listed.out == f"{chats[1]}\tsay two.\n{chats[0]}\tsay one.\n"
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_in_other_shells_it_can_be_read(cli: CommandLine, shell: str) -> None:
+    script = cli("completion", shell).out
+    assert all(name in script for name in COMMANDS)
+    if shutil.which(shell) is None:
+        pytest.skip(f"needs {shell}")
+    read = subprocess.run([shell, "-n"], input=script, capture_output=True, text=True)
+    assert (read.returncode, read.stderr) == (0, "")
+
+
+def test_without_a_database_nothing_is_offered(cli: CommandLine) -> None:
+    assert cli("completion", "--ids", env={"TREADLE_HOME": "/nonexistent"}).out == "\n"
+    assert cli("completion", "--ids", env={"TREADLE_STORE": "postgresql://nobody@nowhere/x"}).out == "\n"
+    assert cli("completion", "powershell").code == 2

@@ -1,0 +1,16 @@
+"""The sdist and the wheel hold what they should, and the program works from there without a checkout."""
+
+from importlib.util import find_spec
+
+import pytest
+
+from scripts.try_package import main
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (find_spec("hatchling") and find_spec("pip")), reason="needs hatchling and pip")
+def test_the_package_works_in_a_clean_environment(capfd: pytest.CaptureFixture[str]) -> None:
+    code = main([])
+    told = capfd.readouterr()
+    assert (code, told.err) == (0, "")
+    assert "work in a clean environment" in told.out
