@@ -207,8 +207,12 @@ class Agent:
             if "root" in named:
                 named["root_id"] = identify(named["root"])
             return Chat(self.deps, self.worker, ChatId(id), named, self.rules.add, self._check, self.job_registry)
-        ready = self.prepare(self._changed(options or self.options, given))
-        return Chat(self.deps, self.worker, new_chat_id(), ready, self.rules.add, self._check, self.job_registry)
+        return self.begin(new_chat_id(), self._changed(options or self.options, given))
+
+    def begin(self, id: str, options: ChatOptions) -> Chat:
+        """A new chat under an id that the caller chose. ChatExists, when it is first used, if there is one already."""
+        ready = self.prepare(options)
+        return Chat(self.deps, self.worker, ChatId(id), ready, self.rules.add, self._check, self.job_registry)
 
     def _check(self) -> None:
         """ConfigError if a file is damaged that says what may be done: no run begins as long as it is."""

@@ -36,6 +36,7 @@ COMMANDS = {
     "acp": "Work for an editor that speaks the Agent Client Protocol.",
     "tokens": "List, make and take back tokens of the server.",
     "worker": "Drive the chats that need a worker, until it is told to stop.",
+    "copilot": "Be the runtime of a program that uses a Copilot SDK.",
     "models": "List the models that can be used, or get one that runs on this machine.",
     "config": "Show every setting and where its value comes from.",
     "doctor": "See whether all is well here, and try to get out of the sandbox.",
@@ -79,6 +80,12 @@ def help_text() -> str:
         "  --help         Print this text, or a command's own with treadle COMMAND --help.",
     ]
     return "\n".join(lines)
+
+
+def copilot_main() -> int:
+    """`treadle-copilot`: the same as `treadle copilot`, for what takes one path and no arguments."""
+    sys.argv.insert(1, "copilot")
+    return main()
 
 
 def main() -> int:

@@ -20,6 +20,7 @@ from treadle.protocol.events import CheckCompleted, CheckStarted, Event, Executi
 from treadle.protocol.tools import COMMAND_TOOL, DIAGNOSTICS_TOOL, ToolSpec
 
 LONGEST_S = 600
+CHANGED = "a hook wants other arguments for it, and a check runs as the user wrote it"
 NO_TOOL = "It could not be run: this chat's tools have no {name}."
 
 
@@ -32,8 +33,9 @@ async def run_check(tenure: Tenure, check: OpenCheck, deps: Deps) -> None:
         return await _skip(tenure, check, NO_TOOL.format(name=invocation.name), begun)
     if not begun:
         try:
-            if blocked := await deps.hooks.before(tool.spec, invocation):
-                raise ToolError(blocked)
+            said = await deps.hooks.before(tool.spec, invocation)
+            if said:
+                raise ToolError(said if isinstance(said, str) else CHANGED)
             plan = await tool.prepare(invocation)
         except ToolError as error:
             return await _skip(tenure, check, deps.redact(str(error)), begun)

@@ -14,6 +14,7 @@ from treadle.engine.lease import Stopped, Tenure
 from treadle.engine.outcome import checkpoint, crashed, end, first_line, seen_of
 from treadle.errors import ToolError, TrialLost
 from treadle.host_patterns import joined
+from treadle.ports.hooks import Instead
 from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Invocation, Rehearsal, Tool, Trial
 from treadle.protocol.content import Seen
@@ -146,11 +147,17 @@ async def _or_refused(
 
 
 async def _permit(ready: Ready, options: ChatOptions, deps: Deps) -> Ready | Doubtful | Settled:
-    """Ask the hooks and the policy."""
+    """Ask the hooks and the policy, which judges what the hooks leave."""
     spec = ready.tool.spec
-    blocked = await deps.hooks.before(spec, ready.invocation)
-    if blocked:
-        return _refused_tried(ready, blocked, deps)
+    said = await deps.hooks.before(spec, ready.invocation)
+    if isinstance(said, Instead):
+        changed = deps.tools.arguments(spec, msgspec.json.encode(said.arguments).decode())
+        if isinstance(changed, str):
+            return _refused_tried(ready, f"A hook changed the arguments: {changed}", deps)
+        invocation = replace(ready.invocation, arguments=changed)
+        ready = replace(ready, invocation=invocation, summary=summarize(spec, changed))
+    elif said:
+        return _refused_tried(ready, said, deps)
     if ready.call.phase == "approved":
         options = replace(options, interactive=True)  # whoever answered is a person
     verdict = await deps.policy.review(spec, ready.invocation, options)

@@ -17,6 +17,7 @@ from treadle.tools.coerce import coerce
 
 ALIASES: Mapping[str, str] = {
     "read": "read_file",
+    "view": "read_file",
     "view_file": "read_file",
     "open_file": "read_file",
     "ls": "list_directory",
@@ -38,8 +39,10 @@ ALIASES: Mapping[str, str] = {
     "search_file_content": "grep_search",
     "codebase_search": "grep_search",
     "find_in_files": "grep_search",
+    "create": "write_file",
     "create_file": "write_file",
     "save_file": "write_file",
+    "edit": "edit_file",
     "str_replace": "edit_file",
     "replace_in_file": "edit_file",
     "applyPatch": "apply_patch",

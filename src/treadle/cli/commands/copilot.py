@@ -1,0 +1,71 @@
+"""`treadle copilot`: a runtime for programs that use the Copilot SDKs. The SDKs start it themselves and bring along
+options of their own command line, which are understood or left aside."""
+
+import os
+import sys
+from typing import Any
+
+import click
+
+from treadle.cli.options import store_option
+
+TOKEN = "COPILOT_CONNECTION_TOKEN"
+_THEIRS = ("--headless", "--no-auto-update", "--no-auto-login")
+_THEIRS_WITH_VALUE = ("--log-level", "--auth-token-env", "--session-idle-timeout")
+
+
+@click.command("copilot")
+@click.option("--stdio", is_flag=True, help="Speak on standard input and output instead of a port.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="The port; else a free one.")
+@click.option("--host", default="127.0.0.1", metavar="ADDRESS", help="The address to listen on.")
+@click.option("--model", metavar="PROVIDER:NAME", help="The model of sessions that name none.")
+@store_option
+def copilot(stdio: bool, port: int, host: str, **flags: Any) -> int:
+    """Be the runtime of a program that uses a Copilot SDK.
+
+    Let the SDK start it (path to treadle, arguments `copilot`; or COPILOT_CLI_PATH=treadle-copilot), or start it
+    yourself and give the SDK its address. Programs that come by the port must show the token in
+    COPILOT_CONNECTION_TOKEN; if there is none, one is made and told on standard error.
+    """
+    import asyncio
+
+    return asyncio.run(_serve(stdio, host, port, flags))
+
+
+for _name in _THEIRS:
+    copilot.params.append(click.Option([_name], is_flag=True, hidden=True, expose_value=False))
+for _name in _THEIRS_WITH_VALUE:
+    copilot.params.append(click.Option([_name], hidden=True, expose_value=False))
+
+
+async def _serve(stdio: bool, host: str, port: int, flags: dict[str, Any]) -> int:
+    from treadle.cli.session import configured, open_agent, project_root
+    from treadle.copilot_sdk.hooks import ProgramHooks
+    from treadle.copilot_sdk.serve import serve_stdio, serve_tcp
+    from treadle.copilot_sdk.server import Runtime
+    from treadle.models.registry import ModelRegistry
+
+    config = configured(flags)
+    hooks = ProgramHooks()
+    async with open_agent(config, works=True, hooks=[hooks]) as agent:
+        models = agent.deps.models
+        assert isinstance(models, ModelRegistry)
+        here = os.getcwd()
+        token = "" if stdio else _token()
+        options = config.settings.chat_options("")
+        runtime = Runtime(agent, models, options, hooks, lambda named: str(project_root(named or here)), token)
+        if stdio:
+            await serve_stdio(runtime)
+        else:
+            await serve_tcp(runtime, host, port)
+    return 0
+
+
+def _token() -> str:
+    import secrets
+
+    token = os.environ.get(TOKEN, "")
+    if not token:
+        token = secrets.token_urlsafe(24)
+        print(f"treadle: programs connect with the token {token}", file=sys.stderr, flush=True)
+    return token

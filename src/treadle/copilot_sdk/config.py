@@ -1,0 +1,162 @@
+"""What a program says of a session when it makes or resumes one, and the options of a chat that this amounts to. What
+it says and what Treadle does not have is refused where it matters, and told where it does not."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from treadle.copilot_sdk.names import OURS, matches
+from treadle.copilot_sdk.system_message import SystemMessage, prompt_of
+from treadle.jsonrpc.connection import INVALID_PARAMS, RpcError
+from treadle.models.brought import Provider, ProviderModel
+from treadle.protocol.options import ChatOptions
+from treadle.protocol.tools import ANY_OBJECT, DynamicTool
+
+LABEL = "copilot-sdk"
+"""The label of chats that were made by a program of the SDKs."""
+MAX_TURNS = 200
+"""Turns a run: the SDKs know no cap, and a loop that never ends helps nobody."""
+
+_REFUSED: Mapping[str, str] = {
+    "cloud": "sessions in GitHub's cloud",
+    "mcpServers": "MCP servers of a session",
+    "skillDirectories": "skills of a session",
+    "hasSkillProvider": "skills of a program",
+    "pluginDirectories": "plugins",
+    "hookDirectories": "folders of hooks",
+    "canvases": "canvases",
+    "additionalDirectories": "folders beside the working directory",
+    "managedSettings": "managed settings",
+    "enableManagedSettings": "managed settings",
+}
+"""What a program relies on if it asks for it, by the name of the field."""
+_WITHOUT_EFFECT = ("commands", "reasoningEffort", "requestElicitation", "sessionLimits", "largeOutput", "toolSearch")
+
+
+class Tool(msgspec.Struct, rename="camel"):
+    """A tool that the program runs itself."""
+
+    name: str
+    description: str | None = ""
+    parameters: Any = None
+    overrides_built_in_tool: bool | None = False
+    skip_permission: bool | None = False
+
+
+class CustomAgent(msgspec.Struct, rename="camel"):
+    """Another way to work, by its name: a text for the model, and which tools it has."""
+
+    name: str
+    prompt: str = ""
+    display_name: str | None = None
+    description: str | None = None
+    tools: list[str] | None = None
+    model: str | None = None
+
+
+class DefaultAgent(msgspec.Struct, rename="camel"):
+    excluded_tools: list[str] = []
+
+
+class InfiniteSessions(msgspec.Struct, rename="camel"):
+    enabled: bool = True
+
+
+class Config(msgspec.Struct, rename="camel"):
+    """As of `session.create` and `session.resume`. Fields that are not here have no meaning for Treadle."""
+
+    session_id: str = ""
+    model: str | None = None
+    name: str | None = None
+    tools: list[Tool] | None = None
+    system_message: SystemMessage | None = None
+    available_tools: list[str] | None = None
+    excluded_tools: list[str] | None = None
+    request_permission: bool | None = None
+    request_user_input: bool | None = None
+    hooks: bool | None = None
+    working_directory: str | None = None
+    streaming: bool | None = None
+    provider: Provider | None = None
+    providers: list[Provider] | None = None
+    models: list[ProviderModel] | None = None
+    custom_agents: list[CustomAgent] | None = None
+    default_agent: DefaultAgent | None = None
+    agent: str | None = None
+    infinite_sessions: InfiniteSessions | None = None
+    continue_pending_work: bool | None = None
+    disable_resume: bool | None = None
+
+    @property
+    def custom_agent(self) -> CustomAgent | None:
+        return next((each for each in self.custom_agents or () if each.name == self.agent), None)
+
+
+def read_config(params: Mapping[str, Any]) -> Config:
+    """RpcError for what does not fit, and for what Treadle does not have."""
+    for field, what in _REFUSED.items():
+        if params.get(field):
+            raise RpcError(INVALID_PARAMS, f"Treadle does not support {what} ({field}); leave it out.")
+    try:
+        config = msgspec.convert(params, Config, strict=False)
+    except msgspec.ValidationError as error:
+        raise RpcError(INVALID_PARAMS, f"The configuration of the session does not fit: {error}.") from error
+    if config.agent and config.custom_agent is None:
+        raise RpcError(INVALID_PARAMS, f"There is no custom agent {config.agent!r}; customAgents must define it.")
+    return config
+
+
+def without_effect(params: Mapping[str, Any]) -> list[str]:
+    """Fields that are accepted and do nothing, for a warning."""
+    return [field for field in _WITHOUT_EFFECT if params.get(field)]
+
+
+def options_of(
+    base: ChatOptions, config: Config, tools: Sequence[Tool], builtin: Collection[str], prompt: str | None = None
+) -> ChatOptions:
+    """The options of the session's chat: what the user's settings say, in the mode that asks before it changes
+    anything, with `tools`, those of all programs that are attached. `prompt`: the system text, if it is known."""
+    agent = config.custom_agent
+    text = prompt if prompt is not None else prompt_of(config.system_message)
+    if agent is not None and agent.prompt:
+        text = f"{text or prompt_of(None, always=True)}\n{agent.prompt}\n"
+    return msgspec.structs.replace(
+        base,
+        mode="confirm",
+        interactive=True,
+        max_turns=max(base.max_turns, MAX_TURNS),
+        on_limit="answer",
+        on_guard="stop",
+        summarize=False,
+        verify=False,
+        action_deadline_s=0.0,
+        system_prompt=text or base.system_prompt,
+        tools=_enabled(config, agent, tools, builtin),
+        dynamic_tools=tuple(_declared(tool) for tool in tools if _wanted(config, agent, tool.name, builtin=False)),
+        labels=tuple(dict.fromkeys((*base.labels, LABEL))),
+    )
+
+
+def _declared(tool: Tool) -> DynamicTool:
+    return DynamicTool(tool.name, tool.description or "", tool.parameters or dict(ANY_OBJECT))
+
+
+def _enabled(
+    config: Config, agent: CustomAgent | None, tools: Sequence[Tool], builtin: Collection[str]
+) -> tuple[str, ...]:
+    """The built-in tools that are left: `ask_user` only if somebody answers, none that the program replaces."""
+    replaced = {OURS.get(tool.name, tool.name) for tool in tools if tool.overrides_built_in_tool}
+    replaced |= set() if config.request_user_input else {"ask_user"}
+    return tuple(name for name in builtin if name not in replaced and _wanted(config, agent, name, builtin=True))
+
+
+def _wanted(config: Config, agent: CustomAgent | None, name: str, *, builtin: bool) -> bool:
+    """Whether the filters let a tool through; what is excluded is out, whatever else is said of it."""
+    excluded = [*(config.excluded_tools or ())]
+    if agent is None and config.default_agent is not None:
+        excluded += config.default_agent.excluded_tools
+    if matches(excluded, name, builtin=builtin):
+        return False
+    lists = [config.available_tools, agent.tools if agent is not None else None]
+    return all(each is None or matches(each, name, builtin=builtin) for each in lists)

@@ -1,0 +1,87 @@
+"""An approval in the words of the SDKs: what a program is asked to allow, and what its answer means."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from treadle.copilot_sdk.names import shown_arguments, shown_name
+from treadle.protocol.events import OpenAction
+from treadle.protocol.permissions import Rule, RuleScope
+from treadle.protocol.tools import COMMAND_TOOL, EDIT_TOOLS, only_looks
+
+_SCOPES: Mapping[str, RuleScope] = {
+    "approve-for-session": "chat",
+    "approved-for-session": "chat",
+    "approve-for-location": "project",
+    "approved-for-location": "project",
+    "approve-permanently": "user",
+}
+UNANSWERED = ("no-result", "noResult")
+NOT_ALLOWED = "The user did not allow this call."
+NOBODY = "Nobody was there to allow this call."
+
+
+class Decision(msgspec.Struct, frozen=True):
+    decision: Literal["allow", "deny"]
+    feedback: str = ""
+    scope: RuleScope = "once"
+    absent: bool = False
+    """Whether it was refused only because nobody was there."""
+
+
+def asked(action: OpenAction, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The request that a program is shown: a command, a change of a file, or the call of any other tool."""
+    common = {"toolCallId": action.call, "intention": action.reason or f"{shown_name(name)} wants to go on"}
+    if name == COMMAND_TOOL:
+        command = str(arguments.get("command", ""))
+        program = command.split()[0] if command.split() else ""
+        return common | {
+            "kind": "shell",
+            "fullCommandText": command,
+            "commands": [{"identifier": program, "readOnly": only_looks(command)}],
+            "possiblePaths": [],
+            "possibleUrls": [{"url": host} for host in action.network],
+            "hasWriteFileRedirection": ">" in command,
+            "canOfferSessionApproval": bool(action.offers),
+            "warning": action.reason if action.severity in ("high", "critical") else None,
+        }
+    if name in EDIT_TOOLS:
+        content = arguments.get("content")
+        return common | {
+            "kind": "write",
+            "fileName": str(arguments.get("path", "")),
+            "diff": action.text.partition("\n\n")[2] or action.text,
+            "canOfferSessionApproval": bool(action.offers),
+            **({"newFileContents": content} if isinstance(content, str) else {}),
+        }
+    return custom_tool(action.call, shown_name(name), action.text, shown_arguments(name, arguments))
+
+
+def custom_tool(call: str, name: str, description: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "kind": "custom-tool",
+        "toolCallId": call,
+        "toolName": name,
+        "toolDescription": description,
+        "args": dict(arguments),
+    }
+
+
+def decided(result: Mapping[str, Any]) -> Decision | None:
+    """What a program's answer means; None: it leaves the question to others."""
+    kind = str(result.get("kind", ""))
+    if kind in UNANSWERED:
+        return None
+    if kind.startswith("approve"):
+        return Decision("allow", scope=_SCOPES.get(kind, "once"))
+    feedback = result.get("feedback") or result.get("message") or result.get("reason")
+    absent = "not-available" in kind or "could-not-request" in kind
+    return Decision("deny", str(feedback) if feedback else NOBODY if absent else NOT_ALLOWED, absent=absent)
+
+
+def rule_of(action: OpenAction, scope: RuleScope) -> Rule | None:
+    """The first rule that was offered, in the scope that the program chose; none if none can be made."""
+    if scope == "once" or not action.offers:
+        return None
+    return msgspec.structs.replace(action.offers[0].rule, scope=scope)

@@ -1,0 +1,222 @@
+"""What a chat waits for, asked of the programs that are attached to it: approvals, their own tools, questions. All of
+it is durable in the chat; what is here is only who was asked. A program that comes later, or after the runtime was
+killed, is asked again.
+
+Tools of programs pass a gate here: their hooks, then the approval that the SDKs ask for each of them. Results are held
+until all calls of a turn have theirs, because the chat takes them together (A-03)."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from treadle.chat.state import open_actions, status
+from treadle.copilot_sdk.config import Tool
+from treadle.copilot_sdk.hooks import SessionHooks, result_text
+from treadle.copilot_sdk.permissions import asked, custom_tool, decided, rule_of
+from treadle.errors import NotFound, Refused
+from treadle.handle import Chat
+from treadle.jsonrpc.connection import Connection, Gone, RpcError
+from treadle.protocol.commands import Result
+from treadle.protocol.events import OpenAction
+from treadle.tools.registry import ALIASES
+
+Announce = Callable[[str, dict[str, Any]], None]
+GATE = "permission-"
+"""Begins the id of an approval for a program's own tool."""
+_FAILED = "Failed to execute `{}` tool with arguments: {} due to error: Error: Tool execution failed"
+"""What a program's exception said is for the program: it may hold what the model must not see."""
+
+
+class Requests:
+    def __init__(
+        self,
+        chat: Chat,
+        hooks: SessionHooks,
+        tell: Announce,
+        tools: Callable[[], Iterable[Tool]],
+        answering: Callable[[], Sequence[Connection]],
+    ) -> None:
+        self._chat = chat
+        self._hooks = hooks
+        self._tell = tell
+        self._tools = tools
+        self._answering = answering
+        self.open: dict[str, tuple[str, dict[str, Any]]] = {}
+        """By request: the event that asks for it, for whoever comes later."""
+        self.again: set[str] = set()
+        """Requests that a later program was asked, too. That nobody is there with it answers nothing."""
+        self.approve_all = False
+        self._begun: set[str] = set()
+        self._arguments: dict[str, dict[str, Any]] = {}
+        """Of calls of programs' tools: as hooks left them."""
+        self._results: dict[str, Result] = {}
+        self._settling = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def attend(self) -> None:
+        """Ask for what the chat waits for and nobody was asked for yet."""
+        waiting = {action.action: action for action in await self._waiting()}
+        for request in [each for each in self.open if each.removeprefix(GATE) not in waiting]:
+            del self.open[request]
+        for action in waiting.values():
+            if action.action not in self._begun:
+                self._begun.add(action.action)
+                task = asyncio.create_task(self._ask(action), name=f"ask {action.action}")
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+        await self._settle()
+
+    def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    async def _waiting(self) -> tuple[OpenAction, ...]:
+        return open_actions(await self._chat.state())
+
+    async def _ask(self, action: OpenAction) -> None:
+        match action.kind:
+            case "permission":
+                arguments = await self._chat.arguments(action)
+                state = await self._chat.state()
+                name = next((call.request.name for call in state.calls if call.key == action.call), action.name)
+                self._announce_permission(action.action, asked(action, ALIASES.get(name, name), arguments))
+            case "external_tool":
+                await self._gate(action)
+            case "user_input":
+                await self._question(action)
+
+    def _announce(self, request: str, kind: str, data: dict[str, Any]) -> None:
+        self.open[request] = kind, data
+        self._tell(kind, data)
+
+    def _announce_permission(self, request: str, what: dict[str, Any]) -> None:
+        self._announce(request, "permission.requested", {"requestId": request, "permissionRequest": what})
+        if self.approve_all:
+            task = asyncio.create_task(self._approve(request))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _approve(self, request: str) -> None:
+        await self.decide(request, {"kind": "approve-once"})
+
+    # -- approvals ----------------------------------------------------------------------------------------------------
+
+    async def decide(self, request: str, result: Mapping[str, Any]) -> bool:
+        """A program's answer to an approval; False if it is no longer asked for."""
+        decision = decided(result)
+        if decision is None or (decision.absent and request in self.again):
+            return True
+        action = next((each for each in await self._waiting() if each.action == request.removeprefix(GATE)), None)
+        if action is None or (self.open.pop(request, None) is None and request.startswith(GATE)):
+            return False
+        if request.startswith(GATE):
+            kind = "approved" if decision.decision == "allow" else "denied-interactively-by-user"
+            done = {"requestId": request, "toolCallId": action.call, "result": {"kind": kind}}
+            self._tell("permission.completed", done)
+            if decision.decision == "allow":
+                self._announce_tool(action)
+            else:
+                await self._keep(action, decision.feedback, failed=True)
+            return True
+        try:
+            if decision.decision == "allow":
+                await self._chat.approve(action, rule=rule_of(action, decision.scope))
+            else:
+                await self._chat.deny(action, decision.feedback)
+        except (Refused, NotFound):
+            return False
+        return True
+
+    # -- tools of programs --------------------------------------------------------------------------------------------
+
+    async def _gate(self, action: OpenAction) -> None:
+        said = await self._hooks.before(action.call, action.name, action.arguments)
+        if isinstance(said, str):
+            await self._keep(action, said, failed=True)
+            return
+        self._arguments[action.call] = action.arguments if said is None else said
+        tool = next((each for each in self._tools() if each.name == action.name), None)
+        if tool is not None and tool.skip_permission:
+            self._announce_tool(action)
+            return
+        what = custom_tool(
+            action.call, action.name, (tool.description if tool else "") or "", self._arguments[action.call]
+        )
+        self._announce_permission(f"{GATE}{action.action}", what)
+
+    def _announce_tool(self, action: OpenAction) -> None:
+        data = {
+            "requestId": action.tool_call_id,
+            "sessionId": self._chat.id,
+            "toolCallId": action.call,
+            "toolName": action.name,
+            "arguments": self._arguments.get(action.call, action.arguments),
+        }
+        self._announce(action.tool_call_id, "external_tool.requested", data)
+
+    async def submit(self, request: str, result: Any, error: str | None) -> bool:
+        """A program's result; False if it is not, or no longer, asked for."""
+        action = next((each for each in await self._waiting() if each.tool_call_id == request), None)
+        if action is None or action.kind != "external_tool" or request in self._results:
+            return False
+        self.open.pop(request, None)
+        self.open.pop(f"{GATE}{request}", None)
+        kind = result.get("resultType") if isinstance(result, Mapping) else None
+        failed = error is not None or (kind is not None and kind != "success")
+        arguments = self._arguments.get(action.call, action.arguments)
+        given = msgspec.json.encode(arguments).decode()
+        text = _FAILED.format(action.name, given) if error is not None else result_text(result)
+        text = await self._hooks.after(action.call, action.name, arguments, text, not failed)
+        await self._keep(action, text, failed=failed)
+        return True
+
+    async def _keep(self, action: OpenAction, text: str, *, failed: bool) -> None:
+        self._results[action.tool_call_id] = Result(action.tool_call_id, text, failed)
+        await self._settle()
+
+    async def _settle(self) -> None:
+        """Give the chat its results once all are there."""
+        async with self._settling:
+            state = await self._chat.state()
+            calls = [action.tool_call_id for action in open_actions(state) if action.kind == "external_tool"]
+            if status(state) != "requires_action" or not calls or any(call not in self._results for call in calls):
+                return
+            try:
+                await self._chat.submit([self._results[call] for call in calls])
+            except Refused:
+                return  # something else is asked first; the chat says so when it comes to these
+            for call in calls:
+                self._results.pop(call)
+                self._arguments.pop(call, None)
+
+    # -- questions ----------------------------------------------------------------------------------------------------
+
+    async def _question(self, action: OpenAction) -> None:
+        """Ask one program after the other; if none answers, whoever comes later is asked."""
+        told: dict[str, Any] = {"requestId": action.action, "question": action.text, "choices": list(action.options)}
+        told |= {"allowFreeform": True, "toolCallId": action.call}
+        self._announce(action.action, "user_input.requested", told)
+        for program in self._answering():
+            params = {
+                "sessionId": self._chat.id,
+                "question": action.text,
+                "choices": list(action.options),
+                "allowFreeform": True,
+            }
+            try:
+                answer = await program.request("userInput.request", params)
+            except (RpcError, Gone):
+                continue
+            if isinstance(answer, Mapping) and await self.answer(action.action, str(answer.get("answer", ""))):
+                return
+        self._begun.discard(action.action)
+
+    async def answer(self, request: str, text: str) -> bool:
+        try:
+            await self._chat.answer(request, text)
+        except (Refused, NotFound):
+            return False
+        self.open.pop(request, None)
+        return True

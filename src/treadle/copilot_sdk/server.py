@@ -1,0 +1,310 @@
+"""The runtime: the programs that are connected and the sessions that they work on. Answers what is asked of the runtime
+as a whole, finds the session for the rest, and makes and ends sessions."""
+
+import asyncio
+import hmac
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from treadle import __version__
+from treadle.copilot_sdk.config import Config, options_of, read_config, without_effect
+from treadle.copilot_sdk.events import stamp
+from treadle.copilot_sdk.hooks import ProgramHooks
+from treadle.copilot_sdk.methods import SESSION_METHODS, Params, _tool, text_of
+from treadle.copilot_sdk.model_names import ModelNames
+from treadle.copilot_sdk.session import Session
+from treadle.copilot_sdk.system_message import transforms
+from treadle.errors import ChatExists, NotFound, Refused
+from treadle.handle import Chat
+from treadle.jsonrpc.connection import INVALID_PARAMS, METHOD_NOT_FOUND, Connection, RpcError
+from treadle.models.brought import BroughtModels
+from treadle.models.registry import ModelRegistry
+from treadle.ports.store import ChatFilter, Listed
+from treadle.protocol.commands import ChangeOptions
+from treadle.protocol.options import ChatOptions
+from treadle.runtime import Agent
+
+PROTOCOL = 3
+DELETED = "copilot-sdk-deleted"
+"""The label of chats that a program deleted. Their log stays, as every log does."""
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+class Runtime:
+    """`root_of` gives the project for a folder that a program names; `token` is what programs on TCP must show."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        models: ModelRegistry,
+        options: ChatOptions,
+        hooks: ProgramHooks,
+        root_of: Callable[[str], str],
+        token: str = "",
+    ) -> None:
+        self.agent = agent
+        self._options = options
+        self._root_of = root_of
+        self._token = token
+        self._names = ModelNames(models, options.model)
+        self._brought = BroughtModels(models)
+        self.connections: set[Connection] = set()
+        self.sessions: dict[str, Session] = {}
+        self._opening = asyncio.Lock()
+        self.ended = asyncio.Event()
+        """Set when a program wants the runtime to end."""
+        hooks.of = lambda chat: self.sessions[chat].hooks if chat in self.sessions else None
+
+    async def converse(self, connection: Connection) -> None:
+        self.connections.add(connection)
+        connection.admitted = not self._token
+        try:
+            await connection.serve()
+        finally:
+            self.connections.discard(connection)
+            for session in self.sessions.values():
+                await session.detach(connection)
+
+    async def close(self) -> None:
+        for connection in list(self.connections):
+            connection.close()
+        for session in self.sessions.values():
+            await session.close()
+
+    async def handle(self, connection: Connection, method: str, params: dict[str, Any]) -> Any:
+        if not connection.admitted and method != "connect":
+            raise RpcError(-32001, "AUTHENTICATION_FAILED: connect with the runtime's token first.")
+        own = getattr(self, SERVER_METHODS.get(method, ""), None)
+        if own is not None:
+            return await own(connection, params)
+        asked = SESSION_METHODS.get(method)
+        if asked is None:
+            raise RpcError(METHOD_NOT_FOUND, f"Unhandled method {method}: Treadle's runtime does not have it.")
+        return await asked(self._of(connection, params), connection, params)
+
+    def tell_all(self, kind: str, session: str) -> None:
+        for connection in self.connections:
+            if connection.admitted:
+                connection.notify("session.lifecycle", {"type": kind, "sessionId": session})
+
+    # -- the runtime --------------------------------------------------------------------------------------------------
+
+    async def connect(self, connection: Connection, params: Params) -> Any:
+        if self._token and not hmac.compare_digest(str(params.get("token") or "").encode(), self._token.encode()):
+            raise RpcError(-32001, "AUTHENTICATION_FAILED: the connection token is missing or wrong.")
+        connection.admitted = True
+        return {"ok": True, "protocolVersion": PROTOCOL, "version": __version__}
+
+    async def ping(self, _connection: Connection, params: Params) -> Any:
+        message, now = str(params.get("message") or ""), stamp(self.agent.deps.clock.now_ms())
+        return {"message": f"pong: {message}", "timestamp": now, "protocolVersion": PROTOCOL}
+
+    async def status(self, _connection: Connection, _params: Params) -> Any:
+        return {"version": __version__, "protocolVersion": PROTOCOL}
+
+    async def auth_status(self, _connection: Connection, _params: Params) -> Any:
+        """Nobody logs in here: what counts is whether the runtime's model can be used."""
+        why = await asyncio.to_thread(self._names.why_not)
+        said = why or f"Treadle uses {self._options.model} with its own key; no GitHub account is involved."
+        return {"isAuthenticated": not why, "statusMessage": said, **({} if why else {"authType": "api-key"})}
+
+    async def models(self, _connection: Connection, _params: Params) -> Any:
+        return {"models": await asyncio.to_thread(self._names.listed)}
+
+    async def tools(self, _connection: Connection, _params: Params) -> Any:
+        specs = self.agent.deps.tools.specs(msgspec.structs.replace(self._options, interactive=True))
+        return {"tools": [_tool(spec.name, spec.description, spec.parameters) for spec in specs]}
+
+    async def shutdown(self, _connection: Connection, _params: Params) -> Any:
+        self.ended.set()
+        return {}
+
+    # -- sessions -----------------------------------------------------------------------------------------------------
+
+    async def create(self, connection: Connection, params: Params) -> Any:
+        config = read_config(params)
+        session = config.session_id or os.urandom(16).hex()
+        if not _ID.fullmatch(session):
+            raise RpcError(INVALID_PARAMS, "A sessionId has 1 to 128 letters, digits, dots, hyphens and underscores.")
+        base = msgspec.structs.replace(
+            self._options,
+            root=self._root_of(config.working_directory or ""),
+            model=self._model(session, config, connection),
+        )
+        builtin = [spec.name for spec in self.agent.deps.tools.specs(msgspec.structs.replace(base, interactive=True))]
+        chat = self.agent.begin(session, options_of(base, config, config.tools or (), builtin))
+        try:
+            await chat.open()
+        except ChatExists as error:
+            raise RpcError(INVALID_PARAMS, f"There is a session {session} already; resume it.") from error
+        made = self.sessions[session] = Session(self.agent, chat, (await chat.state()).options, self._names.shown)
+        await made.attach(connection, config, "new")
+        if transforms(config.system_message):
+            await made.configure(config)
+        if config.name:
+            await SESSION_METHODS["session.name.set"](made, connection, {"name": config.name})
+        self._warn(made, connection, params)
+        self.tell_all("session.created", session)
+        return {"sessionId": session, "workspacePath": None, "capabilities": {"ui": {"elicitation": False}}}
+
+    async def resume(self, connection: Connection, params: Params) -> Any:
+        config = read_config(params)
+        async with self._opening:
+            session = await self._opened(config.session_id)
+        changes: dict[str, Any] = {}
+        if config.provider is not None or config.model:
+            ref = self._model(config.session_id, config, connection)
+            changes = {"model": ref} if ref != session.options.model else {}
+        if config.working_directory and (root := self._root_of(config.working_directory)) != session.options.root:
+            changes["root"] = root
+        alone = not session.programs
+        if alone and config.continue_pending_work is False:
+            await session.abort()
+        await session.attach(connection, config, "resume")
+        await session.change(changes)
+        await session.configure(config)
+        await session.chat.resume()
+        await session.ask_again(connection)
+        self._warn(session, connection, params)
+        return {"sessionId": config.session_id, "workspacePath": None, "capabilities": {"ui": {"elicitation": False}}}
+
+    async def _opened(self, id: str) -> Session:
+        if id in self.sessions:
+            return self.sessions[id]
+        chat = self.agent.chat(id)
+        try:
+            state = await chat.state()
+        except NotFound as error:
+            raise RpcError(INVALID_PARAMS, f"Session not found: {id}") from error
+        if DELETED in state.options.labels:
+            raise RpcError(INVALID_PARAMS, f"Session not found: {id}")
+        self.sessions[id] = Session(self.agent, chat, state.options, self._names.shown)
+        return self.sessions[id]
+
+    def _model(self, session: str, config: Config, connection: Connection) -> str:
+        async def token(provider: str) -> str:
+            answer = await connection.request(
+                "providerToken.getToken", {"sessionId": session, "providerName": provider}
+            )
+            return str(answer.get("token", "")) if isinstance(answer, Mapping) else ""
+
+        if config.provider is not None:
+            return self._brought.bring(session, config.provider, config.model or self._names.default_name, token)
+        chosen = next((model for model in config.models or () if model.id == config.model), None)
+        if chosen is not None:
+            provider = next((each for each in config.providers or () if each.name == chosen.provider), None)
+            if provider is None:
+                raise RpcError(INVALID_PARAMS, f"The model {chosen.id!r} has a provider that providers does not name.")
+            return self._brought.bring(session, provider, chosen.wire_model or chosen.id, token)
+        return self._names.ref_of(config.model)
+
+    def _warn(self, session: Session, connection: Connection, params: Params) -> None:
+        if fields := without_effect(params):
+            text = f"Treadle takes these settings of a session without effect: {', '.join(fields)}."
+            session.announce("session.warning", {"warningType": "unsupported", "message": text}, connection)
+        for warning in session.chat.warnings:
+            session.announce("session.warning", {"warningType": "tools", "message": warning}, connection)
+
+    async def switch_model(self, connection: Connection, params: Params) -> Any:
+        session = self._of(connection, params)
+        config = session.programs[connection]
+        config.model = text_of(params, "modelId")
+        await session.change({"model": self._model(session.chat.id, config, connection)})
+        return {"modelId": params["modelId"]}
+
+    async def current_model(self, connection: Connection, params: Params) -> Any:
+        return {"modelId": self._names.shown(self._of(connection, params).options.model)}
+
+    def _of(self, connection: Connection, params: Params) -> Session:
+        session = self.sessions.get(text_of(params, "sessionId"))
+        if session is None or connection not in session.programs:
+            raise RpcError(INVALID_PARAMS, f"Session not found: {params['sessionId']}; create or resume it first.")
+        return session
+
+    # -- all sessions -------------------------------------------------------------------------------------------------
+
+    async def _listed(self) -> list[Listed]:
+        return [
+            listed
+            for listed in await self.agent.deps.store.list(ChatFilter(archived=False))
+            if DELETED not in listed.summary.labels
+        ]
+
+    async def list(self, _connection: Connection, params: Params) -> Any:
+        wanted = params.get("filter")
+        folder = wanted.get("cwd") if isinstance(wanted, Mapping) else None
+        found = [each for each in await self._listed() if not folder or each.summary.root == folder]
+        return {"sessions": [_metadata(listed) for listed in found]}
+
+    async def metadata(self, _connection: Connection, params: Params) -> Any:
+        id = text_of(params, "sessionId")
+        found = next((listed for listed in await self._listed() if listed.summary.chat == id), None)
+        return {"session": _metadata(found) if found is not None else None}
+
+    async def last(self, _connection: Connection, _params: Params) -> Any:
+        found = await self._listed()
+        return {"sessionId": found[0].summary.chat if found else None}
+
+    async def delete(self, _connection: Connection, params: Params) -> Any:
+        id = text_of(params, "sessionId")
+        known = self.sessions.pop(id, None)
+        chat: Chat = known.chat if known is not None else self.agent.chat(id)
+        try:
+            state = await chat.state()
+            if DELETED in state.options.labels:
+                raise NotFound(id)
+            await _stop(chat)
+            labels = [*state.options.labels, DELETED]
+            await chat.command(ChangeOptions({"labels": labels, "archived": True}, by="program"))
+        except NotFound:
+            return {"success": False, "error": f"Session file not found: {id}"}
+        if known is not None:
+            await known.close()
+        self.tell_all("session.deleted", id)
+        return {"success": True}
+
+
+async def _stop(chat: Chat) -> None:
+    """A session that is deleted in the middle of a run ends it first."""
+    try:
+        await chat.interrupt("program")
+    except Refused:
+        return
+    async for _ in chat.resume():
+        pass
+
+
+def _metadata(listed: Listed) -> dict[str, Any]:
+    summary = listed.summary
+    shown: dict[str, Any] = {
+        "sessionId": summary.chat,
+        "startTime": stamp(summary.created_ms),
+        "modifiedTime": stamp(summary.updated_ms),
+        "isRemote": False,
+        "context": {"cwd": summary.root},
+    }
+    return {**shown, "summary": summary.title} if summary.title else shown
+
+
+SERVER_METHODS: Mapping[str, str] = {
+    "connect": "connect",
+    "ping": "ping",
+    "status.get": "status",
+    "auth.getStatus": "auth_status",
+    "models.list": "models",
+    "tools.list": "tools",
+    "runtime.shutdown": "shutdown",
+    "session.create": "create",
+    "session.resume": "resume",
+    "session.model.switchTo": "switch_model",
+    "session.model.getCurrent": "current_model",
+    "session.list": "list",
+    "session.getMetadata": "metadata",
+    "session.getLastId": "last",
+    "session.delete": "delete",
+}
+"""By method: the name of the function of `Runtime`."""

@@ -1,0 +1,127 @@
+"""A program that speaks to `treadle copilot` by hand: JSON-RPC as the Copilot SDKs frame it, with none of our code."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from tests.scenario.command_line import CommandLine
+
+PATIENCE_S = 60
+Event = dict[str, Any]
+
+
+class Answered(Exception):
+    """The runtime answered with an error."""
+
+    def __init__(self, error: dict[str, Any]) -> None:
+        super().__init__(error["message"])
+        self.code = error["code"]
+        self.data = error.get("data")
+
+
+class Program:
+    """Answers what it is asked with `answers`, by method; an answer may be a function of the parameters."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: Any, process: asyncio.subprocess.Process | None) -> None:
+        self._reader = reader
+        self._writer = writer
+        self.process = process
+        self.answers: dict[str, Any] = {}
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.events: list[Event] = []
+        self.lifecycle: list[str] = []
+        self._news = asyncio.Condition()
+        self._open: dict[int, asyncio.Future[Any]] = {}
+        self._number = 0
+        self._reading = asyncio.create_task(self._read_on())
+
+    @classmethod
+    async def start(cls, cli: CommandLine, model: str) -> "Program":
+        pipe = asyncio.subprocess.PIPE
+        command = [sys.executable, "-m", "treadle", "copilot", "--headless", "--log-level", "info", "--model", model]
+        process = await asyncio.create_subprocess_exec(
+            *command, "--stdio", cwd=cli.project, env=cli.environment, stdin=pipe, stdout=pipe
+        )
+        assert process.stdout is not None
+        program = cls(process.stdout, process.stdin, process)
+        await program.call("connect", {})
+        return program
+
+    @classmethod
+    async def reach(cls, port: int) -> "Program":
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        return cls(reader, writer, None)
+
+    async def call(self, method: str, params: dict[str, Any]) -> Any:
+        self._number += 1
+        future = self._open[self._number] = asyncio.get_running_loop().create_future()
+        self.write({"jsonrpc": "2.0", "id": self._number, "method": method, "params": params})
+        return await asyncio.wait_for(future, PATIENCE_S)
+
+    def write(self, message: Any) -> None:
+        body = json.dumps(message).encode()
+        self._writer.write(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+
+    def write_bytes(self, data: bytes) -> None:
+        self._writer.write(data)
+
+    async def heard(self, wanted: Callable[[Event], bool] | str, since: int = 0) -> Event:
+        """The first event that is wanted, now or later."""
+        test = (lambda event: event["type"] == wanted) if isinstance(wanted, str) else wanted
+
+        def found() -> Event | None:
+            return next((event for event in self.events[since:] if test(event)), None)
+
+        async with self._news:
+            await asyncio.wait_for(self._news.wait_for(lambda: found() is not None), PATIENCE_S)
+        event = found()
+        assert event is not None
+        return event
+
+    async def was_asked(self, method: str, **given: Any) -> None:
+        """Wait until it was asked this, with these parameters among others."""
+
+        def found() -> bool:
+            return any(name == method and given.items() <= params.items() for name, params in self.asked)
+
+        async with self._news:
+            await asyncio.wait_for(self._news.wait_for(found), PATIENCE_S)
+
+    @property
+    def types(self) -> list[str]:
+        return [event["type"] for event in self.events if not event.get("ephemeral")]
+
+    async def _read_on(self) -> None:
+        while header := await self._reader.readline():
+            length = int(header.split(b":")[1])
+            await self._reader.readline()
+            await self._take(json.loads(await self._reader.readexactly(length)))
+
+    async def _take(self, message: dict[str, Any]) -> None:
+        method = message.get("method")
+        if method == "session.event":
+            async with self._news:
+                self.events.append(message["params"]["event"])
+                self._news.notify_all()
+        elif method == "session.lifecycle":
+            self.lifecycle.append(message["params"]["type"])
+        elif method is not None:
+            async with self._news:
+                self.asked.append((method, message["params"]))
+                self._news.notify_all()
+            answer = self.answers.get(method)
+            result = answer(message["params"]) if callable(answer) else answer
+            self.write({"jsonrpc": "2.0", "id": message["id"], "result": result})
+        elif "error" in message:
+            self._open.pop(message["id"]).set_exception(Answered(message["error"]))
+        else:
+            self._open.pop(message["id"]).set_result(message["result"])
+
+    async def close(self) -> None:
+        """As a program that ends: the pipe is closed, and the runtime ends by itself."""
+        self._writer.close()
+        if self.process is not None:
+            await asyncio.wait_for(self.process.wait(), PATIENCE_S)
+        self._reading.cancel()

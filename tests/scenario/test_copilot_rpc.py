@@ -1,0 +1,356 @@
+"""The JSON-RPC surface of `treadle copilot` (issue 15, item 4), without any SDK: what is sent and answered, byte by
+byte as the SDKs frame it. The published SDKs themselves are in `tests/conformance/test_copilot_sdk.py`."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from tests.scenario.command_line import CommandLine
+from tests.scenario.copilot_kit import Answered, Program
+
+Start = Callable[[str], Awaitable[Program]]
+TOOL = {"name": "lookup", "description": "Looks up.", "parameters": {"type": "object"}}
+
+
+@pytest.fixture
+async def start(cli: CommandLine) -> AsyncIterator[Start]:
+    started: list[Program] = []
+
+    async def begin(script: str) -> Program:
+        started.append(await Program.start(cli, cli.script(script)))
+        return started[-1]
+
+    yield begin
+    for program in started:
+        await program.close()
+
+
+def turns(*calls: tuple[str, dict[str, Any]], last: str = "Done.") -> str:
+    """A script: one turn a call, then a last word."""
+    made = [f'[[turn]]\n[[turn.call]]\nname = "{name}"\nraw = {json.dumps(json.dumps(args))}\n' for name, args in calls]
+    return "\n".join([*made, f'[[turn]]\ntext = "{last}"\n'])
+
+
+async def talk(program: Program, session: str = "s1", **config: Any) -> dict[str, Any]:
+    """Make a session, send a message, wait until it is idle; the answer."""
+    await program.call("session.create", {"sessionId": session, "requestPermission": True, **config})
+    found: dict[str, Any] = await program.call("session.sendAndWait", {"sessionId": session, "prompt": "Go."})
+    return found
+
+
+async def test_the_runtime_says_what_it_is(start: Start) -> None:
+    program = await start(turns())
+    assert (await program.call("connect", {"token": "any"}))["protocolVersion"] == 3
+    pong = await program.call("ping", {"message": "hi"})
+    assert (pong["message"], pong["protocolVersion"]) == ("pong: hi", 3)
+    assert (await program.call("status.get", {}))["protocolVersion"] == 3
+    assert (await program.call("auth.getStatus", {}))["isAuthenticated"] is True
+    models = (await program.call("models.list", {}))["models"]
+    assert models[0]["capabilities"]["limits"]["max_context_window_tokens"] == 200_000
+    assert "bash" in [tool["name"] for tool in (await program.call("tools.list", {}))["tools"]]
+
+
+async def test_what_is_not_there_is_refused_and_changes_nothing(start: Start) -> None:
+    program = await start(turns())
+    with pytest.raises(Answered, match=r"session\.fleet\.start") as refused:
+        await program.call("session.fleet.start", {"sessionId": "s"})
+    assert refused.value.code == -32601
+    for config, words in [
+        ({"mcpServers": {"x": {"command": "y"}}}, "MCP servers"),
+        ({"cloud": {}, "canvases": [{}]}, "canvases"),
+        ({"sessionId": "../up"}, "sessionId"),
+        ({"tools": [{"no": "name"}]}, "does not fit"),
+        ({"agent": "nobody"}, "no custom agent"),
+        ({"workingDirectory": "/nowhere/at/all"}, "no folder"),
+    ]:
+        with pytest.raises(Answered, match=words) as refused:
+            await program.call("session.create", {"sessionId": "s", **config})
+        assert refused.value.code == -32602
+    with pytest.raises(Answered, match="Session not found"):
+        await program.call("session.resume", {"sessionId": "s"})
+    assert (await program.call("session.list", {}))["sessions"] == []
+
+
+async def test_a_session_id_is_used_once(start: Start) -> None:
+    program = await start(turns())
+    await program.call("session.create", {"sessionId": "mine"})
+    with pytest.raises(Answered, match="already"):
+        await program.call("session.create", {"sessionId": "mine"})
+
+
+async def test_an_answer_and_its_events(start: Start) -> None:
+    program = await start(turns(last="Hello."))
+    answer = await talk(program, streaming=True)
+    assert answer["response"]["data"]["content"] == "Hello."
+    assert answer["aborted"] is False
+    assert program.types == [
+        "session.start",
+        "user.message",
+        "assistant.turn_start",
+        "assistant.message",
+        "assistant.turn_end",
+    ]
+    read = (await program.call("session.getMessages", {"sessionId": "s1"}))["events"]
+    assert read == [event for event in program.events if not event.get("ephemeral")]
+    said = next(event for event in read if event["type"] == "user.message")
+    assert said["data"]["messageId"] == answer["messageId"]
+    delta = await program.heard("assistant.message_delta")
+    assert delta["data"]["messageId"] == answer["response"]["data"]["messageId"]
+    assert "session.created" in program.lifecycle
+
+
+async def test_a_client_that_wants_no_pieces_gets_none(start: Start) -> None:
+    program = await start(turns())
+    await talk(program)
+    assert not [event for event in program.events if event["type"].endswith("_delta")]
+
+
+async def test_a_tool_of_the_program_is_asked_for_after_its_approval(start: Start) -> None:  # A-02, A-03
+    program = await start(turns(("lookup", {"key": "A"})))
+    await program.call("session.create", {"sessionId": "s1", "tools": [TOOL]})
+    await program.call("session.send", {"sessionId": "s1", "prompt": "Go."})
+    asked = (await program.heard("permission.requested"))["data"]
+    assert asked["permissionRequest"]["kind"] == "custom-tool"
+    assert asked["permissionRequest"]["args"] == {"key": "A"}
+    decision = {"sessionId": "s1", "requestId": asked["requestId"], "result": {"kind": "approve-once"}}
+    decide = "session.permissions.handlePendingPermissionRequest"
+    assert await program.call(decide, decision) == {"success": True}
+    assert await program.call(decide, decision) == {"success": False}  # once
+    wanted = (await program.heard("external_tool.requested"))["data"]
+    assert (wanted["toolName"], wanted["arguments"]) == ("lookup", {"key": "A"})
+    result = {"sessionId": "s1", "requestId": wanted["requestId"], "result": {"textResultForLlm": "42"}}
+    submit = "session.tools.handlePendingToolCall"
+    assert await program.call(submit, result) == {"success": True}
+    done = await program.heard("tool.execution_complete")
+    assert done["data"]["result"]["content"] == "42"
+    await program.heard("session.idle")
+    assert await program.call(submit, result) == {"success": False}
+
+
+async def test_what_an_exception_said_does_not_reach_the_model(start: Start) -> None:
+    program = await start(turns(("lookup", {})))
+    await program.call("session.create", {"sessionId": "s1", "tools": [TOOL | {"skipPermission": True}]})
+    await program.call("session.send", {"sessionId": "s1", "prompt": "Go."})
+    wanted = (await program.heard("external_tool.requested"))["data"]
+    failure = {"sessionId": "s1", "requestId": wanted["requestId"], "error": "the password is swordfish"}
+    await program.call("session.tools.handlePendingToolCall", failure)
+    done = await program.heard("tool.execution_complete")
+    assert done["data"]["success"] is False
+    assert "swordfish" not in json.dumps(done)
+
+
+async def test_an_approval_for_the_session_is_not_asked_for_again(start: Start, cli: CommandLine) -> None:  # S-07
+    write = ("write_file", {"path": "a.txt", "content": "1"})
+    program = await start(turns(write, ("write_file", {"path": "a.txt", "content": "2"})))
+    await program.call("session.create", {"sessionId": "s1", "requestPermission": True})
+    await program.call("session.send", {"sessionId": "s1", "prompt": "Go."})
+    asked = (await program.heard("permission.requested"))["data"]
+    assert asked["permissionRequest"]["kind"] == "write"
+    assert asked["permissionRequest"]["diff"].startswith("--- ")
+    decision = {"sessionId": "s1", "requestId": asked["requestId"], "result": {"kind": "approve-for-session"}}
+    await program.call("session.permissions.handlePendingPermissionRequest", decision)
+    await program.heard("session.idle")
+    assert (cli.project / "a.txt").read_text() == "2"
+    assert len([event for event in program.events if event["type"] == "permission.requested"]) == 1
+
+
+async def test_approve_all_answers_what_is_open_and_what_comes(start: Start, cli: CommandLine) -> None:
+    program = await start(turns(("write_file", {"path": "a.txt", "content": "1"}), ("lookup", {})))
+    await program.call("session.create", {"sessionId": "s1", "tools": [TOOL]})
+    await program.call("session.send", {"sessionId": "s1", "prompt": "Go."})
+    await program.heard("permission.requested")
+    await program.call("session.permissions.setApproveAll", {"sessionId": "s1", "enabled": True})
+    await program.heard("external_tool.requested")
+    assert (cli.project / "a.txt").read_text() == "1"
+
+
+async def test_a_question_goes_to_the_program(start: Start) -> None:  # T-07
+    program = await start(turns(("ask_user", {"question": "Red?", "options": ["Yes", "No"]})))
+    program.answers["userInput.request"] = {"answer": "Yes", "wasFreeform": False}
+    await talk(program, requestUserInput=True)
+    assert [params["question"] for method, params in program.asked if method == "userInput.request"] == ["Red?"]
+    assert (await program.heard("user_input.completed"))["data"]["answer"] == "Yes"
+
+
+async def test_without_somebody_to_answer_there_is_no_question(start: Start) -> None:
+    program = await start(turns(("ask_user", {"question": "Red?"})))
+    await talk(program)
+    done = await program.heard("tool.execution_complete")
+    assert "no tool 'ask_user'" in done["data"]["error"]["message"]
+
+
+async def test_hooks_of_a_program_that_left_let_nothing_through(start: Start, cli: CommandLine) -> None:
+    """A call that was to be checked is not run unchecked (E-03)."""
+    script = turns(("write_file", {"path": "a.txt", "content": "1"})).replace("[[turn]]", "[[turn]]\nwait_s = 0.5", 1)
+    program = await start(script)
+    await program.call("session.create", {"sessionId": "s1", "hooks": True})
+    await program.call("session.send", {"sessionId": "s1", "prompt": "Go."})
+    await program.call("session.detach", {"sessionId": "s1"})
+    await program.call("session.resume", {"sessionId": "s1"})
+    await program.heard("session.idle")
+    read = (await program.call("session.getMessages", {"sessionId": "s1"}))["events"]
+    done = next(event for event in read if event["type"] == "tool.execution_complete")
+    assert "is not connected" in done["data"]["error"]["message"]
+    assert not (cli.project / "a.txt").exists()
+
+
+async def test_a_hook_refuses_a_message(start: Start) -> None:
+    program = await start(turns())
+    program.answers["hooks.invoke"] = lambda given: {
+        "output": {"decision": "block", "reason": "not that"} if given["hookType"] == "userPromptSubmitted" else None
+    }
+    await program.call("session.create", {"sessionId": "s1", "hooks": True})
+    with pytest.raises(Answered, match="not that"):
+        await program.call("session.send", {"sessionId": "s1", "prompt": "Go."})
+    assert "user.message" not in program.types
+
+
+async def test_a_failed_run_is_told_to_hooks_and_programs(start: Start) -> None:
+    program = await start('[[turn]]\n[turn.fail]\nkind = "auth"\nmessage = "no key"\ntimes = 0\n')
+    with pytest.raises(Answered, match="no key"):
+        await talk(program, hooks=True)
+    assert (await program.heard("session.error"))["data"]["errorType"] == "authentication"
+    await program.heard("session.idle")
+    await program.was_asked("hooks.invoke", hookType="errorOccurred")
+
+
+async def test_the_system_message_by_its_modes(start: Start, cli: CommandLine) -> None:
+    program = await start(turns())
+    program.answers["systemMessage.transform"] = lambda given: {
+        "sections": {name: {"content": one["content"] + " Sing."} for name, one in given["sections"].items()}
+    }
+    sections = {"identity": {"action": "transform"}, "guidelines": {"action": "remove"}}
+    for name, message in {
+        "append": {"content": "Be kind."},
+        "replace": {"mode": "replace", "content": "You are a parrot."},
+        "customize": {"mode": "customize", "sections": sections},
+    }.items():
+        await program.call("session.create", {"sessionId": name, "systemMessage": message})
+    options = {name: _options(cli, name)["system_prompt"] for name in ("append", "replace", "customize")}
+    assert options["append"].startswith("You are Treadle")
+    assert options["append"].endswith("Be kind.\n")
+    assert options["replace"] == "You are a parrot."
+    assert options["customize"].rstrip().endswith("Sing.")
+    assert "Rules:" not in options["customize"]
+
+
+def _options(cli: CommandLine, chat: str) -> dict[str, Any]:
+    """The options of a chat, as its log has them."""
+    found: dict[str, Any] = {}
+    for line in cli("export", chat).out.splitlines():
+        event = json.loads(line)
+        found |= event.get("data", {}).get("options", {}) | event.get("data", {}).get("changes", {})
+    return found
+
+
+async def test_which_tools_there_are(start: Start) -> None:
+    program = await start(turns())
+
+    async def names(**config: Any) -> set[str]:
+        session = str(len(program.lifecycle))
+        await program.call("session.create", {"sessionId": session, "tools": [TOOL], **config})
+        found = (await program.call("session.tools.getCurrentMetadata", {"sessionId": session}))["tools"]
+        return {tool["name"] for tool in found}
+
+    assert {"bash", "view", "edit", "create", "lookup"} <= await names()
+    assert await names(availableTools=["view", "custom:*"]) == {"view", "lookup"}
+    assert "bash" not in await names(excludedTools=["bash"])
+    agents = [{"name": "reader", "prompt": "Only read.", "tools": ["view"]}]
+    assert await names(customAgents=agents, agent="reader") == {"view"}
+
+
+async def test_messages_are_queued_and_the_session_is_idle_once(start: Start) -> None:  # L-08
+    program = await start('[[turn]]\ntext = "one"\nwait_s = 0.5\n[[turn]]\ntext = "two"\n')
+    await program.call("session.create", {"sessionId": "s1"})
+    await program.call("session.send", {"sessionId": "s1", "prompt": "First."})
+    await program.call("session.send", {"sessionId": "s1", "prompt": "Second."})
+    queued = (await program.call("session.queue.pendingItems", {"sessionId": "s1"}))["items"]
+    assert [item["displayText"] for item in queued] == ["Second."]
+    await program.heard("session.idle")
+    assert [e["data"]["content"] for e in program.events if e["type"] == "assistant.message"] == ["one", "two"]
+
+
+async def test_a_session_is_compacted(start: Start) -> None:  # L-19
+    program = await start(turns(last="word " * 50))
+    await talk(program)
+    done = await program.call("session.history.compact", {"sessionId": "s1"})
+    assert set(done) == {"success", "tokensRemoved", "messagesRemoved"}
+    assert "session.compaction_start" in program.types
+    assert "session.compaction_complete" in program.types
+
+
+async def test_sessions_are_listed_looked_at_and_deleted(start: Start, cli: CommandLine) -> None:
+    program = await start(turns())
+    await talk(program, session="one", name="The first")
+    await program.call("session.create", {"sessionId": "two"})
+    assert {each["sessionId"] for each in (await program.call("session.list", {}))["sessions"]} == {"one", "two"}
+    found = (await program.call("session.getMetadata", {"sessionId": "one"}))["session"]
+    assert (found["summary"], found["context"]["cwd"]) == ("The first", str(cli.project))
+    assert (await program.call("session.delete", {"sessionId": "two"}))["success"] is True
+    assert (await program.call("session.delete", {"sessionId": "two"}))["success"] is False
+    assert (await program.call("session.getLastId", {}))["sessionId"] == "one"
+    with pytest.raises(Answered, match="Session not found"):
+        await program.call("session.resume", {"sessionId": "two"})
+
+
+async def test_another_runtime_takes_an_open_approval_up(start: Start, cli: CommandLine) -> None:  # S-08, D-01
+    script = turns(("write_file", {"path": "a.txt", "content": "1"}))
+    program = await start(script)
+    await program.call("session.create", {"sessionId": "s1", "requestPermission": True})
+    await program.call("session.send", {"sessionId": "s1", "prompt": "Go."})
+    asked = (await program.heard("permission.requested"))["data"]
+    assert program.process is not None
+    program.process.kill()
+    await program.process.wait()
+    other = await start(script)
+    await other.call("session.resume", {"sessionId": "s1", "requestPermission": True})
+    again = (await other.heard("permission.requested"))["data"]
+    assert again["requestId"] == asked["requestId"]
+    decision = {"sessionId": "s1", "requestId": again["requestId"], "result": {"kind": "approve-once"}}
+    await other.call("session.permissions.handlePendingPermissionRequest", decision)
+    await other.heard("session.idle")
+    assert (cli.project / "a.txt").read_text() == "1"
+
+
+async def test_pending_work_can_be_given_up_on_resume(start: Start, cli: CommandLine) -> None:
+    script = turns(("write_file", {"path": "a.txt", "content": "1"}), last="Fresh.")
+    program = await start(script)
+    await program.call("session.create", {"sessionId": "s1", "requestPermission": True})
+    await program.call("session.send", {"sessionId": "s1", "prompt": "Go."})
+    await program.heard("permission.requested")
+    assert program.process is not None
+    program.process.kill()
+    await program.process.wait()
+    other = await start(script)
+    await other.call("session.resume", {"sessionId": "s1", "continuePendingWork": False})
+    answer = await other.call("session.sendAndWait", {"sessionId": "s1", "prompt": "Again."})
+    assert answer["response"]["data"]["content"] == "Fresh."
+    assert not (cli.project / "a.txt").exists()
+
+
+async def test_a_port_wants_a_token(cli: CommandLine) -> None:  # S-13
+    model = cli.script(turns())
+    server = cli.start("copilot", "--model", model, env={"COPILOT_CONNECTION_TOKEN": "sesame"})
+    assert server.stdout is not None
+    line = await asyncio.to_thread(server.stdout.readline)
+    assert "listening on port" in line
+    program = await Program.reach(int(line.split()[-1]))
+    with pytest.raises(Answered, match="AUTHENTICATION_FAILED"):
+        await program.call("ping", {})
+    with pytest.raises(Answered, match="AUTHENTICATION_FAILED"):
+        await program.call("connect", {"token": "guess"})
+    await program.call("connect", {"token": "sesame"})
+    assert (await program.call("ping", {"message": "in"}))["message"] == "pong: in"
+    await program.call("runtime.shutdown", {})
+    assert await asyncio.to_thread(server.wait, 60) == 0
+    await program.close()
+
+
+async def test_what_is_no_message_ends_the_connection(start: Start) -> None:
+    program = await start(turns())
+    program.write_bytes(b"GET / HTTP/1.1\r\n\r\n")
+    assert program.process is not None
+    assert await asyncio.wait_for(program.process.wait(), 60) == 0
