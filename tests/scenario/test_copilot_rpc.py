@@ -4,12 +4,15 @@ byte as the SDKs frame it. The published SDKs themselves are in `tests/conforman
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.scenario.command_line import CommandLine
 from tests.scenario.copilot_kit import Answered, Program
+from treadle.copilot_sdk.methods import SESSION_METHODS
+from treadle.copilot_sdk.server import SERVER_METHODS
 
 Start = Callable[[str], Awaitable[Program]]
 TOOL = {"name": "lookup", "description": "Looks up.", "parameters": {"type": "object"}}
@@ -26,6 +29,11 @@ async def start(cli: CommandLine) -> AsyncIterator[Start]:
     yield begin
     for program in started:
         await program.close()
+
+
+def test_every_method_is_in_the_reference() -> None:
+    page = (Path(__file__).parents[2] / "docs/reference/copilot-sdk.md").read_text()
+    assert not [method for method in (*SERVER_METHODS, *SESSION_METHODS) if f"`{method}`" not in page]
 
 
 def turns(*calls: tuple[str, dict[str, Any]], last: str = "Done.") -> str:
