@@ -7,10 +7,10 @@ JOBS   ?= 2
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run test quick soak mutants check bench docs conformance lock clean
+.PHONY: help venv run run-web test quick soak mutants check bench docs conformance lock clean
 
 help:  ## list the commands
-	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' $(MAKEFILE_LIST)
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST)
 
 venv: $(STAMP)  ## build .venv
 
@@ -25,6 +25,9 @@ $(STAMP): requirements.lock pyproject.toml
 
 run: $(STAMP)  ## show what Treadle does
 	@$(BIN)/treadle demo
+
+run-web: $(STAMP)  ## the web app on a small project; without a key the model is a script
+	@$(BIN)/treadle web --demo
 
 test: check  ## check, then all tests
 	@$(BIN)/python -m pytest -q -n $(JOBS)

@@ -347,8 +347,8 @@ async def test_models_and_me(talker: Server) -> None:
     models = (await talker.local("GET", "/api/models")).json
     assert models["default"] == "scripted:test"
     assert models["models"][0]["usable"] is True
-    assert (await talker.local("GET", "/api/me")).json == {"user": "local"}
-    assert (await talker.user("bob")("GET", "/api/me")).json == {"user": "bob"}
+    assert (await talker.local("GET", "/api/me")).json["user"] == "local"
+    assert (await talker.user("bob")("GET", "/api/me")).json == {"user": "bob", "root": "", "mode": "auto-edit"}
 
 
 # -- files --------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from treadle.protocol.content import Failure, PlanStep
 from treadle.protocol.content import Usage as UsageCount
 from treadle.protocol.events import OpenAction
 from treadle.protocol.files import FileChange, FileConflict, FileState, Hunk
-from treadle.protocol.options import ChatOptions
+from treadle.protocol.options import ChatOptions, Mode
 from treadle.protocol.views import JobView, QueueItem, Status
 
 
@@ -144,6 +144,25 @@ class UsageView(Shape, frozen=True, kw_only=True):
     chats: int = 1
 
 
+class UsageRow(Shape, frozen=True, kw_only=True):
+    """What one model cost on one day."""
+
+    day: str
+    """As in 2026-01-31, in UTC."""
+    model: str
+    usage: UsageCount
+    calls: int
+    """Model calls that answered."""
+    model_ms: int
+    """How long those took."""
+
+
+class UsageDays(Shape, frozen=True, kw_only=True):
+    """By day and model, oldest first. Days without a call are not there."""
+
+    rows: tuple[UsageRow, ...]
+
+
 class ModelView(Shape, frozen=True, kw_only=True):
     model: str
     window: int
@@ -176,12 +195,29 @@ class FileList(Shape, frozen=True, kw_only=True):
 
 
 class Me(Shape, frozen=True, kw_only=True):
+    """Who asks, and what a chat of theirs has if it says nothing else."""
+
     user: str
+    root: str = ""
+    mode: Mode = "auto-edit"
 
 
 class Ticket(Shape, frozen=True, kw_only=True):
     ticket: str
     expires_s: int
+
+
+class SignedIn(Shape, frozen=True, kw_only=True):
+    """A token of its own for the device that sent the code."""
+
+    token: str
+    user: str
+
+
+class Rendered(Shape, frozen=True, kw_only=True):
+    """HTML of passages, in their order: without styles, scripts, images and anything that is loaded."""
+
+    html: tuple[str, ...]
 
 
 class Health(Shape, frozen=True, kw_only=True):

@@ -173,6 +173,35 @@ class AnswerBody(Body, frozen=True):
     answer: str
 
 
+class SignInCode(Body, frozen=True):
+    code: Annotated[str, Meta(max_length=40)]
+    """As the terminal of the server shows it; case, spaces and dashes do not matter."""
+
+
+class Passage(Body, frozen=True, kw_only=True):
+    """Something to be shown."""
+
+    kind: Literal["markdown", "code", "diff"]
+    text: Annotated[str, Meta(max_length=2_000_000)]
+    language: Annotated[str, Meta(max_length=4_096)] = ""
+    """Of code and diffs: the name of a language, or of a file."""
+    split: bool = False
+    """Whether the two sides of a diff stand beside each other."""
+
+
+class Passages(Body, frozen=True):
+    passages: Annotated[tuple[Passage, ...], Meta(max_length=500)]
+
+
+class ForkChat(Body, frozen=True, kw_only=True):
+    """Begin a new chat as a copy of this one."""
+
+    seq: Annotated[int, Meta(ge=1, le=(1 << 53) - 1)]
+    """The last event that is copied."""
+    model: Line = ""
+    """Another model for the copy."""
+
+
 class Extension(Spare, frozen=True):
     turns: _Turns = 20
 
@@ -334,6 +363,11 @@ class WatchQuery(Body, frozen=True):
     """Begin behind this number; `Last-Event-ID` counts more. Without either: what happens from now on."""
     follow: bool = True
     ticket: str = ""
+
+
+class DaysQuery(Body, frozen=True):
+    days: Annotated[int, Meta(ge=1, le=366)] = 30
+    """How many days back, today included; in UTC."""
 
 
 class NoQuery(Body, frozen=True):

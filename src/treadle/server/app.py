@@ -16,7 +16,7 @@ from treadle.server.guard import Guard
 from treadle.server.openapi import describe
 from treadle.server.problems import Problem
 from treadle.server.replies import problem
-from treadle.server.routes import actions, changes, chats, conversation, jobs, operation, streams
+from treadle.server.routes import actions, changes, chats, conversation, jobs, operation, streams, web
 from treadle.server.routes import environment as surroundings
 from treadle.server.routing import Route, read_query, serve
 from treadle.server.service import Service
@@ -30,6 +30,7 @@ ROUTES: tuple[Route, ...] = (
     *streams.ROUTES,
     *surroundings.ROUTES,
     *operation.ROUTES,
+    *web.ROUTES,
 )
 
 Socket = Callable[[Service, str, WebSocket, Body], Awaitable[None]]

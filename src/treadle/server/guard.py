@@ -16,8 +16,10 @@ from treadle.server.problems import Problem
 from treadle.server.replies import problem
 from treadle.server.tokens import Token, Tokens
 
-OPEN = frozenset({"/", "/healthz", "/readyz", "/api/openapi.json", "/api/docs", "/favicon.ico"})
-"""What needs no token: nothing in there is anybody's."""
+OPEN = frozenset({"/", "/healthz", "/readyz", "/api/openapi.json", "/api/docs", "/api/sign-in", "/favicon.ico"})
+"""What needs no token: nothing in there is anybody's, and a code for the terminal stands for one."""
+PAGE_PARTS = "/web/"
+"""Below this lie the parts of the web app: the same for everybody."""
 LOCAL_NAMES = frozenset({"localhost"})
 STREAMS = ("/events", "/watch")
 """How the paths of streams end: there a ticket may stand for the token."""
@@ -76,7 +78,7 @@ class Guard:
             headers = Headers(scope=scope)
             host = self._host(headers)
             self._origin(headers, host)
-            if scope["path"] not in OPEN:
+            if scope["path"] not in OPEN and not scope["path"].startswith(PAGE_PARTS):
                 scope["treadle.token"] = await self._token(scope, headers)
         except Exception as error:
             return problem(error)

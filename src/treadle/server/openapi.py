@@ -31,6 +31,7 @@ PATH_WORDS = {
     "queued": "The id of a queued message.",
     "action": "The id of what the chat waits for.",
     "job": "The handle of a background command.",
+    "name": "The name of a file of the page.",
 }
 
 

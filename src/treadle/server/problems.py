@@ -21,6 +21,7 @@ ProblemCode = Literal[
     "unsupported_media_type",
     "idempotency_mismatch",
     "too_many_streams",
+    "too_many_tries",
     "internal",
     "draining",
 ]
@@ -39,6 +40,7 @@ PROBLEMS: dict[ProblemCode, tuple[int, str]] = {
     "unsupported_media_type": (415, "the body must be application/json"),
     "idempotency_mismatch": (422, "the Idempotency-Key was used before, for another request"),
     "too_many_streams": (429, "too many streams of this user are open"),
+    "too_many_tries": (429, "a wrong code was tried a moment ago; wait as long as Retry-After says"),
     "internal": (500, "a fault of Treadle; it is in the server's log"),
     "draining": (503, "the server is shutting down; another one, or a later try, will serve"),
 }

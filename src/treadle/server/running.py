@@ -64,6 +64,19 @@ def address_of(listening: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
+def outside_address(host: str) -> str:
+    """The address by which others reach a server that listens on all of them; empty if it does not, or that cannot be
+    told. Nothing is sent."""
+    if host not in ("0.0.0.0", "::"):
+        return ""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+            return str(probe.getsockname()[0])
+        except OSError:
+            return ""
+
+
 def is_loopback(host: str) -> bool:
     if host == "localhost":
         return True

@@ -25,9 +25,12 @@ from treadle.server.feeds import Feeds
 from treadle.server.idempotency import Key
 from treadle.server.metrics import Metrics
 from treadle.server.problems import Problem
+from treadle.server.rendering import Rendering
 from treadle.server.replies import ApiReply
+from treadle.server.sign_in import SignIn
 from treadle.server.sse import Frames
 from treadle.server.tokens import Tokens, digest, owner_of, user_of
+from treadle.server.usage_history import UsageHistory
 from treadle.types import ChatId, new_chat_id
 
 TICKETS = "(tickets)"
@@ -68,12 +71,16 @@ class Service:
         works: bool = True,
         limits: Limits | None = None,
         hosts: tuple[str, ...] = (),
+        sign_in: SignIn | None = None,
     ) -> None:
         self.agent = agent
         self.tokens = tokens
         self.admission = admission or Admission(agent.options)
         self.limits = limits or Limits()
         self.hosts = hosts
+        self.sign_in = sign_in or SignIn(tokens)
+        self.rendering = Rendering()
+        self.usage_history = UsageHistory(agent.deps.store)
         self.metrics = Metrics()
         self.worker: Worker | None = agent.worker if works else None
         self.frames = Frames()

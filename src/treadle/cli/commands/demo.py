@@ -3,8 +3,6 @@ edit is on disk and its outcome not yet in the log, and resumed. Only the model 
 project with a failing test; the fix would do harm if it were made twice: `total / n / n` is no mean."""
 
 import os
-import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from treadle.cli.demo_project import RIGHT, SOURCE, WRONG, make_project, test_command
 from treadle.cli.terminal import Terminal
 from treadle.errors import TreadleError
 from treadle.sandbox.supervisor.removal import remove_tree
@@ -34,38 +33,6 @@ Use it with a model of your own, in a project of yours:
 """
 
 TASK = "A test fails. Find out why and fix it."
-SOURCE = "stats.py"
-WRONG = "    return total\n"
-RIGHT = "    return total / len(numbers)\n"
-
-_STATS = f'''"""A little statistics."""
-
-
-def mean(numbers):
-    total = sum(numbers)
-{WRONG}
-
-def spread(numbers):
-    return max(numbers) - min(numbers)
-'''
-
-_TEST = """import unittest
-
-from stats import mean, spread
-
-
-class StatsTest(unittest.TestCase):
-    def test_mean(self):
-        self.assertEqual(mean([2, 4, 9]), 5)
-
-    def test_spread(self):
-        self.assertEqual(spread([2, 4, 9]), 7)
-
-
-if __name__ == "__main__":
-    unittest.main()
-"""
-
 _SCRIPT = """# The whole "model" of the demo: what it says and calls, turn by turn.
 [model]
 chunk = 5
@@ -131,7 +98,7 @@ class Demo:
         self._child: subprocess.Popen[bytes] | None = None
 
     def play(self, keep: bool) -> int:
-        _make_project(self._project)
+        make_project(self._project)
         _make_script(self._script, watched=self._watched)
         self._say("Treadle demo: a project with a failing test, in a temporary folder.")
         self._say("The model is a script, so no key is needed. Everything else is real: the loop, the log, the files,")
@@ -183,7 +150,7 @@ class Demo:
         done = Counter(envelope.data.call for envelope in events if isinstance(envelope.data, ExecutionComplete))
         begun = Counter(envelope.data.call for envelope in events if isinstance(envelope.data, ExecutionStart))
         edits = sum(isinstance(one.data, ExecutionStart) and one.data.name == "edit_file" for one in events)
-        tests = subprocess.run(_test_command(), shell=True, cwd=self._project, capture_output=True, timeout=PATIENCE_S)
+        tests = subprocess.run(test_command(), shell=True, cwd=self._project, capture_output=True, timeout=PATIENCE_S)
         workers = sorted({envelope.epoch for envelope in events if envelope.epoch})
         checks = {
             f"{len(done)} calls by {len(workers)} processes, each begun once and with one result": (
@@ -193,7 +160,7 @@ class Demo:
             "the run is complete in the log": any(
                 isinstance(one.data, RunEnd) and one.data.reason == "task_complete" for one in events
             ),
-            f"{_test_command()} passes": tests.returncode == 0,
+            f"{test_command()} passes": tests.returncode == 0,
         }
         self._terminal.line()
         self._say("Checked in the log and on disk:")
@@ -234,22 +201,9 @@ class Demo:
         self._terminal.line(self._terminal.paint(f"$ {command}", "bold", "cyan"))
 
 
-def _test_command() -> str:
-    """How this machine runs the project's tests."""
-    python = "python3" if shutil.which("python3") else shlex.quote(sys.executable)
-    return f"{python} -m unittest"
-
-
-def _make_project(folder: Path) -> None:
-    folder.mkdir()
-    (folder / SOURCE).write_text(_STATS, encoding="utf-8")
-    (folder / "test_stats.py").write_text(_TEST, encoding="utf-8")
-    (folder / ".gitignore").write_text("__pycache__/\n", encoding="utf-8")
-
-
 def _make_script(path: Path, *, watched: bool) -> None:
     """Write the script; it speaks as slowly as a model only if someone watches."""
-    command = _test_command().replace("\\", "\\\\").replace('"', '\\"')
+    command = test_command().replace("\\", "\\\\").replace('"', '\\"')
     filled = {
         "COMMAND": f'"{command}"',
         "FIXED": f'"{RIGHT.strip()}"',

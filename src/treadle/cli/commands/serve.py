@@ -1,6 +1,7 @@
-"""`treadle serve`: the HTTP API on this machine, with a worker beside it."""
+"""`treadle serve`: the web app and the HTTP API on this machine, with a worker beside them."""
 
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from treadle.config import Config
     from treadle.runtime import Agent
     from treadle.server.admission import Admission
+    from treadle.server.tokens import Tokens
 
 NOT_ALONE = (
     "the server can be reached from other machines, and what is sent to it is not encrypted; put a proxy with TLS in "
@@ -30,23 +32,28 @@ NOT_ALONE = (
 @click.option("--allow-host", "serve_hosts", multiple=True, metavar="NAME", help="A name that the server answers to.")
 @click.option("--allow-root", "serve_roots", multiple=True, metavar="DIR", help="A folder where projects may lie.")
 def serve(no_worker: bool, serve_hosts: tuple[str, ...], serve_roots: tuple[str, ...], **flags: Any) -> int:
-    """Serve the HTTP API, and drive chats.
+    """Serve the web app and the HTTP API, and drive chats.
 
-    Without any tokens it makes one and prints it with the address. SIGTERM ends it in good order; a second one at once.
+    Without any tokens it makes one and prints it with the address: opened in a browser, that address is the web app,
+    signed in. SIGTERM ends it in good order; a second one at once.
     """
     import asyncio
 
     many = {"serve_hosts": serve_hosts or None, "serve_roots": serve_roots or None}
-    return asyncio.run(_serve({**flags, **many}, works=not no_worker))
+    return asyncio.run(serve_until_told({**flags, **many}, works=not no_worker))
 
 
-async def _serve(flags: dict[str, Any], *, works: bool) -> int:
+async def serve_until_told(
+    flags: dict[str, Any], *, works: bool = True, opened: Callable[[str], None] | None = None
+) -> int:
+    """Serve until a signal comes; `opened` is told the address as soon as requests are taken."""
     from treadle.cli.session import configured, open_agent, warn
     from treadle.housekeeping.retention import retention_of
     from treadle.housekeeping.tending import tended
     from treadle.server.running import address_of, bind, is_loopback, run
     from treadle.server.service import Service
-    from treadle.server.tokens import LOCAL, Tokens, kept_token, own_token, tokens_file
+    from treadle.server.sign_in import SignIn
+    from treadle.server.tokens import Tokens, kept_token, own_token, tokens_file
 
     config = configured(flags)
     settings = config.settings
@@ -57,22 +64,41 @@ async def _serve(flags: dict[str, Any], *, works: bool) -> int:
         tokens = Tokens(file, config.home)
         own = kept_token(config.home) if tokens.all() else own_token(config.home)
         admission = _admission(config, agent)
-        service = Service(agent, tokens, admission, works=works, hosts=settings.serve_hosts)
+        codes = SignIn(tokens, renewed=_say_code)
+        service = Service(agent, tokens, admission, works=works, hosts=settings.serve_hosts, sign_in=codes)
         listening = bind(settings.serve_host, settings.serve_port)
         address = address_of(listening)
 
         def ready() -> None:
-            print(f"serving {address}/" + (f"#token={own}" if own else ""))
+            link = f"{address}/" + (f"#token={own}" if own else "")
+            print(f"serving {link}")
             sys.stdout.flush()
-            if own:
-                _say(f"the token is kept in {config.home}; make others with: treadle tokens add NAME")
-            elif all(token.user != LOCAL for token in tokens.all()):
-                _say(f"none of the tokens is yours; make one with: treadle tokens add {LOCAL}")
-            _say(f"how to use it: {address}/api/docs")
+            _explain(config, tokens, own, address)
+            _say_code(codes.code)
+            if opened is not None:
+                opened(link)
 
         async with tended(agent.deps.store, config.home, retention_of(settings), agent.job_registry):
             await run(service, listening, ready, settings.drain_s)
     return 0
+
+
+def _explain(config: "Config", tokens: "Tokens", own: str, address: str) -> None:
+    from treadle.server.running import outside_address
+    from treadle.server.tokens import LOCAL
+
+    if own:
+        _say(f"open that address in a browser; its token is kept in {config.home}")
+    elif all(token.user != LOCAL for token in tokens.all()):
+        _say(f"none of the tokens is yours; make one with: treadle tokens add {LOCAL}")
+    if outside := outside_address(config.settings.serve_host):
+        _say(f"from another device: {address.replace(f'//{config.settings.serve_host}:', f'//{outside}:')}/")
+    _say(f"the HTTP API: {address}/api/docs")
+
+
+def _say_code(code: str) -> None:
+    _say(f"a code to sign in with, good once: {code}")
+    sys.stderr.flush()
 
 
 def _say(text: str) -> None:

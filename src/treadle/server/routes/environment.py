@@ -16,7 +16,7 @@ from treadle.server.guard import token_of
 from treadle.server.problems import Problem
 from treadle.server.replies import ApiReply, reply
 from treadle.server.routing import ApiRequest, Route
-from treadle.server.tokens import TICKET_S
+from treadle.server.tokens import LOCAL, TICKET_S
 from treadle.workspace.root import Root
 
 BYTES = "application/octet-stream"
@@ -97,7 +97,8 @@ def _bytes(project: Project, path: str, most: int) -> bytes:
 
 
 async def me(call: ApiRequest) -> ApiReply:
-    return reply(Me(user=call.user))
+    options = call.service.admission.options
+    return reply(Me(user=call.user, root=options.root if call.user == LOCAL else "", mode=options.mode))
 
 
 async def ticket(call: ApiRequest) -> ApiReply:

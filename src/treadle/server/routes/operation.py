@@ -62,10 +62,6 @@ async def docs(call: ApiRequest) -> Response:
     )
 
 
-async def front(call: ApiRequest) -> Response:
-    return await docs(call)
-
-
 TAG = "operation"
 ROUTES = (
     Route("GET", "/healthz", healthz, "Is the server alive?", TAG, reply=Health, open=True),
@@ -73,5 +69,4 @@ ROUTES = (
     Route("GET", "/metrics", metrics, "Numbers for Prometheus.", TAG, media_type="text/plain", operators=True),
     Route("GET", "/api/openapi.json", description, "This description, as OpenAPI.", TAG, media_type=JSON, open=True),
     Route("GET", "/api/docs", docs, "This description, to read.", TAG, media_type=HTML, open=True),
-    Route("GET", "/", front, "The same, for who opens the address of the server.", TAG, media_type=HTML, open=True),
 )

@@ -1,0 +1,163 @@
+"""Markdown, code and diffs as HTML, by libraries (S-12). What comes in was written by a model, a tool or a stranger: no
+HTML of theirs gets through, no image is loaded, links lead to the web or to a mailbox and nowhere else. There are no
+styles in it, only classes. What was made is kept by its content, so that it is made once for all who look."""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from functools import cache
+from html import escape
+from typing import TYPE_CHECKING, Any, Literal
+
+from treadle.inert import inert, inert_line
+from treadle.server.diff_tables import diff_table
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+
+Kind = Literal["markdown", "code", "diff"]
+
+MOST_MARKDOWN = 200_000
+MOST_COLOURED = 64_000
+"""Characters; what is longer is shown as plain text."""
+KEPT = 16 << 20
+_LINKS = ("http://", "https://", "mailto:")
+
+
+class Rendering:
+    """Makes HTML, and keeps what it made up to so many characters."""
+
+    def __init__(self, most: int = KEPT) -> None:
+        self._kept: OrderedDict[bytes, str] = OrderedDict()
+        self._size = 0
+        self._most = most
+
+    def html(self, kind: Kind, text: str, language: str = "", *, split: bool = False) -> str:
+        key = hashlib.sha256(f"{kind}\0{language}\0{split}\0{text}".encode("utf-8", "replace")).digest()
+        if (found := self._kept.get(key)) is not None:
+            self._kept.move_to_end(key)
+            return found
+        made = _made(kind, text, language, split)
+        if len(made) <= self._most and key not in self._kept:  # several threads may have made the same
+            self._kept[key] = made
+            self._size += len(made)
+            while self._size > self._most:
+                self._size -= len(self._kept.popitem(last=False)[1])
+        return made
+
+
+def _made(kind: Kind, text: str, language: str, split: bool) -> str:
+    match kind:
+        case "markdown":
+            return markdown(text)
+        case "code":
+            return code(text, language)
+        case "diff":
+            return diff_table(inert(text), split=split, coloured=lambda lines, path: _lines(lines, path or language))
+
+
+def markdown(text: str) -> str:
+    """A message. One that is too long stays as it is."""
+    safe = inert(text)
+    if len(safe) > MOST_MARKDOWN:
+        return f"<pre class=plain>{escape(safe)}</pre>"
+    rendered: str = _parser().render(safe)
+    return rendered
+
+
+def code(text: str, language: str = "") -> str:
+    """A block of code; `language` is a name or a file name."""
+    coloured = "\n".join(_lines(inert(text).split("\n"), language))
+    label = f"<span class=language>{escape(inert_line(language, 40))}</span>" if language else ""
+    return f'<div class="code">{label}<pre tabindex="0"><code>{coloured}</code></pre></div>\n'
+
+
+@cache
+def _parser() -> "MarkdownIt":
+    from markdown_it import MarkdownIt
+
+    parser = MarkdownIt("commonmark", {"html": False, "linkify": False, "typographer": False})
+    parser.enable(["table", "strikethrough"])
+    parser.validateLink = lambda url: url.strip().lower().startswith(_LINKS)  # type: ignore[method-assign]
+    parser.add_render_rule("image", _image)
+    parser.add_render_rule("link_open", _link)
+    parser.add_render_rule("fence", _fence)
+    parser.add_render_rule("code_block", _fence)
+    for cell in ("th", "td"):
+        parser.add_render_rule(f"{cell}_open", _cell)
+    parser.add_render_rule("table_open", lambda *_: '<div class="wide" tabindex="0"><table>\n')
+    parser.add_render_rule("table_close", lambda *_: "</table></div>\n")
+    return parser
+
+
+def _link(_self: Any, tokens: Any, index: int, options: Any, env: Any) -> str:
+    return f"<a {_leading_to(tokens[index].attrGet('href'))}>"
+
+
+def _image(_self: Any, tokens: Any, index: int, options: Any, env: Any) -> str:
+    """An image is named, never loaded: loading it would tell its server who reads."""
+    token = tokens[index]
+    return f'<a class="image" {_leading_to(token.attrGet("src"))}>▣ {escape(token.content or "image")}</a>'
+
+
+def _leading_to(address: object) -> str:
+    """Attributes of a link: where it leads is seen before it is followed, and that site is not told from where."""
+    where = escape(str(address or ""), quote=True)
+    return f'href="{where}" title="{where}" rel="noopener noreferrer nofollow" target="_blank"'
+
+
+def _cell(_self: Any, tokens: Any, index: int, options: Any, env: Any) -> str:
+    """How a column is aligned is a class: there are no styles."""
+    token = tokens[index]
+    aligned = str(token.attrGet("style") or "").rpartition(":")[2]
+    return f'<{token.tag} class="{aligned}">' if aligned in ("center", "right") else f"<{token.tag}>"
+
+
+def _fence(_self: Any, tokens: Any, index: int, options: Any, env: Any) -> str:
+    token = tokens[index]
+    return code(token.content.removesuffix("\n"), token.info.strip().split(" ")[0] if token.info else "")
+
+
+def _lines(lines: list[str], language: str) -> list[str]:
+    """Each line as HTML, coloured as its language demands; as it is where the language is not known."""
+    text = "\n".join(lines)
+    lexer = _lexer(language) if language and len(text) <= MOST_COLOURED else None
+    if lexer is None:
+        return [escape(line) for line in lines]
+    from pygments import highlight  # type: ignore[import-untyped]
+
+    made = highlight(text, lexer(), _formatter()).split("\n")[: len(lines)]
+    return made if len(made) == len(lines) else [escape(line) for line in lines]
+
+
+@cache
+def _formatter() -> Any:
+    from pygments.formatters import HtmlFormatter  # type: ignore[import-untyped]
+
+    return HtmlFormatter(nowrap=True)
+
+
+@cache
+def _lexer(language: str) -> Callable[[], Any] | None:
+    from pygments.lexers import find_lexer_class_for_filename, get_lexer_by_name  # type: ignore[import-untyped]
+    from pygments.util import ClassNotFound  # type: ignore[import-untyped]
+
+    plain = {"stripnl": False, "ensurenl": True, "stripall": False}
+    for find in _by_name(language):
+        try:
+            found = find_lexer_class_for_filename(find) if "." in find else type(get_lexer_by_name(find))
+        except ClassNotFound:
+            continue
+        if found is not None:
+            kind = found
+            return lambda: kind(**plain)
+    return None
+
+
+def _by_name(language: str) -> Iterator[str]:
+    """How a language may be meant: a file, or the name of one."""
+    name = language.rpartition("/")[2].strip().lower()[:80]
+    if name:
+        yield name
+        if "." not in name:
+            yield f"x.{name}"

@@ -1,0 +1,81 @@
+// The chats: search, filters, and what each is doing, live.
+
+import { ago, baseName, h, icon, money } from "./dom.js";
+import { api } from "./session.js";
+
+export const STATUSES = { idle: "idle", pending: "waiting for a worker", running: "running", interrupting: "stopping", requires_action: "needs you", error: "error" };
+
+class ChatList extends HTMLElement {
+  begin(app) {
+    Object.assign(this, { app, chats: new Map(), next: "", query: "", status: "", archived: false, turn: 0 });
+    this.search = h("input", { type: "search", placeholder: "Search chats", "aria-label": "Search chats", on: { input: () => { this.query = this.search.value.trim(); this.later(); } } });
+    const status = h("select", { "aria-label": "Status", on: { change: () => { this.status = status.value; this.load(); } } }, h("option", { value: "" }, "Any status"),
+      Object.entries(STATUSES).map(([value, text]) => h("option", { value }, text)));
+    const archived = h("select", { "aria-label": "Which chats", on: { change: () => { this.archived = archived.value === "archive"; this.load(); } } },
+      h("option", { value: "" }, "Active"), h("option", { value: "archive" }, "Archive"));
+    this.items = h("ul", { class: "chats", "aria-label": "Chats" });
+    this.more = h("button", { type: "button", class: "quiet", hidden: true, on: { click: () => this.load(true) } }, "More");
+    this.replaceChildren(h("a", { class: "new primary", href: "#/new" }, icon("plus"), "New chat"),
+      h("div", { class: "filters" }, this.search, h("div", {}, status, archived)), this.items, this.more);
+    this.load();
+    setInterval(() => this.draw(), 60_000);
+  }
+
+  later() {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.load(), 150);
+  }
+
+  async load(further = false) {
+    const turn = ++this.turn;
+    const wanted = new URLSearchParams({ limit: 50, archived: this.archived, query: this.query });
+    if (this.status) wanted.set("status", this.status);
+    if (further) wanted.set("cursor", this.next);
+    const { chats, next } = await api("GET", `/api/chats?${wanted}`).catch(() => ({}));
+    if (!chats || turn !== this.turn) return;
+    if (!further) this.chats.clear();
+    for (const chat of chats) this.chats.set(chat.id, chat);
+    this.next = next;
+    this.draw();
+  }
+
+  /** A chat has changed, as the server says. */
+  take(chat) {
+    if (this.query && !this.chats.has(chat.id)) return this.later();
+    const fits = chat.archived === this.archived && (!this.status || chat.status === this.status);
+    if (fits) this.chats.set(chat.id, chat);
+    else this.chats.delete(chat.id);
+    this.draw();
+  }
+
+  draw() {
+    if (this.frame) return;
+    this.frame = requestAnimationFrame(() => {
+      this.frame = 0;
+      const sorted = [...this.chats.values()].sort((a, b) => (a.updated < b.updated ? 1 : -1));
+      const focused = document.activeElement?.closest?.("chat-list a.chat")?.dataset.id;
+      this.items.replaceChildren(...sorted.map((chat) => this.line(chat)));
+      if (focused) this.items.querySelector(`[data-id="${CSS.escape(focused)}"]`)?.focus();
+      if (!sorted.length) this.items.append(h("li", { class: "muted empty" }, this.query || this.status ? "Nothing fits." : this.archived ? "The archive is empty." : "No chats yet."));
+      this.more.hidden = !this.next;
+    });
+  }
+
+  line(chat) {
+    const here = chat.id === this.app.chat;
+    const facts = [baseName(chat.root), ago(chat.updated), chat.usage.usd ? money(chat.usage.usd) : ""].filter(Boolean).join(" · ");
+    return h("li", {}, h("a", { class: "chat", href: `#/chat/${chat.id}`, data: { id: chat.id }, "aria-current": here ? "page" : undefined },
+      h("span", { class: `dot ${chat.status}`, title: STATUSES[chat.status] }),
+      h("span", { class: "title" }, chat.title || "Untitled"), h("span", { class: "unseen" }, `, ${STATUSES[chat.status]}`),
+      h("span", { class: "muted" }, chat.status === "requires_action" ? h("b", {}, "needs you · ") : null, facts)));
+  }
+
+  /** The chat before or after the present one. */
+  step(by) {
+    const ids = [...this.items.querySelectorAll("a.chat")].map((each) => each.dataset.id);
+    const at = ids.indexOf(this.app.chat);
+    const id = ids[Math.max(0, Math.min(ids.length - 1, at + by))];
+    if (id) location.hash = `#/chat/${id}`;
+  }
+}
+customElements.define("chat-list", ChatList);

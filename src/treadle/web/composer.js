@@ -1,0 +1,148 @@
+// Saying something: text, pictures and files; queued or steering while the chat works. For a new chat also the model,
+// the mode and the budget.
+
+import { h, icon, iconButton, toast } from "./dom.js";
+import { api, chatPath } from "./session.js";
+
+export const MODES = {
+  "read-only": "Read only", confirm: "Confirm each change", review: "Review effects", ask: "Ask for commands",
+  "auto-edit": "Edit freely", autopilot: "Autopilot",
+};
+const PICTURES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
+const MOST = 8 << 20;
+const drafts = new Map();
+
+/** A choice of models: those that can be used, and the one that is. */
+export function modelChoice(models, chosen) {
+  const names = [...new Set([chosen, models.default, ...models.models.filter((each) => each.usable).map((each) => each.model)])].filter(Boolean);
+  return h("select", { name: "model", "aria-label": "Model" }, names.map((name) => h("option", { value: name, selected: name === chosen }, name.length > 44 ? `${name.slice(0, 12)}…${name.slice(-28)}` : name)));
+}
+
+export function modeChoice(chosen) {
+  return h("select", { name: "mode", "aria-label": "Mode" }, Object.entries(MODES).map(([value, text]) => h("option", { value, selected: value === chosen }, text)));
+}
+
+class Composer extends HTMLElement {
+  /** `extra` are the fields of a new chat; `said(content, images, delivery)` sends. */
+  begin({ chat = "", said, stop, extra = [] }) {
+    Object.assign(this, { chat, said, images: [], busy: false });
+    this.area = h("textarea", { rows: 1, "aria-label": "Message", placeholder: "What is to be done?", value: drafts.get(chat) ?? "", on: {
+      input: () => { drafts.set(chat, this.area.value); this.grow(); this.suggest(); },
+      keydown: (event) => this.key(event),
+      paste: (event) => { if (event.clipboardData.files.length) { event.preventDefault(); this.attach(event.clipboardData.files); } },
+    } });
+    const files = h("input", { type: "file", multiple: true, hidden: true, on: { change: () => { this.attach(files.files); files.value = ""; } } });
+    this.attached = h("div", { class: "attached" });
+    this.hints = h("ul", { class: "hints", role: "listbox", "aria-label": "Files", hidden: true });
+    this.sendButton = h("button", { type: "submit", class: "primary send", "aria-label": "Send", title: "Send (Enter)" }, icon("send"));
+    this.steerButton = h("button", { type: "button", class: "small", title: "Put in before the next model call (Ctrl+Enter)", hidden: true, on: { click: () => this.send("steering") } }, "Steer");
+    this.stopButton = stop ? iconButton("stop", "Stop the run (Esc)", stop, { class: "stop", hidden: true }) : null;
+    this.replaceChildren(h("form", { on: { submit: (event) => { event.preventDefault(); this.send("queued"); }, dragover: (event) => event.preventDefault(), drop: (event) => { event.preventDefault(); this.attach(event.dataTransfer.files); } } },
+      this.hints, this.attached, this.area,
+      h("div", { class: "bar" }, iconButton("clip", "Attach pictures or files", () => files.click()), files, ...extra, h("span", { class: "space" }), this.steerButton, this.stopButton, this.sendButton)));
+    this.grow();
+  }
+
+  working(busy) {
+    if (this.busy === busy) return;
+    this.busy = busy;
+    this.steerButton.hidden = !busy;
+    if (this.stopButton) this.stopButton.hidden = !busy;
+    this.area.placeholder = busy ? "Say something: it is queued, or steers" : "What is to be done?";
+    this.sendButton.title = busy ? "Queue (Enter)" : "Send (Enter)";
+    this.sendButton.setAttribute("aria-label", busy ? "Queue" : "Send");
+  }
+
+  fill(text) {
+    this.area.value = text;
+    drafts.set(this.chat, text);
+    this.grow();
+    this.area.focus();
+  }
+
+  grow() {
+    this.area.style.height = "auto";
+    this.area.style.height = `${Math.min(this.area.scrollHeight + 2, innerHeight * 0.4)}px`;
+  }
+
+  key(event) {
+    if (!this.hints.hidden && ["ArrowDown", "ArrowUp", "Tab", "Enter", "Escape"].includes(event.key)) return this.choose(event);
+    if (event.key !== "Enter" || event.isComposing || event.shiftKey || event.altKey) return;
+    event.preventDefault();
+    this.send(event.ctrlKey || event.metaKey ? "steering" : "queued");
+  }
+
+  async send(delivery) {
+    const content = this.area.value.trim();
+    if (!content && !this.images.length) return this.area.focus();
+    if (this.sending) return;
+    this.sending = true;
+    try {
+      await this.said(content, this.images.map(({ media_type, data }) => ({ media_type, data })), delivery);
+      this.images = [];
+      this.fill("");
+      this.showAttached();
+    } catch (error) {
+      toast(error.message, "bad");
+    } finally {
+      this.sending = false;
+    }
+  }
+
+  async attach(files) {
+    for (const file of files) {
+      if (file.size > MOST) toast(`${file.name} is larger than 8 MiB`, "bad");
+      else if (PICTURES.has(file.type)) {
+        const bytes = new Uint8Array(await file.arrayBuffer());
+        let text = "";
+        for (let at = 0; at < bytes.length; at += 8192) text += String.fromCharCode(...bytes.subarray(at, at + 8192));
+        this.images.push({ name: file.name, media_type: file.type, data: btoa(text) });
+      } else {
+        const text = await file.text();
+        const fence = "`".repeat(Math.max(3, ...[...text.matchAll(/`{3,}/g)].map(([ticks]) => ticks.length + 1)));
+        this.fill(`${this.area.value}${this.area.value ? "\n\n" : ""}${file.name}:\n${fence}\n${text}\n${fence}\n`);
+      }
+    }
+    this.showAttached();
+  }
+
+  showAttached() {
+    this.attached.replaceChildren(...this.images.map((image, place) => h("span", { class: "file" }, image.name,
+      iconButton("close", `Remove ${image.name}`, () => { this.images.splice(place, 1); this.showAttached(); }))));
+  }
+
+  // -- files of the project, behind an @ --
+
+  async suggest() {
+    const before = this.area.value.slice(0, this.area.selectionStart);
+    const typed = this.chat && /(?:^|\s)@([^\s@]*)$/.exec(before)?.[1];
+    if (typed === undefined || typed === "" && !before.endsWith("@") || typed === false) { this.hints.hidden = true; return; }
+    const cut = typed.lastIndexOf("/") + 1;
+    const listed = await api("GET", chatPath(this.chat, `/files?path=${encodeURIComponent(typed.slice(0, cut) || ".")}`), undefined, { quick: true }).catch(() => null);
+    const wanted = typed.slice(cut).toLowerCase();
+    const found = (listed?.entries ?? []).filter((each) => each.name.toLowerCase().startsWith(wanted) && (wanted || !each.name.startsWith("."))).slice(0, 8);
+    this.hints.replaceChildren(...found.map((each, place) => h("li", { role: "option", "aria-selected": String(place === 0), data: { path: typed.slice(0, cut) + each.name + (each.kind === "directory" ? "/" : "") }, on: { mousedown: (event) => { event.preventDefault(); this.put(event.target.dataset.path); } } }, each.name + (each.kind === "directory" ? "/" : ""))));
+    this.hints.hidden = !found.length;
+  }
+
+  choose(event) {
+    const options = [...this.hints.children];
+    const at = options.findIndex((each) => each.getAttribute("aria-selected") === "true");
+    event.preventDefault();
+    if (event.key === "Escape") { event.stopPropagation(); this.hints.hidden = true; return; }
+    if (event.key === "Enter" || event.key === "Tab") return this.put(options[at].dataset.path);
+    const next = (at + (event.key === "ArrowDown" ? 1 : -1) + options.length) % options.length;
+    options.forEach((each, place) => each.setAttribute("aria-selected", String(place === next)));
+  }
+
+  put(path) {
+    const end = this.area.selectionStart;
+    const begin = this.area.value.lastIndexOf("@", end - 1);
+    const folder = path.endsWith("/");
+    this.area.setRangeText(folder ? `@${path}` : `${path} `, begin, end, "end");
+    this.hints.hidden = true;
+    drafts.set(this.chat, this.area.value);
+    if (folder) this.suggest();
+  }
+}
+customElements.define("chat-composer", Composer);

@@ -1,0 +1,91 @@
+// The log as it is: every recorded event, with a filter; copies as JSON lines, and new chats from any place of it.
+
+import { button, copy, h, toast } from "./dom.js";
+import { fold as folded } from "./row-views.js";
+import { api, chatPath } from "./session.js";
+
+const PAGE = 200;
+const SHOWN = 400;
+
+class LogView extends HTMLElement {
+  begin(page) {
+    Object.assign(this, { page, events: [], first: 0, head: 0, loading: null });
+    this.filter = h("input", { type: "search", placeholder: "Filter: type or any text", "aria-label": "Filter events", on: { input: () => { clearTimeout(this.timer); this.timer = setTimeout(() => this.search(), 200); } } });
+    this.older = button("Load earlier events", () => this.load().then(() => this.draw()), { class: "quiet" });
+    this.list = h("ol", { class: "events" });
+    this.said = h("span", { class: "muted", role: "status" });
+    this.replaceChildren(h("div", { class: "panel-bar" }, this.filter, this.said, h("span", { class: "space" }),
+      button("Copy as JSONL", () => copy(this.matching().map((event) => JSON.stringify(event)).join("\n"))), button("Download", () => this.download())), this.older, this.list);
+  }
+
+  async update(fold) {
+    if (this.head === fold.seq || this.busy) return;
+    this.busy = true;
+    try {
+      while (this.head < fold.seq) {
+        const after = this.head || Math.max(0, fold.seq - PAGE);
+        const { events } = await api("GET", chatPath(this.page.chat, `/log?after=${after}&limit=${PAGE}`));
+        if (!events.length) break;
+        if (!this.head) this.first = events[0].seq;
+        this.events.push(...events);
+        this.head = events.at(-1).seq;
+      }
+    } catch (error) {
+      this.said.textContent = error.message;
+    }
+    this.busy = false;
+    this.draw();
+  }
+
+  /** A page of what lies before. */
+  async load() {
+    if (this.first <= 1) return;
+    const after = Math.max(0, this.first - 1 - PAGE);
+    const { events } = await api("GET", chatPath(this.page.chat, `/log?after=${after}&limit=${this.first - 1 - after}`));
+    this.events.unshift(...events);
+    this.first = after + 1;
+  }
+
+  matching() {
+    const words = this.filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+    return this.events.filter((event) => { const text = words.length ? JSON.stringify(event).toLowerCase() : ""; return words.every((word) => text.includes(word)); });
+  }
+
+  /** With a filter, earlier pages are read until enough is found. */
+  async search() {
+    const wanted = this.filter.value;
+    this.draw();
+    while (wanted && wanted === this.filter.value && this.first > 1 && this.matching().length < SHOWN / 4) {
+      await this.load();
+      this.draw();
+    }
+  }
+
+  draw() {
+    const found = this.matching();
+    this.older.hidden = this.first <= 1;
+    this.said.textContent = `${found.length.toLocaleString("en")} of ${this.events.length.toLocaleString("en")} events read`;
+    this.list.replaceChildren(...found.slice(-SHOWN).reverse().map((event) => this.line(event)));
+  }
+
+  line(event) {
+    event.view ??= {};
+    const brief = JSON.stringify(event.data).slice(0, 200);
+    const plain = { ...event, view: undefined };
+    return h("li", { data: { seq: event.seq } }, folded(event.view, "open", [h("span", { class: "seq" }, event.seq), h("time", { datetime: event.time }, event.time.slice(11, 23)), h("b", {}, event.type), h("span", { class: "muted brief" }, brief)],
+      () => [h("pre", { class: "output", tabindex: "0" }, JSON.stringify(plain, null, 2)), h("div", { class: "tools" }, button("Show in the conversation", () => this.page.showEvent(event.seq), { class: "small" }),
+        button("Fork from here", () => this.page.fork(event.seq), { class: "small" }), button("Copy", () => copy(JSON.stringify(plain)), { class: "small" }))]));
+  }
+
+  async download() {
+    try {
+      const blob = await (await api("GET", chatPath(this.page.chat, "/export"))).blob();
+      const link = h("a", { href: URL.createObjectURL(blob), download: `${this.page.chat}.jsonl` });
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+    } catch (error) {
+      toast(error.message, "bad");
+    }
+  }
+}
+customElements.define("log-view", LogView);

@@ -1,0 +1,32 @@
+// A new chat: what is to be done, with which model, in which project, and how freely.
+
+import { h } from "./dom.js";
+import { modeChoice, modelChoice } from "./composer.js";
+import { budgetFields } from "./chat-options.js";
+import { api } from "./session.js";
+
+class NewChat extends HTMLElement {
+  async begin(app) {
+    const [models, me] = await Promise.all([app.models(), api("GET", "/api/me").catch(() => ({}))]);
+    const usable = models.models.filter((each) => each.usable).map((each) => each.model);
+    const last = localStorage.getItem("treadle.model");
+    const model = modelChoice(models, usable.includes(last) ? last : models.default);
+    const mode = modeChoice(localStorage.getItem("treadle.mode") || me.mode);
+    const root = h("input", { type: "text", name: "root", placeholder: me.root || "none: a plain chat", "aria-label": "Project folder" });
+    const budget = budgetFields("Budget of a run");
+    const composer = document.createElement("chat-composer");
+    const said = async (content, images) => {
+      const options = { content, images, model: model.value, mode: mode.value, run_budget: budget.value() };
+      if (root.value.trim()) options.root = root.value.trim();
+      const chat = await api("POST", "/api/chats", options);
+      localStorage.setItem("treadle.mode", mode.value);
+      localStorage.setItem("treadle.model", model.value);
+      location.hash = `#/chat/${chat.id}`;
+    };
+    this.replaceChildren(h("main", { id: "main", class: "page new-chat" }, h("header", { class: "page-head" }, h("a", { class: "only-phone", href: "#/" }, "Chats"), h("h1", {}, "What is to be done?")),
+      composer, h("details", {}, h("summary", {}, "Project and budget"), h("label", {}, "Project folder on the server", root), budget.element)));
+    composer.begin({ said, extra: [model, mode] });
+    composer.area.focus();
+  }
+}
+customElements.define("new-chat", NewChat);

@@ -1,0 +1,31 @@
+// Signing in: with the code that the server's terminal shows, or with a token.
+
+import { h } from "./dom.js";
+import { api, signIn } from "./session.js";
+
+class SignIn extends HTMLElement {
+  connectedCallback() {
+    const field = h("input", { name: "secret", autocomplete: "one-time-code", autocapitalize: "characters", spellcheck: "false", placeholder: "ABCD-2345", required: true, autofocus: true, "aria-describedby": "sign-in-hint" });
+    const said = h("p", { class: "bad", role: "alert" });
+    const submit = async (event) => {
+      event.preventDefault();
+      const secret = field.value.trim();
+      said.textContent = "";
+      try {
+        if (secret.startsWith("trd_")) signIn(secret);
+        else signIn((await api("POST", "/api/sign-in", { code: secret.slice(0, 40) })).token);
+        await api("GET", "/api/me");
+        window.dispatchEvent(new Event("signed-in"));
+      } catch (error) {
+        said.textContent = error.message;
+        field.select();
+      }
+    };
+    this.replaceChildren(h("main", { id: "main", class: "card" }, h("img", { src: "/web/icon.svg", alt: "", width: 48, height: 48 }), h("h1", {}, "Treadle"),
+      h("form", { on: { submit } }, h("label", {}, "Code or token", field),
+        h("p", { id: "sign-in-hint", class: "muted" }, "The terminal in which the server runs shows a code, and a link that signs in by itself."),
+        said, h("button", { class: "primary" }, "Sign in"))));
+    field.focus();
+  }
+}
+customElements.define("sign-in", SignIn);

@@ -1,0 +1,124 @@
+"""What the web app is made of, over HTTP: the page, HTML of texts, signing in, copies of chats, usage by day."""
+
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.scenario.http_kit import Server, serving
+from treadle import ScriptedModel
+from treadle.models.script import Say, Used
+from treadle.protocol.content import Usage
+from treadle.server.routes.web import FOLDER, POLICY, parts
+from treadle.server.sign_in import SignIn
+from treadle.stores.memory import MemoryStore
+
+MOST_LINES = 3_000
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    steps = [[Say("Hello."), Used(Usage(input=100, output=10, cached=40, usd=0.5))]] * 3
+    async with serving(MemoryStore(), tmp_path, ScriptedModel(steps, follow="calls")) as served:
+        yield served
+
+
+async def test_the_page_and_its_parts(server: Server) -> None:  # U-05, S-12, S-13
+    page = await server.nobody("GET", "/")
+    assert page.headers["content-type"].startswith("text/html")
+    assert page.headers["content-security-policy"] == POLICY
+    assert "unsafe" not in POLICY
+    assert "require-trusted-types-for 'script'" in POLICY
+    named = set(re.findall(r'(?:src|href)="/web/([\w.-]+)"', page.data.decode()))
+    assert named <= set(parts())
+    for name, part in parts().items():
+        found = await server.nobody("GET", f"/web/{name}")
+        assert (found.status, found.data) == (200, part.body)
+        again = await server.nobody("GET", f"/web/{name}", headers={"if-none-match": found.headers["etag"]})
+        assert again.status == 304
+    for name in ("nothing.js", "..%2fapp.py", "%2e%2e%2fconfig.py"):
+        assert (await server.nobody("GET", f"/web/{name}")).status == 404
+
+
+def test_the_page_is_small_and_its_own() -> None:  # S-12
+    """Under 3,000 lines, every module is there, and nothing is loaded from anywhere."""
+    texts = {path.name: path.read_text() for path in FOLDER.iterdir()}
+    assert sum(text.count("\n") for name, text in texts.items()) < MOST_LINES
+    for name, text in texts.items():
+        assert not re.search(r"""(?:src|href|url|import|fetch)\W{1,3}https?:""", text), name
+        assert not re.search(r"<style|style=|onclick=|javascript:|eval\(|new Function", text), name
+        if name != "rendered.js":
+            assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|createPolicy", text), name
+        for module in re.findall(r"""from "\./([\w.-]+)"|import "\./([\w.-]+)\"""", text):
+            assert "".join(module) in texts, (name, module)
+
+
+async def test_html_of_texts(server: Server) -> None:  # S-12
+    passages = [
+        {"kind": "markdown", "text": "**b** <script>x</script>"},
+        {"kind": "code", "text": "return 1", "language": "a.py"},
+        {"kind": "diff", "text": "@@ -1 +1 @@\n-a\n+b", "split": True},
+    ]
+    done = await server.local("POST", "/api/render", {"passages": passages})
+    assert done.status == 200
+    first, second, third = done.json["html"]
+    assert "<strong>b</strong> &lt;script&gt;" in first
+    assert 'class="k"' in second
+    assert 'class="diff split"' in third
+    assert (await server.nobody("POST", "/api/render", {"passages": passages})).status == 401
+    wrong = await server.local("POST", "/api/render", {"passages": [{"kind": "html", "text": "x"}]})
+    assert (wrong.status, wrong.code) == (400, "invalid_json")
+
+
+async def test_signing_in_with_a_code(server: Server) -> None:  # S-13
+    told: list[str] = []
+    server.service.sign_in = SignIn(server.tokens, told.append)
+    done = await server.nobody("POST", "/api/sign-in", {"code": server.service.sign_in.code})
+    assert (done.status, done.json["user"]) == (201, "local")
+    assert told
+    me = await server.nobody("GET", "/api/me", headers={"authorization": f"Bearer {done.json['token']}"})
+    assert me.json["user"] == "local"
+    wrong = await server.nobody("POST", "/api/sign-in", {"code": "AAAA-AAAA"})
+    assert (wrong.status, wrong.code) == (401, "unauthorized")
+    soon = await server.nobody("POST", "/api/sign-in", {"code": told[0]})
+    assert (soon.status, soon.code, soon.headers["retry-after"]) == (429, "too_many_tries", "1")
+    foreign = await server.nobody("POST", "/api/sign-in", {"code": told[0]}, headers={"origin": "https://evil.example"})
+    assert foreign.code == "forbidden_origin"
+
+
+async def test_a_copy_from_an_event(server: Server) -> None:  # D-07
+    chat = await server.local.create("Hi.")
+    await server.local.until(chat, "session.idle")
+    log = await server.local.log(chat)
+    answered = next(event["seq"] for event in log if event["type"] == "assistant.message")
+    key = {"idempotency-key": "fork 1"}
+    made = await server.local("POST", f"/api/chats/{chat}/fork", {"seq": answered}, headers=key)
+    assert (made.status, made.json["status"]) == (201, "idle")
+    again = await server.local("POST", f"/api/chats/{chat}/fork", {"seq": answered}, headers=key)
+    assert again.json["id"] == made.json["id"] != chat
+    copied = await server.local.log(made.json["id"])
+    assert copied[0]["data"]["forked_from"] == f"{chat}@{answered}"
+    assert (await server.local("POST", f"/api/chats/{chat}/fork", {"seq": 10_000})).code == "invalid_input"
+
+
+async def test_usage_by_day(server: Server) -> None:  # E-04
+    assert (await server.local("GET", "/api/usage/days")).json == {"rows": []}
+    alice = server.user("alice")
+    for _ in range(2):
+        chat = await alice.create("Hi.")
+        await alice.until(chat, "session.idle")
+    (row,) = (await alice("GET", "/api/usage/days?days=1")).json["rows"]
+    assert (row["model"], row["calls"], row["usage"]["input"], row["usage"]["cached"]) == (
+        "scripted:script",
+        2,
+        200,
+        80,
+    )
+    assert row["usage"]["usd"] == 1.0
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", row["day"])
+    await alice("POST", f"/api/chats/{chat}/messages", {"content": "More."})
+    await alice.until(chat, "session.idle", after=(await alice.log(chat))[-1]["seq"])
+    (row,) = (await alice("GET", "/api/usage/days?days=1")).json["rows"]
+    assert (row["calls"], row["usage"]["input"]) == (3, 300)
+    assert (await server.local("GET", "/api/usage/days")).json == {"rows": []}  # S-13

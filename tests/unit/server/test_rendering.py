@@ -1,0 +1,122 @@
+"""HTML of what others wrote: nothing of theirs is alive in it (S-12)."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treadle.server.rendering import MOST_MARKDOWN, Kind, Rendering, code, markdown
+
+TAGS = {
+    "a", "blockquote", "br", "code", "del", "div", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "i", "li", "ol", "p",
+    "pre", "s", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul",
+}  # fmt: skip
+ATTRIBUTES = frozenset({"class", "href", "title", "rel", "target", "tabindex", "colspan", "start"})
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "[x](javascript:alert(1))",
+    "[x](JaVaScRiPt:alert(1))",
+    "[x](data:text/html;base64,PHNjcmlwdD4=)",
+    "[x](vbscript:x) [y](file:///etc/passwd) [z](/api/chats)",
+    '![a](https://evil.example/p.png "t")',
+    "<a href='javascript:x'>x</a>",
+    "<https://ok.example> <javascript:x>",
+    "```<script>\n</code></pre><script>x</script>\n```",
+    '```"onmouseover=x\nx\n```',
+    "| <b>a</b> | b |\n|---|---|\n| <svg onload=x> | y |",
+    "| a | b |\n|:-:|--:|\n| 1 | 2 |",
+    "@@ -1,1 +1,1 @@\n-<script>x</script>\n+<img src=x onerror=y>",
+    "+++ b/<script>.py\n@@ -1 +1 @@\n-a\n+b",
+    "\u202eevil\u202c \x1b[31mred\x07",
+    "[" * 500 + "]" * 500,
+    "*" * 2_000,
+]
+
+
+class _Seen(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.bad: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.bad += [tag] if tag not in TAGS else []
+        for name, value in attrs:
+            self.bad += [f"{tag} {name}"] if name not in ATTRIBUTES else []
+            if name == "href" and not re.match(r"(https?://|mailto:)", value or "", re.IGNORECASE):
+                self.bad.append(f"href {value}")
+
+
+def bad_in(html: str) -> list[str]:
+    seen = _Seen()
+    seen.feed(html)
+    return seen.bad
+
+
+@pytest.mark.parametrize("kind", ["markdown", "code", "diff"])
+@pytest.mark.parametrize("text", HOSTILE)
+def test_nothing_hostile_is_alive(kind: Kind, text: str) -> None:  # S-12
+    for split in (False, True):
+        html = Rendering().html(kind, text, "<x>.py", split=split)
+        assert not bad_in(html)
+        assert "\u202e" not in html
+        assert "\x1b" not in html
+
+
+@given(st.text(max_size=300), st.sampled_from(["markdown", "code", "diff"]))
+def test_no_text_gets_anything_through(text: str, kind: Kind) -> None:  # S-12
+    assert not bad_in(Rendering().html(kind, text, "x.html"))
+
+
+def test_markdown() -> None:
+    html = markdown(
+        '# T\n\n**b** `c` [l](https://a.example/?q="&x)\n\n```python\ndef f(): ...\n```\n\n| a |\n|---|\n| 1 |'
+    )
+    assert "<h1>T</h1>" in html
+    assert "<strong>b</strong>" in html
+    assert 'rel="noopener noreferrer nofollow" target="_blank"' in html
+    assert '<span class="k">def</span>' in html
+    assert "<td>1</td>" in html
+
+
+def test_an_image_is_named_and_not_loaded() -> None:  # S-12
+    html = markdown("![a picture](https://a.example/p.png)")
+    assert "<img" not in html
+    assert "a picture" in html
+    assert 'href="https://a.example/p.png"' in html
+
+
+def test_what_is_too_long_stays_text() -> None:
+    text = "*x* " * MOST_MARKDOWN
+    assert markdown(text).startswith("<pre")
+    assert "<em>" not in markdown(text)
+
+
+def test_code_by_language_and_by_file_name() -> None:
+    for language in ("python", "a/b.py", "py"):
+        assert '<span class="k">return</span>' in code("return 1", language)
+    assert "return 1" in code("return 1", "no-such-language")
+
+
+DIFF = "--- a/x.py\n+++ b/x.py\n@@ -1,3 +1,4 @@\n a = 1\n-b = 2\n+b = 3\n+c = 4\n d = 5\n\\ No newline at end of file"
+
+
+def test_a_diff_inline_and_side_by_side() -> None:
+    inline = Rendering().html("diff", DIFF)
+    assert inline.count('<td class="added">') == 2
+    assert inline.count('<td class="removed">') == 1
+    split = Rendering().html("diff", DIFF, split=True)
+    assert split.count('<td class="added">') == 2
+    assert split.count('<td class="none">') == 1
+    assert "No newline at end of file" in split
+
+
+def test_what_was_made_is_kept_and_bounded() -> None:
+    rendering = Rendering(most=1_000)
+    for number in range(50):
+        rendering.html("markdown", f"number {number} " * 10)
+    assert rendering._size <= 1_000
+    assert rendering._size == sum(map(len, rendering._kept.values()))
+    assert rendering.html("markdown", "number 49 " * 10) is rendering.html("markdown", "number 49 " * 10)
