@@ -32,13 +32,9 @@ COMMANDS = {
     "import": "Read a chat from JSON lines.",
     "fsck": "Look for damage in what is stored, and mend it.",
     "gc": "Remove what is kept for undoing changes and needed no more.",
-<<<<<<< HEAD
-    "serve": "Serve the HTTP API, and drive chats.",
-    "copilot": "Be the runtime of a program that uses a Copilot SDK.",
-=======
     "web": "Open the web app in a browser: the same chats, live.",
     "serve": "Serve the web app and the HTTP API, and drive chats.",
->>>>>>> ba0daa7 (The web app: the same chats in a browser, live, served at the address that treadle serve prints)
+    "copilot": "Be the runtime of a program that uses a Copilot SDK.",
     "acp": "Work for an editor that speaks the Agent Client Protocol.",
     "tokens": "List, make and take back tokens of the server.",
     "worker": "Drive the chats that need a worker, until it is told to stop.",

@@ -52,7 +52,7 @@ class ChangedFiles extends HTMLElement {
       const place = h("div", { class: "diffs" });
       show(place, "diff", [hunk.header, ...hunk.lines].join("\n"), { language: file.path, split: this.split.checked });
       const chosen = { hunks: { [file.path]: [hunk.number] } };
-      return h("div", { class: "hunk", data: { hunk: hunk.number } }, single ? null : h("div", { class: "hunk-bar" }, h("span", { class: "muted" }, `Hunk ${hunk.number}`), stat(hunk), h("span", { class: "space" }),
+      return h("div", { class: "piece", data: { hunk: hunk.number } }, single ? null : h("div", { class: "hunk-bar" }, h("span", { class: "muted" }, `Hunk ${hunk.number}`), stat(hunk), h("span", { class: "space" }),
         button("Keep", () => this.act("keep", chosen), { class: "small", "aria-label": `Keep hunk ${hunk.number} of ${file.path}` }),
         button("Undo", () => this.act("undo", chosen), { class: "small", "aria-label": `Undo hunk ${hunk.number} of ${file.path}` })), place);
     });

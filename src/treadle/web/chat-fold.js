@@ -67,7 +67,7 @@ export class ChatFold {
   answer(turn, when) {
     let row = this.answers.get(turn);
     if (!row) {
-      row = this.add({ kind: "answer", key: `turn:${turn}`, seq: when.seq || this.seq, at: when.at, turn, text: "", thinking: "", live: true, began: when.at });
+      row = this.add({ kind: "answer", key: `turn:${turn}:${(this.begun = (this.begun ?? 0) + 1)}`, seq: when.seq || this.seq, at: when.at, turn, text: "", thinking: "", live: true, began: when.at });
       this.answers.set(turn, row);
     }
     this.touch(row);

@@ -1,0 +1,25 @@
+"""One browser and one server a module. Without a chromium on this machine these tests are skipped."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.browser.site import CHROMIUM, Site, launch
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[object]:
+    if not CHROMIUM:
+        pytest.skip("there is no chromium to look with; apt install chromium")
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with sync_api.sync_playwright() as playwright:
+        opened = launch(playwright)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def site(browser: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    made = Site(tmp_path_factory.mktemp("site"))
+    yield made
+    made.close()

@@ -1,0 +1,89 @@
+"""Nobody is left out: names, roles, contrast, keys; by axe-core where npm brought it, and by a check of our own."""
+
+import os
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.site import DESKTOP, PHONE, Site, window
+
+AXE = Path(os.environ.get("TREADLE_AXE", Path(__file__).parents[2] / "node_modules/axe-core/axe.min.js"))
+ASK = """
+[[turn]]
+think = "Hm."
+text = "Look:\\n\\n```python\\nprint(1)  # one\\n```\\n"
+call = [
+  { name = "write_file", args = { path = "d.md", content = "# NUMBER\\n" } },
+  { name = "write_file", args = { path = ".github/workflows/ci.yml", content = "on: push # NUMBER\\n" } },
+]
+[[turn]]
+text = "Done."
+"""
+UNNAMED = """() => [...document.querySelectorAll('button, a, input, select, textarea, [role=button], summary')]
+  .filter(e => e.checkVisibility())
+  .filter(e => !(e.getAttribute('aria-label') || e.textContent.trim() || e.labels?.length || e.title))
+  .map(e => e.outerHTML)"""
+SERIOUS = ("serious", "critical")
+
+
+def asking(site: Site) -> str:
+    """A chat that waits for an approval: what it wants to write is written nowhere yet."""
+    return site.create("Go.", ASK.replace("NUMBER", str(site.scripts)), mode="ask")
+
+
+def complaints(page: Page) -> list[str]:
+    """What axe-core finds, if it is there; and what has no name."""
+    found: list[str] = page.evaluate(UNNAMED)
+    if AXE.exists():
+        if not page.evaluate("Boolean(window.axe)"):
+            page.evaluate(AXE.read_text())
+        for each in page.evaluate("axe.run()")["violations"]:
+            if each["impact"] in SERIOUS:
+                found += [f"{each['id']}: {node['html'][:200]} {node['failureSummary']}" for node in each["nodes"]]
+    return found
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_no_serious_fault(browser: Browser, site: Site, scheme: str, size: tuple[int, int]) -> None:  # U-05
+    chat = asking(site)
+    with window(browser, site, size, color_scheme=scheme, reduced_motion="reduce") as opened:
+        page = opened.sign_in()
+        assert complaints(page) == []
+        opened.show(chat)
+        expect(page.locator(".action .allow")).to_be_visible()
+        expect(page.locator(".code .k, .code .nb").first).to_be_visible()
+        assert complaints(page) == []
+        page.click(".action .allow")
+        expect(page.locator(".row-end")).to_be_visible()
+        for name in ("Files", "Timeline", "Log", "Jobs"):
+            page.click(f".tabs button:has-text('{name}')")
+            expect(page.locator(".side")).to_be_visible()
+            assert complaints(page) == []
+        page.goto(f"{site.address}#/usage")
+        expect(page.locator(".tiles")).to_be_visible()
+        assert complaints(page) == []
+
+
+def test_by_keys_alone(browser: Browser, site: Site) -> None:  # U-05
+    chat = asking(site)
+    with window(browser, site) as opened:
+        page = opened.sign_in()
+        page.keyboard.press("Escape")
+        page.evaluate("document.activeElement.blur()")
+        page.keyboard.press("j")
+        expect(page.locator(".action .allow")).to_be_visible()
+        page.evaluate("document.activeElement.blur()")
+        page.keyboard.press("a")
+        expect(page.locator(".row-end")).to_be_visible()
+        page.keyboard.press("Alt+1")
+        expect(page.locator("changed-files")).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(page.locator("changed-files")).to_have_count(0)
+        page.keyboard.press("?")
+        expect(page.locator("dialog")).to_contain_text("New chat")
+        page.keyboard.press("Escape")
+        page.keyboard.press("n")
+        expect(page.locator("new-chat textarea")).to_be_focused()
+        assert chat in page.locator("chat-list a.chat >> nth=0").get_attribute("href")

@@ -1,0 +1,153 @@
+"""A chat in a browser: begun, followed, answered, from several windows at once (U-02, U-03, U-05, S-12)."""
+
+import re
+
+from playwright.sync_api import Browser, expect
+
+from tests.browser.site import PHONE, Site, window
+
+SLOW = """
+[model]
+chunk = 4
+delay_s = 0.02
+[[turn]]
+think = "First I think."
+text = \"\"\"
+# A heading
+
+Some **bold** text, and code:
+
+```python
+def f():
+    return 1
+```
+
+The end.
+\"\"\"
+"""
+HANG = '[[turn]]\ntext = "Once upon a time there was "\nhang = true\n[[turn]]\ntext = "Again."\n'
+HOSTILE = """
+[[turn]]
+text = '''
+<img src=x onerror="window.hacked = 1"> <script>window.hacked = 1</script>
+
+![pixel](https://evil.example/pixel.png) [click](javascript:window.hacked=1) <iframe src="https://evil.example">
+
+| a | b |
+|:-:|--:|
+| <b onclick=x>1</b> | 2 |
+
+```html
+<script>window.hacked = 1</script>
+```
+'''
+call = [{ name = "write_file", args = { path = "<img src=x onerror=hacked=1>.md", content = "<script>x</script>\\n" } }]
+[[turn]]
+text = "Done."
+"""
+ASK = """
+[[turn]]
+text = "I need to write a workflow."
+call = [{ name = "write_file", args = { path = ".github/workflows/ci.yml", content = "on: push\\n" } }]
+[[turn]]
+call = [{ name = "ask_user", args = { question = "Which colour?", options = ["red", "blue"] } }]
+[[turn]]
+call = [{ name = "weather", args = { city = "Oslo" } }]
+[[turn]]
+text = "All answered."
+"""
+WEATHER = {"name": "weather", "description": "Tells the weather.", "input_schema": {"type": "object"}}
+
+
+def test_a_chat_is_begun_and_streams(browser: Browser, site: Site) -> None:  # U-02, U-03, U-05
+    with window(browser, site) as opened:
+        page = opened.sign_in()
+        assert "token" not in page.url
+        page.reload()
+        page.wait_for_selector("chat-composer textarea")
+        chat = site.create("Tell me something.", SLOW)
+        expect(page.locator(f"chat-list a[data-id='{chat}']")).to_be_visible()  # told by the stream of all chats
+        page.click(f"chat-list a[data-id='{chat}']")
+        expect(page.locator("chat-answer h1")).to_have_text("A heading")
+        expect(page.locator(".row-end")).to_contain_text("Done")
+        expect(page.locator("chat-answer")).to_have_count(1)
+        assert page.inner_text("chat-answer .k >> nth=0") == "def"
+        assert page.inner_text("chat-answer").count("The end.") == 1
+        expect(page.locator(".thinking summary")).to_contain_text("Thought")
+        expect(page.locator(".status")).to_have_text("idle")
+
+
+def test_begun_in_the_page_and_stopped(browser: Browser, site: Site) -> None:  # L-07, L-08
+    with window(browser, site) as opened:
+        page = opened.sign_in()
+        page.fill("textarea[aria-label=Message]", "Hi there")
+        page.keyboard.press("Enter")
+        expect(page.locator(".row-user")).to_contain_text("Hi there")
+        expect(page.locator("chat-answer")).to_contain_text("Hello.")
+        opened.show(site.create("A story.", HANG))
+        expect(page.locator("chat-answer .tail")).to_have_text("Once upon a time there was ")
+        page.fill("textarea[aria-label=Message]", "and then?")
+        page.keyboard.press("Enter")
+        expect(page.locator(".queued")).to_contain_text("and then?")
+        page.click("button[aria-label='Stop the run (Esc)']")
+        expect(page.locator(".row-end")).to_contain_text("Stopped")
+        expect(page.locator("chat-answer")).to_contain_text("(stopped here)")
+        page.click(".queued button:has-text('Next')")
+        expect(page.locator("chat-answer >> nth=-1")).to_contain_text("Again.")
+        expect(page.locator(".queued")).to_have_count(0)
+
+
+def test_nothing_hostile_comes_alive(browser: Browser, site: Site) -> None:  # S-12
+    with window(browser, site) as opened:
+        page = opened.show(
+            site.create("<script>window.hacked = 1</script> **x**", HOSTILE, title="<img src=x onerror=hacked=1>")
+        )
+        expect(page.locator(".row-end")).to_be_visible()
+        page.click(".tabs button:has-text('Files')")
+        expect(page.locator(".changed code >> nth=0")).to_have_text("<img src=x onerror=hacked=1>.md")
+        page.click(".tabs button:has-text('Log')")
+        page.click(".events summary >> nth=2")
+        assert page.evaluate("window.hacked") is None
+        assert page.locator("chat-page img, chat-page iframe, chat-page script").count() == 0
+        links = page.eval_on_selector_all("chat-page a[href]", "all => all.map(a => a.getAttribute('href'))")
+        assert all(re.match(r"https?://|#/", link) for link in links)
+
+
+def test_answered_in_one_window_and_gone_from_the_other(browser: Browser, site: Site) -> None:  # U-05, S-08, fault 6
+    chat = site.create("Go.", ASK, mode="ask", dynamic_tools=[WEATHER])
+    with window(browser, site) as first, window(browser, site, PHONE) as second:
+        here, there = first.show(chat), second.show(chat)
+        for page in (here, there):
+            expect(page.locator(".action.card")).to_contain_text("Allow write_file?")
+            expect(page.locator(".action .added")).to_contain_text("on: push")
+        here.click(".action .allow")
+        for page in (here, there):
+            expect(page.locator(".action.question")).to_contain_text("Which colour?")
+            expect(page.locator(".action")).to_have_count(1)
+        there.click(".action button:has-text('blue')")
+        expect(here.locator(".row-question")).to_contain_text("Answer: blue")
+        for page in (here, there):
+            expect(page.locator(".action.client")).to_contain_text("A client runs weather")
+        action = site("GET", f"/api/chats/{chat}/actions")["actions"][0]["action"]
+        result = {"tool_call_id": action["tool_call_id"], "output": {"sky": "rain"}}
+        site("POST", f"/api/chats/{chat}/tool-results", {"results": [result]})
+        for page in (here, there):
+            expect(page.locator("chat-answer >> nth=-1")).to_contain_text("All answered.")
+            expect(page.locator(".action")).to_have_count(0)
+
+
+def test_a_phone_signs_in_with_a_code(browser: Browser, site: Site) -> None:  # S-13
+    code = site.code()
+    with window(browser, site, PHONE, has_touch=True, is_mobile=True) as opened:
+        page = opened.page
+        page.goto(site.address)
+        page.fill("sign-in input", code.lower())
+        page.click("sign-in button")
+        page.click(".new")
+        page.fill("textarea[aria-label=Message]", "From a phone")
+        page.click("button[aria-label=Send]")
+        expect(page.locator("chat-answer")).to_contain_text("Hello.")
+        wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        assert wide <= 0
+        page.click("a[aria-label='All chats']")
+        expect(page.locator("chat-list a.chat >> nth=0")).to_contain_text("From a phone")

@@ -1,0 +1,102 @@
+"""Changed files in a browser: hunks, previews, going back; and the panels about a run (W-03, W-04)."""
+
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.site import Site, window
+
+LINES = "".join(f"line {number}\n" for number in range(1, 41))
+EDIT = """
+[[turn]]
+text = "Two edits."
+call = [
+  { name = "edit_file", args = { path = "NAME", old_str = "line 2\\n", new_str = "second\\n" } },
+  { name = "edit_file", args = { path = "NAME", old_str = "line 30\\n", new_str = "thirtieth\\n" } },
+]
+[[turn]]
+text = "Edited."
+[[turn]]
+text = "Next."
+"""
+
+
+def edited(site: Site, name: str) -> str:
+    (site.cli.project / name).write_text(LINES)
+    chat = site.create(f"Read {name} and edit it.", EDIT.replace("NAME", name))
+    site.idle(chat)
+    return chat
+
+
+def text(site: Site, name: str) -> str:
+    return (site.cli.project / name).read_text()
+
+
+def files(page: Page) -> None:
+    page.click(".tabs button:has-text('Files')")
+    expect(page.locator(".changed")).to_have_count(1)
+
+
+def test_a_hunk_is_undone_and_the_rest_kept(browser: Browser, site: Site) -> None:  # W-03, W-04
+    chat = edited(site, "a.txt")
+    assert text(site, "a.txt").count("second") == 1
+    with window(browser, site) as opened:
+        page = opened.show(chat)
+        expect(page.locator(".row-end")).to_contain_text("a.txt")
+        files(page)
+        expect(page.locator(".piece")).to_have_count(2)
+        page.check("label:has-text('Side by side') input")
+        expect(page.locator("table.diff.split")).to_have_count(2)
+        page.click("button[aria-label='Undo hunk 2 of a.txt']")
+        expect(page.locator(".row-note")).to_contain_text("Undid 1 file: a.txt")
+        assert text(site, "a.txt") == LINES.replace("line 2\n", "second\n")
+        page.click(".panel-bar button:has-text('Redo')")
+        expect(page.locator(".row-note >> nth=-1")).to_contain_text("Redid 1 file")
+        assert "thirtieth" in text(site, "a.txt")
+        expect(page.locator(".piece")).to_have_count(2)
+        page.click("button[aria-label='Keep hunk 1 of a.txt']")
+        expect(page.locator(".row-note >> nth=-1")).to_contain_text("Kept")
+        page.click(".panel-bar button:has-text('Undo all')")
+        expect(page.locator("dialog")).to_contain_text("a.txt")
+        page.click("dialog button.primary")
+        expect(page.locator(".row-note >> nth=-1")).to_contain_text("Undid")
+        assert text(site, "a.txt") == LINES.replace("line 2\n", "second\n")
+
+
+def test_going_back_to_a_message(browser: Browser, site: Site) -> None:  # W-03, L-09
+    chat = edited(site, "b.txt")
+    with window(browser, site) as opened:
+        page = opened.show(chat)
+        expect(page.locator(".row-end")).to_be_visible()
+        page.hover(".row-user")
+        page.click("button[aria-label='Go back to before this message']")
+        expect(page.locator("dialog")).to_contain_text("b.txt")
+        page.click("dialog button:has-text('Conversation and files')")
+        expect(page.locator(".row-user")).to_have_count(0)
+        expect(page.locator("textarea[aria-label=Message]")).to_have_value("Read b.txt and edit it.")
+        assert text(site, "b.txt") == LINES
+
+
+def test_the_panels_of_a_run(browser: Browser, site: Site) -> None:  # D-07
+    chat = edited(site, "c.txt")
+    with window(browser, site) as opened:
+        page = opened.show(chat)
+        expect(page.locator(".row-end")).to_be_visible()
+        page.keyboard.press("Escape")
+        page.keyboard.press("Alt+2")
+        expect(page.locator("g.bar.call")).to_have_count(2)
+        expect(page.locator("g.bar.turn")).to_have_count(2)
+        page.click("g.bar.call >> nth=1")
+        expect(page.locator(".row-calls")).to_have_class("row row-calls flash")
+        page.keyboard.press("Alt+3")
+        page.fill("input[aria-label='Filter events']", "execution_complete")
+        expect(page.locator(".events li")).to_have_count(2)
+        page.click(".events summary >> nth=0")
+        page.click(".events button:has-text('Fork from here')")
+        expect(page.locator(".row-note >> nth=0")).to_contain_text(f"A copy of {chat}@")
+        opened.show(chat)
+        page.click(".row-end button:has-text('Replay')")
+        page.select_option("select[aria-label=Speed]", "20")
+        expect(page.locator("replay-view .row-end")).to_be_visible()
+        expect(page.locator("replay-view chat-answer >> nth=-1")).to_contain_text("Edited.")
+        page.goto(f"{site.address}#/usage")
+        expect(page.locator(".numbers tbody tr >> nth=0")).to_contain_text("scripted:")
+        expect(page.locator("svg.plot >> nth=0")).to_be_visible()
