@@ -95,6 +95,8 @@ class Settings(msgspec.Struct, frozen=True):
     verify: bool = True
     diagnose: bool = True
     instructions: bool = True
+    skills: bool = True
+    extensions: tuple[str, ...] = ()
     sandbox: Demand = "auto"
     network: NetworkChoice = False
     strict_paths: bool = False
@@ -143,9 +145,9 @@ class Settings(msgspec.Struct, frozen=True):
         return Allowance(self.command_env, self.visible_paths, limits, self.job_idle_s)
 
 
-OF_CHATS = frozenset(Settings.__struct_fields__) & frozenset(ChatOptions.__struct_fields__) - {"instructions"}
-"""Settings that are options of a chat under the same name. `instructions` says here whether the project's are read, and
-there what they say."""
+OF_CHATS = frozenset(Settings.__struct_fields__) & frozenset(ChatOptions.__struct_fields__) - {"instructions", "skills"}
+"""Settings that are options of a chat under the same name. `instructions` and `skills` say here whether they are read,
+and there what they are."""
 
 
 class Config(msgspec.Struct, frozen=True):

@@ -32,6 +32,14 @@ may have an AGENTS.md of its own: read it before you change files in there.
 {text}
 </project_instructions>
 """
+_SKILLS = """\
+There are skills: instructions for certain work. Before you do what one of them is for, get it with use_skill.
+"""
+_AGENT = """\
+In this chat you work as the agent {name}, by these instructions:
+
+{text}
+"""
 
 
 def system_text(options: ChatOptions) -> str:
@@ -44,6 +52,10 @@ def system_text(options: ChatOptions) -> str:
         parts.append(_READ_ONLY)
     if options.completion == "marker":
         parts.append(MARKER_TEXT)
+    if options.agent_prompt:
+        parts.append(_AGENT.format(name=options.agent, text=options.agent_prompt))
+    if options.skills:
+        parts.append(_SKILLS + "".join(f"- {skill.name}: {skill.description}\n" for skill in options.skills))
     if options.instructions:
         parts.append(_INSTRUCTIONS.format(text=_framed(options.instructions)))
     return "\n".join(parts)

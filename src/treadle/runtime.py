@@ -13,7 +13,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import msgspec
 
@@ -47,13 +47,17 @@ from treadle.ports.store import RENEW_S, ChatFilter, Listed, Store
 from treadle.ports.toolset import Tool
 from treadle.prompt import system_text
 from treadle.protocol.events import ModelNotice
-from treadle.protocol.options import PRESETS, ChatOptions, OptionKeywords, Preset
+from treadle.protocol.options import PRESETS, ChatOptions, OptionKeywords, Preset, Project, Skill
 from treadle.stores import open_store
 from treadle.tool_setup import ToolSetup, bind_root
 from treadle.tools.builtin import builtins
 from treadle.tools.registry import Tools
 from treadle.types import CallKey, ChatId, Clock, SystemClock, new_chat_id
 from treadle.workspace.paths.identity import identify
+
+if TYPE_CHECKING:
+    from treadle.skills.places import Document, Kind
+    from treadle.skills.reading import CustomAgent, OwnCommand
 
 
 class OneModel:
@@ -77,6 +81,8 @@ class Agent:
     built-in ones; with `plugins` also those of installed packages (entry point group `treadle.tools`).
     `options`: what chats have unless they say otherwise. `hooks`: what looks at every call before it runs and at every
     result, one or several. `instructions`: whether a new chat is given what the project says to agents (AGENTS.md).
+    `skills`: whether it is given the user's skills and the project's trusted ones; `extensions`: folders beside the
+    usual ones in which `skills`, `commands` and `agents` lie.
     `redact` takes secrets out of what is recorded; without it those of `env` and known kinds of keys go (S-11).
     `allowance`: what commands are given beside the built-in lists of variables and folders.
     `home` is where standing rules and consents are kept, by default Treadle's own home; `accepted` are providers of
@@ -97,6 +103,8 @@ class Agent:
         policy: Policy | None = None,
         hooks: Hooks | Sequence[Hooks] = (),
         instructions: bool = True,
+        skills: bool = True,
+        extensions: Sequence[str] = (),
         redact: Callable[[str], str] | None = None,
         home: Path | str | None = None,
         accepted: Collection[str] = (),
@@ -113,6 +121,8 @@ class Agent:
     ) -> None:
         self.options = options or ChatOptions()
         self._instructions = instructions
+        self._skills = skills
+        self._extensions = tuple(extensions)
         self.warnings: list[str] = []
         self._env = os.environ if env is None else env
         self._home = Path(home) if home is not None else home_of(self._env)
@@ -228,7 +238,38 @@ class Agent:
             options = msgspec.structs.replace(options, root_id=identify(options.root))
         if self._instructions and not options.instructions:
             options = msgspec.structs.replace(options, instructions=read_instructions(*options.project, highest))
+        if (
+            self._skills
+            and options.root
+            and not options.skills
+            and (options.tools is None or "use_skill" in options.tools)
+        ):
+            options = msgspec.structs.replace(options, skills=self._found_skills(options.project, own=not highest))
         return Prepared(options, self._notices(options.model), self.tool_warnings(options))
+
+    def _found_skills(self, project: Project, *, own: bool) -> tuple[Skill, ...]:
+        """Those of the user only for the user: other people's chats on a server get the project's alone."""
+        from treadle.skills.reading import skills
+
+        return skills(each for each in self.documents("skills", project) if own or each.of_project)
+
+    def documents(self, kind: "Kind", project: Project) -> "list[Document]":
+        """The skills, commands or custom agents that there are for this project, with those that are not trusted."""
+        from treadle.skills.places import documents
+
+        return documents(kind, *project, self._home, self._env, self._trust.trusted, self._extensions)
+
+    def own_commands(self, project: Project) -> "dict[str, OwnCommand]":
+        """Prompts under a name, by their names: the user's, and the project's trusted ones."""
+        from treadle.skills.reading import commands
+
+        return commands(self.documents("commands", project))
+
+    def custom_agents(self, project: Project) -> "dict[str, CustomAgent]":
+        """Ways to work under a name, by their names: the user's, and the project's trusted ones."""
+        from treadle.skills.reading import custom_agents
+
+        return custom_agents(self.documents("agents", project))
 
     def tool_warnings(self, options: ChatOptions) -> tuple[str, ...]:
         """What is odd about the tools that a client declares; InvalidInput if they cannot be accepted (A-01)."""

@@ -70,7 +70,18 @@ PORTABLE = frozenset(
 LOCAL = frozenset(
     {
         *("model", "rung", "temperature", "max_tokens", "context_window"),
-        *("root", "root_id", "instructions", "command_view", "git_branch", "checks", "diagnose"),
+        *(
+            "root",
+            "root_id",
+            "instructions",
+            "skills",
+            "agent",
+            "agent_prompt",
+            "command_view",
+            "git_branch",
+            "checks",
+            "diagnose",
+        ),
         *("mode", "interactive", "tools", "rules", "sandbox", "network", "strict_paths"),
         *("auto_approve_commands", "auto_approve_sensitive_edits", "sensitive"),
         *("max_turns", "on_limit", "on_guard", "run_budget", "chat_budget"),

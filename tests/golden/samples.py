@@ -4,7 +4,7 @@ from these, and the reference shows them as examples."""
 from treadle.protocol import events as e
 from treadle.protocol.content import Image, PlanStep, Seen, Shell, Thinking, ToolRequest, Usage
 from treadle.protocol.files import FileChange, FileConflict, FileState, Uncaptured
-from treadle.protocol.options import Budget, ChatOptions
+from treadle.protocol.options import Budget, ChatOptions, Skill
 from treadle.protocol.permissions import Offer, Rule
 from treadle.protocol.tools import DynamicTool
 from treadle.types import CallKey, call_key
@@ -67,6 +67,9 @@ OPTIONS = ChatOptions(
     verify=False,
     diagnose=False,
     instructions="Run make test before you are done.",
+    skills=(Skill("release", "How releases are made.", ".claude/skills/release/SKILL.md", "5f" * 32),),
+    agent="reviewer",
+    agent_prompt="You review code.",
 )
 
 _ALL: tuple[e.Event, ...] = (

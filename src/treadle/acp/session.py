@@ -21,7 +21,7 @@ from treadle.errors import Refused
 from treadle.following import Following
 from treadle.handle import Chat
 from treadle.inert import inert
-from treadle.presentation.slash import SLASHES, find_slash
+from treadle.presentation.slash import available, expanded, find_slash
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
 from treadle.protocol.content import Image
@@ -89,7 +89,7 @@ class Session:
         self._background = asyncio.create_task(self._begin(said, follows))
 
     async def _begin(self, said: Sequence[str], follows: bool) -> None:
-        await self._send(_available(), *map(remark, said))
+        await self._send(await asyncio.to_thread(self._available), *map(remark, said))
         if follows and await self.chat.status() not in ("idle", "error"):
             await self._follow(self.chat.resume(), Turn())
 
@@ -107,7 +107,7 @@ class Session:
                     return a.PromptResponse(stop_reason="cancelled")
                 if (found := find_slash(text)) is not None:
                     slash, words = found
-                    return await self._answer(await slash.run(self.chat, words))
+                    return await self._answer(await slash.run(self._agent, self.chat, words))
                 ended = await self._follow(await self._said(text, images), turn)
                 return self._response(ended, turn)
         finally:
@@ -119,6 +119,7 @@ class Session:
             for action in await self.chat.actions():
                 if action.kind == "user_input":
                     return self.chat.answer(action, text)
+        text = await asyncio.to_thread(expanded, self._agent, self.options.project, text)
         self._projection.said.append(text)
         return self.chat.send(text, images=images)
 
@@ -203,6 +204,17 @@ class Session:
         for update in updates:
             await self._client.session_update(self.chat.id, update)
 
+    def _available(self) -> a.AvailableCommandsUpdate:
+        commands = [
+            a.AvailableCommand(
+                name=name,
+                description=does,
+                input=a.AvailableCommandInput(a.UnstructuredCommandInput(hint=hint)) if hint else None,
+            )
+            for name, does, hint in available(self._agent, self.options.project)
+        ]
+        return a.AvailableCommandsUpdate(session_update="available_commands_update", available_commands=commands)
+
     # -- changing and ending ------------------------------------------------------------------------------------------
 
     async def change(self, **changes: str | bool) -> None:
@@ -230,18 +242,6 @@ class Session:
             task.cancel()
             with suppress(asyncio.CancelledError, ConnectionError, acp.RequestError):
                 await task
-
-
-def _available() -> a.AvailableCommandsUpdate:
-    commands = [
-        a.AvailableCommand(
-            name=name,
-            description=slash.does,
-            input=a.AvailableCommandInput(a.UnstructuredCommandInput(hint=slash.hint)) if slash.hint else None,
-        )
-        for name, slash in SLASHES.items()
-    ]
-    return a.AvailableCommandsUpdate(session_update="available_commands_update", available_commands=commands)
 
 
 async def _stream(following: Following) -> AsyncGenerator[e.Envelope, None]:

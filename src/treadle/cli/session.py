@@ -71,6 +71,8 @@ async def open_agent(
         plugins=works,
         hooks=hooks,
         instructions=settings.instructions,
+        skills=settings.skills,
+        extensions=settings.extensions,
         allowance=settings.allowance,
         home=config.home,
         accepted=settings.consent,

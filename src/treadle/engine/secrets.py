@@ -71,7 +71,10 @@ def _without(event: Event, redact: Redact) -> Event:
     if isinstance(event, e.SessionCreated):
         options = event.options
         kept_options = replace(
-            options, system_prompt=redact(options.system_prompt), instructions=redact(options.instructions)
+            options,
+            system_prompt=redact(options.system_prompt),
+            instructions=redact(options.instructions),
+            agent_prompt=redact(options.agent_prompt),
         )
         if kept_options != options:
             changes["options"] = kept_options

@@ -17,6 +17,8 @@ from treadle.types import Clock, SystemClock
 FILE_NAME = "trust.json"
 CANDIDATES = (".treadle/hooks.toml", ".treadle/mcp.json", ".mcp.json")
 """Below a project's root: what Treadle may come to honour."""
+FOLDERS = (".treadle", ".agents", ".claude", ".github")
+"""Folders of a project in which such files lie, at any depth."""
 MAX_BYTES = 1 << 20
 
 
@@ -69,8 +71,8 @@ class Trust:
 
     def _reachable_from(self, real: str) -> bool:
         """Whether our own file lies in the project that the file belongs to: then the project could trust itself."""
-        folder = Path(real).parent
-        project = folder.parent if folder.name == ".treadle" else folder
+        folders = Path(real).parents
+        project = next((folder.parent for folder in folders if folder.name in FOLDERS), folders[0])
         return is_below(os.path.realpath(self._home), str(project))
 
 

@@ -1,54 +1,61 @@
 """Slash commands: what can be typed to a chat beside talking to its model, in the words of the command line."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from treadle.did_you_mean import unknown_names
 from treadle.errors import InvalidInput
 from treadle.handle import Chat
 from treadle.inert import inert_line
 from treadle.lines.changes import change_lines, count
 from treadle.protocol import commands as c
 from treadle.protocol.files import decode_path
-from treadle.protocol.options import MODES
+from treadle.protocol.options import MODES, Project
+from treadle.runtime import Agent
 
+if TYPE_CHECKING:
+    from treadle.skills.reading import CustomAgent
+
+NO_AGENT = "none"
 _MOST_FILES = 50
 
 
 class Slash(NamedTuple):
     does: str
-    run: Callable[[Chat, str], Awaitable[str]]
+    run: Callable[[Agent, Chat, str], Awaitable[str]]
     """What is to be said when it is done; empty where the log says it."""
     hint: str = ""
 
 
-async def _compact(chat: Chat, _words: str) -> str:
+async def _compact(_agent: Agent, chat: Chat, _words: str) -> str:
     async for _ in chat.compact():
         pass
     return ""
 
 
-async def _undo(chat: Chat, words: str) -> str:
+async def _undo(_agent: Agent, chat: Chat, words: str) -> str:
     await chat.files.undo(paths=words.split())
     return ""
 
 
-async def _redo(chat: Chat, _words: str) -> str:
+async def _redo(_agent: Agent, chat: Chat, _words: str) -> str:
     await chat.files.redo()
     return ""
 
 
-async def _keep(chat: Chat, words: str) -> str:
+async def _keep(_agent: Agent, chat: Chat, words: str) -> str:
     await chat.files.keep(paths=words.split())
     return ""
 
 
-async def _changes(chat: Chat, _words: str) -> str:
+async def _changes(_agent: Agent, chat: Chat, _words: str) -> str:
     changes = [each.change for each in await chat.files.diff()]
     lines = change_lines(changes, lambda path: inert_line(decode_path(path), 200), _MOST_FILES)
     return "\n".join(f"- {line.strip()}" for line in lines) or "This session has changed nothing that is left."
 
 
-async def _jobs(chat: Chat, words: str) -> str:
+async def _jobs(_agent: Agent, chat: Chat, words: str) -> str:
     jobs = [job for job in await chat.jobs() if job.view.status == "running"]
     if words == "stop":
         for job in jobs:
@@ -58,16 +65,34 @@ async def _jobs(chat: Chat, words: str) -> str:
     return "\n".join(lines) or "No background command is running."
 
 
-async def _title(chat: Chat, words: str) -> str:
+async def _title(_agent: Agent, chat: Chat, words: str) -> str:
     await chat.command(c.Rename(words))
     return f"The session is called {inert_line(words, 120)}."
 
 
-async def _mode(chat: Chat, words: str) -> str:
+async def _mode(_agent: Agent, chat: Chat, words: str) -> str:
     if words not in MODES:
         raise InvalidInput(f"there is no mode {words!r}; there is: {', '.join(MODES)}")
     await chat.command(c.ChangeOptions({"mode": words}))
     return f"The mode is {words} now."
+
+
+async def _as_agent(agent: Agent, chat: Chat, words: str) -> str:
+    found = await asyncio.to_thread(agent.custom_agents, (await chat.state()).options.project)
+    if not words:
+        lines = [f"- {each.name}: {each.description}" for each in found.values()]
+        return "\n".join(lines) or "There are no custom agents here."
+    await chat.command(c.ChangeOptions(agent_changes(found, words)))
+    return f"Works as {inert_line(words, 64)} now." if words != NO_AGENT else "Works as itself again."
+
+
+def agent_changes(found: "Mapping[str, CustomAgent]", name: str) -> dict[str, object]:
+    """The options that make a chat work as this custom agent; with `none` as itself again."""
+    if name == NO_AGENT:
+        return {"agent": "", "agent_prompt": "", "tools": None}
+    if unknown := unknown_names("custom agent", [name], found):
+        raise InvalidInput(unknown)
+    return found[name].changes()
 
 
 SLASHES: Mapping[str, Slash] = {
@@ -78,6 +103,7 @@ SLASHES: Mapping[str, Slash] = {
     "changes": Slash("List what this session has changed.", _changes),
     "jobs": Slash("List the background commands, or stop them.", _jobs, "[stop]"),
     "mode": Slash("Say what may pass without a question.", _mode, " | ".join(MODES)),
+    "agent": Slash("Work as a custom agent, or list them.", _as_agent, f"[name | {NO_AGENT}]"),
     "title": Slash("Give the session a title.", _title, "the title"),
 }
 
@@ -89,3 +115,22 @@ def find_slash(text: str) -> tuple[Slash, str] | None:
     name, _, words = text[1:].partition(" ")
     found = SLASHES.get(name.strip())
     return None if found is None else (found, words.strip())
+
+
+def expanded(agent: Agent, project: Project, text: str) -> str:
+    """What a message says: if it is `/name words` with one of the user's or the project's own commands, that one's
+    text."""
+    if not text.startswith("/"):
+        return text
+    name, _, words = text[1:].partition(" ")
+    own = agent.own_commands(project).get(name.strip())
+    return text if own is None or name in SLASHES else own.expand(words.strip())
+
+
+def available(agent: Agent, project: Project) -> list[tuple[str, str, str]]:
+    """Everything that can be typed behind a slash: its name, what it does, and a hint for the words behind it."""
+    own = [each for each in agent.own_commands(project).values() if each.name not in SLASHES]
+    return [
+        *((name, slash.does, slash.hint) for name, slash in SLASHES.items()),
+        *((each.name, each.description, each.hint) for each in own),
+    ]

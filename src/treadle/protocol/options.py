@@ -7,7 +7,7 @@ from typing import Any, Literal, TypedDict
 
 import msgspec
 
-from treadle.protocol.content import Value
+from treadle.protocol.content import Fingerprint, Value
 from treadle.protocol.permissions import Rule
 from treadle.protocol.tools import DynamicTool
 
@@ -40,6 +40,17 @@ class Budget(Value, frozen=True):
     wall_s: float = 0.0
     """Seconds of work. Waiting for a person (an approval, an answer) is no work; waiting for a client's tool is."""
     tool_calls: int = 0
+
+
+class Skill(Value, frozen=True):
+    """A skill that the chat may use: what the model is told of it at first, and where the rest lies (E-03)."""
+
+    name: str
+    description: str
+    path: str
+    """From the project's root; absolute: one of the user's own."""
+    sha256: Fingerprint = ""
+    """Of its file when the chat began: nothing else is read later."""
 
 
 class ChatOptions(Value, frozen=True):
@@ -104,6 +115,12 @@ class ChatOptions(Value, frozen=True):
     """Whether files that a run changed are looked at for errors before a completion is accepted (L-16)."""
     instructions: str = ""
     """What the project itself says to agents (AGENTS.md), as it was when the chat began (E-03)."""
+    skills: tuple[Skill, ...] = ()
+    """What the user and, once trusted, the project bring as skills, as it was when the chat began (E-03)."""
+    agent: str = ""
+    """The name of the custom agent that the chat works as; empty: none."""
+    agent_prompt: str = ""
+    """What that agent is told, as it was when it was chosen."""
     archived: bool = False
     labels: tuple[str, ...] = ()
 
@@ -166,5 +183,8 @@ class OptionKeywords(TypedDict, total=False):
     verify: bool
     diagnose: bool
     instructions: str
+    skills: Sequence[Skill]
+    agent: str
+    agent_prompt: str
     archived: bool
     labels: Sequence[str]

@@ -12,6 +12,7 @@ from treadle.protocol.options import ChatOptions
 from treadle.protocol.tools import ToolSpec
 from treadle.tools import validate
 from treadle.tools.builtin.interaction import ASK_USER
+from treadle.tools.builtin.skill import SKILL_TOOL
 from treadle.tools.client import declare
 from treadle.tools.coerce import coerce
 
@@ -143,7 +144,9 @@ class Tools:
 
 
 def _enabled(name: str, options: ChatOptions) -> bool:
-    """In autopilot mode the end of the task can always be told (L-14)."""
+    """In autopilot mode the end of the task can always be told (L-14); without skills there is none to use."""
+    if name == SKILL_TOOL and not options.skills:
+        return False
     if options.tools is None or (name == _COMPLETE and options.mode == "autopilot"):
         return True
     return any(ALIASES.get(enabled, enabled) == name or enabled == name for enabled in options.tools)

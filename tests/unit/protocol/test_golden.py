@@ -99,7 +99,8 @@ def test_a_changed_shape_is_not_written_over(tmp_path: Path) -> None:
 
 
 def test_a_shape_reaches_into_what_an_event_is_made_of() -> None:
-    assert [inner.__name__ for inner in parts(e.SessionCreated)] == ["Budget", "ChatOptions", "DynamicTool", "Rule"]
+    inner = [each.__name__ for each in parts(e.SessionCreated)]
+    assert inner == ["Budget", "ChatOptions", "DynamicTool", "Rule", "Skill"]
     assert shape(e.SessionCreated)["parts"]["Budget"]["usd"] == "number, optional"
     assert shape(e.TurnRetry)["fields"]["class"] == "text"
 

@@ -40,6 +40,7 @@ class Task(NamedTuple):
     system: str | None
     """The file with the system prompt."""
     tools: str | None
+    agent: str | None
     interactive: bool | None
 
     def check(self) -> None:
@@ -63,6 +64,7 @@ class Task(NamedTuple):
 @click.option("--budget-tool-calls", type=click.IntRange(min=0), metavar="N", help="How many calls of tools.")
 @click.option("--check", "checks", multiple=True, metavar="CMD", help="A command that must succeed at the end.")
 @click.option("--tools", metavar="A,B", help="The only tools that the model may use.")
+@click.option("--agent", metavar="NAME", help="The custom agent to work as.")
 @click.option("--system", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="The system prompt.")
 @click.option("--completion", type=click.Choice(COMPLETION), help="How the model says that it is done.")
 @click.option("--tool-calls", "rung", type=click.Choice(RUNGS), help="How the model calls tools; else found out.")
@@ -118,12 +120,16 @@ async def _work(agent: "Agent", config: "Config", task: Task, as_json: bool) -> 
     after, model = 0, config.settings.model
     _require_tools(agent, task)
     if task.chat is None:
-        chat = _new_chat(agent, config, task)
+        chat, model = _new_chat(agent, config, task)
     else:
         chat, after, model = await _old_chat(agent, config, task, task.chat)
     if not await _tell_recipient(agent, model, asks=asks):
         return EXIT_ERROR
     await chat.open()
+    if text.startswith("/"):
+        from treadle.presentation.slash import expanded
+
+        text = expanded(agent, (await chat.state()).options.project, text)
     return await follow(chat, chat.send(text), after, as_json=as_json, asks=asks)
 
 
@@ -172,10 +178,24 @@ def _names(words: str | None) -> tuple[str, ...]:
     return tuple(name.strip() for name in (words or "").split(",") if name.strip())
 
 
-def _new_chat(agent: "Agent", config: "Config", task: Task) -> "Chat":
-    _require_model(agent, config.settings.model)
+def _new_chat(agent: "Agent", config: "Config", task: Task) -> "tuple[Chat, str]":
     root = str(_root(config, task))
-    return agent.chat(options=config.settings.chat_options(root), **_said(task))
+    said = {**_as_agent(agent, config, task, root), **_said(task)}
+    model = said.get("model", config.settings.model)
+    _require_model(agent, model)
+    return agent.chat(options=config.settings.chat_options(root), **said), model
+
+
+def _as_agent(agent: "Agent", config: "Config", task: Task, root: str) -> dict[str, Any]:
+    """What a custom agent asks for; a flag wins over it."""
+    if task.agent is None:
+        return {}
+    from treadle.presentation.slash import agent_changes
+
+    changes = agent_changes(agent.custom_agents((root, "")), task.agent)
+    if config.sources["model"].startswith("flag "):
+        changes.pop("model", None)
+    return changes
 
 
 def _root(config: "Config", task: Task) -> Path:
@@ -197,7 +217,7 @@ async def _old_chat(agent: "Agent", config: "Config", task: Task, named: str) ->
     store = agent.deps.store
     found = await find_chat(store, named)
     options = (await agent.chat(found).state()).options
-    changes = _said(task)
+    changes = {**_as_agent(agent, config, task, options.root), **_said(task)}
     for name, source in config.sources.items():
         if source.startswith("flag ") and (name in OF_CHATS or name in BUDGETS):
             changes[name] = getattr(config.settings, name)

@@ -20,7 +20,7 @@ _SHOWN_LINES = 40
 @click.argument("paths", nargs=-1, metavar="[FILE]...")
 @json_option("Print the list as one JSON object a line.")
 def trust(paths: tuple[str, ...], as_json: bool) -> int:
-    """Let Treadle honour a file of a repository, such as its hooks.
+    """Let Treadle honour a file of a repository, such as its hooks, skills and agents.
 
     It is trusted as long as its content stays the same. Without FILE it lists what is trusted, and what this project
     has that is not.
@@ -96,10 +96,14 @@ def _state(file: "Trusted") -> str:
 
 def _found() -> list[str]:
     from treadle.cli.session import project_root
-    from treadle.policy.trust import CANDIDATES
+    from treadle.policy.trust import CANDIDATES, FOLDERS
 
     try:
         root = project_root(None, force=True)
     except InvalidInput:
         return []
-    return [str(root / name) for name in CANDIDATES if (root / name).is_file()]
+    found = [root / name for name in CANDIDATES]
+    for folder in FOLDERS:
+        found += sorted((root / folder / "skills").rglob("SKILL.md"))
+        found += sorted(path for kind in ("commands", "agents") for path in (root / folder / kind).rglob("*.md"))
+    return [str(path) for path in found if path.is_file()]

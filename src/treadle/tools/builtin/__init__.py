@@ -16,6 +16,7 @@ def builtins(context: ToolContext) -> list[Tool]:
     from treadle.tools.builtin.patch import ApplyPatch
     from treadle.tools.builtin.read import ReadFile
     from treadle.tools.builtin.search import GrepSearch
+    from treadle.tools.builtin.skill import UseSkill
     from treadle.tools.builtin.write import WriteFile
 
     files = context.workspace_of
@@ -35,4 +36,5 @@ def builtins(context: ToolContext) -> list[Tool]:
         ReadOutput(context),
         UpdatePlan(),
         CompleteTask(),
+        UseSkill(context),
     ]

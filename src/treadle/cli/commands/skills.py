@@ -1,0 +1,50 @@
+"""`treadle skills`: what the user and the project bring for agents: skills, own commands, custom agents (E-03)."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from treadle.cli.group import in_agent
+from treadle.cli.options import json_option
+from treadle.cli.terminal import Terminal, write_json
+from treadle.errors import InvalidInput
+from treadle.inert import inert_line
+
+if TYPE_CHECKING:
+    from treadle.runtime import Agent
+    from treadle.skills.places import Document, Kind
+
+
+@click.command("skills")
+@json_option("Print one JSON object a line.")
+@in_agent()
+async def skills(agent: "Agent", as_json: bool) -> int:
+    """List the skills, own commands and custom agents that there are here.
+
+    Those of a project count only once you have trusted their content, with treadle trust.
+    """
+    from treadle.cli.session import project_root
+    from treadle.skills.front_matter import line, split
+
+    try:
+        root = str(project_root(None))
+    except InvalidInput:
+        root = ""
+    terminal = Terminal()
+    kinds: tuple[Kind, ...] = ("skills", "commands", "agents")
+    found: list[tuple[Kind, Document]] = [(kind, each) for kind in kinds for each in agent.documents(kind, (root, ""))]
+    for kind, each in found:
+        about = inert_line(line(split(each.text)[0].get("description")), 300)
+        if as_json:
+            write_json(
+                {"kind": kind, "name": each.name, "description": about, "path": each.path, "trusted": each.trusted}
+            )
+            continue
+        state = (
+            "" if each.trusted else terminal.paint(f" (not trusted: treadle trust {inert_line(each.path)})", "yellow")
+        )
+        name = terminal.paint(inert_line(each.name, 64), "bold")
+        terminal.line(f"{kind.removesuffix('s'):8} {name} {inert_line(about, 100)}{state}")
+    if not found and not as_json:
+        terminal.note("there are none, neither yours nor of this project", "dim")
+    return 0

@@ -1,0 +1,99 @@
+"""Where skills, commands and custom agents lie, and which of them count: the user's own always, a project's once its
+content is trusted (S-09)."""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from treadle.errors import TreadleError
+from treadle.ports.workspace import Workspace
+from treadle.workspace.root import Root
+
+Kind = Literal["skills", "commands", "agents"]
+IN_PROJECT = (".treadle", ".agents", ".claude", ".github")
+OF_USER = (".agents", ".claude")
+"""Below the user's home folder, beside Treadle's own home."""
+MAX_BYTES = 256 * 1024
+MOST = 200
+"""So many files of one kind are looked at in one place."""
+SKILL_FILE = "SKILL.md"
+
+Trusted = Callable[[str, bytes], bool]
+
+
+class Document(msgspec.Struct, frozen=True):
+    """A Markdown file of one of the kinds."""
+
+    name: str
+    """By its place: the folder of a skill, the file of the others, with the folders in between."""
+    path: str
+    """From the project's root, or absolute for one of the user's."""
+    text: str
+    sha256: str
+    trusted: bool = True
+    of_project: bool = False
+
+
+def documents(
+    kind: Kind, root: str, bound: str, home: Path, env: Mapping[str, str], trusted: Trusted, more: Sequence[str] = ()
+) -> list[Document]:
+    """All of a kind, the user's own first: of several with one name the first counts. `more`: folders of plugins."""
+    folders = [home / kind, *(Path(env["HOME"], each, kind) for each in OF_USER if env.get("HOME"))]
+    folders += [Path(each, kind) for each in more]
+    found = [each for folder in folders for each in _of_user(kind, folder)]
+    return found + (list(_of_project(kind, root, bound, trusted)) if root else [])
+
+
+def _of_user(kind: Kind, folder: Path) -> Iterator[Document]:
+    if not folder.is_dir():
+        return
+    for path in sorted(folder.rglob(SKILL_FILE if kind == "skills" else "*.md"))[:MOST]:
+        try:
+            data = path.read_bytes() if path.stat().st_size <= MAX_BYTES else b""
+        except OSError:
+            continue
+        if data:
+            yield _document(kind, path.relative_to(folder).as_posix(), str(path), data, trusted=True)
+
+
+def _of_project(kind: Kind, root: str, bound: str, trusted: Trusted) -> Iterator[Document]:
+    if not any(os.path.isdir(os.path.join(root, each, kind)) for each in IN_PROJECT):
+        return
+    try:
+        workspace = Root(root, bound)
+    except (TreadleError, OSError):
+        return
+    for place in IN_PROJECT:
+        top = f"{place}/{kind}"
+        for path in _walk(workspace, top, kind):
+            try:
+                data = workspace.read_bytes(path, MAX_BYTES)
+            except TreadleError:  # a link that leads out, or too large
+                continue
+            counts = trusted(os.path.join(workspace.path, path), data)
+            made = _document(kind, path.removeprefix(f"{top}/"), path, data, trusted=counts)
+            yield msgspec.structs.replace(made, of_project=True)
+
+
+def _walk(workspace: Workspace, top: str, kind: Kind, depth: int = 0) -> Iterator[str]:
+    """The files of a kind below a folder of the project; links to folders are not followed."""
+    try:
+        children = sorted(workspace.listdir(top), key=lambda child: child.name)[:MOST]
+    except TreadleError:
+        return
+    for child in children:
+        path = f"{top}/{child.name}"
+        if child.kind == "directory" and depth < 3:
+            yield from _walk(workspace, path, kind, depth + 1)
+        elif child.name == SKILL_FILE if kind == "skills" else child.name.endswith(".md"):
+            yield path
+
+
+def _document(kind: Kind, place: str, path: str, data: bytes, *, trusted: bool) -> Document:
+    parts = place.split("/")
+    name = (parts[-2] if len(parts) > 1 else "") if kind == "skills" else ":".join(parts).removesuffix(".md")
+    return Document(name, path, data.decode(errors="replace"), hashlib.sha256(data).hexdigest(), trusted)

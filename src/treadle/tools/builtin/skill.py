@@ -1,0 +1,90 @@
+"""use_skill: the instructions of a skill, when they are needed (E-03). What is read is what was there when the chat
+began: a file that has another content by now is refused, because nobody may have trusted that (S-09)."""
+
+import hashlib
+import os
+from pathlib import Path, PurePosixPath
+
+from treadle.errors import ToolError
+from treadle.inert import inert, inert_line
+from treadle.ports.toolset import Invocation, Outcome
+from treadle.protocol.options import Skill
+from treadle.protocol.tools import ToolSpec
+from treadle.tools.builtin.base import MAX_BYTES, ReadOnly, cut, in_thread, parameters
+from treadle.tools.builtin.context import ToolContext
+
+SKILL_TOOL = "use_skill"
+_MOST_FILES = 50
+
+
+class UseSkill(ReadOnly):
+    spec = ToolSpec(
+        name=SKILL_TOOL,
+        description=(
+            "Get the instructions of a skill by its name, before you do what it is for. With file you get another file "
+            "of the skill's folder, as its instructions name it."
+        ),
+        parameters=parameters(required=("name",), name={"type": "string"}, file={"type": "string"}),
+        read_only=True,
+        idempotent=True,
+        summary_argument="name",
+    )
+
+    def __init__(self, context: ToolContext) -> None:
+        self._context = context
+
+    async def run(self, invocation: Invocation) -> Outcome:
+        named = {skill.name: skill for skill in invocation.options.skills}
+        name = str(invocation.arguments["name"])
+        if name not in named:
+            raise ToolError(f"There is no skill {inert_line(name, 80)!r}; there is: {', '.join(named) or 'none'}.")
+        wanted = str(invocation.arguments.get("file") or "")
+        text = await in_thread(self._read, invocation, named[name], wanted)
+        return Outcome(cut(text, MAX_BYTES), summary=wanted or "instructions")
+
+    def _read(self, invocation: Invocation, skill: Skill, wanted: str) -> str:
+        if os.path.isabs(skill.path):
+            return _own(Path(skill.path), skill, wanted)
+        workspace = self._context.workspace_of(*invocation.project)
+        folder = str(PurePosixPath(skill.path).parent)
+        data = workspace.read_bytes(skill.path, MAX_BYTES * 8)
+        _same(skill, data)
+        if wanted:
+            path = os.path.normpath(f"{folder}/{wanted}")
+            if not path.startswith(f"{folder}/"):
+                raise ToolError(f"{inert_line(wanted, 200)} lies outside the skill's folder; read it with read_file.")
+            return inert(workspace.read_bytes(path, MAX_BYTES * 8).decode(errors="replace"))
+        names = [child.name for child in workspace.listdir(folder)]
+        return _instructions(data, skill, f"It lies in {folder} of the project; run its scripts from there.", names)
+
+
+def _own(path: Path, skill: Skill, wanted: str) -> str:
+    """A skill of the user's, which lies outside the project."""
+    folder = path.parent.resolve()
+    try:
+        data = path.read_bytes()
+        _same(skill, data)
+        if not wanted:
+            names = sorted(child.name for child in folder.iterdir())
+            place = f"It lies in {folder}, outside the project: commands see it only if the user lets them."
+            return _instructions(data, skill, place, names)
+        other = (folder / wanted).resolve()
+        if not other.is_relative_to(folder) or not other.is_file() or other.stat().st_size > MAX_BYTES * 8:
+            raise ToolError(f"There is no file {inert_line(wanted, 200)} in the skill {skill.name}.")
+        return inert(other.read_bytes().decode(errors="replace"))
+    except OSError as error:
+        raise ToolError(f"The skill {skill.name} cannot be read: {error.strerror or error}.") from error
+
+
+def _same(skill: Skill, data: bytes) -> None:
+    if hashlib.sha256(data).hexdigest() != skill.sha256:
+        raise ToolError(
+            f"The skill {skill.name} has changed since this chat began, so it is not used; it counts in a new chat, "
+            "once the user has trusted it."
+        )
+
+
+def _instructions(data: bytes, skill: Skill, place: str, names: list[str]) -> str:
+    text = data.decode(errors="replace")
+    others = ", ".join(inert_line(name, 80) for name in names[:_MOST_FILES] if name != "SKILL.md")
+    return f"{inert(text).strip()}\n\n[The skill {skill.name}. {place}{f' Other files: {others}.' if others else ''}]"

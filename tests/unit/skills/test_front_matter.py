@@ -1,0 +1,53 @@
+"""Front matter as skills, commands and agents of other tools have it (E-03)."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treadle.skills.front_matter import line, split, words
+
+FILE = """---
+name: "pdf-forms"   # a comment is none inside quotes
+description: >-
+  Fill in forms.
+  Use it for PDF files.
+tools: [Read, 'Bash']
+allowed-tools:
+  - Grep
+  - "Glob"
+note: plain text: with a colon # and a comment
+license:
+metadata:
+  author: ada
+---
+
+# Body
+---
+"""
+
+
+def test_texts_lists_and_blocks() -> None:
+    head, body = split(FILE)
+    assert head["description"] == "Fill in forms. Use it for PDF files."
+    assert head["tools"] == ["Read", "Bash"]
+    assert head["allowed-tools"] == ["Grep", "Glob"]
+    assert head["note"] == "plain text: with a colon"
+    assert (head["license"], line(head["metadata"])) == ("", "author: ada")
+    assert body == "# Body\n---"
+
+
+@pytest.mark.parametrize("text", ["", "no front matter", "---\nname: x\nnever closed", "--- \n", "---\n---"])
+def test_what_has_none_is_all_body_or_empty(text: str) -> None:
+    head, body = split(text)
+    assert head == {}
+    assert body in (text, "")
+
+
+def test_windows_and_a_byte_order_mark() -> None:
+    assert split("\ufeff---\r\nname: x\r\n---\r\nbody\r\n") == ({"name": "x"}, "body")
+
+
+@given(st.text(alphabet="-: \n|>[]'\"#abc,.{}&*", max_size=200))
+def test_any_text_is_read(text: str) -> None:
+    head, _ = split(f"---\n{text}\n---\nbody")
+    assert all(isinstance(words(value), list) and "\n" not in line(value) for value in head.values())
