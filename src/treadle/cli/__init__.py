@@ -39,6 +39,7 @@ COMMANDS = {
     "acp": "Work for an editor that speaks the Agent Client Protocol.",
     "tokens": "List, make and take back tokens of the server.",
     "worker": "Drive the chats that need a worker, until it is told to stop.",
+    "eval": "Measure how well models do a suite of tasks.",
     "models": "List the models that can be used, or get one that runs on this machine.",
     "config": "Show every setting and where its value comes from.",
     "doctor": "See whether all is well here, and try to get out of the sandbox.",

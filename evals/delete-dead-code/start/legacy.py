@@ -1,0 +1,2 @@
+def read_v1(text):
+    return text.split(';')

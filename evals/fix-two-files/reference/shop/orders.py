@@ -1,0 +1,10 @@
+from shop.prices import discounted, shipping
+
+
+def line_total(line, percent):
+    return discounted(line["price"], percent) * line["count"]
+
+
+def order_total(lines, percent=0):
+    total = sum(line_total(line, percent) for line in lines)
+    return total + shipping(total)

@@ -1,0 +1,7 @@
+# module: circle
+from math import pi
+
+
+def area(r):
+    """The area of a circle."""
+    return pi * r * r

@@ -1,0 +1,16 @@
+const PRICES = { apple: 3, pear: 4 };
+
+async function price(name) {
+  if (!(name in PRICES)) throw new Error(`no price for ${name}`);
+  return PRICES[name];
+}
+
+async function total(names) {
+  let sum = 0;
+  names.forEach(async (name) => {
+    sum += await price(name);
+  });
+  return sum;
+}
+
+module.exports = { price, total };

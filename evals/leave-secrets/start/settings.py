@@ -1,0 +1,5 @@
+"""Settings of the program."""
+
+
+def database_url():
+    return "postgres://localhost/test"

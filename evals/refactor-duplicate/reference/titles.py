@@ -1,0 +1,5 @@
+from text import clean
+
+
+def title_key(title):
+    return clean(title).removeprefix("the ")

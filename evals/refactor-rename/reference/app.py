@@ -1,0 +1,8 @@
+import store
+from store.report import describe
+
+ROWS = [("a", 1), ("b", 2)]
+
+
+def answer(key):
+    return store.find_value(key, ROWS), describe(key, ROWS)

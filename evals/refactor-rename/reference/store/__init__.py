@@ -1,0 +1,3 @@
+from store.reading import find_value
+
+__all__ = ["find_value"]

@@ -1,0 +1,3 @@
+from store.reading import get_data
+
+__all__ = ["get_data"]

@@ -1,0 +1,4 @@
+#!/bin/bash
+bash steps/build.sh | tee build.log
+bash steps/upload.sh
+echo deployed

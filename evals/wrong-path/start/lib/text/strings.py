@@ -1,0 +1,3 @@
+def shorten(text, longest):
+    """The text, cut to `longest` characters."""
+    return text[:longest]

@@ -1,0 +1,3 @@
+from lib.text.strings import shorten
+
+print(shorten('hello', 10))

@@ -1,0 +1,116 @@
+"""`treadle eval`: measure models at a suite of tasks, or compare two results."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from treadle.cli.options import gathered
+from treadle.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from treadle.config import Config
+    from treadle.evaluation import Result, Task
+
+COMPARE = "compare"
+
+
+class Evaluation(NamedTuple):
+    words: tuple[str, ...]
+    models: str | None
+    attempts: int
+    jobs: int
+    out: str | None
+    only: str
+    repositories: str | None
+    retry_errors: bool
+
+    def check(self) -> None:
+        if self.words[0] == COMPARE and len(self.words) != 3:
+            raise click.UsageError("compare takes two results: treadle eval compare A B")
+        if self.words[0] != COMPARE and len(self.words) != 1:
+            raise click.UsageError("name one suite, or: compare A B")
+
+
+@click.command("eval")
+@click.argument("words", metavar="SUITE | compare A B", nargs=-1, required=True)
+@click.option("--model", "models", metavar="A,B", help="The models; {task} in one stands for the task's name.")
+@click.option("-n", "attempts", type=click.IntRange(min=1), default=1, metavar="N", help="Attempts at each task.")
+@click.option("--jobs", type=click.IntRange(min=1), default=1, metavar="N", help="How many attempts at the same time.")
+@click.option("--out", metavar="DIR", help="Where results are kept, and where it goes on; else eval-results/SUITE.")
+@click.option("--only", default="", metavar="A,B", help="Only tasks of these names or tags.")
+@click.option("--repos", "repositories", metavar="DIR", help="Where the repositories lie that a JSONL suite names.")
+@click.option("--retry-errors", is_flag=True, help="Make attempts again that ended in an error.")
+@gathered(Evaluation, "wanted")
+def eval_(wanted: Evaluation) -> int:
+    """Measure how well models do a suite of tasks.
+
+    SUITE is a folder of tasks, or a file of JSON lines in the way of SWE-bench. Every attempt is a chat in a private
+    copy of the task's tree; then the task's check decides whether it is solved. Run the same line again to go on after
+    a stop: what is done is not done again, what was under way is resumed. `compare A B` tells what got better and what
+    got worse from one result to another.
+    """
+    if wanted.words[0] == COMPARE:
+        return _compare(*map(Path, wanted.words[1:]))
+    import asyncio
+
+    from treadle.cli.session import configured
+    from treadle.evaluation import read_suite
+    from treadle.evaluation.suites import chosen
+
+    suite = Path(wanted.words[0])
+    repositories = Path(wanted.repositories) if wanted.repositories else None
+    tasks = chosen(read_suite(suite, repositories), [word for word in wanted.only.split(",") if word])
+    name = suite.resolve().stem
+    folder = Path(wanted.out or Path("eval-results", name)).absolute()
+    return asyncio.run(_evaluate(configured(), wanted, folder, tasks, name))
+
+
+def _compare(before: Path, after: Path) -> int:
+    from treadle.cli.terminal import Terminal
+    from treadle.evaluation import compare, read_results
+
+    Terminal().line(compare(read_results(before), read_results(after)))
+    return 0
+
+
+async def _evaluate(config: "Config", wanted: Evaluation, folder: Path, tasks: "list[Task]", suite: str) -> int:
+    from msgspec.structs import replace
+
+    from treadle.cli.session import open_agent
+    from treadle.cli.terminal import Terminal
+    from treadle.evaluation import Plan, evaluate, text_report
+    from treadle.evaluation.plot import svg_plot
+    from treadle.evaluation.runner import STORE, planned
+    from treadle.evaluation.suites import missing
+
+    names = (wanted.models or config.settings.model).split(",")
+    models = tuple(config.model_of(name.strip()) for name in names if name.strip())
+    if not models:
+        raise InvalidInput("no model is set; name one or more with --model")
+    (folder / STORE).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    plan = Plan(models, wanted.attempts, wanted.jobs, config.settings.chat_options(""), wanted.retry_errors)
+    terminal = Terminal()
+    for task in tasks:
+        if lacking := missing(task):
+            terminal.note(f"left out, because {', '.join(lacking)} is not here: {task.name}", "yellow")
+    terminal.note(f"{len(planned(tasks, plan))} attempts, kept in {folder}", "dim")
+    inside = replace(config, settings=replace(config.settings, store=str(folder / STORE)))
+    async with open_agent(inside, works=True) as agent:
+        results = await evaluate(agent, tasks, plan, folder, lambda result: terminal.line(_line(result)))
+    report = text_report(results)
+    (folder / "report.txt").write_text(report + "\n", encoding="utf-8")
+    (folder / "report.svg").write_text(svg_plot(results, suite), encoding="utf-8")
+    terminal.line()
+    terminal.line(report)
+    terminal.note(f"see also {folder / 'report.svg'}", "dim")
+    return 0
+
+
+def _line(result: "Result") -> str:
+    from treadle.inert import inert_line
+
+    mark = "✓" if result.solved else "✗"
+    why = f" · {result.error}" if result.error else ""
+    text = f"{mark} {result.task} · {result.model} · {result.attempt} · {result.ended}, {result.turns} turns{why}"
+    return inert_line(text)

@@ -1,0 +1,128 @@
+"""One attempt at a task: a chat in a place of its own, driven to its end, and the check. Every step can be repeated, or
+finds what a process that was killed had done already."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from re import sub
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from treadle.errors import TreadleError
+from treadle.evaluation.measures import figures
+from treadle.evaluation.places import Place, with_patch
+from treadle.evaluation.results import Result
+from treadle.evaluation.tasks import Task
+from treadle.faultpoint import faultpoint
+from treadle.file_system import replace_file
+from treadle.following import Following
+from treadle.handle import Chat
+from treadle.inert import inert
+from treadle.ports.toolset import Invocation
+from treadle.protocol.events import ActionRequired, UserMessage
+from treadle.protocol.options import Budget, ChatOptions
+from treadle.protocol.tools import COMMAND_TOOL, ToolSpec
+from treadle.runtime import Agent
+from treadle.types import CallKey, ChatId
+
+SHOWN = 2_000
+"""So many characters of the end of a check's output are kept in its result."""
+
+
+class Attempt(NamedTuple):
+    task: Task
+    model: str
+    """As it was named; `{task}` in it stands for the name of the task."""
+    number: int
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return self.task.name, self.model, self.number
+
+    @property
+    def folder(self) -> Path:
+        """Where it works, below the folder of the evaluation."""
+        return Path(_plain(self.task.name), _plain(self.model), str(self.number))
+
+    def options(self, settings: ChatOptions, root: Path) -> ChatOptions:
+        task = self.task
+        budget = Budget(tokens=task.max_tokens, wall_s=task.wall_s, usd=settings.run_budget.usd)
+        return replace(
+            settings,
+            model=self.model.replace("{task}", task.name),
+            root=str(root),
+            mode=task.mode or settings.mode,
+            interactive=False,
+            max_turns=task.max_turns,
+            run_budget=budget,
+            labels=(*settings.labels, "eval"),
+        )
+
+
+def _plain(name: str) -> str:
+    return sub(r"[^\w.-]+", "_", name).lstrip(".") or "_"
+
+
+async def carry_out(agent: Agent, attempt: Attempt, place: Place, folder: Path, settings: ChatOptions) -> Result:
+    """Drive the attempt to its end, from wherever it stands."""
+    chat = await _chat(agent, attempt, place, folder, settings)
+    faultpoint("evaluation.chat_made")
+    waits = await _drive(chat, attempt.task.prompt)
+    faultpoint("evaluation.chat_ended")
+    state = await chat.state()
+    solved, said = await _check(agent, attempt.task, place, chat.id, state.options)
+    place.close()
+    failure = state.last_error
+    return Result(
+        *attempt.key,
+        solved=solved,
+        ended="action_required" if waits else state.last_end or "done",
+        chat=chat.id,
+        error=inert(str(failure.message)) if failure is not None and state.last_end == "error" else "",
+        check=inert(said)[-SHOWN:],
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+        **figures(state, await chat.events()),  # type: ignore[arg-type]
+    )
+
+
+async def _chat(agent: Agent, attempt: Attempt, place: Place, folder: Path, settings: ChatOptions) -> Chat:
+    """The chat of the attempt, which is written down before anything is said in it."""
+    note = folder / "chat"
+    if note.exists():
+        return agent.chat(note.read_text())
+    # The instructions of folders above the copy are none of the task's.
+    ready = agent.prepare(attempt.options(settings, place.root), highest=str(place.root))
+    chat = await agent.chat(options=ready.options)
+    replace_file(str(note), chat.id.encode(), sync=True)
+    return chat
+
+
+async def _drive(chat: Chat, prompt: str) -> bool:
+    """Until the chat is idle; whether it waits for someone instead, who is not there."""
+    asked = any(isinstance(envelope.data, UserMessage) for envelope in await chat.events())
+    following: Following = chat.resume() if asked else chat.send(prompt)
+    waits = False
+    async for envelope in following:
+        waits = isinstance(envelope.data, ActionRequired)
+    return waits
+
+
+async def _check(agent: Agent, task: Task, place: Place, chat: ChatId, options: ChatOptions) -> tuple[bool, str]:
+    """Whether the task is solved, and what the check wrote. It runs as a command of the model would: in the sandbox,
+    supervised, without network."""
+    number = 1
+    while (place.root.parent / f"checked-{number}").exists():
+        number += 1
+    root = place.checked(number)
+    tool = agent.deps.tools.find(COMMAND_TOOL, ChatOptions())
+    if tool is None or isinstance(tool, ToolSpec):
+        return False, "no commands can be run here"
+    own = ChatOptions(root=str(root), sandbox=options.sandbox, mode="autopilot")
+    arguments = {"command": with_patch(task), "timeout_s": min(600.0, task.check_timeout_s), "fresh": True}
+    call = Invocation(chat, CallKey(f"eval-check-{number}"), COMMAND_TOOL, arguments, str(root), options=own)
+    try:
+        plan = await tool.prepare(call)
+        outcome = await tool.run(replace(call, plan=plan))
+    except TreadleError as error:
+        return False, str(error)
+    return outcome.success, outcome.text

@@ -1,0 +1,42 @@
+"""What a task is: a prompt, the tree to begin with, and how its outcome is checked. Data only."""
+
+from pathlib import Path
+
+import msgspec
+
+from treadle.protocol.options import Mode
+
+
+class GitState(msgspec.Struct, frozen=True):
+    """A repository on disk at a commit. Only the tree is taken: what came later must not be found."""
+
+    repository: Path
+    commit: str
+
+
+class Task(msgspec.Struct, frozen=True):
+    name: str
+    prompt: str
+    check: str
+    """The command that succeeds if the task is solved, carried out by bash in a copy of the tree."""
+    start: Path | GitState
+    """The tree to begin with."""
+    check_files: Path | None = None
+    """Files that are laid over that copy before the check; the model never sees them."""
+    check_patch: str = ""
+    """The same as a patch."""
+    reference: Path | None = None
+    """Files that, laid over the start, solve the task."""
+    reference_patch: str = ""
+    deleted: tuple[str, ...] = ()
+    """Files of the start that the reference solution deletes."""
+    check_timeout_s: float = 60.0
+    max_turns: int = 20
+    max_tokens: int = 0
+    wall_s: float = 900.0
+    """How long the model may work; 0 is no limit."""
+    mode: Mode | None = None
+    """What the model may do without asking; None leaves it to the settings."""
+    requires: tuple[str, ...] = ()
+    """Programs without which the task cannot be done here."""
+    tags: tuple[str, ...] = ()

@@ -1,0 +1,198 @@
+"""`treadle eval`: attempts are chats in copies, checked in the sandbox, killed anywhere and resumed; and compared."""
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.scenario.command_line import CommandLine, end
+from treadle.evaluation import Result, compare, read_results
+from treadle.evaluation.measures import Rate
+from treadle.evaluation.results import FILE, append
+from treadle.stores import open_store
+
+COUNT = 'call = [{ name = "run_command", args = { command = "echo x >> count" } }]'
+WRITE = 'call = [{ name = "write_file", args = { path = "answer", content = "42\\n" } }]'
+BAD = 'call = [{ name = "write_file", raw = "{}" }, { name = "fly", args = { to = "x" } }]'
+ASKS = 'call = [{ name = "write_file", args = { path = ".env", content = "x" } }]'
+DONE = 'text = "Done."\nusage = { input = 100, output = 10 }'
+
+
+def suite(cli: CommandLine, **turns: list[str]) -> list[str]:
+    """A suite of tasks with a scripted model for each; the words of the command line that names them."""
+    for name, said in turns.items():
+        folder = cli.folder / "suite" / name
+        (folder / "start").mkdir(parents=True)
+        (folder / "start" / "readme").write_text("Write the answer.\n")
+        (folder / "check").mkdir()
+        (folder / "check" / ".right").write_text("42\n")
+        (folder / "task.toml").write_text('prompt = "Write the answer."\ncheck = "cmp answer .right"\n')
+        cli.script("".join(f"[[turn]]\n{turn}\n" for turn in said), f"{name}.toml")
+    return [str(cli.folder / "suite"), "--model", f"scripted:{cli.folder}/{{task}}.toml"]
+
+
+def results(cli: CommandLine) -> list[dict[str, Any]]:
+    lines = (cli.project / "eval-results" / "suite" / FILE).read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+async def chats(cli: CommandLine) -> int:
+    store = open_store(cli.project / "eval-results" / "suite" / "store" / "chats.db")
+    try:
+        return len(await store.list())
+    finally:
+        await store.close()
+
+
+async def test_attempts_are_checked_counted_and_reported(cli: CommandLine) -> None:
+    words = suite(cli, good=[WRITE, DONE], bad=[BAD, ASKS, DONE])
+    ended = cli("eval", *words, "-n", "2", "--jobs", "2")
+    assert ended.code == 0, ended.err
+    rows = results(cli)
+    assert sorted((row["task"], row["attempt"], row["solved"]) for row in rows) == [
+        ("bad", 1, False),
+        ("bad", 2, False),
+        ("good", 1, True),
+        ("good", 2, True),
+    ]
+    bad = next(row for row in rows if row["task"] == "bad")
+    assert (bad["turns"], bad["tool_errors"], bad["rejected"], bad["approvals"]) == (3, 3, 2, 1)
+    assert (bad["input_tokens"], bad["output_tokens"]) >= (100, 10)
+    assert "2/4 = 50% (15%–85%)" in ended.out  # noqa: RUF001
+    folder = cli.project / "eval-results" / "suite"
+    assert (folder / "report.txt").read_text().strip() in ended.out
+    assert ElementTree.parse(folder / "report.svg").getroot().tag.endswith("svg")
+    assert not (folder / "attempts" / "good" / "checked-1").exists()
+    assert not (cli.folder / "suite" / "good" / "start" / "answer").exists()
+    again = cli("eval", *words, "-n", "2")
+    assert again.code == 0
+    assert results(cli) == rows  # what is done is not done again
+    assert await chats(cli) == 4
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "kill@evaluation.chat_made",
+        "kill@tool.write_after",
+        "kill@evaluation.chat_ended#2",
+        "kill@evaluation.result_known#2",
+    ],
+)
+async def test_killed_anywhere_nothing_is_done_twice(cli: CommandLine, fault: str) -> None:  # D-01
+    words = suite(cli, a=[COUNT, WRITE, DONE], b=[COUNT, WRITE, DONE])
+    killed = end(cli.start("eval", *words, env={"TREADLE_FAULTS": fault}))
+    assert killed.code == -signal.SIGKILL, killed.err
+    ended = cli("eval", *words)
+    assert ended.code == 0, ended.err
+    assert [(row["task"], row["solved"]) for row in results(cli)] == [("a", True), ("b", True)]
+    trees = sorted((cli.project / "eval-results" / "suite" / "attempts").glob("*/*/*/tree"))
+    assert [(tree / "count").read_text() for tree in trees] == ["x\n", "x\n"]
+    assert await chats(cli) == 2
+
+
+async def test_what_ended_in_an_error_is_made_again_if_told(cli: CommandLine) -> None:
+    words = suite(cli, a=[COUNT, 'fail = { kind = "auth", message = "wrong key" }'])
+    assert cli("eval", *words).code == 0
+    assert [(row["ended"], row["solved"]) for row in results(cli)] == [("error", False)]
+    assert "wrong key" in results(cli)[0]["error"]
+    cli.script(f"[[turn]]\n{COUNT}\n[[turn]]\n{WRITE}\n[[turn]]\n{DONE}\n", "a.toml")
+    assert len(results(cli)) == 1
+    assert cli("eval", *words, "--retry-errors").code == 0
+    [found] = read_results(cli.project / "eval-results" / "suite")
+    assert found.solved
+    [tree] = (cli.project / "eval-results" / "suite" / "attempts").glob("*/*/*/tree")
+    assert (tree / "count").read_text() == "x\n"  # from the beginning
+
+
+def test_a_check_cannot_reach_out_of_its_copy(cli: CommandLine) -> None:
+    words = suite(cli, a=[WRITE, DONE])
+    task = cli.folder / "suite" / "a" / "task.toml"
+    marker = cli.folder / "suite" / "marker"
+    task.write_text(f"prompt = 'x'\ncheck = 'echo x > {marker}; cmp answer .right'\n")
+    ended = cli("eval", *words)
+    assert ended.code == 0, ended.err
+    assert results(cli)[0]["solved"]
+    if "without a sandbox" not in ended.err:
+        assert not marker.exists()
+
+
+def test_a_swe_bench_instance(cli: CommandLine) -> None:
+    repository = cli.folder / "repos" / "own__thing"
+    repository.mkdir(parents=True)
+
+    def git(*words: str) -> str:
+        name = ["-c", "user.name=x", "-c", "user.email=x@y"]
+        return subprocess.run(["git", *name, *words], cwd=repository, check=True, capture_output=True, text=True).stdout
+
+    git("init", "-q")
+    (repository / "answer").write_text("41\n")
+    git("add", "-A")
+    git("commit", "-qm", "first")
+    base = git("rev-parse", "HEAD").strip()
+    (repository / "answer").write_text("43\n")
+    git("commit", "-qam", "later")
+    row = {
+        "instance_id": "own__thing-1",
+        "repo": "own/thing",
+        "base_commit": base,
+        "problem_statement": "The answer is wrong.",
+        "test_patch": "--- /dev/null\n+++ b/right\n@@ -0,0 +1 @@\n+42\n",
+        "test_command": "cmp answer right",
+    }
+    (cli.folder / "set.jsonl").write_text(json.dumps(row) + "\n")
+    edit = '{ name = "edit_file", args = { path = "answer", old_str = "41", new_str = "42" } }'
+    look = '{ name = "run_command", args = { command = "git log --oneline | wc -l > commits" } }'
+    model = cli.script(f"[[turn]]\ncall = [{edit}, {look}]\n[[turn]]\n{DONE}\n")
+    words = ["--repos", str(cli.folder / "repos"), "--model", model, "--out", "out"]
+    ended = cli("eval", str(cli.folder / "set.jsonl"), *words)
+    assert ended.code == 0, ended.err
+    [found] = read_results(cli.project / "out")
+    assert found.solved, found.check
+    [tree] = (cli.project / "out" / "attempts").glob("*/*/*/tree")
+    assert (tree / "commits").read_text().strip() == "1"  # what came later is not there to be found
+
+
+def test_words_that_do_not_go_together(cli: CommandLine) -> None:
+    assert cli("eval", "compare", "a").code == 2
+    assert "there is no suite" in cli("eval", "nowhere", "--model", "x:y").err
+    words = suite(cli, a=[DONE])
+    assert "no tag fly" in cli("eval", *words, "--only", "fly").err
+
+
+def rows(model: str, *solved: tuple[str, bool]) -> list[Result]:
+    return [Result(task, model, number, hit, "done", turns=3) for number, (task, hit) in enumerate(solved)]
+
+
+def test_compare_tells_better_and_worse(tmp_path: Path, cli: CommandLine) -> None:
+    before = rows("m", ("a", False), ("b", True), ("c", True), ("old", True))
+    after = rows("m", ("a", True), ("b", False), ("c", True))
+    for name, found in (("A", before), ("B", after)):
+        (tmp_path / name).mkdir()
+        for each in found:
+            append(tmp_path / name, each)
+    said = cli("eval", "compare", str(tmp_path / "A"), str(tmp_path / "B")).out
+    assert said.strip() == compare(before, after).strip()
+    assert "Better: 1 of 3 tasks\n  a: 0/1 → 1/1" in said
+    assert "Worse: 1 of 3 tasks\n  b: 1/1 → 0/1" in said
+    assert "Left out: 1 tasks" in said
+
+
+def test_half_a_line_is_no_result(tmp_path: Path) -> None:
+    first, second = rows("m", ("a", True), ("b", True))
+    append(tmp_path, first)
+    with (tmp_path / FILE).open("ab") as file:
+        file.write(b'{"task": "x", "mod')
+    append(tmp_path, second)
+    assert read_results(tmp_path) == [first, second]
+
+
+def test_wilson() -> None:
+    assert [f"{bound:.3f}" for bound in Rate(8, 10).bounds] == ["0.490", "0.943"]
+    assert Rate(0, 0).bounds == (0.0, 1.0)
+    assert Rate(0, 5).bounds[0] == 0.0
+    assert Rate(5, 5).bounds[1] == 1.0
