@@ -97,6 +97,7 @@ class Settings(msgspec.Struct, frozen=True):
     instructions: bool = True
     skills: bool = True
     extensions: tuple[str, ...] = ()
+    mcp: bool = True
     sandbox: Demand = "auto"
     network: NetworkChoice = False
     strict_paths: bool = False

@@ -123,9 +123,11 @@ class Chat:
         state = await self.state()
         tools = self._deps.tools
         for call in state.calls:
-            found = tools.find(call.request.name, tool_options(state)) if call.key == action.call else None
-            if found is not None:
-                read = tools.arguments(found if isinstance(found, ToolSpec) else found.spec, call.request.arguments)
+            if call.key != action.call:
+                continue
+            request = tools.meant(call.request, tool_options(state))
+            if (found := tools.find(request.name, tool_options(state))) is not None:
+                read = tools.arguments(found if isinstance(found, ToolSpec) else found.spec, request.arguments)
                 return call.arguments or (read if isinstance(read, dict) else {})
         raise NotFound(f"No call {action.call!r} waits in chat {self.id}; it may have been answered already.")
 

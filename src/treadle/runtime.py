@@ -44,7 +44,7 @@ from treadle.ports.hooks import Hooks, chained
 from treadle.ports.model import Model, Models
 from treadle.ports.policy import Policy
 from treadle.ports.store import RENEW_S, ChatFilter, Listed, Store
-from treadle.ports.toolset import Tool
+from treadle.ports.toolset import Tool, ToolSource
 from treadle.prompt import system_text
 from treadle.protocol.events import ModelNotice
 from treadle.protocol.options import PRESETS, ChatOptions, OptionKeywords, Preset, Project, Skill
@@ -56,6 +56,7 @@ from treadle.types import CallKey, ChatId, Clock, SystemClock, new_chat_id
 from treadle.workspace.paths.identity import identify
 
 if TYPE_CHECKING:
+    from treadle.mcp_setup import McpServers
     from treadle.skills.places import Document, Kind
     from treadle.skills.reading import CustomAgent, OwnCommand
 
@@ -89,6 +90,8 @@ class Agent:
     which the user knows that they get to see the project (S-10). `concurrency`: how many chats may be driven here at
     once; more are left pending, for others or for later. 0 is no limit. `relays`: whether live
     text is passed on to readers in other processes; so it is where the store is shared with other machines.
+    `mcp`: MCP servers by name, as in `{"git": {"command": "mcp-server-git"}}`; True: those of the user's own file and
+    of projects whose files are trusted.
     """
 
     def __init__(
@@ -118,6 +121,7 @@ class Agent:
         renew_s: float = RENEW_S,
         concurrency: int = 0,
         relays: bool = False,
+        mcp: bool | Mapping[str, Any] = False,
     ) -> None:
         self.options = options or ChatOptions()
         self._instructions = instructions
@@ -138,6 +142,8 @@ class Agent:
         kept = _open_store(store)
         secrets = Redactor(self._env) if redact is None else redact
         shared = bool(getattr(kept, "shared", False))
+        self._mcp_given = mcp
+        self._mcp: McpServers | None = None
         used = clock or SystemClock()
         self._setup = ToolSetup(
             kept,
@@ -148,7 +154,7 @@ class Agent:
             allowance,
             lambda root, options: rules_of(self.rules, root, options, used.now_ms()),
         )
-        self._tools = Tools(builtins(self._setup.context) if builtin else [], tools)
+        self._tools = Tools(builtins(self._setup.context) if builtin else [], tools, self._mcp_source)
         self.deps = Deps(
             kept,
             found,
@@ -174,8 +180,28 @@ class Agent:
         self.worker = Worker(self.deps, concurrency=concurrency)
         self.job_registry = JobRegistry(self.deps, self._setup.context, self._setup.commands)
 
+    @property
+    def mcp(self) -> "McpServers":
+        """The MCP servers of this agent: their prompts and resources, and a way to add more."""
+        if self._mcp is None:
+            from treadle.mcp_setup import McpServers  # most users have none
+
+            given = self._mcp_given if isinstance(self._mcp_given, Mapping) else {}
+            configured = self._mcp_given is True
+            self._mcp = McpServers(self._home, self._setup.context, self._trust.trusted, given, configured=configured)
+        return self._mcp
+
+    def _mcp_source(self, options: ChatOptions) -> "ToolSource | None":
+        """None if there is no server to look for, which the names of files tell: then nothing is loaded."""
+        root = options.root
+        places = [self._home / "mcp.json", *(Path(root, name) for name in (".mcp.json", ".treadle/mcp.json") if root)]
+        wanted = bool(self._mcp_given) if self._mcp_given is not True else any(map(os.path.exists, places))
+        return self.mcp.hub if wanted or self._mcp is not None else None
+
     async def _tidy(self, chat: ChatId, open_calls: Collection[CallKey]) -> None:
         await self._setup.commands.tidy(chat, open_calls)
+        if self._mcp is not None:
+            await self._mcp.hub.tidy(chat, open_calls)
         state = self.deps.log.peek(chat)
         if state is None or state.jobs:
             await self.job_registry.close_ended(chat)
@@ -325,6 +351,8 @@ class Agent:
     async def close(self) -> None:
         """Stop driving, give leases back, close models and store."""
         await self.worker.close()
+        if self._mcp is not None:
+            await self._mcp.hub.close()
         if self.deps.log.relay is not None:
             await self.deps.log.relay.close()
         await self.deps.models.close()

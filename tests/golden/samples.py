@@ -125,6 +125,7 @@ _ALL: tuple[e.Event, ...] = (
         (Seen("engine.py", "c0ffee"),),
         Shell("src", {"CI": "1"}, ("DEBUG",)),
         "view",
+        (Image("image/png", "ab12"),),
     ),
     e.PermissionRequested(
         "3.1", KEY, "high", "it executes something", "run_command\n  command: make test", "5e88", (OFFER,), ("pypi",)
@@ -132,7 +133,7 @@ _ALL: tuple[e.Event, ...] = (
     e.PermissionCompleted("3.1", "allow", "ada", True, "go ahead", {"command": "make -n test"}, "interrupted", RULE),
     e.ExternalToolRequested(KEY, "weather", {"city": "London"}, "3.1", 300.0),
     e.ExternalToolCompleted(KEY, True, "browser", "deadline"),
-    e.UserInputRequested("3.1", "Which branch?", ("main", "next"), "guard", KEY),
+    e.UserInputRequested("3.1", "Which branch?", ("main", "next"), "elicitation", KEY, {"state": "s1"}),
     e.UserInputCompleted("3.1", "main", "ada", "interrupted"),
     e.CheckpointCreated(7),
     e.FilesChanged(

@@ -64,9 +64,13 @@ def close_call(call: Call, why: str) -> list[Event]:
 
 def _doubt(call: Call) -> str:
     """What nobody can know of a call that is closed."""
-    if call.phase == "started":
+    if call.phase in ("started", "answered") or (call.phase == "waiting" and _in_its_middle(call)):
         return _UNKNOWN
     return _TRIED if call.trial_began_ms and (call.trial or {}).get("network") else ""
+
+
+def _in_its_middle(call: Call) -> bool:
+    return call.action is not None and call.action.kind == "user_input" and call.action.name == "elicitation"
 
 
 def close_check(state: ChatState) -> tuple[Event, ...]:

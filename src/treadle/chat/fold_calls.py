@@ -12,7 +12,7 @@ from treadle.chat.guard import WINDOW, signature
 from treadle.chat.state import Call, ChatState, OpenJob
 from treadle.host_patterns import choice, joined
 from treadle.protocol import events as e
-from treadle.protocol.content import ResultsEntry, ToolResult
+from treadle.protocol.content import ResultsEntry, ToolResult, UserEntry
 from treadle.protocol.events import Envelope, Event, OpenAction
 from treadle.protocol.options import NetworkChoice
 from treadle.protocol.permissions import NETWORK_TOOL
@@ -24,6 +24,14 @@ MAX_JOBS = 100
 STOP = "stop"
 CONTINUE = "continue"
 """What a person may answer to a question of the loop itself."""
+ELICITATION = "elicitation"
+PICTURES = "The pictures of the results above, in their order."
+
+
+def asks_in_its_middle(call: Call, action: str) -> bool:
+    """Whether this is the open question of a call that goes on after the answer."""
+    asked = call.action
+    return asked is not None and asked.action == action and asked.kind == "user_input" and asked.name == ELICITATION
 
 
 def _close_action(state: ChatState, action: str, at: Envelope) -> ChatState:
@@ -64,7 +72,8 @@ def _execution_complete(state: ChatState, event: e.ExecutionComplete, at: Envelo
     result = ToolResult(event.call, text, event.success)
     if any(call.key == event.call and call.writes for call in state.calls) and _happened(event):
         state = change_run(state, wrote=True)
-    state = _left_behind(change_call(state, event.call, phase="done", result=result, action=None), event)
+    done = change_call(state, event.call, phase="done", result=result, action=None, images=event.images)
+    state = _left_behind(done, event)
     if not state.calls or any(call.phase != "done" for call in state.calls):
         return state
     return _finish_calls(state)
@@ -108,7 +117,10 @@ def _finish_calls(state: ChatState) -> ChatState:
         )
         kept = (*state.run.signatures, *new)[-WINDOW:]
         state = change_run(state, signatures=kept, signature_count=state.run.signature_count + len(new))
-    return replace(say(state, ResultsEntry(_turn_of(state), results)), calls=())
+    said = say(state, ResultsEntry(_turn_of(state), results))
+    if images := tuple(image for call in state.calls for image in call.images):
+        said = say(said, UserEntry(PICTURES, source="tool", images=images))
+    return replace(said, calls=())
 
 
 def _turn_of(state: ChatState) -> int:
@@ -188,13 +200,17 @@ def _input_requested(state: ChatState, event: e.UserInputRequested, at: Envelope
         event.action, "user_input", event.call, event.purpose, text=event.question, options=event.options
     )
     if event.call:
-        return change_call(state, event.call, phase="waiting", action=action)
+        asked = {"plan": event.plan} if event.purpose == ELICITATION else {}
+        return change_call(state, event.call, phase="waiting", action=action, **asked)
     return change_run(replace(state, question=action), active=True)
 
 
 def _input_completed(state: ChatState, event: e.UserInputCompleted, at: Envelope) -> ChatState:
     question = state.question
+    going_on = next((call for call in state.calls if asks_in_its_middle(call, event.action)), None)
     state = _close_action(state, event.action, at)
+    if going_on is not None and not event.synthetic:
+        return change_call(state, going_on.key, phase="answered", answers=(*going_on.answers, event.answer))
     if question is None or question.action != event.action or state.run is None:
         return state
     if event.answer == STOP:

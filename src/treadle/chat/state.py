@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from treadle.chat.history import History
-from treadle.protocol.content import Entry, Failure, PlanStep, Shell, ToolRequest, ToolResult, Usage, Value
+from treadle.protocol.content import Entry, Failure, Image, PlanStep, Shell, ToolRequest, ToolResult, Usage, Value
 from treadle.protocol.events import (
     EndReason,
     LimitKind,
@@ -21,9 +21,9 @@ from treadle.protocol.options import ChatOptions, NetworkChoice
 from treadle.protocol.views import ChatSummary, QueueItem, Status
 from treadle.types import CallKey, ChatId
 
-CallPhase = Literal["requested", "asking", "approved", "started", "waiting", "done"]
+CallPhase = Literal["requested", "asking", "approved", "started", "waiting", "answered", "done"]
 """requested by the model · asking a person · approved · started: the intent is recorded · waiting for someone
-outside · done: it has its one result."""
+outside · answered: what it asked in its middle, and it can go on · done: it has its one result."""
 
 
 _SENTENCE = 500
@@ -52,6 +52,10 @@ class Call(Value, frozen=True):
     """When that began, as long as nothing was decided about it; else 0."""
     tried_ms: int = 0
     """How long trials took that were decided about."""
+    answers: tuple[str, ...] = ()
+    """What people answered to questions in its middle."""
+    images: tuple[Image, ...] = ()
+    """Pictures that its tool returned."""
 
     def tried(self, now_ms: int) -> int:
         """How long it has been tried, all in all."""
@@ -262,7 +266,7 @@ def runnable_calls(state: ChatState) -> tuple[Call, ...]:
     for call in state.calls:
         if call.phase == "asking":
             break
-        if call.phase in ("requested", "approved"):
+        if call.phase in ("requested", "approved", "answered"):
             ready.append(call)
     return tuple(ready)
 

@@ -8,7 +8,7 @@ import msgspec
 from treadle.chat.applying import applied
 from treadle.chat.closing import RECORD_LOST, close_call, close_calls, end_run, with_turn_end
 from treadle.chat.fold import change_options, position_of
-from treadle.chat.fold_calls import CONTINUE
+from treadle.chat.fold_calls import CONTINUE, asks_in_its_middle
 from treadle.chat.state import MAX_QUEUE, Call, ChatState, awaits_action, starts_queued, status
 from treadle.did_you_mean import unknown_names
 from treadle.errors import InvalidInput, Refused
@@ -190,6 +190,8 @@ def _answer(state: ChatState, command: c.Answer) -> Events:
         if action is not None and action.kind == "user_input" and action.action == command.action:
             _not_empty(command.answer)
             done = e.UserInputCompleted(command.action, command.answer, command.by)
+            if asks_in_its_middle(call, command.action):
+                return (done,)
             return (done, _completed(call, command.answer, True))
     raise Refused("no_such_action", f"No open question {command.action!r}; it may have been answered already.")
 

@@ -18,6 +18,7 @@ COMMANDS = {
     "trust": "Let Treadle honour a file of a repository, such as its hooks, skills and agents.",
     "skills": "List the skills, own commands and custom agents that there are here.",
     "untrust": "Take back the trust in a file of a repository.",
+    "mcp": "List, add and try MCP servers, whose tools models may call; or be one.",
     "chats": "List the chats, newest first.",
     "jobs": "List the background commands of all chats, or of one; read, talk to and stop them.",
     "show": "Show a chat from its log.",

@@ -35,6 +35,7 @@ from treadle.protocol.tools import ToolSpec, digest
 
 NOBODY = "No person is there to answer. Decide yourself, in the way that fits the task best, and go on."
 CUT_OFF = "This call was cut off and has been completed by guessing; it was not carried out. Send it again, whole."
+GONE = "The tool is no longer there; it is not known whether this call took effect."
 CHANGED = "what it would do has changed since it was allowed"
 
 
@@ -86,6 +87,7 @@ def invocation_of(tenure: Tenure, call: Call, name: str, arguments: dict[str, ob
         network=call.network,
         changed=frozenset(state.run.changed if state.run is not None else ()),
         trial=_trial_of(call),
+        answers=call.answers,
         emit=lambda output: tenure.live(ExecutionOutput(call.key, redact(output))),
     )
 
@@ -98,17 +100,21 @@ def _trial_of(call: Call) -> Trial | None:
 
 def begun(tenure: Tenure, call: Call, deps: Deps) -> tuple[Tool, Invocation] | None:
     """A call that has begun or was tried, with its tool; None if Treadle does not run it itself, or no longer can."""
-    found = deps.tools.find(call.request.name, tool_options(tenure.state))
+    options = tool_options(tenure.state)
+    request = deps.tools.meant(call.request, options)
+    found = deps.tools.find(request.name, options)
     if found is None or isinstance(found, ToolSpec):
         return None
-    arguments = deps.tools.arguments(found.spec, call.request.arguments) if call.arguments is None else call.arguments
-    return found, invocation_of(tenure, call, call.request.name, arguments if isinstance(arguments, dict) else {}, deps)
+    arguments = deps.tools.arguments(found.spec, request.arguments) if call.arguments is None else call.arguments
+    return found, invocation_of(tenure, call, request.name, arguments if isinstance(arguments, dict) else {}, deps)
 
 
 async def examine(tenure: Tenure, call: Call, deps: Deps) -> Ready | Doubtful | Settled:
     """Find the tool, read the arguments, ask the hooks and the policy."""
+    if call.phase == "answered":
+        return _going_on(tenure, call, deps)
     options = tool_options(tenure.state)
-    request = call.request
+    request = deps.tools.meant(call.request, options)
     found = deps.tools.find(request.name, options)
     if found is None:
         known = ", ".join(spec.name for spec in deps.tools.specs(options))
@@ -144,6 +150,16 @@ async def _or_refused(
     except Exception as error:
         text, seen = crashed(ready.tool.spec, error), ()
     return _refused_tried(ready, text, deps, seen=seen)
+
+
+def _going_on(tenure: Tenure, call: Call, deps: Deps) -> Ready | Settled:
+    """A call that a person has answered goes on: it was allowed when it began."""
+    found = begun(tenure, call, deps)
+    if found is None:
+        gone = ExecutionComplete(call.key, False, error=GONE, result_summary="unknown outcome", synthetic="unknown")
+        return Settled((gone,))
+    tool, invocation = found
+    return Ready(call, tool, invocation, summarize(tool.spec, invocation.arguments))
 
 
 async def _permit(ready: Ready, options: ChatOptions, deps: Deps) -> Ready | Doubtful | Settled:

@@ -6,6 +6,7 @@ Kill it anywhere: the next holder of the lease folds the same log and arrives at
 
 from typing import assert_never
 
+from treadle.chat.applying import tool_options
 from treadle.chat.decide import (
     AppendEvents,
     CallModel,
@@ -33,7 +34,7 @@ from treadle.engine.summary import summarize
 from treadle.engine.tool_calls import run_calls
 from treadle.errors import HeadMoved, RootChanged, StoreError
 from treadle.protocol.commands import Expire
-from treadle.protocol.events import Event, OptionsChanged, SessionError
+from treadle.protocol.events import Event, ModelNotice, OptionsChanged, SessionError
 
 AGAIN = 3
 """How often a step may come to nothing at all before that is a fault of ours."""
@@ -113,6 +114,10 @@ async def _settle(tenure: Tenure, deps: Deps) -> None:
     """What a dead worker left open, and what nobody answered in time."""
     if not await _bound(tenure, deps):
         return
+    if tenure.state.run is not None:
+        told = await deps.tools.ready(tenure.state.chat, tool_options(tenure.state))
+        if told:
+            await tenure.append(*(ModelNotice("mcp", deps.redact(text)) for text in told))
     await recover(tenure, deps)
     expired = transition(tenure.state, Expire(deps.clock.now_ms()))
     if expired:

@@ -83,7 +83,9 @@ async def _ended(tool: Tool, invocation: Invocation, text: str | None) -> Outcom
 
 async def _ran(tool: Tool, invocation: Invocation, deps: Deps, points: Points) -> Outcome:
     faultpoint(points[0])
-    outcome = await _reworded(tool, invocation, await _attempt(tool, invocation), deps)
+    outcome = await _attempt(tool, invocation)
+    if outcome.question is None:
+        outcome = await _reworded(tool, invocation, outcome, deps)
     faultpoint(points[1])
     return outcome
 

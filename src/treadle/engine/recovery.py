@@ -41,7 +41,7 @@ async def recover(tenure: Tenure, deps: Deps) -> None:
 def open_keys(state: ChatState) -> list[CallKey]:
     """What has begun and not ended: calls, and a check. A call that waits for its approval may have been rehearsed."""
     stopped = state.run is None or state.run.interrupting
-    phases = ("started",) if stopped else ("requested", "asking", "approved", "started")
+    phases = ("started",) if stopped else ("requested", "asking", "approved", "started", "waiting", "answered")
     keys = [call.key for call in state.calls if call.phase in phases]
     return [*keys, state.run.check.check] if state.run is not None and state.run.check is not None else keys
 

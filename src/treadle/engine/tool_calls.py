@@ -12,8 +12,8 @@ from treadle.engine.examination import Doubtful, Ready, Settled, examine, try_ou
 from treadle.engine.lease import STOPPED, Stopped, Tenure
 from treadle.engine.outcome import Unknown, checkpoint, end, first_line, outcome_of, twice, workspace_events
 from treadle.errors import StoreError, Unfinished
-from treadle.ports.toolset import Fact, Invocation, Outcome, Tool
-from treadle.protocol.events import Event, ExecutionComplete, ExecutionStart, SandboxNotice
+from treadle.ports.toolset import Fact, Invocation, Outcome, Question, Tool
+from treadle.protocol.events import Event, ExecutionComplete, ExecutionStart, SandboxNotice, UserInputRequested
 from treadle.protocol.tools import effect_of
 from treadle.types import CallKey
 
@@ -145,6 +145,8 @@ async def outcome_events(
     """The one result of a call, and what else it brought. No secret gets into the log (S-11)."""
     if isinstance(outcome, Unknown):
         return [unknown(invocation.call), *await workspace_events(invocation.call, outcome.found, deps)]
+    if outcome.question is not None:
+        return [question_of(state, invocation, outcome.question, deps)]
     text = deps.redact(outcome.text)
     complete = ExecutionComplete(
         invocation.call,
@@ -159,8 +161,16 @@ async def outcome_events(
         seen=outcome.seen,
         shell=outcome.shell,
         effect=outcome.effect,
+        images=outcome.images,
     )
     return [complete, *await workspace_events(invocation.call, outcome, deps), *_news(state, outcome.facts)]
+
+
+def question_of(state: ChatState, invocation: Invocation, asked: Question, deps: Deps) -> UserInputRequested:
+    """A question in the middle of a call: the chat waits for the answer like for any other, and then goes on."""
+    call = invocation.call
+    action = f"{call}.{state.head + 1}"
+    return UserInputRequested(action, deps.redact(asked.text), asked.options, "elicitation", call, asked.plan)
 
 
 def _news(state: ChatState, facts: Sequence[Fact]) -> list[Fact]:

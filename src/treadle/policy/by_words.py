@@ -118,7 +118,7 @@ def _stopping_rule(case: Case, effect: RuleEffect) -> Rule | None:
         pool = [rule for rule in chosen if rule.pattern] if command else chosen
         if (rule := rules.about_file(pool, effect, as_tool, known, edits=act.kind in ("command", "edit"))) is not None:
             return rule
-    return rules.about_tool(chosen, effect, tool)
+    return rules.about_tool(chosen, effect, case.spec)
 
 
 # -- commands ---------------------------------------------------------------------------------------------------------
@@ -230,11 +230,13 @@ def _other(case: Case) -> Judged:
     name, mode = case.spec.name, case.options.mode
     if case.spec.needs_approval:
         reason = "this tool always asks"
+    elif case.act.kind == "other" and case.spec.server and mode != "autopilot":
+        reason = f"the MCP server {case.spec.server} runs it, and nobody here can tell beforehand what it does"
     elif case.act.kind == "other" and mode in ("confirm", "ask"):
         reason = f"in mode {mode} a tool is asked for of which nobody can tell beforehand what it does"
     else:
         return None, ""
-    if (rule := rules.about_tool(case.rules, "allow", name)) is not None:
+    if (rule := rules.about_tool(case.rules, "allow", case.spec)) is not None:
         return None, f"allowed by {rules.in_words(rule)}"
     way = f"A person can allow it with: treadle rules add --allow --tool {name}."
-    return Need(reason, offers.for_tool(name), way), ""
+    return Need(reason, offers.for_tool(case.spec), way), ""

@@ -8,6 +8,7 @@ from treadle.policy.globs import literal
 from treadle.policy.rules import ANY, INTERPRETERS, allows_part, never_allowed
 from treadle.policy.shell.model import Part
 from treadle.protocol.permissions import Offer, Rule
+from treadle.protocol.tools import MCP_PREFIX, ToolSpec
 
 _FAMILIES = frozenset(
     {("pytest",), ("mypy",), ("pyright",), ("tsc",), ("eslint",), ("jest",), ("vitest",)}
@@ -65,5 +66,10 @@ def for_files(files: Sequence[str], tool: str, *, sensitive: bool) -> tuple[Offe
     return (exact, Offer(wide, f"every change below {folder}/", "sensitive files in it, and all others"))
 
 
-def for_tool(tool: str) -> tuple[Offer, ...]:
-    return (Offer(Rule("allow", tool), f"every call of {tool}, whatever its arguments", "every other tool"),)
+def for_tool(spec: ToolSpec) -> tuple[Offer, ...]:
+    tool, server = spec.name, spec.server
+    exact = Offer(Rule("allow", tool), f"every call of {tool}, whatever its arguments", "every other tool")
+    if not server:
+        return (exact,)
+    wide = Rule("allow", f"{MCP_PREFIX}{server}__*")
+    return exact, Offer(wide, f"every tool of the MCP server {server}, those of later too", "every other server")

@@ -8,6 +8,7 @@ be critical. To be denied it is enough that it would run at all, however it is w
 
 import shlex
 from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
 
 from treadle.errors import InvalidInput
 from treadle.host_patterns import ALL
@@ -15,7 +16,7 @@ from treadle.host_patterns import check as check_host
 from treadle.policy.globs import is_literal, matches
 from treadle.policy.shell.model import Part
 from treadle.protocol.permissions import NETWORK_TOOL, Rule, RuleEffect
-from treadle.protocol.tools import COMMAND_TOOL, EDIT_TOOL, EDIT_TOOLS, INPUT_TOOL
+from treadle.protocol.tools import COMMAND_TOOL, EDIT_TOOL, EDIT_TOOLS, INPUT_TOOL, MCP_PREFIX, ToolSpec
 
 ANY = "*"
 
@@ -59,8 +60,18 @@ def check(rule: Rule) -> None:
             "a rule that allows every command is none; to let commands pass set auto_approve_commands, or name the "
             "command: --allow 'make test'"
         )
+    elif rule.tool.startswith(MCP_PREFIX):
+        _check_server(rule)
     elif rule.tool in EDIT_TOOLS and rule.effect == "allow" and not rule.pattern:
         raise InvalidInput(f"name the files that may be changed: --allow 'docs/**' --tool {EDIT_TOOL}")
+
+
+def _check_server(rule: Rule) -> None:
+    server, mark, tool = rule.tool.removeprefix(MCP_PREFIX).partition("__")
+    if rule.pattern:
+        raise InvalidInput("a rule about the tools of MCP servers has no pattern for their arguments")
+    if rule.effect == "allow" and (not mark or not tool or not is_literal(server)):
+        raise InvalidInput("name the server whose tools may be called: --allow --tool 'mcp:SERVER__*'")
 
 
 def _check_command(pattern: str, effect: RuleEffect) -> None:
@@ -184,9 +195,14 @@ def allows_file(rules: Iterable[Rule], tool: str, names: Sequence[str], *, sensi
     return found
 
 
-def about_tool(rules: Iterable[Rule], effect: RuleEffect, tool: str) -> Rule | None:
+def about_tool(rules: Iterable[Rule], effect: RuleEffect, spec: ToolSpec) -> Rule | None:
     """The rule about a tool of which nothing more is known than its name."""
-    return next((rule for rule in rules if rule.effect == effect and rule.tool == tool and not rule.pattern), None)
+    return next((rule for rule in rules if rule.effect == effect and names(rule, spec) and not rule.pattern), None)
+
+
+def names(rule: Rule, spec: ToolSpec) -> bool:
+    """Whether the rule is about this tool: by its name, or by a pattern of the tools of MCP servers."""
+    return rule.tool == spec.name or (rule.tool.startswith(MCP_PREFIX) and fnmatchcase(spec.rule_name, rule.tool))
 
 
 def in_words(rule: Rule) -> str:

@@ -62,7 +62,7 @@ class StandardPolicy:
             found = self._rules(invocation.root, options)
         except ConfigError as error:
             return Verdict("deny", f"The user's rules cannot be read, so nothing is allowed: {error}")
-        if spec.read_only and not spec.needs_approval and not any(rule.tool == spec.name for rule in found):
+        if spec.read_only and not spec.needs_approval and not any(rules.names(rule, spec) for rule in found):
             return Verdict("allow")
         case = Case(spec, invocation, options, found, act_of(spec, invocation))
         stopped = network.stopped(case) or by_words.stopped(case)

@@ -6,7 +6,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from treadle.protocol.content import Seen, Shell, Value
+from treadle.protocol.content import Image, Seen, Shell, ToolRequest, Value
 from treadle.protocol.events import JobEnded, JobStarted, ModelNotice, PlanUpdated, SandboxNotice, TaskComplete
 from treadle.protocol.files import DiffStat, FileChange, FileConflict, Source, Uncaptured
 from treadle.protocol.options import ChatOptions, NetworkChoice, Project
@@ -81,10 +81,21 @@ class Invocation(msgspec.Struct, frozen=True):
     before they ran: checks."""
     discard: str = ""
     """Why nothing of what a command changes is committed; empty: it is committed (S-07)."""
+    answers: tuple[str, ...] = ()
+    """What people answered to questions in the middle of this call, the latest last."""
 
     @property
     def project(self) -> Project:
         return self.root, self.options.root_id
+
+
+class Question(Value, frozen=True):
+    """What a person must say before a call can go on."""
+
+    text: str
+    options: tuple[str, ...] = ()
+    plan: dict[str, Any] | None = None
+    """What the tool needs to go on, in any process; it is recorded, and is the plan of the call from then on."""
 
 
 class Outcome(Value, frozen=True):
@@ -110,6 +121,10 @@ class Outcome(Value, frozen=True):
     sandbox: str = ""
     seen: tuple[Seen, ...] = ()
     shell: Shell | None = None
+    images: tuple[Image, ...] = ()
+    """Pictures that the model is shown beside the text."""
+    question: Question | None = None
+    """The call is not over: this has to be answered first. Then it is run again, with the answer."""
 
 
 Settlement = Outcome | Literal["run_again", "unknown"]
@@ -156,8 +171,36 @@ class Tool(Protocol):
         ...
 
 
+class ToolSource(Protocol):
+    """Tools that come and go while an agent lives: those of MCP servers (E-01)."""
+
+    async def ready(self, chat: ChatId, options: ChatOptions) -> Sequence[str]:
+        """Called before a chat is worked on; waits no longer than it must. What people should know about it."""
+        ...
+
+    def listed(self, options: ChatOptions) -> Sequence[Tool]:
+        """What the model is told of, which does not change from turn to turn (L-21)."""
+        ...
+
+    def find(self, name: str, options: ChatOptions) -> Tool | None:
+        """A tool that there is now, listed or not."""
+        ...
+
+    def meant(self, request: ToolRequest, options: ChatOptions) -> ToolRequest:
+        """The call that is meant by one that names another."""
+        ...
+
+
 class Toolset(Protocol):
     """The tools of a chat, by its options: built-ins, functions, and clients' own."""
+
+    async def ready(self, chat: ChatId, options: ChatOptions) -> Sequence[str]:
+        """Called before a chat is worked on: what comes and goes is there now, or is said to be missing."""
+        ...
+
+    def meant(self, request: ToolRequest, options: ChatOptions) -> ToolRequest:
+        """The call that is meant by one that is made through another tool; else the same."""
+        ...
 
     def specs(self, options: ChatOptions) -> Sequence[ToolSpec]:
         """In an order that does not change from turn to turn (L-21)."""

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from treadle.protocol.content import BlobHash, Fingerprint, Plan, Seen, Shell
+from treadle.protocol.content import BlobHash, Fingerprint, Image, Plan, Seen, Shell
 from treadle.protocol.envelope import Event
 from treadle.protocol.files import DiffStat
 from treadle.protocol.permissions import Offer, Rule
@@ -46,6 +46,7 @@ class ExecutionComplete(Event, frozen=True):
     """The one result of a call. `synthetic` says why, when no tool produced it."""
 
     TYPE = "tool.execution_complete"
+    VERSION = 2
     call: CallKey
     success: bool
     result: str = ""
@@ -64,6 +65,8 @@ class ExecutionComplete(Event, frozen=True):
     """Where the chat's shell is from now on (T-14)."""
     effect: Literal["", "view", "direct"] = ""
     """How a command reached the project: on a copy-on-write view that was committed, or directly (W-08, W-10)."""
+    images: tuple[Image, ...] = ()
+    """Pictures that the tool returned; the model is shown them behind the results of the turn."""
 
 
 CommandEnding = Literal["exited", "timed_out", "idle", "exceeded", "stopped", "failed", "lost"]
@@ -157,14 +160,18 @@ class ExternalToolCompleted(Event, frozen=True):
 
 
 class UserInputRequested(Event, frozen=True):
-    """A question to a person: the model's (`ask_user`), or the loop's own at a limit or a guard."""
+    """A question to a person: the model's (`ask_user`), the loop's own at a limit or a guard, or that of a tool in the
+    middle of its call (`elicitation`), which then goes on."""
 
     TYPE = "user_input.requested"
+    VERSION = 2
     action: str
     question: str
     options: tuple[str, ...] = ()
-    purpose: Literal["ask_user", "limit", "guard"] = "ask_user"
+    purpose: Literal["ask_user", "limit", "guard", "elicitation"] = "ask_user"
     call: CallKey = CallKey("")
+    plan: Plan = None
+    """What the tool needs to go on after the answer."""
 
 
 class UserInputCompleted(Event, frozen=True):

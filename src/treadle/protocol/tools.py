@@ -27,6 +27,9 @@ EDIT_TOOL = "edit_file"
 EDIT_TOOLS = frozenset({WRITE_TOOL, EDIT_TOOL, PATCH_TOOL})
 """Built-in tools that are known by their names: rules and logs name them, and the loop calls some by itself."""
 
+MCP_PREFIX = "mcp:"
+"""Begins the pattern of a rule about tools of MCP servers, as in `mcp:git__*`."""
+
 ANY_OBJECT: dict[str, Any] = {"type": "object"}
 _NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 
@@ -50,12 +53,19 @@ class ToolSpec(Value, frozen=True):
     """The argument that holds a command line, which is judged by its words."""
     input_argument: str = ""
     """The argument that is typed into a running program."""
+    server: str = ""
+    """The MCP server that runs it: whatever it says of itself, nobody here can tell what it does."""
 
     def __post_init__(self) -> None:
         if self.read_only:
             msgspec.structs.force_setattr(self, "effect", "read")
         elif self.effect == "read":
             msgspec.structs.force_setattr(self, "read_only", True)
+
+    @property
+    def rule_name(self) -> str:
+        """What rules with a pattern of tools are held against."""
+        return f"{MCP_PREFIX}{self.name}" if self.server else self.name
 
     def command_in(self, arguments: Mapping[str, Any]) -> str | None:
         """The command line that a call would run, if its tool runs command lines."""

@@ -46,6 +46,8 @@ UPCASTERS: dict[tuple[str, int], Upcaster] = {
     ("workspace.undone", 1): _as_it_is,
     ("workspace.redone", 1): _as_it_is,
     ("workspace.kept", 1): _as_it_is,
+    ("tool.execution_complete", 1): _as_it_is,  # with pictures
+    ("user_input.requested", 1): _as_it_is,  # a tool may ask in the middle of its call
     ("tool.execution_start", 1): _as_it_is,  # whether the tool only reads
     ("tool.execution_start", 2): _effect_by_name,
     ("session.created", 1): _as_it_is,  # the options say which folder the root is

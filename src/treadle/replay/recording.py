@@ -66,6 +66,8 @@ class CallRecord(msgspec.Struct):
     files: FilesChanged | None = None
     conflict: WorkspaceConflict | None = None
     facts: tuple[Fact, ...] = ()
+    questions: list[Envelope] = msgspec.field(default_factory=list)
+    """What its tool asked in its middle."""
 
     @property
     def refused(self) -> bool:
@@ -164,6 +166,8 @@ class Recording:
                 self._note_facts(call, envelope)
             case ExternalToolRequested(call=key) if key in self.calls:
                 self.calls[key].kind = "client"
+            case UserInputRequested(call=key, purpose="elicitation") if key in self.calls:
+                self.calls[key].questions.append(envelope)
             case UserInputRequested(call=key) if key in self.calls:
                 self.calls[key].kind = "question"
             case PermissionRequested(call=key) as asked if key in self.calls:
@@ -176,6 +180,8 @@ class Recording:
                 pass
 
     def _note_start(self, call: CallRecord, start: ExecutionStart, at: Envelope) -> None:
+        if call.questions:
+            return  # it goes on after an answer
         call.start, call.started = start, at.seq
         for other in self.turn_calls(at.seq):
             if other is not call and other.started and other.complete is None and other.kind == "function":

@@ -9,15 +9,16 @@ import msgspec
 from treadle.engine.examination import CHANGED, summarize
 from treadle.errors import Conflict, ToolError, TrialLost
 from treadle.ports.policy import Verdict
-from treadle.ports.toolset import Invocation, Outcome, Rehearsal, Settlement, Tool, Trial
-from treadle.protocol.events import ExecutionStart, Interrupted, TrialStart
+from treadle.ports.toolset import Invocation, Outcome, Question, Rehearsal, Settlement, Tool, Trial
+from treadle.protocol.content import ToolRequest
+from treadle.protocol.events import ExecutionStart, Interrupted, ModelNotice, TrialStart, UserInputRequested
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.tools import ToolKind, ToolSpec, only_looks
 from treadle.replay.recorded_inputs import WatchedLog
 from treadle.replay.recording import CallRecord
 from treadle.replay.store import ReplayStore
 from treadle.replay.workspace import before_a_change, left_behind
-from treadle.types import CallKey
+from treadle.types import CallKey, ChatId
 
 NEVER_BEGUN = "The record ends before this call begins."
 """Whatever becomes of such a call, it is not run beside those that did begin."""
@@ -29,6 +30,18 @@ class RecordedTools:
 
     def __init__(self, log: WatchedLog) -> None:
         self._log = log
+
+    async def ready(self, chat: ChatId, options: ChatOptions) -> Sequence[str]:
+        """What was told of servers at this place of the record."""
+        told: list[str] = []
+        while (next_one := self._log.stage.recording.at(self._log.state.head + 1 + len(told))) is not None:
+            if not (isinstance(next_one.data, ModelNotice) and next_one.data.kind == "mcp" and next_one.epoch):
+                break
+            told.append(next_one.data.text)
+        return told
+
+    def meant(self, request: ToolRequest, options: ChatOptions) -> ToolRequest:
+        return request
 
     def specs(self, options: ChatOptions) -> Sequence[ToolSpec]:
         return ()
@@ -75,6 +88,10 @@ class RecordedTool:
 
     async def run(self, invocation: Invocation) -> Outcome:
         call = self._call(invocation)
+        asked = next((asked for asked in call.questions if asked.seq > self._stage.now), None)
+        if asked is not None and isinstance(asked.data, UserInputRequested) and asked.epoch == self._stage.epoch:
+            await self._stage.turn_of(asked)
+            return Outcome("", question=Question(asked.data.question, asked.data.options, asked.data.plan))
         outcome, complete = call.completed, call.complete
         if (
             outcome is None
@@ -95,6 +112,7 @@ class RecordedTool:
             seen=complete.seen,
             shell=complete.shell,
             effect=complete.effect,
+            images=complete.images,
             **_changes(call),
         )
 

@@ -87,8 +87,16 @@ def check_results(log: Sequence[Envelope], *, settled: bool = True) -> Problems:
     order: list[CallKey] = []
     intents: Counter[CallKey] = Counter()
     results: Counter[CallKey] = Counter()
+    answered: set[str] = set()
+    asked: dict[str, CallKey] = {}
     for envelope in log:
         match envelope.data:
+            case e.UserInputRequested(action=action, call=call, purpose="elicitation"):
+                asked[action] = call
+            case e.UserInputCompleted(action=action) if action in asked:
+                answered.add(asked[action])
+            case e.ExecutionStart(call=call) if call in answered and not results[call]:
+                answered.remove(call)  # it goes on after an answer
             case e.AssistantMessage(tool_requests=requests):
                 problems += _unanswered(order, results, f"the message at seq {envelope.seq}")
                 order = [request.call for request in requests]

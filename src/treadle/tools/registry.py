@@ -1,13 +1,15 @@
 """The tools of a chat: built-ins, functions, and a client's own, by the chat's options. Decides what is offered and
 what a name means; whether a call is allowed is the policy's business."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
 import msgspec
 
 from treadle.errors import InvalidInput
-from treadle.ports.toolset import Tool
+from treadle.ports.toolset import Tool, ToolSource
+from treadle.protocol.content import ToolRequest
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.tools import ToolSpec
 from treadle.tools import validate
@@ -15,6 +17,7 @@ from treadle.tools.builtin.interaction import ASK_USER
 from treadle.tools.builtin.skill import SKILL_TOOL
 from treadle.tools.client import declare
 from treadle.tools.coerce import coerce
+from treadle.types import ChatId
 
 ALIASES: Mapping[str, str] = {
     "read": "read_file",
@@ -73,6 +76,8 @@ ALIASES: Mapping[str, str] = {
 }
 """Names used elsewhere (T-09). They are understood, never listed, and never shadow a tool of that name."""
 
+SERVER_MARK = "__"
+"""Between the name of a server and that of its tool."""
 _KEPT = 1_024
 _COMPLETE = "task_complete"
 
@@ -89,7 +94,12 @@ class _Table(msgspec.Struct, frozen=True):
 class Tools:
     """Implements `treadle.ports.toolset.Toolset`. Built once; answers for any number of chats."""
 
-    def __init__(self, builtins: Sequence[Tool], functions: Sequence[Tool] = ()) -> None:
+    def __init__(
+        self,
+        builtins: Sequence[Tool],
+        functions: Sequence[Tool] = (),
+        source_of: Callable[[ChatOptions], ToolSource | None] = lambda _options: None,
+    ) -> None:
         self._tools: dict[str, Tool] = {}
         for tool in (*builtins, *functions):
             name = tool.spec.name
@@ -97,13 +107,33 @@ class Tools:
                 raise InvalidInput(f"Two tools are called {name!r}; give one of them another name.")
             self._tools[name] = tool
         self._tables: dict[int, _Table] = {}
+        self._source_of = source_of
+        self._source: ToolSource | None = None
+
+    async def ready(self, chat: ChatId, options: ChatOptions) -> Sequence[str]:
+        if self._source is None:
+            self._source = self._source_of(options)
+        return () if self._source is None else await self._source.ready(chat, options)
 
     def specs(self, options: ChatOptions) -> Sequence[ToolSpec]:
-        return self._table(options).specs
+        table, source = self._table(options), self._source
+        if source is None:
+            return table.specs
+        more = (tool.spec for tool in source.listed(options))
+        return (*table.specs, *(spec for spec in more if spec.name not in table.found and may_call(spec.name, options)))
 
     def find(self, name: str, options: ChatOptions) -> Tool | ToolSpec | None:
-        found = self._table(options).found
-        return found.get(name) or found.get(ALIASES.get(name, ""))
+        found, source = self._table(options).found, self._source
+        known = found.get(name) or found.get(ALIASES.get(name, ""))
+        if known is not None or source is None or not may_call(name, options):
+            return known
+        return source.find(name, options)
+
+    def meant(self, request: ToolRequest, options: ChatOptions) -> ToolRequest:
+        source = self._source
+        if source is None or request.name in self._table(options).found:
+            return request
+        return source.meant(request, options)
 
     def arguments(self, spec: ToolSpec, text: str) -> dict[str, Any] | str:
         read = validate.parse(text)
@@ -140,7 +170,18 @@ class Tools:
 
     def _unknown(self, options: ChatOptions, found: Mapping[str, Tool | ToolSpec]) -> list[str]:
         known = {*self._tools, *found, *ALIASES, ASK_USER.name}
-        return [f"There is no tool {name!r} to enable." for name in options.tools or () if name not in known]
+        named = (name for name in options.tools or () if SERVER_MARK not in name)  # theirs come later
+        return [f"There is no tool {name!r} to enable." for name in named if name not in known]
+
+
+def may_call(name: str, options: ChatOptions) -> bool:
+    """Whether a tool of a source is enabled: by patterns such as `git__*`. What is not named after a server helps to
+    find those, and comes with them."""
+    if options.tools is None:
+        return True
+    if SERVER_MARK not in name:
+        return any(SERVER_MARK in pattern for pattern in options.tools)
+    return any(fnmatchcase(name, pattern) for pattern in options.tools)
 
 
 def _enabled(name: str, options: ChatOptions) -> bool:

@@ -59,7 +59,8 @@ async def serve_until_told(
     settings = config.settings
     if not is_loopback(settings.serve_host):
         warn([NOT_ALONE])
-    async with open_agent(config, works=works, concurrency=settings.concurrency) as agent:
+    mcp = is_loopback(settings.serve_host)  # the operator's own servers are not for others
+    async with open_agent(config, works=works, mcp=mcp, concurrency=settings.concurrency) as agent:
         file = tokens_file(config.home, settings.serve_tokens)
         tokens = Tokens(file, config.home)
         own = kept_token(config.home) if tokens.all() else own_token(config.home)

@@ -1,0 +1,67 @@
+"""Install the MCP servers of others that the tests use, outside the repository: `python -m scripts.mcp_servers`. Their
+versions stand in tests/conformance/mcp_servers.json; the place is $TREADLE_TEST_MCP, or a folder of the user's cache.
+What cannot be had is said, and its tests are skipped."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+PINS = Path(__file__).parents[1] / "tests" / "conformance" / "mcp_servers.json"
+
+
+def place() -> Path:
+    named = os.environ.get("TREADLE_TEST_MCP", "")
+    return Path(named) if named else Path.home() / ".cache" / "treadle-tests" / "mcp"
+
+
+def main() -> int:
+    folder, pins = place(), json.loads(PINS.read_text())
+    if _known(folder) == pins:
+        return 0
+    folder.mkdir(parents=True, exist_ok=True)
+    done = [_npm(folder, pins["npm"]), _pypi(folder, pins["pypi"])]
+    if all(done):
+        (folder / "installed.json").write_text(json.dumps(pins))
+    return 0
+
+
+def _known(folder: Path) -> object:
+    try:
+        return json.loads((folder / "installed.json").read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _npm(folder: Path, pins: dict[str, str]) -> bool:
+    npm = shutil.which("npm")
+    if npm is None:
+        print("mcp servers: there is no npm, so those of npm are not tried", file=sys.stderr)
+        return False
+    wanted = [f"{name}@{version}" for name, version in pins.items()]
+    return _ran([npm, "install", "--no-fund", "--no-audit", "--silent", "--prefix", str(folder), *wanted])
+
+
+def _pypi(folder: Path, pins: dict[str, str]) -> bool:
+    python = folder / "venv" / "bin" / "python"
+    if not python.exists() and not _ran([sys.executable, "-m", "venv", str(folder / "venv")]):
+        return False
+    wanted = [f"{name}=={version}" for name, version in pins.items()]
+    return _ran([str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *wanted])
+
+
+def _ran(command: list[str]) -> bool:
+    try:
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        print(f"mcp servers: {command[0]} failed: {error}", file=sys.stderr)
+        return False
+    if ran.returncode:
+        print(f"mcp servers: {' '.join(command[:3])} failed: {ran.stderr.strip()[-400:]}", file=sys.stderr)
+    return ran.returncode == 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,264 @@
+"""`treadle mcp`: the MCP servers whose tools models may call, and Treadle as such a server (E-01)."""
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from treadle.cli.options import EXIT_ERROR, EXIT_OK, gathered, json_option, root_options
+from treadle.cli.terminal import Terminal, write_json
+from treadle.errors import InvalidInput, NotFound, ToolError
+from treadle.inert import inert_line
+
+if TYPE_CHECKING:
+    from treadle.mcp.hub import Link
+    from treadle.mcp.settings import Declared
+    from treadle.mcp_setup import McpServers
+    from treadle.runtime import Agent
+
+_HIDDEN = "…"
+
+
+class NewServer(NamedTuple):
+    """What `treadle mcp add` was told."""
+
+    command: tuple[str, ...]
+    url: str
+    headers: tuple[str, ...]
+    env: tuple[str, ...]
+    tools: tuple[str, ...]
+    accept_hints: bool
+    sandbox: bool | None
+    write: bool
+    timeout: float
+    scope: str
+
+
+@click.group("mcp")
+def mcp() -> None:
+    """List, add and try MCP servers, whose tools models may call; or be one.
+
+    Servers of a project's .mcp.json count once that file is trusted, with treadle trust .mcp.json.
+    """
+
+
+@mcp.command("add", context_settings={"ignore_unknown_options": False})
+@click.argument("name")
+@click.argument("command", nargs=-1, metavar="[-- COMMAND [ARG]...]")
+@click.option("--url", default="", help="The address of a server that is reached by HTTP.")
+@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="Sent with each request.")
+@click.option("--env", multiple=True, metavar="NAME=VALUE", help="Given to the program; ${NAME} is filled in.")
+@click.option("--tool", "tools", multiple=True, metavar="PATTERN", help="Offer only these of its tools.")
+@click.option("--accept-hints", is_flag=True, help="Believe it which of its tools only read, or can be repeated.")
+@click.option("--sandbox/--no-sandbox", default=None, help="Run it confined; else only servers of projects are.")
+@click.option("--write", is_flag=True, help="Let a confined program write in the project.")
+@click.option("--timeout", default=120.0, metavar="SECONDS", help="How long a call may take.")
+@click.option("--scope", default="", metavar="SCOPES", help="What to ask for when signing in.")
+@gathered(NewServer, "wanted")
+def add(name: str, wanted: NewServer) -> int:
+    """Add a server, or change one: a program, or an address with --url."""
+    from treadle.cli.session import configured
+    from treadle.mcp.settings import Server
+    from treadle.mcp_setup import Declarations
+
+    server = Server(
+        command=wanted.command[0] if wanted.command else "",
+        args=wanted.command[1:],
+        url=wanted.url,
+        env=_pairs(wanted.env, "--env"),
+        headers=_pairs(wanted.headers, "--header"),
+        tools=wanted.tools or None,
+        accept_hints=wanted.accept_hints,
+        sandbox=wanted.sandbox,
+        write=wanted.write,
+        timeout_s=wanted.timeout,
+        scope=wanted.scope,
+    )
+    Declarations(configured().home).add(name, server)
+    Terminal().line(f"added {inert_line(name)}: {inert_line(server.place)}")
+    Terminal().note(f"see whether it works: treadle mcp test {inert_line(name)}", "dim")
+    return EXIT_OK
+
+
+def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
+    pairs = [each.partition("=") for each in given]
+    if any(not sign or not name for name, sign, _ in pairs):
+        raise click.UsageError(f"{option} takes NAME=VALUE.")
+    return {name: value for name, _, value in pairs}
+
+
+@mcp.command("list")
+@root_options
+@json_option("Print one JSON object a line.")
+def list_servers(root: str | None, force_root: bool, as_json: bool) -> int:
+    """List the servers that chats of this project have."""
+
+    async def listed(servers: "McpServers", place: str) -> int:
+        found, warnings = servers.declared(place)
+        terminal = Terminal()
+        for each in found:
+            if as_json:
+                write_json({"name": each.name, "place": each.server.place, "source": each.source})
+                continue
+            state = "off" if each.server.disabled else "confined" if each.confined else "on"
+            terminal.line(f"{terminal.paint(f'{state:9}', 'dim')} {each.name:20} {inert_line(each.server.place, 80)}")
+        for text in warnings:
+            terminal.note(inert_line(text), "yellow")
+        if not found and not as_json:
+            terminal.note("no servers; add one with: treadle mcp add NAME -- COMMAND", "dim")
+        return EXIT_OK
+
+    return _with_servers(listed, root, force_root)
+
+
+@mcp.command("show")
+@click.argument("name")
+@root_options
+@json_option("Print one JSON object.")
+def show(name: str, root: str | None, force_root: bool, as_json: bool) -> int:
+    """Show how a server is declared, and the tools that it had when it last ran."""
+
+    async def shown(servers: "McpServers", place: str) -> int:
+        link = await _link(servers, name, place)
+        if as_json:
+            write_json({"name": name, "source": link.declared.source, **_declaration(link.declared)})
+            return EXIT_OK
+        terminal = Terminal()
+        for key, value in {"source": link.declared.source, **_declaration(link.declared)}.items():
+            terminal.line(f"{key:14} {inert_line(str(value))}")
+        _tell_tools(terminal, link)
+        return EXIT_OK
+
+    return _with_servers(shown, root, force_root)
+
+
+def _declaration(declared: "Declared") -> dict[str, Any]:
+    """Without the values of variables and headers: they may be secrets."""
+    from msgspec import to_builtins
+
+    found = to_builtins(declared.server)
+    for key in ("env", "headers"):
+        if key in found:
+            found[key] = {name: value if value.startswith("${") else _HIDDEN for name, value in found[key].items()}
+    return {**found, "confined": declared.confined}
+
+
+def _tell_tools(terminal: Terminal, link: "Link") -> None:
+    from treadle.mcp.listing import tool_name
+
+    for tool in link.known.tools if link.known is not None else ():
+        hints = [hint for hint, said in (("only reads", tool.read_only), ("destructive", tool.destructive)) if said]
+        name = tool_name(link.declared.name, tool.name)
+        offered = "" if link.declared.server.takes(tool.name) else "not offered; "
+        about = inert_line(tool.description.strip().partition("\n")[0], 70)
+        terminal.line(f"  {name:40} {terminal.paint(f'[{offered}says: {hints[0]}] ' if hints else '', 'dim')}{about}")
+
+
+@mcp.command("test")
+@click.argument("name")
+@root_options
+def try_server(name: str, root: str | None, force_root: bool) -> int:
+    """Start a server and see what it has."""
+
+    async def tried(servers: "McpServers", place: str) -> int:
+        link = await _link(servers, name, place)
+        terminal = Terminal()
+        connection, _ = await servers.hub.connected(name, place)
+        await connection.settled()
+        if connection.state != "ready":
+            terminal.note(f"{inert_line(name)} does not work: {inert_line(connection.why)}", "red")
+            return EXIT_ERROR
+        await connection.ready()
+        prompts, resources = await servers.prompts(place), await servers.resources(place)
+        known = link.known
+        terminal.line(f"{inert_line(known.title if known else name)} works")
+        _tell_tools(terminal, link)
+        for prompt in (each for each in prompts if each.server == name):
+            terminal.line(f"  {inert_line(prompt.command):40} {inert_line(prompt.description, 70)}")
+        for resource in (each for each in resources if each.server == name):
+            terminal.line(f"  {inert_line(resource.mention, 120)}")
+        return EXIT_OK
+
+    return _with_servers(tried, root, force_root)
+
+
+@mcp.command("remove")
+@click.argument("name")
+def remove(name: str) -> int:
+    """Remove a server from your own file."""
+    from treadle.cli.session import configured
+    from treadle.mcp_setup import Declarations
+
+    book = Declarations(configured().home)
+    if name not in book.all():
+        raise NotFound(f"there is no server {name!r} of yours; see them with: treadle mcp list")
+    book.remove(name)
+    Terminal().line(f"removed {inert_line(name)}")
+    return EXIT_OK
+
+
+@mcp.command("login")
+@click.argument("name")
+@root_options
+def login(name: str, root: str | None, force_root: bool) -> int:
+    """Sign in to a server in the browser, where it asks for that (OAuth)."""
+
+    async def shown(address: str) -> None:
+        import webbrowser
+
+        Terminal().note(f"open this page to sign in:\n{inert_line(address)}")
+        webbrowser.open(address)
+
+    async def signed_in(servers: "McpServers", place: str) -> int:
+        await _link(servers, name, place)
+        asked = await servers.login(name, shown, place)
+        Terminal().line(f"signed in to {inert_line(name)}" if asked else f"{inert_line(name)} asks for no sign-in")
+        return EXIT_OK
+
+    return _with_servers(signed_in, root, force_root)
+
+
+@mcp.command("serve")
+@root_options
+@click.option("--mode", default=None, metavar="MODE", help="What passes without an approval; see the setting mode.")
+@click.option("--model", default="", metavar="MODEL", help="The model, as provider:name.")
+def serve(root: str | None, force_root: bool, mode: str | None, model: str) -> int:
+    """Be an MCP server on standard input and output: another agent hands over work and follows it."""
+    import asyncio
+
+    return asyncio.run(_serve(root, force_root, mode, model))
+
+
+async def _serve(root: str | None, force_root: bool, mode: str | None, model: str) -> int:
+    from treadle.cli.session import configured, open_agent, project_root
+    from treadle.protocol.options import MODES
+
+    if mode is not None and mode not in MODES:
+        raise InvalidInput(f"there is no mode {mode!r}; there is: {', '.join(MODES)}")
+    place = str(project_root(root, force=force_root))
+    config = configured({"mode": mode, "model": model or None})
+    async with open_agent(config, works=True) as agent:
+        from treadle.mcp_server.server import Desk
+
+        agent.options = config.settings.chat_options(place)
+        await Desk(agent, [place]).server().run_stdio_async()
+    return EXIT_OK
+
+
+async def _link(servers: "McpServers", name: str, place: str) -> "Link":
+    try:
+        return await servers.hub.link(name, place)
+    except ToolError:
+        raise NotFound(f"there is no server {name!r} here; see them with: treadle mcp list") from None
+
+
+def _with_servers(work: Any, root: str | None, force_root: bool) -> int:
+    """Work with the servers of this project; anywhere, where there is no project."""
+    from treadle.cli.session import project_root, with_agent
+
+    place = str(project_root(root, force=True)) if root is None else str(project_root(root, force=force_root))
+
+    async def found(agent: "Agent") -> int:
+        done: int = await work(agent.mcp, place)
+        return done
+
+    return with_agent(found, works=True)

@@ -1,0 +1,189 @@
+"""Calls of servers' tools from their beginning to their result, with a person's answers in between (E-01).
+
+A server may ask something in the middle of a call. The older way is a request of its own while the call goes on: then
+the call is parked here, the chat waits like for any other question, and whoever takes it up in this process hands the
+answer over. In another process there is nothing to hand it to, and what the call did is unknown. The newer way (since
+revision 2026-07-28) ends the request with what is needed and a state of the server's own: both stand in the log, so any
+process can go on.
+"""
+
+import asyncio
+from collections.abc import Collection, Coroutine
+from typing import Any
+
+import mcp_types as types
+from pydantic import TypeAdapter
+
+from treadle.mcp import elicitation
+from treadle.mcp.connection import Connection, Lost, Result
+from treadle.ports.toolset import Invocation, Question
+from treadle.types import CallKey, ChatId
+
+Key = tuple[ChatId, CallKey]
+_ROUNDS = 20
+_REQUESTS: TypeAdapter[types.InputRequests] = TypeAdapter(types.InputRequests)
+_RESPONSES: TypeAdapter[types.InputResponses] = TypeAdapter(types.InputResponses)
+_REFUSED = "The server wants to ask a model, which the user has not allowed (sampling)."
+
+
+class Underway:
+    """One call that a server works on."""
+
+    def __init__(self, *, interactive: bool) -> None:
+        self.pending: types.ElicitRequestParams | None = None
+        self._interactive = interactive
+        self._asked = asyncio.Event()
+        self._reply: asyncio.Future[types.ElicitResult] | None = None
+        self._task: asyncio.Task[Result] | None = None
+
+    def begin(self, work: Coroutine[Any, Any, Result]) -> None:
+        self._task = asyncio.create_task(work)
+
+    async def ask(self, params: types.ElicitRequestParams) -> types.ElicitResult:
+        """The server asks; nobody is there to answer, or somebody will be."""
+        if not self._interactive:
+            return types.ElicitResult(action="decline")
+        self.pending, self._reply = params, asyncio.get_running_loop().create_future()
+        self._asked.set()
+        return await self._reply
+
+    def answer(self, said: types.ElicitResult) -> None:
+        self.pending = None
+        self._asked.clear()
+        if self._reply is not None and not self._reply.done():
+            self._reply.set_result(said)
+
+    async def news(self) -> Result | types.ElicitRequestParams:
+        """What the call came to, or what is asked in its middle."""
+        assert self._task is not None
+        asked = asyncio.create_task(self._asked.wait())
+        try:
+            await asyncio.wait({self._task, asked}, return_when=asyncio.FIRST_COMPLETED)
+            if not self._task.done() and self.pending is not None:
+                return self.pending
+            return await self._task
+        except asyncio.CancelledError:
+            await self.cancel()
+            raise
+        finally:
+            asked.cancel()
+
+    async def cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+
+class Calls:
+    """All calls of an agent that are parked."""
+
+    def __init__(self) -> None:
+        self._parked: dict[Key, Underway] = {}
+
+    async def tidy(self, chat: ChatId, open_calls: Collection[CallKey]) -> None:
+        """Give up calls of the chat that nobody will go on with."""
+        for key in [key for key in self._parked if key[0] == chat and key[1] not in open_calls]:
+            await self._parked.pop(key).cancel()
+
+    async def close(self) -> None:
+        for key in list(self._parked):
+            await self._parked.pop(key).cancel()
+
+    async def carry_on(
+        self, connection: Connection, tool: str, invocation: Invocation
+    ) -> types.CallToolResult | Question:
+        """Begin a call, or go on with it after an answer."""
+        key = (invocation.chat, invocation.call)
+        if (parked := self._parked.pop(key, None)) is not None and parked.pending is not None:
+            said = elicitation.reply(parked.pending, invocation.answers[-1] if invocation.answers else "cancel")
+            if isinstance(said, str):
+                return self._park(key, parked, connection, said)
+            parked.answer(said)
+            return await self._on(key, parked, connection, tool, invocation)
+        if invocation.answers and not (invocation.plan or {}).get("requests"):
+            raise Lost(f"the MCP server {connection.name} asked in a process that is gone")
+        resume: tuple[types.InputResponses | None, str | None] = (None, None)
+        if invocation.plan and invocation.answers:
+            found = _resumed(connection, invocation)
+            if isinstance(found, Question):
+                return found
+            resume = found
+        underway = Underway(interactive=invocation.options.interactive)
+        underway.begin(connection.call(tool, invocation.arguments, invocation.emit, underway, resume))
+        return await self._on(key, underway, connection, tool, invocation)
+
+    async def _on(
+        self, key: Key, underway: Underway, connection: Connection, tool: str, invocation: Invocation
+    ) -> types.CallToolResult | Question:
+        for _ in range(_ROUNDS):
+            news = await underway.news()
+            if isinstance(news, types.CallToolResult):
+                return news
+            if not isinstance(news, types.InputRequiredResult):
+                return self._park(key, underway, connection)
+            found = _needed(connection, news, interactive=invocation.options.interactive)
+            if isinstance(found, Question):
+                return found
+            underway.begin(connection.call(tool, invocation.arguments, invocation.emit, underway, found))
+        raise Lost(f"the MCP server {connection.name} asks again and again")
+
+    def _park(self, key: Key, underway: Underway, connection: Connection, again: str = "") -> Question:
+        assert underway.pending is not None
+        self._parked[key] = underway
+        asked = elicitation.asked(connection.name, underway.pending, again)
+        return Question(asked.question, asked.options)
+
+
+def _needed(
+    connection: Connection, result: types.InputRequiredResult, *, interactive: bool
+) -> "tuple[types.InputResponses | None, str | None] | Question":
+    """What a request needs to go on: answered at once as far as that is possible."""
+    requests = result.input_requests or {}
+    responses: types.InputResponses = {}
+    for name, request in requests.items():
+        match request:
+            case types.ListRootsRequest():
+                responses[name] = types.ListRootsResult.model_validate({"roots": connection.roots})
+            case types.ElicitRequest() if not interactive:
+                responses[name] = types.ElicitResult(action="decline")
+            case types.ElicitRequest():
+                pass
+            case _:
+                raise Lost(_REFUSED)
+    return _or_ask(connection, requests, responses, result.request_state)
+
+
+def _or_ask(
+    connection: Connection,
+    requests: types.InputRequests,
+    responses: types.InputResponses,
+    state: str | None,
+    again: str = "",
+) -> "tuple[types.InputResponses | None, str | None] | Question":
+    for name, request in requests.items():
+        if name not in responses and isinstance(request, types.ElicitRequest):
+            asked = elicitation.asked(connection.name, request.params, again)
+            plan = {
+                "requests": _REQUESTS.dump_python(requests, mode="json", by_alias=True, exclude_none=True),
+                "responses": _RESPONSES.dump_python(responses, mode="json", by_alias=True, exclude_none=True),
+                "state": state,
+            }
+            return Question(asked.question, asked.options, plan)
+    return responses or None, state
+
+
+def _resumed(
+    connection: Connection, invocation: Invocation
+) -> "tuple[types.InputResponses | None, str | None] | Question":
+    """From what the log says: the answer goes to the first request that has none."""
+    plan = invocation.plan or {}
+    requests = _REQUESTS.validate_python(plan.get("requests") or {})
+    responses = _RESPONSES.validate_python(plan.get("responses") or {})
+    for name, request in requests.items():
+        if name not in responses and isinstance(request, types.ElicitRequest):
+            said = elicitation.reply(request.params, invocation.answers[-1])
+            if isinstance(said, str):
+                return _or_ask(connection, requests, responses, plan.get("state"), said)
+            responses = {**responses, name: said}
+            break
+    return _or_ask(connection, requests, responses, plan.get("state"))

@@ -1,0 +1,314 @@
+"""One server for one project, from its start to its end: a task that holds the session, starts it anew with growing
+pauses when it is lost, and lists its tools again when they change. Calls come in from other tasks."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import mcp_types as types
+from mcp import Client, MCPError
+from mcp.client._transport import TransportStreams
+from mcp.client.auth import OAuthFlowError
+from mcp.client.session import ClientRequestContext, IncomingMessage
+from mcp.shared.dispatcher import ProgressFnT
+from mcp_types import CONNECTION_CLOSED
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import TypeAdapter
+
+from treadle._version import __version__
+from treadle.errors import ConfigError, SandboxError, ToolError
+from treadle.inert import inert_line
+from treadle.mcp.listing import ListedTool, Listing
+from treadle.mcp.transport import Errors
+
+FIRST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 60.0
+ATTEMPTS = 5
+"""Failures in a row after which nothing is tried before somebody needs the server again."""
+_PAGES = 100
+_MOST_TOOLS = 2_000
+
+State = Literal["starting", "ready", "failed", "closed"]
+Result = types.CallToolResult | types.InputRequiredResult
+_RESULT: TypeAdapter[Result] = TypeAdapter(types.CallToolResult | types.InputRequiredResult)
+
+Open = Callable[[Errors, asyncio.Event], AbstractAsyncContextManager[TransportStreams]]
+"""Opens the way to the server; the event is set when it is lost."""
+
+logging.getLogger("mcp").setLevel(logging.CRITICAL)  # what goes wrong is told by whoever is concerned
+logging.getLogger("client").setLevel(logging.CRITICAL)
+
+
+class Lost(Exception):
+    """The server went away in the middle of a call: nobody knows whether it took effect."""
+
+
+class Asker(Protocol):
+    """Whoever can put a server's question to a person."""
+
+    async def ask(self, params: types.ElicitRequestParams) -> types.ElicitResult: ...
+
+
+class Connection:
+    def __init__(
+        self,
+        name: str,
+        root: str,
+        opens: Open,
+        start_s: float,
+        *,
+        listed: Callable[[Listing], None] = lambda _listing: None,
+    ) -> None:
+        self.name = name
+        self.state: State = "starting"
+        self.why = ""
+        """Why it failed, in one line."""
+        self.listing: Listing | None = None
+        self.restarts = 0
+        self._root = root
+        self._opens = opens
+        self._start_s = start_s
+        self._listed = listed
+        self._client: Client | None = None
+        self._errors = Errors()
+        self._gone = asyncio.Event()
+        self._changed = asyncio.Event()
+        """That the state is another than it was: replaced each time."""
+        self._wanted = asyncio.Event()
+        self._askers: dict[object, Asker] = {}
+        self._task = asyncio.create_task(self._live())
+
+    # -- for others ---------------------------------------------------------------------------------------------------
+
+    async def ready(self) -> Client:
+        """The session, started anew if need be. ToolError if it cannot be had."""
+        if self.state == "failed":
+            self._become("starting", "")
+        self._wanted.set()
+        patience = asyncio.get_running_loop().time() + self._start_s
+        while (client := self._client) is None or self._gone.is_set():
+            if self.state in ("failed", "closed"):
+                raise ToolError(f"The MCP server {self.name} is not there: {self.why}")
+            left = patience - asyncio.get_running_loop().time()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, left)):
+                    await self._changed.wait()
+            if left <= 0:
+                raise ToolError(
+                    f"The MCP server {self.name} does not start in time; its tools can be tried again later."
+                )
+        return client
+
+    async def settled(self) -> None:
+        """Wait until it has started, or failed to for the first time."""
+        while self.state == "starting" and not self.why:
+            await self._changed.wait()
+
+    async def call(
+        self,
+        tool: str,
+        arguments: dict[str, Any],
+        progress: Callable[[str], None],
+        asker: Asker,
+        resume: tuple[types.InputResponses | None, str | None] = (None, None),
+    ) -> Result:
+        """One call of a tool. Lost: the server went away meanwhile. ToolError: it refused."""
+        client = await self.ready()
+        responses, state = resume
+        params = types.CallToolRequestParams(
+            name=tool, arguments=arguments, input_responses=responses, request_state=state
+        )
+
+        key = object()
+        self._askers[key] = asker
+        try:
+            request = types.CallToolRequest(params=params)
+            sent = client.session.send_request(request, _RESULT, progress_callback=_shown(progress))
+            result: Result = await self._sent(client, sent)
+            return result
+        finally:
+            del self._askers[key]
+
+    async def use(self, work: Callable[[Client], Awaitable[Any]]) -> Any:
+        """Anything else that a session can do."""
+        client = await self.ready()
+        return await self._sent(client, work(client))
+
+    async def _sent(self, client: Client, request: Awaitable[Any]) -> Any:
+        try:
+            return await request
+        except MCPError as error:
+            if error.code == CONNECTION_CLOSED or self._client is not client:
+                self._gone.set()
+                raise Lost(f"the MCP server {self.name} went away") from error
+            raise ToolError(f"{self.name}: {error}") from error
+        except ValueError as error:  # what came back is no result: it was done all the same
+            raise Lost(f"the MCP server {self.name} sent what is no result: {inert_line(str(error), 200)}") from error
+
+    async def close(self) -> None:
+        self._become("closed", "it was closed")
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    # -- its life -----------------------------------------------------------------------------------------------------
+
+    async def _live(self) -> None:
+        failures = 0
+        while self.state != "closed":
+            self._gone = asyncio.Event()
+            self._errors.clear()
+            try:
+                async with self._session() as client:
+                    failures = 0
+                    self._client = client
+                    self._become("ready", "")
+                    await self._attend(client)
+                why = self._last_words("it ended")
+            except Exception as error:
+                leaf = _leaf(error)
+                why = self._last_words(_in_words(leaf))
+                failures = ATTEMPTS if isinstance(leaf, FINAL) else failures + 1
+            finally:
+                self._client = None
+            self.restarts += 1
+            if failures >= ATTEMPTS:
+                self._wanted.clear()
+                self._become("failed", why)
+                await self._wanted.wait()
+                failures = 0
+            else:
+                self._become("starting", why)
+                await asyncio.sleep(
+                    min(FIRST_PAUSE_S * 2 ** max(0, failures - 1), LONGEST_PAUSE_S) if failures else 0.1
+                )
+
+    @asynccontextmanager
+    async def _session(self) -> AsyncIterator[Client]:
+        client = Client(
+            self._opens(self._errors, self._gone),
+            client_info=types.Implementation(name="treadle", version=__version__),
+            elicitation_callback=self._elicit,
+            list_roots_callback=self._roots,
+            message_handler=self._heard,
+            cache=None,
+        )
+        async with asyncio.timeout(self._start_s) as patience, client:
+            await self._list(client)
+            patience.reschedule(None)
+            yield client
+
+    async def _attend(self, client: Client) -> None:
+        """Until the connection is lost: lists the tools again when they have changed."""
+        listens = asyncio.create_task(self._listen(client))
+        try:
+            await self._gone.wait()
+        finally:
+            listens.cancel()
+            await asyncio.gather(listens, return_exceptions=True)
+
+    async def _listen(self, client: Client) -> None:
+        if client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            return
+        while True:
+            async with client.listen(tools_list_changed=True) as events:
+                async for _event in events:
+                    await self._list(client)
+
+    async def _heard(self, message: IncomingMessage) -> None:
+        if isinstance(message, types.ToolListChangedNotification) and (client := self._client) is not None:
+            with suppress(MCPError):
+                await self._list(client)
+
+    async def _list(self, client: Client) -> None:
+        has = client.server_capabilities
+        found: list[types.Tool] = []
+        cursor: str | None = None
+        for _ in range(_PAGES if has.tools is not None else 0):
+            page = await client.list_tools(cursor=cursor)
+            found += page.tools
+            cursor = page.next_cursor
+            if not cursor or len(found) >= _MOST_TOOLS:
+                break
+        who = client.server_info
+        listing = Listing(
+            tuple(_listed(tool) for tool in found[:_MOST_TOOLS]),
+            f"{who.name} {who.version}" if who is not None else "",
+            client.instructions or "",
+            has.prompts is not None,
+            has.resources is not None,
+        )
+        if listing != self.listing:
+            self.listing = listing
+            self._listed(listing)
+
+    def _become(self, state: State, why: str) -> None:
+        self.state, self.why = state, why
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _last_words(self, why: str) -> str:
+        said = self._errors.text.rpartition("\n")[2]
+        return inert_line(f"{why}; it said: {said}" if said and said not in why else why, 300)
+
+    # -- what a server may ask ----------------------------------------------------------------------------------------
+
+    async def _roots(self, context: ClientRequestContext) -> types.ListRootsResult | types.ErrorData:
+        return types.ListRootsResult.model_validate({"roots": self.roots})
+
+    @property
+    def roots(self) -> list[dict[str, str]]:
+        """The project, and nothing else."""
+        return [{"uri": Path(self._root).as_uri(), "name": Path(self._root).name}] if self._root else []
+
+    async def _elicit(
+        self, context: ClientRequestContext, params: types.ElicitRequestParams
+    ) -> types.ElicitResult | types.ErrorData:
+        """The protocol does not say which call a question belongs to: to the one that has been under way longest."""
+        for asker in self._askers.values():
+            return await asker.ask(params)
+        return types.ElicitResult(action="cancel")
+
+
+def _listed(tool: types.Tool) -> ListedTool:
+    hints = tool.annotations or types.ToolAnnotations()
+    text = tool.description or tool.title or hints.title or ""
+    read_only = bool(hints.read_only_hint)
+    return ListedTool(
+        tool.name,
+        text,
+        dict(tool.input_schema),
+        read_only,
+        bool(hints.idempotent_hint) or read_only,
+        hints.destructive_hint is not False and not read_only,
+    )
+
+
+def _shown(show: Callable[[str], None]) -> ProgressFnT:
+    async def told(progress: float, total: float | None, message: str | None) -> None:
+        share = f"{progress:g} of {total:g}" if total else f"{progress:g}"
+        show(f"{share}: {message}\n" if message else f"{share}\n")
+
+    return told
+
+
+FINAL = (FileNotFoundError, PermissionError, ConfigError, SandboxError, OAuthFlowError)
+"""What no second try mends."""
+
+
+def _leaf(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _in_words(error: BaseException) -> str:
+    if isinstance(error, TimeoutError):
+        return "it did not start in time"
+    if isinstance(error, FileNotFoundError):
+        return f"there is no program {error.filename}"
+    if isinstance(error, ConfigError | SandboxError):
+        return str(error)
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -1,0 +1,77 @@
+"""What servers send, as text for a model and pictures beside it. Nothing here is trusted to be what it says it is."""
+
+import base64
+import binascii
+from collections.abc import Iterable, Sequence
+
+import mcp_types as types
+import msgspec
+
+from treadle.inert import inert_line
+
+MAX_PICTURES = 8
+MAX_PICTURE_BYTES = 4 << 20
+_PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What a model gets to see of a result."""
+
+    text: str
+    pictures: tuple[tuple[str, bytes], ...] = ()
+    """Each with its media type."""
+
+
+def seen(blocks: Sequence[types.ContentBlock], structured: object = None) -> Seen:
+    texts: list[str] = []
+    pictures: list[tuple[str, bytes]] = []
+    for block in blocks:
+        texts.append(_block(block, pictures))
+    if structured is not None and not any(isinstance(block, types.TextContent) for block in blocks):
+        texts.append(msgspec.json.encode(structured).decode())
+    return Seen("\n".join(text for text in texts if text), tuple(pictures))
+
+
+def _block(block: types.ContentBlock, pictures: list[tuple[str, bytes]]) -> str:
+    match block:
+        case types.TextContent(text=text):
+            return text
+        case types.ImageContent(data=data, mime_type=kind):
+            return _picture(data, kind, pictures)
+        case types.AudioContent(data=data, mime_type=kind):
+            return f"[a sound, {inert_line(kind, 80)}, {_size(data)}; it cannot be shown]"
+        case types.ResourceLink(uri=uri, name=name, description=text):
+            about = f": {text}" if text else ""
+            return f"[the resource {inert_line(name, 200)} at {inert_line(str(uri), 500)}{about}]"
+        case types.EmbeddedResource(resource=resource):
+            return contents([resource], pictures)
+
+
+def contents(
+    found: Iterable[types.TextResourceContents | types.BlobResourceContents], pictures: list[tuple[str, bytes]]
+) -> str:
+    """Resources as text, each under its address."""
+    texts: list[str] = []
+    for each in found:
+        head = f"[{inert_line(str(each.uri), 500)}]"
+        if isinstance(each, types.TextResourceContents):
+            texts.append(f"{head}\n{each.text}")
+        else:
+            texts.append(f"{head}\n{_picture(each.blob, each.mime_type or '', pictures)}")
+    return "\n".join(texts)
+
+
+def _picture(data: str, kind: str, pictures: list[tuple[str, bytes]]) -> str:
+    try:
+        found = base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError):
+        return "[bytes that cannot be read]"
+    what = f"{inert_line(kind, 80) or 'bytes'}, {len(found):,} bytes"
+    if kind not in _PICTURES or len(found) > MAX_PICTURE_BYTES or len(pictures) >= MAX_PICTURES:
+        return f"[{what}; it cannot be shown]"
+    pictures.append((kind, found))
+    return f"[picture {len(pictures)}: {what}; shown below]"
+
+
+def _size(data: str) -> str:
+    return f"about {len(data) * 3 // 4:,} bytes"

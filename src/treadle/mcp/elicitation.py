@@ -1,0 +1,110 @@
+"""A server's question as one that a person can answer in one line, and the answer as what the server wants."""
+
+from typing import Any
+
+import mcp_types as types
+import msgspec
+
+from treadle.inert import inert, inert_line
+
+DECLINE = "decline"
+DONE = "done"
+_YES, _NO = ("yes", "true", "y", "on", "1"), ("no", "false", "n", "off", "0")
+
+
+class Asked(msgspec.Struct, frozen=True):
+    question: str
+    options: tuple[str, ...] = ()
+
+
+def asked(server: str, params: types.ElicitRequestParams, again: str = "") -> Asked:
+    """The question in words. `again`: what was wrong with the last answer."""
+    head = f"{again}\n" if again else ""
+    message = inert(params.message)
+    if isinstance(params, types.ElicitRequestURLParams):
+        text = f"{head}The MCP server {server} asks you to open a page: {message}\n{inert_line(params.url, 2_000)}"
+        return Asked(f"{text}\nAnswer {DONE} when you have, or {DECLINE}.", (DONE, DECLINE))
+    fields = _fields(params)
+    text = f"{head}The MCP server {server} asks: {message}"
+    if len(fields) == 1:
+        ((_, schema),) = fields.items()
+        return Asked(_with_note(text, schema), (*_choices(schema), DECLINE))
+    if not fields:
+        return Asked(text, ("yes", DECLINE))
+    required = params.requested_schema.get("required") or ()
+    lines = [f"  {name}: {_kind(schema)}{'' if name in required else ', optional'}" for name, schema in fields.items()]
+    return Asked(f"{text}\n" + "\n".join(lines) + "\nAnswer as JSON, or one `name: value` a line.", (DECLINE,))
+
+
+def reply(params: types.ElicitRequestParams, answer: str) -> types.ElicitResult | str:
+    """What the server is told; or what is wrong with the answer."""
+    said = answer.strip()
+    if said.lower() in (DECLINE, "cancel"):
+        return types.ElicitResult(action="decline" if said.lower() == DECLINE else "cancel")
+    if isinstance(params, types.ElicitRequestURLParams):
+        return types.ElicitResult(action="accept")
+    fields = _fields(params)
+    try:
+        given = _given(fields, said)
+        found = {name: _value(name, fields[name], value) for name, value in given.items() if name in fields}
+    except ValueError as error:
+        return f"That does not fit: {error}."
+    missing = [name for name in params.requested_schema.get("required") or () if name not in found]
+    if missing:
+        return f"Still missing: {', '.join(map(inert_line, missing))}."
+    return types.ElicitResult(action="accept", content=found)
+
+
+def _fields(params: types.ElicitRequestFormParams) -> dict[str, dict[str, Any]]:
+    found = params.requested_schema.get("properties") or {}
+    return {str(name): schema if isinstance(schema, dict) else {} for name, schema in found.items()}
+
+
+def _given(fields: dict[str, dict[str, Any]], said: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(said, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        pass
+    if len(fields) <= 1:
+        return dict.fromkeys(fields, said)
+    pairs = [line.partition(":") for line in said.splitlines() if line.strip()]
+    if any(not colon for _, colon, _ in pairs):
+        raise ValueError("answer as JSON, or one `name: value` a line")
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _value(name: str, schema: dict[str, Any], value: Any) -> Any:
+    kind = schema.get("type", "string")
+    choices = _choices(schema)
+    if kind == "boolean" and isinstance(value, str):
+        if value.lower() not in (*_YES, *_NO):
+            raise ValueError(f"{inert_line(name)} is yes or no")
+        return value.lower() in _YES
+    if kind in ("integer", "number") and isinstance(value, str):
+        try:
+            return int(value) if kind == "integer" else float(value)
+        except ValueError:
+            raise ValueError(f"{inert_line(name)} is a number") from None
+    if kind == "array" and isinstance(value, str):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    if choices and kind == "string" and value not in choices:
+        raise ValueError(f"{inert_line(name)} is one of {', '.join(map(inert_line, choices))}")
+    return value
+
+
+def _choices(schema: dict[str, Any]) -> tuple[str, ...]:
+    if schema.get("type") == "boolean":
+        return "yes", "no"
+    titled = [each.get("const") for each in schema.get("oneOf") or () if isinstance(each, dict)]
+    return tuple(str(each) for each in schema.get("enum") or titled)
+
+
+def _kind(schema: dict[str, Any]) -> str:
+    choices = " | ".join(map(inert_line, _choices(schema)))
+    about = schema.get("description") or schema.get("title") or ""
+    return inert_line(f"{choices or schema.get('type', 'text')}{f' ({about})' if about else ''}", 300)
+
+
+def _with_note(text: str, schema: dict[str, Any]) -> str:
+    about = schema.get("description")
+    return f"{text}\n({inert_line(str(about), 300)})" if about else text

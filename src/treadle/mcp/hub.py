@@ -1,0 +1,262 @@
+"""All servers of an agent: for each project those that are declared for it, started when a chat of it is first worked
+on. What is offered to models is fixed then (L-21): what a server adds later is found by `find_tools`."""
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from treadle.errors import ToolError
+from treadle.mcp.listing import Listing
+from treadle.mcp.search import CALL, FIND, CallTool, FindTools, too_many
+from treadle.mcp.settings import Declared
+from treadle.mcp.tool import Keeping, ServerTool
+from treadle.ports.toolset import Tool
+from treadle.protocol.content import ToolRequest
+from treadle.protocol.options import ChatOptions
+from treadle.types import CallKey, ChatId
+
+if TYPE_CHECKING:
+    from treadle.mcp.calls import Calls
+    from treadle.mcp.connection import Connection
+
+WAIT_S = 10.0
+"""How long the first model call waits for servers of which nothing is known yet. The others start beside it."""
+
+DeclaredFor = Callable[[str], "tuple[Sequence[Declared], Sequence[str]]"]
+"""(root) → the servers of that project, and what is odd about their declarations."""
+
+
+class Link:
+    """A declared server of one project, and its connection once there is one."""
+
+    def __init__(self, declared: Declared, known: Listing | None) -> None:
+        self.declared = declared
+        self.known = known
+        """What it offers, or offered when it last ran."""
+        self.connecting: asyncio.Task[Connection] | None = None
+
+    @property
+    def connection(self) -> "Connection | None":
+        task = self.connecting
+        if task is None or not task.done() or task.cancelled() or task.exception() is not None:
+            return None
+        return task.result()
+
+
+class Project(msgspec.Struct):
+    links: dict[str, Link]
+    warnings: tuple[str, ...] = ()
+    offered: tuple[Tool, ...] | None = None
+    """Fixed at the first model call."""
+
+
+Connect = Callable[[Declared, str, Callable[[Listing], None]], "Connection"]
+"""(declared, root, what is told of new lists) → the connection, which starts by itself."""
+
+
+class Hub:
+    """Implements `treadle.ports.toolset.ToolSource`."""
+
+    def __init__(
+        self,
+        declared_for: DeclaredFor,
+        connect: Connect,
+        keeping: Keeping,
+        *,
+        recall: Callable[[str], Listing | None] = lambda _mark: None,
+        remember: Callable[[str, Listing], None] = lambda _mark, _listing: None,
+        wait_s: float = WAIT_S,
+    ) -> None:
+        self._declared_for = declared_for
+        self._connect = connect
+        self._keeping = keeping
+        self._recall = recall
+        self._remember = remember
+        self._wait_s = wait_s
+        self._projects: dict[str, Project] = {}
+        self._calls: Calls | None = None
+        self._told: set[tuple[ChatId, str]] = set()
+
+    # -- the tools of a chat ------------------------------------------------------------------------------------------
+
+    async def ready(self, chat: ChatId, options: ChatOptions) -> list[str]:
+        """Start the servers of the chat's project and wait for those of which nothing is known; what people should
+        know about them, once for each chat."""
+        if options.tools is not None and not any("__" in name or name == FIND for name in options.tools):
+            return []
+        project = await self._project(options.root)
+        for link in project.links.values():
+            self._start(link, options.root)
+        if project.offered is None:
+            await self._await_unknown(project)
+            project.offered = self._offer(project)
+        said = [*project.warnings, *(_failure(link) for link in project.links.values())]
+        news = [text for text in said if text and (chat, text) not in self._told]
+        self._told.update((chat, text) for text in news)
+        return news
+
+    def listed(self, options: ChatOptions) -> tuple[Tool, ...]:
+        """What is sent to the model: the same from the first call on."""
+        project = self._projects.get(options.root)
+        return project.offered or () if project is not None else ()
+
+    def find(self, name: str, options: ChatOptions) -> Tool | None:
+        listed = next((tool for tool in self.listed(options) if tool.spec.name == name), None)
+        return self.available(options).get(name) or listed
+
+    def meant(self, request: ToolRequest, options: ChatOptions) -> ToolRequest:
+        """The call that is meant by one of `call_tool`."""
+        if request.name != CALL:
+            return request
+        try:
+            said = msgspec.json.decode(request.arguments, type=dict[str, Any])
+        except (msgspec.MsgspecError, RecursionError):
+            return request
+        name, arguments = said.get("name"), said.get("arguments", {})
+        if not isinstance(name, str) or name not in self.available(options):
+            return request
+        text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+        return replace(request, name=name, arguments=text)
+
+    def available(self, options: ChatOptions) -> dict[str, ServerTool]:
+        """By name: all tools that the servers of the project have now."""
+        project = self._projects.get(options.root)
+        if project is None:
+            return {}
+        tools = [tool for link in project.links.values() for tool in self._tools(link, options.root)]
+        return {tool.spec.name: tool for tool in tools if enabled(tool.spec.name, options)}
+
+    def _offer(self, project: Project) -> tuple[Tool, ...]:
+        if not project.links:
+            return ()
+        root = next(root for root, each in self._projects.items() if each is project)
+        tools = [tool for link in project.links.values() for tool in self._tools(link, root)]
+        deferred = tools if too_many(tools) else []
+        return (*(tools if not deferred else ()), FindTools(self.available, deferred), CallTool())
+
+    def _tools(self, link: Link, root: str) -> list[ServerTool]:
+        server = link.declared.server
+        listing = link.known or Listing()
+        return [
+            ServerTool(link.declared, tool, lambda: self.connected(link.declared.name, root), self._keeping)
+            for tool in listing.tools
+            if server.takes(tool.name)
+        ]
+
+    # -- servers ------------------------------------------------------------------------------------------------------
+
+    async def connected(self, name: str, root: str) -> "tuple[Connection, Calls]":
+        """The connection to a server, started if need be. ToolError if it cannot be had."""
+        link = await self.link(name, root)
+        connection = await asyncio.shield(self._start(link, root))
+        if self._calls is None:
+            from treadle.mcp.calls import Calls
+
+            self._calls = Calls()
+        return connection, self._calls
+
+    async def link(self, name: str, root: str = "") -> Link:
+        project = await self._project(root)
+        if name not in project.links:
+            raise ToolError(f"There is no MCP server {name!r} for this project any more.")
+        return project.links[name]
+
+    async def servers(self, root: str = "") -> list[Link]:
+        """Those that are declared for a project."""
+        return list((await self._project(root)).links.values())
+
+    async def _project(self, root: str) -> Project:
+        """As its files declare it now: what is no longer trusted ends, what is new comes in."""
+        found, warnings = await asyncio.to_thread(self._declared_for, root)
+        project = self._projects.get(root)
+        if project is None:
+            project = self._projects.setdefault(root, Project({}))
+        project.warnings = tuple(warnings)
+        wanted = {declared.name: declared for declared in found if not declared.server.disabled}
+        if {name: link.declared for name, link in project.links.items()} == wanted:
+            return project
+        gone = [link for name, link in project.links.items() if wanted.get(name) != link.declared]
+        project.links = {
+            name: project.links[name]
+            if name in project.links and project.links[name] not in gone
+            else Link(declared, self._recall(declared.mark))
+            for name, declared in wanted.items()
+        }
+        project.offered = None
+        for link in gone:
+            await _close(link)
+        return project
+
+    def _start(self, link: Link, root: str) -> "asyncio.Task[Connection]":
+        if link.connecting is None:
+            link.connecting = asyncio.create_task(self._connecting(link, root))
+        return link.connecting
+
+    async def _connecting(self, link: Link, root: str) -> "Connection":
+        """The SDK is large: it is loaded in a thread, beside the first model call."""
+        try:
+            await asyncio.to_thread(__import__, "treadle.mcp.calls")
+        except ModuleNotFoundError as error:
+            raise ToolError(
+                f"MCP servers need a package that is missing ({error.name}): install treadle[mcp]"
+            ) from error
+
+        def listed(listing: Listing) -> None:
+            if listing != link.known:
+                link.known = listing
+                self._remember(link.declared.mark, listing)
+
+        return self._connect(link.declared, root, listed)
+
+    async def _await_unknown(self, project: Project) -> None:
+        waiting = [asyncio.create_task(_settled(link)) for link in project.links.values() if link.known is None]
+        if waiting:
+            await asyncio.wait(waiting, timeout=self._wait_s)
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    async def tidy(self, chat: ChatId, open_calls: Collection[CallKey]) -> None:
+        if self._calls is not None:
+            await self._calls.tidy(chat, open_calls)
+
+    async def close(self) -> None:
+        if self._calls is not None:
+            await self._calls.close()
+        await asyncio.gather(*(_close(link) for each in self._projects.values() for link in each.links.values()))
+        self._projects.clear()
+
+
+def enabled(name: str, options: ChatOptions) -> bool:
+    """Whether a chat has this tool; a chat may name patterns of them, such as `git__*`."""
+    return options.tools is None or any(fnmatchcase(name, pattern) for pattern in options.tools)
+
+
+async def _settled(link: Link) -> None:
+    if link.connecting is not None:
+        await (await asyncio.shield(link.connecting)).settled()
+
+
+async def _close(link: Link) -> None:
+    if link.connecting is not None:
+        if not link.connecting.done():
+            link.connecting.cancel()
+        found = (await asyncio.gather(link.connecting, return_exceptions=True))[0]
+        if not isinstance(found, BaseException):
+            await found.close()
+
+
+def _failure(link: Link) -> str:
+    """That a server's tools are not there, if so."""
+    connection, task, name = link.connection, link.connecting, link.declared.name
+    if task is not None and task.done() and not task.cancelled() and (error := task.exception()) is not None:
+        return f"The MCP server {name} cannot be used: {error}"
+    if connection is None or connection.state == "ready" or not connection.why:
+        return ""
+    return f"The MCP server {name} did not start: {connection.why}"

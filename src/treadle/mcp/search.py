@@ -1,0 +1,129 @@
+"""Many tools at little cost: the model sees their names, looks for what it needs, and calls what it found by one and
+the same tool, so that what it is sent stays the same from turn to turn (L-21)."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from treadle.errors import ToolError
+from treadle.mcp.tool import Lone, ServerTool
+from treadle.ports.toolset import Invocation, Outcome
+from treadle.protocol.options import ChatOptions
+from treadle.protocol.tools import ToolSpec
+
+FIND = "find_tools"
+CALL = "call_tool"
+DEFER_CHARS = 20_000
+"""From so many characters of schemas on, about 5,000 tokens, tools are not listed any more but looked for."""
+NAMES_CHARS = 5_600
+_FOUND = 8
+_WORD = re.compile(r"[a-z0-9]+")
+
+Available = Callable[[ChatOptions], Mapping[str, ServerTool]]
+
+
+def too_many(tools: Sequence[ServerTool]) -> bool:
+    return sum(len(msgspec.json.encode(tool.spec)) for tool in tools) > DEFER_CHARS
+
+
+def names_text(tools: Sequence[ServerTool]) -> str:
+    """The names by server, as many as there is room for; what is left out is counted."""
+    by_server: dict[str, list[str]] = {}
+    for tool in tools:
+        by_server.setdefault(tool.spec.server, []).append(tool.spec.name.removeprefix(f"{tool.spec.server}__"))
+    room = NAMES_CHARS // max(1, len(by_server))
+    lines: list[str] = []
+    for server, names in by_server.items():
+        kept: list[str] = []
+        for name in names:
+            if sum(len(each) + 1 for each in kept) + len(name) > room:
+                break
+            kept.append(name)
+        more = f" and {len(names) - len(kept)} more" if len(kept) < len(names) else ""
+        lines.append(f"{server}__: {' '.join(kept)}{more}")
+    return "\n".join(lines)
+
+
+class FindTools(Lone):
+    """`deferred`: tools that are not listed, of which the names are told here."""
+
+    def __init__(self, available: Available, deferred: Sequence[ServerTool]) -> None:
+        self._available = available
+        names = f"\nTools that are only found this way:\n{names_text(deferred)}" if deferred else ""
+        self.spec = ToolSpec(
+            FIND,
+            "Look for tools of the connected MCP servers, by name or by what they do; gives their schemas. Call what "
+            f"was found by its name, or with {CALL}.{names}",
+            {
+                "type": "object",
+                "properties": {"query": {"type": "string", "description": "Words, or a name. Empty lists all names."}},
+                "required": ["query"],
+                "additionalProperties": False,
+            },
+            read_only=True,
+            idempotent=True,
+            summary_argument="query",
+        )
+
+    async def run(self, invocation: Invocation) -> Outcome:
+        tools = self._available(invocation.options)
+        query = str(invocation.arguments.get("query", "")).strip()
+        if not tools:
+            return Outcome("No MCP server is connected at present.")
+        if not query:
+            return Outcome("\n".join(tools), f"{len(tools)} tools")
+        found = ranked(query, list(tools.values()))
+        if not found:
+            return Outcome(
+                f"None of {len(tools)} tools fits {query!r}; other words may, or an empty query for all names."
+            )
+        texts = [_described(tool.spec) for tool in found[:_FOUND]]
+        more = [tool.spec.name for tool in found[_FOUND : _FOUND + 20]]
+        return Outcome("\n\n".join(texts + ([f"Also: {', '.join(more)}"] if more else [])), f"{len(found)} tools")
+
+
+class CallTool(Lone):
+    """Stands for the tool that a call names; the toolset sees through it, and only what cannot be seen through is run
+    here."""
+
+    spec = ToolSpec(
+        CALL,
+        f"Call a tool that {FIND} found and that is not listed itself.",
+        {
+            "type": "object",
+            "properties": {
+                "name": {"type": "string", "minLength": 1},
+                "arguments": {"type": "object", "description": "As its schema says."},
+            },
+            "required": ["name"],
+            "additionalProperties": False,
+        },
+        read_only=True,
+        idempotent=True,
+        summary_argument="name",
+    )
+
+    async def run(self, invocation: Invocation) -> Outcome:
+        raise ToolError(f"There is no tool {invocation.arguments.get('name')!r} of an MCP server; look with {FIND}.")
+
+
+def ranked(query: str, tools: Sequence[ServerTool]) -> list[ServerTool]:
+    """Best first: the very name, then by how many of the words the name and the description have."""
+    wanted = set(_WORD.findall(query.lower()))
+    scores: list[tuple[float, int, ServerTool]] = []
+    for place, tool in enumerate(tools):
+        name = tool.spec.name.lower()
+        score = 100.0 if query.lower() in (name, tool.listed.name.lower()) else 0.0
+        in_name = set(_WORD.findall(name.replace("_", " ")))
+        in_text = set(_WORD.findall(tool.spec.description.lower()))
+        for word in wanted:
+            near = any(word in each or each in word for each in in_name if len(each) > 2)
+            score += 3 if word in in_name else 1.5 if near else 1 if word in in_text else 0
+        if score:
+            scores.append((-score, place, tool))
+    return [tool for _, _, tool in sorted(scores, key=lambda each: each[:2])]
+
+
+def _described(spec: ToolSpec) -> str:
+    return f"{spec.name}: {spec.description}\n{msgspec.json.encode(spec.parameters).decode()}"

@@ -1,0 +1,146 @@
+"""Which MCP servers there are: how one is declared, in the user's own file and in a project's `.mcp.json`. Data and its
+reading; starts nothing and loads no SDK."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Any, Literal
+
+import msgspec
+
+from treadle.did_you_mean import did_you_mean
+from treadle.errors import ConfigError, InvalidInput
+
+FILE_NAME = "mcp.json"
+"""In Treadle's home, for its owner alone."""
+PROJECT_FILES = (".treadle/mcp.json", ".mcp.json")
+"""Below a project's root; they count only once trusted (S-09). Of two servers of one name the first file's counts."""
+
+_NAME = re.compile(r"(?!.*__)[a-zA-Z0-9][a-zA-Z0-9_-]{0,31}")
+_VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
+
+
+class Server(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How one server is reached, and what is taken from it. The first fields are those of other programs, too."""
+
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    """Given to the program beside a small environment. `${NAME}` and `${NAME:-default}` are filled in at the start."""
+    cwd: str = ""
+    url: str = ""
+    headers: dict[str, str] = {}
+    type: Literal["", "stdio", "http", "streamable-http", "sse"] = ""
+    disabled: bool = False
+    tools: tuple[str, ...] | None = None
+    """Patterns of the tools that are offered; None: all."""
+    accept_hints: bool = False
+    """Whether a tool that calls itself read-only or idempotent is believed. Never taken from a project."""
+    timeout_s: float = 120.0
+    """How long one call may take."""
+    start_s: float = 30.0
+    """How long the start may take."""
+    sandbox: bool | None = None
+    """Whether the program runs confined; None: it does if it is a project's."""
+    write: bool = False
+    """Whether a confined program may write in the project."""
+    network: bool = True
+    """Whether a confined program reaches the network."""
+    scope: str = ""
+    """OAuth scopes that are asked for."""
+
+    @property
+    def place(self) -> str:
+        """Where it is, in one line."""
+        return self.url or " ".join([self.command, *self.args])
+
+    def takes(self, tool: str) -> bool:
+        return self.tools is None or any(fnmatchcase(tool, pattern) for pattern in self.tools)
+
+
+class Declared(msgspec.Struct, frozen=True):
+    """A server with where it comes from."""
+
+    name: str
+    server: Server
+    source: str = ""
+    """The file that declares it; empty: the program that uses the library."""
+    root: str = ""
+    """The project that declares it; empty: it is the user's, and there for every project."""
+
+    @property
+    def confined(self) -> bool:
+        return bool(self.root) if self.server.sandbox is None else self.server.sandbox
+
+    @property
+    def mark(self) -> str:
+        """The same for the same declaration: what is known of a server's tools is kept by it."""
+        data = msgspec.json.encode([self.name, self.root, self.server], order="sorted")
+        return hashlib.sha256(data).hexdigest()[:32]
+
+
+class ServersFile(msgspec.Struct, frozen=True):
+    """The user's own file."""
+
+    mcpServers: dict[str, Server] = {}
+
+
+def check(name: str, server: Server) -> None:
+    """InvalidInput for what no server can be."""
+    if not _NAME.fullmatch(name):
+        raise InvalidInput(
+            f"{name[:80]!r} is no name for a server: use 1 to 32 letters, digits, hyphens and single underscores."
+        )
+    if bool(server.command) == bool(server.url):
+        raise InvalidInput(f"the server {name!r} needs either a command or a URL")
+    if server.url and not server.url.startswith(("http://", "https://")):
+        raise InvalidInput(f"{server.url!r} is no address of a server; it begins with https:// or http://")
+    if server.type == "sse":
+        raise InvalidInput(f"the server {name!r} has the old transport sse; name its address for streamable HTTP")
+    if server.timeout_s <= 0 or server.start_s <= 0:
+        raise InvalidInput(f"the times of the server {name!r} must be more than 0")
+
+
+def read_project(data: bytes, path: str, root: str) -> tuple[Declared, ...]:
+    """The servers that a trusted file of a project declares. ConfigError if it cannot be read."""
+    try:
+        written = msgspec.json.decode(data)
+        servers = written.get("mcpServers", written.get("servers", {})) if isinstance(written, dict) else {}
+        found = msgspec.convert(servers, dict[str, Server])
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: {error}") from error
+    kept: list[Declared] = []
+    for name, server in found.items():
+        try:
+            check(name, server)
+        except InvalidInput as error:
+            raise ConfigError(f"{path}: {error}") from error
+        modest = msgspec.structs.replace(server, accept_hints=False)
+        kept.append(Declared(name, modest, path, root))
+    return tuple(kept)
+
+
+def server_of(given: "Server | Mapping[str, Any]") -> Server:
+    """A server from what a program wrote. InvalidInput if it does not fit."""
+    if isinstance(given, Server):
+        return given
+    odd = [key for key in given if key not in Server.__struct_fields__]
+    if odd:
+        raise InvalidInput(f"an MCP server has no {odd[0]!r}{did_you_mean(odd[0], Server.__struct_fields__)}")
+    try:
+        return msgspec.convert(dict(given), Server)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"this is no MCP server: {error}") from error
+
+
+def filled(text: str, environment: Mapping[str, str]) -> str:
+    """With the values of the variables that it names. ConfigError if one has none."""
+
+    def value(found: re.Match[str]) -> str:
+        name, default = found[1], found[2]
+        if (set_ := environment.get(name)) is None and default is None:
+            raise ConfigError(f"the variable {name} is not set, and an MCP server needs it")
+        return set_ if set_ is not None else default
+
+    return _VARIABLE.sub(value, text)

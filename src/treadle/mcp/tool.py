@@ -1,0 +1,104 @@
+"""One tool of a server, as the loop sees it. Knows nothing of how a server is reached."""
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from treadle.mcp.listing import ListedTool, spec_of
+from treadle.mcp.settings import Declared
+from treadle.ports.toolset import Invocation, Outcome, Question, Rehearsal, Settlement, Trial
+from treadle.protocol.content import Image
+
+if TYPE_CHECKING:
+    from treadle.mcp.calls import Calls
+    from treadle.mcp.connection import Connection
+
+MAX_LINES = 2_000
+MAX_BYTES = 50_000
+"""What the model gets of one result (T-11)."""
+
+
+class Blobs(Protocol):
+    async def put_blob(self, data: bytes) -> str: ...
+
+
+class Keeping(msgspec.Struct, frozen=True):
+    """Where what is too large for the log goes, and what takes secrets out of it (S-11)."""
+
+    blobs: Blobs
+    redact: Callable[[str], str] = str
+
+
+Connected = Callable[[], "Awaitable[tuple[Connection, Calls]]"]
+
+
+class Lone:
+    """A tool that lives in its call alone, and only reads: what the others of this room share with it."""
+
+    async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:
+        return None
+
+    async def preview(self, invocation: Invocation) -> str:
+        return ""
+
+    async def trial(self, invocation: Invocation) -> Trial | None:
+        return None
+
+    async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
+        return None
+
+    async def stop(self, invocation: Invocation) -> Outcome | None:
+        return None
+
+    async def settle(self, invocation: Invocation) -> Settlement:
+        return "run_again"
+
+
+class ServerTool(Lone):
+    """Implements `treadle.ports.toolset.Tool`."""
+
+    def __init__(self, declared: Declared, listed: ListedTool, connected: Connected, keeping: "Keeping") -> None:
+        server = declared.server
+        self.listed = listed
+        self.spec = spec_of(declared.name, listed, server.timeout_s, accept_hints=server.accept_hints)
+        self._connected = connected
+        self._keeping = keeping
+
+    async def preview(self, invocation: Invocation) -> str:
+        """What the server says about the tool: its word, and no more."""
+        if self.listed.read_only:
+            return "The server says that this only reads; nothing makes sure of that."
+        return "The server calls this destructive." if self.listed.destructive else ""
+
+    async def settle(self, invocation: Invocation) -> Settlement:
+        """Only what the user believes to be idempotent is done again."""
+        return "run_again" if self.spec.idempotent or self.spec.read_only else "unknown"
+
+    async def run(self, invocation: Invocation) -> Outcome:
+        from treadle.mcp.content import seen
+
+        connection, calls = await self._connected()
+        result = await calls.carry_on(connection, self.listed.name, invocation)
+        if isinstance(result, Question):
+            return Outcome("", question=result)
+        found = seen(result.content, result.structured_content)
+        blobs = self._keeping.blobs
+        images = tuple([Image(kind, await blobs.put_blob(data)) for kind, data in found.pictures])
+        text = self._keeping.redact(found.text)
+        shown = shortened(text, invocation.call)
+        whole = await blobs.put_blob(text.encode(errors="replace")) if shown != text else ""
+        nothing = "It failed and said nothing." if result.is_error else "It is done; the server said nothing."
+        return Outcome(shown or nothing, success=not result.is_error, output=whole, images=images)
+
+
+def shortened(text: str, handle: str) -> str:
+    """As much of a result as a model gets, and how it gets the rest (T-11)."""
+    lines = text.split("\n")
+    kept = "\n".join(lines[:MAX_LINES])
+    data = kept.encode(errors="replace")
+    if len(lines) <= MAX_LINES and len(data) <= MAX_BYTES:
+        return text
+    kept = data[:MAX_BYTES].decode(errors="ignore")
+    left = len(text.encode(errors="replace")) - len(kept.encode(errors="replace"))
+    return f'{kept}\n[{left:,} bytes truncated; the whole output: read_output handle="{handle}"]'

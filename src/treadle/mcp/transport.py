@@ -1,0 +1,163 @@
+"""How messages get to a server and back: a program's standard streams, bounded in what it may write, or streamable
+HTTP. What a program writes to its standard error is kept for whoever asks why it failed."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import anyio
+import httpx2
+from mcp.client._transport import TransportStreams
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.message import SessionMessage
+from mcp_types import jsonrpc_message_adapter
+
+from treadle.subprocesses import kill_group
+
+LONGEST_LINE = 16 << 20
+"""One message of a program. Whoever writes more is no server, and is ended."""
+_ERRORS_KEPT = 4_000
+_SILENCE_S = 600.0
+_LEAVE_S = 0.7
+"""How long a program has to leave after its input has ended, and after it was asked to."""
+
+
+class Errors:
+    """The end of what a program wrote to its standard error, and what else was odd about it."""
+
+    def __init__(self) -> None:
+        self._tail = b""
+
+    def add(self, data: bytes) -> None:
+        self._tail = (self._tail + data)[-_ERRORS_KEPT:]
+
+    def clear(self) -> None:
+        self._tail = b""
+
+    @property
+    def text(self) -> str:
+        return self._tail.decode(errors="replace").strip()
+
+
+@asynccontextmanager
+async def program(
+    argv: Sequence[str], env: Mapping[str, str], cwd: str, errors: Errors, gone: asyncio.Event
+) -> AsyncIterator[TransportStreams]:
+    """Run a server's program for as long as the context; `gone` is set when it says no more. OSError if it cannot be
+    started. It and all that it started are gone when the context is left."""
+    process = await asyncio.create_subprocess_exec(
+        *argv,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        cwd=cwd or None,
+        env=dict(env),
+        start_new_session=True,
+        limit=LONGEST_LINE,
+    )
+    to_session, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    outgoing, from_session = anyio.create_memory_object_stream[SessionMessage](0)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    stdin, stdout, stderr = process.stdin, process.stdout, process.stderr
+
+    async def read() -> None:
+        async with to_session:
+            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, ConnectionError):
+                while line := await _line(stdout, errors):
+                    with suppress(ValueError):  # a line that is no message is somebody's print statement
+                        await to_session.send(SessionMessage(jsonrpc_message_adapter.validate_json(line)))
+        gone.set()
+
+    async def write() -> None:
+        async with from_session:
+            with suppress(ConnectionError, RuntimeError):
+                async for message in from_session:
+                    text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+                    stdin.write(text.encode() + b"\n")
+                    await stdin.drain()
+                return
+        gone.set()
+
+    async def listen() -> None:
+        while data := await stderr.read(1 << 16):
+            errors.add(data)
+
+    tasks = [asyncio.create_task(each()) for each in (read, write, listen)]
+    try:
+        yield incoming, outgoing
+    finally:
+        incoming.close()
+        outgoing.close()
+        to_session.close()
+        from_session.close()
+        await _whatever_happens(_end(process, tasks))
+
+
+async def _line(stdout: asyncio.StreamReader, errors: Errors) -> bytes:
+    try:
+        return await stdout.readline()
+    except ValueError:
+        errors.add(f"\nit wrote a line of more than {LONGEST_LINE:,} bytes".encode())
+        return b""
+
+
+async def _whatever_happens(work: Coroutine[Any, Any, None]) -> None:
+    """See it through, however often the task is cancelled meanwhile; that it was is not forgotten."""
+    task, cancelled = asyncio.create_task(work), False
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            cancelled = True
+    if cancelled:
+        raise asyncio.CancelledError
+
+
+async def _end(process: asyncio.subprocess.Process, tasks: Sequence["asyncio.Task[None]"]) -> None:
+    """As the protocol wants it: its input ends, then it is asked to leave, then it is made to."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    if process.stdin is not None:
+        process.stdin.close()
+    for sign in (signal.SIGTERM, None):
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LEAVE_S):
+                await _left(process)
+                break
+        if sign is not None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, sign)
+    kill_group(process.pid)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_LEAVE_S):
+            await _left(process)
+    transport = getattr(process, "_transport", None)  # what a survivor holds open is not waited for
+    if transport is not None:
+        with suppress(PermissionError):
+            transport.close()
+
+
+async def _left(process: asyncio.subprocess.Process) -> None:
+    """Not `wait`, which may also wait for pipes that something else holds."""
+    while process.returncode is None:  # noqa: ASYNC110 - nothing tells of it
+        await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def http(
+    url: str, headers: Mapping[str, str], auth: httpx2.Auth | None = None
+) -> AsyncIterator[TransportStreams]:
+    """A server that is reached by streamable HTTP. A stream may be silent for long; how long a call may take is not
+    said here."""
+    patience = httpx2.Timeout(30.0, read=_SILENCE_S)
+    async with (
+        httpx2.AsyncClient(headers=dict(headers), timeout=patience, auth=auth) as client,
+        streamable_http_client(url, http_client=client) as streams,
+    ):
+        yield streams

@@ -1,0 +1,212 @@
+"""The tools that another agent is given. A task is a chat: it is in the store before the call that begins it returns,
+it goes on whether or not anybody follows it, and after a crash whoever follows it brings it back to work."""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError as Refusal
+from mcp_types import ToolAnnotations
+
+from treadle._version import __version__
+from treadle.errors import InvalidInput, NotFound, TreadleError
+from treadle.file_system import is_below
+from treadle.handle import Chat
+from treadle.mcp_server.words import action_of, change_of, told
+from treadle.protocol.events import OpenAction
+from treadle.protocol.options import MODES, Mode
+from treadle.runtime import Agent
+
+LABEL = "mcp"
+"""What marks the chats that were begun here."""
+_WAIT_S = 25.0
+_LONGEST_S = 300.0
+_MOST_EVENTS = 200
+_INSTRUCTIONS = (
+    "Treadle is an agent that works in a project on this machine. start_task hands work over and returns at once; "
+    "follow_task waits for news. When its status is requires_action, answer each open action with decide or answer. "
+    "When it is idle, look at task_changes; undo_task takes everything back. A task survives restarts of this server."
+)
+_LOOKS = ToolAnnotations(read_only_hint=True)
+_CHANGES = ToolAnnotations(read_only_hint=False, destructive_hint=True)
+
+Answered = dict[str, Any]
+
+
+class Desk:
+    """Where tasks are handed over. Work is done only below `roots`."""
+
+    def __init__(self, agent: Agent, roots: Sequence[str], mode: Mode | None = None, model: str = "") -> None:
+        self._agent = agent
+        self._roots = [os.path.realpath(root) for root in roots]
+        self._mode = mode
+        self._model = model
+
+    def server(self) -> MCPServer:
+        made = MCPServer("treadle", version=__version__, instructions=_INSTRUCTIONS)
+        for tool, hints in (
+            (self.start_task, _CHANGES),
+            (self.follow_task, _LOOKS),
+            (self.list_tasks, _LOOKS),
+            (self.send_message, _CHANGES),
+            (self.decide, _CHANGES),
+            (self.answer, _CHANGES),
+            (self.stop_task, _CHANGES),
+            (self.task_changes, _LOOKS),
+            (self.undo_task, _CHANGES),
+        ):
+            made.add_tool(_explained(tool), name=tool.__name__, annotations=hints)
+        return made
+
+    async def start_task(self, prompt: str, root: str = "", mode: str = "", model: str = "") -> Answered:
+        """Hand a task over. Returns its id at once; the work goes on in the background.
+
+        root: the folder to work in, if it is not the server's own. mode: read-only, confirm, review, ask, auto-edit or
+        autopilot: what passes without an approval. model: as provider:name.
+        """
+        options: dict[str, Any] = {"root": self._root(root), "interactive": True, "labels": (LABEL,)}
+        if mode and mode not in MODES:
+            raise InvalidInput(f"there is no mode {mode!r}; there is: {', '.join(MODES)}")
+        if chosen := mode or self._mode:
+            options["mode"] = chosen
+        if named := model or self._model:
+            options["model"] = named
+        chat = self._agent.chat(**options)
+        await chat.send(prompt)
+        return {"task": chat.id, "status": await chat.status()}
+
+    async def follow_task(self, task: str, context: Context, after: int = 0, wait_s: float = _WAIT_S) -> Answered:
+        """What became of a task since the event number `after`: waits for news at most wait_s seconds.
+
+        Gives its status, the news in words, what it waits for, its last answer, and `after` for the next time. A status
+        of pending or running means: follow it again.
+        """
+        chat = await self._chat(task)
+        seen = [each for each in await chat.events(after) if not each.ephemeral][:_MOST_EVENTS]
+        reached = seen[-1].seq if seen else after
+        if not seen and await chat.status() in ("pending", "running", "interrupting"):
+            reached = await self._heard(chat, context, after, min(max(wait_s, 0.0), _LONGEST_S))
+            seen = [each for each in await chat.events(after) if each.seq <= reached][:_MOST_EVENTS]
+        state = await chat.state()
+        return {
+            "task": chat.id,
+            "status": await chat.status(),
+            "news": [line for each in seen if (line := told(each.data))],
+            "actions": [action_of(each) for each in await chat.actions()],
+            "answer": last_answer(state),
+            "after": seen[-1].seq if seen else reached,
+            "tokens": state.totals.usage.tokens,
+            "usd": round(state.totals.usage.usd, 4),
+        }
+
+    async def _heard(self, chat: Chat, context: Context, after: int, wait_s: float) -> int:
+        """Follow until the chat is quiet or the time is up; whoever follows also sees to it that somebody drives it."""
+        reached = after
+        try:
+            async with asyncio.timeout(wait_s):
+                async for envelope in chat.resume(after=after):
+                    reached = max(reached, envelope.seq)
+                    if line := told(envelope.data):
+                        await context.report_progress(envelope.seq, message=line)
+        except TimeoutError:
+            pass
+        return reached
+
+    async def list_tasks(self, limit: int = 20) -> list[Answered]:
+        """The newest tasks of this server's projects."""
+        listed = [each.summary for each in await self._agent.chats(limit=max(1, min(limit, 100)))]
+        return [{"task": each.chat, "status": each.status, "title": each.title} for each in listed]
+
+    async def send_message(self, task: str, message: str, steer: bool = False) -> Answered:
+        """Say more to a task: it is done next, or with `steer` taken into account at once."""
+        chat = await self._chat(task)
+        await chat.send(message, delivery="steering" if steer else "queued")
+        return {"task": chat.id, "status": await chat.status()}
+
+    async def decide(
+        self, task: str, action: str, decision: Literal["allow", "deny"], hash: str, feedback: str = ""
+    ) -> Answered:
+        """Allow or deny what a task asks for. `action` and `hash` are those that follow_task showed: an approval holds
+        for exactly what was shown. With a denial say in `feedback` what to do instead."""
+        chat = await self._chat(task)
+        asked = msgspec.structs.replace(await self._open(chat, action, "permission"), hash=hash)
+        await (chat.approve(asked) if decision == "allow" else chat.deny(asked, feedback))
+        return {"task": chat.id, "status": await chat.status()}
+
+    async def answer(self, task: str, action: str, text: str) -> Answered:
+        """Answer a question of a task."""
+        chat = await self._chat(task)
+        await chat.answer(await self._open(chat, action, "user_input"), text)
+        return {"task": chat.id, "status": await chat.status()}
+
+    async def stop_task(self, task: str) -> Answered:
+        """Stop what a task does; what it has changed stays, until undo_task."""
+        chat = await self._chat(task)
+        await chat.interrupt("mcp")
+        return {"task": chat.id, "status": await chat.status()}
+
+    async def task_changes(self, task: str, paths: list[str] | None = None) -> list[Answered]:
+        """What a task has changed in the project, as differences, without what was undone."""
+        chat = await self._chat(task)
+        return [change_of(each) for each in await chat.files.diff(None, paths or [])]
+
+    async def undo_task(self, task: str, paths: list[str] | None = None, everything: bool = False) -> Answered:
+        """Take back what a task's last run changed, or with `everything` all its runs; with `paths` only those. What
+        somebody else has changed since is left alone and named."""
+        from treadle.files import Span
+
+        chat = await self._chat(task)
+        done = await chat.files.undo(Span() if everything else None, paths or [])
+        return {
+            "undone": [each.path for each in done.files],
+            "left_alone": [{"path": each.path, "reason": each.reason} for each in done.conflicts],
+            "error": done.error,
+        }
+
+    def _root(self, named: str) -> str:
+        root = os.path.realpath(os.path.join(self._roots[0], named))
+        if not os.path.isdir(root) or not any(root == each or is_below(root, each) for each in self._roots):
+            raise InvalidInput(f"{named} is no folder in which this server works; it works in {', '.join(self._roots)}")
+        return root
+
+    async def _chat(self, task: str) -> Chat:
+        """NotFound for what does not exist, and for chats of other projects."""
+        chat = self._agent.chat(task)
+        root = (await chat.state()).options.root
+        if not any(root == each or is_below(root, each) for each in self._roots):
+            raise NotFound(f"there is no task {task!r} here")
+        return chat
+
+    async def _open(self, chat: Chat, action: str, kind: str) -> OpenAction:
+        for each in await chat.actions():
+            if each.action == action and each.kind == kind:
+                return each
+        raise NotFound(f"the task does not wait for {action!r} any more; follow it to see what it waits for")
+
+
+def last_answer(state: Any) -> str:
+    """What the model said last, of those words that are no call."""
+    from treadle.protocol.content import AssistantEntry
+
+    for place in range(len(state.history) - 1, -1, -1):
+        entry = state.history[place]
+        if isinstance(entry, AssistantEntry) and entry.text:
+            return entry.text
+    return ""
+
+
+def _explained(tool: Any) -> Any:
+    """The same, with what Treadle refuses told as such."""
+    from functools import wraps
+
+    @wraps(tool)
+    async def explained(*given: Any, **named: Any) -> Any:
+        try:
+            return await tool(*given, **named)
+        except TreadleError as error:
+            raise Refusal(str(error)) from error
+
+    return explained

@@ -1,0 +1,278 @@
+"""What the MCP servers of an agent are given: their declarations, from the user's own file and from projects whose
+files are trusted; their environment and their sandbox; what is kept of them in Treadle's home. The only place that
+knows both the servers and the rooms that serve them."""
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from treadle.errors import ConfigError, InvalidInput, SandboxError
+from treadle.file_system import is_below
+from treadle.mcp.hub import Hub
+from treadle.mcp.listing import FILE_NAME as LISTINGS_NAME
+from treadle.mcp.listing import Listing, ListingsFile, remember
+from treadle.mcp.offerings import Offerings
+from treadle.mcp.settings import (
+    FILE_NAME,
+    PROJECT_FILES,
+    Declared,
+    Server,
+    ServersFile,
+    check,
+    filled,
+    read_project,
+    server_of,
+)
+from treadle.mcp.tool import Keeping
+from treadle.policy.home_file import HomeFile
+from treadle.policy.trust import read
+from treadle.ports.sandbox import AllHosts, Confinement, Direct, NoNetwork, PrivateHome, Unwritable
+from treadle.tools.builtin.context import ToolContext
+from treadle.tools.builtin.environment import command_environment
+
+if TYPE_CHECKING:
+    from mcp.client._transport import TransportStreams
+
+    from treadle.mcp.connection import Connection
+    from treadle.mcp.oauth import Browser
+    from treadle.mcp.transport import Errors
+
+TOKENS_NAME = "mcp-tokens.json"
+
+
+class _TokensFile(msgspec.Struct, frozen=True):
+    servers: dict[str, dict[str, Any]] = {}
+
+
+class KeptTokens:
+    """Implements `treadle.mcp.oauth.Storage`, for one server, by its address."""
+
+    def __init__(self, home: Path, url: str) -> None:
+        self._file = HomeFile(home / TOKENS_NAME, _TokensFile)
+        self._url = url
+
+    def get(self, name: str) -> Mapping[str, Any] | None:
+        found = self._file.read().servers.get(self._url, {}).get(name)
+        return found if isinstance(found, dict) else None
+
+    def put(self, name: str, value: Mapping[str, Any]) -> None:
+        def changed(book: _TokensFile) -> _TokensFile:
+            kept = book.servers.get(self._url, {})
+            return _TokensFile({**book.servers, self._url: {**kept, name: dict(value)}})
+
+        self._file.change(changed)
+
+    def clear(self) -> None:
+        self._file.change(lambda book: _TokensFile({k: v for k, v in book.servers.items() if k != self._url}))
+
+
+class Declarations:
+    """The user's own file in Treadle's home, for everything that reads or changes it."""
+
+    def __init__(self, home: Path) -> None:
+        self.file = HomeFile(home / FILE_NAME, ServersFile)
+
+    def all(self) -> dict[str, Server]:
+        return self.file.read().mcpServers
+
+    def add(self, name: str, server: Server) -> None:
+        check(name, server)
+        self.file.change(lambda book: ServersFile({**book.mcpServers, name: server}))
+
+    def remove(self, name: str) -> None:
+        self.file.change(lambda book: ServersFile({n: s for n, s in book.mcpServers.items() if n != name}))
+
+
+class McpServers(Offerings):
+    """The MCP servers of an agent. `given`: those that the program names itself; with `configured` also those of the
+    user's file and of trusted projects."""
+
+    def __init__(
+        self,
+        home: Path,
+        context: ToolContext,
+        trusted: Callable[[str, bytes], bool],
+        given: Mapping[str, Server | Mapping[str, Any]],
+        *,
+        configured: bool,
+    ) -> None:
+        self._home = home
+        self._context = context
+        self._trusted = trusted
+        self._configured = configured
+        self._given: dict[str, dict[str, Server]] = {"": {}}
+        self._declarations = Declarations(home)
+        self._listings = HomeFile(home / LISTINGS_NAME, ListingsFile)
+        for name, server in given.items():
+            self.add(name, server)
+        self.hub = Hub(
+            self.declared,
+            self._connect,
+            Keeping(context.blobs, context.redact),
+            recall=self._recall,
+            remember=self._remember,
+        )
+        super().__init__(self.hub)
+
+    def add(self, name: str, server: Server | Mapping[str, Any], root: str = "") -> None:
+        """Use one more server as long as this agent lives: in every project, or in one. Nothing is written."""
+        found = server_of(server)
+        check(name, found)
+        self._given.setdefault(root, {})[name] = found
+
+    def declared(self, root: str) -> tuple[list[Declared], list[str]]:
+        """The servers for chats of this root, by name. The program's own win over the user's, and those over the
+        project's; what is not trusted is told of, and does not exist (S-09)."""
+        warnings: list[str] = []
+        found: dict[str, Declared] = {}
+        if self._configured:
+            for declared in self._of_project(root, warnings) if root else ():
+                found.setdefault(declared.name, declared)
+            own: dict[str, Server] = {}
+            try:
+                own = self._declarations.all()
+            except ConfigError as error:
+                warnings.append(f"The user's MCP servers cannot be used: {error}")
+            found |= {name: Declared(name, server, str(self._declarations.file.path)) for name, server in own.items()}
+        for place in dict.fromkeys(("", root)):
+            found |= {name: Declared(name, server) for name, server in self._given.get(place, {}).items()}
+        return sorted(found.values(), key=lambda each: each.name), warnings
+
+    def _of_project(self, root: str, warnings: list[str]) -> Sequence[Declared]:
+        found: list[Declared] = []
+        for name in PROJECT_FILES:
+            path = os.path.join(root, name)
+            data = _contents(path)
+            if data is None:
+                continue
+            if not self._trusted(path, data):
+                warnings.append(f"{name} of this project declares MCP servers and is not trusted: treadle trust {name}")
+                continue
+            try:
+                found += read_project(data, path, root)
+            except ConfigError as error:
+                warnings.append(f"The MCP servers of this project cannot be used: {error}")
+        return found
+
+    async def login(self, name: str, show: "Callable[[str], Awaitable[None]]", root: str = "") -> bool:
+        """Sign in to a server in a browser; `show` is given the address. Whether the server asked for it at all."""
+        from treadle.mcp.connection import Connection
+        from treadle.mcp.oauth import LOGIN_S, Browser
+
+        declared = (await self.hub.link(name, root)).declared
+        if not declared.server.url:
+            raise InvalidInput(f"{name} is a program on this machine; there is nothing to sign in to")
+        storage, browser = KeptTokens(self._home, declared.server.url), Browser(show)
+        storage.clear()
+        await browser.open()
+        storage.put("back", {"url": browser.back})
+        opens = partial(self.opened, declared, root, browser=browser)
+        connection = Connection(name, root, lambda errors, gone: opens(errors=errors, gone=gone), LOGIN_S)
+        try:
+            await connection.ready()
+        finally:
+            await connection.close()
+            await browser.close()
+        return storage.get("tokens") is not None
+
+    # -- what is kept -------------------------------------------------------------------------------------------------
+
+    def _recall(self, mark: str) -> Listing | None:
+        try:
+            return self._listings.read().servers.get(mark)
+        except ConfigError:
+            return None
+
+    def _remember(self, mark: str, listing: Listing) -> None:
+        try:
+            self._listings.change(lambda book: remember(book, mark, listing))
+        except ConfigError:  # a home that cannot be written: it is asked for again next time
+            return
+
+    # -- the way to a server ------------------------------------------------------------------------------------------
+
+    def _connect(self, declared: Declared, root: str, listed: Callable[[Listing], None]) -> "Connection":
+        from treadle.mcp.connection import Connection
+
+        return Connection(
+            declared.name,
+            root,
+            lambda errors, gone: self.opened(declared, root, errors, gone),
+            declared.server.start_s,
+            listed=listed,
+        )
+
+    @asynccontextmanager
+    async def opened(
+        self,
+        declared: Declared,
+        root: str,
+        errors: "Errors",
+        gone: asyncio.Event,
+        browser: "Browser | None" = None,
+    ) -> "AsyncIterator[TransportStreams]":
+        """The way to a server; with a browser a person may sign in."""
+        from treadle.mcp import transport
+
+        server, env = declared.server, self._context.env
+        if server.command:
+            argv = [filled(word, env) for word in (server.command, *server.args)]
+            given = {name: filled(value, env) for name, value in server.env.items()}
+            cwd = filled(server.cwd, env) or root or env.get("HOME") or "/"
+            if declared.confined:
+                argv = await asyncio.to_thread(self._confined, argv, server, root or cwd, cwd)
+            environment = command_environment(env, self._context.allowance.env) | given
+            async with transport.program(argv, environment, cwd, errors, gone) as streams:
+                yield streams
+            return
+        storage = KeptTokens(self._home, server.url)
+        auth = None
+        if browser is not None or storage.get("tokens") is not None:
+            from treadle.mcp.oauth import signed_in
+
+            auth = signed_in(declared.name, server.url, server.scope, storage, browser)
+        headers = {name: filled(value, env) for name, value in server.headers.items()}
+        async with transport.http(server.url, headers, auth) as streams:
+            yield streams
+
+    def _confined(self, argv: list[str], server: Server, root: str, cwd: str) -> list[str]:
+        if self._context.sandbox_of is None or (sandbox := self._context.sandbox_of("auto")).level == "none":
+            raise SandboxError("it runs only in a sandbox, and none works here; say `sandbox: false` if you trust it")
+        guarded = self._context.guarded(root)
+        _require_visible(shutil.which(argv[0], path=self._context.env.get("PATH")) or argv[0], root, guarded.home)
+        argv = [shutil.which(argv[0], path=self._context.env.get("PATH")) or argv[0], *argv[1:]]
+        confinement = Confinement(
+            root,
+            Direct() if server.write else Unwritable(),
+            AllHosts() if server.network else NoNetwork(),
+            protected=guarded.protected,
+            hidden=guarded.hidden,
+            home=guarded.home,
+        )
+        return sandbox.wrap(argv, confinement, cwd)
+
+
+def _require_visible(program: str, root: str, home: PrivateHome | None) -> None:
+    """SandboxError if a confined program would not see itself."""
+    if home is None or not any(is_below(program, covered) for covered in home.covered):
+        return
+    if not any(is_below(program, seen) for seen in (root, *home.visible, *home.caches)):
+        raise SandboxError(
+            f"{program} lies in a home, which a confined program does not see; name its folder in the setting "
+            "visible_paths, or say `sandbox: false` if you trust it"
+        )
+
+
+def _contents(path: str) -> bytes | None:
+    """Of a file of a project; None if there is none that may be read."""
+    try:
+        return read(path) if os.path.lexists(path) else None
+    except InvalidInput:
+        return None

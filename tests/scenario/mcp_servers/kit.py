@@ -1,0 +1,80 @@
+"""What the scenarios with MCP servers share."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+from treadle import Agent, Chat, Envelope
+from treadle.following import Following
+from treadle.models.script import Step
+from treadle.models.scripted import ScriptedModel
+from treadle.ports.model import Model
+from treadle.protocol.events import ActionRequired, ExecutionComplete
+from treadle.replay import replay
+from treadle.stores.sqlite import SqliteStore
+from treadle.testing.checker import check
+
+ODD = str(Path(__file__).with_name("odd_server.py"))
+PATIENCE_S = 60
+
+
+class Kit:
+    """Agents on one database, with a server that behaves badly when asked to."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.home = folder / "home"
+        self.root = folder / "project"
+        self.notes = folder / "notes"
+        self.home.mkdir()
+        self.root.mkdir()
+        self.agents: list[Agent] = []
+        self.replayed = True
+
+    @property
+    def odd(self) -> dict[str, Any]:
+        return {"command": sys.executable, "args": ["-S", ODD, str(self.notes)]}
+
+    def agent(self, steps: list[Step] | Model, mcp: Any = None, **settings: Any) -> Agent:
+        model = steps if not isinstance(steps, list) else ScriptedModel(steps)
+        given = {"odd": self.odd} if mcp is None else mcp
+        store = SqliteStore(self.folder / "treadle.db")
+        made = Agent(store, model=model, home=self.home, mcp=given, retry_base_s=0.0, **settings)
+        self.agents.append(made)
+        return made
+
+    def chat(self, agent: Agent, **options: Any) -> Chat:
+        return agent.chat(root=self.root, **{"mode": "autopilot", "max_continuations": 0} | options)
+
+    @property
+    def done(self) -> list[str]:
+        """What the server's tools did, in order."""
+        return self.notes.read_text().split("\n")[:-1] if self.notes.exists() else []
+
+    async def close(self) -> None:
+        """Whatever happened: the logs are sound, and can be driven again (D-07)."""
+        for agent in self.agents:
+            await agent.close()
+        store = SqliteStore(self.folder / "treadle.db")
+        for listed in await store.list():
+            chat = listed.summary.chat
+            assert await check(store, chat, settled=False) == []
+            if self.replayed:
+                result = await replay(store, chat)
+                assert result.divergence is None, result.divergence.text
+        await store.close()
+
+
+async def seen(following: Following) -> list[Envelope]:
+    async with asyncio.timeout(PATIENCE_S):
+        return [envelope async for envelope in following]
+
+
+def results(events: list[Envelope]) -> list[ExecutionComplete]:
+    return [envelope.data for envelope in events if isinstance(envelope.data, ExecutionComplete)]
+
+
+def action(events: list[Envelope]) -> Any:
+    """What the chat waits for."""
+    return next(envelope.data for envelope in events if isinstance(envelope.data, ActionRequired)).actions[0]

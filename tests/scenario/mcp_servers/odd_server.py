@@ -1,0 +1,138 @@
+"""An MCP server of the older revisions that behaves badly when it is asked to; without the SDK, so that it starts at
+once. The first argument is the file to which its tools write a line each time they do something."""
+
+import base64
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+NOTES = sys.argv[1]
+MARK = sys.argv[2] if len(sys.argv) > 2 else ""
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+NONE: dict[str, Any] = {"type": "object"}
+TOOLS: dict[str, dict[str, Any]] = {
+    "note": {"description": "Write a note.", "inputSchema": TEXT},
+    "look": {"description": "Read the notes.", "inputSchema": NONE, "annotations": {"readOnlyHint": True}},
+    "die": {"description": "Write a note and die.", "inputSchema": TEXT},
+    "die_once": {"description": "Die the first time.", "inputSchema": TEXT, "annotations": {"idempotentHint": True}},
+    "hang": {"description": "Never answer.", "inputSchema": TEXT},
+    "flood": {"description": "Say very much.", "inputSchema": NONE},
+    "line": {"description": "Write a line without end.", "inputSchema": NONE},
+    "ask": {"description": "Ask the user for a colour.", "inputSchema": NONE},
+    "grow": {"description": "Get one more tool.", "inputSchema": NONE},
+    "picture": {"description": "Show a picture.", "inputSchema": NONE},
+    "fail": {"description": "Fail.", "inputSchema": NONE},
+    "roots": {"description": "Ask for the roots.", "inputSchema": NONE},
+    "step": {"description": "Tell of progress.", "inputSchema": NONE},
+}
+
+
+def send(message: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    sys.stdout.flush()
+
+
+def asked(method: str, params: dict[str, Any]) -> dict[str, Any]:
+    """Ask the client something and wait for its answer."""
+    send({"id": f"mine-{time.monotonic_ns()}", "method": method, "params": params})
+    while True:
+        message = json.loads(sys.stdin.readline())
+        if "method" not in message:
+            return dict(message.get("result") or message)
+
+
+def note(text: str) -> None:
+    with open(NOTES, "a", encoding="utf-8") as file:
+        file.write(f"{text}\n")
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": text}]}
+
+
+def ask() -> dict[str, Any]:
+    schema = {"type": "object", "properties": {"colour": {"type": "string", "enum": ["red", "blue"]}}}
+    schema["required"] = ["colour"]
+    answer = asked("elicitation/create", {"message": "Which \x1b[31mcolour?", "requestedSchema": schema})
+    note(f"asked {answer.get('action')}")
+    return said(f"{answer.get('action')}: {(answer.get('content') or {}).get('colour')}")
+
+
+def call(name: str, arguments: dict[str, Any], token: object) -> dict[str, Any]:
+    text = str(arguments.get("text", ""))
+    match name:
+        case "note":
+            note(text)
+            return said(f"noted {text}")
+        case "look":
+            return said("some notes")
+        case "die":
+            note(text)
+            os._exit(7)
+        case "die_once":
+            note(text)
+            if Path(NOTES).read_text().count(text) == 1:
+                os._exit(7)
+            return said("done")
+        case "hang":
+            note(text)
+            time.sleep(3_600)
+        case "flood":
+            return said("\n".join(f"line {n} of many" for n in range(20_000)))
+        case "line":
+            sys.stdout.write("x" * (17 << 20))
+            sys.stdout.flush()
+            time.sleep(3_600)
+        case "ask":
+            return ask()
+        case "grow":
+            TOOLS["grown"] = {"description": "Brand new.", "inputSchema": TEXT}
+            send({"method": "notifications/tools/list_changed"})
+            return said("grown")
+        case "grown":
+            return said(f"grown says {text}")
+        case "picture":
+            data = base64.b64encode(PNG).decode()
+            return {"content": [{"type": "image", "data": data, "mimeType": "image/png"}]}
+        case "fail":
+            return {"content": [{"type": "text", "text": "it cannot be done"}], "isError": True}
+        case "roots":
+            return said(json.dumps(asked("roots/list", {})))
+        case "step":
+            params = {"progressToken": token, "progress": 1, "total": 2, "message": "half-way"}
+            send({"method": "notifications/progress", "params": params})
+            return said("stepped")
+    raise KeyError(name)
+
+
+def answer(message: dict[str, Any]) -> dict[str, Any]:
+    params = message.get("params") or {}
+    match message["method"]:
+        case "initialize":
+            info = {"name": "odd", "version": "1"}
+            has = {"tools": {"listChanged": True}}
+            return {"result": {"protocolVersion": "2025-06-18", "capabilities": has, "serverInfo": info}}
+        case "tools/list":
+            return {"result": {"tools": [{"name": name, **tool} for name, tool in TOOLS.items()]}}
+        case "tools/call" if params["name"] in TOOLS:
+            token = (params.get("_meta") or {}).get("progressToken")
+            return {"result": call(params["name"], params.get("arguments") or {}, token)}
+    return {"error": {"code": -32601, "message": "no such method"}}
+
+
+def main() -> None:
+    sys.stdout.write("this line is no message\n")
+    print(f"starting {MARK}", file=sys.stderr, flush=True)
+    for line in sys.stdin:
+        message = json.loads(line)
+        if "id" in message and "method" in message:
+            send({"id": message["id"], **answer(message)})
+
+
+main()

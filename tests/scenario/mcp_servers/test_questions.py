@@ -1,0 +1,105 @@
+"""What servers ask in the middle of a call is a question of the chat (E-01): recorded, answered from anywhere, and the
+call goes on; of a newer server in another process, too."""
+
+import asyncio
+from pathlib import Path
+
+from tests.scenario.kit import of
+from tests.scenario.mcp_servers.kit import Kit, action, results, seen
+from tests.scenario.mcp_servers.modern import Modern
+from treadle.models.scripted import Call, Say
+from treadle.protocol import events as e
+
+
+async def test_a_question_waits_like_any_other_and_the_call_goes_on(kit: Kit) -> None:
+    agent = kit.agent([Call("odd__ask"), Say("Done.")])
+    chat = kit.chat(agent, interactive=True)
+    events = await seen(chat.send("Go."))
+    asked = action(events)
+    assert (asked.kind, asked.options) == ("user_input", ("red", "blue", "decline"))
+    assert "The MCP server odd asks: Which \\x1b[31mcolour?" in asked.text  # inert (S-12)
+    assert await chat.status() == "requires_action"
+    events = await seen(chat.answer(asked, "green"))
+    again = action(events)
+    assert again.text.startswith("That does not fit: colour is one of red, blue.")
+    events = await seen(chat.answer(again, "blue"))
+    assert [result.result for result in results(events)] == ["accept: blue"]
+    assert kit.done == ["asked accept"]
+
+
+async def test_it_can_be_declined_and_is_without_a_person(kit: Kit) -> None:
+    agent = kit.agent([Call("odd__ask"), Say("Done."), Call("odd__ask"), Say("Done.")])
+    chat = kit.chat(agent, interactive=True)
+    asked = action(await seen(chat.send("Go.")))
+    assert results(await seen(chat.answer(asked, "decline")))[0].result == "decline: None"
+    headless = kit.chat(agent)
+    assert results(await seen(headless.send("Go.")))[0].result == "decline: None"
+
+
+async def test_a_stop_ends_the_call_and_the_server_can_be_used_again(kit: Kit) -> None:  # L-07
+    kit.replayed = False
+    agent = kit.agent([Call("odd__ask"), Call("odd__note", text="after"), Say("Done.")])
+    chat = kit.chat(agent, interactive=True)
+    await seen(chat.send("Go."))
+    await chat.interrupt()
+    closed = of(await chat.events(), e.ExecutionComplete)[0]
+    assert closed.synthetic == "interrupted"
+    assert "not known whether it took effect" in closed.error
+    slow = kit.agents[0].mcp.hub
+    connection, _ = await slow.connected("odd", str(kit.root))
+    connection._gone.set()  # the server waits for an answer that will not come: it is started anew
+    assert results(await seen(chat.send("Again.")))[0].result == "noted after"
+
+
+async def test_a_question_of_an_older_server_is_lost_with_its_process(kit: Kit) -> None:  # D-02
+    agent = kit.agent([Call("odd__ask"), Say("x")])
+    chat = kit.chat(agent, interactive=True)
+    asked = action(await seen(chat.send("Go.")))
+    await agent.close()
+    later = kit.agent([Say("I see.")])
+    events = await seen(later.chat(chat.id).answer(asked, "red"))
+    assert "not known whether it took effect" in results(events)[0].error
+    assert "asked accept" not in kit.done
+
+
+async def test_a_question_of_a_newer_server_is_answered_after_a_restart(kit: Kit, tmp_path: Path) -> None:
+    async with Modern(tmp_path / "greeted") as server:
+        agent = kit.agent([Call("new__greet", greeting="Hello"), Say("Done.")], {"new": {"url": server.url}})
+        chat = kit.chat(agent, interactive=True)
+        asked = action(await seen(chat.send("Go.")))
+        assert "Whom shall I greet?" in asked.text
+        await agent.close()
+        later = kit.agent([Say("Done.")], {"new": {"url": server.url}})
+        events = await seen(later.chat(chat.id).answer(asked, "Ada"))
+        assert [result.result for result in results(events)] == ["Hello, Ada!"]
+        assert server.greeted == ["Ada"]
+
+
+async def test_streamable_http_progress_changes_and_a_server_that_comes_back(kit: Kit, tmp_path: Path) -> None:
+    steps = [Call("new__count", to=2), Call("new__learn"), Call("find_tools", query="learned")]
+    steps += [Call("call_tool", name="new__learned", arguments={}), Call("new__fail"), Say("Done.")]
+    async with Modern(tmp_path / "greeted") as server:
+        chat = kit.chat(kit.agent(steps, {"new": {"url": server.url}}))
+        events = await seen(chat.send("Go."))
+        counted, learned, found, called, failed = results(events)
+        assert counted.result == "counted to 2"
+        assert any("counting" in output.text for output in of(events, e.ExecutionOutput))
+        assert learned.success
+        assert "new__learned" in found.result
+        assert called.result == "now I know"
+        assert not failed.success
+        prompts = await kit.agents[0].mcp.prompts(str(kit.root))
+        assert [(prompt.command, prompt.required) for prompt in prompts] == [("/new:review", ("what",))]
+        said = await kit.agents[0].mcp.prompt("new", "review", {"what": "this"}, str(kit.root))
+        assert said.text == "Please review this."
+        resources = await kit.agents[0].mcp.resources(str(kit.root))
+        assert [resource.mention for resource in resources] == ["@new:notes://today", "@new:notes://{day}"]
+        assert "Buy milk." in (await kit.agents[0].mcp.resource("@new:notes://today", str(kit.root))).text
+
+
+async def test_an_http_server_that_is_not_there_is_a_notice_and_costs_no_more(kit: Kit) -> None:
+    kit.replayed = True
+    agent = kit.agent([Say("Done.")], {"far": {"url": "http://127.0.0.1:9/mcp", "start_s": 5}})
+    async with asyncio.timeout(60):
+        events = await seen(kit.chat(agent).send("Go."))
+    assert any(notice.text.startswith("The MCP server far did not start") for notice in of(events, e.ModelNotice))

@@ -1,0 +1,107 @@
+"""Treadle as an MCP server (E-01): the SDK's own client hands over a task, follows it, answers and undoes; and a task
+outlives the server that began it."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client import Transport  # noqa: F401 - the SDK is there
+from mcp_types import CallToolResult
+
+from tests.scenario.mcp_servers.kit import Kit
+from treadle.mcp_server.server import Desk
+from treadle.models.scripted import Call, Say
+
+ROUNDS = 40
+
+
+async def called(client: Client, name: str, **arguments: Any) -> Any:
+    result = await client.call_tool(name, arguments)
+    assert isinstance(result, CallToolResult)
+    assert not result.is_error, result.content
+    found = result.structured_content or {}
+    return found.get("result", found)
+
+
+async def quiet(client: Client, task: str) -> Any:
+    """Follow a task until it is idle or waits."""
+    told: list[str] = []
+    after = 0
+    for _ in range(ROUNDS):
+        news = await called(client, "follow_task", task=task, after=after, wait_s=30)
+        told += news["news"]
+        after = news["after"]
+        if news["status"] not in ("pending", "running", "interrupting"):
+            return {**news, "news": told}
+    raise AssertionError(f"it never ends: {told}")
+
+
+async def test_a_task_is_handed_over_followed_answered_and_undone(kit: Kit) -> None:
+    steps = [
+        Call("write_file", path="hello.txt", content="hello\n"),
+        Call("ask_user", question="Which one?", options=["a", "b"]),
+        Call("run_command", command="sudo true"),
+        Say("All done."),
+    ]
+    agent = kit.agent(steps, {})
+    async with Client(Desk(agent, [str(kit.root)], "confirm").server()) as client:
+        names = [tool.name for tool in (await client.list_tools()).tools]
+        assert names[:3] == ["start_task", "follow_task", "list_tasks"]
+        task = (await called(client, "start_task", prompt="Say hello."))["task"]
+        news = await quiet(client, task)
+        asked = news["actions"][0]
+        assert (news["status"], asked["kind"], asked["tool"]) == ("requires_action", "permission", "write_file")
+        wrong = await client.call_tool(
+            "decide", {"task": task, "action": asked["action"], "decision": "allow", "hash": "x"}
+        )
+        assert wrong.is_error  # only what was shown
+        await called(client, "decide", task=task, action=asked["action"], decision="allow", hash=asked["hash"])
+        question = (await quiet(client, task))["actions"][0]
+        assert question["options"] == ["a", "b"]
+        await called(client, "answer", task=task, action=question["action"], text="b")
+        command = (await quiet(client, task))["actions"][0]
+        await called(
+            client, "decide", task=task, action=command["action"], decision="deny", hash=command["hash"], feedback="No."
+        )
+        news = await quiet(client, task)
+        assert (news["status"], news["answer"]) == ("idle", "All done.")
+        assert any(line.startswith("changed hello.txt (+1 -0)") for line in news["news"])
+        changes = await called(client, "task_changes", task=task)
+        assert [(change["path"], change["action"]) for change in changes] == [("hello.txt", "created")]
+        assert "+hello" in changes[0]["diff"]
+        assert (await called(client, "undo_task", task=task))["undone"] == ["hello.txt"]
+        assert not (kit.root / "hello.txt").exists()
+        assert [each["task"] for each in await called(client, "list_tasks")] == [task]
+
+
+async def test_it_works_only_in_its_own_project(kit: Kit) -> None:
+    kit.replayed = False
+    agent = kit.agent([Say("x")], {})
+    elsewhere = await agent.chat(root=kit.folder).open()
+    async with Client(Desk(agent, [str(kit.root)]).server()) as client:
+        for arguments in ({"root": ".."}, {"root": "/"}, {"mode": "yolo"}):
+            assert (await client.call_tool("start_task", {"prompt": "x", **arguments})).is_error
+        for task in ("c_nope", elsewhere.id):
+            result = await client.call_tool("follow_task", {"task": task})
+            assert result.is_error
+
+
+@pytest.mark.slow
+async def test_a_task_outlives_the_server_that_began_it(kit: Kit, tmp_path: Path) -> None:  # D-01
+    kit.replayed = False
+    script = tmp_path / "model.sh"
+    script.write_text('#!/bin/sh\ncat > /dev/null\nif [ -e "$0.go" ]; then echo done; else sleep 600; fi\n')
+    script.chmod(0o755)
+    environment = {"TREADLE_HOME": str(kit.home), "TREADLE_COMMAND_SLOW": str(script), "TREADLE_CONSENT": "command"}
+    arguments = ["-m", "treadle", "mcp", "serve", "--root", str(kit.root), "--model", "command:slow"]
+    server = StdioServerParameters(command=sys.executable, args=arguments, env=environment)
+    async with Client(server) as client:
+        task = (await called(client, "start_task", prompt="Say it."))["task"]
+        news = await called(client, "follow_task", task=task, wait_s=0)
+        assert news["status"] in ("pending", "running")
+    (tmp_path / "model.sh.go").touch()
+    async with Client(server) as client:
+        news = await quiet(client, task)
+        assert (news["status"], news["answer"].strip()) == ("idle", "done")

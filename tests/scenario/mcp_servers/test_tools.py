@@ -1,0 +1,301 @@
+"""Tools of MCP servers in a run (E-01, T-10): called, asked for, ruled, cut, shown; and what becomes of them when their
+server floods, hangs or dies (faults 9, 12)."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.scenario.kit import Recording, of
+from tests.scenario.mcp_servers.kit import Kit, action, results, seen
+from treadle.chat.history import tokens
+from treadle.errors import ConfigError, InvalidInput
+from treadle.mcp.listing import ListedTool, Listing, ListingsFile
+from treadle.mcp.settings import Declared, server_of
+from treadle.models.scripted import Call, Say, ScriptedModel
+from treadle.policy.trust import Trust
+from treadle.protocol import events as e
+from treadle.protocol.content import UserEntry
+from treadle.protocol.permissions import Rule
+
+
+async def test_a_call_is_an_intent_and_a_result_like_any_other(kit: Kit) -> None:  # E-01, T-10
+    agent = kit.agent([Call("odd__note", text="one"), Say("Done.")])
+    events = await seen(kit.chat(agent).send("Go."))
+    started = of(events, e.ExecutionStart)[0]
+    assert (started.name, started.arguments, started.effect) == ("odd__note", {"text": "one"}, "execute")
+    assert [result.result for result in results(events)] == ["noted one"]
+    assert kit.done == ["one"]
+
+
+async def test_arguments_are_checked_before_the_server_sees_them(kit: Kit) -> None:  # T-12
+    agent = kit.agent([Call("odd__note", words="one"), Say("Done.")])
+    events = await seen(kit.chat(agent).send("Go."))
+    assert not results(events)[0].success
+    assert "text" in results(events)[0].error
+    assert kit.done == []
+
+
+@pytest.mark.parametrize("mode", ["confirm", "review", "ask", "auto-edit"])
+async def test_what_a_server_does_is_asked_for(kit: Kit, mode: str) -> None:  # E-01, S-05, S-07
+    kit.replayed = False
+    agent = kit.agent([Call("odd__note", text="one"), Call("odd__note", text="two"), Call("odd__look"), Say("Done.")])
+    chat = kit.chat(agent, mode=mode, interactive=True)
+    asked = action(await seen(chat.send("Go.")))
+    assert "MCP server odd" in asked.reason
+    assert kit.done == []
+    wide = next(offer.rule for offer in asked.offers if offer.rule.tool == "mcp:odd__*")
+    events = await seen(chat.approve(asked, rule=msgspec.structs.replace(wide, scope="chat")))
+    assert kit.done == ["one", "two"]
+    assert len(results(events)) == 3  # the rule answers for every tool of the server
+
+
+async def test_without_a_person_it_is_denied_and_a_rule_lets_it_pass(kit: Kit) -> None:  # S-05
+    agent = kit.agent([Call("odd__note", text="one"), Say("No."), Call("odd__note", text="two"), Say("Done.")])
+    chat = kit.chat(agent, mode="ask")
+    refused = results(await seen(chat.send("Go.")))[0]
+    assert "treadle rules add --allow --tool odd__note" in refused.error
+    agent.rules.add(Rule("allow", "mcp:odd__*", scope="user"))
+    assert [result.result for result in results(await seen(chat.send("Again.")))] == ["noted two"]
+    assert kit.done == ["two"]
+
+
+async def test_a_rule_denies_and_a_read_only_chat_has_none_of_it(kit: Kit) -> None:  # S-07
+    agent = kit.agent([Call("odd__look"), Say("No."), Call("odd__look"), Say("No.")])
+    agent.rules.add(Rule("deny", "mcp:odd__*", scope="user"))
+    events = await seen(kit.chat(agent).send("Go."))
+    assert "does not allow this" in results(events)[0].error
+    events = await seen(kit.chat(agent, mode="read-only").send("Go."))
+    assert "read-only" in results(events)[0].error
+
+
+def test_no_rule_allows_the_tools_of_all_servers(kit: Kit) -> None:
+    agent = kit.agent([])
+    for tool in ("mcp:*", "mcp:*__note", "mcp:odd"):
+        with pytest.raises(InvalidInput, match="name the server"):
+            agent.rules.add(Rule("allow", tool, scope="user"))
+    agent.rules.add(Rule("deny", "mcp:*", scope="user"))
+
+
+async def test_a_hint_is_a_permission_only_if_the_user_accepts_it(kit: Kit) -> None:  # E-01
+    steps = [Call("odd__look"), Say("Done.")]
+    events = await seen(kit.chat(kit.agent(list(steps)), mode="ask").send("Go."))
+    assert not results(events)[0].success
+    accepted = {"odd": {**kit.odd, "accept_hints": True}}
+    events = await seen(kit.chat(kit.agent(list(steps), accepted), mode="ask").send("Go."))
+    assert results(events)[0].result == "some notes"
+
+
+async def test_a_flood_is_cut_and_kept(kit: Kit) -> None:  # T-11, fault 11
+    agent = kit.agent([Call("odd__flood"), Call("read_output", handle="1.0", start_line=19_999), Say("Done.")])
+    events = await seen(kit.chat(agent).send("Go."))
+    cut, rest = (result.result for result in results(events))
+    assert len(cut.encode()) < 51_000
+    assert cut.splitlines()[0] == "line 0 of many"
+    assert 'read_output handle="1.0"' in cut
+    assert "line 19999 of many" in rest
+
+
+async def test_a_line_without_end_costs_no_memory_and_the_server_comes_back(kit: Kit) -> None:  # faults 9, 11
+    agent = kit.agent([Call("odd__line"), Call("odd__note", text="still there"), Say("Done.")])
+    lost, again = results(await seen(kit.chat(agent).send("Go.")))
+    assert "not known whether it took effect" in lost.error
+    assert again.result == "noted still there"
+
+
+async def test_a_server_that_dies_in_the_middle_is_not_asked_twice(kit: Kit) -> None:  # D-02, fault 12
+    agent = kit.agent([Call("odd__die", text="once"), Call("odd__note", text="after"), Say("Done.")])
+    lost, again = results(await seen(kit.chat(agent).send("Go.")))
+    assert not lost.success
+    assert "not known whether it took effect" in lost.error
+    assert again.success  # it was started anew
+    assert kit.done == ["once", "after"]
+
+
+async def test_what_the_user_believes_to_be_idempotent_is_done_again(kit: Kit) -> None:  # D-02
+    steps = [Call("odd__die_once", text="x"), Say("Done.")]
+    assert not results(await seen(kit.chat(kit.agent(list(steps))).send("Go.")))[0].success
+    assert kit.done == ["x"]
+    kit.notes.unlink()
+    accepted = {"odd": {**kit.odd, "accept_hints": True}}
+    assert results(await seen(kit.chat(kit.agent(list(steps), accepted)).send("Go.")))[0].result == "done"
+    assert kit.done == ["x", "x"]
+
+
+async def test_a_call_of_a_dead_worker_is_unknown_and_never_repeated(kit: Kit) -> None:  # D-02
+    agent = kit.agent([Call("odd__hang", text="begun")])
+    chat = kit.chat(agent)
+    await chat.send("Go.")
+    async with asyncio.timeout(60):
+        while kit.done != ["begun"]:  # noqa: ASYNC110 - another process writes it
+            await asyncio.sleep(0.05)
+    await agent.worker.close()  # as a kill leaves it: an intent without an outcome
+    later = kit.agent(ScriptedModel([Say("I see.")]))
+    events = await seen(later.chat(chat.id).resume())
+    assert [result.synthetic for result in results(events)] == ["unknown"]
+    assert kit.done == ["begun"]
+
+
+async def test_a_call_that_hangs_ends_in_time(kit: Kit) -> None:  # fault 12
+    slow = {"odd": {**kit.odd, "timeout_s": 0.5}}
+    events = await seen(kit.chat(kit.agent([Call("odd__hang", text="x"), Say("Done.")], slow)).send("Go."))
+    assert "stopped after 0.5 seconds" in results(events)[0].error
+
+
+async def test_pictures_are_shown_to_the_model(kit: Kit) -> None:
+    model = Recording(ScriptedModel([Call("odd__picture"), Say("A dot.")]))
+    events = await seen(kit.chat(kit.agent(model)).send("Go."))
+    assert [image.media_type for image in results(events)[0].images] == ["image/png"]
+    last = model.turns()[-1][-1]
+    assert isinstance(last, UserEntry)
+    assert last.images == results(events)[0].images
+    assert model.requests[-1].pictures[last.images[0].blob].startswith(b"\x89PNG")
+
+
+async def test_failures_progress_and_roots(kit: Kit) -> None:
+    agent = kit.agent([Call("odd__fail"), Call("odd__step"), Call("odd__roots"), Say("Done.")])
+    events = await seen(kit.chat(agent).send("Go."))
+    failed, stepped, roots = results(events)
+    assert (failed.success, failed.error) == (False, "it cannot be done")
+    assert stepped.result == "stepped"
+    assert any("half-way" in output.text for output in of(events, e.ExecutionOutput))
+    assert json.loads(roots.result)["roots"] == [{"uri": kit.root.as_uri(), "name": "project"}]
+
+
+async def test_what_comes_later_is_found_and_the_prefix_stays(kit: Kit) -> None:  # L-21
+    steps = [
+        Call("odd__grow"),
+        Call("find_tools", query="new"),
+        Call("call_tool", name="odd__grown", arguments={"text": "hi"}),
+    ]
+    model = Recording(ScriptedModel([*steps, Say("Done.")]))
+    events = await seen(kit.chat(kit.agent(model)).send("Go."))
+    _, found, called = results(events)
+    assert "odd__grown: Brand new." in found.result
+    assert called.result == "grown says hi"
+    assert of(events, e.ExecutionStart)[-1].name == "odd__grown"  # rules and people see what is really called
+    sent = [msgspec.json.encode(request.tools) for request in model.requests]
+    assert len(set(sent)) == 1
+
+
+async def test_tools_are_enabled_by_chat_and_by_server(kit: Kit) -> None:  # T-10, E-01
+    only = {"odd": {**kit.odd, "tools": ["l*"]}}
+    model = Recording(ScriptedModel([Call("odd__note", text="x"), Say("Done.")]))
+    events = await seen(kit.chat(kit.agent(model, only)).send("Go."))
+    assert {"odd__look", "odd__line"} == {tool.name for tool in model.requests[0].tools if "__" in tool.name}
+    assert "There is no tool 'odd__note'" in results(events)[0].error
+    model = Recording(ScriptedModel([Say("Done.")]))
+    await seen(kit.chat(kit.agent(model), tools=("read_file", "odd__n*")).send("Go."))
+    assert [tool.name for tool in model.requests[0].tools] == [
+        "read_file",
+        "task_complete",
+        "odd__note",
+        "find_tools",
+        "call_tool",
+    ]
+
+
+async def test_300_tools_cost_less_than_2000_tokens(kit: Kit) -> None:
+    server = server_of(kit.odd)
+    schema = {"type": "object", "properties": {"repository": {"type": "string", "description": "Which one." * 20}}}
+    many = tuple(ListedTool(f"list_some_things_{n}", "Lists things.", schema) for n in range(299))
+    known = Listing((*many, ListedTool("note", "Write a note.", {"type": "object"})))
+    mark = Declared("odd", server).mark
+    (kit.home / "mcp-tools.json").write_bytes(msgspec.json.encode(ListingsFile({mark: known})))
+    (kit.home / "mcp-tools.json").chmod(0o600)
+    model = Recording(ScriptedModel([Call("call_tool", name="odd__note", arguments={"text": "hi"}), Say("Done.")]))
+    events = await seen(kit.chat(kit.agent(model)).send("Go."))
+    theirs = [tool for tool in model.requests[0].tools if tool.name in ("find_tools", "call_tool") or "__" in tool.name]
+    assert [tool.name for tool in theirs] == ["find_tools", "call_tool"]
+    assert "list_some_things_7 " in theirs[0].description
+    assert tokens(len(msgspec.json.encode(theirs))) < 2_000
+    assert results(events)[0].result == "noted hi"
+
+
+async def test_known_tools_are_offered_before_their_server_has_started(kit: Kit) -> None:
+    """The first model call does not wait: what the server has is known from the last time."""
+    await seen(kit.chat(kit.agent([Say("Done.")])).send("Go."))
+    await kit.agents[0].close()
+    model = Recording(ScriptedModel([Say("Done.")]))
+    agent = kit.agent(model)
+    await seen(kit.chat(agent).send("Go."))
+    assert "odd__note" in {tool.name for tool in model.requests[0].tools}
+
+
+async def test_a_server_that_does_not_start_is_a_notice(kit: Kit) -> None:
+    bad = {
+        "odd": kit.odd,
+        "none": {"command": "/no/such/program"},
+        "unset": {"command": "sh", "env": {"A": "${NO_SUCH}"}},
+    }
+    agent = kit.agent([Call("odd__note", text="x"), Say("Done.")], bad)
+    events = await seen(kit.chat(agent).send("Go."))
+    told = sorted(notice.text for notice in of(events, e.ModelNotice) if notice.kind == "mcp")
+    assert told == [
+        "The MCP server none did not start: there is no program /no/such/program",
+        "The MCP server unset did not start: the variable NO_SUCH is not set, and an MCP server needs it",
+    ]
+    assert results(events)[0].success
+
+
+async def test_secrets_do_not_get_into_the_record(kit: Kit) -> None:  # S-11
+    agent = kit.agent([Call("odd__note", text="0123456789abcdef"), Say("x")], env={"MY_TOKEN": "0123456789abcdef"})
+    events = await seen(kit.chat(agent).send("Go."))
+    assert "0123456789abcdef" not in results(events)[0].result
+
+
+async def test_a_projects_servers_count_once_trusted_and_run_confined(kit: Kit) -> None:  # S-09, fault 28
+    kit.replayed = False
+    file = kit.root / ".mcp.json"
+    file.write_text(json.dumps({"mcpServers": {"theirs": {**kit.odd, "accept_hints": True}}}))
+    steps = [Call("theirs__note", text="x"), Say("Done.")]
+    events = await seen(kit.chat(kit.agent(list(steps), True)).send("Go."))
+    assert "There is no tool 'theirs__note'" in results(events)[0].error
+    assert ["not trusted" in notice.text for notice in of(events, e.ModelNotice)] == [True]
+    Trust(kit.home).add(str(file), file.read_bytes())
+    agent = kit.agent(list(steps), True)
+    events = await seen(kit.chat(agent).send("Go."))
+    assert results(events)[0].result == "noted x"  # into a folder of its own
+    assert kit.done == []  # it lies outside of what a confined program may write
+    file.write_text(file.read_text() + " ")
+    events = await seen(kit.chat(kit.agent(list(steps), True)).send("Go."))
+    assert "There is no tool 'theirs__note'" in results(events)[0].error
+
+
+async def test_a_damaged_file_of_the_users_is_told(kit: Kit) -> None:
+    (kit.home / "mcp.json").write_text("{")
+    (kit.home / "mcp.json").chmod(0o600)
+    events = await seen(kit.chat(kit.agent([Say("Done.")], True)).send("Go."))
+    assert any("is damaged" in notice.text for notice in of(events, e.ModelNotice))
+
+
+async def test_servers_end_with_the_agent(kit: Kit, tmp_path: Path) -> None:
+    mark = f"mark-{tmp_path.name}"
+    odd = {**kit.odd, "args": [*kit.odd["args"], mark]}
+    agent = kit.agent([Call("odd__hang", text="x"), Say("Done.")], {"odd": {**odd, "timeout_s": 0.2}})
+    await seen(kit.chat(agent).send("Go."))
+    assert running(mark)
+    await agent.close()
+    assert not running(mark)
+
+
+def running(mark: str) -> bool:
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark.encode() in (folder / "cmdline").read_bytes():
+                return True
+        except OSError:
+            continue
+    return False
+
+
+async def test_what_cannot_be_a_server_is_refused(kit: Kit) -> None:
+    with pytest.raises(InvalidInput, match="either a command or a URL"):
+        kit.agent([], {"x": {}}).mcp  # noqa: B018
+    with pytest.raises(InvalidInput, match="did you mean 'command'"):
+        kit.agent([], {"x": {"comand": "a"}}).mcp  # noqa: B018
+    with pytest.raises(InvalidInput, match="no name for a server"):
+        kit.agent([], {"a__b": {"command": "a"}}).mcp  # noqa: B018
+    assert issubclass(ConfigError, InvalidInput)
