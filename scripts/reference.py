@@ -1,4 +1,4 @@
-"""The reference pages that are made from the code: events, errors and the HTTP API, in docs/reference.
+"""The reference pages that are made from the code: events, errors, the HTTP API, the library and the tools.
 
 python -m scripts.reference            # write them
 python -m scripts.reference --check    # fail if one is out of date
@@ -17,7 +17,9 @@ import msgspec
 
 from scripts.golden import FOLDER, parts, type_text
 from scripts.http_reference import http_page
-from treadle import errors
+from scripts.library_reference import library_page, tools_page
+from treadle import errors, following
+from treadle.ports import toolset
 from treadle.protocol import content, events, files, live_events, options, tool_events, tools, workspace_events
 from treadle.protocol.events import LIVE, RECORDED, Event
 
@@ -66,7 +68,10 @@ def field_docs(module: ModuleType) -> dict[tuple[str, str], str]:
     return found
 
 
-MODULES = (content, events, tool_events, workspace_events, live_events, files, options, tools)
+MODULES = (
+    *(content, events, tool_events, workspace_events, live_events, files, options, tools),
+    *(following, toolset),
+)
 DOCUMENTED = {key: text for module in MODULES for key, text in field_docs(module).items()}
 
 
@@ -100,6 +105,8 @@ def _default(field: msgspec.structs.FieldInfo) -> str:
     if field.required:
         return "required"
     value = field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default
+    if callable(value):
+        return "a function"
     plain = msgspec.to_builtins(value)
     return f"`{json.dumps(plain, ensure_ascii=False)}`" if plain not in ("", (), [], {}, None) else "empty"
 
@@ -180,7 +187,13 @@ def errors_page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-PAGES = {"events.md": events_page, "errors.md": errors_page, "http-api.md": http_page}
+PAGES = {
+    "events.md": events_page,
+    "errors.md": errors_page,
+    "http-api.md": http_page,
+    "library.md": library_page,
+    "tools.md": tools_page,
+}
 
 
 def outdated(folder: Path = DOCS) -> list[str]:

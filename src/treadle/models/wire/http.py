@@ -2,6 +2,7 @@
 module that sees aiohttp, which is imported at the first request."""
 
 import asyncio
+import os
 import zlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -120,6 +121,7 @@ class Http:
 
     def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
+        self._proxies: dict[tuple[str, str], str | None] = {}
 
     def post(
         self, url: str, headers: Mapping[str, str], body: bytes, key: Secret, *, key_header: str = ""
@@ -153,7 +155,14 @@ class Http:
         faultpoint("models.request")
         try:
             # No redirects: a key is sent to the host that was configured and to no other.
-            response = await session.request(method, url, data=body, headers=sent, allow_redirects=False)
+            response = await session.request(
+                method,
+                url,
+                data=body,
+                headers=sent,
+                allow_redirects=False,
+                proxy=self._proxy(where, url.partition(":")[0]),
+            )
         except _trouble() as error:
             raise _broken(where, error, key) from error
         try:
@@ -162,6 +171,11 @@ class Http:
             yield HttpResponse(where, response)
         finally:
             response.close()
+
+    def _proxy(self, host: str, scheme: str) -> str | None:
+        if (host, scheme) not in self._proxies:
+            self._proxies[host, scheme] = proxy_of(host, scheme)
+        return self._proxies[host, scheme]
 
     async def close(self) -> None:
         if self._session is not None:
@@ -182,6 +196,21 @@ class Http:
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
         return self._session
+
+
+def proxy_of(host: str, scheme: str) -> str | None:
+    """The proxy that the user's environment names for a host (HTTPS_PROXY, NO_PROXY …); this machine needs none."""
+    if not any(name.lower().endswith("_proxy") for name in os.environ):
+        return None
+    from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]
+
+    name = host.rpartition("@")[2]
+    bare = name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0]
+    if bare in ("localhost", "::1") or bare.startswith("127.") or proxy_bypass_environment(name):
+        return None
+    proxies = getproxies_environment()
+    found = proxies.get(scheme) or proxies.get("all")
+    return found if found is None or "://" in found else f"http://{found}"
 
 
 def _connector(loop: asyncio.AbstractEventLoop) -> "aiohttp.TCPConnector":

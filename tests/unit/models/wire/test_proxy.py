@@ -1,0 +1,45 @@
+"""Models are reached by the proxy that the user's environment names, and servers on this machine without it."""
+
+import asyncio
+
+import pytest
+
+from treadle.models.keys import Secret
+from treadle.models.wire.http import Http, proxy_of
+
+
+@pytest.fixture(autouse=True)
+def _none(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+
+def test_which_proxy_is_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert proxy_of("api.openai.com", "https") is None
+    monkeypatch.setenv("https_proxy", "proxy.corp:3128")
+    monkeypatch.setenv("NO_PROXY", "inside.corp,.lan")
+    assert proxy_of("api.openai.com", "https") == "http://proxy.corp:3128"
+    assert proxy_of("api.openai.com", "http") is None
+    for host in ("localhost:11434", "127.0.0.1:8080", "[::1]:80", "inside.corp", "models.lan:443"):
+        assert proxy_of(host, "https") is None
+
+
+async def test_a_request_goes_through_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        asked.append(head.decode().split("\r\n")[0])
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(proxy, "127.0.0.1")
+    port = server.sockets[0].getsockname()[1]
+    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{port}")
+    http = Http()
+    async with server:
+        assert await http.get("http://models.invalid/v1/models", {}, Secret("")) == b"{}"
+        await http.close()
+    assert asked == ["GET http://models.invalid/v1/models HTTP/1.1"]
