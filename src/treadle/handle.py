@@ -4,7 +4,7 @@ number of processes, may speak to the same chat."""
 import asyncio
 from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 import msgspec
 
@@ -40,6 +40,11 @@ from treadle.protocol.permissions import BEYOND, Rule
 from treadle.protocol.tools import ToolSpec
 from treadle.protocol.views import Status, shown_status
 from treadle.types import ChatId, new_id
+
+if TYPE_CHECKING:
+    from treadle.structured import Structured
+
+T = TypeVar("T")
 
 FOLLOW_S = 1.0
 _GOES_ON = (c.Send, c.Edit, c.SubmitResults, c.Decide, c.Answer, c.Promote, c.Apply)
@@ -209,9 +214,32 @@ class Chat:
         """An event with all files that it is about, where the log lists only the first."""
         return await whole_list(self._deps.store, envelope)
 
-    async def ask(self, content: str) -> Answer:
-        """Send, wait, and give back what the run came to. RunFailed if that is an error."""
-        return await collect(self.send(content))
+    @overload
+    async def ask(self, content: str) -> Answer: ...
+
+    @overload
+    async def ask(self, content: str, *, output: type[T], repairs: int = ...) -> "Structured[T]": ...
+
+    @overload
+    async def ask(self, content: str, *, output: Mapping[str, Any], repairs: int = ...) -> "Structured[Any]": ...
+
+    async def ask(self, content: str, *, output: Any = None, repairs: int = 2) -> Answer:
+        """Send, wait, and give back what the run came to. RunFailed if that is an error. With `output` (a msgspec
+        Struct, a dataclass, a pydantic model, a JSON Schema) the answer is a value of that type: a model whose answer
+        does not fit is told so and asked again, at most `repairs` times."""
+        if output is None:
+            return await collect(self.send(content))
+        from treadle.structured import Shape, answered
+
+        shape: Shape[Any] = Shape(output)
+        before = (await self.state()).options.output_schema
+        if before != shape.schema:
+            await self.command(c.ChangeOptions({"output_schema": shape.schema}))
+        try:
+            return await answered(shape, lambda text: collect(self.send(text)), content, repairs)
+        finally:
+            if before != shape.schema:
+                await self.command(c.ChangeOptions({"output_schema": before}))
 
     def _dated(self, rule: Rule) -> Rule:
         return msgspec.structs.replace(rule, id=rule.id or new_id("r"), created_ms=self._deps.clock.now_ms())

@@ -1,6 +1,8 @@
 """The system text: what every model is told before a chat begins. The same bytes for the same options, so that
 providers' prompt caches hit (L-21): no date, no time, no listing of files."""
 
+from msgspec import json
+
 from treadle.chat.completion import MARKER_TEXT
 from treadle.protocol.options import ChatOptions
 
@@ -32,6 +34,10 @@ may have an AGENTS.md of its own: read it before you change files in there.
 {text}
 </project_instructions>
 """
+_OUTPUT = """\
+Your last words, when you are done, must be one JSON value that fits this JSON Schema, and nothing else: no \
+other text, no fence.
+"""
 _SKILLS = """\
 There are skills: instructions for certain work. Before you do what one of them is for, get it with use_skill.
 """
@@ -56,6 +62,8 @@ def system_text(options: ChatOptions) -> str:
         parts.append(_AGENT.format(name=options.agent, text=options.agent_prompt))
     if options.skills:
         parts.append(_SKILLS + "".join(f"- {skill.name}: {skill.description}\n" for skill in options.skills))
+    if options.output_schema is not None:
+        parts.append(_OUTPUT + json.encode(options.output_schema).decode() + "\n")
     if options.instructions:
         parts.append(_INSTRUCTIONS.format(text=_framed(options.instructions)))
     return "\n".join(parts)

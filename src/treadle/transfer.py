@@ -62,6 +62,7 @@ PORTABLE = frozenset(
         "continue_text",
         "summarize",
         "verify",
+        "output_schema",
         "archived",
         "labels",
     }

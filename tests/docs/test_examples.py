@@ -58,6 +58,14 @@ async def test_a_chat_and_resuming_it(project: Path, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out == "session.idle\n"
 
 
+async def test_answers_as_values(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = scripted([Say("Yes.")], [Say('{"good": true, "why": "tests pass"}')])
+    names: dict[str, Any] = {"project": project, "__name__": "example"}
+    async with Agent(model=model) as names["agent"]:
+        await execute(GUIDE["Answers as values"], names)
+    assert capsys.readouterr().out == "True tests pass\n"
+
+
 async def test_tools_of_your_own(project: Path) -> None:
     names = await execute(GUIDE["Tools of your own"], {})
     schema = names["population"].spec.parameters

@@ -61,6 +61,7 @@ def build(tenure: Tenure, model: Model, final: bool, deps: Deps) -> ModelRequest
         marker=not options.completion,
         memo=(memo := tenure.memo(model.info.ref)),
         pictures=memo.pictures,
+        output_schema=options.output_schema,
     )
     return fitted(request, estimate(tenure.state, overhead(tenure.state, deps)), model.info)
 

@@ -109,7 +109,10 @@ class Ladder:
         prompt = self._prompt(request.tools) if rung == "text" else ""
         marker = MARKER_TEXT if rung == "text" and request.marker else ""
         system = "\n".join(part for part in (request.system, prompt, marker) if part)
-        return replace(request, system=system, entries=told.entries(request.entries), tools=(), rung="")
+        # A server that holds the model to a schema would not let it write calls into its text.
+        schema = None if rung == "text" and request.tools else request.output_schema
+        entries = told.entries(request.entries)
+        return replace(request, system=system, entries=entries, tools=(), rung="", output_schema=schema)
 
     def _prompt(self, tools: tuple[ToolSpec, ...]) -> str:
         key = tuple(map(id, tools))

@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from treadle.protocol.content import Entry
+from treadle.protocol.content import Entry, JsonSchema
 from treadle.protocol.deltas import (
     CallDelta,
     Delta,
@@ -124,6 +124,8 @@ class ModelRequest(msgspec.Struct, frozen=True):
     memo: Memo = msgspec.field(default_factory=Memo)
     pictures: Pictures = msgspec.field(default_factory=dict)
     """Those that are there to be shown. What is encoded stays: a later request of the same memo has them, too."""
+    output_schema: JsonSchema | None = None
+    """What the answer must fit, for providers that can hold a model to it; None: any text."""
     purpose: Purpose | Literal["turn"] = "turn"
     """What the call is for (L-02). Nothing of it goes to the provider; scripts answer by it."""
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypedDict
 
 import msgspec
 
-from treadle.protocol.content import Fingerprint, Value
+from treadle.protocol.content import Fingerprint, JsonSchema, Value
 from treadle.protocol.permissions import Rule
 from treadle.protocol.tools import DynamicTool
 
@@ -121,6 +121,8 @@ class ChatOptions(Value, frozen=True):
     """The name of the custom agent that the chat works as; empty: none."""
     agent_prompt: str = ""
     """What that agent is told, as it was when it was chosen."""
+    output_schema: JsonSchema | None = None
+    """The JSON Schema that the last words of a run must fit; None: they may be any text."""
     archived: bool = False
     labels: tuple[str, ...] = ()
 
@@ -186,5 +188,6 @@ class OptionKeywords(TypedDict, total=False):
     skills: Sequence[Skill]
     agent: str
     agent_prompt: str
+    output_schema: Mapping[str, Any] | None
     archived: bool
     labels: Sequence[str]

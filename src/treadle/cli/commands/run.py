@@ -41,6 +41,8 @@ class Task(NamedTuple):
     """The file with the system prompt."""
     tools: str | None
     agent: str | None
+    output_schema: str | None
+    """The file with the JSON Schema of the answer."""
     interactive: bool | None
 
     def check(self) -> None:
@@ -66,6 +68,12 @@ class Task(NamedTuple):
 @click.option("--tools", metavar="A,B", help="The only tools that the model may use.")
 @click.option("--agent", metavar="NAME", help="The custom agent to work as.")
 @click.option("--system", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="The system prompt.")
+@click.option(
+    "--output-schema",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="A JSON Schema: print nothing but an answer that fits it.",
+)
 @click.option("--completion", type=click.Choice(COMPLETION), help="How the model says that it is done.")
 @click.option("--tool-calls", "rung", type=click.Choice(RUNGS), help="How the model calls tools; else found out.")
 @network_option
@@ -86,7 +94,7 @@ def run(task: Task, as_json: bool, checks: tuple[str, ...], **flags: Any) -> int
     PROMPT is the task; without it, or with -, it is read from standard input. What is piped in beside a PROMPT is
     context for it: git diff | treadle run "review this". ID is a chat's id, the beginning of it, or last.
     """
-    _require_sense(task, flags)
+    _require_sense(task, flags, as_json)
     from treadle.models.providers import preload_http
 
     preload_http(flags["model"] or os.environ.get("TREADLE_MODEL", ""))  # before what follows, which takes long, too
@@ -114,7 +122,7 @@ async def _work(agent: "Agent", config: "Config", task: Task, as_json: bool) -> 
     from treadle.cli.dialogue import follow, someone_is_there
 
     text = _text(task)
-    asks = not as_json and task.interactive is not False and someone_is_there()
+    asks = not as_json and task.output_schema is None and task.interactive is not False and someone_is_there()
     if asks and task.interactive is None:
         task = task._replace(interactive=True)
     after, model = 0, config.settings.model
@@ -130,10 +138,14 @@ async def _work(agent: "Agent", config: "Config", task: Task, as_json: bool) -> 
         from treadle.presentation.slash import expanded
 
         text = expanded(agent, (await chat.state()).options.project, text)
+    if task.output_schema is not None:
+        from treadle.cli.structured_run import print_output
+
+        return await print_output(chat, text, _read(task.output_schema, "the output schema"), after)
     return await follow(chat, chat.send(text), after, as_json=as_json, asks=asks)
 
 
-def _require_sense(task: Task, flags: dict[str, Any]) -> None:
+def _require_sense(task: Task, flags: dict[str, Any], as_json: bool) -> None:
     """Flags that say the opposite of each other are a mistake, which nobody should find out in the middle of a run."""
     mode, plain = flags["mode"], flags["rung"] == "plain"
     contradictions = (
@@ -141,6 +153,7 @@ def _require_sense(task: Task, flags: dict[str, Any]) -> None:
         (mode == "read-only" and flags["git_branch"], "--mode read-only and --git-branch"),
         (task.interactive is False and flags["on_limit"] == "ask", "--headless and --on-limit ask"),
         (plain and task.tools, "--tool-calls plain and --tools"),
+        (as_json and task.output_schema is not None, "--json and --output-schema"),
         (plain and flags["completion"] == "tool", "--tool-calls plain and --completion tool"),
     )
     for found, words in contradictions:
@@ -244,11 +257,11 @@ def _said(task: Task) -> dict[str, Any]:
     return said
 
 
-def _read(file: str) -> str:
+def _read(file: str, what: str = "the system prompt") -> str:
     try:
         return Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"the system prompt {file} cannot be read: {error}") from error
+        raise InvalidInput(f"{what} {file} cannot be read: {error}") from error
 
 
 def _require_model(agent: "Agent", ref: str) -> None:

@@ -7,12 +7,14 @@ from typing import Any, Unpack
 
 from treadle.errors import ModelError
 from treadle.models.gemini.request import GeminiEncoder
+from treadle.models.gemini.schema import reduced
 from treadle.models.gemini.stream import GeminiReader
 from treadle.models.keys import Secret
 from treadle.models.listing import list_from
 from treadle.models.provider_context import ProviderContext
 from treadle.models.wire.failures import is_refusal, refuses
 from treadle.models.wire.http_model import Access, ConnectionOptions, HttpModel
+from treadle.models.wire.output_schema import without_tools
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.deltas import NoticeDelta
 
@@ -28,6 +30,8 @@ _REFUSED = {
     "thinkingConfig": r"[\w.]*thinking[\w.]*|[\w.]*include_?thoughts",
     "temperature": r"[\w.]*temperature",
     "maxOutputTokens": r"[\w.]*max_?output_?tokens",
+    "responseSchema": r"[\w.]*response_?schema",
+    "responseMimeType": r"[\w.]*response_?mime_?type",
 }
 """What sentences call the parameters."""
 
@@ -67,11 +71,13 @@ class Gemini(HttpModel):
 
     def _parameters(self, request: ModelRequest) -> dict[str, Any]:
         level = {"thinkingLevel": self._level} if self._level else {}
-        wanted = {
+        wanted: dict[str, Any] = {
             "temperature": self._temperature(request),
             "maxOutputTokens": request.max_tokens or self._info.max_output or None,
             "thinkingConfig": {"includeThoughts": True, **level} if self._thinking else None,
         }
+        if (schema := without_tools(request)) is not None:
+            wanted |= {"responseMimeType": "application/json", "responseSchema": reduced(schema)}
         return self._kept(wanted)
 
     def _reader(self, where: str) -> GeminiReader:

@@ -18,6 +18,7 @@ from treadle.models.provider_context import ProviderContext
 from treadle.models.wire.failures import refuses
 from treadle.models.wire.http_model import Access, ConnectionOptions, HttpModel
 from treadle.models.wire.json import encode_json
+from treadle.models.wire.output_schema import without_tools
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.deltas import NoticeDelta
 
@@ -132,7 +133,8 @@ class OllamaChat(HttpModel):
         }
         # What does not fit the window must fail, so that it is compacted (L-19): left to itself, the server would drop
         # the beginning of the conversation and say nothing.
-        wanted = {"stream": True, "truncate": False, "shift": False, "think": self._thinking(shown)}
+        wanted: dict[str, Any] = {"stream": True, "truncate": False, "shift": False, "think": self._thinking(shown)}
+        wanted["format"] = without_tools(request)
         kept = {name: value for name, value in wanted.items() if value is not None}
         return {
             "model": info.name,

@@ -16,6 +16,7 @@ from treadle.models.providers import SERVERS, address_variable, key_variable
 from treadle.models.wire.failures import refuses
 from treadle.models.wire.http import host_of
 from treadle.models.wire.http_model import Access, ConnectionOptions, HttpModel
+from treadle.models.wire.output_schema import json_schema_format
 from treadle.ports.model import Model, ModelInfo, ModelRequest
 from treadle.protocol.deltas import NoticeDelta
 
@@ -51,10 +52,12 @@ class OpenAIChat(HttpModel):
         self._limit_name = "max_completion_tokens" if own else "max_tokens"
 
     def _parameters(self, request: ModelRequest) -> dict[str, Any]:
+        shape = json_schema_format(request)
         wanted = {
             "stream": True,
             "stream_options": {"include_usage": True},
             "temperature": self._temperature(request),
+            "response_format": {"type": "json_schema", "json_schema": shape} if shape is not None else None,
             self._limit_name: request.max_tokens or self._info.max_output or None,
         }
         return {"model": self._info.name, **self._kept(wanted)}

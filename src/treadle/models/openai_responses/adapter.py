@@ -13,6 +13,7 @@ from treadle.models.openai_responses.stream import ResponsesReader
 from treadle.models.provider_context import ProviderContext
 from treadle.models.wire.failures import refuses
 from treadle.models.wire.http_model import Access, ConnectionOptions, HttpModel
+from treadle.models.wire.output_schema import json_schema_format
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.deltas import NoticeDelta
 
@@ -21,7 +22,7 @@ LEAST_OUTPUT = 16
 """The smallest output limit that the API takes."""
 
 _ABOUT_ITEMS = re.compile(r"encrypted[_ ]content|'reasoning'|reasoning item|\brs_\w", re.I)
-_DROPPABLE = ("include", "reasoning", "temperature", "max_output_tokens", "store")
+_DROPPABLE = ("include", "reasoning", "temperature", "max_output_tokens", "store", "text")
 
 
 class OpenAIResponses(HttpModel):
@@ -51,6 +52,7 @@ class OpenAIResponses(HttpModel):
 
     def _parameters(self, request: ModelRequest) -> dict[str, Any]:
         limit = request.max_tokens or self._info.max_output
+        shape = json_schema_format(request)
         wanted = {
             "stream": True,
             "store": False,
@@ -58,6 +60,7 @@ class OpenAIResponses(HttpModel):
             "include": ["reasoning.encrypted_content"] if self._include else None,
             "reasoning": self._reasoning() if self._thinking else None,
             "temperature": self._temperature(request),
+            "text": {"format": {"type": "json_schema", **shape}} if shape is not None else None,
             "max_output_tokens": max(limit, LEAST_OUTPUT) if limit else None,
         }
         return {"model": self._info.name, **self._kept(wanted)}

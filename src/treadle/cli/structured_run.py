@@ -1,0 +1,67 @@
+"""`treadle run --output-schema`: the answer of a run as one JSON value on standard output, and nothing else there."""
+
+import sys
+
+import msgspec
+
+from treadle.cli.drive import JsonLines, drive
+from treadle.cli.options import EXIT_ERROR, EXIT_OK
+from treadle.errors import InvalidInput
+from treadle.handle import Chat
+from treadle.inert import inert_line
+from treadle.presentation.notices import notice
+from treadle.protocol import commands as c
+from treadle.protocol import events as e
+from treadle.structured import AGAIN, REPAIRS, Shape, Unfit
+
+
+class _LastWords(JsonLines):
+    """Keeps what the model said last, and tells what goes wrong."""
+
+    text = ""
+
+    def event(self, envelope: e.Envelope) -> None:
+        match envelope.data:
+            case e.AssistantMessage(content=content) if content:
+                self.text = content
+            case e.SessionError() | e.TurnRetry() | e.LimitReached() as odd:
+                told = notice(odd)
+                _say(told[0] if told is not None else "")
+            case _:
+                pass
+
+
+async def print_output(chat: Chat, text: str, schema: str, after: int) -> int:
+    """Give the task, and again what is wrong with the answer, until it fits; then print it."""
+    shape = _shape(schema)
+    await chat.command(c.ChangeOptions({"output_schema": shape.schema}))
+    show = _LastWords()
+    for left in range(REPAIRS, -1, -1):
+        code = await drive(chat, chat.send(text), show, after)
+        after = (await chat.state()).head
+        if code != EXIT_OK:
+            return code
+        try:
+            made = shape.read(show.text)
+        except Unfit as unfit:
+            _say(f"the answer does not fit the output schema{'; asked again' if left else ''}:\n{unfit}")
+            text = AGAIN.format(problem=unfit)
+            continue
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(made), indent=2).decode() + "\n")
+        return EXIT_OK
+    return EXIT_ERROR
+
+
+def _shape(schema: str) -> Shape[object]:
+    try:
+        read = msgspec.json.decode(schema)
+    except msgspec.DecodeError as error:
+        raise InvalidInput(f"the output schema is no valid JSON: {error}") from error
+    if not isinstance(read, dict):
+        raise InvalidInput("the output schema must be a JSON object")
+    return Shape(read)
+
+
+def _say(text: str) -> None:
+    for line in text.split("\n"):
+        print(f"treadle: {inert_line(line, 500)}", file=sys.stderr)

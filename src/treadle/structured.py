@@ -1,0 +1,130 @@
+"""Answers in a shape: from a type to its JSON Schema, and from a model's words to a value of that type, or to words
+that the model can act on. The provider's own constraint helps where there is one; what counts is what is read here."""
+
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from treadle.errors import InvalidInput, RunFailed
+from treadle.following import Answer
+
+T = TypeVar("T")
+
+REPAIRS = 2
+"""How often a model is asked again for an answer that does not fit."""
+AGAIN = "Your answer does not fit what was asked for:\n{problem}\nAnswer again, with nothing but the JSON."
+_FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*?)\n[ \t]*```", re.DOTALL | re.IGNORECASE)
+_MOST_SHOWN = 5
+
+
+class Structured(Answer, Generic[T], frozen=True, kw_only=True):
+    """What a run came to, with the value that its last words are."""
+
+    output: T
+
+
+class Unfit(Exception):
+    """An answer that is no value of the shape; says why, for the model."""
+
+
+class Shape(Generic[T]):
+    """`output`: a msgspec Struct, a dataclass, a pydantic model, any type that msgspec knows, or a JSON Schema."""
+
+    def __init__(self, output: type[T] | Mapping[str, Any]) -> None:
+        import jsonschema_rs  # lazily: most chats answer in words
+
+        self._type: Any = None if isinstance(output, Mapping) else output
+        self.schema = dict(output) if isinstance(output, Mapping) else _schema(output)
+        try:
+            self._validator = jsonschema_rs.validator_for(self.schema, offline=True)
+        except (ValueError, jsonschema_rs.ReferencingError, RecursionError) as error:
+            raise InvalidInput(f"The output schema cannot be used: {str(error)[:300]}") from error
+
+    def read(self, text: str) -> T:
+        """The value that an answer is: its JSON alone, or in a fence, or in the middle of words. Unfit if none fits."""
+        found = list(_candidates(text))
+        if not found:
+            raise Unfit("- it holds no JSON")
+        problems = ""
+        for value in found:
+            problems = problems or self._problems(value)
+            if not self._problems(value):
+                return self._made(value)
+        raise Unfit(problems)
+
+    def _problems(self, value: Any) -> str:
+        errors = [
+            f"- {'.'.join(map(str, error.instance_path)) or 'the whole'}: {error.message[:300]}"
+            for error in self._validator.iter_errors(value)
+        ]
+        return "\n".join([*errors[:_MOST_SHOWN], *(["- and more"] if len(errors) > _MOST_SHOWN else [])])
+
+    def _made(self, value: Any) -> T:
+        kind = self._type
+        try:
+            if kind is None:
+                return value  # type: ignore[no-any-return]
+            made = kind.model_validate(value) if _is_pydantic(kind) else msgspec.convert(value, kind)
+        except ValueError as error:  # msgspec's and pydantic's are both
+            raise Unfit(f"- {str(error)[:500]}") from error
+        return made  # type: ignore[no-any-return]
+
+
+async def answered(
+    shape: Shape[T], say: Callable[[str], Awaitable[Answer]], content: str, repairs: int = REPAIRS
+) -> Structured[T]:
+    """Say it, and say it again as often as the answer does not fit. RunFailed if it never does."""
+    for left in range(repairs, -1, -1):
+        answer = await say(content)
+        if answer.reason == "action_required":
+            raise RunFailed("action_required", "The chat waits for somebody; there is no answer yet.")
+        try:
+            made = shape.read(answer.text)
+        except Unfit as unfit:
+            if not left:
+                raise RunFailed("invalid_output", f"The answer does not fit the output schema:\n{unfit}") from unfit
+            content = AGAIN.format(problem=unfit)
+            continue
+        return Structured(answer.text, answer.reason, answer.usage, answer.error, output=made)
+    raise AssertionError("unreachable")
+
+
+def _is_pydantic(kind: Any) -> bool:
+    return isinstance(kind, type) and hasattr(kind, "model_validate") and hasattr(kind, "model_json_schema")
+
+
+def _schema(kind: Any) -> dict[str, Any]:
+    if _is_pydantic(kind):
+        made: dict[str, Any] = kind.model_json_schema()
+    else:
+        try:
+            made = msgspec.json.schema(kind)
+        except TypeError as error:
+            raise InvalidInput(f"There is no JSON Schema for {kind!r}: {error}") from error
+    parts = made.get("$defs", {})
+    name = str(made.get("$ref", "")).removeprefix("#/$defs/")
+    if name not in parts:
+        return made
+    # Providers want to see an object at the top, not a reference to one.
+    rest = {key: part for key, part in parts.items() if key != name or _mentions(parts, name)}
+    return {**parts[name], **({"$defs": rest} if rest else {})}
+
+
+def _mentions(parts: Mapping[str, Any], name: str) -> bool:
+    return f'"#/$defs/{name}"'.encode() in msgspec.json.encode(parts)
+
+
+def _candidates(text: str) -> Iterator[Any]:
+    """Values that the text may mean, the likeliest first."""
+    decoder = msgspec.json.Decoder()
+    tried = [text.strip(), *(found[1] for found in _FENCED.finditer(text))]
+    for opening, closing in (("{", "}"), ("[", "]")):
+        start, end = text.find(opening), text.rfind(closing)
+        tried += [text[start : end + 1]] if 0 <= start < end else []
+    for each in dict.fromkeys(tried):
+        try:
+            yield decoder.decode(each)
+        except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+            continue

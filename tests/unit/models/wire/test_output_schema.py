@@ -1,0 +1,41 @@
+"""The schema of an answer as each protocol takes it; and left out where it would forbid calls of tools."""
+
+from typing import Any
+
+from treadle.models.gemini.adapter import Gemini
+from treadle.models.ollama.adapter import OllamaChat
+from treadle.models.openai_chat.adapter import OpenAIChat
+from treadle.models.openai_responses.adapter import OpenAIResponses
+from treadle.models.wire.http_model import HttpModel
+from treadle.ports.model import ModelInfo, ModelRequest
+from treadle.protocol.content import UserEntry
+from treadle.protocol.tools import ToolSpec
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
+PLAIN = ModelRequest("", [UserEntry("x")], output_schema=SCHEMA)
+WITH_TOOLS = ModelRequest("", [UserEntry("x")], (ToolSpec("look"),), output_schema=SCHEMA)
+ANY = ModelRequest("", [UserEntry("x")])
+
+
+def sent(model: HttpModel, request: ModelRequest) -> dict[str, Any]:
+    return model._parameters(request)
+
+
+def test_openai_takes_it_beside_tools() -> None:
+    chat, responses = OpenAIChat(ModelInfo("openai", "m")), OpenAIResponses(ModelInfo("openai", "m"))
+    for request in (PLAIN, WITH_TOOLS):
+        shape = {"name": "answer", "schema": SCHEMA, "strict": True}
+        assert sent(chat, request)["response_format"] == {"type": "json_schema", "json_schema": shape}
+        assert sent(responses, request)["text"] == {"format": {"type": "json_schema", **shape}}
+    assert "response_format" not in sent(chat, ANY)
+    assert "text" not in sent(responses, ANY)
+
+
+def test_gemini_and_ollama_only_without_tools() -> None:
+    gemini, ollama = Gemini(ModelInfo("gemini", "m")), OllamaChat(ModelInfo("ollama", "m"))
+    assert sent(gemini, PLAIN)["responseMimeType"] == "application/json"
+    assert sent(gemini, PLAIN)["responseSchema"]["properties"]["a"]["type"] == "integer"
+    assert sent(ollama, PLAIN)["format"] == SCHEMA
+    for request in (WITH_TOOLS, ANY):
+        assert "responseSchema" not in sent(gemini, request)
+        assert "format" not in sent(ollama, request)
