@@ -8,14 +8,14 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.site import DESKTOP, PHONE, Site, window
 
-AXE = Path(os.environ.get("TREADLE_AXE", Path(__file__).parents[2] / "node_modules/axe-core/axe.min.js"))
+AXE = Path(os.environ.get("TREADLE_AXE", Path(__file__).parents[2] / ".venv/node/node_modules/axe-core/axe.min.js"))
 ASK = """
 [[turn]]
 think = "Hm."
 text = "Look:\\n\\n```python\\nprint(1)  # one\\n```\\n"
 call = [
-  { name = "write_file", args = { path = "d.md", content = "# NUMBER\\n" } },
-  { name = "write_file", args = { path = ".github/workflows/ci.yml", content = "on: push # NUMBER\\n" } },
+  { name = "write_file", args = { path = "dNUMBER.md", content = "# D\\n" } },
+  { name = "write_file", args = { path = ".github/workflows/ciNUMBER.yml", content = "on: push\\n" } },
 ]
 [[turn]]
 text = "Done."
@@ -44,8 +44,7 @@ def complaints(page: Page) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+@pytest.mark.parametrize(("size", "scheme"), [(DESKTOP, "light"), (PHONE, "dark")], ids=["desktop", "phone"])
 def test_no_serious_fault(browser: Browser, site: Site, scheme: str, size: tuple[int, int]) -> None:  # U-05
     chat = asking(site)
     with window(browser, site, size, color_scheme=scheme, reduced_motion="reduce") as opened:

@@ -160,6 +160,26 @@ def test_a_repeat_after_a_crash_does_nothing_twice(servers: Servers, point: str)
     assert len(again("GET", "/api/chats").json()["chats"]) == 1
 
 
+def test_the_web_app_on_a_project_of_its_own(cli: CommandLine) -> None:  # U-05
+    """`make run-web`: without a key a script plays the model; Ctrl-C ends it, and nothing is left."""
+    process = cli.start("web", "--demo", "--no-open", "--port", "0", env={"TMPDIR": str(cli.folder / "user")})
+    try:
+        served = Served(cli, process)
+        assert "<treadle-app>" in served("GET", "/").text
+        me = served("GET", "/api/me").json()
+        assert (me["user"], me["mode"]) == ("local", "ask")
+        assert me["root"].startswith(str(cli.folder / "user" / "treadle-web-"))
+        chat = served("POST", "/api/chats", {"content": "A test fails."}).json()
+        asked = served.until(chat["id"], "session.action_required")[-1]["data"]["actions"]
+        assert asked[0]["options"] == ["raise an error", "return 0"]
+    finally:
+        process.send_signal(signal.SIGINT)
+        done = end(process)
+    assert done.code == 0
+    assert "good once" in done.err
+    assert not list((cli.folder / "user").glob("treadle-web-*"))
+
+
 def test_sigterm_ends_in_good_order(servers: Servers) -> None:  # fault 17
     server = servers.start("--model", servers.cli.script(TALK))
     chat = server("POST", "/api/chats", {"content": "Talk.", "verify": False}).json()["id"]

@@ -32,7 +32,8 @@ def diff_table(text: str, *, split: bool, coloured: Coloured) -> str:
     def close() -> None:
         if rows:
             kind = "split" if split else "inline"
-            table = f'<table class="diff {kind}"><tbody>{"".join(rows)}</tbody></table>'
+            columns = '<colgroup><col class="ln"><col><col class="ln"><col></colgroup>' if split else ""
+            table = f'<table class="diff {kind}">{columns}<tbody>{"".join(rows)}</tbody></table>'
             made.append(f'<div class="wide" tabindex="0">{table}</div>')
             rows.clear()
 

@@ -48,7 +48,7 @@ class ActionCards extends HTMLElement {
     const feedback = h("input", { type: "text", placeholder: "Why not, or what instead", "aria-label": "What to tell the model on refusal" });
     const rule = h("select", { "aria-label": "How long this answer holds" }, h("option", { value: "" }, "Only this once"),
       (action.offers ?? []).flatMap((offer, place) => Object.entries(SCOPES).map(([scope, where]) => h("option", { value: `${place} ${scope}` }, `${offer.covers} ${where}`))));
-    const card = h("section", { class: `card action ${action.severity}`, data: { action: action.action }, tabindex: "-1" },
+    const card = h("section", { class: `card action severity-${action.severity}`, data: { action: action.action }, tabindex: "-1" },
       h("h3", {}, `Allow ${action.name || "this"}?`, action.severity && action.severity !== "none" ? h("span", { class: `badge ${action.severity}` }, action.severity) : null),
       action.reason ? h("p", {}, action.reason) : null,
       action.network?.length ? h("p", { class: "warn" }, `It may reach: ${action.network.join(", ")}`) : null, shown,

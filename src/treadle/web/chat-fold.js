@@ -15,7 +15,7 @@ export class ChatFold {
     this.plan = [];
     this.actions = [];
     this.usage = { input: 0, output: 0, cached: 0, usd: 0, calls: 0 };
-    this.context = { tokens: 0, window: 0 };
+    this.context = { tokens: 0, window: undefined };
     this.run = null;
     this.lastEnd = "";
     this.spans = [];
@@ -168,7 +168,7 @@ const HANDLERS = {
     if (row.live) row.thinking += data.text;
   },
   "assistant.tool_call_delta": (fold, data) => { if (data.name) fold.phase = `calling ${data.name}`; },
-  "assistant.reset": (fold, data) => fold.drop(fold.answers.get(data.turn)?.live ? fold.answers.get(data.turn) : null),
+  "assistant.reset": (fold, data) => fold.drop(fold.answers.get(data.turn)),
   "assistant.turn_retry": (fold, data, when) => {
     fold.drop(fold.answers.get(data.turn));
     fold.spend(data.usage);
@@ -185,6 +185,7 @@ const HANDLERS = {
       const row = fold.answer(data.turn, when);
       Object.assign(row, { live: false, seq: when.seq, text: data.content, thinking, partial: data.partial });
       row.thought ??= fold.turn?.turn === data.turn ? when.at - fold.turn.at : 0;
+      fold.answers.delete(data.turn); // what is complete is never dropped
     } else fold.drop(fold.answers.get(data.turn));
     const shown = data.tool_requests.filter((each) => !UNTOLD.has(each.name));
     if (shown.length) fold.phase = "working";
@@ -262,9 +263,9 @@ const HANDLERS = {
   "session.error": (fold, data, when) => fold.note(`${data.class}: ${data.message}`, when, "bad"),
   "session.interrupted": (fold, data, when) => fold.note(`Stopped by ${data.by}`, when, "warn"),
   "session.run_end": (fold, data, when) => {
-    for (const row of [...fold.answers.values()]) if (row.live) fold.drop(row);
-    for (const span of fold.spans) if (!span.to) span.to = when.at;
     const run = fold.run;
+    for (const row of [...fold.answers.values()]) fold.drop(row);
+    for (let at = fold.spans.length - 1; at >= 0 && fold.spans[at].seq >= (run?.seq ?? 0); at--) fold.spans[at].to ||= when.at;
     fold.run = null;
     fold.actions = [];
     fold.waits.clear();
@@ -316,7 +317,7 @@ const HANDLERS = {
   "checkpoint.created": () => {},
   "workspace.files_changed": (fold, data, when) => {
     fold.counts.files += 1;
-    for (const file of data.files) {
+    for (const file of data.files.filter((each) => (each.after ?? each.before)?.kind !== "directory")) {
       fold.paths.set(file.path, file);
       const before = fold.run?.files.get(file.path);
       fold.run?.files.set(file.path, { path: file.path, action: before?.action ?? file.action, added: (before?.added ?? 0) + file.added, removed: (before?.removed ?? 0) + file.removed });

@@ -15,7 +15,7 @@ export function budgetFields(title, budget = {}) {
 
 export async function changeOptions(page, models) {
   const { options } = page.fold;
-  const title = h("input", { type: "text", value: page.fold.title, maxlength: 200 });
+  const title = h("input", { type: "text", value: page.fold.title, maxlength: 200, placeholder: page.titleText.textContent });
   const model = modelChoice(models, options.model);
   const mode = modeChoice(options.mode);
   const turns = h("input", { type: "number", min: 1, max: 10000, value: options.max_turns });

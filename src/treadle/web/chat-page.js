@@ -14,6 +14,8 @@ import { Stream } from "./stream.js";
 const PANELS = { files: ["Files", "changed-files"], timeline: ["Timeline", "run-timeline"], log: ["Log", "log-view"], jobs: ["Jobs", "job-list"] };
 const MODULES = { files: "changed-files", timeline: "timeline", log: "log-view", jobs: "job-list", replay: "replay-view" };
 
+const LONG = 300;
+
 class ChatPage extends HTMLElement {
   begin(id, app) {
     Object.assign(this, { chat: id, app, panel: "", fold: new ChatFold(), head: 0, ready: false, seenQueue: 0 });
@@ -40,12 +42,21 @@ class ChatPage extends HTMLElement {
     try {
       const seen = await api("GET", chatPath(this.chat));
       this.head = seen.head;
+      if (seen.head > LONG) await this.readLog();
     } catch (error) {
       if (error.status === 404) return this.missing();
     }
+    if (!this.isConnected) return;
+    this.app.models().then(({ models }) => { this.windows = new Map(models.map((each) => [each.model, each.window])); });
     this.stream = new Stream(chatPath(this.chat, "/events"), { place: () => this.fold.seq, take: (event) => this.take(event), told: (state) => this.app.told("chat", state), before: () => this.back() });
     this.clock = setInterval(() => this.tick(), 1000);
     if (matchMedia("(min-width: 700px)").matches) this.composer.area.focus();
+  }
+
+  /** What is recorded of a long chat, in one piece; the stream goes on from there. */
+  async readLog() {
+    const log = await (await api("GET", chatPath(this.chat, "/events?follow=false&deltas=false"))).text();
+    for (const line of log.split("\n")) if (line.startsWith("data: ")) this.take(JSON.parse(line.slice(6)));
   }
 
   disconnectedCallback() {
@@ -98,7 +109,7 @@ class ChatPage extends HTMLElement {
     document.title = `${state === "requires_action" ? "● " : ""}${title} – Treadle`;
     this.status.className = `status ${state}`;
     this.status.textContent = fold.options.archived ? "archived" : STATUSES[state];
-    const { tokens, window: most } = fold.context;
+    const { tokens, window: most = this.windows?.get(fold.options.model) } = fold.context;
     const cost = Math.max(fold.cost ?? 0, fold.usage.usd);
     this.gauge.textContent = [tokens ? `${number(tokens)}${most ? ` / ${number(most)} (${Math.round((100 * tokens) / most)} %)` : " tokens"}` : "", cost ? money(cost) : ""].filter(Boolean).join(" · ");
     this.gauge.title = [`${number(fold.usage.input)} tokens read (${number(fold.usage.cached)} cached), ${number(fold.usage.output)} written`, `mode: ${fold.options.mode}`, fold.sandbox && `sandbox: ${fold.sandbox}`, fold.branch && `branch: ${fold.branch}`].filter(Boolean).join("\n");

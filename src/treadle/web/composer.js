@@ -5,7 +5,7 @@ import { h, icon, iconButton, toast } from "./dom.js";
 import { api, chatPath } from "./session.js";
 
 export const MODES = {
-  "read-only": "Read only", confirm: "Confirm each change", review: "Review effects", ask: "Ask for commands",
+  "read-only": "Read only", confirm: "Confirm everything", review: "Review every change", ask: "Ask when it matters",
   "auto-edit": "Edit freely", autopilot: "Autopilot",
 };
 const PICTURES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);

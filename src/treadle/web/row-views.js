@@ -157,7 +157,7 @@ function end(row, page) {
 
 function question(row) {
   const answer = row.answer === null ? h("p", { class: "muted" }, "Waits for an answer.") : h("p", {}, h("b", {}, row.synthetic ? "Nobody answered. " : "Answer: "), row.answer);
-  return h("div", { class: "asked" }, h("p", {}, row.text), answer);
+  return h("div", { class: "inquiry" }, h("p", {}, row.text), answer);
 }
 
 function done(row) {

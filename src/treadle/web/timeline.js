@@ -61,7 +61,7 @@ class Timeline extends HTMLElement {
   }
 
   picture(chosen, spans, until) {
-    const width = Math.max(420, this.place.clientWidth - 4);
+    const width = Math.max(340, this.place.clientWidth - 4);
     const { past, whole } = this.axis(chosen, spans, until);
     const x = (moment) => LEFT + (past(moment) / whole) * (width - LEFT - 12);
     const parts = [];

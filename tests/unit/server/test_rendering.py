@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from treadle.server.rendering import MOST_MARKDOWN, Kind, Rendering, code, markdown
 
 TAGS = {
-    "a", "blockquote", "br", "code", "del", "div", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "i", "li", "ol", "p",
+    "a", "blockquote", "br", "code", "col", "colgroup", "del", "div", "em",
+    "h1", "h2", "h3", "h4", "h5", "h6", "hr", "i", "li", "ol", "p",
     "pre", "s", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul",
 }  # fmt: skip
 ATTRIBUTES = frozenset({"class", "href", "title", "rel", "target", "tabindex", "colspan", "start"})
