@@ -25,8 +25,7 @@ from treadle.protocol.tools import COMMAND_TOOL, ToolSpec
 from treadle.runtime import Agent
 from treadle.types import CallKey, ChatId
 
-SHOWN = 2_000
-"""So many characters of the end of a check's output are kept in its result."""
+SHOWN = 2_000  # characters of the end of a check's output are kept in its result
 
 
 class Attempt(NamedTuple):

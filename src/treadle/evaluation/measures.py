@@ -16,8 +16,7 @@ from treadle.protocol.events import (
     PermissionRequested,
 )
 
-_Z = 1.96
-"""Of a normal distribution, for 95 %."""
+_Z = 1.96  # of a normal distribution, for 95 %
 
 
 class Counts(msgspec.Struct):

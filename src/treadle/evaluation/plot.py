@@ -16,7 +16,7 @@ def svg_plot(results: Sequence[Result], title: str) -> str:
     tasks = list(dict.fromkeys(result.task for result in results))
     grid = _TOP + _ROW * len(models) + 60
     height = grid + _CELL * len(tasks) + 20
-    width = _LEFT + _WIDTH + 90
+    width = _LEFT + max(_WIDTH + 90, 60 * len(models))
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">',
@@ -26,19 +26,20 @@ def svg_plot(results: Sequence[Result], title: str) -> str:
     ]
     for number, model in enumerate(models):
         rows = [result for result in results if result.model == model]
-        parts += _bar(model, rows, _TOP + _ROW * number)
-        parts.append(_text(_LEFT + number * 60, grid - 8, model[-9:], size=10))
+        shown = model if len(model) <= 30 else f"…{model[-29:]}"
+        parts += _bar(f"{number + 1} · {shown}", rows, _TOP + _ROW * number)
+        parts.append(_text(_LEFT + number * 60 + 22, grid - 4, str(number + 1), size=11))
         parts += [_cell(rows, task, _LEFT + number * 60, grid + _CELL * at) for at, task in enumerate(tasks)]
     parts += [_text(12, grid + _CELL * at + 12, task, size=11) for at, task in enumerate(tasks)]
     return "\n".join([*parts, "</svg>", ""])
 
 
-def _bar(model: str, rows: Sequence[Result], top: int) -> list[str]:
+def _bar(label: str, rows: Sequence[Result], top: int) -> list[str]:
     rate = solved(rows)
     low, high = (_LEFT + share * _WIDTH for share in rate.bounds)
     middle = top + _ROW / 2
     return [
-        _text(12, middle + 4, model),
+        _text(12, middle + 4, label),
         f'<rect x="{_LEFT}" y="{top + 8}" width="{rate.value * _WIDTH:.1f}" height="{_ROW - 16}" fill="{_BAR}"/>',
         f'<path d="M{low:.1f} {middle}H{high:.1f}M{low:.1f} {middle - 5}v10M{high:.1f} {middle - 5}v10" '
         f'stroke="{_INK}" fill="none"/>',

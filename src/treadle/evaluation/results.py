@@ -9,8 +9,7 @@ import msgspec
 from treadle.errors import InvalidInput
 
 FILE = "results.jsonl"
-ERRORS = ("error", "failed")
-"""How attempts end that say nothing about the model."""
+ERRORS = ("error", "failed")  # how attempts end that say nothing about the model
 
 
 class Result(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from treadle.errors import Refused, TreadleError
 from treadle.evaluation.attempts import Attempt, carry_out
-from treadle.evaluation.places import open_place
+from treadle.evaluation.places import Place, open_place
 from treadle.evaluation.results import ERRORS, FILE, Result, append, read_results
 from treadle.evaluation.suites import missing
 from treadle.evaluation.tasks import Task
@@ -40,53 +40,57 @@ def planned(tasks: Sequence[Task], plan: Plan) -> list[Attempt]:
     ]
 
 
+def waiting(tasks: Sequence[Task], plan: Plan, folder: Path) -> dict[Attempt, str]:
+    """What is not done yet; of an attempt that is made again, the chat that failed."""
+    results = {result.key: result for result in _known(folder)}
+    failed = {key: result.chat for key, result in results.items() if plan.retry_errors and result.ended in ERRORS}
+    return {each: failed.get(each.key, "") for each in planned(tasks, plan) if each.key not in results.keys() - failed}
+
+
 async def evaluate(
     agent: Agent, tasks: Sequence[Task], plan: Plan, folder: Path, told: Callable[[Result], None] = lambda _result: None
 ) -> list[Result]:
     """Carry out what is not done yet; the results of all attempts of the plan. `told` hears of each that is new.
     `folder` is an absolute path."""
-    wanted = planned(tasks, plan)
+    free = asyncio.Semaphore(max(1, plan.jobs))
+
+    async def work(attempt: Attempt, failed: str) -> None:
+        async with free:
+            result = await _one(agent, attempt, folder, plan.settings, failed)
+            faultpoint("evaluation.result_known")
+            append(folder, result)
+            told(result)
+
     with _alone(folder):
-        failed = {result.key for result in _known(folder) if plan.retry_errors and result.ended in ERRORS}
-        done = {result.key for result in _known(folder)} - failed
-        free = asyncio.Semaphore(max(1, plan.jobs))
-
-        async def work(attempt: Attempt) -> None:
-            async with free:
-                if attempt.key in failed:
-                    _begin_anew(folder, attempt)
-                result = await _one(agent, attempt, folder, plan.settings)
-                faultpoint("evaluation.result_known")
-                append(folder, result)
-                told(result)
-
         async with asyncio.TaskGroup() as group:
-            for attempt in wanted:
-                if attempt.key not in done:
-                    group.create_task(work(attempt))
-    keys = {attempt.key for attempt in wanted}
+            for attempt, failed in waiting(tasks, plan, folder).items():
+                group.create_task(work(attempt, failed))
+    keys = {attempt.key for attempt in planned(tasks, plan)}
     return [result for result in _known(folder) if result.key in keys]
 
 
-def _begin_anew(folder: Path, attempt: Attempt) -> None:
-    """Leave nothing of an attempt but its chat; the name of that goes first, so that a crash leaves no half."""
+async def _one(agent: Agent, attempt: Attempt, folder: Path, settings: ChatOptions, failed: str) -> Result:
     own = folder / "attempts" / attempt.folder
-    if own.exists():
-        (own / "chat").unlink(missing_ok=True)
-        remove_tree(str(own))
+    try:
+        place = await asyncio.to_thread(_place, attempt, own, failed)
+        return await carry_out(agent, attempt, place, own, settings)
+    except TreadleError as error:
+        return Result(*attempt.key, solved=False, ended="failed", error=str(error))
+
+
+def _place(attempt: Attempt, own: Path, failed: str) -> Place:
+    """Where it works. What the attempt that failed left there goes, its chat's name last: as long as that stands there,
+    the new one has not begun."""
+    note = own / "chat"
+    if failed and note.exists() and note.read_text() == failed:
+        for left in own.glob("*tree*"):
+            remove_tree(str(left))
+        note.unlink()
+    return open_place(attempt.task, own)
 
 
 def _known(folder: Path) -> list[Result]:
     return read_results(folder) if (folder / FILE).exists() else []
-
-
-async def _one(agent: Agent, attempt: Attempt, folder: Path, settings: ChatOptions) -> Result:
-    own = folder / "attempts" / attempt.folder
-    try:
-        place = await asyncio.to_thread(open_place, attempt.task, own)
-        return await carry_out(agent, attempt, place, own, settings)
-    except TreadleError as error:
-        return Result(*attempt.key, solved=False, ended="failed", error=str(error))
 
 
 @contextmanager

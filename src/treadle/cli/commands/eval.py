@@ -1,5 +1,6 @@
 """`treadle eval`: measure models at a suite of tasks, or compare two results."""
 
+import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -81,7 +82,7 @@ async def _evaluate(config: "Config", wanted: Evaluation, folder: Path, tasks: "
     from treadle.cli.terminal import Terminal
     from treadle.evaluation import Plan, evaluate, text_report
     from treadle.evaluation.plot import svg_plot
-    from treadle.evaluation.runner import STORE, planned
+    from treadle.evaluation.runner import STORE, planned, waiting
     from treadle.evaluation.suites import missing
 
     names = (wanted.models or config.settings.model).split(",")
@@ -94,10 +95,14 @@ async def _evaluate(config: "Config", wanted: Evaluation, folder: Path, tasks: "
     for task in tasks:
         if lacking := missing(task):
             terminal.note(f"left out, because {', '.join(lacking)} is not here: {task.name}", "yellow")
-    terminal.note(f"{len(planned(tasks, plan))} attempts, kept in {folder}", "dim")
+    number = len(planned(tasks, plan))
+    terminal.note(f"{number} attempts, kept in {folder}", "dim")
+    made = itertools.count(number - len(waiting(tasks, plan, folder)) + 1)
     inside = replace(config, settings=replace(config.settings, store=str(folder / STORE)))
     async with open_agent(inside, works=True) as agent:
-        results = await evaluate(agent, tasks, plan, folder, lambda result: terminal.line(_line(result)))
+        results = await evaluate(
+            agent, tasks, plan, folder, lambda result: terminal.line(f"[{next(made)}/{number}] {_line(result)}")
+        )
     report = text_report(results)
     (folder / "report.txt").write_text(report + "\n", encoding="utf-8")
     (folder / "report.svg").write_text(svg_plot(results, suite), encoding="utf-8")

@@ -127,19 +127,21 @@ _ADDRESSED = re.compile(rf"(?:{_ADDRESS})?+({NAME.pattern})(?:[ \t]{{0,8}}\n\s{{
 def read_addressed(source: Source, at: int) -> Result:
     """Functionary 3.2: `>>>name`, and its arguments on the next line; `>>>all` is for the user (llama.cpp's parser
     and tests). The prompt ends with the first `>>>`, so that an answer may begin without it."""
-    text = source.text
-    if not source.final and len(text) - at < len(_ADDRESS) and text[at:] == _ADDRESS[: len(text) - at]:
+    text, known = source.text, source.known
+    if not known:
+        return Missed(at)
+    if not source.final and len(text) - at <= len(_ADDRESS) and _ADDRESS.startswith(text[at:]):
         return None
     marked = text.startswith(_ADDRESS, at)
     if marked and text.startswith("all\n", at + len(_ADDRESS)):
         return Wrapper(at + len(_ADDRESS) + 4)
     head = _ADDRESSED.match(text, at)
-    if head is None or not source.known:
-        arriving = marked and not source.final and at + len(_ADDRESS) == len(text)
+    if head is None:
+        return Missed(at)
+    if head[4] is not None and not source.final:
+        arriving = may_become_known(head[1], known) or (marked and "all".startswith(head[1]))
         return None if arriving else Missed(at)
-    if head[4] is not None and not source.final and (marked or may_become_known(head[1], source.known)):
-        return None if may_become_known(head[1], source.known) or "all".startswith(head[1]) else Missed(at)
-    if named(head[1], source.known) not in source.known:
+    if named(head[1], known) not in known:
         return Missed(at)
     if head[2]:
         return read_named(source, head[1], head.end() - 1)

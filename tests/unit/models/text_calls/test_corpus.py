@@ -59,3 +59,11 @@ def test_of_an_answer_in_channels_only_the_answer_is_shown() -> None:
         shown = "".join(scanner.feed(CHANNELLED[at : at + size]) for at in range(0, len(CHANNELLED), size))
         rest = scanner.end()
         assert (rest.calls, shown + rest.text) == ((), "Done.")
+
+
+@pytest.mark.parametrize("text", [">>>all\nI look.>>>read_file\n{}", "read_file\n{}"])
+def test_without_known_names_nothing_is_addressed(text: str) -> None:
+    scanner = Scanner()
+    shown = "".join(map(scanner.feed, text))
+    rest = scanner.end()
+    assert (rest.calls, shown + rest.text) == ((), text)
