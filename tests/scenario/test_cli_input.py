@@ -1,14 +1,36 @@
 """What is typed and piped into the command line: standard input as context, flags that contradict each other, names
 that do not exist, aliases and profiles."""
 
+import io
 import signal
 import subprocess
+import sys
+from collections.abc import Callable
 
 import pytest
 
-from tests.scenario.command_line import CommandLine, end, until
+from tests.scenario.command_line import CommandLine, Ended, end, until
+from treadle.cli.group import invoke
 
+Here = Callable[..., Ended]
 HELLO = '[[turn]]\ntext = "Hello."\n'
+
+
+@pytest.fixture
+def here(cli: CommandLine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Here:
+    """The command line in this process: for what needs no process of its own."""
+    monkeypatch.chdir(cli.project)
+    for name, value in cli.environment.items():
+        if name != "PYTHONPATH":
+            monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))  # nothing is piped in
+
+    def run(*arguments: str) -> Ended:
+        code = invoke([*arguments])
+        told = capsys.readouterr()
+        return Ended(code, told.out, told.err)
+
+    return run
 
 
 def said(cli: CommandLine) -> str:
@@ -54,67 +76,67 @@ def test_without_a_task(cli: CommandLine) -> None:
         ("--tool-calls", "plain", "--completion", "tool"),
     ],
 )
-def test_flags_that_contradict_each_other(cli: CommandLine, flags: tuple[str, ...]) -> None:
-    ended = cli("run", "Hi.", "--model", cli.script(HELLO), *flags)
+def test_flags_that_contradict_each_other(cli: CommandLine, here: Here, flags: tuple[str, ...]) -> None:
+    ended = here("run", "Hi.", "--model", cli.script(HELLO), *flags)
     assert (ended.code, "exclude each other" in ended.err) == (2, True)
 
 
-def test_names_that_do_not_exist(cli: CommandLine) -> None:
-    tools = cli("run", "Hi.", "--model", cli.script(HELLO), "--tools", "read_fil")
+def test_names_that_do_not_exist(cli: CommandLine, here: Here) -> None:
+    tools = here("run", "Hi.", "--model", cli.script(HELLO), "--tools", "read_fil")
     assert tools.code == 2
     assert "did you mean 'read_file'" in tools.err
     assert "write_file" in tools.err  # the list
-    assert "did you mean 'chats'" in cli("chatz").err
-    assert cli("chatz").code == 2
-    chat = cli("run", "Hi.", "--model", cli.script(HELLO), "--json").events[0]["chat"]
+    assert "did you mean 'chats'" in here("chatz").err
+    assert here("chatz").code == 2
+    chat = here("run", "Hi.", "--model", cli.script(HELLO), "--json").events[0]["chat"]
     near = f"{chat[:-1]}{'a' if chat[-1] != 'a' else 'b'}"
-    assert f"did you mean {chat!r}" in cli("show", near).err
+    assert f"did you mean {chat!r}" in here("show", near).err
 
 
-def test_aliases_and_profiles(cli: CommandLine) -> None:  # E-06
+def test_aliases_and_profiles(cli: CommandLine, here: Here) -> None:  # E-06
     model = cli.script(HELLO)
     file = cli.home / "config.toml"
     file.write_text(
         f'max_turns = 7\n[aliases]\nfast = "{model}"\n'
         '[profiles.look]\nmodel = "fast"\nmode = "read-only"\nmax_turns = 3\n[profiles.wrong]\nmod = "ask"\n'
     )
-    assert cli("run", "Hi.", "--model", "fast").code == 0
-    assert cli("run", "Hi.", "--profile", "look", "--max-turns", "4").code == 0
-    options = cli("show", "last", "--json").lines[0]["options"]
+    assert here("run", "Hi.", "--model", "fast").code == 0
+    assert here("run", "Hi.", "--profile", "look", "--max-turns", "4").code == 0
+    options = here("show", "last", "--json").lines[0]["options"]
     assert (options["model"], options["mode"], options["max_turns"]) == (model, "read-only", 4)
     shown = cli("config", "--json", env={"TREADLE_PROFILE": "look"}).lines[0]["settings"]
     assert shown["max_turns"] == {"value": 3, "source": "environment TREADLE_PROFILE (profile look)"}
-    unknown = cli("run", "Hi.", "--profile", "lok")
+    unknown = here("run", "Hi.", "--profile", "lok")
     assert (unknown.code, "did you mean 'look'" in unknown.err) == (2, True)
-    assert "no setting; did you mean 'mode'" in cli("run", "Hi.", "--profile", "wrong").err
-    assert cli("fork", "last", "--model", "fast", "--json").lines[0]["seq"] > 0
+    assert "no setting; did you mean 'mode'" in here("run", "Hi.", "--profile", "wrong").err
+    assert here("fork", "last", "--model", "fast", "--json").lines[0]["seq"] > 0
 
 
-def test_chats_by_project_and_words(cli: CommandLine) -> None:
+def test_chats_by_project_and_words(cli: CommandLine, here: Here) -> None:
     model = cli.script(HELLO)
     other = cli.folder / "other"
     other.mkdir()
-    first = cli("run", "Paint it red.", "--model", model, "--json").events[0]["chat"]
-    second = cli("run", "Paint it blue.", "--model", model, "--root", str(other), "--json").events[0]["chat"]
+    first = here("run", "Paint it red.", "--model", model, "--json").events[0]["chat"]
+    second = here("run", "Paint it blue.", "--model", model, "--root", str(other), "--json").events[0]["chat"]
 
     def found(*flags: str) -> list[str]:
-        return [line.split()[0] for line in cli("chats", *flags).out.splitlines()]
+        return [line.split()[0] for line in here("chats", *flags).out.splitlines()]
 
     assert found() == [second, first]
     assert found("--limit", "1") == [second]
     assert found("--search", "RED") == [first]
     assert found("--project") == [first]
     assert found("--project", str(other)) == [second]
-    assert " other " in cli("chats").out
-    assert "no such chat" in cli("chats", "--search", "green").err
+    assert " other " in here("chats").out
+    assert "no such chat" in here("chats", "--search", "green").err
 
 
-def test_the_copy_is_the_latest(cli: CommandLine) -> None:  # D-07
+def test_the_copy_is_the_latest(cli: CommandLine, here: Here) -> None:  # D-07
     model = cli.script(HELLO)
-    first = cli("run", "One.", "--model", model, "--json").events[0]["chat"]
-    cli("run", "Two.", "--model", model)
-    copy = cli("fork", first).out.strip()
-    assert cli("show", "last", "--json").lines[0]["chat"] == copy
+    first = here("run", "One.", "--model", model, "--json").events[0]["chat"]
+    here("run", "Two.", "--model", model)
+    copy = here("fork", first).out.strip()
+    assert here("show", "last", "--json").lines[0]["chat"] == copy
 
 
 SLEEP = '[[turn]]\ncall = [{ name = "run_command", args = { command = "touch begun; sleep 600" } }]\n'

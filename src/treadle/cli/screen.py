@@ -5,13 +5,13 @@ import asyncio
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from treadle.chat.state import ChatState
 from treadle.cli.activity import Activity
 from treadle.cli.drive import left_text
-from treadle.cli.prose import Prose
 from treadle.cli.terminal import Terminal
 from treadle.handle import Chat
 from treadle.inert import inert, inert_line
@@ -21,6 +21,9 @@ from treadle.protocol import events as e
 from treadle.protocol.content import PlanStep, Usage
 from treadle.protocol.views import Coalescer, JobView, touched
 from treadle.types import CallKey, ChatId
+
+if TYPE_CHECKING:
+    from treadle.cli.prose import Prose
 
 _PLAN_MARKS = {"pending": "·", "in_progress": ">", "done": "✓"}
 
@@ -40,7 +43,7 @@ class Screen:
         self._coalescer = Coalescer()
         self._timer: asyncio.TimerHandle | None = None
         terminal = self._terminal
-        self._prose = Prose(self._write, lambda: terminal.width, terminal.paint, markup=terminal.colours)
+        self._prose = self._with_markdown() if terminal.live else None
         self._activity = Activity(terminal, moves=not echo)
         self._asked: set[CallKey] = set()
         """Calls whose change was shown when a person was asked."""
@@ -162,18 +165,25 @@ class Screen:
 
     def _say(self, text: str) -> None:
         """A piece of the answer: as it is, or with its Markdown where somebody looks at it."""
-        if text and self._terminal.live:
+        if self._prose is not None:
             self._prose.feed(inert(text))
         else:
             self._terminal.stream(inert(text))
 
-    def _write(self, text: str) -> None:
-        self._terminal.stream(text)
+    def _with_markdown(self) -> "Prose":
+        from treadle.cli.prose import Prose  # who reads from a pipe gets the text as it is
+
+        terminal = self._terminal
+        return Prose(terminal.stream, lambda: terminal.width, terminal.paint, markup=terminal.colours)
+
+    def _end_prose(self) -> None:
+        if self._prose is not None:
+            self._prose.end()
 
     def _end_text(self) -> None:
         self._say(self._coalescer.flush())
         self._coalescer.reset()
-        self._prose.end()
+        self._end_prose()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -183,7 +193,7 @@ class Screen:
         missing = message.content.removeprefix(self._received) if self._received else message.content
         if missing != message.content or not self._received:
             self._say(missing)
-            self._prose.end()
+            self._end_prose()
         if message.content:
             self._terminal.end_line()
         if message.partial:
@@ -194,7 +204,8 @@ class Screen:
 
     def _drop_answer(self) -> None:
         self._coalescer.reset()
-        self._prose.drop()
+        if self._prose is not None:
+            self._prose.drop()
         if self._received:
             self._terminal.note("(that answer was broken off and is begun again)", "dim")
         self._received = ""
@@ -242,7 +253,7 @@ class Screen:
     def _whole(self, text: str) -> None:
         """A text that is there at once."""
         self._say(text)
-        self._prose.end()
+        self._end_prose()
         self._terminal.end_line()
 
     def _notice(self, event: e.Event) -> None:

@@ -12,7 +12,9 @@ from unicodedata import east_asian_width
 from treadle.presentation.styled import Colour, Line
 
 _CODES: dict[Colour, str] = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
-_ASCII = str.maketrans({"●": "*", "✗": "x", "✓": "v", "·": "-", "…": "...", "\N{MINUS SIGN}": "-", "│": "|", "─": "-"})
+_ASCII = str.maketrans(
+    {"●": "*", "✗": "x", "✓": "v", "·": "-", "…": "...", "\N{MINUS SIGN}": "-", "│": "|", "─": "-", "┼": "+", "•": "*"}
+)
 
 
 class Terminal:

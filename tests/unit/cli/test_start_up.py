@@ -39,7 +39,16 @@ WORK_OF_TOOLS = {
     "treadle.workspace.search.search",
 }
 """What calls need that a run without any does not make."""
-OTHER_WORK = {"rich", "textual", "tomllib", "treadle.models.text_calls", "treadle.replay", "treadle.transfer"}
+OTHER_WORK = {
+    "pygments",
+    "rich",
+    "textual",
+    "treadle.cli.prose",
+    "tomllib",
+    "treadle.models.text_calls",
+    "treadle.replay",
+    "treadle.transfer",
+}
 
 
 def loaded(*arguments: str) -> set[str]:

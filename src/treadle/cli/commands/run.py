@@ -179,6 +179,8 @@ def _text(task: Task) -> str:
 
 def _require_tools(agent: "Agent", task: Task) -> None:
     """Tools that do not exist are named before a model has to do without them."""
+    if not task.tools:
+        return
     from treadle.did_you_mean import unknown_names
     from treadle.protocol.options import ChatOptions
 
