@@ -239,7 +239,7 @@ class McpServers(Offerings):
 
             auth = signed_in(declared.name, server.url, server.scope, storage, browser)
         headers = {name: filled(value, env) for name, value in server.headers.items()}
-        async with transport.http(server.url, headers, auth) as streams:
+        async with transport.http(declared.name, server.url, headers, auth) as streams:
             yield streams
 
     def _confined(self, argv: list[str], server: Server, root: str, cwd: str) -> list[str]:

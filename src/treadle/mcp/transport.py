@@ -15,6 +15,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
+from treadle.errors import ConfigError
 from treadle.subprocesses import kill_group
 
 LONGEST_LINE = 16 << 20
@@ -151,13 +152,27 @@ async def _left(process: asyncio.subprocess.Process) -> None:
 
 @asynccontextmanager
 async def http(
-    url: str, headers: Mapping[str, str], auth: httpx2.Auth | None = None
+    name: str, url: str, headers: Mapping[str, str], auth: httpx2.Auth | None = None
 ) -> AsyncIterator[TransportStreams]:
     """A server that is reached by streamable HTTP. A stream may be silent for long; how long a call may take is not
-    said here."""
+    said here. ConfigError if it wants to know who is there, and nobody has signed in."""
+    refused = asyncio.Event()
+
+    async def looked(response: httpx2.Response) -> None:
+        if response.status_code == httpx2.codes.UNAUTHORIZED:
+            refused.set()
+        elif response.is_success:
+            refused.clear()
+
     patience = httpx2.Timeout(30.0, read=_SILENCE_S)
-    async with (
-        httpx2.AsyncClient(headers=dict(headers), timeout=patience, auth=auth) as client,
-        streamable_http_client(url, http_client=client) as streams,
-    ):
-        yield streams
+    hooks = {"response": [looked]}
+    try:
+        async with (
+            httpx2.AsyncClient(headers=dict(headers), timeout=patience, auth=auth, event_hooks=hooks) as client,
+            streamable_http_client(url, http_client=client) as streams,
+        ):
+            yield streams
+    except Exception as error:
+        if refused.is_set():
+            raise ConfigError(f"it asks you to sign in: treadle mcp login {name}") from error
+        raise

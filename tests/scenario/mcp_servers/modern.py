@@ -20,12 +20,14 @@ async def whom() -> Elicit[Name]:
 
 
 class Modern:
-    def __init__(self, notes: Path) -> None:
+    def __init__(self, notes: Path, port: int = 0) -> None:
+        self._port = port
         self._notes = notes
         self._server = MCPServer("modern", version="2")
         self._tools()
         self._serving: asyncio.Task[None] | None = None
         self._uvicorn: uvicorn.Server | None = None
+        self.port = 0
         self.url = ""
 
     @property
@@ -83,13 +85,13 @@ class Modern:
 
     async def __aenter__(self) -> Self:
         app = self._server.streamable_http_app()
-        self._uvicorn = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical", lifespan="on"))
+        self._uvicorn = uvicorn.Server(uvicorn.Config(app, port=self._port, log_level="critical", lifespan="on"))
         self._serving = asyncio.create_task(self._uvicorn.serve())
         async with asyncio.timeout(60):
             while not self._uvicorn.started:  # noqa: ASYNC110 - it tells nobody
                 await asyncio.sleep(0.02)
-        port = self._uvicorn.servers[0].sockets[0].getsockname()[1]
-        self.url = f"http://127.0.0.1:{port}/mcp"
+        self.port = self._uvicorn.servers[0].sockets[0].getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}/mcp"
         return self
 
     async def __aexit__(

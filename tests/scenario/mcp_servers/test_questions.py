@@ -103,3 +103,16 @@ async def test_an_http_server_that_is_not_there_is_a_notice_and_costs_no_more(ki
     async with asyncio.timeout(60):
         events = await seen(kit.chat(agent).send("Go."))
     assert any(notice.text.startswith("The MCP server far did not start") for notice in of(events, e.ModelNotice))
+
+
+async def test_an_http_server_that_goes_away_and_comes_back(kit: Kit, tmp_path: Path) -> None:
+    kit.replayed = False
+    steps = [Call("new__count", to=1), Say("1"), Call("new__count", to=2), Say("2"), Call("new__count", to=3), Say("3")]
+    async with Modern(tmp_path / "greeted") as server:
+        agent = kit.agent(steps, {"new": {"url": server.url, "start_s": 5}})
+        chat = kit.chat(agent)
+        assert results(await seen(chat.send("Go.")))[0].success
+    failed = results(await seen(chat.send("Again.")))[0]
+    assert not failed.success
+    async with Modern(tmp_path / "greeted", server.port):
+        assert results(await seen(chat.send("And again.")))[0].result == "counted to 3"

@@ -1,0 +1,83 @@
+"""A server's question in words, and an answer as the server wants it."""
+
+from typing import Any
+
+import pytest
+
+types = pytest.importorskip("mcp_types")
+
+from treadle.mcp import elicitation  # noqa: E402
+from treadle.mcp.content import MAX_PICTURES, seen  # noqa: E402
+
+
+def form(properties: dict[str, Any], *required: str) -> Any:
+    schema = {"type": "object", "properties": properties, "required": list(required)}
+    return types.ElicitRequestFormParams(message="What?", requested_schema=schema)
+
+
+FORM = form({"name": {"type": "string"}, "age": {"type": "integer"}, "ok": {"type": "boolean"}}, "name")
+
+
+@pytest.mark.parametrize(
+    ("answer", "content"),
+    [
+        ('{"name": "Ada", "age": 36, "ok": true}', {"name": "Ada", "age": 36, "ok": True}),
+        ("name: Ada\nage: 36\nok: yes", {"name": "Ada", "age": 36, "ok": True}),
+        ("name: Ada: the first", {"name": "Ada: the first"}),
+        ('{"name": "Ada", "more": 1}', {"name": "Ada"}),
+    ],
+)
+def test_a_form_is_answered_in_json_or_in_lines(answer: str, content: dict[str, Any]) -> None:
+    said = elicitation.reply(FORM, answer)
+    assert (said.action, said.content) == ("accept", content)
+
+
+@pytest.mark.parametrize("answer", ["just words", "age: 36", "name: Ada\nage: many", "name: Ada\nok: perhaps"])
+def test_what_does_not_fit_is_said(answer: str) -> None:
+    assert isinstance(elicitation.reply(FORM, answer), str)
+
+
+def test_one_field_is_answered_as_it_stands() -> None:
+    assert elicitation.reply(form({"text": {"type": "string"}}, "text"), "a: b").content == {"text": "a: b"}
+    assert elicitation.reply(form({"yes": {"type": "boolean"}}, "yes"), "no").content == {"yes": False}
+    assert elicitation.asked("s", form({"yes": {"type": "boolean"}})).options == ("yes", "no", "decline")
+    choice = form({"c": {"type": "string", "oneOf": [{"const": "a", "title": "A"}]}})
+    assert elicitation.asked("s", choice).options == ("a", "decline")
+    assert elicitation.reply(form({}), "yes").action == "accept"
+
+
+def test_it_can_be_declined_and_addresses_are_only_shown() -> None:
+    page = types.ElicitRequestURLParams(message="Sign\x1b in", url="https://x/\x1b]0;", elicitation_id="1")
+    asked = elicitation.asked("s", page)
+    assert "\x1b" not in asked.question
+    assert asked.options == ("done", "decline")
+    assert elicitation.reply(page, "done").action == "accept"
+    for params in (page, FORM):
+        assert elicitation.reply(params, "decline").action == "decline"
+        assert elicitation.reply(params, "Cancel").action == "cancel"
+
+
+def test_results_of_every_kind_become_text_and_pictures() -> None:
+    blocks = [
+        types.TextContent(text="hello"),
+        types.ImageContent(data="iVBORw==", mime_type="image/png"),
+        types.ImageContent(data="%%%", mime_type="image/png"),
+        types.ImageContent(data="aGk=", mime_type="image/svg+xml"),
+        types.AudioContent(data="aGk=", mime_type="audio/wav"),
+        types.ResourceLink(uri="a://b", name="b"),
+        types.EmbeddedResource(resource=types.TextResourceContents(uri="a://c", text="inside")),
+    ]
+    found = seen(blocks)
+    assert found.pictures == (("image/png", b"\x89PNG"),)
+    assert found.text.splitlines() == [
+        "hello",
+        "[picture 1: image/png, 4 bytes; shown below]",
+        "[bytes that cannot be read]",
+        "[image/svg+xml, 2 bytes; it cannot be shown]",
+        "[a sound, audio/wav, about 3 bytes; it cannot be shown]",
+        "[the resource b at a://b]",
+        "[a://c]",
+        "inside",
+    ]
+    assert seen([], {"a": 1}).text == '{"a":1}'
+    assert len(seen([types.ImageContent(data="iVBORw==", mime_type="image/png")] * 20).pictures) == MAX_PICTURES
