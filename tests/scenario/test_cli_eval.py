@@ -10,9 +10,10 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.scenario.command_line import CommandLine, end
-from treadle.evaluation import Result, compare, read_results
+from treadle.evaluation import Result, Task, compare, read_results, read_suite
 from treadle.evaluation.measures import Rate
 from treadle.evaluation.results import FILE, append
+from treadle.evaluation.suites import missing
 from treadle.stores import open_store
 
 COUNT = 'call = [{ name = "run_command", args = { command = "echo x >> count" } }]'
@@ -155,6 +156,36 @@ def test_a_swe_bench_instance(cli: CommandLine) -> None:
     assert found.solved, found.check
     [tree] = (cli.project / "out" / "attempts").glob("*/*/*/tree")
     assert (tree / "commits").read_text().strip() == "1"  # what came later is not there to be found
+
+
+def reference_script(task: Task) -> str:
+    """A model that reads what is there and writes the reference solution."""
+    assert isinstance(task.start, Path)
+    assert task.reference is not None
+    files = {str(path.relative_to(task.reference)): path for path in task.reference.rglob("*") if path.is_file()}
+    reads = [("read_file", {"path": name}) for name in files if (task.start / name).exists()]
+    writes = [("write_file", {"path": name, "content": path.read_bytes().decode()}) for name, path in files.items()]
+    removals = [("run_command", {"command": f"rm {name}"}) for name in task.deleted]
+    turns = [turn for turn in (reads, writes + removals) if turn]
+    said = ["[[turn]]\n" + "".join(map(written, turn)) for turn in turns]
+    return "".join([*said, '[[turn]]\ntext = "Done."\n'])
+
+
+def written(call: tuple[str, dict[str, str]]) -> str:
+    name, arguments = call
+    return f"[[turn.call]]\nname = {json.dumps(name)}\nraw = {json.dumps(json.dumps(arguments))}\n"
+
+
+def test_the_references_of_the_own_suite_solve_it(cli: CommandLine) -> None:
+    place = Path(__file__).parents[2] / "evals"
+    tasks = [task for task in read_suite(place) if not missing(task)]
+    for task in tasks:
+        cli.script(reference_script(task), f"{task.name}.toml")
+    ended = cli("eval", str(place), "--model", f"scripted:{cli.folder}/{{task}}.toml", "--jobs", "4", "--out", "out")
+    assert ended.code == 0, ended.err
+    found = read_results(cli.project / "out")
+    assert len(found) == len(tasks)
+    assert not [(each.task, each.error, each.check) for each in found if not each.solved]
 
 
 def test_words_that_do_not_go_together(cli: CommandLine) -> None:

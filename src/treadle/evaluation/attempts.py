@@ -50,7 +50,7 @@ class Attempt(NamedTuple):
             settings,
             model=self.model.replace("{task}", task.name),
             root=str(root),
-            mode=task.mode or settings.mode,
+            mode=task.mode,
             interactive=False,
             max_turns=task.max_turns,
             run_budget=budget,

@@ -26,7 +26,7 @@ class _TaskFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_turns: int = 20
     max_tokens: int = 0
     wall_s: float = 900.0
-    mode: Mode | None = None
+    mode: Mode = "auto-edit"
     requires: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
 

@@ -35,8 +35,8 @@ class Task(msgspec.Struct, frozen=True):
     max_tokens: int = 0
     wall_s: float = 900.0
     """How long the model may work; 0 is no limit."""
-    mode: Mode | None = None
-    """What the model may do without asking; None leaves it to the settings."""
+    mode: Mode = "auto-edit"
+    """What the model may do without asking. The tree is a copy: what could not be got back is no concern here."""
     requires: tuple[str, ...] = ()
     """Programs without which the task cannot be done here."""
     tags: tuple[str, ...] = ()
