@@ -56,7 +56,7 @@ from treadle.types import CallKey, ChatId, Clock, SystemClock, new_chat_id
 from treadle.workspace.paths.identity import identify
 
 if TYPE_CHECKING:
-    from treadle.mcp_setup import McpServers
+    from treadle.mcp_hub.setup import McpServers
     from treadle.skills.places import Document, Kind
     from treadle.skills.reading import CustomAgent, OwnCommand
 
@@ -184,7 +184,7 @@ class Agent:
     def mcp(self) -> "McpServers":
         """The MCP servers of this agent: their prompts and resources, and a way to add more."""
         if self._mcp is None:
-            from treadle.mcp_setup import McpServers  # most users have none
+            from treadle.mcp_hub.setup import McpServers  # most users have none
 
             given = self._mcp_given if isinstance(self._mcp_given, Mapping) else {}
             configured = self._mcp_given is True

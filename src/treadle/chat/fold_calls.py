@@ -47,11 +47,12 @@ def _close_action(state: ChatState, action: str, at: Envelope) -> ChatState:
 
 
 def _execution_start(state: ChatState, event: e.ExecutionStart, at: Envelope) -> ChatState:
-    state = replace(state, totals=replace(state.totals, tool_calls=state.totals.tool_calls + 1))
+    more = 0 if any(call.key == event.call and call.phase == "answered" for call in state.calls) else 1
+    state = replace(state, totals=replace(state.totals, tool_calls=state.totals.tool_calls + more))
     writes = event.effect not in ("read", "edit")  # what a tool for files changes is recorded as such
     state = _trial_over(state, event.call, at)
     state = change_call(state, event.call, phase="started", arguments=event.arguments, plan=event.plan, writes=writes)
-    return change_run(state, active=True, tool_calls=state.run.tool_calls + 1 if state.run else 0)
+    return change_run(state, active=True, tool_calls=state.run.tool_calls + more if state.run else 0)
 
 
 def _trial_start(state: ChatState, event: e.TrialStart, at: Envelope) -> ChatState:

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from treadle.mcp.listing import ListedTool, spec_of
-from treadle.mcp.settings import Declared
+from treadle.mcp.listing import ListedTool
 from treadle.ports.toolset import Invocation, Outcome, Question, Rehearsal, Settlement, Trial
 from treadle.protocol.content import Image
+from treadle.protocol.tools import ToolSpec
 
 if TYPE_CHECKING:
     from treadle.mcp.calls import Calls
@@ -58,10 +58,9 @@ class Lone:
 class ServerTool(Lone):
     """Implements `treadle.ports.toolset.Tool`."""
 
-    def __init__(self, declared: Declared, listed: ListedTool, connected: Connected, keeping: "Keeping") -> None:
-        server = declared.server
+    def __init__(self, spec: ToolSpec, listed: ListedTool, connected: Connected, keeping: "Keeping") -> None:
         self.listed = listed
-        self.spec = spec_of(declared.name, listed, server.timeout_s, accept_hints=server.accept_hints)
+        self.spec = spec
         self._connected = connected
         self._keeping = keeping
 

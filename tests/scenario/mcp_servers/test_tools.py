@@ -13,7 +13,7 @@ from tests.scenario.mcp_servers.kit import Kit, action, results, seen
 from treadle.chat.history import tokens
 from treadle.errors import ConfigError, InvalidInput
 from treadle.mcp.listing import ListedTool, Listing, ListingsFile
-from treadle.mcp.settings import Declared, server_of
+from treadle.mcp_hub.settings import Declared, server_of
 from treadle.models.scripted import Call, Say, ScriptedModel
 from treadle.policy.trust import Trust
 from treadle.protocol import events as e

@@ -10,9 +10,9 @@ from treadle.errors import InvalidInput, NotFound, ToolError
 from treadle.inert import inert_line
 
 if TYPE_CHECKING:
-    from treadle.mcp.hub import Link
-    from treadle.mcp.settings import Declared
-    from treadle.mcp_setup import McpServers
+    from treadle.mcp_hub.hub import Link
+    from treadle.mcp_hub.settings import Declared
+    from treadle.mcp_hub.setup import McpServers
     from treadle.runtime import Agent
 
 _HIDDEN = "…"
@@ -57,8 +57,8 @@ def mcp() -> None:
 def add(name: str, wanted: NewServer) -> int:
     """Add a server, or change one: a program, or an address with --url."""
     from treadle.cli.session import configured
-    from treadle.mcp.settings import Server
-    from treadle.mcp_setup import Declarations
+    from treadle.mcp_hub.settings import Server
+    from treadle.mcp_hub.setup import Declarations
 
     server = Server(
         command=wanted.command[0] if wanted.command else "",
@@ -186,7 +186,7 @@ def try_server(name: str, root: str | None, force_root: bool) -> int:
 def remove(name: str) -> int:
     """Remove a server from your own file."""
     from treadle.cli.session import configured
-    from treadle.mcp_setup import Declarations
+    from treadle.mcp_hub.setup import Declarations
 
     book = Declarations(configured().home)
     if name not in book.all():

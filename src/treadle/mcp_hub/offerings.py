@@ -8,7 +8,7 @@ import msgspec
 
 from treadle.errors import InvalidInput, NotFound
 from treadle.inert import inert_line
-from treadle.mcp.hub import Hub, Link
+from treadle.mcp_hub.hub import Hub, Link
 
 if TYPE_CHECKING:
     from mcp import Client

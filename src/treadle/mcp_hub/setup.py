@@ -15,11 +15,12 @@ import msgspec
 
 from treadle.errors import ConfigError, InvalidInput, SandboxError
 from treadle.file_system import is_below
-from treadle.mcp.hub import Hub
 from treadle.mcp.listing import FILE_NAME as LISTINGS_NAME
 from treadle.mcp.listing import Listing, ListingsFile, remember
-from treadle.mcp.offerings import Offerings
-from treadle.mcp.settings import (
+from treadle.mcp.tool import Keeping
+from treadle.mcp_hub.hub import Hub
+from treadle.mcp_hub.offerings import Offerings
+from treadle.mcp_hub.settings import (
     FILE_NAME,
     PROJECT_FILES,
     Declared,
@@ -30,7 +31,6 @@ from treadle.mcp.settings import (
     read_project,
     server_of,
 )
-from treadle.mcp.tool import Keeping
 from treadle.policy.home_file import HomeFile
 from treadle.policy.trust import read
 from treadle.ports.sandbox import AllHosts, Confinement, Direct, NoNetwork, PrivateHome, Unwritable

@@ -10,10 +10,10 @@ import msgspec
 from msgspec.structs import replace
 
 from treadle.errors import ToolError
-from treadle.mcp.listing import Listing
-from treadle.mcp.search import CALL, FIND, CallTool, FindTools, too_many
-from treadle.mcp.settings import Declared
+from treadle.mcp.listing import Listing, spec_of
 from treadle.mcp.tool import Keeping, ServerTool
+from treadle.mcp_hub.search import CALL, FIND, CallTool, FindTools, too_many
+from treadle.mcp_hub.settings import Declared
 from treadle.ports.toolset import Tool
 from treadle.protocol.content import ToolRequest
 from treadle.protocol.options import ChatOptions
@@ -139,11 +139,15 @@ class Hub:
         return (*(tools if not deferred else ()), FindTools(self.available, deferred), CallTool())
 
     def _tools(self, link: Link, root: str) -> list[ServerTool]:
-        server = link.declared.server
-        listing = link.known or Listing()
+        name, server = link.declared.name, link.declared.server
         return [
-            ServerTool(link.declared, tool, lambda: self.connected(link.declared.name, root), self._keeping)
-            for tool in listing.tools
+            ServerTool(
+                spec_of(name, tool, server.timeout_s, accept_hints=server.accept_hints),
+                tool,
+                lambda: self.connected(name, root),
+                self._keeping,
+            )
+            for tool in (link.known.tools if link.known is not None else ())
             if server.takes(tool.name)
         ]
 
