@@ -348,6 +348,15 @@ class Agent:
             self.warnings.append(text)
         return (ModelNotice("consent", text),)
 
+    def disclose(self, ref: str) -> str:
+        """What the user must be told now about who gets to see the project with this model; empty if they know. It
+        counts as told from here on (S-10)."""
+        whom = "" if self._one_model else recipient(ref, self._env)
+        if not whom or self.consent.given(whom, ref.partition(":")[0]):
+            return ""
+        self.consent.give(whom)
+        return disclosure(whom)
+
     async def close(self) -> None:
         """Stop driving, give leases back, close models and store."""
         await self.worker.close()

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import sys
 import time
 from typing import Any
 
@@ -13,6 +14,7 @@ from acp import schema as a
 from tests.processes import running_with, unlike_any_other
 from tests.scenario.command_line import CommandLine
 from tests.scenario.editor import WAIT_S, Editor, begin, editing
+from tests.scenario.mcp_servers.kit import ODD
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -223,7 +225,7 @@ async def test_modes_models_commands_and_the_life_of_a_session(cli: CommandLine)
     steps = '[[turn]]\ncall = [{ name = "update_plan", args = { steps = [{ text = "Look", status = "done" }] } }]\n'
     script = cli.script(turn("", ("write_file", {"path": "b.txt", "content": "b\n"})) + steps + DONE + turn("Copy."))
     other = cli.script(DONE, "other.toml")
-    server = a.McpServerStdio(name="files", command="x", args=[], env=[])
+    server = a.SseMcpServer(type="sse", name="files", url="http://localhost:1/", headers=[])
     async with editing(cli, "--model", script, "--mode", "auto-edit") as editor:
         made = await editor.agent.new_session(cwd=str(cli.project), mcp_servers=[server])
         session = made.session_id
@@ -231,7 +233,7 @@ async def test_modes_models_commands_and_the_life_of_a_session(cli: CommandLine)
         assert made.modes.current_mode_id == "auto-edit"
         chosen = {each.id: each.current_value for each in made.config_options or ()}
         assert chosen == {"mode": "auto-edit", "model": script}
-        await editor.until(lambda: "files" in editor.text)  # it is said that they are not connected
+        await editor.until(lambda: "files" in editor.text)  # it is said that it is not used
         [commands] = editor.of("available_commands_update")
         assert {"undo", "compact", "mode"} <= {each.name for each in commands.available_commands}
         await editor.say(session, "Write.")
@@ -259,6 +261,20 @@ async def test_modes_models_commands_and_the_life_of_a_session(cli: CommandLine)
             await editor.agent.load_session(cwd=str(cli.folder), session_id=session)
         with pytest.raises(acp.RequestError, match="whole disk"):
             await editor.agent.new_session(cwd="/", mcp_servers=[])
+
+
+async def test_the_editor_passes_mcp_servers_on(cli: CommandLine) -> None:  # E-01
+    pytest.importorskip("mcp")
+    notes = cli.folder / "notes"
+    server = a.McpServerStdio(name="odd one", command=sys.executable, args=["-S", ODD, str(notes)], env=[])
+    script = cli.script(turn("", ("odd-one__note", {"text": "hello"})) + DONE)
+    async with editing(cli, "--model", script) as editor:
+        session = await begin(editor, cli, [server])
+        editor.choose = lambda _options: "once"
+        await editor.say(session, "Take a note.")
+        assert editor.calls()["1.0"]["status"] == "completed"
+        assert len(editor.asked) == 1
+    assert notes.read_text() == "hello\n"
 
 
 async def _said(editor: Editor, session: str, text: str) -> str:

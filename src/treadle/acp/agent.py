@@ -16,6 +16,7 @@ from acp.helpers import ContentBlock
 from treadle import __version__
 from treadle.acp.choices import MODEL, change_of, modes, require_model
 from treadle.acp.failures import INVALID_PARAMS, NOT_FOUND, told
+from treadle.acp.servers import declare, installed
 from treadle.acp.session import Can, Session
 from treadle.errors import InvalidInput
 from treadle.handle import Chat
@@ -33,7 +34,6 @@ KEYS_TEXT = (
     "Treadle takes keys from the environment or the keyring of the system. Put the provider's key, such as "
     "OPENAI_API_KEY, into the `env` of the agent in the editor's settings, and name a model with TREADLE_MODEL."
 )
-NO_SERVERS = "The editor's MCP servers are not connected here: {names}. Treadle does not take them from editors yet."
 
 
 class EditorAgent:
@@ -75,6 +75,7 @@ class EditorAgent:
             agent_capabilities=a.AgentCapabilities(
                 load_session=True,
                 prompt_capabilities=a.PromptCapabilities(image=True, embedded_context=True),
+                mcp_capabilities=a.McpCapabilities(http=installed()),
                 session_capabilities=a.SessionCapabilities(
                     list=a.SessionListCapabilities(),
                     resume=a.SessionResumeCapabilities(),
@@ -99,7 +100,7 @@ class EditorAgent:
         options = self._options(cwd, given)
         require_model(self._agent, options.model)
         session = self._open(self._agent.chat(options=options), options)
-        session.begin(*_refused(given))
+        session.begin(*declare(self._agent, session.options.root, given.get("mcp_servers")))
         return a.NewSessionResponse(
             session_id=session.chat.id, modes=modes(session.options), config_options=await session.choices()
         )
@@ -108,14 +109,14 @@ class EditorAgent:
     async def load_session(self, cwd: str, session_id: str, **given: Any) -> a.LoadSessionResponse:
         session = await self._again(session_id, cwd, given)
         await session.tell(replayed=True)
-        session.begin(*_refused(given), follows=True)
+        session.begin(*declare(self._agent, session.options.root, given.get("mcp_servers")), follows=True)
         return a.LoadSessionResponse(modes=modes(session.options), config_options=await session.choices())
 
     @told
     async def resume_session(self, cwd: str, session_id: str, **given: Any) -> a.ResumeSessionResponse:
         session = await self._again(session_id, cwd, given)
         await session.skip()
-        session.begin(*_refused(given), follows=True)
+        session.begin(*declare(self._agent, session.options.root, given.get("mcp_servers")), follows=True)
         return a.ResumeSessionResponse(modes=modes(session.options), config_options=await session.choices())
 
     @told
@@ -125,7 +126,7 @@ class EditorAgent:
         copy = await fork(store, chat, await store.head(chat), {})
         session = await self._again(copy, cwd, given)
         await session.skip()
-        session.begin(*_refused(given))
+        session.begin(*declare(self._agent, session.options.root, given.get("mcp_servers")))
         return a.ForkSessionResponse(
             session_id=copy, modes=modes(session.options), config_options=await session.choices()
         )
@@ -246,15 +247,8 @@ def _read(capabilities: a.ClientCapabilities | None) -> Can:
     if capabilities is None:
         return Can()
     meta = capabilities.field_meta or {}
-    files, forms = capabilities.fs, capabilities.elicitation
+    files = capabilities.fs
     return Can(
         terminals=bool(meta.get("terminal_output")),
-        forms=forms is not None and forms.form is not None,
         reads=bool(files is not None and files.read_text_file),
     )
-
-
-def _refused(given: Mapping[str, Any]) -> list[str]:
-    """The seam for servers that the editor passes on."""
-    names = ", ".join(inert_line(server.name, 60) for server in given.get("mcp_servers") or ())
-    return [NO_SERVERS.format(names=names)] if names else []

@@ -1,8 +1,7 @@
 """What a chat asks of a person, put to the editor: approvals with the scopes of rules (S-07, S-08), and questions as
-buttons or as a form. What is answered elsewhere meanwhile is followed from there."""
+buttons. What is answered elsewhere meanwhile is followed from there."""
 
 import asyncio
-from contextlib import suppress
 
 import acp
 from acp import schema as a
@@ -26,13 +25,12 @@ _WATCH_S = 1.0
 
 
 class Asking:
-    """Puts the actions of one chat to its editor. `forms`: whether the editor can show a form."""
+    """Puts the actions of one chat to its editor."""
 
-    def __init__(self, chat: Chat, client: acp.Client, root: str, *, forms: bool) -> None:
+    def __init__(self, chat: Chat, client: acp.Client, root: str) -> None:
         self._chat = chat
         self._client = client
         self._root = root
-        self._forms = forms
 
     async def ask(self, action: OpenAction) -> Following | None:
         """How the chat goes on; None if it waits for what the person types next."""
@@ -42,10 +40,9 @@ class Asking:
             await asyncio.wait((asking, closing), return_when=asyncio.FIRST_COMPLETED)
             return await asking if asking.done() else self._chat.resume()
         finally:
-            for task in (asking, closing):
-                task.cancel()
-            with suppress(asyncio.CancelledError):
-                await closing
+            asking.cancel()
+            closing.cancel()
+            await asyncio.wait((asking, closing))
 
     async def _closed(self, action: OpenAction) -> None:
         """Until somebody answers elsewhere, or the run is stopped."""
@@ -77,8 +74,6 @@ class Asking:
         raise Dismissed
 
     async def _question(self, action: OpenAction) -> Following | None:
-        if self._forms:
-            return await self._form(action)
         if not action.options:
             return None
         options = [
@@ -94,15 +89,6 @@ class Asking:
         if not chosen.startswith("answer-"):
             return None
         return self._chat.answer(action, action.options[int(chosen.removeprefix("answer-"))])
-
-    async def _form(self, action: OpenAction) -> Following | None:
-        field = a.ElicitationStringPropertySchema(type="string", title="Answer", enum=list(action.options) or None)
-        schema = a.ElicitationSchema(type="object", properties={"answer": field}, required=["answer"])
-        mode = a.ElicitationFormSessionMode(session_id=self._chat.id, requested_schema=schema)
-        answer = await self._client.create_elicitation(inert(action.text), mode)
-        given = answer.content if isinstance(answer, a.AcceptElicitationResponse) else None
-        text = str((given or {}).get("answer") or "")
-        return self._chat.answer(action, text) if text else None
 
 
 class Dismissed(Exception):

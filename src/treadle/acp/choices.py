@@ -1,7 +1,6 @@
 """What a person can choose for a session: the mode and the model, as modes and as configuration options."""
 
 import asyncio
-import os
 from collections.abc import Sequence
 
 from acp import schema as a
@@ -62,15 +61,3 @@ def change_of(config_id: str, value: str | bool) -> dict[str, str | bool]:
     if config_id == MODEL and isinstance(value, str) and value:
         return {"model": value}
     raise InvalidInput(f"there is no choice {config_id!r} with the value {value!r}")
-
-
-def disclosed(agent: Agent, model: str) -> str:
-    """What is to be told about who gets to see the project with this model, once for each recipient (S-10)."""
-    from treadle.models.disclosure import recipient
-    from treadle.policy.consent import disclosure
-
-    whom = recipient(model, os.environ)
-    if not whom or agent.consent.given(whom, model.partition(":")[0]):
-        return ""
-    agent.consent.give(whom)
-    return disclosure(whom)

@@ -13,7 +13,7 @@ from acp.helpers import ContentBlock
 
 from treadle.acp.asking import Asking, Dismissed
 from treadle.acp.blocks import chunk, remark
-from treadle.acp.choices import ConfigOption, config_options, disclosed, usable_models
+from treadle.acp.choices import ConfigOption, config_options, usable_models
 from treadle.acp.failures import failed_run
 from treadle.acp.projection import Projection, Update
 from treadle.acp.prompt import read_prompt
@@ -41,7 +41,6 @@ class Can(msgspec.Struct, frozen=True):
     """What the editor can do."""
 
     terminals: bool = False
-    forms: bool = False
     reads: bool = False
 
 
@@ -61,7 +60,7 @@ class Session:
         self._seq = 0
         """The last event that the editor has seen."""
         self._projection = Projection(options.root, chat.files.texts, terminals=can.terminals)
-        self._asking = Asking(chat, client, options.root, forms=can.forms)
+        self._asking = Asking(chat, client, options.root)
         self._one_at_a_time = asyncio.Lock()
         self._turns: list[Turn] = []
         self._background: asyncio.Task[None] | None = None
@@ -188,7 +187,7 @@ class Session:
             case e.SessionError() as error:
                 self._failure = error
             case e.ModelNotice(kind="consent"):
-                disclosed(self._agent, self.options.model)  # it is told here
+                self._agent.disclose(self.options.model)  # it is told here
             case _:
                 pass
         await self._send(*await self._projection.show(envelope))
@@ -221,7 +220,7 @@ class Session:
         """Change options of the chat; the editor that asked is told in the answer, others by the log."""
         await self.chat.command(c.ChangeOptions(changes))
         self.options = (await self.chat.state()).options
-        told = disclosed(self._agent, self.options.model) if "model" in changes else ""
+        told = self._agent.disclose(self.options.model) if "model" in changes else ""
         if told:
             await self._send(remark(told))
 

@@ -1,0 +1,45 @@
+"""MCP servers that the editor passes on: declared for the project of the session, as long as this process lives."""
+
+import re
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import Any
+
+from acp import schema as a
+
+from treadle.errors import InvalidInput
+from treadle.inert import inert, inert_line
+from treadle.runtime import Agent
+
+NO_PACKAGE = "they need the package mcp (pip install 'treadle[mcp]')"
+
+
+def installed() -> bool:
+    return find_spec("mcp") is not None
+
+
+def declare(agent: Agent, root: str, servers: list[Any] | None) -> list[str]:
+    """Have the servers used; what could not be taken, for the person to read."""
+    left: list[str] = []
+    for server in servers or ():
+        try:
+            if not installed():
+                raise InvalidInput(NO_PACKAGE)
+            agent.mcp.add(_name(server.name), _read(server), root)
+        except InvalidInput as error:
+            left.append(f"the MCP server {inert_line(server.name, 60)} of the editor is not used: {inert(str(error))}")
+    return left
+
+
+def _name(given: str) -> str:
+    return re.sub(r"[^a-zA-Z0-9]+", "-", given).strip("-")[:32]
+
+
+def _read(server: object) -> Mapping[str, Any]:
+    match server:
+        case a.McpServerStdio(command=command, args=args, env=env):
+            return {"command": command, "args": args, "env": {each.name: each.value for each in env}}
+        case a.HttpMcpServer(url=url, headers=headers):
+            return {"url": url, "headers": {each.name: each.value for each in headers}}
+        case _:
+            raise InvalidInput("only programs and streamable HTTP are spoken here")
