@@ -64,7 +64,11 @@ def eval_(wanted: Evaluation) -> int:
     tasks = chosen(read_suite(suite, repositories), [word for word in wanted.only.split(",") if word])
     name = suite.resolve().stem
     folder = Path(wanted.out or Path("eval-results", name)).absolute()
-    return asyncio.run(_evaluate(configured(), wanted, folder, tasks, name))
+    try:
+        return asyncio.run(_evaluate(configured(), wanted, folder, tasks, name))
+    except KeyboardInterrupt:
+        click.echo("stopped; the same line goes on with what is left", err=True)
+        raise
 
 
 def _compare(before: Path, after: Path) -> int:
@@ -84,6 +88,7 @@ async def _evaluate(config: "Config", wanted: Evaluation, folder: Path, tasks: "
     from treadle.evaluation.plot import svg_plot
     from treadle.evaluation.runner import STORE, planned, waiting
     from treadle.evaluation.suites import missing
+    from treadle.lines.changes import count
 
     names = (wanted.models or config.settings.model).split(",")
     models = tuple(config.model_of(name.strip()) for name in names if name.strip())
@@ -96,7 +101,7 @@ async def _evaluate(config: "Config", wanted: Evaluation, folder: Path, tasks: "
         if lacking := missing(task):
             terminal.note(f"left out, because {', '.join(lacking)} is not here: {task.name}", "yellow")
     number = len(planned(tasks, plan))
-    terminal.note(f"{number} attempts, kept in {folder}", "dim")
+    terminal.note(f"{count(number, 'attempt')}, kept in {folder}", "dim")
     made = itertools.count(number - len(waiting(tasks, plan, folder)) + 1)
     inside = replace(config, settings=replace(config.settings, store=str(folder / STORE)))
     async with open_agent(inside, works=True) as agent:
