@@ -45,6 +45,7 @@ call = [{ name = "write_file", args = { path = "<img src=x onerror=hacked=1>.md"
 [[turn]]
 text = "Done."
 """
+MAKE_HTML = "() => { try { document.body.innerHTML = '<b>x</b>'; } catch (error) { return error.name; } }"
 ASK = """
 [[turn]]
 text = "I need to write a workflow."
@@ -111,6 +112,14 @@ def test_nothing_hostile_comes_alive(browser: Browser, site: Site) -> None:  # S
         assert page.locator("chat-page img, chat-page iframe, chat-page script").count() == 0
         links = page.eval_on_selector_all("chat-page a[href]", "all => all.map(a => a.getAttribute('href'))")
         assert all(re.match(r"https?://|#/", link) for link in links)
+
+
+def test_no_script_can_make_html(browser: Browser, site: Site) -> None:  # S-12
+    page = browser.new_page()
+    page.goto(site.address)
+    page.wait_for_selector("sign-in")
+    assert page.evaluate(MAKE_HTML) == "TypeError"
+    page.close()
 
 
 def test_answered_in_one_window_and_gone_from_the_other(browser: Browser, site: Site) -> None:  # U-05, S-08, fault 6

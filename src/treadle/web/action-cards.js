@@ -21,7 +21,8 @@ class ActionCards extends HTMLElement {
     const client = actions.filter((action) => action.kind === "external_tool");
     for (const [key, action] of wanted) {
       if (this.cards.has(key)) continue;
-      const card = action.kind === "permission" ? this.approval(action) : action.kind === "user_input" ? this.question(action) : this.client(action, client);
+      const card = action.kind === "permission" ? this.approval(action) : action.kind === "user_input" ? this.question(action)
+          : this.client(action, client);
       this.cards.set(key, card);
       this.append(card);
     }
@@ -44,16 +45,22 @@ class ActionCards extends HTMLElement {
     if (/^@@ /m.test(text)) show(shown, "diff", text);
     else shown.append(h("pre", { class: "command", tabindex: "0" }, text));
     const command = action.arguments?.command;
-    const edited = typeof command === "string" ? h("textarea", { rows: 2, value: command, "aria-label": "The command, which may be changed", spellcheck: "false" }) : null;
-    const feedback = h("input", { type: "text", placeholder: "Why not, or what instead", "aria-label": "What to tell the model on refusal" });
+    const edited = typeof command === "string" ? h("textarea",
+        { rows: 2, value: command, "aria-label": "The command, which may be changed", spellcheck: "false" }) : null;
+    const feedback = h("input", { type: "text", placeholder: "Why not, or what instead",
+        "aria-label": "What to tell the model on refusal" });
     const rule = h("select", { "aria-label": "How long this answer holds" }, h("option", { value: "" }, "Only this once"),
-      (action.offers ?? []).flatMap((offer, place) => Object.entries(SCOPES).map(([scope, where]) => h("option", { value: `${place} ${scope}` }, `${offer.covers} ${where}`))));
+      (action.offers ?? []).flatMap((offer, place) => Object.entries(SCOPES).map(([scope, where]) => h("option",
+          { value: `${place} ${scope}` }, `${offer.covers} ${where}`))));
     const card = h("section", { class: `card action severity-${action.severity}`, data: { action: action.action }, tabindex: "-1" },
-      h("h3", {}, `Allow ${action.name || "this"}?`, action.severity && action.severity !== "none" ? h("span", { class: `badge ${action.severity}` }, action.severity) : null),
+      h("h3", {}, `Allow ${action.name || "this"}?`, action.severity && action.severity !== "none"
+          ? h("span", { class: `badge ${action.severity}` }, action.severity) : null),
       action.reason ? h("p", {}, action.reason) : null,
       action.network?.length ? h("p", { class: "warn" }, `It may reach: ${action.network.join(", ")}`) : null, shown,
-      h("details", {}, h("summary", {}, "Change it, or say why not"), edited ? h("label", {}, "Command", edited) : null, h("label", {}, "On refusal, tell the model", feedback), action.offers?.length ? h("label", {}, "This answer holds", rule) : null),
-      h("footer", {}, button("Allow", () => decide("allow"), { class: "primary allow", accesskey: "a" }), button("Refuse", () => decide("deny"), { class: "deny" })));
+      h("details", {}, h("summary", {}, "Change it, or say why not"), edited ? h("label", {}, "Command", edited) : null,
+          h("label", {}, "On refusal, tell the model", feedback), action.offers?.length ? h("label", {}, "This answer holds", rule) : null),
+      h("footer", {}, button("Allow", () => decide("allow"), { class: "primary allow", accesskey: "a" }),
+          button("Refuse", () => decide("deny"), { class: "deny" })));
     const decide = (decision) => {
       const body = { decision, hash: action.hash, feedback: feedback.value };
       if (decision === "allow" && edited && edited.value !== command) body.arguments = { ...action.arguments, command: edited.value };
@@ -64,13 +71,16 @@ class ActionCards extends HTMLElement {
   }
 
   question(action) {
-    const field = h("input", { type: "text", "aria-label": "Your answer", placeholder: action.options?.length ? "Or something else" : "Your answer" });
+    const field = h("input", { type: "text", "aria-label": "Your answer", placeholder: action.options?.length ? "Or something else"
+        : "Your answer" });
     const say = (answer) => answer.trim() && this.answer(`/answers/${encodeURIComponent(action.action)}`, { answer }, card);
     const text = h("div", { class: "markdown" });
     show(text, "markdown", action.text || action.question || "");
-    const card = h("section", { class: "card action question", data: { action: action.action }, tabindex: "-1" }, h("h3", {}, "A question"), text,
+    const card = h("section", { class: "card action question", data: { action: action.action }, tabindex: "-1" }, h("h3", {}, "A question"),
+        text,
       h("div", { class: "choices" }, (action.options ?? []).map((option) => button(option, () => say(option)))),
-      h("form", { on: { submit: (event) => { event.preventDefault(); say(field.value); } } }, field, h("button", { class: "primary" }, "Answer")));
+      h("form", { on: { submit: (event) => { event.preventDefault(); say(field.value); } } }, field,
+          h("button", { class: "primary" }, "Answer")));
     return card;
   }
 
@@ -78,10 +88,15 @@ class ActionCards extends HTMLElement {
     const field = h("textarea", { rows: 2, "aria-label": `Result of ${action.name}`, placeholder: "Its result, as text or JSON" });
     const until = action.deadline_ms ? ` until ${new Date(action.deadline_ms).toLocaleTimeString()}` : "";
     const read = (text) => { try { return JSON.parse(text); } catch { return text; } };
-    const card = h("section", { class: "card action client", data: { action: action.action }, tabindex: "-1" }, h("h3", {}, `A client runs ${action.name}`),
-      h("p", { class: "muted" }, `The chat waits for its result${until}.`), h("pre", { class: "output", tabindex: "0" }, JSON.stringify(action.arguments ?? {}, null, 2)),
-      all.length === 1 ? h("details", {}, h("summary", {}, "Answer in its place"), field, h("footer", {}, button("Hand in", () => this.answer("/tool-results", { results: [{ tool_call_id: action.tool_call_id, output: read(field.value) }] }, card), { class: "primary" }),
-        button("Say that it failed", () => this.answer("/tool-results", { results: [{ tool_call_id: action.tool_call_id, output: field.value || "It failed.", is_error: true }] }, card)))) : null);
+    const card = h("section", { class: "card action client", data: { action: action.action }, tabindex: "-1" },
+        h("h3", {}, `A client runs ${action.name}`),
+      h("p", { class: "muted" }, `The chat waits for its result${until}.`),
+          h("pre", { class: "output", tabindex: "0" }, JSON.stringify(action.arguments ?? {}, null, 2)),
+      all.length === 1 ? h("details", {}, h("summary", {}, "Answer in its place"), field,
+          h("footer", {}, button("Hand in", () => this.answer("/tool-results",
+          { results: [{ tool_call_id: action.tool_call_id, output: read(field.value) }] }, card), { class: "primary" }),
+        button("Say that it failed", () => this.answer("/tool-results",
+            { results: [{ tool_call_id: action.tool_call_id, output: field.value || "It failed.", is_error: true }] }, card)))) : null);
     return card;
   }
 

@@ -12,10 +12,13 @@ class ChangedFiles extends HTMLElement {
     Object.assign(this, { page, run: "all", seen: -1 });
     this.runs = h("select", { "aria-label": "Which run", on: { change: () => { this.run = this.runs.value; this.load(); } } });
     this.kept = h("input", { type: "checkbox", on: { change: () => this.load() } });
-    this.split = h("input", { type: "checkbox", checked: page.split(), on: { change: () => { localStorage.setItem("treadle.split", this.split.checked ? "1" : ""); this.draw(); } } });
+    this.split = h("input", { type: "checkbox", checked: page.split(),
+        on: { change: () => { localStorage.setItem("treadle.split", this.split.checked ? "1" : ""); this.draw(); } } });
     this.list = h("div", { class: "changes" });
-    this.replaceChildren(h("div", { class: "panel-bar" }, this.runs, h("label", {}, this.split, "Side by side"), h("label", {}, this.kept, "Kept ones, too"), h("span", { class: "space" }),
-      button("Keep all", () => this.act("keep", {})), button("Undo all", () => this.undo({})), button("Redo", () => this.act("redo", {}, true), { title: "Take the last undo back" })), this.list);
+    this.replaceChildren(h("div", { class: "panel-bar" }, this.runs, h("label", {}, this.split, "Side by side"),
+        h("label", {}, this.kept, "Kept ones, too"), h("span", { class: "space" }),
+      button("Keep all", () => this.act("keep", {})), button("Undo all", () => this.undo({})),
+          button("Redo", () => this.act("redo", {}, true), { title: "Take the last undo back" })), this.list);
     this.load();
   }
 
@@ -29,10 +32,13 @@ class ChangedFiles extends HTMLElement {
   async load() {
     const chat = this.page.chat;
     try {
-      const [{ runs }, found] = await Promise.all([api("GET", chatPath(chat, "/runs?limit=500")), api("GET", chatPath(chat, `/changes?run=${this.run}&even_kept=${this.kept.checked}`))]);
+      const [{ runs }, found] = await Promise.all([api("GET", chatPath(chat, "/runs?limit=500")),
+          api("GET", chatPath(chat, `/changes?run=${this.run}&even_kept=${this.kept.checked}`))]);
       this.found = found;
       const chosen = this.run;
-      this.runs.replaceChildren(h("option", { value: "all" }, "All runs"), ...runs.reverse().map((run) => h("option", { value: run.run, selected: String(run.run) === chosen }, `${run.run}: ${run.content.slice(0, 50)}`)));
+      this.runs.replaceChildren(h("option", { value: "all" }, "All runs"),
+          ...runs.reverse().map((run) => h("option", { value: run.run, selected: String(run.run) === chosen },
+          `${run.run}: ${run.content.slice(0, 50)}`)));
       this.draw();
     } catch (error) {
       this.list.replaceChildren(h("p", { class: "muted" }, error.message));
@@ -43,7 +49,8 @@ class ChangedFiles extends HTMLElement {
     if (!this.found) return;
     const { files, total } = this.found;
     if (!files.length) return this.list.replaceChildren(h("p", { class: "muted" }, "No changes that could be undone."));
-    this.list.replaceChildren(...files.map((file) => this.file(file)), total > files.length ? h("p", { class: "muted" }, `and ${total - files.length} more files`) : "");
+    this.list.replaceChildren(...files.map((file) => this.file(file)), total > files.length
+        ? h("p", { class: "muted" }, `and ${total - files.length} more files`) : "");
   }
 
   file(file) {
@@ -52,15 +59,20 @@ class ChangedFiles extends HTMLElement {
       const place = h("div", { class: "diffs" });
       show(place, "diff", [hunk.header, ...hunk.lines].join("\n"), { language: file.path, split: this.split.checked });
       const chosen = { hunks: { [file.path]: [hunk.number] } };
-      return h("div", { class: "piece", data: { hunk: hunk.number } }, single ? null : h("div", { class: "hunk-bar" }, h("span", { class: "muted" }, `Hunk ${hunk.number}`), stat(hunk), h("span", { class: "space" }),
+      return h("div", { class: "piece", data: { hunk: hunk.number } }, single ? null
+          : h("div", { class: "hunk-bar" }, h("span", { class: "muted" }, `Hunk ${hunk.number}`), stat(hunk), h("span", { class: "space" }),
         button("Keep", () => this.act("keep", chosen), { class: "small", "aria-label": `Keep hunk ${hunk.number} of ${file.path}` }),
-        button("Undo", () => this.act("undo", chosen), { class: "small", "aria-label": `Undo hunk ${hunk.number} of ${file.path}` })), place);
+        button("Undo", () => this.act("undo", chosen), { class: "small", "aria-label": `Undo hunk ${hunk.number} of ${file.path}` })),
+            place);
     });
     const chosen = { paths: [file.path] };
     return h("section", { class: "changed", "aria-label": file.path, data: { path: file.path } },
-      h("header", {}, h("code", {}, file.path), WORDS[file.action] ? h("span", { class: "badge" }, WORDS[file.action]) : null, stat(file), h("span", { class: "space" }),
-        button("Keep", () => this.act("keep", chosen), { class: "small", "aria-label": `Keep ${file.path}` }), button("Undo", () => this.undo(chosen), { class: "small", "aria-label": `Undo ${file.path}` })),
-      file.notes.length ? h("p", { class: "muted" }, file.notes.join("; ")) : null, ...hunks, file.cut ? h("p", { class: "muted" }, "There is more of this file than is shown.") : null);
+      h("header", {}, h("code", {}, file.path), WORDS[file.action] ? h("span", { class: "badge" }, WORDS[file.action]) : null, stat(file),
+          h("span", { class: "space" }),
+        button("Keep", () => this.act("keep", chosen), { class: "small", "aria-label": `Keep ${file.path}` }),
+            button("Undo", () => this.undo(chosen), { class: "small", "aria-label": `Undo ${file.path}` })),
+      file.notes.length ? h("p", { class: "muted" }, file.notes.join("; ")) : null, ...hunks, file.cut
+          ? h("p", { class: "muted" }, "There is more of this file than is shown.") : null);
   }
 
   choice(chosen) {
@@ -70,8 +82,10 @@ class ChangedFiles extends HTMLElement {
   /** Undo, after a look at what it would do. */
   async undo(chosen) {
     try {
-      const plan = await api("POST", chatPath(this.page.chat, "/undo"), { ...this.choice(chosen), preview: true, even_kept: this.kept.checked });
-      const said = await ask("Undo these changes?", planned(plan), [["Undo", {}, "primary"], ...(plan.conflicts.length ? [["Undo and merge", { merge: true }]] : []), ["Cancel", null]]);
+      const plan = await api("POST", chatPath(this.page.chat, "/undo"),
+          { ...this.choice(chosen), preview: true, even_kept: this.kept.checked });
+      const said = await ask("Undo these changes?", planned(plan),
+          [["Undo", {}, "primary"], ...(plan.conflicts.length ? [["Undo and merge", { merge: true }]] : []), ["Cancel", null]]);
       if (said) await this.act("undo", { ...chosen, ...said, even_kept: this.kept.checked });
     } catch (error) {
       toast(error.message, "bad");
@@ -94,7 +108,9 @@ customElements.define("changed-files", ChangedFiles);
 /** What an undo would do, for people. */
 export function planned(plan) {
   const words = { created: "comes back", modified: "changes", deleted: "is removed" };
-  return [h("ul", { class: "plan" }, plan.files.slice(0, 30).map((file) => h("li", {}, h("code", {}, file.path), ` ${words[file.action]} `, stat(file)))),
-    plan.total > 30 ? h("p", { class: "muted" }, `and ${plan.total - 30} more`) : null, plan.total ? null : h("p", { class: "muted" }, "No file would change."),
+  return [h("ul", { class: "plan" }, plan.files.slice(0,
+      30).map((file) => h("li", {}, h("code", {}, file.path), ` ${words[file.action]} `, stat(file)))),
+    plan.total > 30 ? h("p", { class: "muted" }, `and ${plan.total - 30} more`) : null, plan.total ? null
+        : h("p", { class: "muted" }, "No file would change."),
     ...plan.conflicts.slice(0, 10).map((each) => h("p", { class: "warn" }, `${each.path} is left alone: ${each.reason}`))];
 }

@@ -67,7 +67,8 @@ export class ChatFold {
   answer(turn, when) {
     let row = this.answers.get(turn);
     if (!row) {
-      row = this.add({ kind: "answer", key: `turn:${turn}:${(this.begun = (this.begun ?? 0) + 1)}`, seq: when.seq || this.seq, at: when.at, turn, text: "", thinking: "", live: true, began: when.at });
+      row = this.add({ kind: "answer", key: `turn:${turn}:${(this.begun = (this.begun ?? 0) + 1)}`, seq: when.seq || this.seq, at: when.at,
+          turn, text: "", thinking: "", live: true, began: when.at });
       this.answers.set(turn, row);
     }
     this.touch(row);
@@ -132,7 +133,8 @@ function restored(word) {
     const names = data.files.slice(0, 4).map((file) => file.path).join(", ");
     if (word !== "Kept") for (const file of data.files) fold.paths.set(file.path, file);
     const conflicts = data.conflicts.map((each) => `${each.path}: ${each.reason}`).join("\n");
-    const text = data.error ? `${word}: nothing was done. ${data.error}` : `${word} ${total} file${total === 1 ? "" : "s"}${names ? `: ${names}` : ""}`;
+    const text = data.error ? `${word}: nothing was done. ${data.error}`
+        : `${word} ${total} file${total === 1 ? "" : "s"}${names ? `: ${names}` : ""}`;
     fold.note(text, when, data.error || conflicts ? "warn" : "", { more: conflicts });
   };
 }
@@ -148,7 +150,8 @@ const HANDLERS = {
     if (data.edits) fold.cut(data.edits);
     fold.begin(when, data.content);
     fold.counts.queue += data.queue_id ? 1 : 0;
-    fold.add({ kind: "user", seq: when.seq, at: when.at, text: data.content, source: data.source, delivery: data.delivery, images: data.images.length });
+    fold.add({ kind: "user", seq: when.seq, at: when.at, text: data.content, source: data.source, delivery: data.delivery,
+        images: data.images.length });
   },
   "assistant.turn_start": (fold, data, when) => {
     fold.begin(when, "");
@@ -173,7 +176,8 @@ const HANDLERS = {
     fold.drop(fold.answers.get(data.turn));
     fold.spend(data.usage);
     fold.span("retry", `${data.class}: ${data.message}`, when).to = when.at + data.delay_s * 1000;
-    fold.note(`Attempt ${data.attempt} failed (${data.class}); again in ${data.delay_s.toFixed(1)} s`, when, "warn", { more: data.message });
+    fold.note(`Attempt ${data.attempt} failed (${data.class}); again in ${data.delay_s.toFixed(1)} s`, when, "warn",
+        { more: data.message });
   },
   "assistant.message": (fold, data, when) => {
     const span = open(fold, "turn");
@@ -192,7 +196,8 @@ const HANDLERS = {
     const last = fold.rows.at(-1);
     const row = !shown.length ? null : last?.kind === "calls" ? last : fold.add({ kind: "calls", seq: when.seq, at: when.at, calls: [] });
     for (const each of shown) {
-      const call = { call: each.call, name: each.name, arguments: each.arguments, summary: summaryOf(each.arguments), state: "waiting", seq: when.seq, text: "", output: "" };
+      const call = { call: each.call, name: each.name, arguments: each.arguments, summary: summaryOf(each.arguments), state: "waiting",
+          seq: when.seq, text: "", output: "" };
       row.calls.push(call);
       fold.calls.set(each.call, { row, call });
     }
@@ -223,7 +228,8 @@ const HANDLERS = {
     const text = data.success ? data.result : data.error || data.result;
     Object.assign(found.call, {
       state: data.success ? "done" : "failed", text: text.slice(0, KEPT_TEXT), cut: text.length > KEPT_TEXT, done: when.seq, output: "",
-      brief: data.result_summary, stat: data.diff_stat, ms: data.duration_ms, sandbox: data.sandbox, synthetic: data.synthetic, effect: data.effect,
+      brief: data.result_summary, stat: data.diff_stat, ms: data.duration_ms, sandbox: data.sandbox, synthetic: data.synthetic,
+          effect: data.effect,
     });
     fold.touch(found.row);
   },
@@ -237,18 +243,21 @@ const HANDLERS = {
     fold.waited(data.action, when);
     const found = fold.calls.get(data.action);
     if (!found) return;
-    found.call.permission = data.auto_approved ? "" : data.decision === "allow" ? `allowed by ${data.by}` : `refused by ${data.by}${data.feedback ? `: ${data.feedback}` : ""}`;
+    found.call.permission = data.auto_approved ? "" : data.decision === "allow" ? `allowed by ${data.by}`
+        : `refused by ${data.by}${data.feedback ? `: ${data.feedback}` : ""}`;
     found.call.state = data.decision === "allow" ? "waiting" : "failed";
     fold.touch(found.row);
   },
   "external_tool.requested": (fold, data, when) => {
     const found = fold.calls.get(data.call);
     if (found) { found.call.state = "client"; fold.touch(found.row); }
-    fold.wait({ kind: "external_tool", action: data.call, deadline_ms: data.deadline_s ? when.at + data.deadline_s * 1000 : 0, ...data }, `client runs ${data.name}`, when);
+    fold.wait({ kind: "external_tool", action: data.call, deadline_ms: data.deadline_s ? when.at + data.deadline_s * 1000 : 0, ...data },
+        `client runs ${data.name}`, when);
   },
   "external_tool.completed": (fold, data, when) => fold.waited(data.call, when),
   "user_input.requested": (fold, data, when) => {
-    const row = fold.add({ kind: "question", key: `question:${data.action}:${when.seq}`, seq: when.seq, at: when.at, text: data.question, options: data.options, answer: null });
+    const row = fold.add({ kind: "question", key: `question:${data.action}:${when.seq}`, seq: when.seq, at: when.at, text: data.question,
+        options: data.options, answer: null });
     fold.asked.set(`?${data.action}`, row);
     fold.wait({ kind: "user_input", text: data.question, ...data }, "a question", when);
   },
@@ -272,19 +281,23 @@ const HANDLERS = {
     fold.lastEnd = data.reason;
     fold.phase = "";
     if (!run) return;
-    const spent = { tokens: fold.usage.input + fold.usage.output - run.spent.input - run.spent.output, usd: fold.usage.usd - run.spent.usd, cached: fold.usage.cached - run.spent.cached };
-    fold.add({ kind: "end", seq: when.seq, at: when.at, reason: data.reason, why: data.why, ms: when.at - run.at, spent, files: [...run.files.values()], run: run.seq });
+    const spent = { tokens: fold.usage.input + fold.usage.output - run.spent.input - run.spent.output, usd: fold.usage.usd - run.spent.usd,
+        cached: fold.usage.cached - run.spent.cached };
+    fold.add({ kind: "end", seq: when.seq, at: when.at, reason: data.reason, why: data.why, ms: when.at - run.at, spent,
+        files: [...run.files.values()], run: run.seq });
   },
   "session.rewound": (fold, data, when) => {
     fold.cut(data.message);
     fold.note("The conversation went back to here", when);
   },
-  "session.compaction_start": (fold, data, when) => { fold.phase = "compacting"; fold.span("compaction", `compaction (${data.trigger})`, when); },
+  "session.compaction_start": (fold, data, when) => { fold.phase = "compacting"; fold.span("compaction", `compaction (${data.trigger})`,
+      when); },
   "session.compaction_complete": (fold, data, when) => {
     const span = open(fold, "compaction");
     if (span) span.to = when.at;
     fold.spend(data.usage);
-    const text = data.success ? `Compacted: ${data.tokens_before.toLocaleString("en")} → ${data.tokens_after.toLocaleString("en")} tokens` : `Compaction failed: ${data.error}`;
+    const text = data.success ? `Compacted: ${data.tokens_before.toLocaleString("en")} → ${data.tokens_after.toLocaleString("en")} tokens`
+        : `Compaction failed: ${data.error}`;
     fold.note(text, when, data.success ? "" : "warn", { more: data.summary });
   },
   "session.model_call": (fold, data) => fold.spend(data.usage),
@@ -296,22 +309,27 @@ const HANDLERS = {
     for (const [name, value] of told) fold.note(`${name}: ${value}`, when);
   },
   "session.title_changed": (fold, data) => { fold.title = data.title; },
-  "session.limit_warning": (fold, data, when) => fold.note(`Near a limit: ${data.used} of ${data.limit} ${data.kind} (${data.scope})`, when, "warn"),
-  "session.limit_reached": (fold, data, when) => fold.note(`Limit reached: ${data.used} of ${data.limit} ${data.kind} (${data.scope})`, when, "bad"),
+  "session.limit_warning": (fold, data, when) => fold.note(`Near a limit: ${data.used} of ${data.limit} ${data.kind} (${data.scope})`, when,
+      "warn"),
+  "session.limit_reached": (fold, data, when) => fold.note(`Limit reached: ${data.used} of ${data.limit} ${data.kind} (${data.scope})`,
+      when, "bad"),
   "session.limit_extended": (fold, data, when) => fold.note(`${data.turns} more turns allowed`, when),
   "plan.updated": (fold, data) => { fold.plan = data.steps; },
   "model.notice": (fold, data, when) => fold.note(data.text, when, "warn"),
-  "sandbox.notice": (fold, data, when) => { fold.sandbox = data.level; if (data.text) fold.note(data.text, when, data.lowered ? "warn" : ""); },
+  "sandbox.notice": (fold, data, when) => { fold.sandbox = data.level; if (data.text) fold.note(data.text, when, data.lowered ? "warn"
+      : ""); },
   "guard.notice": (fold, data, when) => fold.note(data.text || `The same ${data.length} call(s), ${data.repeats} times`, when, "warn"),
   "check.started": (fold, data, when) => {
     fold.phase = `checking: ${data.command}`;
-    fold.asked.set(data.check, { row: fold.note(`Check: ${data.command} …`, when), span: fold.span("call", `check ${data.command}`, when) });
+    fold.asked.set(data.check, { row: fold.note(`Check: ${data.command} …`, when),
+        span: fold.span("call", `check ${data.command}`, when) });
   },
   "check.completed": (fold, data, when) => {
     const found = fold.asked.get(data.check);
     if (!found) return;
     found.span.to = when.at;
-    Object.assign(found.row, { text: found.row.text.replace(" …", `: ${data.result_summary || (data.success ? "passed" : "failed")}`), tone: data.success ? "good" : "bad", more: data.success ? "" : data.result.slice(0, KEPT_TEXT) });
+    Object.assign(found.row, { text: found.row.text.replace(" …", `: ${data.result_summary || (data.success ? "passed" : "failed")}`),
+        tone: data.success ? "good" : "bad", more: data.success ? "" : data.result.slice(0, KEPT_TEXT) });
     fold.touch(found.row);
   },
   "checkpoint.created": () => {},
@@ -320,22 +338,28 @@ const HANDLERS = {
     for (const file of data.files.filter((each) => (each.after ?? each.before)?.kind !== "directory")) {
       fold.paths.set(file.path, file);
       const before = fold.run?.files.get(file.path);
-      fold.run?.files.set(file.path, { path: file.path, action: before?.action ?? file.action, added: (before?.added ?? 0) + file.added, removed: (before?.removed ?? 0) + file.removed });
+      fold.run?.files.set(file.path, { path: file.path, action: before?.action ?? file.action, added: (before?.added ?? 0) + file.added,
+          removed: (before?.removed ?? 0) + file.removed });
     }
     const found = fold.calls.get(data.call);
-    if (found) { found.call.files = data.files.map(({ path, action, added, removed }) => ({ path, action, added, removed })); fold.touch(found.row); }
-    if (data.uncaptured.length) fold.note(`Cannot be undone: ${data.uncaptured.map((each) => `${each.path} (${each.reason})`).join(", ")}`, when, "warn");
+    if (found) { found.call.files = data.files.map(({ path, action, added, removed }) => ({ path, action, added,
+        removed })); fold.touch(found.row); }
+    if (data.uncaptured.length) fold.note(`Cannot be undone: ${data.uncaptured.map((each) => `${each.path} (${each.reason})`).join(", ")}`,
+        when, "warn");
   },
   "workspace.undone": restored("Undid"),
   "workspace.redone": restored("Redid"),
   "workspace.kept": restored("Kept"),
-  "workspace.conflict": (fold, data, when) => fold.note("Somebody changed the same files meanwhile; nothing was written", when, "warn", { more: data.conflicts.map((each) => `${each.path}: ${each.reason}`).join("\n") }),
+  "workspace.conflict": (fold, data, when) => fold.note("Somebody changed the same files meanwhile; nothing was written", when, "warn",
+      { more: data.conflicts.map((each) => `${each.path}: ${each.reason}`).join("\n") }),
   "git.branch_created": (fold, data, when) => { fold.branch = data.branch; fold.note(`On the branch ${data.branch}`, when); },
-  "job.started": (fold, data, when) => { fold.counts.jobs += 1; fold.jobs.set(data.job, "running"); fold.note(`In the background: ${data.command}`, when); },
+  "job.started": (fold, data, when) => { fold.counts.jobs += 1; fold.jobs.set(data.job,
+      "running"); fold.note(`In the background: ${data.command}`, when); },
   "job.ended": (fold, data, when) => {
     fold.counts.jobs += 1;
     fold.jobs.set(data.job, data.ending);
-    fold.note(`Background command ${data.job} ${data.ending}${data.ending === "exited" ? ` (${data.code})` : ""}`, when, data.concerns.length ? "warn" : "", { more: data.concerns.join("\n") });
+    fold.note(`Background command ${data.job} ${data.ending}${data.ending === "exited" ? ` (${data.code})` : ""}`, when,
+        data.concerns.length ? "warn" : "", { more: data.concerns.join("\n") });
   },
   "session.record_lost": (fold, data, when) => fold.note(`A damaged record was here (${data.lost_type}): ${data.reason}`, when, "bad"),
 };

@@ -3,15 +3,19 @@
 import { ago, baseName, h, icon, money } from "./dom.js";
 import { api } from "./session.js";
 
-export const STATUSES = { idle: "idle", pending: "waiting for a worker", running: "running", interrupting: "stopping", requires_action: "needs you", error: "error" };
+export const STATUSES = { idle: "idle", pending: "waiting for a worker", running: "running", interrupting: "stopping",
+    requires_action: "needs you", error: "error" };
 
 class ChatList extends HTMLElement {
   begin(app) {
     Object.assign(this, { app, chats: new Map(), next: "", query: "", status: "", archived: false, turn: 0 });
-    this.search = h("input", { type: "search", placeholder: "Search chats", "aria-label": "Search chats", on: { input: () => { this.query = this.search.value.trim(); this.later(); } } });
-    const status = h("select", { "aria-label": "Status", on: { change: () => { this.status = status.value; this.load(); } } }, h("option", { value: "" }, "Any status"),
+    this.search = h("input", { type: "search", placeholder: "Search chats", "aria-label": "Search chats",
+        on: { input: () => { this.query = this.search.value.trim(); this.later(); } } });
+    const status = h("select", { "aria-label": "Status", on: { change: () => { this.status = status.value; this.load(); } } },
+        h("option", { value: "" }, "Any status"),
       Object.entries(STATUSES).map(([value, text]) => h("option", { value }, text)));
-    const archived = h("select", { "aria-label": "Which chats", on: { change: () => { this.archived = archived.value === "archive"; this.load(); } } },
+    const archived = h("select", { "aria-label": "Which chats",
+        on: { change: () => { this.archived = archived.value === "archive"; this.load(); } } },
       h("option", { value: "" }, "Active"), h("option", { value: "archive" }, "Archive"));
     this.items = h("ul", { class: "chats", "aria-label": "Chats" });
     this.more = h("button", { type: "button", class: "quiet", hidden: true, on: { click: () => this.load(true) } }, "More");
@@ -56,7 +60,8 @@ class ChatList extends HTMLElement {
       const focused = document.activeElement?.closest?.("chat-list a.chat")?.dataset.id;
       this.items.replaceChildren(...sorted.map((chat) => this.line(chat)));
       if (focused) this.items.querySelector(`[data-id="${CSS.escape(focused)}"]`)?.focus();
-      if (!sorted.length) this.items.append(h("li", { class: "muted empty" }, this.query || this.status ? "Nothing fits." : this.archived ? "The archive is empty." : "No chats yet."));
+      if (!sorted.length) this.items.append(h("li", { class: "muted empty" }, this.query || this.status ? "Nothing fits." : this.archived
+          ? "The archive is empty." : "No chats yet."));
       this.more.hidden = !this.next;
     });
   }
@@ -64,7 +69,8 @@ class ChatList extends HTMLElement {
   line(chat) {
     const here = chat.id === this.app.chat;
     const facts = [baseName(chat.root), ago(chat.updated), chat.usage.usd ? money(chat.usage.usd) : ""].filter(Boolean).join(" · ");
-    return h("li", {}, h("a", { class: "chat", href: `#/chat/${chat.id}`, data: { id: chat.id }, "aria-current": here ? "page" : undefined },
+    return h("li", {}, h("a", { class: "chat", href: `#/chat/${chat.id}`, data: { id: chat.id }, "aria-current": here ? "page"
+        : undefined },
       h("span", { class: `dot ${chat.status}`, title: STATUSES[chat.status] }),
       h("span", { class: "title" }, chat.title || "Untitled"), h("span", { class: "unseen" }, `, ${STATUSES[chat.status]}`),
       h("span", { class: "muted" }, chat.status === "requires_action" ? h("b", {}, "needs you · ") : null, facts)));

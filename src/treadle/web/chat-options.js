@@ -8,9 +8,13 @@ const BUDGET = { usd: "US dollars", turns: "turns", tokens: "tokens", tool_calls
 
 /** Fields of a budget, and what they say; 0 is no limit. */
 export function budgetFields(title, budget = {}) {
-  const fields = Object.fromEntries(Object.keys(BUDGET).map((name) => [name, h("input", { type: "number", min: 0, step: name === "usd" ? "0.01" : 1, value: budget[name] || "", placeholder: "no limit", "aria-label": `${title}: ${BUDGET[name]}` })]));
-  const element = h("fieldset", {}, h("legend", {}, title), h("div", { class: "grid" }, Object.entries(fields).map(([name, field]) => h("label", {}, BUDGET[name], field))));
-  return { element, value: () => ({ wall_s: 0, ...budget, ...Object.fromEntries(Object.entries(fields).map(([name, field]) => [name, Number(field.value) || 0])) }) };
+  const fields = Object.fromEntries(Object.keys(BUDGET).map((name) => [name,
+      h("input", { type: "number", min: 0, step: name === "usd" ? "0.01" : 1, value: budget[name] || "", placeholder: "no limit",
+      "aria-label": `${title}: ${BUDGET[name]}` })]));
+  const element = h("fieldset", {}, h("legend", {}, title), h("div", { class: "grid" },
+      Object.entries(fields).map(([name, field]) => h("label", {}, BUDGET[name], field))));
+  return { element, value: () => ({ wall_s: 0, ...budget,
+      ...Object.fromEntries(Object.entries(fields).map(([name, field]) => [name, Number(field.value) || 0])) }) };
 }
 
 export async function changeOptions(page, models) {
@@ -25,13 +29,22 @@ export async function changeOptions(page, models) {
   const chat = budgetFields("Budget of the chat", options.chat_budget);
   const archive = options.archived ? "Take out of the archive" : "Archive";
   const said = await ask("Options of this chat", [
-    h("label", {}, "Title", title), h("label", {}, "Model", model), h("label", {}, "Mode", mode), h("label", {}, "Turns of a run at most", turns),
-    h("label", { class: "check" }, commands, "Commands pass without asking, but for critical ones"), h("label", { class: "check" }, network, "Commands may reach every host"), run.element, chat.element,
-    h("p", { class: "muted" }, `Project: ${options.root || "none"}`)], [["Save", "save", "primary"], [archive, "archive"], ["Cancel", null]]);
+    h("label", {}, "Title", title), h("label", {}, "Model", model), h("label", {}, "Mode", mode),
+        h("label", {}, "Turns of a run at most", turns),
+    h("label", { class: "check" }, commands, "Commands pass without asking, but for critical ones"),
+        h("label", { class: "check" }, network, "Commands may reach every host"), run.element, chat.element,
+    h("p", { class: "muted" }, `Project: ${options.root || "none"}`)],
+        [["Save", "save", "primary"], ["Compact now", "compact"], [archive, "archive"], ["Cancel", null]]);
   if (!said) return;
-  const before = { title: page.fold.title, model: options.model, mode: options.mode, max_turns: options.max_turns, auto_approve_commands: options.auto_approve_commands, network: options.network, run_budget: options.run_budget, chat_budget: options.chat_budget };
-  const now = { title: title.value, model: model.value, mode: mode.value, max_turns: Number(turns.value) || options.max_turns, auto_approve_commands: commands.checked, network: network.checked === (options.network === true) ? options.network : network.checked, run_budget: run.value(), chat_budget: chat.value() };
-  const changes = said === "archive" ? { archived: !options.archived } : Object.fromEntries(Object.entries(now).filter(([name, value]) => JSON.stringify(value) !== JSON.stringify(before[name])));
+  if (said === "compact") return api("POST", chatPath(page.chat, "/compact"), {}).catch((error) => toast(error.message, "bad"));
+  const before = { title: page.fold.title, model: options.model, mode: options.mode, max_turns: options.max_turns,
+      auto_approve_commands: options.auto_approve_commands, network: options.network, run_budget: options.run_budget,
+      chat_budget: options.chat_budget };
+  const now = { title: title.value, model: model.value, mode: mode.value, max_turns: Number(turns.value) || options.max_turns,
+      auto_approve_commands: commands.checked, network: network.checked === (options.network === true) ? options.network : network.checked,
+      run_budget: run.value(), chat_budget: chat.value() };
+  const changes = said === "archive" ? { archived: !options.archived }
+      : Object.fromEntries(Object.entries(now).filter(([name, value]) => JSON.stringify(value) !== JSON.stringify(before[name])));
   if (!Object.keys(changes).length) return;
   try {
     await api("PATCH", chatPath(page.chat), changes);

@@ -11,7 +11,8 @@ import { announce, ask, button, h, iconButton, money, number, toast } from "./do
 import { api, chatPath } from "./session.js";
 import { Stream } from "./stream.js";
 
-const PANELS = { files: ["Files", "changed-files"], timeline: ["Timeline", "run-timeline"], log: ["Log", "log-view"], jobs: ["Jobs", "job-list"] };
+const PANELS = { files: ["Files", "changed-files"], timeline: ["Timeline", "run-timeline"], log: ["Log", "log-view"],
+    jobs: ["Jobs", "job-list"] };
 const MODULES = { files: "changed-files", timeline: "timeline", log: "log-view", jobs: "job-list", replay: "replay-view" };
 
 const LONG = 300;
@@ -22,7 +23,9 @@ class ChatPage extends HTMLElement {
     this.titleText = h("h1", {}, "…");
     this.status = h("span", { class: "status", role: "status" });
     this.gauge = h("span", { class: "gauge muted" });
-    this.tabs = h("nav", { class: "tabs", "aria-label": "Panels" }, Object.entries(PANELS).map(([name, [text]], at) => button(text, () => this.open(this.panel === name ? "" : name), { class: "quiet", "aria-pressed": "false", data: { panel: name }, title: `${text} (Alt+${at + 1})` })));
+    this.tabs = h("nav", { class: "tabs", "aria-label": "Panels" },
+        Object.entries(PANELS).map(([name, [text]], at) => button(text, () => this.open(this.panel === name ? "" : name),
+        { class: "quiet", "aria-pressed": "false", data: { panel: name }, title: `${text} (Alt+${at + 1})` })));
     this.conversation = document.createElement("chat-conversation");
     this.cards = document.createElement("action-cards");
     this.composer = document.createElement("chat-composer");
@@ -30,11 +33,15 @@ class ChatPage extends HTMLElement {
     this.queue = h("div", { class: "queue", hidden: true });
     this.working = h("div", { class: "working", hidden: true, "aria-live": "off" });
     this.side = h("aside", { class: "side", hidden: true, "aria-label": "Panel" });
-    this.replaceChildren(h("header", { class: "chat-head" }, h("a", { class: "quiet only-phone", href: "#/", "aria-label": "All chats" }, "‹"), this.titleText, this.status, h("span", { class: "space" }), this.gauge, this.tabs, iconButton("gear", "Options of this chat", () => this.options())),
-      h("main", { id: "main", class: "talk" }, this.conversation, h("div", { class: "foot" }, this.working, this.plan, this.cards, this.queue, this.composer)), this.side);
+    this.replaceChildren(h("header", { class: "chat-head" },
+        h("a", { class: "quiet only-phone", href: "#/", "aria-label": "All chats" }, "‹"), this.titleText, this.status,
+        h("span", { class: "space" }), this.gauge, this.tabs, iconButton("gear", "Options of this chat", () => this.options())),
+      h("main", { id: "main", class: "talk" }, this.conversation,
+          h("div", { class: "foot" }, this.working, this.plan, this.cards, this.queue, this.composer)), this.side);
     this.conversation.begin(this.fold, this);
     this.cards.begin(id);
-    this.composer.begin({ chat: id, said: (content, images, delivery) => api("POST", chatPath(id, "/messages"), { content, images, delivery }), stop: () => this.interrupt() });
+    this.composer.begin({ chat: id, said: (content, images, delivery) => api("POST", chatPath(id, "/messages"),
+        { content, images, delivery }), stop: () => this.interrupt() });
     this.start();
   }
 
@@ -48,7 +55,9 @@ class ChatPage extends HTMLElement {
     }
     if (!this.isConnected) return;
     this.app.models().then(({ models }) => { this.windows = new Map(models.map((each) => [each.model, each.window])); });
-    this.stream = new Stream(chatPath(this.chat, "/events"), { place: () => this.fold.seq, take: (event) => this.take(event), told: (state) => this.app.told("chat", state), before: () => this.back() });
+    this.stream = new Stream(chatPath(this.chat, "/events"),
+        { place: () => this.fold.seq, take: (event) => this.take(event), told: (state) => this.app.told("chat", state),
+        before: () => this.back() });
     this.clock = setInterval(() => this.tick(), 1000);
     if (matchMedia("(min-width: 700px)").matches) this.composer.area.focus();
   }
@@ -68,7 +77,8 @@ class ChatPage extends HTMLElement {
 
   missing() {
     this.stream?.close();
-    this.replaceChildren(h("main", { id: "main", class: "page" }, h("h1", {}, "There is no such chat"), h("p", {}, h("a", { href: "#/" }, "All chats"))));
+    this.replaceChildren(h("main", { id: "main", class: "page" }, h("h1", {}, "There is no such chat"),
+        h("p", {}, h("a", { href: "#/" }, "All chats"))));
   }
 
   /** Before coming back: the chat may be gone, or its log may be shorter than what is shown (a store put back). */
@@ -88,7 +98,8 @@ class ChatPage extends HTMLElement {
     if (!this.fold.take(event)) return;
     if (this.fold.seq >= this.head) this.ready = true;
     if (!this.ready) return;
-    if (event.type === "session.action_required" && event.data.actions.length > waited) announce(`The chat waits for you: ${event.data.actions[0].text || event.data.actions[0].name}`);
+    if (event.type === "session.action_required"
+        && event.data.actions.length > waited) announce(`The chat waits for you: ${event.data.actions[0].text || event.data.actions[0].name}`);
     if (event.type === "session.idle") announce("The run is over.");
     this.conversation.news();
     if (!this.timer) this.timer = setTimeout(() => { this.timer = 0; this.update(); }, 40);
@@ -104,15 +115,20 @@ class ChatPage extends HTMLElement {
 
   update() {
     const { fold, state } = this;
-    const title = fold.title || this.app.list?.chats.get(this.chat)?.title || fold.rows.find((row) => row.kind === "user")?.text.split("\n")[0].slice(0, 80) || "Untitled";
+    const title = fold.title || this.app.list?.chats.get(this.chat)?.title
+        || fold.rows.find((row) => row.kind === "user")?.text.split("\n")[0].slice(0, 80) || "Untitled";
     this.titleText.textContent = title;
     document.title = `${state === "requires_action" ? "● " : ""}${title} – Treadle`;
     this.status.className = `status ${state}`;
     this.status.textContent = fold.options.archived ? "archived" : STATUSES[state];
     const { tokens, window: most = this.windows?.get(fold.options.model) } = fold.context;
     const cost = Math.max(fold.cost ?? 0, fold.usage.usd);
-    this.gauge.textContent = [tokens ? `${number(tokens)}${most ? ` / ${number(most)} (${Math.round((100 * tokens) / most)} %)` : " tokens"}` : "", cost ? money(cost) : ""].filter(Boolean).join(" · ");
-    this.gauge.title = [`${number(fold.usage.input)} tokens read (${number(fold.usage.cached)} cached), ${number(fold.usage.output)} written`, `mode: ${fold.options.mode}`, fold.sandbox && `sandbox: ${fold.sandbox}`, fold.branch && `branch: ${fold.branch}`].filter(Boolean).join("\n");
+    this.gauge.textContent = [tokens
+        ? `${number(tokens)}${most ? ` / ${number(most)} (${Math.round((100 * tokens) / most)} %)` : " tokens"}` : "", cost ? money(cost)
+        : ""].filter(Boolean).join(" · ");
+    this.gauge.title = [`${number(fold.usage.input)} tokens read (${number(fold.usage.cached)} cached), ${number(fold.usage.output)} written`,
+        `mode: ${fold.options.mode}`, fold.sandbox && `sandbox: ${fold.sandbox}`, fold.branch
+        && `branch: ${fold.branch}`].filter(Boolean).join("\n");
     this.composer.working(Boolean(fold.run));
     this.cards.update(fold.actions);
     this.showPlan();
@@ -133,20 +149,29 @@ class ChatPage extends HTMLElement {
     if (this.plan.hidden || this.planShown === steps) return;
     this.planShown = steps;
     const done = steps.filter((step) => step.status === "done").length;
-    this.plan.replaceChildren(h("details", { open: this.plan.querySelector("details")?.open }, h("summary", {}, `Plan: ${done} of ${steps.length} done`, h("span", { class: "muted" }, ` ${steps.find((step) => step.status === "in_progress")?.text ?? ""}`)),
+    this.plan.replaceChildren(h("details", { open: this.plan.querySelector("details")?.open },
+        h("summary", {}, `Plan: ${done} of ${steps.length} done`,
+        h("span", { class: "muted" }, ` ${steps.find((step) => step.status === "in_progress")?.text ?? ""}`)),
       h("ol", {}, steps.map((step) => h("li", { class: step.status }, step.text, h("span", { class: "unseen" }, ` (${step.status})`))))));
   }
 
   async loadQueue() {
     const { queue } = await api("GET", chatPath(this.chat, "/queue")).catch(() => ({ queue: [] }));
-    const act = async (method, id, rest = "", body = {}) => { try { await api(method, chatPath(this.chat, `/queue/${encodeURIComponent(id)}${rest}`), body); } catch (error) { toast(error.message, "bad"); } };
+    const act = async (method, id, rest = "",
+        body = {}) => { try { await api(method, chatPath(this.chat, `/queue/${encodeURIComponent(id)}${rest}`),
+        body); } catch (error) { toast(error.message, "bad"); } };
     const edit = async (item) => {
       const area = h("textarea", { rows: 5, value: item.content, "aria-label": "Queued message" });
-      if (await ask("Change a queued message", [area], [["Save", true, "primary"], ["Cancel", null]])) act("PUT", item.id, "", { content: area.value });
+      if (await ask("Change a queued message", [area], [["Save", true, "primary"], ["Cancel", null]])) act("PUT", item.id, "",
+          { content: area.value });
     };
     this.queue.hidden = !queue.length;
-    this.queue.replaceChildren(h("b", { class: "muted" }, `Queued: ${queue.length}`), ...queue.map((item) => h("div", { class: "queued" }, h("span", {}, item.delivery === "steering" ? h("span", { class: "badge" }, "steers") : null, item.content.slice(0, 200)),
-      button("Next", () => act("POST", item.id, "/promote"), { class: "small quiet", title: "Make it the next one" }), button("Edit", () => edit(item), { class: "small quiet" }), iconButton("close", "Take it out of the queue", () => act("DELETE", item.id)))));
+    this.queue.replaceChildren(h("b", { class: "muted" }, `Queued: ${queue.length}`),
+        ...queue.map((item) => h("div", { class: "queued" }, h("span", {}, item.delivery === "steering"
+        ? h("span", { class: "badge" }, "steers") : null, item.content.slice(0, 200)),
+      button("Next", () => act("POST", item.id, "/promote"), { class: "small quiet", title: "Make it the next one" }),
+          button("Edit", () => edit(item), { class: "small quiet" }),
+          iconButton("close", "Take it out of the queue", () => act("DELETE", item.id)))));
   }
 
   async open(name, ...more) {
@@ -181,7 +206,8 @@ class ChatPage extends HTMLElement {
   }
 
   async interrupt() {
-    try { await api("POST", chatPath(this.chat, "/interrupt"), {}); } catch (error) { if (error.code !== "not_running") toast(error.message, "bad"); }
+    try { await api("POST", chatPath(this.chat, "/interrupt"), {}); } catch (error) { if (error.code !== "not_running") toast(error.message,
+        "bad"); }
   }
 
   async fork(seq) {
@@ -193,13 +219,19 @@ class ChatPage extends HTMLElement {
   }
 
   async rewind(row) {
-    const plan = await api("POST", chatPath(this.chat, "/undo"), { since: row.seq, preview: true }).catch((error) => ({ files: [], conflicts: [], total: 0, error: error.message }));
-    const said = await ask("Go back to before this message?", [h("blockquote", {}, row.text.slice(0, 300)), h("h3", {}, "Files"), ...planned(plan), plan.error ? h("p", { class: "warn" }, plan.error) : null],
-      [["Conversation and files", { conversation: true, files: true }, "primary"], ["Conversation only", { conversation: true, files: false }], ["Files only", { conversation: false, files: true }], ["Cancel", null]]);
+    const plan = await api("POST", chatPath(this.chat, "/undo"),
+        { since: row.seq, preview: true }).catch((error) => ({ files: [], conflicts: [], total: 0, error: error.message }));
+    const said = await ask("Go back to before this message?",
+        [h("blockquote", {}, row.text.slice(0, 300)), h("h3", {}, "Files"), ...planned(plan), plan.error
+        ? h("p", { class: "warn" }, plan.error) : null],
+      [["Conversation and files", { conversation: true, files: true }, "primary"],
+          ["Conversation only", { conversation: true, files: false }], ["Files only", { conversation: false, files: true }],
+          ["Cancel", null]]);
     if (!said) return;
     try {
       const done = await api("POST", chatPath(this.chat, "/back?wait=30"), { message: row.seq, ...said });
-      if (done.error || done.conflicts?.length) toast(done.error || done.conflicts.map((each) => `${each.path}: ${each.reason}`).join("\n"), "bad");
+      if (done.error || done.conflicts?.length) toast(done.error || done.conflicts.map((each) => `${each.path}: ${each.reason}`).join("\n"),
+          "bad");
       if (said.conversation) this.composer.fill(row.text);
     } catch (error) { toast(error.message, "bad"); }
   }
@@ -207,9 +239,12 @@ class ChatPage extends HTMLElement {
   async edit(row) {
     const area = h("textarea", { rows: 6, value: row.text, "aria-label": "Message" });
     const files = h("input", { type: "checkbox", checked: true });
-    const said = await ask("Say it differently", [area, h("label", { class: "check" }, files, "Files go back to that point, too"), h("p", { class: "muted" }, "What came after it leaves the conversation; the log keeps it.")], [["Run again", true, "primary"], ["Cancel", null]]);
+    const said = await ask("Say it differently", [area, h("label", { class: "check" }, files, "Files go back to that point, too"),
+        h("p", { class: "muted" }, "What came after it leaves the conversation; the log keeps it.")],
+        [["Run again", true, "primary"], ["Cancel", null]]);
     if (!said) return;
-    try { await api("PUT", chatPath(this.chat, `/messages/${row.seq}`), { content: area.value, files: files.checked }); } catch (error) { toast(error.message, "bad"); }
+    try { await api("PUT", chatPath(this.chat, `/messages/${row.seq}`),
+        { content: area.value, files: files.checked }); } catch (error) { toast(error.message, "bad"); }
   }
 
   async options() { changeOptions(this, await this.app.models()); }

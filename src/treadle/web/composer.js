@@ -14,12 +14,16 @@ const drafts = new Map();
 
 /** A choice of models: those that can be used, and the one that is. */
 export function modelChoice(models, chosen) {
-  const names = [...new Set([chosen, models.default, ...models.models.filter((each) => each.usable).map((each) => each.model)])].filter(Boolean);
-  return h("select", { name: "model", "aria-label": "Model" }, names.map((name) => h("option", { value: name, selected: name === chosen }, name.length > 44 ? `${name.slice(0, 12)}…${name.slice(-28)}` : name)));
+  const names = [...new Set([chosen, models.default,
+      ...models.models.filter((each) => each.usable).map((each) => each.model)])].filter(Boolean);
+  return h("select", { name: "model", "aria-label": "Model" },
+      names.map((name) => h("option", { value: name, selected: name === chosen }, name.length > 44 ? `${name.slice(0, 12)}…${name.slice(-28)}`
+      : name)));
 }
 
 export function modeChoice(chosen) {
-  return h("select", { name: "mode", "aria-label": "Mode" }, Object.entries(MODES).map(([value, text]) => h("option", { value, selected: value === chosen }, text)));
+  return h("select", { name: "mode", "aria-label": "Mode" },
+      Object.entries(MODES).map(([value, text]) => h("option", { value, selected: value === chosen }, text)));
 }
 
 class Composer extends HTMLElement {
@@ -31,15 +35,20 @@ class Composer extends HTMLElement {
       keydown: (event) => this.key(event),
       paste: (event) => { if (event.clipboardData.files.length) { event.preventDefault(); this.attach(event.clipboardData.files); } },
     } });
-    const files = h("input", { type: "file", multiple: true, hidden: true, on: { change: () => { this.attach(files.files); files.value = ""; } } });
+    const files = h("input", { type: "file", multiple: true, hidden: true,
+        on: { change: () => { this.attach(files.files); files.value = ""; } } });
     this.attached = h("div", { class: "attached" });
     this.hints = h("ul", { class: "hints", role: "listbox", "aria-label": "Files", hidden: true });
     this.sendButton = h("button", { type: "submit", class: "primary send", "aria-label": "Send", title: "Send (Enter)" }, icon("send"));
-    this.steerButton = h("button", { type: "button", class: "small", title: "Put in before the next model call (Ctrl+Enter)", hidden: true, on: { click: () => this.send("steering") } }, "Steer");
+    this.steerButton = h("button", { type: "button", class: "small", title: "Put in before the next model call (Ctrl+Enter)", hidden: true,
+        on: { click: () => this.send("steering") } }, "Steer");
     this.stopButton = stop ? iconButton("stop", "Stop the run (Esc)", stop, { class: "stop", hidden: true }) : null;
-    this.replaceChildren(h("form", { on: { submit: (event) => { event.preventDefault(); this.send("queued"); }, dragover: (event) => event.preventDefault(), drop: (event) => { event.preventDefault(); this.attach(event.dataTransfer.files); } } },
+    this.replaceChildren(h("form",
+        { on: { submit: (event) => { event.preventDefault(); this.send("queued"); }, dragover: (event) => event.preventDefault(),
+        drop: (event) => { event.preventDefault(); this.attach(event.dataTransfer.files); } } },
       this.hints, this.attached, this.area,
-      h("div", { class: "bar" }, iconButton("clip", "Attach pictures or files", () => files.click()), files, ...extra, h("span", { class: "space" }), this.steerButton, this.stopButton, this.sendButton)));
+      h("div", { class: "bar" }, iconButton("clip", "Attach pictures or files", () => files.click()), files, ...extra,
+          h("span", { class: "space" }), this.steerButton, this.stopButton, this.sendButton)));
     this.grow();
   }
 
@@ -118,10 +127,16 @@ class Composer extends HTMLElement {
     const typed = this.chat && /(?:^|\s)@([^\s@]*)$/.exec(before)?.[1];
     if (typed === undefined || typed === "" && !before.endsWith("@") || typed === false) { this.hints.hidden = true; return; }
     const cut = typed.lastIndexOf("/") + 1;
-    const listed = await api("GET", chatPath(this.chat, `/files?path=${encodeURIComponent(typed.slice(0, cut) || ".")}`), undefined, { quick: true }).catch(() => null);
+    const listed = await api("GET", chatPath(this.chat, `/files?path=${encodeURIComponent(typed.slice(0, cut) || ".")}`), undefined,
+        { quick: true }).catch(() => null);
     const wanted = typed.slice(cut).toLowerCase();
-    const found = (listed?.entries ?? []).filter((each) => each.name.toLowerCase().startsWith(wanted) && (wanted || !each.name.startsWith("."))).slice(0, 8);
-    this.hints.replaceChildren(...found.map((each, place) => h("li", { role: "option", "aria-selected": String(place === 0), data: { path: typed.slice(0, cut) + each.name + (each.kind === "directory" ? "/" : "") }, on: { mousedown: (event) => { event.preventDefault(); this.put(event.target.dataset.path); } } }, each.name + (each.kind === "directory" ? "/" : ""))));
+    const found = (listed?.entries ?? []).filter((each) => each.name.toLowerCase().startsWith(wanted)
+        && (wanted || !each.name.startsWith("."))).slice(0, 8);
+    this.hints.replaceChildren(...found.map((each, place) => h("li",
+        { role: "option", "aria-selected": String(place === 0),
+        data: { path: typed.slice(0, cut) + each.name + (each.kind === "directory" ? "/" : "") },
+        on: { mousedown: (event) => { event.preventDefault(); this.put(event.target.dataset.path); } } },
+        each.name + (each.kind === "directory" ? "/" : ""))));
     this.hints.hidden = !found.length;
   }
 

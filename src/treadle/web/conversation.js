@@ -16,7 +16,8 @@ class Conversation extends HTMLElement {
     Object.assign(this, { fold, page, first: 0, last: 0, follows: true, views: new Map(), timer: 0, shownAt: 0 });
     this.rows = h("div", { class: "rows", role: "log", "aria-label": "Conversation", "aria-live": "off" });
     this.above = h("div", { class: "above muted" });
-    this.scroller = h("div", { class: "scroller", tabindex: "0", "aria-label": "Conversation, scrollable", on: { scroll: () => this.scrolled() } }, this.above, this.rows);
+    this.scroller = h("div", { class: "scroller", tabindex: "0", "aria-label": "Conversation, scrollable",
+        on: { scroll: () => this.scrolled() } }, this.above, this.rows);
     this.jump = iconButton("down", "To the end", () => this.toEnd(), { class: "jump" });
     this.jump.hidden = true;
     this.replaceChildren(this.scroller, this.jump);

@@ -45,7 +45,8 @@ const ICONS = {
 
 export function icon(name) {
   const line = { fill: "none", stroke: "currentColor", "stroke-width": 2, "stroke-linecap": "round", "stroke-linejoin": "round" };
-  return svg("svg", { viewBox: "0 0 24 24", width: 18, height: 18, "aria-hidden": "true", class: "icon" }, svg("path", { d: ICONS[name], ...line }));
+  return svg("svg", { viewBox: "0 0 24 24", width: 18, height: 18, "aria-hidden": "true", class: "icon" },
+      svg("path", { d: ICONS[name], ...line }));
 }
 
 /** A button with an icon, named for those who do not see it. */
@@ -61,7 +62,8 @@ export function button(text, act, extra = {}) {
 export function ask(title, fields, actions) {
   return new Promise((resolve) => {
     const done = (value) => { shown.close(); shown.remove(); resolve(value); };
-    const buttons = actions.map(([text, value, kind]) => button(text, () => done(typeof value === "function" ? value() : value), { class: kind ?? "" }));
+    const buttons = actions.map(([text, value, kind]) => button(text, () => done(typeof value === "function" ? value() : value),
+        { class: kind ?? "" }));
     const shown = h("dialog", { "aria-label": title, on: { cancel: () => done(null) } },
       h("form", { method: "dialog", on: { submit: (event) => { event.preventDefault(); buttons[0].click(); } } },
         h("header", {}, h("h2", {}, title), iconButton("close", "Close", () => done(null))), ...fields,
@@ -99,7 +101,8 @@ export async function copy(text) {
   toast("Copied");
 }
 
-export const number = (value) => value < 10_000 ? value.toLocaleString("en") : value < 1_000_000 ? `${(value / 1000).toFixed(value < 100_000 ? 1 : 0)}k` : `${(value / 1e6).toFixed(2)}M`;
+export const number = (value) => value < 10_000 ? value.toLocaleString("en") : value < 1_000_000
+    ? `${(value / 1000).toFixed(value < 100_000 ? 1 : 0)}k` : `${(value / 1e6).toFixed(2)}M`;
 export const money = (usd) => usd === 0 ? "$0" : usd < 0.01 ? `$${usd.toFixed(4)}` : `$${usd.toFixed(2)}`;
 export function duration(ms) {
   if (ms < 1000) return `${Math.max(0, Math.round(ms))} ms`;

@@ -11,7 +11,8 @@ class JobList extends HTMLElement {
     this.list = h("div", { class: "jobs" });
     this.replaceChildren(this.list);
     this.load();
-    this.timer = setInterval(() => { if (this.runs && !document.hidden && !this.contains(document.activeElement?.closest("input"))) this.load(); }, LOOK_MS);
+    this.timer = setInterval(() => { if (this.runs && !document.hidden
+        && !this.contains(document.activeElement?.closest("input"))) this.load(); }, LOOK_MS);
   }
 
   disconnectedCallback() { clearInterval(this.timer); }
@@ -38,11 +39,20 @@ class JobList extends HTMLElement {
     const open = this.open === job.job || job.status === "running";
     const said = open ? await api("GET", chatPath(this.page.chat, `${path}/output`)).catch((error) => ({ text: error.message })) : null;
     const field = h("input", { type: "text", "aria-label": `Input of ${job.job}`, placeholder: "A line for its input" });
-    const act = async (rest, body) => { try { await api("POST", chatPath(this.page.chat, path + rest), body); } catch (error) { toast(error.message, "bad"); } this.load(); };
-    return h("section", { class: "changed", "aria-label": job.command }, h("header", {}, h("span", { class: `state ${job.status === "running" ? "running" : job.code ? "failed" : "done"}` }), h("code", {}, job.command), h("span", { class: "muted" }, `${job.job} · ${job.status}${job.status === "exited" ? ` ${job.code}` : ""}${job.ended_ms ? ` · ${duration(job.ended_ms - job.began_ms)}` : ""}`), h("span", { class: "space" }),
-      job.status === "running" ? button("Stop", () => act("/stop", {}), { class: "small" }) : button("Output", () => { this.open = job.job; this.load(); }, { class: "small" })),
+    const act = async (rest,
+        body) => { try { await api("POST", chatPath(this.page.chat, path + rest), body); } catch (error) { toast(error.message,
+        "bad"); } this.load(); };
+    return h("section", { class: "changed", "aria-label": job.command },
+        h("header", {}, h("span", { class: `state ${job.status === "running" ? "running" : job.code ? "failed" : "done"}` }),
+        h("code", {}, job.command), h("span", { class: "muted" },
+        `${job.job} · ${job.status}${job.status === "exited" ? ` ${job.code}` : ""}${job.ended_ms ? ` · ${duration(job.ended_ms - job.began_ms)}` : ""}`),
+        h("span", { class: "space" }),
+      job.status === "running" ? button("Stop", () => act("/stop", {}), { class: "small" }) : button("Output",
+          () => { this.open = job.job; this.load(); }, { class: "small" })),
       said ? h("pre", { class: "output", tabindex: "0" }, said.text || "(nothing yet)") : null,
-      job.status === "running" ? h("form", { class: "line", on: { submit: (event) => { event.preventDefault(); act("/input", { text: field.value }); } } }, field, h("button", { class: "small" }, "Send")) : null);
+      job.status === "running" ? h("form", { class: "line",
+          on: { submit: (event) => { event.preventDefault(); act("/input", { text: field.value }); } } }, field,
+          h("button", { class: "small" }, "Send")) : null);
   }
 }
 customElements.define("job-list", JobList);

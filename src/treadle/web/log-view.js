@@ -10,12 +10,14 @@ const SHOWN = 400;
 class LogView extends HTMLElement {
   begin(page) {
     Object.assign(this, { page, events: [], first: 0, head: 0, loading: null });
-    this.filter = h("input", { type: "search", placeholder: "Filter: type or any text", "aria-label": "Filter events", on: { input: () => { clearTimeout(this.timer); this.timer = setTimeout(() => this.search(), 200); } } });
+    this.filter = h("input", { type: "search", placeholder: "Filter: type or any text", "aria-label": "Filter events",
+        on: { input: () => { clearTimeout(this.timer); this.timer = setTimeout(() => this.search(), 200); } } });
     this.older = button("Load earlier events", () => this.load().then(() => this.draw()), { class: "quiet" });
     this.list = h("ol", { class: "events" });
     this.said = h("span", { class: "muted", role: "status" });
     this.replaceChildren(h("div", { class: "panel-bar" }, this.filter, this.said, h("span", { class: "space" }),
-      button("Copy as JSONL", () => copy(this.matching().map((event) => JSON.stringify(event)).join("\n"))), button("Download", () => this.download())), this.older, this.list);
+      button("Copy as JSONL", () => copy(this.matching().map((event) => JSON.stringify(event)).join("\n"))),
+          button("Download", () => this.download())), this.older, this.list);
   }
 
   async update(fold) {
@@ -48,7 +50,8 @@ class LogView extends HTMLElement {
 
   matching() {
     const words = this.filter.value.toLowerCase().split(/\s+/).filter(Boolean);
-    return this.events.filter((event) => { const text = words.length ? JSON.stringify(event).toLowerCase() : ""; return words.every((word) => text.includes(word)); });
+    return this.events.filter((event) => { const text = words.length ? JSON.stringify(event).toLowerCase()
+        : ""; return words.every((word) => text.includes(word)); });
   }
 
   /** With a filter, earlier pages are read until enough is found. */
@@ -72,9 +75,13 @@ class LogView extends HTMLElement {
     event.view ??= {};
     const brief = JSON.stringify(event.data).slice(0, 200);
     const plain = { ...event, view: undefined };
-    return h("li", { data: { seq: event.seq } }, folded(event.view, "open", [h("span", { class: "seq" }, event.seq), h("time", { datetime: event.time }, event.time.slice(11, 23)), h("b", {}, event.type), h("span", { class: "muted brief" }, brief)],
-      () => [h("pre", { class: "output", tabindex: "0" }, JSON.stringify(plain, null, 2)), h("div", { class: "tools" }, button("Show in the conversation", () => this.page.showEvent(event.seq), { class: "small" }),
-        button("Fork from here", () => this.page.fork(event.seq), { class: "small" }), button("Copy", () => copy(JSON.stringify(plain)), { class: "small" }))]));
+    return h("li", { data: { seq: event.seq } }, folded(event.view, "open",
+        [h("span", { class: "seq" }, event.seq), h("time", { datetime: event.time }, event.time.slice(11, 23)), h("b", {}, event.type),
+        h("span", { class: "muted brief" }, brief)],
+      () => [h("pre", { class: "output", tabindex: "0" }, JSON.stringify(plain, null, 2)),
+          h("div", { class: "tools" }, button("Show in the conversation", () => this.page.showEvent(event.seq), { class: "small" }),
+        button("Fork from here", () => this.page.fork(event.seq), { class: "small" }),
+            button("Copy", () => copy(JSON.stringify(plain)), { class: "small" }))]));
   }
 
   async download() {

@@ -8,7 +8,10 @@ import { ask, h, iconButton } from "./dom.js";
 import { api, begin, signedIn, signOut } from "./session.js";
 import { Stream } from "./stream.js";
 
-const KEYS = [["n", "New chat"], ["/", "Search chats"], ["j and k", "The next and the previous chat"], ["m", "To the message"], ["Esc", "Close what is open; stop the run"], ["a and x", "Allow or refuse the first approval"], ["Alt+1 to 4", "Files, timeline, log, jobs"], ["e", "To the end of the conversation"], ["Ctrl+Enter", "Send as a steering message"], ["?", "These keys"]];
+const KEYS = [["n", "New chat"], ["/", "Search chats"], ["j and k", "The next and the previous chat"], ["m", "To the message"],
+    ["Esc", "Close what is open; stop the run"], ["a and x", "Allow or refuse the first approval"],
+    ["Alt+1 to 4", "Files, timeline, log, jobs"], ["e", "To the end of the conversation"], ["Ctrl+Enter", "Send as a steering message"],
+    ["?", "These keys"]];
 
 class App extends HTMLElement {
   connectedCallback() {
@@ -32,19 +35,26 @@ class App extends HTMLElement {
     if (!location.hash || location.hash.startsWith("#token")) history.replaceState(null, "", "#/");
     this.list = document.createElement("chat-list");
     this.main = h("div", { class: "main" });
-    this.offline = h("div", { class: "offline", role: "alert", hidden: true }, "The server cannot be reached. What is shown may be old; this page comes back by itself.");
-    const foot = h("footer", { class: "nav-foot" }, h("a", { class: "quiet", href: "#/usage" }, "Usage"), h("a", { class: "quiet", href: "/api/docs", target: "_blank", rel: "noopener" }, "API"), h("span", { class: "space" }),
-      iconButton("help", "Keys", () => this.help()), iconButton("sun", "Light or dark", () => this.theme()), iconButton("close", "Sign out", () => this.leave()));
-    this.replaceChildren(this.offline, h("nav", { class: "nav", "aria-label": "Chats" }, h("a", { class: "brand", href: "#/" }, h("img", { src: "/web/icon.svg", alt: "", width: 22, height: 22 }), "Treadle"), this.list, foot), this.main);
+    this.offline = h("div", { class: "offline", role: "alert", hidden: true },
+        "The server cannot be reached. What is shown may be old; this page comes back by itself.");
+    const foot = h("footer", { class: "nav-foot" }, h("a", { class: "quiet", href: "#/usage" }, "Usage"),
+        h("a", { class: "quiet", href: "/api/docs", target: "_blank", rel: "noopener" }, "API"), h("span", { class: "space" }),
+      iconButton("help", "Keys", () => this.help()), iconButton("sun", "Light or dark", () => this.theme()),
+          iconButton("close", "Sign out", () => this.leave()));
+    this.replaceChildren(this.offline, h("nav", { class: "nav", "aria-label": "Chats" },
+        h("a", { class: "brand", href: "#/" }, h("img", { src: "/web/icon.svg", alt: "", width: 22, height: 22 }), "Treadle"), this.list,
+        foot), this.main);
     this.classList.add("open");
     this.list.begin(this);
     let place = null;
-    this.watch = new Stream("/api/watch", { place: () => place, take: ({ changed, chat }) => { place = changed; this.list.take(chat); }, told: (state) => { this.told("watch", state); if (state === "live" && place === null) this.list.load(); } });
+    this.watch = new Stream("/api/watch", { place: () => place, take: ({ changed, chat }) => { place = changed; this.list.take(chat); },
+        told: (state) => { this.told("watch", state); if (state === "live" && place === null) this.list.load(); } });
     this.route();
   }
 
   async leave() {
-    if (await ask("Sign out of this browser?", [h("p", {}, "Chats go on; the token stays good until it is revoked.")], [["Sign out", true, "primary"], ["Cancel", null]])) signOut();
+    if (await ask("Sign out of this browser?", [h("p", {}, "Chats go on; the token stays good until it is revoked.")],
+        [["Sign out", true, "primary"], ["Cancel", null]])) signOut();
   }
 
   models() {
@@ -88,7 +98,8 @@ class App extends HTMLElement {
   }
 
   help() {
-    ask("Keys", [h("dl", { class: "keys" }, KEYS.map(([key, text]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, text)]).flat())], [["Close", null]]);
+    ask("Keys", [h("dl", { class: "keys" }, KEYS.map(([key, text]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, text)]).flat())],
+        [["Close", null]]);
   }
 
   key(event) {
@@ -101,9 +112,12 @@ class App extends HTMLElement {
       else if (chat?.fold.run && !(typing && typing.value && typing !== chat.composer.area)) chat.interrupt();
       return;
     }
-    if (event.altKey && chat && /^Digit[1-4]$/.test(event.code)) { event.preventDefault(); chat.tabs.children[Number(event.code.at(-1)) - 1].click(); return; }
+    if (event.altKey && chat
+        && /^Digit[1-4]$/.test(event.code)) { event.preventDefault(); chat.tabs.children[Number(event.code.at(-1)) - 1].click(); return; }
     if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
-    const act = { n: () => { location.hash = "#/new"; }, "/": () => this.list?.search.focus(), j: () => this.list?.step(1), k: () => this.list?.step(-1), m: () => page?.querySelector("chat-composer textarea")?.focus(), a: () => chat?.cards.press("allow"), x: () => chat?.cards.press("deny"), e: () => chat?.conversation.toEnd(), "?": () => this.help() }[event.key];
+    const act = { n: () => { location.hash = "#/new"; }, "/": () => this.list?.search.focus(), j: () => this.list?.step(1),
+        k: () => this.list?.step(-1), m: () => page?.querySelector("chat-composer textarea")?.focus(), a: () => chat?.cards.press("allow"),
+        x: () => chat?.cards.press("deny"), e: () => chat?.conversation.toEnd(), "?": () => this.help() }[event.key];
     if (!act || !this.list) return;
     event.preventDefault();
     act();

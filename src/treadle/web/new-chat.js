@@ -23,8 +23,10 @@ class NewChat extends HTMLElement {
       localStorage.setItem("treadle.model", model.value);
       location.hash = `#/chat/${chat.id}`;
     };
-    this.replaceChildren(h("main", { id: "main", class: "page new-chat" }, h("header", { class: "page-head" }, h("a", { class: "only-phone", href: "#/" }, "Chats"), h("h1", {}, "What is to be done?")),
-      composer, h("details", {}, h("summary", {}, "Project and budget"), h("label", {}, "Project folder on the server", root), budget.element)));
+    this.replaceChildren(h("main", { id: "main", class: "page new-chat" },
+        h("header", { class: "page-head" }, h("a", { class: "only-phone", href: "#/" }, "Chats"), h("h1", {}, "What is to be done?")),
+      composer, h("details", {}, h("summary", {}, "Project and budget"), h("label", {}, "Project folder on the server", root),
+          budget.element)));
     composer.begin({ said, extra: [model, mode] });
     composer.area.focus();
   }

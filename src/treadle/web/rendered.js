@@ -47,7 +47,8 @@ export async function show(element, kind, text, { language = "", split = false }
     if (element.passage !== passage) return; // something newer is shown by now
     element.innerHTML = policy.createHTML(html);
     for (const block of element.querySelectorAll(".code")) {
-      const button = h("button", { type: "button", class: "copy quiet", on: { click: () => copy(block.querySelector("code").textContent) } }, "Copy");
+      const button = h("button", { type: "button", class: "copy quiet",
+          on: { click: () => copy(block.querySelector("code").textContent) } }, "Copy");
       block.append(button);
     }
     element.dispatchEvent(new Event("rendered", { bubbles: true }));

@@ -12,10 +12,12 @@ const PIECES = 40;
 class ReplayView extends HTMLElement {
   async begin(page, from, to) {
     Object.assign(this, { page, at: 0, from, playing: true, speed: 1 });
-    this.range = h("input", { type: "range", min: 0, value: 0, "aria-label": "Place in the run", on: { input: () => this.seek(Number(this.range.value)) } });
+    this.range = h("input", { type: "range", min: 0, value: 0, "aria-label": "Place in the run",
+        on: { input: () => this.seek(Number(this.range.value)) } });
     this.said = h("span", { class: "muted" });
     this.button = button("Pause", () => this.toggle(), { class: "small" });
-    const speed = h("select", { "aria-label": "Speed", on: { change: () => { this.speed = Number(speed.value); } } }, [0.5, 1, 2, 5, 20].map((each) => h("option", { value: each, selected: each === 1 }, `${each}×`)));
+    const speed = h("select", { "aria-label": "Speed", on: { change: () => { this.speed = Number(speed.value); } } },
+        [0.5, 1, 2, 5, 20].map((each) => h("option", { value: each, selected: each === 1 }, `${each}×`)));
     this.conversation = document.createElement("chat-conversation");
     this.replaceChildren(h("div", { class: "panel-bar" }, this.button, speed, this.range, this.said), this.conversation);
     const events = [];
@@ -81,7 +83,8 @@ function steps(events) {
     const text = event.type === "assistant.message" ? event.data.content : "";
     const size = Math.ceil(text.length / PIECES) || 1;
     const count = Math.ceil(text.length / size);
-    for (let at = 0; at < text.length; at += size) made.push({ wait: Math.max(wait / count, 20), event: { type: "assistant.message_delta", time: event.time, data: { turn: event.data.turn, text: text.slice(at, at + size) } } });
+    for (let at = 0; at < text.length; at += size) made.push({ wait: Math.max(wait / count, 20),
+        event: { type: "assistant.message_delta", time: event.time, data: { turn: event.data.turn, text: text.slice(at, at + size) } } });
     made.push({ wait: text ? 0 : wait, event });
   }
   return made;

@@ -7,10 +7,12 @@ import { completeUpTo, show } from "./rendered.js";
 const SOURCES = { autopilot: "autopilot", check: "a check", guard: "the loop guard", apply: "applied to a file" };
 const DEEDS = {
   read_file: ["read", "file"], read_output: ["read", "output"], list_directory: ["listed", "folder"], find_files: ["searched", "time"],
-  grep_search: ["searched", "time"], get_diagnostics: ["looked for errors", "time"], write_file: ["wrote", "file"], edit_file: ["edited", "time"],
+  grep_search: ["searched", "time"], get_diagnostics: ["looked for errors", "time"], write_file: ["wrote", "file"],
+      edit_file: ["edited", "time"],
   apply_patch: ["edited", "time"], run_command: ["ran", "command"],
 };
-const STATES = { waiting: "about to run", asked: "waits for approval", client: "a client runs it", running: "running", done: "done", failed: "failed" };
+const STATES = { waiting: "about to run", asked: "waits for approval", client: "a client runs it", running: "running", done: "done",
+    failed: "failed" };
 
 /** A fold-out that remembers in its owner whether it is open. */
 export function fold(owner, name, summary, content, className = "") {
@@ -59,7 +61,6 @@ class Answer extends HTMLElement {
     const title = row.live && !row.text ? "Thinking …" : `Thought${row.thought ? ` for ${duration(row.thought)}` : ""}`;
     if (!this.thought) {
       this.thought = h("pre", { class: "plain" });
-      this.title = "";
       this.thinking.append(fold(row, "openThinking", (this.heading = h("span")), () => this.thought, "thinking"));
     }
     this.heading.textContent = title;
@@ -89,7 +90,8 @@ customElements.define("chat-answer", Answer);
 function user(row, page) {
   const said = h("div", { class: "bubble" });
   show(said, "markdown", row.text);
-  const who = row.source === "person" ? (row.delivery === "idle" ? "You" : `You (${row.delivery})`) : `Treadle (${SOURCES[row.source] ?? row.source})`;
+  const who = row.source === "person" ? (row.delivery === "idle" ? "You" : `You (${row.delivery})`)
+      : `Treadle (${SOURCES[row.source] ?? row.source})`;
   return h("div", { class: `user ${row.source === "person" ? "" : "synthetic"}` },
     h("div", { class: "who" }, who, row.images ? ` · ${row.images} image${row.images > 1 ? "s" : ""}` : "",
       page.readOnly || row.source !== "person" ? null : h("span", { class: "tools" },
@@ -112,8 +114,11 @@ function output(call, page) {
     show(place, "code", lines.slice(1).map((line) => line.replace(/^\s*\d+\t/, "")).join("\n"), { language: call.summary });
     parts.push(h("p", { class: "muted" }, lines[0]), place);
   } else if (text) parts.push(h("pre", { class: "output", tabindex: "0" }, text));
-  if (call.cut) parts.push(button("Show all of it", async (event) => { call.text = await page.whole(call.done); call.cut = false; event.target.replaceWith(h("pre", { class: "output", tabindex: "0" }, call.text)); }, { class: "quiet small" }));
-  const facts = [call.permission, call.sandbox && `sandbox: ${call.sandbox}`, call.effect === "direct" && "wrote directly", call.synthetic && `no tool said this: ${call.synthetic}`];
+  if (call.cut) parts.push(button("Show all of it",
+      async (event) => { call.text = await page.whole(call.done); call.cut = false; event.target.replaceWith(h("pre",
+      { class: "output", tabindex: "0" }, call.text)); }, { class: "quiet small" }));
+  const facts = [call.permission, call.sandbox && `sandbox: ${call.sandbox}`, call.effect === "direct" && "wrote directly", call.synthetic
+      && `no tool said this: ${call.synthetic}`];
   parts.push(h("p", { class: "muted facts" }, facts.filter(Boolean).join(" · ")));
   return parts;
 }
@@ -124,7 +129,10 @@ function commandOf(call) {
 
 function callLine(call, page) {
   const line = [h("span", { class: `state ${call.state}`, role: "img", "aria-label": STATES[call.state] }), h("b", {}, call.name), " ",
-    h("code", { class: "touches" }, call.summary), " ", stat(call.stat), h("span", { class: "muted" }, call.state === "done" || call.state === "failed" ? [call.brief && !call.stat ? ` ${call.brief}` : "", call.ms > 999 ? ` · ${duration(call.ms)}` : ""].join("") : ` ${STATES[call.state]}`)];
+    h("code", { class: "touches" }, call.summary), " ", stat(call.stat),
+        h("span", { class: "muted" }, call.state === "done" || call.state === "failed"
+        ? [call.brief && !call.stat ? ` ${call.brief}` : "", call.ms > 999 ? ` · ${duration(call.ms)}` : ""].join("")
+        : ` ${STATES[call.state]}`)];
   if (call.state === "running" && call.output) call.open ??= true;
   return fold(call, "open", line, () => output(call, page), "call");
 }
@@ -136,7 +144,8 @@ function deeds(calls) {
     counts.set(`${verb}|${noun}`, (counts.get(`${verb}|${noun}`) ?? 0) + 1);
   }
   const failed = calls.filter((call) => call.state === "failed").length;
-  return [...counts].map(([key, n]) => `${key.split("|")[0]} ${n} ${key.split("|")[1]}${n > 1 ? "s" : ""}`).concat(failed ? [`${failed} failed`] : []).join(", ");
+  return [...counts].map(([key, n]) => `${key.split("|")[0]} ${n} ${key.split("|")[1]}${n > 1 ? "s" : ""}`).concat(failed
+      ? [`${failed} failed`] : []).join(", ");
 }
 
 function calls(row, page) {
@@ -147,16 +156,22 @@ function calls(row, page) {
 }
 
 function end(row, page) {
-  const reasons = { task_complete: "Done", completed: "Done", done: "Done", answer: "Answered", interrupted: "Stopped", error: "Ended with an error", budget: "Ended at a budget" };
-  const facts = [duration(row.ms), row.spent.tokens ? `${number(row.spent.tokens)} tokens` : "", row.spent.usd ? money(row.spent.usd) : "", row.why].filter(Boolean).join(" · ");
-  const files = row.files.length ? h("div", { class: "files" }, row.files.slice(0, 8).map((file) => h("span", { class: "file" }, h("code", {}, file.path), " ", stat(file))),
-    row.files.length > 8 ? `and ${row.files.length - 8} more` : null, page.readOnly ? null : button("Review", () => page.review(), { class: "small" })) : null;
+  const reasons = { task_complete: "Done", completed: "Done", done: "Done", answer: "Answered", interrupted: "Stopped",
+      error: "Ended with an error", budget: "Ended at a budget" };
+  const facts = [duration(row.ms), row.spent.tokens ? `${number(row.spent.tokens)} tokens` : "", row.spent.usd ? money(row.spent.usd) : "",
+      row.why].filter(Boolean).join(" · ");
+  const files = row.files.length ? h("div", { class: "files" },
+      row.files.slice(0, 8).map((file) => h("span", { class: "file" }, h("code", {}, file.path), " ", stat(file))),
+    row.files.length > 8 ? `and ${row.files.length - 8} more` : null, page.readOnly ? null
+        : button("Review", () => page.review(), { class: "small" })) : null;
   return h("div", { class: `end ${row.reason}` }, h("span", { class: "muted" }, `${reasons[row.reason] ?? row.reason} · ${facts}`),
-    page.readOnly ? null : h("span", { class: "tools" }, button("Fork here", () => page.fork(row.seq), { class: "quiet small" }), button("Replay", () => page.replay(row.run, row.seq), { class: "quiet small" })), files);
+    page.readOnly ? null : h("span", { class: "tools" }, button("Fork here", () => page.fork(row.seq), { class: "quiet small" }),
+        button("Replay", () => page.replay(row.run, row.seq), { class: "quiet small" })), files);
 }
 
 function question(row) {
-  const answer = row.answer === null ? h("p", { class: "muted" }, "Waits for an answer.") : h("p", {}, h("b", {}, row.synthetic ? "Nobody answered. " : "Answer: "), row.answer);
+  const answer = row.answer === null ? h("p", { class: "muted" }, "Waits for an answer.") : h("p", {},
+      h("b", {}, row.synthetic ? "Nobody answered. " : "Answer: "), row.answer);
   return h("div", { class: "inquiry" }, h("p", {}, row.text), answer);
 }
 
@@ -168,7 +183,8 @@ function done(row) {
 
 function note(row) {
   const text = h("span", {}, row.text);
-  return h("div", { class: `note ${row.tone}` }, row.more ? fold(row, "open", text, () => h("pre", { class: "output", tabindex: "0" }, row.more)) : text);
+  return h("div", { class: `note ${row.tone}` }, row.more ? fold(row, "open", text,
+      () => h("pre", { class: "output", tabindex: "0" }, row.more)) : text);
 }
 
 const VIEWS = { user, calls, end, question, done, note };

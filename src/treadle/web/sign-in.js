@@ -5,7 +5,8 @@ import { api, signIn } from "./session.js";
 
 class SignIn extends HTMLElement {
   connectedCallback() {
-    const field = h("input", { name: "secret", autocomplete: "one-time-code", autocapitalize: "characters", spellcheck: "false", placeholder: "ABCD-2345", required: true, autofocus: true, "aria-describedby": "sign-in-hint" });
+    const field = h("input", { name: "secret", autocomplete: "one-time-code", autocapitalize: "characters", spellcheck: "false",
+        placeholder: "ABCD-2345", required: true, autofocus: true, "aria-describedby": "sign-in-hint" });
     const said = h("p", { class: "bad", role: "alert" });
     const submit = async (event) => {
       event.preventDefault();
@@ -21,9 +22,11 @@ class SignIn extends HTMLElement {
         field.select();
       }
     };
-    this.replaceChildren(h("main", { id: "main", class: "card" }, h("img", { src: "/web/icon.svg", alt: "", width: 48, height: 48 }), h("h1", {}, "Treadle"),
+    this.replaceChildren(h("main", { id: "main", class: "card" }, h("img", { src: "/web/icon.svg", alt: "", width: 48, height: 48 }),
+        h("h1", {}, "Treadle"),
       h("form", { on: { submit } }, h("label", {}, "Code or token", field),
-        h("p", { id: "sign-in-hint", class: "muted" }, "The terminal in which the server runs shows a code, and a link that signs in by itself."),
+        h("p", { id: "sign-in-hint", class: "muted" },
+            "The terminal in which the server runs shows a code, and a link that signs in by itself."),
         said, h("button", { class: "primary" }, "Sign in"))));
     field.focus();
   }

@@ -34,17 +34,20 @@ class Timeline extends HTMLElement {
     const names = runs.map((run) => `${run.seq} ${run.label}`).join("\n");
     if (this.names !== names) {
       this.names = names;
-      this.runs.replaceChildren(...runs.map((run, at) => h("option", { value: run.seq, selected: run === chosen }, `${at + 1}: ${run.label.slice(0, 50) || "run"}`)));
+      this.runs.replaceChildren(...runs.map((run, at) => h("option", { value: run.seq, selected: run === chosen },
+          `${at + 1}: ${run.label.slice(0, 50) || "run"}`)));
     }
     if (!chosen) return this.place.replaceChildren(h("p", { class: "muted" }, "Nothing has run yet."));
     const until = chosen.to || Date.now();
-    const spans = this.fold.spans.filter((span) => span.run === chosen.seq && span.kind !== "run").map((span) => ({ ...span, to: span.to || until }));
+    const spans = this.fold.spans.filter((span) => span.run === chosen.seq
+        && span.kind !== "run").map((span) => ({ ...span, to: span.to || until }));
     this.place.replaceChildren(this.picture(chosen, spans, until));
   }
 
   /** From a moment to a place: waits count as a little, if they are to be drawn short. */
   axis(chosen, spans, until) {
-    const cuts = this.squeeze.checked ? spans.filter((span) => span.kind === "wait" && span.to - span.from > SHORT_MS).sort((a, b) => a.from - b.from) : [];
+    const cuts = this.squeeze.checked ? spans.filter((span) => span.kind === "wait" && span.to - span.from > SHORT_MS).sort((a,
+        b) => a.from - b.from) : [];
     const past = (moment) => {
       let taken = 0;
       let reached = chosen.from;
@@ -80,7 +83,8 @@ class Timeline extends HTMLElement {
       y += lanes.length * ROW + 8;
     }
     parts.push(...this.ticks(width, y, whole), ...this.tokens(spans, x, y + 10, width));
-    return svg("svg", { viewBox: `0 0 ${width} ${y + 96}`, width, height: y + 96, role: "group", "aria-label": `Timeline of the run: ${chosen.label}, ${duration(until - chosen.from)}` }, parts);
+    return svg("svg", { viewBox: `0 0 ${width} ${y + 96}`, width, height: y + 96, role: "group",
+        "aria-label": `Timeline of the run: ${chosen.label}, ${duration(until - chosen.from)}` }, parts);
   }
 
   bar(span, x, y, width) {
@@ -88,7 +92,8 @@ class Timeline extends HTMLElement {
     const said = `${span.label}: ${duration(span.to - span.from)}${usage}`;
     const go = () => this.page.showEvent(span.seq);
     const label = width > 60 ? svg("text", { x: x + 5, y: y + 13, class: "in" }, span.label.slice(0, Math.floor(width / 7.2))) : null;
-    return svg("g", { class: `bar ${span.kind} ${span.bad ? "bad" : ""}`, tabindex: 0, role: "button", "aria-label": said, on: { click: go, keydown: (event) => { if (event.key === "Enter") go(); } } },
+    return svg("g", { class: `bar ${span.kind} ${span.bad ? "bad" : ""}`, tabindex: 0, role: "button", "aria-label": said,
+        on: { click: go, keydown: (event) => { if (event.key === "Enter") go(); } } },
       svg("title", {}, said), svg("rect", { x, y, width, height: ROW - 4, rx: 3 }), label);
   }
 
@@ -96,7 +101,8 @@ class Timeline extends HTMLElement {
     const count = Math.max(2, Math.floor((width - LEFT) / 110));
     return Array.from({ length: count + 1 }, (_, at) => {
       const place = LEFT + (at / count) * (width - LEFT - 12);
-      return svg("g", { class: "tick" }, svg("line", { x1: place, x2: place, y1: 20, y2: y }), svg("text", { x: place, y: 14, "text-anchor": at === count ? "end" : at ? "middle" : "start" }, duration((whole * at) / count)));
+      return svg("g", { class: "tick" }, svg("line", { x1: place, x2: place, y1: 20, y2: y }),
+          svg("text", { x: place, y: 14, "text-anchor": at === count ? "end" : at ? "middle" : "start" }, duration((whole * at) / count)));
     });
   }
 
@@ -115,7 +121,8 @@ class Timeline extends HTMLElement {
         svg("rect", { class: "fresh", x: at, width: 8, y: y + 56 - tall(input), height: tall(input - cached) }),
         svg("rect", { class: "written", x: at, width: 8, y: y + 56 - tall(input + output), height: Math.max(1, tall(output)) }));
     });
-    return [svg("text", { x: 4, y: y + 14, class: "lane" }, "tokens"), ...columns, svg("text", { x: LEFT, y: y + 76, class: "lane" }, `${number(total)} tokens in ${turns.length} model calls, ${money(spent)}`)];
+    return [svg("text", { x: 4, y: y + 14, class: "lane" }, "tokens"), ...columns,
+        svg("text", { x: LEFT, y: y + 76, class: "lane" }, `${number(total)} tokens in ${turns.length} model calls, ${money(spent)}`)];
   }
 }
 customElements.define("run-timeline", Timeline);
