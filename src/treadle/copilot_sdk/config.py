@@ -31,7 +31,15 @@ _REFUSED: Mapping[str, str] = {
     "enableManagedSettings": "managed settings",
 }
 """What a program relies on if it asks for it, by the name of the field."""
-_WITHOUT_EFFECT = ("commands", "reasoningEffort", "requestElicitation", "sessionLimits", "largeOutput", "toolSearch")
+_WITHOUT_EFFECT = (
+    "commands",
+    "instructionDirectories",
+    "reasoningEffort",
+    "requestElicitation",
+    "sessionLimits",
+    "largeOutput",
+    "toolSearch",
+)
 
 
 class Tool(msgspec.Struct, rename="camel"):

@@ -5,7 +5,7 @@ import asyncio
 import hmac
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -14,7 +14,7 @@ from treadle import __version__
 from treadle.copilot_sdk.config import Config, options_of, read_config, without_effect
 from treadle.copilot_sdk.events import stamp
 from treadle.copilot_sdk.hooks import ProgramHooks
-from treadle.copilot_sdk.methods import SESSION_METHODS, Params, _tool, text_of
+from treadle.copilot_sdk.methods import SESSION_METHODS, Params, _tool, detach, text_of
 from treadle.copilot_sdk.model_names import ModelNames
 from treadle.copilot_sdk.session import Session
 from treadle.copilot_sdk.system_message import transforms
@@ -84,7 +84,13 @@ class Runtime:
         asked = SESSION_METHODS.get(method)
         if asked is None:
             raise RpcError(METHOD_NOT_FOUND, f"Unhandled method {method}: Treadle's runtime does not have it.")
+        if asked is detach and connection not in self._programs(params):
+            return {"success": True}  # it has left already
         return await asked(self._of(connection, params), connection, params)
+
+    def _programs(self, params: Params) -> Collection[Connection]:
+        session = self.sessions.get(str(params.get("sessionId")))
+        return session.programs if session is not None else ()
 
     def tell_all(self, kind: str, session: str) -> None:
         for connection in self.connections:
@@ -119,6 +125,11 @@ class Runtime:
         specs = self.agent.deps.tools.specs(msgspec.structs.replace(self._options, interactive=True))
         return {"tools": [_tool(spec.name, spec.description, spec.parameters) for spec in specs]}
 
+    async def foreground(self, _connection: Connection, params: Params) -> Any:
+        """There is no screen on which a session could be in front."""
+        asked = "sessionId" in params
+        return {"success": False, "error": "only a server with a TUI has one"} if asked else {"sessionId": None}
+
     async def shutdown(self, _connection: Connection, _params: Params) -> Any:
         self.ended.set()
         return {}
@@ -141,7 +152,7 @@ class Runtime:
             await chat.open()
         except ChatExists as error:
             raise RpcError(INVALID_PARAMS, f"There is a session {session} already; resume it.") from error
-        made = self.sessions[session] = Session(self.agent, chat, (await chat.state()).options, self._names.shown)
+        made = self.sessions[session] = self._session(chat, (await chat.state()).options)
         await made.attach(connection, config, "new")
         if transforms(config.system_message):
             await made.configure(config)
@@ -182,8 +193,11 @@ class Runtime:
             raise RpcError(INVALID_PARAMS, f"Session not found: {id}") from error
         if DELETED in state.options.labels:
             raise RpcError(INVALID_PARAMS, f"Session not found: {id}")
-        self.sessions[id] = Session(self.agent, chat, state.options, self._names.shown)
+        self.sessions[id] = self._session(chat, state.options)
         return self.sessions[id]
+
+    def _session(self, chat: Chat, options: ChatOptions) -> Session:
+        return Session(self.agent, chat, options, self._names.shown, lambda: self.tell_all("session.updated", chat.id))
 
     def _model(self, session: str, config: Config, connection: Connection) -> str:
         async def token(provider: str) -> str:
@@ -298,6 +312,8 @@ SERVER_METHODS: Mapping[str, str] = {
     "models.list": "models",
     "tools.list": "tools",
     "runtime.shutdown": "shutdown",
+    "session.getForeground": "foreground",
+    "session.setForeground": "foreground",
     "session.create": "create",
     "session.resume": "resume",
     "session.model.switchTo": "switch_model",

@@ -31,12 +31,20 @@ _PIECES = ("assistant.message_delta", "assistant.reasoning_delta", "assistant.to
 
 
 class Session:
-    def __init__(self, agent: Agent, chat: Chat, options: ChatOptions, shown_model: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        agent: Agent,
+        chat: Chat,
+        options: ChatOptions,
+        shown_model: Callable[[str], str],
+        updated: Callable[[], None],
+    ) -> None:
         self.agent = agent
         self.chat = chat
         self.options = options
         """As recorded, when the session was last looked at here."""
         self._shown_model = shown_model
+        self._updated = updated
         self._telling = Telling(chat.id, shown_model)
         self.programs: dict[Connection, Config] = {}
         self.hooks = SessionHooks(chat.id, options.root, lambda: self._with(lambda config: bool(config.hooks)))
@@ -158,6 +166,8 @@ class Session:
         for event in self._telling.tell(envelope):
             self.tell(event)
         match envelope.data:
+            case e.UserMessage() | e.TurnEnd():
+                self._updated()
             case e.ActionRequired():
                 await self.requests.attend()
             case e.OptionsChanged():

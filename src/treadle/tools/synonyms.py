@@ -32,6 +32,7 @@ SYNONYMS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "content": _CONTENT,
     },
     "apply_patch": {"patch": ("input", "diff", "patch_text", "patchText", "text")},
+    "ask_user": {"options": ("choices",)},
     "list_directory": {"path": _FOLDER},
     "find_files": {
         "path": _FOLDER,
