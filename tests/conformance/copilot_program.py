@@ -334,7 +334,48 @@ async def killed(stage: Stage) -> dict[str, Any]:
     }
 
 
-SCENES = (conversation, refusals, stopping, two_clients, killed)
+async def methods(stage: Stage) -> dict[str, Any]:
+    """The SDK reads each answer into a type of its own, and fails where one does not fit."""
+    from copilot import rpc
+    from copilot.generated.rpc import SessionMode  # type: ignore[import-not-found]
+
+    client = await stage.client('[[turn]]\ntext = "Hello."\n')
+    agents = [{"name": "reader", "display_name": "Reader", "description": "Reads.", "prompt": "Only read."}]
+    session = await client.create_session(
+        on_permission_request=PermissionHandler.approve_all, custom_agents=agents, model="any-model"
+    )
+    await session.send_and_wait("Hi.", timeout=PATIENCE_S)
+    api = session.rpc
+    await api.name.set(rpc.NameSetRequest(name="A name"))
+    await api.mode.set(rpc.ModeSetRequest(mode=SessionMode.PLAN))
+    chosen = await api.agent.select(rpc.AgentSelectRequest(name="reader"))
+    await session.log("noted")
+    await session.set_model("another-model")
+    await api.permissions.set_approve_all(rpc.PermissionsSetApproveAllRequest(enabled=True))
+    facts = {
+        "name": (await api.name.get()).name,
+        "mode": (await api.mode.get()).value,
+        "agents": [agent.name for agent in (await api.agent.list()).agents],
+        "agent": chosen.agent.display_name,
+        "tools": len((await api.tools.get_current_metadata()).tools or []) > 3,
+        "all_tools": len((await client.rpc.tools.list(rpc.ToolsListRequest())).tools) > 3,
+        "queue": (await api.queue.pending_items()).items,
+        "pending": (await api.tools.list_pending_requests()).items,
+        "processing": (await api.metadata.is_processing()).processing,
+        "compacted": (await api.history.compact()).tokens_removed >= 0,
+        "read": len((await api.event_log.read(rpc.EventLogReadRequest())).events) > 5,
+        "model": (await api.model.get_current()).model_id is not None,
+        "logged": "session.info" in [event.type.value for event in await session.get_events()],
+        "metadata": (await client.get_session_metadata(session.session_id)).summary,
+    }
+    try:
+        await api.fleet.start(rpc.FleetStartRequest())
+    except Exception as error:
+        facts["refused"] = str(error)
+    return facts
+
+
+SCENES = (methods, conversation, refusals, stopping, two_clients, killed)
 
 
 async def play(folder: Path) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 @cache
 def _played(folder: Path) -> dict[str, Any]:
-    for scene in ("conversation", "refusals", "stopping", "two_clients", "killed"):
+    for scene in ("methods", "conversation", "refusals", "stopping", "two_clients", "killed"):
         seed(folder / "scenes" / scene / "home")
     environment = {
         "PATH": os.environ["PATH"],
@@ -121,6 +121,29 @@ def test_two_clients_share_a_session_on_a_port(facts: dict[str, Any]) -> None:  
 def test_a_session_survives_the_kill_of_its_runtime(facts: dict[str, Any]) -> None:  # D-01
     seen = of(facts, "killed")
     assert seen == {"accepted": True, "reply": "It said: ready.", "asked_once": True, "resumed": True}
+
+
+@with_python
+def test_answers_have_the_shapes_that_the_sdk_reads(facts: dict[str, Any]) -> None:
+    seen = of(facts, "methods")
+    refused = seen.pop("refused")
+    assert "session.fleet.start" in refused
+    assert seen == {
+        "name": "A name",
+        "mode": "plan",
+        "agents": ["reader"],
+        "agent": "Reader",
+        "tools": True,
+        "all_tools": True,
+        "queue": [],
+        "pending": [],
+        "processing": False,
+        "compacted": True,
+        "read": True,
+        "model": True,
+        "logged": True,
+        "metadata": "A name",
+    }
 
 
 @with_node

@@ -131,7 +131,7 @@ def options_of(
         text = f"{text or prompt_of(None, always=True)}\n{agent.prompt}\n"
     return msgspec.structs.replace(
         base,
-        mode="confirm",
+        mode=base.mode if LABEL in base.labels else "confirm",
         interactive=True,
         max_turns=max(base.max_turns, MAX_TURNS),
         on_limit="answer",

@@ -22,7 +22,7 @@ Told = tuple[str, dict[str, Any], bool]
 _SPACE = UUID("6f0f3f0e-5f0d-4c86-9a53-7c1f4b2a9d11")
 _ASKED = (e.PermissionRequested, e.ExternalToolRequested, e.UserInputRequested, e.ActionRequired, e.AssistantReset)
 _TRIGGERS = {"context_limit": "context_limit_retry"}
-_MODES = {"autopilot": "autopilot", "read-only": "plan"}
+MODES = {"autopilot": "autopilot", "read-only": "plan"}
 
 
 def stamp(time_ms: int) -> str:
@@ -41,8 +41,6 @@ class Telling:
         self._shown_model = shown_model
         self._last: str | None = None
         self._live = 0
-        self._names: dict[str, str] = {}
-        """The tools of open calls, for their results."""
         self._model = ""
         self._messages = 0
 
@@ -119,7 +117,6 @@ class Telling:
     def _call(self, event: e.Event) -> Sequence[Told]:
         match event:
             case e.ExecutionStart(call=call, name=name, arguments=arguments):
-                self._names[call] = name
                 data = {"toolCallId": call, "toolName": shown_name(name), "arguments": shown_arguments(name, arguments)}
                 return [("tool.execution_start", {**data, "turnId": call.partition(".")[0]}, False)]
             case e.ExecutionComplete() as done:
@@ -186,7 +183,7 @@ class Telling:
             }
             told.append(("session.model_change", data, False))
         if "mode" in changes:
-            mode = _MODES.get(str(changes["mode"]), "interactive")
+            mode = MODES.get(str(changes["mode"]), "interactive")
             told.append(("session.mode_changed", {"newMode": mode, "previousMode": "interactive"}, False))
         return told
 
@@ -225,7 +222,6 @@ class Telling:
         return told
 
     def _result(self, done: e.ExecutionComplete) -> dict[str, Any]:
-        self._names.pop(done.call, None)
         data: dict[str, Any] = {"toolCallId": done.call, "success": done.success}
         data["turnId"] = done.call.partition(".")[0]
         if done.success:

@@ -8,7 +8,7 @@ import msgspec
 
 from treadle.chat.state import status
 from treadle.copilot_sdk.config import Tool
-from treadle.copilot_sdk.events import _MODES
+from treadle.copilot_sdk.events import MODES
 from treadle.copilot_sdk.names import shown_name
 from treadle.copilot_sdk.session import Session
 from treadle.jsonrpc.connection import INVALID_PARAMS, Connection, RpcError
@@ -43,8 +43,7 @@ async def send_and_wait(session: Session, _connection: Connection, params: Param
 
 
 async def abort(session: Session, _connection: Connection, _params: Params) -> Any:
-    await session.abort()
-    return {"success": True}
+    return {"success": True, "interrupted": await session.abort()}
 
 
 async def get_messages(session: Session, _connection: Connection, _params: Params) -> Any:
@@ -57,6 +56,11 @@ async def read_events(session: Session, _connection: Connection, params: Params)
     begin = int(params.get("cursor") or 0)
     end = min(len(told), begin + int(params.get("max") or len(told)))
     return {"events": told[begin:end], "cursor": str(end), "hasMore": end < len(told), "cursorStatus": "ok"}
+
+
+async def interest(_session: Session, _connection: Connection, _params: Params) -> Any:
+    """Every program is told everything."""
+    return {"success": True, "handle": "all"}
 
 
 async def detach(session: Session, connection: Connection, _params: Params) -> Any:
@@ -83,12 +87,7 @@ async def user_input(session: Session, _connection: Connection, params: Params) 
 
 
 async def pending_tools(session: Session, _connection: Connection, _params: Params) -> Any:
-    return {"requests": [data for kind, data in session.requests.open.values() if kind == "external_tool.requested"]}
-
-
-async def pending_permissions(session: Session, _connection: Connection, _params: Params) -> Any:
-    asked = [data for kind, data in session.requests.open.values() if kind == "permission.requested"]
-    return {"items": [{"requestId": data["requestId"], "request": data["permissionRequest"]} for data in asked]}
+    return {"items": [data for kind, data in session.requests.open.values() if kind == "external_tool.requested"]}
 
 
 async def approve_all(session: Session, _connection: Connection, params: Params) -> Any:
@@ -111,15 +110,15 @@ async def set_tools(session: Session, connection: Connection, params: Params) ->
 
 async def tools_now(session: Session, _connection: Connection, _params: Params) -> Any:
     specs = session.agent.deps.tools.specs(session.options)
-    return {"tools": [_tool(spec.name, spec.description, spec.parameters) for spec in specs]}
+    return {"tools": [tool_shown(spec.name, spec.description, spec.parameters) for spec in specs]}
 
 
-def _tool(name: str, description: str, parameters: Any) -> dict[str, Any]:
-    return {"name": shown_name(name), "description": description, "parameters": parameters}
+def tool_shown(name: str, description: str, parameters: Any) -> dict[str, Any]:
+    return {"name": shown_name(name), "description": description, "parameters": parameters, "inputSchema": parameters}
 
 
 async def mode_get(session: Session, _connection: Connection, _params: Params) -> Any:
-    return _MODES.get(session.options.mode, "interactive")
+    return MODES.get(session.options.mode, "interactive")
 
 
 async def mode_set(session: Session, _connection: Connection, params: Params) -> Any:
@@ -127,7 +126,7 @@ async def mode_set(session: Session, _connection: Connection, params: Params) ->
     if wanted is None:
         raise RpcError(INVALID_PARAMS, f"There is no mode {params['mode']!r}; there is: {', '.join(_OWN_MODES)}.")
     await session.change({"mode": wanted} if wanted != session.options.mode else {})
-    return {"mode": params["mode"]}
+    return {"status": "applied", "modeApplied": True, "modelChanged": False}
 
 
 async def name_get(session: Session, _connection: Connection, _params: Params) -> Any:
@@ -154,15 +153,11 @@ async def is_processing(session: Session, _connection: Connection, _params: Para
     return {"processing": status(await session.chat.state()) not in ("idle", "error")}
 
 
-async def usage(session: Session, _connection: Connection, _params: Params) -> Any:
-    totals = (await session.chat.state()).totals.usage
-    counted = {"inputTokens": totals.input, "outputTokens": totals.output, "cacheReadTokens": totals.cached}
-    return {"totalUserRequests": 0, "totalCost": totals.usd, "tokens": counted}
-
-
 async def queued(session: Session, _connection: Connection, _params: Params) -> Any:
     items = (await session.chat.state()).queue
-    return {"items": [{"id": item.id, "kind": "message", "displayText": item.content} for item in items]}
+    shown = [{"id": each.id, "kind": "message", "displayText": each.content} for each in items]
+    steering = [each.content for each in items if each.delivery == "steering"]
+    return {"items": [{**each, "agentMode": "interactive"} for each in shown], "steeringMessages": steering}
 
 
 async def clear_queue(session: Session, _connection: Connection, _params: Params) -> Any:
@@ -206,13 +201,8 @@ async def choose_agent(session: Session, connection: Connection, params: Params)
 
 
 def _agent(agent: Any) -> dict[str, Any]:
-    shown = {"name": agent.name, "displayName": agent.display_name or agent.name}
+    shown = {"id": agent.name, "name": agent.name, "displayName": agent.display_name or agent.name}
     return {**shown, "description": agent.description or ""}
-
-
-async def nothing(_session: Session, _connection: Connection, _params: Params) -> Any:
-    """For what asks to be told more, and is told everything anyway."""
-    return {"success": True}
 
 
 async def options_update(session: Session, _connection: Connection, params: Params) -> Any:
@@ -235,8 +225,8 @@ SESSION_METHODS: Mapping[str, SessionMethod] = {
     "session.interruptMainTurn": abort,
     "session.getMessages": get_messages,
     "session.eventLog.read": read_events,
-    "session.eventLog.registerInterest": nothing,
-    "session.eventLog.releaseInterest": nothing,
+    "session.eventLog.registerInterest": interest,
+    "session.eventLog.releaseInterest": interest,
     "session.detach": detach,
     "session.destroy": detach,
     "session.suspend": detach,
@@ -246,7 +236,6 @@ SESSION_METHODS: Mapping[str, SessionMethod] = {
     "session.tools.set": set_tools,
     "session.tools.getCurrentMetadata": tools_now,
     "session.permissions.handlePendingPermissionRequest": permission,
-    "session.permissions.pendingRequests": pending_permissions,
     "session.permissions.setApproveAll": approve_all,
     "session.ui.handlePendingUserInput": user_input,
     "session.mode.get": mode_get,
@@ -254,9 +243,7 @@ SESSION_METHODS: Mapping[str, SessionMethod] = {
     "session.name.get": name_get,
     "session.name.set": name_set,
     "session.history.compact": compact,
-    "session.compaction.compact": compact,
     "session.metadata.isProcessing": is_processing,
-    "session.usage.getMetrics": usage,
     "session.queue.pendingItems": queued,
     "session.queue.clear": clear_queue,
     "session.queue.removeMostRecent": remove_queued,

@@ -4,6 +4,7 @@ of the runtime's own model."""
 from typing import Any
 
 from treadle.errors import ConfigError
+from treadle.models.brought import PREFIX
 from treadle.models.offering import NAMELESS, all_offers, usable
 from treadle.models.registry import ModelRegistry
 from treadle.ports.model import ModelInfo
@@ -34,7 +35,7 @@ class ModelNames:
 
     def shown(self, ref: str) -> str:
         provider, _, name = ref.partition(":")
-        return name if provider.startswith("byok-") or provider == self.default.partition(":")[0] else ref
+        return name if provider.startswith(PREFIX) or provider == self.default.partition(":")[0] else ref
 
     def why_not(self) -> str:
         """Why the runtime's own model cannot be used; empty: nothing is known against it."""

@@ -14,7 +14,7 @@ from treadle import __version__
 from treadle.copilot_sdk.config import Config, options_of, read_config, without_effect
 from treadle.copilot_sdk.events import stamp
 from treadle.copilot_sdk.hooks import ProgramHooks
-from treadle.copilot_sdk.methods import SESSION_METHODS, Params, _tool, detach, text_of
+from treadle.copilot_sdk.methods import SESSION_METHODS, Params, detach, text_of, tool_shown
 from treadle.copilot_sdk.model_names import ModelNames
 from treadle.copilot_sdk.session import Session
 from treadle.copilot_sdk.system_message import transforms
@@ -123,7 +123,7 @@ class Runtime:
 
     async def tools(self, _connection: Connection, _params: Params) -> Any:
         specs = self.agent.deps.tools.specs(msgspec.structs.replace(self._options, interactive=True))
-        return {"tools": [_tool(spec.name, spec.description, spec.parameters) for spec in specs]}
+        return {"tools": [tool_shown(spec.name, spec.description, spec.parameters) for spec in specs]}
 
     async def foreground(self, _connection: Connection, params: Params) -> Any:
         """There is no screen on which a session could be in front."""
@@ -208,7 +208,8 @@ class Runtime:
 
         if config.provider is not None:
             return self._brought.bring(session, config.provider, config.model or self._names.default_name, token)
-        chosen = next((model for model in config.models or () if model.id == config.model), None)
+        named = ((model, (model.id, f"{model.provider}/{model.id}")) for model in config.models or ())
+        chosen = next((model for model, names in named if config.model in names), None)
         if chosen is not None:
             provider = next((each for each in config.providers or () if each.name == chosen.provider), None)
             if provider is None:
@@ -220,6 +221,11 @@ class Runtime:
         if fields := without_effect(params):
             text = f"Treadle takes these settings of a session without effect: {', '.join(fields)}."
             session.announce("session.warning", {"warningType": "unsupported", "message": text}, connection)
+        if self._brought.missing(session.options.model):
+            text = (
+                "The model of this session was brought by a program, and its key is kept nowhere; resume with provider."
+            )
+            session.announce("session.warning", {"warningType": "provider", "message": text}, connection)
         for warning in session.chat.warnings:
             session.announce("session.warning", {"warningType": "tools", "message": warning}, connection)
 

@@ -16,6 +16,7 @@ from treadle.models.registry import ModelRegistry
 from treadle.models.wire.http_model import Access
 from treadle.ports.model import Model, ModelInfo, ModelRequest
 
+PREFIX = "byok-"
 TokenOf = Callable[[str], Awaitable[str]]
 """Asks the program for a bearer token, for the provider of this name."""
 
@@ -64,10 +65,15 @@ class BroughtModels:
             raise InvalidInput(f"The baseUrl {provider.base_url!r} must begin with http:// or https://.")
         whose = hashlib.sha256(f"{session}/{provider.name}".encode()).hexdigest()[:12]
         wire = f"{provider.type or 'openai'}-{provider.wire_api or 'completions'}"
-        name = f"byok-{wire}-{whose}"
+        name = f"{PREFIX}{wire}-{whose}"
         self._providers[name] = provider, token_of
         self._models.register(name, lambda wanted: self._make(name, wanted))
         return f"{name}:{model}"
+
+    def missing(self, ref: str) -> bool:
+        """Whether this is a model that a program brought to another process, and nobody has brought it here."""
+        name = ref.partition(":")[0]
+        return name.startswith(PREFIX) and name not in self._providers
 
     def _make(self, name: str, model: str) -> Model:
         provider, _ = self._providers[name]
