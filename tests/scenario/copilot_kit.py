@@ -4,6 +4,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from tests.scenario.command_line import CommandLine
@@ -122,6 +123,9 @@ class Program:
     async def close(self) -> None:
         """As a program that ends: the pipe is closed, and the runtime ends by itself."""
         self._writer.close()
+        with suppress(ConnectionError):
+            await self._writer.wait_closed()
         if self.process is not None:
             await asyncio.wait_for(self.process.wait(), PATIENCE_S)
-        self._reading.cancel()
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            await asyncio.wait_for(self._reading, PATIENCE_S)
