@@ -185,7 +185,9 @@ def _require_tools(agent: "Agent", task: Task) -> None:
     from treadle.protocol.options import ChatOptions
 
     known = [spec.name for spec in agent.deps.tools.specs(ChatOptions(interactive=True))]
-    if unknown := unknown_names("tool", _names(task.tools), known):
+    # Tools of MCP servers are known when their servers run; their names have two underlines (and may have a star).
+    named = [name for name in _names(task.tools) if "__" not in name]
+    if unknown := unknown_names("tool", named, known):
         raise InvalidInput(f"{unknown} The tools are: {', '.join(sorted(known))}")
 
 
