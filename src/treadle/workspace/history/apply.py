@@ -36,6 +36,10 @@ class ContentSource(Protocol):
         """The time that the file shall have; 0: whenever it is written."""
         ...
 
+    def time_of(self, fd: int) -> int:
+        """The same for a file that `open` gave."""
+        ...
+
     def touched(self) -> Iterable[tuple[str, int]]:
         """Files that stay as they are but for this time."""
         ...
@@ -53,6 +57,9 @@ class StoreSource:
         return fd
 
     def mtime_ns(self, path: str) -> int:
+        return 0
+
+    def time_of(self, fd: int) -> int:
         return 0
 
     def touched(self) -> Iterable[tuple[str, int]]:
@@ -92,8 +99,9 @@ class ChangeApplier:
 
     # -- before it is decided -----------------------------------------------------------------------------------
 
-    def prepare(self) -> None:
-        """Make every new file ready that is not: from here on no space is needed any more."""
+    def prepare(self) -> int | None:
+        """Make every new file ready that is not: from here on no space is needed any more. The file system that was
+        synced as a whole for it, if one was."""
         for each in self._open:
             after, name = each.change.after, self._numbers[each.change.path]
             if after is None or after.kind == "directory" or _mode_only(each) or self._stage.has(name):
@@ -106,8 +114,9 @@ class ChangeApplier:
                 self._stage.fifo(name, after)
             else:
                 raise ToolError(f"{inert(decode_path(each.change.path))} is a socket or device, which cannot be made.")
-        self._stage.sync()
+        whole = self._stage.sync()
         faultpoint("transaction.ready")
+        return whole
 
     def _ready(self, each: PathProgress, after: FileState, name: str) -> None:
         path, before = each.change.path, each.change.before
@@ -119,7 +128,7 @@ class ChangeApplier:
                 self._stage.file(name, source, after, self._source.mtime_ns(path), old)
             return
         with held(self._source.open(path, after)) as source:
-            self._stage.file(name, source, after, self._source.mtime_ns(path), old)
+            self._stage.file(name, source, after, self._source.time_of(source), old)
 
     # -- afterwards ---------------------------------------------------------------------------------------------
 

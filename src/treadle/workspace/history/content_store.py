@@ -238,7 +238,7 @@ class StoreBatch:
             temp, fd = self._new()
             try:
                 write_at(fd, data, 0)
-                self._written(temp, fd, digest)
+                self._written(temp, digest)
             finally:
                 os.close(fd)
         return digest
@@ -258,7 +258,7 @@ class StoreBatch:
             copy(fd, goal)
             digest = digest_of(goal)
             if not self.known(digest):
-                self._written(temp, goal, digest)
+                self._written(temp, digest)
         finally:
             os.close(goal)
         return digest
@@ -275,6 +275,10 @@ class StoreBatch:
         self._sync.names()
         self._strike("snapshot.kept")
 
+    def lasts(self, device: int | None) -> None:
+        """What was put so far is safe already, if it lies on this file system: it was synced as a whole."""
+        self._sync.lasts(device)
+
     def clear(self) -> None:
         """Remove what did not get its name."""
         unlink_all(self._temps)
@@ -288,9 +292,9 @@ class StoreBatch:
         self._temps.append(temp)
         return temp, os.open(temp, _NEW, 0o600)
 
-    def _written(self, temp: str, fd: int, digest: str) -> None:
+    def _written(self, temp: str, digest: str) -> None:
         self._made[digest] = temp
-        self._sync.file(fd)
+        self._sync.file(temp)
 
     def known(self, digest: str) -> bool:
         """Whether it is there already; then it is marked as used. Another process may have given it its name a moment

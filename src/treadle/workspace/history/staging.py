@@ -91,7 +91,10 @@ class StagingFolder:
             os.fchmod(fd, state.mode)
             if mtime_ns:
                 os.utime(fd, ns=(mtime_ns, mtime_ns))
-            self._sync.file(fd)
+            if half == name and state.mode & st.S_IRUSR:
+                self._sync.file(name, self._fd)
+            else:  # it is taken for whole by its name, or cannot be opened again
+                os.fsync(fd)
             if half != name:
                 os.rename(half, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
 
@@ -104,9 +107,11 @@ class StagingFolder:
         os.chmod(half, state.mode, dir_fd=self._fd)
         os.rename(half, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
 
-    def sync(self) -> None:
-        self._sync.data()
+    def sync(self) -> int | None:
+        """Make it last. The file system that was synced as a whole for it, if one was."""
+        whole = self._sync.data()
         os.fsync(self._fd)
+        return whole
 
     # -- putting them into their places -------------------------------------------------------------------------
 

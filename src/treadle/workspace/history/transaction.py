@@ -94,12 +94,12 @@ class Transactions:
             try:
                 with self._images.batch() as batch:
                     found = Surveyor(folders, self._images, _nothing_ready, batch).survey(begun.files)
-                taken = _taken(found)
+                    taken = _taken(found)
+                    making = ChangeApplier(folders, found, source, stage, _numbers(begun.files))
+                    if not taken or begun.verdict != "commit":
+                        batch.lasts(_readied(making, stage))  # one sync for what was and for what comes
                 if taken and begun.verdict == "commit":
                     return self._settled(self._refuse(begun, taken))
-                stage.open(new=True)
-                making = ChangeApplier(folders, found, source, stage, _numbers(begun.files))
-                making.prepare()
                 closed = closed_folders(folders, [each.change for each in found if each.standing == "before"])
                 folders.forget()
                 journal = self._journals.decide(msgspec.structs.replace(begun, closed=closed))
@@ -210,6 +210,14 @@ class Transactions:
 
     def _kept(self, _view: str = "") -> ContentSource:
         return StoreSource(self._images)
+
+
+def _readied(making: ChangeApplier, stage: StagingFolder) -> int | None:
+    try:
+        stage.open(new=True)
+        return making.prepare()
+    except OSError as error:
+        raise ToolError(f"The changes are not made: {_words(error)}. Try again when that is mended.") from error
 
 
 def _nothing_ready(_path: str) -> int:

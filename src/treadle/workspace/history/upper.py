@@ -101,6 +101,9 @@ class Upper:
         except OSError:
             return 0
 
+    def time_of(self, fd: int) -> int:
+        return os.fstat(fd).st_mtime_ns
+
     def touched(self) -> Iterator[tuple[str, int]]:
         with suppress(OSError, msgspec.MsgspecError), open(f"{self._view}/{_TOUCHED}", "rb") as file:
             yield from _touches.decode(file.read()).items()

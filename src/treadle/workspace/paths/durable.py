@@ -81,28 +81,46 @@ def _clone(source: int, goal: int) -> bool:
 
 
 class Syncing:
-    """What has been written and must last. Files are synced as they come, until there are many; then `data` does it by
-    the file system that `place` lies on. Names come later, and `names` makes them last. What is not `durable` is never
+    """What has been written and must last. `data` syncs it: file by file, or, where there are many, all of the file
+    system that `place` lies on. Names come later, and `names` makes them last. What is not `durable` is never
     synced."""
 
     def __init__(self, place: str | int, *, durable: bool = True) -> None:
         self._place = place
         self._durable = durable
-        self._files = 0
+        self._count = 0
+        self._files: list[tuple[str, int | None]] = []
         self._folders: set[str] = set()
 
-    def file(self, fd: int) -> None:
-        self._files += self._durable
-        if self._durable and self._files <= FEW:
-            os.fsync(fd)
+    def file(self, name: str, folder: int | None = None) -> None:
+        """A file that can be opened by this name, in this folder."""
+        if self._durable:
+            self._count += 1
+            if self._count <= FEW:
+                self._files.append((name, folder))
 
     def folder(self, path: str) -> None:
         if self._durable:
             self._folders.add(path)
 
-    def data(self) -> None:
-        if self._files > FEW:
+    def data(self) -> int | None:
+        """The file system that was synced as a whole, by its number, if one was."""
+        whole = None
+        if self._count > FEW:
             sync_all(self._place)
+            whole = os.stat(self._place).st_dev
+        else:
+            for name, folder in self._files:
+                sync_file(name, folder)
+        self._count = 0
+        self._files.clear()
+        return whole
+
+    def lasts(self, device: int | None) -> None:
+        """All of this file system was synced just now by somebody else."""
+        if device is not None and os.stat(self._place).st_dev == device:
+            self._count = 0
+            self._files.clear()
 
     def names(self) -> None:
         if len(self._folders) > FEW:
@@ -110,6 +128,14 @@ class Syncing:
         else:
             for path in self._folders:
                 sync_folder(path)
+
+
+def sync_file(name: str, folder: int | None = None) -> None:
+    fd = os.open(name, READ, dir_fd=folder)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def sync_all(place: str | int) -> None:
