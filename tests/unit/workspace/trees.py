@@ -155,6 +155,9 @@ class FromFolder:
         with Folders(self._folder) as folders, reading(*folders.of(path)) as fd:
             return os.dup(fd)
 
+    def time_of(self, fd: int) -> int:
+        return self.TIME
+
     def mtime_ns(self, path: str) -> int:
         return self.TIME
 
