@@ -89,28 +89,48 @@ def read_tree(file: Path, unless: int = 0) -> tuple[Tree, int] | None:
     try:
         with file.open("rb") as opened:
             inode = os.fstat(opened.fileno()).st_ino
-            data = b"" if inode == unless else opened.read()
+            if inode == unless:
+                return None
+            name = opened.read(_HASH)
+            if (known := _recent.get(name)) is not None:
+                return known, inode
+            body = opened.read()
     except OSError:
         return None
-    body = memoryview(data)[_HASH:]
-    if hashlib.sha256(body).digest() != data[:_HASH]:
+    if hashlib.sha256(body).digest() != name:
         return None
     try:
         tree = _decoder.decode(body)
     except msgspec.DecodeError:
         return None
-    return (tree, inode) if tree.version == _VERSION else None
+    if tree.version != _VERSION:
+        return None
+    _remember(name, tree)
+    return tree, inode
+
+
+_recent: dict[bytes, Tree] = {}
+"""By the hash of their bytes: trees that were read or written last, one before a command and one after it. Trees never
+change, so whoever has one shares it."""
+_MOST_RECENT = 2
+
+
+def _remember(name: bytes, tree: Tree) -> None:
+    _recent[name] = tree
+    for old in list(_recent)[:-_MOST_RECENT]:
+        _recent.pop(old, None)
 
 
 def write_tree(folder: Path, tree: Tree, *, durable: bool) -> Path:
     """A new file with a name of its own, for the caller to give it its place."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     body = msgspec.msgpack.encode(tree)
+    name = hashlib.sha256(body).digest()
     file = folder / f".{new_id('tree')}"
     try:
         fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with open(fd, "wb") as opened:
-            opened.write(hashlib.sha256(body).digest())
+            opened.write(name)
             opened.write(body)
             if durable:
                 opened.flush()
@@ -119,6 +139,7 @@ def write_tree(folder: Path, tree: Tree, *, durable: bool) -> Path:
         file.unlink(missing_ok=True)
         raise
     faultpoint("snapshot.tree_written")
+    _remember(name, tree)
     return file
 
 
