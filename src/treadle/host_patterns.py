@@ -93,6 +93,15 @@ def joined(one: "bool | Sequence[str]", other: "bool | Sequence[str]") -> "bool 
     return tuple(dict.fromkeys((*(one or ()), *(other or ())))) or False
 
 
+def without(network: "bool | Sequence[str]", denied: Sequence[str]) -> "bool | tuple[str, ...]":
+    """What may still be reached where something is denied. Of all hosts none can be left out, so nothing is left."""
+    if not denied or network is False:
+        return network if isinstance(network, bool) else tuple(network)
+    if network is True or ALL in denied:
+        return False
+    return tuple(host for host in expand(network) if not within((host,), denied)) or False
+
+
 def choice(patterns: Iterable[str]) -> "bool | tuple[str, ...]":
     """What recorded patterns let reach; `all` among them is everything."""
     found = tuple(dict.fromkeys(patterns))

@@ -5,7 +5,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.errors import InvalidInput
-from treadle.host_patterns import READY, check, expand, family, in_words, matches, read, refused_address, within
+from treadle.host_patterns import (
+    READY,
+    check,
+    expand,
+    family,
+    in_words,
+    matches,
+    read,
+    refused_address,
+    within,
+    without,
+)
 
 # fmt: off
 _NO_PATTERNS = (
@@ -120,3 +131,11 @@ def test_networks_in_words() -> None:
     assert in_words(True) == "network"
     assert in_words(()) == in_words(False) == "no network"
     assert in_words(("pypi", "x.org")) == "network: pypi, x.org"
+
+
+def test_what_is_denied_is_left_out_and_of_all_hosts_none_can_be() -> None:  # S-07
+    assert without(True, ()) is True
+    assert without(True, ("example.org",)) is False
+    assert without(("example.org", "pypi.org"), ("example.org",)) == ("pypi.org",)
+    assert without(("example.org",), ("all",)) is False
+    assert without(False, ("example.org",)) is False

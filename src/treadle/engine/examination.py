@@ -178,7 +178,7 @@ async def _permit(ready: Ready, options: ChatOptions, deps: Deps) -> Ready | Dou
         options = replace(options, interactive=True)  # whoever answered is a person
     verdict = await deps.policy.review(spec, ready.invocation, options)
     reached = joined(ready.invocation.network, verdict.network)
-    ready = replace(ready, invocation=replace(ready.invocation, network=reached))
+    ready = replace(ready, invocation=replace(ready.invocation, network=reached, barred=verdict.barred))
     if verdict.decision == "review":
         return Doubtful(ready, verdict, options, await ready.tool.trial(ready.invocation))
     return await _decided(ready, verdict, None, deps)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec.structs import replace
 
 from treadle.errors import InvalidInput
-from treadle.host_patterns import ALL, READY, check, choice, expand, family, joined, within
+from treadle.host_patterns import ALL, READY, check, choice, expand, family, joined, within, without
 from treadle.policy import by_words
 from treadle.policy.by_words import Case, Need
 from treadle.policy.shell.model import Part
@@ -48,7 +48,7 @@ def standing(case: Case, verdict: Verdict) -> Verdict:
     if verdict.decision == "ask" and wants and not verdict.wants:
         reason = f"{verdict.reason}; {_reason(wants)}" if verdict.reason else _reason(wants)
         verdict = replace(verdict, reason=reason, offers=(*verdict.offers, *_offers(wants)), wants=wants)
-    return replace(verdict, network=_allowed(case))
+    return replace(verdict, network=_allowed(case), barred=tuple(rule.pattern for rule in _denying(case)))
 
 
 def needed(case: Case) -> Verdict | None:
@@ -103,9 +103,7 @@ def _allowed(case: Case) -> NetworkChoice:
     for rule in case.rules:
         if rule.tool == NETWORK_TOOL and rule.effect == "allow" and not (denied and rule.pattern == ALL):
             allowed = joined(allowed, choice((rule.pattern,)))
-    if not denied or not isinstance(allowed, tuple):
-        return allowed
-    return () if ALL in denied else tuple(host for host in expand(allowed) if not within((host,), denied))
+    return without(allowed, denied)
 
 
 def _any_within(hosts: Iterable[str], pattern: str) -> bool:
@@ -118,7 +116,7 @@ def _denying(case: Case) -> list[Rule]:
 
 def _open(case: Case, hosts: Sequence[str]) -> tuple[str, ...]:
     """Those that the call may not reach yet."""
-    reach = joined(joined(case.options.network, case.invocation.network), _allowed(case))
+    reach = _reach(case)
     return () if reach is True else tuple(host for host in hosts if not within((host,), reach or ()))
 
 
@@ -129,7 +127,14 @@ def _missing(case: Case) -> tuple[str, ...]:
     hosts = hosts_in(case.act.parts)
     if hosts:
         return _open(case, hosts)
-    return () if joined(joined(case.options.network, case.invocation.network), _allowed(case)) else (ALL,)
+    return () if _reach(case) else (ALL,)
+
+
+def _reach(case: Case) -> NetworkChoice:
+    """What the call may reach, by whatever lets it."""
+    denied = [rule.pattern for rule in _denying(case)]
+    chats, own = (without(each, denied) for each in (case.options.network, case.invocation.network))
+    return joined(joined(chats, own), _allowed(case))
 
 
 def _not_denied(case: Case, wants: Sequence[str]) -> tuple[str, ...]:

@@ -22,6 +22,8 @@ class Verdict(msgspec.Struct, frozen=True):
     offers: tuple[Offer, ...] = ()
     network: NetworkChoice = False
     """What standing rules let the call reach, beside what the chat's options say."""
+    barred: tuple[str, ...] = ()
+    """What rules deny it to reach, whatever else lets it: patterns, or `all`."""
     wants: tuple[str, ...] = ()
     """The hosts that an approval lets this call reach, as patterns or `all`."""
 

@@ -72,6 +72,8 @@ class Invocation(msgspec.Struct, frozen=True):
     """Shows live output; may be called any number of times, never blocks."""
     network: NetworkChoice = False
     """What this call may reach beside what the chat's options say: a person or a standing rule allowed it."""
+    barred: tuple[str, ...] = ()
+    """What it may not reach, whatever lets it: a rule denies it."""
     changed: frozenset[str] = frozenset()
     """Paths that this run has changed and that are still there: what lies there is the chat's own."""
     trial: Trial | None = None

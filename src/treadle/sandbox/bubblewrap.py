@@ -40,7 +40,9 @@ PROGRAMS = ("/run/current-system", "/run/booted-system", "/run/opengl-driver", "
 NAME_SERVERS = ("/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager/resolv.conf")
 """Only with a network: beside the addresses lie sockets that answer questions of names, and ask them outside."""
 _FILTER_FD, _GITCONFIG_FD = "9", "6"
+_OPEN_FILTER = f'exec "$@" {_FILTER_FD}<"$0"'
 _OPEN_FILES = f'given=$1; shift; exec "$@" {_FILTER_FD}<"$0" {_GITCONFIG_FD}<"$given"'
+"""bwrap closes what it is told to read; anything else would be open in the command."""
 PRIVATE_SIZE = str(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4)
 """Bytes of memory that a private folder may take."""
 _PIECE = 1 << 16
@@ -90,7 +92,9 @@ class Bubblewrap:
         words += ["--sync-fd", str(ALIVE_FD)] if missing else []
         words += ["--info-fd", str(INFO_FD), "--block-fd", str(GO_FD)] if isinstance(confinement.network, Hosts) else []
         words += ["--seccomp", _FILTER_FD, "--chdir", cwd, "--", *self._scoped(argv, confinement)]
-        line = ["/bin/sh", "-c", _OPEN_FILES, self._filter_file(), self._gitconfig(confinement), *words]
+        line = ["/bin/sh", "-c", _OPEN_FILTER, self._filter_file(), *words]
+        if given := self._gitconfig(confinement):
+            line = ["/bin/sh", "-c", _OPEN_FILES, self._filter_file(), given, *words]
         if isinstance(confinement.network, Hosts):
             line = self._through_proxy(confinement.network, line)
         return self._holding(missing, line) if missing else line
@@ -158,7 +162,7 @@ class Bubblewrap:
     def _gitconfig(self, confinement: Confinement) -> str:
         content = confinement.home.gitconfig.encode() if confinement.home else b""
         if not content:
-            return os.devnull
+            return ""
         path = os.path.join(self._scratch, f"gitconfig-{sha256(content).hexdigest()[:16]}")
         _write(path, content)
         return path

@@ -93,6 +93,12 @@ async def test_a_rule_that_denies_a_host_beats_all_that_allow_it(pattern: str, n
         assert (await judged(PIP, network=network, rules=rules, **more)).decision == "deny"
 
 
+async def test_where_a_host_is_denied_others_are_named_not_all() -> None:  # S-07
+    denied = Rule("deny", "network", "example.org")
+    assert (await judged(PIP, network=True, rules=(denied,))).wants == ("pypi",)
+    assert (await judged(PIP, network=True, granted=("pypi",), rules=(denied,))).decision == "allow"
+
+
 async def test_what_is_denied_is_taken_out_of_what_is_allowed() -> None:  # S-07
     rules = (Rule("allow", "network", "registries"), Rule("deny", "network", "npm"))
     verdict = await StandardPolicy().review(

@@ -76,6 +76,11 @@ def test_it_has_a_tmp_of_its_own(bubblewrap: Grounds) -> None:
     assert not Path("/tmp/treadle-private").exists()
 
 
+def test_no_descriptor_of_ours_is_open_in_a_command(bubblewrap: Grounds) -> None:
+    ended = bubblewrap.run("bubblewrap", "echo /proc/self/fd/*")
+    assert [int(each.rpartition("/")[2]) for each in ended.stdout.split()] in ([0, 1, 2], [0, 1, 2, 3])
+
+
 def test_an_unwritable_root(bubblewrap: Grounds) -> None:
     confinement = bubblewrap.confinement(Unwritable(), protected=(str(bubblewrap.root / ".treadle"),))
     ended = bubblewrap.run(LEVEL, "touch new", confinement)

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from treadle.errors import ToolError
-from treadle.host_patterns import joined
+from treadle.host_patterns import joined, without
 from treadle.ports.commands import CommandSpec, Ended
 from treadle.ports.sandbox import Confinement, Direct, Sandbox, View
 from treadle.ports.toolset import Invocation
@@ -35,6 +35,12 @@ _LOST_NETWORK = "; what it did over the network is not known"
 _ONLY_BUBBLEWRAP = (
     "[named hosts can be reached only in the sandbox bubblewrap, so this command had no network; a person can "
     "allow all hosts]"
+)
+
+
+_BARRED = (
+    "[a rule denies some hosts, and of all hosts none can be left out, so this command had no network; a person can "
+    "allow hosts by name]"
 )
 
 
@@ -175,12 +181,17 @@ class CommandCall:
     def wanted(self, *, rehearsal: bool = False) -> NetworkChoice:
         """In mode review a rehearsal reaches only what a person granted to this very call: what is to be reviewed has
         done nothing yet, anywhere (W-09)."""
-        options, granted = self._invocation.options, self._invocation.network
-        return granted if rehearsal and options.mode == "review" else joined(options.network, granted)
+        options, barred = self._invocation.options, self._invocation.barred
+        granted = without(self._invocation.network, barred)
+        if rehearsal and options.mode == "review":
+            return granted
+        return joined(without(options.network, barred), granted)
 
     def network_notes(self, plan: CommandPlan) -> tuple[str, ...]:
         """What is to be said about hosts that were allowed and yet could not be reached."""
         unable = plan.sandbox.startswith(("landlock", "sandbox-exec"))
+        if self._invocation.barred and self._invocation.options.network is True and not plan.network:
+            return (_BARRED,)
         return (_ONLY_BUBBLEWRAP,) if unable and not plan.network and self.wanted() else ()
 
     def _environment(self, plan: CommandPlan) -> dict[str, str]:
