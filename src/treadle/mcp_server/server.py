@@ -117,8 +117,9 @@ class Desk:
 
     async def list_tasks(self, limit: int = 20) -> list[Answered]:
         """The newest tasks of this server's projects."""
-        listed = [each.summary for each in await self._agent.chats(limit=max(1, min(limit, 100)))]
-        return [{"task": each.chat, "status": each.status, "title": each.title} for each in listed]
+        listed = [each.summary for each in await self._agent.chats() if self._ours(each.summary.root)]
+        newest = listed[: max(1, min(limit, 100))]
+        return [{"task": each.chat, "status": each.status, "title": each.title} for each in newest]
 
     async def send_message(self, task: str, message: str, steer: bool = False) -> Answered:
         """Say more to a task: it is done next, or with `steer` taken into account at once."""
@@ -166,9 +167,12 @@ class Desk:
             "error": done.error,
         }
 
+    def _ours(self, root: str) -> bool:
+        return any(root == each or is_below(root, each) for each in self._roots)
+
     def _root(self, named: str) -> str:
         root = os.path.realpath(os.path.join(self._roots[0], named))
-        if not os.path.isdir(root) or not any(root == each or is_below(root, each) for each in self._roots):
+        if not os.path.isdir(root) or not self._ours(root):
             raise InvalidInput(f"{named} is no folder in which this server works; it works in {', '.join(self._roots)}")
         return root
 
@@ -176,7 +180,7 @@ class Desk:
         """NotFound for what does not exist, and for chats of other projects."""
         chat = self._agent.chat(task)
         root = (await chat.state()).options.root
-        if not any(root == each or is_below(root, each) for each in self._roots):
+        if not self._ours(root):
             raise NotFound(f"there is no task {task!r} here")
         return chat
 

@@ -83,6 +83,7 @@ async def test_it_works_only_in_its_own_project(kit: Kit) -> None:
     async with Client(Desk(agent, [str(kit.root)]).server()) as client:
         for arguments in ({"root": ".."}, {"root": "/"}, {"mode": "yolo"}):
             assert (await client.call_tool("start_task", {"prompt": "x", **arguments})).is_error
+        assert await called(client, "list_tasks") == []
         for task in ("c_nope", elsewhere.id):
             result = await client.call_tool("follow_task", {"task": task})
             assert result.is_error

@@ -1,0 +1,63 @@
+"""`treadle mcp` as it is typed: servers added, listed, shown, tried, used in a run and removed (E-01, S-09)."""
+
+import json
+import stat
+import sys
+
+from tests.scenario.command_line import CommandLine
+from tests.scenario.mcp_servers.kit import ODD
+
+
+def test_a_server_is_added_tried_used_and_removed(cli: CommandLine) -> None:
+    notes = cli.folder / "notes"
+    added = cli("mcp", "add", "odd", "--env", "MY_KEY=hidden", "--", sys.executable, "-S", ODD, str(notes))
+    assert (added.code, added.out.split(":")[0]) == (0, "added odd")
+    assert stat.S_IMODE((cli.home / "mcp.json").stat().st_mode) == 0o600
+    shown = cli("mcp", "show", "odd")
+    assert "hidden" not in shown.out
+    assert "MY_KEY" in shown.out
+    tried = cli("mcp", "test", "odd")
+    assert tried.code == 0, tried.err
+    assert tried.out.startswith("odd 1 works\n")
+    assert "odd__look" in tried.out
+    assert "says: only reads" in tried.out
+    call = '[[turn]]\ncall = [{ name = "odd__note", args = { text = "hi" } }]\n'
+    model = cli.script(f'{call}[[turn]]\ntext = "Done."\n')
+    denied = cli("run", "Go.", "--json", "--model", model)
+    assert "treadle rules add --allow --tool odd__note" in denied.of("tool.execution_complete")[0]["error"]
+    assert cli("rules", "add", "--allow", "--tool", "mcp:odd__*").code == 0
+    ran = cli("run", "Go.", "--json", "--model", model)
+    assert ran.of("tool.execution_complete")[0]["result"] == "noted hi"
+    assert notes.read_text() == "hi\n"
+    assert cli("mcp", "remove", "odd").code == 0
+    assert cli("mcp", "list", "--json").lines == []
+    assert cli("mcp", "remove", "odd").code == 1
+
+
+def test_what_is_wrong_is_said(cli: CommandLine) -> None:
+    for arguments, words in (
+        (("add", "a__b", "--", "x"), "no name for a server"),
+        (("add", "a"), "either a command or a URL"),
+        (("add", "a", "--url", "ftp://x"), "no address"),
+        (("add", "a", "--env", "x", "--", "y"), "NAME=VALUE"),
+        (("show", "nope"), "no server 'nope'"),
+        (("serve", "--mode", "yolo"), "no mode 'yolo'"),
+    ):
+        ended = cli("mcp", *arguments)
+        assert ended.code in (1, 2)
+        assert words in ended.err
+    assert cli("mcp", "add", "bad", "--", "/no/such/program").code == 0
+    failed = cli("mcp", "test", "bad")
+    assert (failed.code, "there is no program /no/such/program" in failed.err) == (1, True)
+
+
+def test_a_projects_servers_are_told_and_count_once_trusted(cli: CommandLine) -> None:
+    file = cli.project / ".mcp.json"
+    file.write_text(json.dumps({"mcpServers": {"theirs": {"command": "x\x1b[2J"}}}))
+    listed = cli("mcp", "list")
+    assert "not trusted: treadle trust .mcp.json" in listed.err
+    assert "theirs" not in listed.out
+    assert cli("trust", ".mcp.json").code == 0
+    listed = cli("mcp", "list")
+    assert listed.out.split()[:2] == ["confined", "theirs"]
+    assert "\x1b" not in listed.out
