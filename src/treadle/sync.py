@@ -13,15 +13,18 @@ be used from any number of threads, not from inside a running event loop.
 
 from collections.abc import Callable, Iterator
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Self, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, Unpack
 
 from treadle import files, following, handle, jobs, runtime
 from treadle.chat.state import ChatState
 from treadle.loop_thread import Facade, LoopOwner, LoopThread, same_parameters, waited
 from treadle.ports.store import Listed
 from treadle.protocol.events import Envelope
-from treadle.protocol.options import ChatOptions, OptionKeywords, Preset
+from treadle.protocol.options import ChatOptions, OptionKeywords, Preset, Project
 from treadle.protocol.views import JobView
+
+if TYPE_CHECKING:
+    from treadle.skills.reading import CustomAgent, OwnCommand
 
 __all__ = ["Agent", "Chat", "ChatFiles", "Following", "Job"]
 
@@ -57,6 +60,7 @@ class ChatFiles(Facade[files.ChatFiles]):
     changes = waited(files.ChatFiles.changes)
     diff = waited(files.ChatFiles.diff)
     net = waited(files.ChatFiles.net)
+    texts = waited(files.ChatFiles.texts)
     preview = waited(files.ChatFiles.preview)
     undo = waited(files.ChatFiles.undo)
     redo = waited(files.ChatFiles.redo)
@@ -142,6 +146,12 @@ class Agent(LoopOwner[runtime.Agent]):
         return [Job(self._loop, job) for job in self._loop.run(self._wrapped.jobs())]
 
     chats = waited(runtime.Agent.chats)
+
+    def own_commands(self, project: Project) -> "dict[str, OwnCommand]":
+        return self._wrapped.own_commands(project)
+
+    def custom_agents(self, project: Project) -> "dict[str, CustomAgent]":
+        return self._wrapped.custom_agents(project)
 
     def __iter__(self) -> Iterator[Listed]:
         return iter(self.chats())

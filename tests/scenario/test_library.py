@@ -76,7 +76,18 @@ def test_without_async_likewise() -> None:
 def test_keywords_are_the_options() -> None:
     known, options = get_type_hints(OptionKeywords), get_type_hints(ChatOptions)
     assert set(known) == set(options) - {"root_id"}  # which is found out, not chosen
-    wider = {"root", "tools", "network", "dynamic_tools", "sensitive", "rules", "checks", "labels"}
+    wider = {
+        "root",
+        "tools",
+        "network",
+        "dynamic_tools",
+        "sensitive",
+        "rules",
+        "checks",
+        "labels",
+        "skills",
+        "output_schema",
+    }
     assert {name: known[name] for name in known if name not in wider} == {
         name: options[name] for name in known if name not in wider
     }
