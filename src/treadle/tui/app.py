@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import msgspec
+from rich.console import Group
 from rich.text import Text
 from textual import events
 from textual.app import App, ComposeResult
@@ -17,6 +18,7 @@ from textual.containers import Horizontal, Vertical
 from textual.timer import Timer
 from textual.widgets import OptionList, Static
 
+from treadle.chat.fold import change_options
 from treadle.errors import TreadleError
 from treadle.inert import inert, inert_line
 from treadle.tui.card import Card, Choice
@@ -35,7 +37,7 @@ LOOK_S = 2.0
 LEAVE_S = 3.0
 TWICE_S = 0.6
 NARROW = 100
-WELCOME = "Say what is to be done. / commands · @ files · ! shell · Ctrl-C twice quits · F1 help"
+WELCOME = "Say what is to be done · / commands · @ files · ! shell · F1 help"
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -234,10 +236,12 @@ class TreadleApp(App[Left]):
 
     def draw_facts(self) -> None:
         view = self.conversation.view
+        if self.link is None and self.connection is not None:
+            chosen = self.conduct.chosen if self.conduct is not None else {}
+            view = msgspec.structs.replace(view, options=change_options(self.connection.initial, chosen))
         self.side.show(view)
         options = view.options
-        model = options.model or self.start.model or "no model"
-        parts = [inert_line(model, 40), options.mode if self.link is not None else ""]
+        parts = [inert_line(options.model or self.start.model or "no model", 40), options.mode]
         if view.window:
             parts.append(f"{view.tokens / view.window:.0%} full")
         if cost := view.cost or view.usage.usd:
@@ -273,7 +277,7 @@ class TreadleApp(App[Left]):
             self.say_status("")
 
     def say_status(self, text: str, style: str = "dim") -> None:
-        self.query_one("#status", Static).update(Text(text, style, no_wrap=True, overflow="ellipsis"))
+        self.query_one("#status", Static).update(Group(Text(text, style, no_wrap=True, overflow="ellipsis")))
 
     def _tick(self) -> None:
         self._frame += 1

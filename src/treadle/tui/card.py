@@ -20,7 +20,7 @@ from treadle.lines.changes import count
 from treadle.presentation.notices import why_asked
 from treadle.protocol.events import OpenAction
 from treadle.protocol.permissions import NETWORK_TOOL, RuleScope
-from treadle.tui.drawing import Look, diff
+from treadle.tui.drawing import Look, diff, key_hints
 from treadle.tui.marks import Marks
 
 QUIET_S = 0.5
@@ -103,16 +103,12 @@ class Card(Static, can_focus=True):
         style = "bold red" if action.severity in _RED else "bold yellow"
         head = Text(f"{look.marks.asks} {inert_line(action.name or 'a call', 60)} needs your approval{more}", style)
         why = [Text(f"{look.marks.dot} {line}", "dim") for line in why_asked(action)]
-        return [head, *asked_for(action, look), *why, self._keys(action)]
+        return [head, *asked_for(action, look), *why, self._keys(action, look.width)]
 
-    def _keys(self, action: OpenAction) -> Text:
+    def _keys(self, action: OpenAction, width: int) -> Text:
         if not self.armed:
             return Text("one moment: what is being typed is no answer", "dim")
-        text = Text()
-        for key, words in choices(action):
-            text.append(f" {key} ", "bold reverse")
-            text.append(f" {words}  ")
-        return text
+        return key_hints(choices(action), width)
 
     # -- keys ---------------------------------------------------------------------------------------------------------
 
@@ -203,7 +199,7 @@ def _call_text(action: OpenAction, lines: list[str], look: Look) -> RenderableTy
     elif command and text.startswith("command:\n"):
         text = f"$ {text.removeprefix('command:').lstrip()}"
     lexer = "bash" if command else "text"
-    return Syntax(text, lexer, theme=look.code_theme, background_color="default", word_wrap=True)
+    return Syntax(text, lexer, theme=look.code_theme, word_wrap=True)
 
 
 def _effect(lines: list[str], look: Look) -> list[RenderableType]:

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from treadle.errors import TreadleError
 from treadle.inert import inert, inert_line
+from treadle.presentation.modes import MODE_WORDS
 from treadle.protocol.files import decode_path
 from treadle.protocol.options import MODES
 from treadle.tui.connection import ChangedFile, ChatRow
@@ -25,14 +26,6 @@ _STATES = {
     "interrupting": ("stops", "yellow"),
     "error": ("failed", "red"),
     "idle": ("", ""),
-}
-_MODE_WORDS = {
-    "read-only": "nothing is changed, and nothing is run that would",
-    "confirm": "every change and every command is asked for",
-    "review": "commands run on a view first; their effect is asked for",
-    "ask": "commands are asked for by what they do; edits are made",
-    "auto-edit": "edits are made; commands that change much are asked for",
-    "autopilot": "goes on by itself until the task is done; critical commands are asked for",
 }
 
 
@@ -57,7 +50,8 @@ async def pick_chat(desk: Desk) -> None:
 
 def _chat_entry(row: ChatRow) -> Entry[ChatRow]:
     words, style = _STATES[row.status]
-    text = Text(f"{_age(row.updated_ms):>4} ", "dim", no_wrap=True, overflow="ellipsis")
+    text = Text(no_wrap=True, overflow="ellipsis")
+    text.append(f"{_age(row.updated_ms):>4} ", "dim")
     if words:
         text.append(f"{words} ", style)
     text.append(inert_line(row.title or row.id, 100), "bold")
@@ -176,7 +170,8 @@ async def review(desk: Desk) -> None:
 
 
 def _file_entries(file: ChangedFile) -> list[Entry[tuple[str, int]]]:
-    head = Text(f"{file.action[:1].upper()} {inert_line(decode_path(file.path))} ", "bold", no_wrap=True)
+    head = Text(no_wrap=True)
+    head.append(f"{file.action[:1].upper()} {inert_line(decode_path(file.path))} ", "bold")
     head.append_text(numbers(file.added, file.removed))
     entries = [Entry(head, (file.path, 0))]
     if len(file.hunks) > 1:
@@ -201,7 +196,8 @@ async def jobs(desk: Desk) -> None:
     async def found(query: str) -> Sequence[Entry[str]]:
         entries = []
         for job in await link.jobs():
-            text = Text(f"{job.status:9} ", "green" if job.status == "running" else "dim", no_wrap=True)
+            text = Text(no_wrap=True)
+            text.append(f"{job.status:9} ", "green" if job.status == "running" else "dim")
             text.append(inert_line(job.command, 100), "bold")
             text.append(f"  {inert_line(job.last_line, 100)}", "dim")
             entries.append(Entry(text, job.job))
@@ -247,7 +243,8 @@ async def choose_model(desk: Desk) -> str:
         rows = [row for row in known if query.casefold() in row.model.casefold()]
         entries = []
         for row in sorted(rows, key=lambda each: bool(each.why)):
-            text = Text(inert_line(row.model, 60), "dim" if row.why else "bold", no_wrap=True)
+            text = Text(no_wrap=True)
+            text.append(inert_line(row.model, 60), "dim" if row.why else "bold")
             text.append(f"  {row.window:,} tokens" if row.window else "", "dim")
             text.append(f"  {inert_line(row.why, 120)}" if row.why else "", "dim")
             entries.append(Entry(text, None if row.why else row.model))
@@ -260,7 +257,7 @@ async def choose_model(desk: Desk) -> str:
 
 async def choose_mode(desk: Desk) -> str:
     async def found(query: str) -> Sequence[Entry[str]]:
-        return [Entry(f"{mode:10} {_MODE_WORDS[mode]}", str(mode)) for mode in MODES if query in mode]
+        return [Entry(f"{mode:10} {MODE_WORDS[mode][1]}", str(mode)) for mode in MODES if query in mode]
 
     return await desk.app.push_screen_wait(Picker("Mode", found, searches=False)) or ""
 

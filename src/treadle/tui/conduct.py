@@ -156,7 +156,8 @@ class Conduct:
             app.transcript.go_to_end()
         except TreadleError as error:
             app.composer.put(text)
-            app.tell(str(error))
+            app.conversation.add_local(Note(text=str(error), colour="red", mark="error"))
+            app.draw()
 
     async def may_see(self, model: str) -> bool:
         told = await self.connection.disclosure(model)

@@ -1,6 +1,6 @@
 """What the app asks of whoever carries out what people do."""
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from treadle.protocol.events import OpenAction
 from treadle.tui.card import Choice
@@ -8,6 +8,9 @@ from treadle.tui.composer import Composer
 
 
 class Conducting(Protocol):
+    chosen: dict[str, Any]
+    """Options for the next chat."""
+
     @property
     def cut_off(self) -> bool:
         """Whether the chat's run is driven by nobody."""

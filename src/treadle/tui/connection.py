@@ -8,6 +8,7 @@ import msgspec
 
 from treadle.protocol.events import Delivery, Envelope, OpenAction
 from treadle.protocol.files import Hunk
+from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import Rule, RuleScope
 from treadle.protocol.views import Status
 
@@ -142,6 +143,11 @@ class Connection(Protocol):
     @property
     def stays(self) -> bool:
         """Whether a run goes on when the app is left."""
+        ...
+
+    @property
+    def initial(self) -> ChatOptions:
+        """What a new chat begins with, as far as that is known here."""
         ...
 
     async def default_model(self) -> str: ...

@@ -38,9 +38,7 @@ class _Code(CodeBlock):
 
     def __rich_console__(self, console: object, options: object) -> Iterator[RenderableType]:
         code = str(self.text).rstrip()
-        yield Padding(
-            Syntax(code, self.lexer_name, theme=self.theme, word_wrap=True, background_color="default"), (0, 2)
-        )
+        yield Padding(Syntax(code, self.lexer_name, theme=self.theme, word_wrap=True), (0, 2))
 
 
 class _Markdown(Markdown):
@@ -94,7 +92,7 @@ def _said(block: Said, look: Look) -> RenderableType | None:
     lines = text.split("\n")
     if len(lines) > SHORT and not look.unfolded:
         lines = [*lines[:SHORT], f"… {count(len(lines) - SHORT, 'more line')} (Ctrl-O shows all)"]
-    shown = Text(f"{look.marks.prompt} ", "bold cyan")
+    shown = _marked(look.marks.prompt, "bold cyan")
     shown.append("\n  ".join(lines), "bold")
     if block.images:
         shown.append(f"\n  [{count(block.images, 'image')}]", "dim")
@@ -123,7 +121,7 @@ def checklist(steps: Iterable[PlanStep], marks: Marks) -> RenderableType:
             "done": (marks.done, "green"),
             "in_progress": (marks.now, "bold yellow"),
         }.get(step.status, (marks.todo, "dim"))
-        text = Text(f"  {mark} ", style)
+        text = _marked(f"  {mark}", style)
         text.append(inert_line(step.text, 300), "dim" if step.status == "done" else "")
         shown.append(text)
     return Group(*shown)
@@ -154,6 +152,27 @@ def _calls(block: Calls, look: Look) -> RenderableType | None:
     return Group(*shown) if shown else None
 
 
+def _marked(mark: str, style: str) -> Text:
+    """A sign in its colour, and room for what stands behind it in no colour."""
+    text = Text()
+    text.append(f"{mark} ", style)
+    return text
+
+
+def key_hints(keys: Iterable[tuple[str, str]], width: int) -> Text:
+    """Keys and what they do, in as many lines as it takes; never a key without its words."""
+    text, column = Text(), 0
+    for key, words in keys:
+        length = len(key) + len(words) + 5
+        if column and column + length > width:
+            text.append("\n")
+            column = 0
+        text.append(f" {key} ", "bold reverse")
+        text.append(f" {words}  ")
+        column += length
+    return text
+
+
 def _folds(call: ShownCall) -> bool:
     """What looked at something and found it: several such calls are one line."""
     return call.done is not None and call.done.success and call.effect == "read" and call.name != "run_command"
@@ -168,7 +187,7 @@ def _folded(calls: list[ShownCall], look: Look) -> RenderableType:
         f"{verb} {count(number, noun)}" if noun else f"{verb} {'once' if number == 1 else f'{number} times'}"
         for (verb, noun), number in numbers.items()
     )
-    text = Text(f"{look.marks.call} ", "green")
+    text = _marked(look.marks.call, "green")
     text.append(said, "bold")
     names = ", ".join(dict.fromkeys(inert_line(call.summary, 60) for call in calls if call.summary))
     text.append(f" {inert_line(names, max(10, look.width - len(text) - 2))}", "dim")
@@ -190,7 +209,7 @@ def _call(call: ShownCall, look: Look) -> list[RenderableType]:
 
 def _under_way(call: ShownCall, look: Look) -> list[RenderableType]:
     mark, style = (look.marks.asks, "bold yellow") if call.waits else (look.marks.running, "yellow")
-    head = Text(f"{mark} ", style)
+    head = _marked(mark, style)
     head.append(inert_line(call.name, 64), "bold")
     seconds = (look.now_ms - call.began_ms) / 1000 if call.began_ms else 0.0
     tail = " waits for you" if call.waits else f" {seconds:.0f} s" if seconds >= 1 else ""
@@ -211,7 +230,7 @@ def _edited(call: ShownCall, look: Look) -> list[RenderableType]:
     assert call.done is not None
     assert call.done.diff_stat is not None
     stat = call.done.diff_stat
-    head = Text(f"{look.marks.call} ", "green")
+    head = _marked(look.marks.call, "green")
     head.append(inert_line(call.name, 64), "bold")
     head.append(f" {inert_line(call.summary, max(10, look.width - 30))} ")
     head.append_text(numbers(stat.added, stat.removed))
@@ -243,7 +262,8 @@ def diff(lines: list[str], path: str, look: Look, most: int = 0) -> RenderableTy
             continue
         mark = line[:1] if line[:1] in "+-" else " "
         number = old if mark == "-" else new
-        row = Text(f"  {look.marks.bar} ", "dim", no_wrap=True, overflow="ellipsis")
+        row = Text(no_wrap=True, overflow="ellipsis")
+        row.append(f"  {look.marks.bar} ", "dim")
         row.append(f"{number:4} " if line else "     ", "dim")
         style = {"+": "green", "-": "red"}.get(mark, "dim")
         row.append(f"{MINUS if mark == '-' and look.marks.unicode else mark} ", f"bold {style}")
@@ -262,11 +282,7 @@ def _highlighted(lines: list[str], path: str, look: Look) -> list[Text]:
     if len(text) > 40_000:
         return [Text(line) for line in text.split("\n")]
     lexer = Syntax.guess_lexer(path, text) if "." in path else "text"
-    found = (
-        Syntax(text, lexer, theme=look.code_theme, background_color="default")
-        .highlight(text)
-        .split("\n", allow_blank=True)
-    )
+    found = Syntax(text, lexer, theme=look.code_theme).highlight(text).split("\n", allow_blank=True)
     return [*found, *(Text() for _ in range(len(lines) - len(found)))][: len(lines)]
 
 

@@ -208,17 +208,17 @@ class Embedded:
 
     def __init__(self, agent: Agent, options: ChatOptions, find: Find, registry: ModelRegistry | None = None) -> None:
         self.agent = agent
-        self._options = options
+        self.initial = options
         self._find = find
         self._registry = registry
 
     async def default_model(self) -> str:
-        return self._options.model
+        return self.initial.model
 
     async def create(self, **options: Any) -> EmbeddedChat:
-        model = options.get("model") or self._options.model
+        model = options.get("model") or self.initial.model
         self.agent.deps.models.get(model)
-        chat = self.agent.chat(options=self._options, interactive=True, **options)
+        chat = self.agent.chat(options=self.initial, interactive=True, **options)
         return EmbeddedChat(self.agent, await chat.open())
 
     async def open(self, id: str) -> EmbeddedChat:

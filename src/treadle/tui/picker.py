@@ -14,6 +14,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
+from treadle.tui.drawing import key_hints
+
 T = TypeVar("T")
 
 
@@ -78,11 +80,7 @@ class Picker(ModalScreen[T | None]):
 
     def _hint(self) -> Text:
         keys = {"enter": "choose", **self._keys, "esc": "back"}
-        text = Text()
-        for key, words in keys.items():
-            text.append(f" {_shown(key)} ", "bold reverse")
-            text.append(f" {words}  ")
-        return text
+        return key_hints([(_shown(key), words) for key, words in keys.items()], max(30, self.app.size.width - 8))
 
     async def on_mount(self) -> None:
         self.on_resize()

@@ -15,6 +15,7 @@ from treadle.lines.changes import change_lines, is_folder
 from treadle.protocol.events import Delivery, Envelope, OpenAction
 from treadle.protocol.files import decode_path
 from treadle.protocol.http_answers import Accepted, ModelList
+from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import Rule, RuleScope
 from treadle.tui.connection import ChangedFile, ChatRow, JobRow, ModelRow, Outcome
 from treadle.tui.images import read_picture
@@ -135,6 +136,7 @@ class Remote:
         self._http = Http(url, token, PATIENCE_S)
         self._chats = Chats(self._http, list, PATIENCE_S)
         self._options = options
+        self.initial = ChatOptions(model=options.get("model") or "", root=options.get("root") or "")
 
     async def default_model(self) -> str:
         return self._options.get("model") or (await self._http.get("/api/models", ModelList)).default

@@ -10,6 +10,8 @@ from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from treadle.tui.drawing import key_hints
+
 
 class Reading(ModalScreen[None]):
     """A text, to be read and left."""
@@ -54,10 +56,7 @@ class Confirm(ModalScreen[bool]):
         self._no = no
 
     def compose(self) -> ComposeResult:
-        keys = Text()
-        for key, words in (("y", self._yes), ("n", self._no)):
-            keys.append(f" {key} ", "bold reverse")
-            keys.append(f" {words}  ")
+        keys = key_hints((("y", self._yes), ("n", self._no)), max(30, self.app.size.width - 12))
         with Vertical():
             yield Static(Text(self._text))
             yield Static(keys)

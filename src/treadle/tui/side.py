@@ -110,7 +110,8 @@ class Side(VerticalScroll, can_focus=False):
             if value:
                 shown = inert_line(value)
                 room = width - 11
-                text = Text(f"  {name:8} ", "dim")
+                text = Text()
+                text.append(f"  {name:8} ", "dim")
                 text.append(shown if len(shown) <= room else f"…{shown[1 - room :]}")
                 lines.append(text)
         return lines
