@@ -32,6 +32,8 @@ from treadle.tui.side import Side
 from treadle.tui.transcript import Transcript
 
 FLUSH_S = 0.032
+SHARE = 3.0
+"""Drawing may take one part of the time, and leave so many to keys and to the run."""
 TICK_S = 0.25
 LOOK_S = 2.0
 LEAVE_S = 3.0
@@ -108,6 +110,7 @@ class TreadleApp(App[Left]):
         self._asked_to_leave = 0.0
         self._escaped = 0.0
         self._frame = 0
+        self._drew_s = 0.0
         self._folded: bool | None = None
         """Whether the side is folded by hand; None: by the width."""
         self._files_at = -1
@@ -214,7 +217,7 @@ class TreadleApp(App[Left]):
                 for envelope in batch:
                     self.conversation.apply(envelope)
                 if self._flushing is None:
-                    self._flushing = self.set_timer(FLUSH_S, self.draw)
+                    self._flushing = self.set_timer(max(FLUSH_S, SHARE * self._drew_s), self.draw)
         except TreadleError as error:
             self.say_status(f"lost the chat: {inert_line(str(error))}", "red")
 
@@ -224,7 +227,9 @@ class TreadleApp(App[Left]):
         self._flushing = None
         if not self.is_running or not self.screen_stack:
             return
+        began = time.perf_counter()
         self.transcript.update_blocks()
+        self._drew_s = time.perf_counter() - began
         self.draw_facts()
         actions = [action for action in self.conversation.view.actions if action.of_person]
         before = self.card.action

@@ -3,9 +3,13 @@ the sixteen colours of terminals, which themes map, and never by colour alone.""
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import groupby
 from typing import ClassVar
 
+from pygments.lexer import Lexer
+from pygments.lexers import get_lexer_by_name, get_lexer_for_filename
+from pygments.util import ClassNotFound
 from rich.console import Group, RenderableType
 from rich.markdown import CodeBlock, Markdown, MarkdownElement
 from rich.padding import Padding
@@ -33,12 +37,29 @@ _DONE = {
 }
 
 
+@lru_cache(100)
+def lexer_named(name: str) -> Lexer:
+    try:
+        return get_lexer_by_name(name or "text")
+    except ClassNotFound:
+        return get_lexer_by_name("text")
+
+
+@lru_cache(200)
+def lexer_of(file: str) -> Lexer:
+    """By the name of a file: the colours of its language. Finding it costs more than using it."""
+    try:
+        return get_lexer_for_filename(file)
+    except ClassNotFound:
+        return lexer_named("text")
+
+
 class _Code(CodeBlock):
     """A fenced block without the padding that would be copied along."""
 
     def __rich_console__(self, console: object, options: object) -> Iterator[RenderableType]:
         code = str(self.text).rstrip()
-        yield Padding(Syntax(code, self.lexer_name, theme=self.theme, word_wrap=True), (0, 2))
+        yield Padding(Syntax(code, lexer_named(self.lexer_name), theme=self.theme, word_wrap=True), (0, 2))
 
 
 class _Markdown(Markdown):
@@ -281,8 +302,11 @@ def _highlighted(lines: list[str], path: str, look: Look) -> list[Text]:
     text = "\n".join(line.replace("\t", "    ") for line in lines)
     if len(text) > 40_000:
         return [Text(line) for line in text.split("\n")]
-    lexer = Syntax.guess_lexer(path, text) if "." in path else "text"
-    found = Syntax(text, lexer, theme=look.code_theme).highlight(text).split("\n", allow_blank=True)
+    found = (
+        Syntax(text, lexer_of(path.rpartition("/")[2]), theme=look.code_theme)
+        .highlight(text)
+        .split("\n", allow_blank=True)
+    )
     return [*found, *(Text() for _ in range(len(lines) - len(found)))][: len(lines)]
 
 

@@ -1,10 +1,12 @@
 """The conversation on the screen: a scrolling view that draws only the lines it shows. A block is drawn once for a
 width and kept; heights of blocks that nobody has seen are guessed, and measured when they come into sight."""
 
+import re
 import time
 from bisect import bisect_right
 from itertools import accumulate
 
+from msgspec.structs import replace
 from rich.segment import Segment
 from textual.events import Click
 from textual.geometry import Size
@@ -38,6 +40,7 @@ class Transcript(ScrollView, can_focus=True):
         self._heights: list[int] = []
         self._starts: list[int] = [0]
         self._width = 0
+        self._finished: tuple[str, int, list[Strip]] = ("", 0, [])
         self.follows = True
         """Whether the view stays at the end as it grows."""
 
@@ -92,9 +95,12 @@ class Transcript(ScrollView, can_focus=True):
             return
         blocks = self.conversation.blocks
         self._heights += [0] * (len(blocks) - len(self._heights))
+        top = self.scroll_offset.y
+        first, last = (bisect_right(self._starts, line) - 1 for line in (top, top + self.size.height))
         for at in changed:
             self._lines.pop(at, None)
-            self._heights[at] = len(self._drawn(at))
+            near = at >= self._tail(MEASURED) or first <= at <= last
+            self._heights[at] = len(self._drawn(at)) if near else _guess(blocks[at], self._width)
         self._place()
         if self.follows:
             self.go_to_end()
@@ -123,6 +129,8 @@ class Transcript(ScrollView, can_focus=True):
         return strips
 
     def _strips(self, block: AnyBlock, look: Look) -> list[Strip]:
+        if isinstance(block, Spoken) and block.live and (settled := settled_part(block.text)):
+            return self._settled(settled, look) + self._strips(replace(block, text=block.text[len(settled) :]), look)
         renderable = drawn(block, look)
         if renderable is None:
             return []
@@ -135,6 +143,16 @@ class Transcript(ScrollView, can_focus=True):
         if look.marks.unicode is False:
             strips = [_ascii(strip) for strip in strips]
         return [*strips, Strip.blank(look.width)] if strips else []
+
+    def _settled(self, text: str, look: Look) -> list[Strip]:
+        """What came of an answer and changes no more, drawn once; of what is added only the new part is."""
+        known, width, strips = self._finished
+        if width != look.width or not text.startswith(known):
+            known, strips = "", []
+        if text != known:
+            strips = [*strips, *self._strips(Spoken(text=text[len(known) :]), look)]
+            self._finished = (text, look.width, strips)
+        return strips
 
     def render_line(self, y: int) -> Strip:
         style = self.rich_style
@@ -216,6 +234,28 @@ class Transcript(ScrollView, can_focus=True):
     def last_answer(self) -> str:
         spoken = [block.text for block in self.conversation.blocks if isinstance(block, Spoken) and block.text]
         return spoken[-1] if spoken else ""
+
+
+def settled_part(text: str) -> str:
+    """The beginning of a Markdown text that nothing behind it can change: whole paragraphs, no open code block, list or
+    table at its end."""
+    end = fence = 0
+    open_with = ""
+    for match in _LINES.finditer(text):
+        line = match[0]
+        mark = line.lstrip()[:3]
+        if mark in ("```", "~~~") and (not open_with or mark == open_with):
+            open_with = "" if open_with else mark
+        elif not open_with and line == "\n":
+            fence = match.end()
+        elif not open_with and line.endswith("\n") and not line[:1].isspace() and fence == match.start():
+            end = fence if line[0] not in _GOES_ON and not line[0].isdecimal() else end
+    return text[:end]
+
+
+_LINES = re.compile(r"[^\n]*\n|[^\n]+")
+_GOES_ON = "-*+|>"
+"""What may go on with a list, a table or a quotation that stands before it."""
 
 
 def _ascii(strip: Strip) -> Strip:

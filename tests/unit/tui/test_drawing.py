@@ -12,6 +12,7 @@ from treadle.tui.blocks import AnyBlock, Calls, Checklist, Gone, Note, Said, Sho
 from treadle.tui.card import asked_for, choices
 from treadle.tui.drawing import Look, drawn
 from treadle.tui.marks import PLAIN, Marks
+from treadle.tui.transcript import settled_part
 from treadle.types import CallKey
 
 EVIL = "\x1b[31mred\x1b]0;title\x07\u202e"
@@ -133,3 +134,9 @@ def test_a_command_is_shown_with_all_its_arguments() -> None:
     assert "$ make" in shown
     assert "background: true" in shown
     assert [key for key, _ in choices(asked)] == ["y", "n", "f", "e"]
+
+
+def test_what_is_settled_of_a_stream_is_drawn_once_and_ends_at_a_paragraph() -> None:
+    text = "one\n\ntwo\n\n```\na\n\nb\n```\n\nthree\n- item\n\n- more\n\nlast line\nand"
+    parts = {settled_part(text[:end]) for end in range(len(text) + 1)}
+    assert parts == {"", "one\n\n", "one\n\ntwo\n\n```\na\n\nb\n```\n\n", text[: text.index("last")]}
