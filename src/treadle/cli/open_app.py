@@ -51,7 +51,8 @@ def open_app(wanted: Wanted) -> int:
 
 
 def run_app(wanted: Wanted, root: str, first_words: str = "") -> int:
-    """The screen comes first; what a run needs is loaded behind it."""
+    """The screen comes first; what a run needs is loaded behind it. `first_words` introduce a demonstration, to which
+    nobody comes back."""
     import asyncio
 
     from treadle.config import home_of
@@ -71,7 +72,7 @@ def run_app(wanted: Wanted, root: str, first_words: str = "") -> int:
         first_words=first_words,
     )
     left = asyncio.run(live())
-    if left is not None:
+    if left is not None and not first_words:
         _say_goodbye(left, wanted.server)
     return EXIT_OK
 

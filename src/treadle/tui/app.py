@@ -21,6 +21,7 @@ from textual.widgets import OptionList, Static
 from treadle.chat.fold import change_options
 from treadle.errors import TreadleError
 from treadle.inert import inert, inert_line
+from treadle.tui.blocks import Note
 from treadle.tui.card import Card, Choice
 from treadle.tui.composer import Composer
 from treadle.tui.conducting import Conducting
@@ -135,6 +136,9 @@ class TreadleApp(App[Left]):
         self.theme = chosen if chosen in self.available_themes else "textual-dark"
         self.query_one("#offers", OptionList).display = False
         self.composer.focus()
+        if self.start.first_words:
+            self.conversation.add_local(Note(text=self.start.first_words.strip(), colour="cyan"))
+        self.transcript.show(self.conversation)
         self.fold_side()
         self.say_status("starting …")
         self.set_interval(TICK_S, self._tick)
@@ -190,12 +194,15 @@ class TreadleApp(App[Left]):
     def tell(self, text: str, *, grave: bool = True) -> None:
         self.notify(inert(text), severity="warning" if grave else "information", markup=False, timeout=8)
 
-    def attach(self, link: ChatLink) -> None:
-        """Follow a chat from its beginning."""
+    def attach(self, link: ChatLink, *, new: bool = False) -> None:
+        """Follow a chat from its beginning. A `new` one stands below what the screen has shown so far."""
         if self._following is not None:
             self._following.cancel()
         self.link = link
+        before = self.conversation.blocks if new else []
         self.conversation = Conversation()
+        for block in before:
+            self.conversation.add_local(block)
         self._files_at = -1
         self.side.files, self.side.jobs = (), ()
         self.transcript.show(self.conversation)

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from rich.console import Group, RenderableType
 from rich.syntax import Syntax
 from rich.text import Text
+from textual.app import ComposeResult
+from textual.containers import VerticalScroll
 from textual.events import Key
 from textual.message import Message
 from textual.widgets import Static
@@ -25,6 +27,7 @@ from treadle.tui.marks import Marks
 
 QUIET_S = 0.5
 LOOK_S = 0.1
+_NOT_ANSWERS = ("tab", "escape", "enter", "ctrl+c", "ctrl+o")
 _RED = ("critical", "high")
 
 
@@ -40,9 +43,9 @@ class Choice(Message):
         self.text = text
 
 
-class Card(Static, can_focus=True):
+class Card(VerticalScroll, can_focus=True):
     DEFAULT_CSS = """
-    Card { height: auto; max-height: 60%; overflow-y: auto; border: round $warning; padding: 0 1; margin: 0 1; }
+    Card { height: auto; max-height: 60%; border: round $warning; padding: 0 1; margin: 0 1; }
     Card.severe { border: heavy $error; }
     Card.armed { border: round $accent; }
     Card.armed.severe { border: heavy $error; }
@@ -57,6 +60,9 @@ class Card(Static, can_focus=True):
         self._shown_at = 0.0
         self.armed = False
         self.display = False
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="asked")
 
     def on_mount(self) -> None:
         self.set_interval(LOOK_S, self._look)
@@ -91,19 +97,20 @@ class Card(Static, can_focus=True):
         self.set_class(self.armed, "armed")
         width = max(20, self.size.width - 4 if self.size.width else 76)
         look = Look(width, 0, dark=self.app.current_theme.dark, marks=self._marks)
-        self.update(Group(*self._parts(self.action, look)))
+        self.query_one("#asked", Static).update(Group(*self._parts(self.action, look)))
 
     def _parts(self, action: OpenAction, look: Look) -> list[RenderableType]:
         more = f"  ({count(self._others, 'more question')} behind it)" if self._others else ""
         if action.kind == "user_input":
             head = Text(f"{look.marks.asks} {inert(action.text)}{more}", "bold")
             options = [Text(f"  {number} {inert_line(text, 200)}") for number, text in enumerate(action.options, 1)]
-            hint = "a number, or your own words and Enter" if options else "your answer and Enter"
+            hint = "your own words and Enter"
+            hint = f"a number, or {hint}" if options and self.armed else hint
             return [head, *options, Text(hint, "dim")]
         style = "bold red" if action.severity in _RED else "bold yellow"
         head = Text(f"{look.marks.asks} {inert_line(action.name or 'a call', 60)} needs your approval{more}", style)
         why = [Text(f"{look.marks.dot} {line}", "dim") for line in why_asked(action)]
-        return [head, *asked_for(action, look), *why, self._keys(action, look.width)]
+        return [head, self._keys(action, look.width), *asked_for(action, look), *why]
 
     def _keys(self, action: OpenAction, width: int) -> Text:
         if not self.armed:
@@ -113,9 +120,7 @@ class Card(Static, can_focus=True):
     # -- keys ---------------------------------------------------------------------------------------------------------
 
     def on_key(self, event: Key) -> None:
-        if event.key in ("tab", "escape", "ctrl+c", "ctrl+o") or (
-            event.key.startswith(("page", "f")) and event.key != "f"
-        ):
+        if event.character is None or event.key in _NOT_ANSWERS:
             return
         event.stop()
         event.prevent_default()

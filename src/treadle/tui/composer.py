@@ -69,7 +69,8 @@ class Composer(TextArea):
     # -- keys ---------------------------------------------------------------------------------------------------------
 
     async def _on_key(self, event: Key) -> None:
-        if event.key in ("up", "down", "tab", "enter", "escape") and self.completes(event.key):
+        choice = event.key.isdecimal() and not self.text
+        if (choice or event.key in ("up", "down", "tab", "enter", "escape")) and self.completes(event.key):
             event.stop()
             event.prevent_default()
             return

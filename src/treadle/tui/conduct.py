@@ -113,7 +113,9 @@ class Conduct:
         asked = self.app.card.action
         if asked is not None and asked.kind == "user_input" and not text.startswith("/"):
             self._mine.add(asked.action)
-            await self._answer(self.link().answer(asked, text))
+            number = int(text) if text.isdecimal() else 0
+            chosen = asked.options[number - 1] if 1 <= number <= len(asked.options) else text
+            await self._answer(self.link().answer(asked, chosen))
         elif text.startswith("/") and not text.startswith("//"):
             name, _, rest = text[1:].partition(" ")
             await self.command(name, rest.strip())
@@ -150,7 +152,7 @@ class Conduct:
                 if not await self.may_see(model):
                     app.composer.put(text)
                     return
-                app.attach(await self.connection.create(**{"model": model, **self.chosen}))
+                app.attach(await self.connection.create(**{"model": model, **self.chosen}), new=True)
             self._cut_at = -1
             await self.link().send(text, "steering" if steers else "queued", images)
             app.transcript.go_to_end()
@@ -270,6 +272,8 @@ class Conduct:
 
         kind, names = self._offered
         composer = self.app.composer
+        if key.isdecimal():
+            return self.app.card.press(key)
         if not names:
             if key == "enter" and self.cut_off and not composer.text:
                 self.app.run_worker(self.app.guarded(self.resume()))

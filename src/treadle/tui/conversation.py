@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from treadle.chat.verification import DIAGNOSTICS
 from treadle.lines.changes import change_lines, merged
 from treadle.presentation.call_line import QUIET, as_call
 from treadle.presentation.notices import cost, end, notice
@@ -90,7 +91,7 @@ class Conversation:
             case e.CheckStarted(check=check, command=command):
                 self._add_call(ShownCall(key=check, name="check", summary=command, began_ms=now), envelope.seq)
             case e.CheckCompleted():
-                self._change_call(event.check, lambda call: replace(call, done=as_call(event), output=""))
+                self._change_call(event.check, lambda call: _checked(call, event))
             case e.PermissionRequested(call=call, action=action) | e.UserInputRequested(call=call, action=action):
                 self._asked[action] = call
                 self._change_call(call, lambda known: replace(known, waits=True))
@@ -227,11 +228,13 @@ class Conversation:
             at = self._add(Calls(calls=(call,), seq=seq, live=True))
         self._at[call.key] = at
 
-    def _change_call(self, key: CallKey, change: Callable[[ShownCall], ShownCall]) -> None:
+    def _change_call(self, key: CallKey, change: Callable[[ShownCall], ShownCall | None]) -> None:
+        """None: it is shown no more."""
         at = self._at.get(key, -1)
         block = self.blocks[at] if at >= 0 else None
         if isinstance(block, Calls):
-            calls = tuple(change(call) if call.key == key else call for call in block.calls)
+            changed = (change(call) if call.key == key else call for call in block.calls)
+            calls = tuple(call for call in changed if call is not None)
             self._put(at, replace(block, calls=calls, live=any(call.done is None for call in calls)))
 
     def _named(self, view: Overview, event: e.Event) -> Overview:
@@ -260,3 +263,10 @@ class Conversation:
     def _vanish(self, at: int) -> None:
         if at >= 0:
             self._put(at, Gone(seq=self.blocks[at].seq))
+
+
+def _checked(call: ShownCall, done: e.CheckCompleted) -> ShownCall | None:
+    """That changed files have no errors is nothing to talk about."""
+    if done.success and call.summary == DIAGNOSTICS:
+        return None
+    return replace(call, done=as_call(done), output="")

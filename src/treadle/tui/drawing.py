@@ -7,9 +7,9 @@ from functools import lru_cache
 from itertools import groupby
 from typing import ClassVar
 
-from pygments.lexer import Lexer
-from pygments.lexers import get_lexer_by_name, get_lexer_for_filename
-from pygments.util import ClassNotFound
+from pygments.lexer import Lexer  # type: ignore[import-untyped]
+from pygments.lexers import get_lexer_by_name, get_lexer_for_filename  # type: ignore[import-untyped]
+from pygments.util import ClassNotFound  # type: ignore[import-untyped]
 from rich.console import Group, RenderableType
 from rich.markdown import CodeBlock, Markdown, MarkdownElement
 from rich.padding import Padding

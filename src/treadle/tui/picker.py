@@ -84,8 +84,8 @@ class Picker(ModalScreen[T | None]):
 
     async def on_mount(self) -> None:
         self.on_resize()
-        await self.load()
         (self.query_one("#query", Input) if self._searches else self.query_one(OptionList)).focus()
+        await self.load()
 
     def on_resize(self) -> None:
         self.set_class(self._preview is not None and self.size.width >= 100, "wide")
@@ -94,7 +94,10 @@ class Picker(ModalScreen[T | None]):
         query = self.query_one("#query", Input).value if self._searches else ""
         rows = self.query_one(OptionList)
         before = rows.highlighted
-        self._entries = list(await self._found(query))
+        found = list(await self._found(query))
+        if not self.is_attached:  # it was left meanwhile
+            return
+        self._entries = found
         rows.clear_options()
         rows.add_options([Option(entry.label, disabled=entry.value is None) for entry in self._entries])
         if self._entries:

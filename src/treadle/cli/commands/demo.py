@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from treadle.cli.demo_project import RIGHT, SOURCE, WRONG, make_project, test_command
+from treadle.cli.open_app import on_a_terminal
 from treadle.cli.terminal import Terminal
 from treadle.errors import TreadleError
 from treadle.sandbox.supervisor.removal import remove_tree
@@ -32,6 +33,10 @@ Use it with a model of your own, in a project of yours:
   treadle resume last                         (after a crash, a reboot, a kill -9)
 """
 
+FIRST_WORDS = """\
+This is the demo: a small project with a failing test, in a temporary folder. The model is a script and needs no key;
+everything else is real. Try Ctrl-R to see what changed, and /undo; Ctrl-C twice leaves.
+"""
 TASK = "A test fails. Find out why and fix it."
 _SCRIPT = """# The whole "model" of the demo: what it says and calls, turn by turn.
 [model]
@@ -76,11 +81,14 @@ call = [
 def demo(keep: bool) -> int:
     """See a run killed in the middle and resumed; needs no key.
 
-    A real loop repairs a small project in a temporary folder. Only the model is a script.
+    A real loop repairs a small project in a temporary folder. Only the model is a script. On a terminal the app opens
+    with it first, and the kill is offered when you leave it.
     """
     folder = Path(tempfile.mkdtemp(prefix="treadle-demo-")).resolve()
     shown = Demo(folder, Terminal())
     try:
+        if on_a_terminal() and os.environ.get("TERM") != "dumb" and not shown.open_app():
+            return 0
         return shown.play(keep)
     finally:
         shown.end_child()
@@ -96,6 +104,24 @@ class Demo:
         self._terminal = terminal
         self._watched = sys.stdout.isatty()
         self._child: subprocess.Popen[bytes] | None = None
+
+    def open_app(self) -> bool:
+        """The app on the same project, with the same script. Whether the kill is wanted behind it."""
+        import asyncio
+
+        from treadle.cli.dialogue import agreed
+        from treadle.cli.open_app import Wanted, run_app
+
+        place = self._folder / "app"
+        place.mkdir()
+        make_project(place / "project")
+        _make_script(place / "demo.toml", watched=True)
+        for name in [name for name in os.environ if name.startswith("TREADLE_")]:
+            del os.environ[name]
+        os.environ["TREADLE_HOME"] = str(place / "home")
+        wanted = Wanted(TASK, model=f"scripted:{place / 'demo.toml'}", mode="ask")
+        run_app(wanted, str(place / "project"), FIRST_WORDS)
+        return asyncio.run(agreed("See the same run killed with kill -9 in the middle, and resumed? [y]es · [n]o: "))
 
     def play(self, keep: bool) -> int:
         make_project(self._project)

@@ -1,0 +1,230 @@
+"""The app without a terminal: on a server, on its first run, with what is typed, and with a long chat."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.events import Paste
+from textual.pilot import Pilot
+from textual.widgets import OptionList
+
+from tests.scenario.http_kit import serving
+from tests.unit.tui.recorded import Recorded, long_log
+from treadle import Agent
+from treadle.models.scripted import Call, Say, ScriptedModel
+from treadle.protocol.options import ChatOptions
+from treadle.stores.sqlite import SqliteStore
+from treadle.tui.app import Left, Start, TreadleApp
+from treadle.tui.embedded import Embedded
+from treadle.tui.launch import make_app
+from treadle.tui.picker import Picker
+from treadle.tui.remote import Remote
+from treadle.types import ChatId
+
+PATIENCE_S = 60.0
+
+
+async def until(pilot: Pilot[Left], fact: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not fact():
+        assert time.monotonic() < deadline, shown(pilot.app)
+        await pilot.pause(0.02)
+
+
+def shown(app: Any) -> str:
+    """The conversation as it stands on the screen."""
+    transcript = app.transcript
+    return "\n".join(transcript.render_line(y).text.rstrip() for y in range(transcript.size.height))
+
+
+def app_on(agent: Agent, root: Path, *, model: str = "scripted:x", prompt: str = "") -> TreadleApp:
+    async def connect() -> Embedded:
+        return Embedded(agent, ChatOptions(model=model, root=str(root), mode="confirm"), _find)
+
+    return make_app(connect, Start(str(root), model, prompt))
+
+
+async def _find(store: Any, named: str) -> ChatId:
+    return (await store.list(limit=1))[0].summary.chat if named == "last" else ChatId(named)
+
+
+async def say(pilot: Pilot[Left], text: str) -> None:
+    app = pilot.app
+    assert isinstance(app, TreadleApp)
+    await until(pilot, lambda: app.conduct is not None)
+    app.composer.insert(text)
+    await pilot.press("enter")
+
+
+def agent_with(steps: Sequence[Any], home: Path) -> Agent:
+    return Agent(model=ScriptedModel(list(steps)), home=home)
+
+
+async def test_a_server_is_one_more_place_for_chats(tmp_path: Path) -> None:  # U-04, A-07
+    steps: list[Any] = [[Call("run_command", command="echo hi > made.txt")], Say("Made it.")]
+    project = tmp_path / "project"
+    project.mkdir()
+    async with serving(SqliteStore(tmp_path / "treadle.db"), tmp_path, steps, builtin=True) as server:
+        remote = Remote(server.address, server.local.token, {"root": str(project), "mode": "confirm"})
+
+        async def connect() -> Remote:
+            return remote
+
+        app = make_app(connect, Start(str(project), "scripted:x"))
+        async with app.run_test(size=(100, 30)) as pilot:
+            await say(pilot, "Go.")
+            await until(pilot, lambda: app.card.action is not None and app.card.armed)
+            await pilot.press("y")
+            await until(pilot, lambda: "Made it." in shown(app))
+            assert app.connection is not None
+            assert app.connection.stays
+            listed = await remote.chats()
+            assert [row.id for row in listed] == [app.link.id if app.link else ""]
+            app.leave()
+        await remote.close()
+    assert (project / "made.txt").read_text() == "hi\n"
+
+
+async def test_the_first_run_says_what_is_missing_and_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # S-10
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    async with agent_with([], tmp_path) as agent:
+        app = app_on(agent, tmp_path, model="")
+        async with app.run_test(size=(100, 30)) as pilot:
+            await until(pilot, lambda: any(rows.option_count for rows in app.screen.query("#rows").results(OptionList)))
+            rows = app.screen.query_one(OptionList)
+            words = " ".join(str(rows.get_option_at_index(at).prompt) for at in range(rows.option_count))
+            assert "OPENAI_API_KEY" in words
+            assert "treadle demo" in words
+            await pilot.press("escape")
+            await until(pilot, lambda: not isinstance(app.screen, Picker))
+            app.leave()
+    assert not (tmp_path / "config.toml").exists()
+
+
+async def test_a_large_paste_is_a_chip_and_is_sent_whole(tmp_path: Path) -> None:
+    async with agent_with([Say("Read it.")], tmp_path) as agent:
+        app = app_on(agent, tmp_path)
+        async with app.run_test(size=(100, 30)) as pilot:
+            await until(pilot, lambda: app.conduct is not None)
+            text = "\n".join(f"line {number}" for number in range(100))
+            app.composer.post_message(Paste(f"{text}\x1b[31m"))
+            await until(pilot, lambda: "[pasted #1: 100 lines]" in app.composer.text)
+            await pilot.press("enter")
+            await until(pilot, lambda: "Read it." in shown(app))
+            (said,) = app.conversation.messages()
+            assert "line 99\\x1b[31m" in said.text
+            app.leave()
+
+
+async def test_completion_of_commands_and_files(tmp_path: Path) -> None:
+    (tmp_path / "some_module.py").write_text("x")
+    async with agent_with([], tmp_path) as agent:
+        app = app_on(agent, tmp_path)
+        async with app.run_test(size=(100, 30)) as pilot:
+            await until(pilot, lambda: app.conduct is not None and app.conduct._names is not None)  # type: ignore[attr-defined]
+            await pilot.press("/", "c", "o", "m")
+            await until(pilot, lambda: app.query_one("#offers", OptionList).option_count == 1)
+            await pilot.press("tab")
+            assert app.composer.text == "/compact "
+            app.composer.clear_all()
+            app.composer.insert("look at @mod")
+            await until(pilot, lambda: app.query_one("#offers", OptionList).display)
+            await pilot.press("tab")
+            assert app.composer.text == "look at @some_module.py "
+            app.leave()
+
+
+async def test_a_command_of_ones_own_goes_with_the_next_message(tmp_path: Path) -> None:
+    async with agent_with([Say("I see.")], tmp_path) as agent:
+        app = app_on(agent, tmp_path)
+        async with app.run_test(size=(100, 30)) as pilot:
+            await say(pilot, "!echo from the shell")
+            await until(pilot, lambda: "[output #1" in app.composer.text)
+            await until(pilot, lambda: "(exit 0)" in shown(app))
+            await pilot.press("enter")
+            await until(pilot, lambda: "I see." in shown(app))
+            assert "$ echo from the shell\nfrom the shell\n[exit 0]" in app.conversation.messages()[0].text
+            app.leave()
+
+
+async def test_what_is_refused_is_said_and_the_text_stays(tmp_path: Path) -> None:
+    async with agent_with([], tmp_path) as agent:
+        app = app_on(agent, tmp_path)
+        async with app.run_test(size=(100, 30)) as pilot:
+            await say(pilot, "/nope")
+            await until(pilot, lambda: any("no command /nope" in str(each.message) for each in app._notifications))
+            app.leave()
+
+
+async def test_a_chat_of_ten_thousand_events_opens_at_its_end_and_scrolls() -> None:
+    recorded = Recorded(long_log(10_000))
+
+    async def connect() -> Any:
+        return recorded
+
+    app = make_app(connect, Start("/", "m:x", chat="c_1"))
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: app.conversation.seq >= 10_000 and "the last words" in shown(app))
+        drawn = len(app.transcript._lines)
+        assert drawn < 200
+        for _ in range(3):
+            await pilot.press("pageup")
+        await until(pilot, lambda: "the last words" not in shown(app))
+        app.transcript.scroll_to(y=0, animate=False)
+        await until(pilot, lambda: "Do thing 1" in shown(app))
+        assert len(app.transcript._lines) < 500
+        await pilot.press("ctrl+end")
+        await until(pilot, lambda: "the last words" in shown(app))
+        app.leave()
+
+
+@pytest.mark.parametrize("after", ["stop", "leave"])
+async def test_a_stale_answer_is_a_notice_and_no_end(tmp_path: Path, after: str) -> None:  # S-08
+    steps: list[Any] = [[Call("run_command", command="echo hi > made.txt")], Say("Then not.")]
+    async with agent_with(steps, tmp_path / "home") as agent:
+        (tmp_path / "project").mkdir()
+        app = app_on(agent, tmp_path / "project")
+        async with app.run_test(size=(100, 30)) as pilot:
+            await say(pilot, "Go.")
+            await until(pilot, lambda: app.card.action is not None and app.card.armed)
+            assert app.link is not None
+            action = app.card.action
+            assert action is not None
+            other = agent.chat(app.link.id)
+            if after == "stop":
+                await other.interrupt()
+            else:
+                await other.deny(action, "not now")
+            await app.guarded(_too_late(app, action))
+            await until(pilot, lambda: app.card.action is None and not app.conversation.view.busy)
+            app.leave()
+    assert not (tmp_path / "project" / "made.txt").exists()
+
+
+def _too_late(app: TreadleApp, action: Any) -> Awaitable[None]:
+    from treadle.tui.card import Choice
+
+    assert app.conduct is not None
+    return app.conduct.chose(Choice(action, "once"))
+
+
+async def test_esc_stops_and_double_ctrl_c_leaves_with_a_word(tmp_path: Path) -> None:  # L-07
+    steps: list[Any] = [[Call("run_command", command="sleep 300")], Say("Stopped.")]
+    async with agent_with(steps, tmp_path / "home") as agent:
+        (tmp_path / "project").mkdir()
+        app = app_on(agent, tmp_path / "project", prompt="Go on.")
+        async with app.run_test(size=(60, 14)) as pilot:
+            await until(pilot, lambda: app.conversation.view.activity == "running run_command")
+            await pilot.press("ctrl+c")
+            await until(pilot, lambda: any("stops where it is" in str(each.message) for each in app._notifications))
+            await pilot.press("escape")
+            await until(pilot, lambda: app.conversation.view.last_end == "interrupted")
+            await asyncio.sleep(0)
+            app.leave()
+    assert app.return_value == Left(app.link.id if app.link else "", False, False, "this process")
