@@ -58,7 +58,7 @@ class Terminal:
                 return shown
             if time.monotonic() > deadline:
                 raise AssertionError(f"never seen: {what}\n{shown}")
-            time.sleep(0.05)
+            time.sleep(0.1)
 
     def pid(self) -> int:
         """The process of treadle."""
