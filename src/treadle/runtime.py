@@ -275,9 +275,12 @@ class Agent:
 
     def _found_skills(self, project: Project, *, own: bool) -> tuple[Skill, ...]:
         """Those of the user only for the user: other people's chats on a server get the project's alone."""
+        found = [each for each in self.documents("skills", project) if own or each.of_project]
+        if not found:  # most projects have none, and nothing is to be loaded for them
+            return ()
         from treadle.skills.reading import skills
 
-        return skills(each for each in self.documents("skills", project) if own or each.of_project)
+        return skills(found)
 
     def documents(self, kind: "Kind", project: Project) -> "list[Document]":
         """The skills, commands or custom agents that there are for this project, with those that are not trusted."""
