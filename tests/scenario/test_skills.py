@@ -32,7 +32,9 @@ def _options(cli: CommandLine) -> dict[str, object]:
 
 
 def _results(ended: Ended) -> list[str]:
-    return [data.get("result") or data["error"] for data in ended.of("tool.execution_complete")]
+    """In the order of the calls: reads may end in any."""
+    done = sorted(ended.of("tool.execution_complete"), key=lambda data: str(data["call"]))
+    return [data.get("result") or data["error"] for data in done]
 
 
 def test_a_skill_of_the_project_counts_once_it_is_trusted(cli: CommandLine) -> None:  # S-09
