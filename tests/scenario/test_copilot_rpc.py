@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.scenario.command_line import CommandLine
+from tests.scenario.command_line import CommandLine, end
 from tests.scenario.copilot_kit import Answered, Program
 from treadle.copilot_sdk.methods import SESSION_METHODS
 from treadle.copilot_sdk.server import SERVER_METHODS
@@ -353,7 +353,8 @@ async def test_a_port_wants_a_token(cli: CommandLine) -> None:  # S-13
     await program.call("connect", {"token": "sesame"})
     assert (await program.call("ping", {"message": "in"}))["message"] == "pong: in"
     await program.call("runtime.shutdown", {})
-    assert await asyncio.to_thread(server.wait, 60) == 0
+    ended = await asyncio.to_thread(end, server)
+    assert ended.code == 0
     await program.close()
 
 
