@@ -6,6 +6,9 @@ STAMP  := $(VENV)/.stamp
 JOBS   ?= 2
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
+# Hundreds of tests start Python anew: each would compile everything again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help venv run run-web test quick soak mutants check bench docs conformance lock clean
 

@@ -207,7 +207,7 @@ class Prose:
             return
         cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", row.strip().strip("|"))] for row in rows]
         body = [row for row in cells if not all(re.fullmatch(r":?-+:?", cell) for cell in row)]
-        if len(body) == len(cells):
+        if not body or len(body) == len(cells):
             self._write("".join(f"{row}\n" for row in rows))  # no table: its second row would be dashes
             return
         self._write("".join(f"{line}\n" for line in self._table(body)))

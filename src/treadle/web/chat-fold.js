@@ -139,6 +139,17 @@ function restored(word) {
   };
 }
 
+/** A call begins: it is tried on a view first, or carried out at once. What was tried and then carried out began once. */
+function begun(fold, data, when) {
+  fold.phase = `running ${data.name}`;
+  const found = fold.calls.get(data.call);
+  if (found?.call.state === "running") return;
+  fold.asked.set(data.call, fold.span("call", `${data.name} ${data.args_summary}`, when));
+  if (!found) return;
+  Object.assign(found.call, { state: "running", summary: data.args_summary || found.call.summary, began: when.at, seq: when.seq });
+  fold.touch(found.row);
+}
+
 const HANDLERS = {
   "session.created": (fold, data, when) => {
     fold.options = data.options;
@@ -204,15 +215,8 @@ const HANDLERS = {
     fold.touch(row);
   },
   "assistant.turn_end": (fold) => { fold.phase = fold.run ? "thinking" : ""; },
-  "tool.execution_start": (fold, data, when) => {
-    fold.phase = `running ${data.name}`;
-    const found = fold.calls.get(data.call);
-    const span = fold.span("call", `${data.name} ${data.args_summary}`, when);
-    fold.asked.set(data.call, span);
-    if (!found) return;
-    Object.assign(found.call, { state: "running", summary: data.args_summary || found.call.summary, began: when.at, seq: when.seq });
-    fold.touch(found.row);
-  },
+  "tool.trial_start": begun,
+  "tool.execution_start": begun,
   "tool.execution_output": (fold, data) => {
     const found = fold.calls.get(data.call);
     if (!found || found.call.state !== "running") return;
@@ -236,6 +240,8 @@ const HANDLERS = {
   "permission.requested": (fold, data, when) => {
     const found = fold.calls.get(data.call);
     if (found) { found.call.state = "asked"; fold.touch(found.row); }
+    const tried = fold.asked.get(data.call);
+    if (tried) tried.to ||= when.at;
     const name = found?.call.name ?? "";
     fold.wait({ kind: "permission", name, text: data.shown, ...data }, `approval of ${name}`, when);
   },
