@@ -13,7 +13,7 @@ from treadle.engine.pool import WorkerPool
 from treadle.errors import Refused
 from treadle.models.scripted import Call, Say
 from treadle.protocol.commands import Send
-from treadle.protocol.events import ExecutionComplete, ExecutionStart, RunEnd, TurnEnd, TurnStart
+from treadle.protocol.events import ExecutionComplete, RunEnd, TrialStart, TurnEnd, TurnStart
 from treadle.stores.memory import MemoryStore
 from treadle.testing.checker import check
 from treadle.testing.clock import ManualClock
@@ -207,8 +207,8 @@ async def test_a_worker_that_must_leave_a_shared_store_ends_what_it_only_tries(t
 
 
 @pytest.mark.parametrize("network", [True, False])
-async def test_what_reaches_the_network_on_a_shared_store_has_its_intent_first(tmp_path: Path, network: bool) -> None:
-    """D-02: a worker on another machine must know that it ran. Without the network it may run again."""
+async def test_a_trial_on_a_shared_store_is_recorded_first(tmp_path: Path, network: bool) -> None:
+    """D-02: a worker on another machine must know that it ran, and whether it could reach the network."""
     seconds = unlike_any_other()
     store = MemoryStore()
     store.shared = True  # type: ignore[attr-defined]
@@ -219,7 +219,7 @@ async def test_what_reaches_the_network_on_a_shared_store_has_its_intent_first(t
         chat = agent.chat(**settings, network=network)
         await chat.send("go")
         await until(lambda: running_with(seconds))
-        begun = [event for event in await chat.events() if isinstance(event.data, ExecutionStart)]
-        assert bool(begun) is network
+        begun = [event.data for event in await chat.events() if isinstance(event.data, TrialStart)]
+        assert [bool((trial.plan or {}).get("network")) for trial in begun] == [network]
         await chat.interrupt()
         await until(lambda: not running_with(seconds))
