@@ -5,7 +5,7 @@ styles in it, only classes. What was made is kept by its content, so that it is 
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -137,7 +137,7 @@ def _formatter() -> Any:
     return HtmlFormatter(nowrap=True)
 
 
-@cache
+@lru_cache(256)  # whoever asks names the language
 def _lexer(language: str) -> Callable[[], Any] | None:
     from pygments.lexers import find_lexer_class_for_filename, get_lexer_by_name  # type: ignore[import-untyped]
     from pygments.util import ClassNotFound  # type: ignore[import-untyped]
