@@ -46,7 +46,7 @@ def test_1_for_an_unknown_chat(cli: CommandLine) -> None:
         (["run", "Hi.", "--model", "nobody:x"], "no provider 'nobody'"),
         (["run", "Hi.", "--model", "scripted:/does/not/exist.toml"], "cannot be read"),
         (["run", " ", "--model", "scripted:x"], "the prompt is empty"),
-        (["run", "Hi.", "--root", "/does/not/exist", "--model", "openai:x"], "OPENAI_API_KEY"),
+        (["run", "Hi.", "--root", "/does/not/exist", "--model", "openai:x"], "is no folder"),
         (["run"], "Missing argument"),
         (["run", "Hi.", "--max-turns", "0"], "--max-turns"),
         (["run", "Hi.", "--mode", "yolo"], "--mode"),

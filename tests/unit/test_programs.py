@@ -29,11 +29,17 @@ PLACES = {
     "models.copilot.token": "the user's own gh",
     "models.local": "the model of this machine",
     "cli.commands.demo": "Treadle itself, in a project of its own making",
+    "evaluation.places": "git of a repository that the user names to evaluate with, without hooks and fetches",
+    "mcp.transport": "MCP servers: the user's own; of a project only trusted and, unless told otherwise, confined",
+    "tui.commands": "Treadle itself, for /doctor",
+    "tui.conduct": "what a person types behind !",
+    "tui.editor": "the user's own editor",
 }
 GIT = {
     "workspace.git": "confined",
     "sandbox.homes": "asks for the user's own settings, apart from any project",
     "cli.commands.doctor": "only looks whether there is one",
+    "evaluation.places": "a repository that the user names, without hooks, helpers and fetches",
 }
 
 

@@ -109,9 +109,13 @@ def _export(state: GitState, target: Path) -> None:
             raise InvalidInput(f"git {' '.join(words)} failed in {target}: {said}")
 
 
+_ALONE = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "protocol.allow=never")
+
+
 def _git(words: list[str], cwd: Path) -> str:
-    """Run git without anyone's settings; what it complains of."""
+    """Run git without anyone's settings, hooks, helpers and fetches; what it complains of."""
     env = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, "GIT_TERMINAL_PROMPT": "0"}
+    env["GIT_NO_LAZY_FETCH"] = "1"
     said = bytearray()
-    done = run_blocking(Launch(["git", *words], env, str(cwd)), said.extend, _GIT_S)
+    done = run_blocking(Launch(["git", *_ALONE, *words], env, str(cwd)), said.extend, _GIT_S)
     return "" if done.ending == "exited" and done.code == 0 else (done.errors or said.decode() or done.ending).strip()

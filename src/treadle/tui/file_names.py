@@ -1,33 +1,28 @@
-"""The names of a project's files, for completion: those that git knows or would, else a walk; and the best of them for
-a few letters. Reads names only."""
+"""The names of a project's files, for completion, without those that git would ignore; and the best of them for a few
+letters. Reads names and rules for ignoring only: no program is run in a project that nobody has looked at yet."""
 
 import os
-import subprocess
 from collections.abc import Sequence
+from itertools import islice
+
+from treadle.workspace.paths.ignore import Rules
+from treadle.workspace.search.scan import leaves
 
 MOST = 100_000
-_SKIPPED = frozenset({".git", "node_modules", "__pycache__", ".venv", "target", ".mypy_cache", ".ruff_cache"})
+_UNTYPED = ("node_modules/", "__pycache__/", ".venv/", "target/", ".mypy_cache/", ".ruff_cache/")
+"""What nobody names by hand, unless the project's own rules say otherwise."""
 
 
 def file_names(root: str) -> list[str]:
     """Blocks; call it from a thread."""
-    command = ["git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate"]
     try:
-        found = subprocess.run(command, capture_output=True, timeout=20, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return _walked(root)
-    return [os.fsdecode(name) for name in found.split(b"\0") if name][:MOST]
-
-
-def _walked(root: str) -> list[str]:
-    names: list[str] = []
-    for folder, folders, files in os.walk(root):
-        folders[:] = sorted(each for each in folders if each not in _SKIPPED)
-        below = os.path.relpath(folder, root)
-        names += [name if below == "." else f"{below}/{name}" for name in sorted(files)]
-        if len(names) >= MOST:
-            break
-    return names[:MOST]
+        top = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return []
+    try:
+        return [leaf.path for leaf in islice(leaves(top, Rules(_UNTYPED)), MOST)]
+    finally:
+        os.close(top)
 
 
 def best(names: Sequence[str], typed: str, most: int = 8) -> list[str]:

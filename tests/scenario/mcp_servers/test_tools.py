@@ -247,6 +247,8 @@ async def test_secrets_do_not_get_into_the_record(kit: Kit) -> None:  # S-11
 
 
 async def test_a_projects_servers_count_once_trusted_and_run_confined(kit: Kit) -> None:  # S-09, fault 28
+    if Path(__file__).is_relative_to("/tmp"):
+        pytest.skip("the checkout lies in /tmp, of which a confined program sees nothing")
     kit.replayed = False
     file = kit.root / ".mcp.json"
     file.write_text(json.dumps({"mcpServers": {"theirs": {**kit.odd, "accept_hints": True}}}))
