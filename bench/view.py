@@ -13,9 +13,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from treadle.ports.sandbox import Confinement, RootMount, View
+from treadle.ports.sandbox import Confinement, View
 from treadle.sandbox.bubblewrap import Bubblewrap
 from treadle.sandbox.choose import find_bubblewrap
+from treadle.sandbox.launch.overlay import lay_view
 from treadle.sandbox.supervisor.removal import remove_tree
 from treadle.workspace.history import effects
 from treadle.workspace.history.snapshots import ProjectSnapshots
@@ -73,18 +74,19 @@ class Project:
     def _view(self, command: str) -> Path:
         self._count += 1
         view = self.folder / f"view{self._count}"
-        for folder in (view, view / "upper", view / "work"):
+        for folder in (view, view / "upper", view / "work", view / "laid"):
             folder.mkdir()
         os.chmod(view / "upper", self.root.stat().st_mode & 0o7777)
         (view / "began").write_text(f"{time.time_ns()} {time.clock_gettime_ns(time.CLOCK_BOOTTIME)}")
-        mount: RootMount = View(str(view / "upper"), str(view / "work"))
+        mount = View(str(view / "upper"), str(view / "work"), str(view / "laid"))
         line = self._sandbox.wrap(["/bin/bash", "-c", command], Confinement(str(self.root), mount), str(self.root))
-        _run(line, self.root)
+        _run(line, self.root, lambda: lay_view(str(self.root), mount.upper, mount.work, mount.laid))
         return view
 
 
-def _run(line: Sequence[str], cwd: Path) -> None:
-    ended = subprocess.run(line, cwd=cwd, capture_output=True, check=False)
+def _run(line: Sequence[str], cwd: Path, before: Callable[[], None] = lambda: None) -> None:
+    """As the supervisor does it: what comes `before` is done in the new process."""
+    ended = subprocess.run(line, cwd=cwd, capture_output=True, check=False, preexec_fn=before)
     if ended.returncode:
         sys.exit(f"{line[0]} failed: {ended.stderr.decode(errors='replace')}")
 

@@ -99,5 +99,6 @@ def test_a_view_leaves_the_project_as_it_was(user: int | None) -> None:  # W-08
         pytest.skip(why)
     with grounds(user) as place:
         assert has_views(place.sandbox("bubblewrap"), place.folder, user)
+        assert has_views(place.sandbox("bubblewrap"), place.folder, user, lays=place.launcher)
         assert not has_views(place.sandbox("none"), place.folder, user)
         assert not has_views(place.sandbox("landlock"), place.folder, user)

@@ -33,6 +33,9 @@ class View(Value, tag="view", frozen=True):
 
     upper: str
     work: str
+    laid: str = ""
+    """An empty folder beside them, if whoever starts the command mounts the view there beforehand; else the sandbox
+    does."""
 
 
 RootMount = Direct | Unwritable | View
@@ -109,6 +112,12 @@ class Sandbox(Protocol):
     @property
     def views(self) -> bool:
         """Whether a copy-on-write view of the root works here."""
+        ...
+
+    @property
+    def lays(self) -> bool:
+        """Whether it takes a view that whoever starts the command has mounted (`View.laid`), which is quicker with many
+        changes."""
         ...
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, cwd: str) -> list[str]:

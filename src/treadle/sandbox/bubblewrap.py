@@ -60,12 +60,14 @@ class Bubblewrap:
         scratch: str,
         *,
         views: bool = False,
+        lays: bool = False,
         nested: bool = False,
         launcher: Launcher | None = None,
     ) -> None:
         self._binary = binary
         self._scratch = scratch
         self.views = views
+        self.lays = lays
         self._nested = nested
         self._launcher = launcher or Launcher()
         self._filter = ""
@@ -174,12 +176,12 @@ class Bubblewrap:
                 return ["--bind", root, root]
             case Unwritable():
                 return ["--ro-bind", root, root]
-            case View(upper=upper, work=work):
+            case View(upper=upper, work=work, laid=laid):
                 if not self.views:
                     raise SandboxError(
                         "a copy-on-write view of the project does not work with this bubblewrap or kernel"
                     )
-                return ["--overlay-src", root, "--overlay", upper, work, root]
+                return ["--bind", laid, root] if laid else ["--overlay-src", root, "--overlay", upper, work, root]
 
     def _protected(self, confinement: Confinement, missing: list[str]) -> Iterable[Mount]:
         """The mounts that hold protected paths; what does not exist is put into `missing`."""

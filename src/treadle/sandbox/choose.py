@@ -149,7 +149,7 @@ def _built(report: LevelReport, machine: Machine, home: Path) -> Sandbox:
     scratch = str(_scratch(home))
     match report.level:
         case "bubblewrap":
-            return Bubblewrap(machine.bubblewrap, scratch, views=report.views, nested=report.nested)
+            return Bubblewrap(machine.bubblewrap, scratch, views=report.views, lays=report.lays, nested=report.nested)
         case "landlock":
             return Landlock(scratch)
         case "sandbox-exec":

@@ -49,6 +49,7 @@ class Landlock:
 
     level: Level = "landlock"
     views = False
+    lays = False
 
     def __init__(self, scratch: str, *, abi: int | None = None, launcher: Launcher | None = None) -> None:
         self._scratch = scratch

@@ -29,6 +29,7 @@ _TERMINAL = '(allow file-write* file-ioctl (literal "/dev/tty") (regex #"^/dev/t
 class SandboxExec:
     level: Level = "sandbox-exec"
     views = False
+    lays = False
 
     def tidy(self) -> None:
         """Nothing was put anywhere."""

@@ -9,6 +9,7 @@ from treadle.ports.sandbox import Confinement, Level, View
 class NoSandbox:
     level: Level = "none"
     views = False
+    lays = False
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, cwd: str) -> list[str]:
         """The command as it is. Asking for a view is asking for more than nothing, so it is refused; the rest of the

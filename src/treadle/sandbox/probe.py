@@ -77,8 +77,10 @@ def _try_bubblewrap(binary: str, trial: Path) -> LevelReport:
         if second.failure:
             return report
         report = second
-    views = report.holds and has_views(Bubblewrap(binary, str(trial), views=True, nested=nested), trial)
-    return msgspec.structs.replace(report, views=views, nested=nested)
+    tried = Bubblewrap(binary, str(trial), views=True, nested=nested)
+    views = report.holds and has_views(tried, trial)
+    lays = views and has_views(tried, trial, lays=Launcher())
+    return msgspec.structs.replace(report, views=views, lays=lays, nested=nested)
 
 
 def _try_landlock(trial: Path) -> LevelReport:
@@ -114,23 +116,25 @@ def _judged(name: str, said: str, evidence: bool | None) -> EscapeResult:
     return EscapeResult(name, "refused", _IN_VAIN.get(name, "it reached nobody") if reached else said)
 
 
-def has_views(sandbox: Sandbox, scratch: Path, user: int | None = None) -> bool:
+def has_views(sandbox: Sandbox, scratch: Path, user: int | None = None, *, lays: Launcher | None = None) -> bool:
     """Whether a command on a copy-on-write view changes the upper folder and not the project, and cannot write what is
-    protected there."""
+    protected there; with `lays` on one that is mounted beforehand by this."""
     folder = scratch / f"view-{secrets.token_hex(6)}"
-    root, upper, work = (folder / name for name in ("root", "upper", "work"))
-    for path in (folder, root, root / ".git" / "hooks", upper, work):
+    root, upper, work, laid = (folder / name for name in ("root", "upper", "work", "laid"))
+    for path in (folder, root, root / ".git" / "hooks", upper, work, laid):
         path.mkdir(parents=True, exist_ok=True)
     (root / "kept").write_bytes(b"kept")
     if user is not None:
         for path in (folder, *folder.rglob("*")):
             os.chown(path, user, user)
-    confinement = Confinement(
-        root=str(root), mount=View(str(upper), str(work)), protected=(str(root / ".git" / "hooks"),)
-    )
+    view = View(str(upper), str(work), str(laid) if lays else "")
+    confinement = Confinement(root=str(root), mount=view, protected=(str(root / ".git" / "hooks"),))
     script = "echo new > new && echo changed > kept && ! mkdir .git/hooks/x 2>&- && ! mv .git/hooks x 2>&-"
     try:
         line = sandbox.wrap(["/bin/sh", "-c", script], confinement, str(root))
+        if lays:
+            spec = {"root": str(root), "upper": str(upper), "work": str(work), "laid": str(laid)}
+            line = lays.line("overlay", spec, line)
         ended = subprocess.run(line, cwd=root, capture_output=True, timeout=VIEW_S, check=False, user=user, group=user)
         untouched = sorted(path.name for path in root.rglob("*")) == [".git", "hooks", "kept"]
         written = sorted(path.name for path in upper.rglob("*")) == ["kept", "new"]

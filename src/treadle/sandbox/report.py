@@ -69,6 +69,8 @@ class LevelReport(msgspec.Struct, frozen=True):
     level: Level
     tried: tuple[EscapeResult, ...] = ()
     views: bool = False
+    lays: bool = False
+    """Whether a view can be mounted before bubblewrap starts, without the syncing of every file that it copies."""
     nested: bool = False
     """Whether only the filter keeps commands from making namespaces of their own: bubblewrap could not forbid it."""
     failure: str = ""

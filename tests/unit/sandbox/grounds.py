@@ -88,6 +88,7 @@ class Given:
     def __init__(self, inner: Sandbox, place: Grounds) -> None:
         self.level = inner.level
         self.views = inner.views
+        self.lays = inner.lays
         self._inner = inner
         self._place = place
 

@@ -1,4 +1,4 @@
-"""System calls that Python does not have: Landlock, seccomp, capabilities. One function each, OSError on failure."""
+"""System calls that Python does not have: Landlock, seccomp, capabilities, mounts. One function each, OSError on failure."""
 
 import ctypes
 import os
@@ -17,17 +17,13 @@ _LISTENER, _WAIT_KILLABLE = 1 << 3, 1 << 5
 
 def call(number: int, *arguments: object) -> int:
     result: int = _LIBC.syscall(ctypes.c_long(number), *arguments)
-    if result == -1:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
+    _require(result)
     return result
 
 
 def control(option: int, value: int = 0) -> None:
     zero = ctypes.c_ulong(0)
-    if _LIBC.prctl(option, ctypes.c_ulong(value), zero, zero, zero) == -1:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
+    _require(_LIBC.prctl(option, ctypes.c_ulong(value), zero, zero, zero))
 
 
 class Ruleset:
@@ -88,9 +84,23 @@ def join_network(pid: int) -> None:
     owner_of, user, network = 0xB701, 0x10000000, 0x40000000
     found = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     for namespace, kind in ((ioctl(found, owner_of), user), (found, network)):
-        if _LIBC.setns(ctypes.c_int(namespace), ctypes.c_int(kind)) == -1:
-            code = ctypes.get_errno()
-            raise OSError(code, os.strerror(code))
+        _require(_LIBC.setns(ctypes.c_int(namespace), ctypes.c_int(kind)))
+
+
+def unshare(kinds: int) -> None:
+    """Have namespaces of these kinds of one's own."""
+    _require(_LIBC.unshare(ctypes.c_int(kinds)))
+
+
+def mount(source: str, place: str, kind: str, flags: int, options: str) -> None:
+    words = [os.fsencode(word) for word in (source, place, kind, options)]
+    _require(_LIBC.mount(words[0], words[1], words[2], ctypes.c_ulong(flags), words[3]))
+
+
+def _require(result: int) -> None:
+    if result == -1:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
 
 
 def adopt_orphans() -> None:

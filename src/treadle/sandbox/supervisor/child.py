@@ -9,6 +9,7 @@ import os
 import termios
 
 from treadle.sandbox.supervisor import tree
+from treadle.sandbox.supervisor.folder import VIEW
 from treadle.sandbox.supervisor.limits import limits_of, restrain
 
 Fields = dict[str, object]
@@ -95,6 +96,11 @@ def _become(job: Fields, stdin: int, stdout: int, shell: int, umask: int) -> Non
         os.set_inheritable(state_fd, True)
     restrain(limits_of(job))
     os.umask(umask)
+    if job.get("lays"):
+        from treadle.sandbox.launch.overlay import lay_view
+
+        view = os.path.abspath(VIEW)
+        lay_view(str(job["view"]), f"{view}/upper", f"{view}/work", f"{view}/laid")
     os.chdir(str(job["cwd"]))
     for name in _RESTORED:
         signal.signal(getattr(signal, name), signal.SIG_DFL)

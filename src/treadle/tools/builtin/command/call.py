@@ -144,7 +144,7 @@ class CommandCall:
         argv, state_fd = shell.shell_argv(line)
         if sandbox is not None:
             guarded = self._guarded
-            mount = View(f"{view}/upper", f"{view}/work") if view else Direct()
+            mount = _view(view, sandbox) if view else Direct()
             confinement = Confinement(
                 root,
                 mount,
@@ -168,6 +168,7 @@ class CommandCall:
             state_fd=0 if self.background or self._arguments.get("fresh") else state_fd,
             title=self.title,
             view=root if view else "",
+            lays=bool(view and sandbox is not None and sandbox.lays),
             limits=self._context.allowance.limits,
         )
 
@@ -230,3 +231,7 @@ class CommandCall:
     def shell_end(self, told: bytes, plan: CommandPlan) -> ShellEnd:
         workspace = self._context.workspace_of(*self._invocation.project)
         return shell.read_end(told, self._invocation.shell, self._environment(plan), workspace, self._context.env)
+
+
+def _view(folder: str, sandbox: Sandbox) -> View:
+    return View(f"{folder}/upper", f"{folder}/work", f"{folder}/laid" if sandbox.lays else "")

@@ -281,6 +281,7 @@ class Box:
     """A sandbox that confines nothing, and tells what it was asked for."""
 
     views = False
+    lays = False
 
     def __init__(self, level: Level = "bubblewrap") -> None:
         self.level: Level = level

@@ -40,6 +40,7 @@ class Bubble:
 
     level: Level = "bubblewrap"
     views = False
+    lays = False
 
     def tidy(self) -> None:
         pass
