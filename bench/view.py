@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from treadle.ports.sandbox import Confinement, View
+from treadle.ports.sandbox import LAID, Confinement, View
 from treadle.sandbox.bubblewrap import Bubblewrap
 from treadle.sandbox.choose import find_bubblewrap
 from treadle.sandbox.launch.overlay import lay_view
@@ -74,13 +74,13 @@ class Project:
     def _view(self, command: str) -> Path:
         self._count += 1
         view = self.folder / f"view{self._count}"
-        for folder in (view, view / "upper", view / "work", view / "laid"):
+        for folder in (view, view / "upper", view / "work"):
             folder.mkdir()
         os.chmod(view / "upper", self.root.stat().st_mode & 0o7777)
         (view / "began").write_text(f"{time.time_ns()} {time.clock_gettime_ns(time.CLOCK_BOOTTIME)}")
-        mount = View(str(view / "upper"), str(view / "work"), str(view / "laid"))
+        mount = View(str(view / "upper"), str(view / "work"), laid=True)
         line = self._sandbox.wrap(["/bin/bash", "-c", command], Confinement(str(self.root), mount), str(self.root))
-        _run(line, self.root, lambda: lay_view(str(self.root), mount.upper, mount.work, mount.laid))
+        _run(line, self.root, lambda: lay_view(str(self.root), mount.upper, mount.work, LAID))
         return view
 
 

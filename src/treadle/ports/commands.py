@@ -61,8 +61,8 @@ class CommandSpec(Value, frozen=True):
     """The command in one line, for lists."""
     view: str = ""
     """The root that it sees as a copy-on-write view, whose folder (`Commands.view`) is made with it; empty: none."""
-    lays: bool = False
-    """Whether that view is to be mounted at `laid` in its folder before `argv` runs."""
+    lays: str = ""
+    """Where that view is to be mounted before `argv` runs; empty: `argv` sees to it."""
     limits: Limits = UNLIMITED
 
 

@@ -33,10 +33,13 @@ class View(Value, tag="view", frozen=True):
 
     upper: str
     work: str
-    laid: str = ""
-    """An empty folder beside them, if whoever starts the command mounts the view there beforehand; else the sandbox
-    does."""
+    laid: bool = False
+    """Whether whoever starts the command mounts the view at `LAID` beforehand; else the sandbox makes it."""
 
+
+LAID = "/dev/shm"
+"""Where a view may be mounted: a folder that every Linux has, of which every command gets one of its own anyway, and
+below which no folder lies that a sandbox covers."""
 
 RootMount = Direct | Unwritable | View
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from treadle.errors import SandboxError
 from treadle.file_system import folders_between, is_below, replace_file
-from treadle.ports.sandbox import PROXY_PORT, AllHosts, Confinement, Direct, Hosts, Level, Unwritable, View
+from treadle.ports.sandbox import LAID, PROXY_PORT, AllHosts, Confinement, Direct, Hosts, Level, Unwritable, View
 from treadle.sandbox import landlock
 from treadle.sandbox.launch.handover import GO_FD, INFO_FD
 from treadle.sandbox.launch.hold import ALIVE_FD, Holder
@@ -181,7 +181,7 @@ class Bubblewrap:
                     raise SandboxError(
                         "a copy-on-write view of the project does not work with this bubblewrap or kernel"
                     )
-                return ["--bind", laid, root] if laid else ["--overlay-src", root, "--overlay", upper, work, root]
+                return ["--bind", LAID, root] if laid else ["--overlay-src", root, "--overlay", upper, work, root]
 
     def _protected(self, confinement: Confinement, missing: list[str]) -> Iterable[Mount]:
         """The mounts that hold protected paths; what does not exist is put into `missing`."""

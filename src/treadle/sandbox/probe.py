@@ -11,7 +11,7 @@ import msgspec
 
 from treadle.errors import SandboxError
 from treadle.file_system import is_below
-from treadle.ports.sandbox import Confinement, Level, Sandbox, View
+from treadle.ports.sandbox import LAID, Confinement, Level, Sandbox, View
 from treadle.sandbox import landlock
 from treadle.sandbox.bubblewrap import Bubblewrap
 from treadle.sandbox.landlock import Landlock
@@ -120,20 +120,20 @@ def has_views(sandbox: Sandbox, scratch: Path, user: int | None = None, *, lays:
     """Whether a command on a copy-on-write view changes the upper folder and not the project, and cannot write what is
     protected there; with `lays` on one that is mounted beforehand by this."""
     folder = scratch / f"view-{secrets.token_hex(6)}"
-    root, upper, work, laid = (folder / name for name in ("root", "upper", "work", "laid"))
-    for path in (folder, root, root / ".git" / "hooks", upper, work, laid):
+    root, upper, work = (folder / name for name in ("root", "upper", "work"))
+    for path in (folder, root, root / ".git" / "hooks", upper, work):
         path.mkdir(parents=True, exist_ok=True)
     (root / "kept").write_bytes(b"kept")
     if user is not None:
         for path in (folder, *folder.rglob("*")):
             os.chown(path, user, user)
-    view = View(str(upper), str(work), str(laid) if lays else "")
+    view = View(str(upper), str(work), laid=lays is not None)
     confinement = Confinement(root=str(root), mount=view, protected=(str(root / ".git" / "hooks"),))
     script = "echo new > new && echo changed > kept && ! mkdir .git/hooks/x 2>&- && ! mv .git/hooks x 2>&-"
     try:
         line = sandbox.wrap(["/bin/sh", "-c", script], confinement, str(root))
         if lays:
-            spec = {"root": str(root), "upper": str(upper), "work": str(work), "laid": str(laid)}
+            spec = {"root": str(root), "upper": str(upper), "work": str(work), "place": LAID}
             line = lays.line("overlay", spec, line)
         ended = subprocess.run(line, cwd=root, capture_output=True, timeout=VIEW_S, check=False, user=user, group=user)
         untouched = sorted(path.name for path in root.rglob("*")) == [".git", "hooks", "kept"]

@@ -155,6 +155,12 @@ class FromFolder:
         with Folders(self._folder) as folders, reading(*folders.of(path)) as fd:
             return os.dup(fd)
 
+    def lend(self, path: str) -> None:
+        return None
+
+    def let_go(self, paths: Iterable[str]) -> None:
+        return None
+
     def time_of(self, fd: int) -> int:
         return self.TIME
 

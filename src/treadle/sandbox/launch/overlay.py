@@ -16,15 +16,15 @@ CANNOT = 125
 def main(words: list[str]) -> None:
     spec = marshal.loads(bytes.fromhex(words[0]))
     try:
-        lay_view(spec["root"], spec["upper"], spec["work"], spec["laid"])
+        lay_view(spec["root"], spec["upper"], spec["work"], spec["place"])
         os.execvp(words[1], words[1:])
     except OSError as error:
         sys.stderr.write(f"the view of the project cannot be made: {error.strerror}\n")
         os._exit(CANNOT)
 
 
-def lay_view(root: str, upper: str, work: str, laid: str) -> None:
-    """Mount a view of the root at `laid`, for this process and all that it starts. Users stay who they are, and the
+def lay_view(root: str, upper: str, work: str, place: str) -> None:
+    """Mount a view of the root at `place`, for this process and all that it starts. Users stay who they are, and the
     next program that is executed has no more rights than before."""
     user, group = os.geteuid(), os.getegid()
     unshare(_NEW_USER | _NEW_MOUNTS)
@@ -36,7 +36,7 @@ def lay_view(root: str, upper: str, work: str, laid: str) -> None:
             os.close(fd)
     mount("none", "/", "", _PRIVATE, "")
     options = f"userxattr,volatile,lowerdir={_escaped(root)},upperdir={_escaped(upper)},workdir={_escaped(work)}"
-    mount("overlay", laid, "overlay", _NOSUID_NODEV, options)
+    mount("overlay", place, "overlay", _NOSUID_NODEV, options)
 
 
 def _escaped(path: str) -> str:

@@ -100,7 +100,7 @@ def _become(job: Fields, stdin: int, stdout: int, shell: int, umask: int) -> Non
         from treadle.sandbox.launch.overlay import lay_view
 
         view = os.path.abspath(VIEW)
-        lay_view(str(job["view"]), f"{view}/upper", f"{view}/work", f"{view}/laid")
+        lay_view(str(job["view"]), f"{view}/upper", f"{view}/work", str(job["lays"]))
     os.chdir(str(job["cwd"]))
     for name in _RESTORED:
         signal.signal(getattr(signal, name), signal.SIG_DFL)

@@ -268,7 +268,7 @@ def _settle(made: str, folder: str) -> None:
 def _make_view(made: str, root: str) -> None:
     """What the kernel needs for a view. Its top has the permissions of the root, because the command sees them."""
     view = f"{made}/{names.VIEW}"
-    for folder in (view, f"{view}/upper", f"{view}/work", f"{view}/laid"):
+    for folder in (view, f"{view}/upper", f"{view}/work"):
         os.mkdir(folder, 0o700)
     os.chmod(f"{view}/upper", stat.S_IMODE(os.stat(root).st_mode))
 

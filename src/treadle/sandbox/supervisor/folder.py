@@ -15,8 +15,8 @@ background, cursor  marks a background process; how far its output was looked at
 first     who was the first to ask
 touched   its time is when somebody last asked about it
 network   what the command reached through its proxy, a line of JSON each
-view/     of a command on a copy-on-write view: `upper` and `work` for the kernel, `laid` to mount it on, and `began`:
-          the time of day and the time since the machine was switched on, written when the command starts
+view/     of a command on a copy-on-write view: `upper` and `work` for the kernel, and `began`: the time of day and the
+          time since the machine was switched on, written when the command starts
 """
 
 import fcntl

@@ -7,7 +7,7 @@ import errno
 import os
 import stat as st
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Protocol
 
 from treadle.errors import ToolError
@@ -30,6 +30,14 @@ class ContentSource(Protocol):
     def open(self, path: str, state: FileState) -> int:
         """A regular file with the bytes that `path` shall have, open for reading at its beginning; whoever asks closes
         it. It stays what it is until the changes are made. ToolError if the bytes cannot be had."""
+        ...
+
+    def lend(self, path: str) -> AbstractContextManager[tuple[int, str]] | None:
+        """The folder and the name of that file, if it may become the project's own; None if it may not."""
+        ...
+
+    def let_go(self, paths: Iterable[str]) -> None:
+        """These have become the project's own: they have no other name any more."""
         ...
 
     def mtime_ns(self, path: str) -> int:
@@ -55,6 +63,12 @@ class StoreSource:
         fd = self._images.open(state.digest)
         os.lseek(fd, 0, os.SEEK_SET)
         return fd
+
+    def lend(self, path: str) -> None:
+        return None
+
+    def let_go(self, paths: Iterable[str]) -> None:
+        return None
 
     def mtime_ns(self, path: str) -> int:
         return 0
@@ -96,6 +110,7 @@ class ChangeApplier:
                 self._first.setdefault((each.stat.st_dev, each.stat.st_ino), each)
         self._conflicts: list[FileConflict] = []
         self._touched: dict[tuple[str, ...], None] = {}
+        self._adopted: list[str] = []
 
     # -- before it is decided -----------------------------------------------------------------------------------
 
@@ -127,8 +142,17 @@ class ChangeApplier:
             with reading(*self._folders.of(path)) as source:
                 self._stage.file(name, source, after, self._source.mtime_ns(path), old)
             return
+        if not each.together and (lent := self._source.lend(path)) is not None:
+            with lent as (folder, file):
+                if self._stage.adopt(name, folder, file, after, old):
+                    self._adopted.append(path)
+                    return
         with held(self._source.open(path, after)) as source:
             self._stage.file(name, source, after, self._source.time_of(source), old)
+
+    def let_go(self) -> None:
+        """All is made, and stays."""
+        self._source.let_go(self._adopted)
 
     # -- afterwards ---------------------------------------------------------------------------------------------
 

@@ -10,9 +10,7 @@ and marks what it found as used: a sweep leaves alone what was used lately.
 """
 
 import fcntl
-import hashlib
 import os
-import secrets
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -22,20 +20,19 @@ import msgspec
 
 from treadle.errors import NotFound, ToolError
 from treadle.faultpoint import faultpoint
-from treadle.workspace.paths.durable import CHUNK, Syncing, copy, digest_of, private_folder, unlink_all, write_at
+from treadle.workspace.history.packs import packed, passing_file
+from treadle.workspace.history.store_batch import StoreBatch, place_of
+from treadle.workspace.paths.durable import digest_of, private_folder, unlink_all
 from treadle.workspace.paths.entries import held
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 AFTER_IMAGES = "left"
-_FRESH_S = 3600.0
-"""What was marked as used so lately is not marked again."""
 _ABANDONED_S = 86_400.0
 """So old, what a writer left half-done is nobody's any more."""
 
 
 class StoredContent(msgspec.Struct, frozen=True):
-    """One kept object. `used` is when it was last put or found there, in seconds since 1970."""
+    """One kept object; of one in a pack the size is its share. `used` is when it was last put or found there, in seconds since 1970."""
 
     digest: str
     size: int
@@ -71,6 +68,7 @@ class ContentStore:
                     yield batch
                     batch.finish()
                 finally:
+                    batch.settle()
                     batch.clear()
         except OSError as error:
             raise ToolError(
@@ -89,21 +87,25 @@ class ContentStore:
     # -- having -------------------------------------------------------------------------------------------------
 
     def has(self, digest: str) -> bool:
-        return os.path.isfile(_place(self._objects, digest))
+        return os.path.isfile(place_of(self._objects, digest))
 
     def open(self, digest: str) -> int:
         """The object, verified, open for reading at its beginning; whoever asks closes it."""
         try:
-            fd = os.open(_place(self._objects, digest), _READ)
+            fd = os.open(place_of(self._objects, digest), _READ)
         except OSError as error:
             raise NotFound(f"What was there before ({digest[:12]}) is not kept any more.") from error
         try:
-            if digest_of(fd) != digest:
+            data = packed(fd, digest)
+            if data is None and digest_of(fd) != digest:
                 raise ToolError(f"What was kept ({digest[:12]}) is damaged, so it is not used. See `treadle fsck`.")
         except BaseException:
             os.close(fd)
             raise
-        return fd
+        if data is None:
+            return fd
+        os.close(fd)
+        return passing_file(data)
 
     def read(self, digest: str, limit: int = 0) -> bytes:
         fd = self.open(digest)
@@ -122,7 +124,7 @@ class ContentStore:
                 for each in found:
                     with suppress(FileNotFoundError):
                         stat = each.stat(follow_symlinks=False)
-                        yield StoredContent(each.name, stat.st_size, stat.st_mtime)
+                        yield StoredContent(each.name, stat.st_size // stat.st_nlink, stat.st_mtime)
 
     def size(self) -> int:
         """How many bytes are kept."""
@@ -141,7 +143,7 @@ class ContentStore:
     def drop(self, digest: str) -> None:
         """Remove an object, because it is damaged."""
         with suppress(FileNotFoundError), self._lock(fcntl.LOCK_EX):
-            os.unlink(_place(self._objects, digest))
+            os.unlink(place_of(self._objects, digest))
 
     def half_done(self) -> list[str]:
         """What writers left half-written, or write at this moment."""
@@ -191,7 +193,7 @@ class ContentStore:
                 if not dry:
                     os.unlink(each.path)
                     faultpoint("snapshot.swept")
-                yield stat.st_size
+                yield stat.st_size // stat.st_nlink
 
     @contextmanager
     def alone(self, *, wait: bool = True) -> Iterator[None]:
@@ -219,106 +221,6 @@ class ContentStore:
 def after_images(folder: Path) -> ContentStore:
     """The texts that changes left, in the folder of snapshots."""
     return ContentStore(folder, AFTER_IMAGES, durable=False)
-
-
-class StoreBatch:
-    """Things that are kept together. `put` and `put_file` may be called from several threads."""
-
-    def __init__(self, objects: str, incoming: str, *, durable: bool = True) -> None:
-        self._objects = objects
-        self._incoming = incoming
-        self._durable = durable
-        self._sync = Syncing(objects, durable=durable)
-        self._made: dict[str, str] = {}
-        self._temps: list[str] = []
-
-    def put(self, data: bytes) -> str:
-        digest = hashlib.sha256(data).hexdigest()
-        if not self.known(digest):
-            temp, fd = self._new()
-            try:
-                write_at(fd, data, 0)
-                self._written(temp, digest)
-            finally:
-                os.close(fd)
-        return digest
-
-    def put_file(self, fd: int) -> str:
-        """The bytes of a regular file, from its beginning; its hash is that of what was kept, whoever writes to the
-        file meanwhile."""
-        if os.fstat(fd).st_size <= CHUNK:
-            data = os.pread(fd, CHUNK + 1, 0)
-            if len(data) <= CHUNK:
-                return self.put(data)
-        digest = digest_of(fd)
-        if self.known(digest):
-            return digest
-        temp, goal = self._new()
-        try:
-            copy(fd, goal)
-            digest = digest_of(goal)
-            if not self.known(digest):
-                self._written(temp, digest)
-        finally:
-            os.close(goal)
-        return digest
-
-    def finish(self) -> None:
-        """Make everything durable, and only then known under its name."""
-        self._sync.data()
-        self._strike("snapshot.written")
-        for digest, temp in self._made.items():
-            os.rename(temp, _place(self._objects, digest))
-        named = set(self._made.values())
-        self._temps = [temp for temp in self._temps if temp not in named]
-        self._strike("snapshot.named")
-        self._sync.names()
-        self._strike("snapshot.kept")
-
-    def lasts(self, device: int | None) -> None:
-        """What was put so far is safe already, if it lies on this file system: it was synced as a whole."""
-        self._sync.lasts(device)
-
-    def clear(self) -> None:
-        """Remove what did not get its name."""
-        unlink_all(self._temps)
-
-    def _strike(self, name: str) -> None:
-        if self._durable:
-            faultpoint(name)
-
-    def _new(self) -> tuple[str, int]:
-        temp = os.path.join(self._incoming, secrets.token_hex(16))
-        self._temps.append(temp)
-        return temp, os.open(temp, _NEW, 0o600)
-
-    def _written(self, temp: str, digest: str) -> None:
-        self._made[digest] = temp
-        self._sync.file(temp)
-
-    def known(self, digest: str) -> bool:
-        """Whether it is there already; then it is marked as used. Another process may have given it its name a moment
-        ago: its folder is synced with ours."""
-        if digest in self._made:
-            return True
-        path = _place(self._objects, digest)
-        folder = os.path.dirname(path)
-        try:
-            used = os.lstat(path).st_mtime
-        except FileNotFoundError:
-            if not os.path.isdir(folder):
-                os.makedirs(folder, 0o700, exist_ok=True)
-                self._sync.folder(self._objects)
-            self._sync.folder(folder)
-            return False
-        if time.time() - used > _FRESH_S:
-            os.utime(path)
-        self._sync.folder(folder)
-        return True
-
-
-def _place(objects: str, digest: str) -> str:
-    return os.path.join(objects, digest[:2], digest)
 
 
 def _names(folder: str) -> list[str]:

@@ -12,6 +12,10 @@ from treadle.workspace.paths.durable import Syncing, copy, private_folder, temp_
 from treadle.workspace.paths.entries import LIST, held
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_ORIGIN = "user.overlay.origin"
+"""Where a file that is adopted from a view came from."""
+_HARMLESS = {_ORIGIN, "security.selinux"}
+"""Attributes that do not keep a file from being adopted: all others are not carried over."""
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -98,6 +102,23 @@ class StagingFolder:
             if half != name:
                 os.rename(half, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
 
+    def adopt(self, name: str, folder: int, source: str, state: FileState, old: os.stat_result | None) -> bool:
+        """The file itself that has this name in a folder, which nobody writes to any more, instead of a copy of it.
+        False if it is not exactly what is to be there, or lies elsewhere."""
+        try:
+            found = os.stat(source, dir_fd=folder, follow_symlinks=False)
+            owner = (os.geteuid(), os.getegid()) if old is None else (old.st_uid, old.st_gid)
+            fits = st.S_ISREG(found.st_mode) and found.st_nlink == 1 and (found.st_uid, found.st_gid) == owner
+            if not fits or st.S_IMODE(found.st_mode) != state.mode or not state.mode & st.S_IRUSR:
+                return False
+            if set(os.listxattr(f"/proc/self/fd/{folder}/{source}", follow_symlinks=False)) - _HARMLESS:
+                return False
+            os.link(source, name, src_dir_fd=folder, dst_dir_fd=self._fd, follow_symlinks=False)
+        except OSError:
+            return False
+        self._sync.file(name, self._fd)
+        return True
+
     def link(self, name: str, state: FileState) -> None:
         os.symlink(decode_path(state.target), name, dir_fd=self._fd)
 
@@ -110,13 +131,16 @@ class StagingFolder:
     def sync(self) -> int | None:
         """Make it last. The file system that was synced as a whole for it, if one was."""
         whole = self._sync.data()
-        os.fsync(self._fd)
+        if whole is None:
+            os.fsync(self._fd)
         return whole
 
     # -- putting them into their places -------------------------------------------------------------------------
 
     def put(self, name: str, folder: int, goal: str, *, new: bool) -> None:
         """Give what is ready its name. FileExistsError if it is `new` and something has that name."""
+        with suppress(OSError, AttributeError):  # most have none, some systems know none
+            os.removexattr(f"/proc/self/fd/{self._fd}/{name}", _ORIGIN, follow_symlinks=False)
         _inherit_group(self._fd, name, folder)
         try:
             _put(self._fd, name, folder, goal, new=new)

@@ -14,7 +14,8 @@ import msgspec
 
 from treadle.lines.diff import diff
 from treadle.protocol.files import DiffStat, FileState, StateKind, decode_path, encode_path
-from treadle.workspace.history.content_store import ContentStore, StoreBatch
+from treadle.workspace.history.content_store import ContentStore
+from treadle.workspace.history.store_batch import StoreBatch
 from treadle.workspace.paths import entries
 from treadle.workspace.paths.durable import digest_of
 from treadle.workspace.paths.entries import READ, Missing, chmod_held, held, outside, require_file
@@ -127,8 +128,8 @@ def lstat(folder: int, name: str) -> os.stat_result | None:
         return None
 
 
-def look(folder: int, name: str, batch: StoreBatch | None = None) -> FileState | None:
-    """What has this name in a held folder. With a batch the bytes of a file are kept, too."""
+def look(folder: int, name: str, batch: StoreBatch | None = None, *, retiring: bool = False) -> FileState | None:
+    """What has this name in a held folder. With a batch the bytes of a file are kept, too; `retiring`: it is to go."""
     found = lstat(folder, name)
     if found is None:
         return None
@@ -138,7 +139,10 @@ def look(folder: int, name: str, batch: StoreBatch | None = None) -> FileState |
     if kind != "file":
         return FileState(kind, mode)
     with reading(folder, name) as fd:
-        digest = batch.put_file(fd) if batch is not None else digest_of(fd)
+        if batch is None:
+            digest = digest_of(fd)
+        else:
+            digest = batch.retire(fd, folder, name) if retiring else batch.put_file(fd)
         return FileState("file", mode, digest, os.fstat(fd).st_size)
 
 
@@ -255,9 +259,9 @@ class Folders:
         place = self._place(path)
         return None if place is None else lstat(*place)
 
-    def look(self, path: str, batch: StoreBatch | None = None) -> FileState | None:
+    def look(self, path: str, batch: StoreBatch | None = None, *, retiring: bool = False) -> FileState | None:
         place = self._place(path)
-        return None if place is None else look(*place, batch)
+        return None if place is None else look(*place, batch, retiring=retiring)
 
     def matches(self, path: str, expected: FileState | None) -> bool:
         place = self._place(path)

@@ -49,6 +49,7 @@ class Transactions:
             journal = self._journals.read(name)
             if journal is not None:
                 return self._complete(journal, source_of, folders)
+            self._stage(folders, name).remove()  # what is ready of an earlier try may be of another effect
             effect = read()
             begun = Journal(
                 name, self._root.path, "commit", view, effect.files, (), effect.uncaptured, bound=self._root.bound
@@ -89,17 +90,16 @@ class Transactions:
     def _first(self, begun: Journal, source: ContentSource, folders: Folders) -> Effect:
         self._journals.begin(begun.name)
         self._stage(folders, begun.name, "back").remove()
-        with self._stage(folders, begun.name) as stage:
-            stage.remove()  # what is ready of an earlier try may be of another effect
+        with self._stage(folders, begun.name) as stage, self._images.batch() as batch:
             try:
-                with self._images.batch() as batch:
-                    found = Surveyor(folders, self._images, _nothing_ready, batch).survey(begun.files)
-                    taken = _taken(found)
-                    making = ChangeApplier(folders, found, source, stage, _numbers(begun.files))
-                    if not taken or begun.verdict != "commit":
-                        batch.lasts(_readied(making, stage))  # one sync for what was and for what comes
+                found = Surveyor(folders, self._images, _nothing_ready, batch).survey(begun.files)
+                taken = _taken(found)
+                making = ChangeApplier(folders, found, source, stage, _numbers(begun.files))
+                batch.give_names()
                 if taken and begun.verdict == "commit":
                     return self._settled(self._refuse(begun, taken))
+                batch.lasts(_readied(making, stage))  # one sync for what was and for what comes
+                batch.finish()
                 closed = closed_folders(folders, [each.change for each in found if each.standing == "before"])
                 folders.forget()
                 journal = self._journals.decide(msgspec.structs.replace(begun, closed=closed))
@@ -164,6 +164,7 @@ class Transactions:
         git = self._fingerprint() if any(git_unit(change.path) for change in journal.files) else ""
         ending = Ending(tuple(taken), git)
         self._journals.end(journal.name, ending)
+        making.let_go()
         stage.remove()
         return _result(journal, ending)
 

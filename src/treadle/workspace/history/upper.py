@@ -9,8 +9,8 @@ it.
 import os
 import stat as st
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 
 import msgspec
 
@@ -93,6 +93,14 @@ class Upper:
                 return os.open(name, READ, dir_fd=parent)
         except OSError as error:
             raise explain(error, decode_path(path)) from error
+
+    def lend(self, path: str) -> AbstractContextManager[tuple[int, str]]:
+        return self._parent(path)
+
+    def let_go(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            with suppress(OSError), self._parent(path) as (parent, name):
+                os.unlink(name, dir_fd=parent)
 
     def mtime_ns(self, path: str) -> int:
         try:

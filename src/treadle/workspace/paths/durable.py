@@ -117,10 +117,11 @@ class Syncing:
         return whole
 
     def lasts(self, device: int | None) -> None:
-        """All of this file system was synced just now by somebody else."""
+        """All of this file system was synced just now by somebody else, names included."""
         if device is not None and os.stat(self._place).st_dev == device:
             self._count = 0
             self._files.clear()
+            self._folders.clear()
 
     def names(self) -> None:
         if len(self._folders) > FEW:

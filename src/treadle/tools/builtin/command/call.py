@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 
 from treadle.errors import ToolError
+from treadle.file_system import is_below
 from treadle.host_patterns import joined, without
 from treadle.ports.commands import CommandSpec, Ended
-from treadle.ports.sandbox import Confinement, Direct, Sandbox, View
+from treadle.ports.sandbox import LAID, Confinement, Direct, Sandbox, View
 from treadle.ports.toolset import Invocation
 from treadle.ports.workspace import inert
 from treadle.protocol.content import Shell
@@ -142,9 +143,11 @@ class CommandCall:
         line = str(self._arguments["command"])
         root, pty = os.path.realpath(self._invocation.root), bool(self._arguments.get("pty"))
         argv, state_fd = shell.shell_argv(line)
+        lays = bool(view) and sandbox is not None and sandbox.lays
+        lays = lays and not is_below(root, LAID) and not is_below(view, LAID)
         if sandbox is not None:
             guarded = self._guarded
-            mount = _view(view, sandbox) if view else Direct()
+            mount = View(f"{view}/upper", f"{view}/work", lays) if view else Direct()
             confinement = Confinement(
                 root,
                 mount,
@@ -168,7 +171,7 @@ class CommandCall:
             state_fd=0 if self.background or self._arguments.get("fresh") else state_fd,
             title=self.title,
             view=root if view else "",
-            lays=bool(view and sandbox is not None and sandbox.lays),
+            lays=LAID if lays else "",
             limits=self._context.allowance.limits,
         )
 
@@ -231,7 +234,3 @@ class CommandCall:
     def shell_end(self, told: bytes, plan: CommandPlan) -> ShellEnd:
         workspace = self._context.workspace_of(*self._invocation.project)
         return shell.read_end(told, self._invocation.shell, self._environment(plan), workspace, self._context.env)
-
-
-def _view(folder: str, sandbox: Sandbox) -> View:
-    return View(f"{folder}/upper", f"{folder}/work", f"{folder}/laid" if sandbox.lays else "")

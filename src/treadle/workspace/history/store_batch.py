@@ -1,0 +1,196 @@
+"""Things that are kept together in a content store: written under passing names, then made durable, and only then known
+by their hashes."""
+
+import hashlib
+import os
+import secrets
+import threading
+import time
+
+from treadle.faultpoint import faultpoint
+from treadle.workspace.history.packs import FEWEST, FULL, OVERHEAD, SMALL, write_pack
+from treadle.workspace.history.retired import RetiredFiles, counts
+from treadle.workspace.paths.durable import CHUNK, Syncing, copy, digest_of, unlink_all, write_at
+
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_FRESH_S = 3600.0
+"""What was marked as used so lately is not marked again."""
+
+
+class StoreBatch:
+    """`put` and `put_file` may be called from several threads."""
+
+    def __init__(self, objects: str, incoming: str, *, durable: bool = True) -> None:
+        self._objects = objects
+        self._incoming = incoming
+        self._durable = durable
+        self._sync = Syncing(objects, durable=durable)
+        self._made: dict[str, str] = {}
+        """By hash, where it lies until it has its name."""
+        self._packs: set[str] = set()
+        self._small: dict[str, bytes] = {}
+        """What waits for a pack."""
+        self._room = FULL
+        self._lock = threading.Lock()
+        self._temps: list[str] = []
+        self._retired = RetiredFiles()
+        self._retiring: set[str] = set()
+        self._finished = False
+
+    def put(self, data: bytes) -> str:
+        digest = hashlib.sha256(data).hexdigest()
+        if not self.known(digest):
+            if len(data) > SMALL:
+                self._write(digest, data)
+            else:
+                self._pack(digest, data)
+        return digest
+
+    def put_file(self, fd: int) -> str:
+        """The bytes of a regular file, from its beginning; its hash is that of what was kept, whoever writes to the
+        file meanwhile."""
+        if os.fstat(fd).st_size <= CHUNK:
+            data = os.pread(fd, CHUNK + 1, 0)
+            if len(data) <= CHUNK:
+                return self.put(data)
+        digest = digest_of(fd)
+        if self.known(digest):
+            return digest
+        temp, goal = self._new()
+        try:
+            copy(fd, goal)
+            digest = digest_of(goal)
+            if not self.known(digest):
+                self._written(temp, digest)
+        finally:
+            os.close(goal)
+        return digest
+
+    def retire(self, fd: int, folder: int, name: str) -> str:
+        """As `put_file`, for a file that is to leave this place of the project: it may be kept itself."""
+        if not self._durable or not self._retired.lease(fd):
+            return self.put_file(fd)
+        digest = digest_of(fd)
+        if self.known(digest):
+            return digest
+        place = place_of(self._objects, digest)
+        if not self._retired.keep(fd, folder, name, place):
+            return self.put_file(fd)
+        self._retiring.add(digest)
+        self._sync.file(place)
+        return digest
+
+    def settle(self) -> None:
+        """What was to leave the project has left it, or does not."""
+        self._retired.settle()
+
+    def give_names(self) -> None:
+        """Make all bytes durable, and only then known by their hashes."""
+        with self._lock:
+            self._close_pack()
+        self._sync.data()
+        self._strike("snapshot.written")
+        for digest, temp in self._made.items():
+            if temp in self._packs:
+                self._link(temp, digest)
+            else:
+                os.rename(temp, place_of(self._objects, digest))
+        named = set(self._made.values()) - self._packs
+        self._temps = [temp for temp in self._temps if temp not in named]
+        self._made.clear()
+        self._strike("snapshot.named")
+
+    def finish(self) -> None:
+        """Make the names durable, too."""
+        if self._finished:
+            return
+        self.give_names()
+        self._sync.names()
+        self._finished = True
+        self._strike("snapshot.kept")
+
+    def lasts(self, device: int | None) -> None:
+        """What has its name is safe already, if it lies on this file system: that was synced as a whole."""
+        self._sync.lasts(device)
+
+    def clear(self) -> None:
+        """Remove what did not get its name."""
+        unlink_all(self._temps)
+
+    def known(self, digest: str) -> bool:
+        """Whether it is there already; then it is marked as used. Another process may have given it its name a moment
+        ago: its folder is synced with ours."""
+        if digest in self._made or digest in self._small or digest in self._retiring:
+            return True
+        path = place_of(self._objects, digest)
+        folder = os.path.dirname(path)
+        try:
+            found = os.lstat(path)
+        except FileNotFoundError:
+            if not os.path.isdir(folder):
+                os.makedirs(folder, 0o700, exist_ok=True)
+                self._sync.folder(self._objects)
+            self._sync.folder(folder)
+            return False
+        self._sync.folder(folder)
+        if counts(found) and time.time() - found.st_mtime > _FRESH_S:
+            os.utime(path)
+        return counts(found)
+
+    # -- files ----------------------------------------------------------------------------------------------------
+
+    def _pack(self, digest: str, data: bytes) -> None:
+        with self._lock:
+            self._small[digest] = data
+            self._room -= len(data) + OVERHEAD
+            if self._room < 0:
+                self._close_pack()
+
+    def _close_pack(self) -> None:
+        small, self._small, self._room = self._small, {}, FULL
+        if len(small) < FEWEST:
+            for digest, data in small.items():
+                self._write(digest, data)
+            return
+        temp, fd = self._new()
+        try:
+            write_pack(fd, small)
+        finally:
+            os.close(fd)
+        self._sync.file(temp)
+        self._packs.add(temp)
+        self._made.update(dict.fromkeys(small, temp))
+
+    def _link(self, pack: str, digest: str) -> None:
+        place = place_of(self._objects, digest)
+        try:
+            os.link(pack, place)
+        except FileExistsError:  # somebody else keeps it, too
+            if not counts(os.lstat(place)):
+                os.link(pack, f"{pack}.{digest}")
+                os.rename(f"{pack}.{digest}", place)
+
+    def _write(self, digest: str, data: bytes) -> None:
+        temp, fd = self._new()
+        try:
+            write_at(fd, data, 0)
+            self._written(temp, digest)
+        finally:
+            os.close(fd)
+
+    def _new(self) -> tuple[str, int]:
+        temp = os.path.join(self._incoming, secrets.token_hex(16))
+        self._temps.append(temp)
+        return temp, os.open(temp, _NEW, 0o600)
+
+    def _written(self, temp: str, digest: str) -> None:
+        self._made[digest] = temp
+        self._sync.file(temp)
+
+    def _strike(self, name: str) -> None:
+        if self._durable:
+            faultpoint(name)
+
+
+def place_of(objects: str, digest: str) -> str:
+    return os.path.join(objects, digest[:2], digest)
