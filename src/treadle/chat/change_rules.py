@@ -77,6 +77,8 @@ def never_committed(path: str, before: FileState | None, after: FileState | None
 
 def is_git_name(name: str) -> bool:
     """Whether some file system takes this name for `.git`: any letter case, names of other length, what it ignores."""
+    if name.isascii() and "git" not in name.lower():
+        return False
     plain = _IGNORABLE.sub("", name).casefold().partition(":")[0].rstrip(". ")
     return any(each == ".git" or _SHORT_NAME.fullmatch(each) is not None for each in plain.split("\\"))
 

@@ -5,7 +5,7 @@ stand in both exactly once, and what is beyond recognition even then counts as r
 import difflib
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -77,7 +77,10 @@ def _ends(before: list[str], after: list[str]) -> tuple[int, int]:
 
 
 def _compared(old: list[str], new: list[str], i: int, j: int) -> Iterator[Opcode]:
-    if old or new:
+    if not old or not new:
+        if old or new:
+            yield "delete" if old else "insert", i, i + len(old), j, j + len(new)
+    else:
         for tag, i1, i2, j1, j2 in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
             yield tag, i1 + i, i2 + i, j1 + j, j2 + j
 
@@ -211,11 +214,23 @@ def diff(path: str, old: str | None, new: str | None) -> Diff:
     """`old` is None for a file that did not exist, `new` for one that is deleted."""
     before, after, line = middle(old or "", new or "")
     codes = opcodes(before, after)
-    added = sum(j2 - j1 for tag, _, _, j1, j2 in codes if tag != "equal")
-    removed = sum(i2 - i1 for tag, i1, i2, _, _ in codes if tag != "equal")
     head = [f"--- {'/dev/null' if old is None else path}", f"+++ {'/dev/null' if new is None else path}"]
     text = bounded("\n".join([*head, *_hunks(before, after, codes, line)]))
-    return Diff(text, DiffStat(added, removed))
+    return Diff(text, _stat(codes))
+
+
+def count_lines(old: str, new: str) -> DiffStat:
+    """How many lines come and go."""
+    before, after, _ = middle(old, new)
+    return _stat(_pieces(before, after))
+
+
+def _stat(codes: Iterable[Opcode]) -> DiffStat:
+    added = removed = 0
+    for tag, i1, i2, j1, j2 in codes:
+        if tag != "equal":
+            added, removed = added + j2 - j1, removed + i2 - i1
+    return DiffStat(added, removed)
 
 
 def _hunks(before: list[str], after: list[str], codes: list[Opcode], skipped: int) -> list[str]:

@@ -1,6 +1,6 @@
-"""A copy-on-write view of the project, mounted before bubblewrap starts, in a mount namespace of our own. bubblewrap can
-make one, too, but not say that nobody needs it after a power cut (`volatile`): then the kernel syncs each file that it
-copies up, which takes longer than all the rest of a command. As a program: lays the view and becomes the command."""
+"""A copy-on-write view of the project, mounted before bubblewrap starts, in a mount namespace of our own. bubblewrap
+can make one, too, but not say that nobody needs it after a power cut (`volatile`): then the kernel syncs each file that
+it copies up, which takes longer than all the rest. As a program: lays the view and becomes the command."""
 
 import marshal
 import os

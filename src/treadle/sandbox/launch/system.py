@@ -1,4 +1,5 @@
-"""System calls that Python does not have: Landlock, seccomp, capabilities, mounts. One function each, OSError on failure."""
+"""System calls that Python does not have: Landlock, seccomp, capabilities, mounts. One function each, OSError on
+failure."""
 
 import ctypes
 import os

@@ -32,7 +32,8 @@ _ABANDONED_S = 86_400.0
 
 
 class StoredContent(msgspec.Struct, frozen=True):
-    """One kept object; of one in a pack the size is its share. `used` is when it was last put or found there, in seconds since 1970."""
+    """One kept object; of one in a pack the size is its share. `used` is when it was last put or found there, in
+    seconds since 1970."""
 
     digest: str
     size: int

@@ -88,7 +88,7 @@ class Journals:
         return self._read(self._file(name, "end"), Ending)
 
     def end(self, name: str, ending: Ending) -> None:
-        self._write(self._file(name, "end"), ending, durable=False)
+        self._write(self._file(name, "end"), ending, lasting=False)
         faultpoint("transaction.ended")
 
     def turn_back(self, name: str) -> None:
@@ -107,7 +107,7 @@ class Journals:
             return
         if journal.verdict in ("commit", "restore") and self.ending(name) is None:
             return
-        self._write(self._file(name, "json"), Journal(name, journal.root, "released"), durable=False)
+        self._write(self._file(name, "json"), Journal(name, journal.root, "released"), lasting=False)
         self._remove(name, "end")
 
     def unfinished(self) -> Iterator[Journal]:
@@ -177,21 +177,27 @@ class Journals:
     def _read(self, file: str, kind: type[T]) -> T | None:
         try:
             with open(file, "rb") as opened:
-                return msgspec.json.decode(opened.read(), type=kind)
+                data = opened.read()
+            return msgspec.json.decode(data, type=kind) if data.strip(b"\0") else self._lost(kind)
         except FileNotFoundError:
             return None
         except msgspec.MsgspecError as error:
             raise ToolError(f"The journal {file} cannot be read ({error}). See `treadle fsck`.") from error
 
-    def _write(self, file: str, content: Value, *, exclusive: bool = False, durable: bool = True) -> bool:
-        """In one step; False if it had to be new and is not. Its bytes are whole in any case; `durable` is its name."""
+    def _lost(self, kind: type[T]) -> T | None:
+        """What a file says that a power cut has emptied. A decision is whole before it has its name, so it was one that
+        was released; of an ending nothing is lost but the time to find it out again."""
+        return Journal("", "", "released") if kind is Journal else None  # type: ignore[return-value]
+
+    def _write(self, file: str, content: Value, *, exclusive: bool = False, lasting: bool = True) -> bool:
+        """In one step; False if it had to be new and is not. `lasting`: it survives a power cut."""
         private_folder(self._folder)
         data = msgspec.json.encode(content)
         if not exclusive:
-            replace_file(file, data, sync=True)
-        elif not create_file(file, data, sync=True):
+            replace_file(file, data, sync=lasting)
+        elif not create_file(file, data, sync=lasting):
             return False
-        if durable:
+        if lasting:
             sync_folder(self._folder)
         return True
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from treadle.errors import NotFound, ToolError
 from treadle.lines import hunks as parts
-from treadle.lines.diff import diff
+from treadle.lines.diff import count_lines, diff
 from treadle.lines.merge import merge
 from treadle.ports.snapshots import MERGEABLE
 from treadle.ports.workspace import inert
@@ -126,7 +126,7 @@ class PathUndo:
         if all(each is None or each.kind != "file" or each.size <= _COUNTED for each in (self._now, state)):
             old, new = self.text(self._now), self.text(state)
             if old is not None and new is not None:
-                return diff("", old.decode("utf-8", "replace"), new.decode("utf-8", "replace")).stat
+                return count_lines(old.decode("utf-8", "replace"), new.decode("utf-8", "replace"))
         return DiffStat()
 
     # -- hunks --------------------------------------------------------------------------------------------------------

@@ -17,8 +17,8 @@ from treadle.errors import NotFound, ToolError
 from treadle.ports.workspace import inert
 from treadle.protocol.files import FileChange, FileState, decode_path, encode_path
 from treadle.workspace.history.content_store import ContentStore
-from treadle.workspace.history.store_batch import StoreBatch
 from treadle.workspace.history.states import Folders, parts_of, reading
+from treadle.workspace.history.store_batch import StoreBatch
 from treadle.workspace.paths.entries import held
 
 Standing = Literal["before", "after", "half", "other"]

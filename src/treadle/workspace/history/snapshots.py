@@ -171,7 +171,7 @@ def remember(root: str, after_images: ContentStore, changes: Sequence[FileChange
                 with reading(*folders.of(path)) as fd:
                     data = os.pread(fd, _LARGEST_REMEMBERED + 1, 0)
                 if hashlib.sha256(data).hexdigest() == state.digest and is_text(data):
-                    batch.put(data)
+                    batch.put_as(state.digest, data)
 
 
 def _is_wanted(change: FileChange) -> bool:

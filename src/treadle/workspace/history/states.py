@@ -12,7 +12,7 @@ from typing import Self
 
 import msgspec
 
-from treadle.lines.diff import diff
+from treadle.lines.diff import count_lines
 from treadle.protocol.files import DiffStat, FileState, StateKind, decode_path, encode_path
 from treadle.workspace.history.content_store import ContentStore
 from treadle.workspace.history.store_batch import StoreBatch
@@ -85,7 +85,7 @@ class Counting:
             return DiffStat()
         if before.text is not None and after.text is not None:
             self._left -= 1
-            return diff("", before.text, after.text).stat if self._left >= 0 else DiffStat()
+            return count_lines(before.text, after.text) if self._left >= 0 else DiffStat()
         large = any(each.text is None and each.lines for each in (before, after))
         return DiffStat() if large else DiffStat(after.lines, before.lines)
 
@@ -139,10 +139,10 @@ def look(folder: int, name: str, batch: StoreBatch | None = None, *, retiring: b
     if kind != "file":
         return FileState(kind, mode)
     with reading(folder, name) as fd:
-        if batch is None:
-            digest = digest_of(fd)
+        if retiring and batch is not None:
+            digest = batch.retire(fd, folder, name)
         else:
-            digest = batch.retire(fd, folder, name) if retiring else batch.put_file(fd)
+            digest = digest_of(fd) if batch is None else batch.put_file(fd)
         return FileState("file", mode, digest, os.fstat(fd).st_size)
 
 

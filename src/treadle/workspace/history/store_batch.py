@@ -33,18 +33,23 @@ class StoreBatch:
         self._room = FULL
         self._lock = threading.Lock()
         self._temps: list[str] = []
+        self._shards: set[str] = set()
         self._retired = RetiredFiles()
         self._retiring: set[str] = set()
         self._finished = False
 
     def put(self, data: bytes) -> str:
         digest = hashlib.sha256(data).hexdigest()
+        self.put_as(digest, data)
+        return digest
+
+    def put_as(self, digest: str, data: bytes) -> None:
+        """Bytes whose hash is known."""
         if not self.known(digest):
             if len(data) > SMALL:
                 self._write(digest, data)
             else:
                 self._pack(digest, data)
-        return digest
 
     def put_file(self, fd: int) -> str:
         """The bytes of a regular file, from its beginning; its hash is that of what was kept, whoever writes to the
@@ -123,21 +128,25 @@ class StoreBatch:
         if digest in self._made or digest in self._small or digest in self._retiring:
             return True
         path = place_of(self._objects, digest)
-        folder = os.path.dirname(path)
+        self._make_shard(path[: -len(digest) - 1])
         try:
             found = os.lstat(path)
         except FileNotFoundError:
-            if not os.path.isdir(folder):
-                os.makedirs(folder, 0o700, exist_ok=True)
-                self._sync.folder(self._objects)
-            self._sync.folder(folder)
             return False
-        self._sync.folder(folder)
         if counts(found) and time.time() - found.st_mtime > _FRESH_S:
             os.utime(path)
         return counts(found)
 
     # -- files ----------------------------------------------------------------------------------------------------
+
+    def _make_shard(self, folder: str) -> None:
+        if folder in self._shards:
+            return
+        if not os.path.isdir(folder):
+            os.makedirs(folder, 0o700, exist_ok=True)
+            self._sync.folder(self._objects)
+        self._sync.folder(folder)
+        self._shards.add(folder)
 
     def _pack(self, digest: str, data: bytes) -> None:
         with self._lock:
@@ -193,4 +202,4 @@ class StoreBatch:
 
 
 def place_of(objects: str, digest: str) -> str:
-    return os.path.join(objects, digest[:2], digest)
+    return f"{objects}/{digest[:2]}/{digest}"

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from treadle.faultpoint import faultpoint
-from treadle.lines.diff import diff
+from treadle.lines.diff import count_lines
 from treadle.protocol.files import DiffStat, FileChange, FileState, Uncaptured, change_of, decode_path, encode_path
 from treadle.types import new_id
 from treadle.workspace.history.left_out import OWN, listed
@@ -259,5 +259,5 @@ def _with_lines(file: FileChange, old: bytes, new: bytes) -> FileChange:
     if b"\0" in old[:_BINARY] or b"\0" in new[:_BINARY] or old == new:
         return file
     texts = [data.decode(errors="surrogateescape") for data in (old, new)]
-    stat = diff(file.path, texts[0] if file.before else None, texts[1] if file.after else None).stat
+    stat = count_lines(*texts)
     return change_of(file.path, file.before, file.after, stat, ignored=file.ignored)

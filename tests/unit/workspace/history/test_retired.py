@@ -4,7 +4,6 @@ change, and never less than a copy would be (W-01)."""
 import hashlib
 import os
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -43,14 +42,14 @@ class Project:
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Iterator[Project]:
+def project(tmp_path: Path) -> Project:
     made = Project(tmp_path)
     with made.images.batch() as batch:  # whether there are leases here
         made.retire(batch)
         if not made.image.exists():
             pytest.skip("no leases on this file system")
     made.image.unlink()
-    yield made
+    return made
 
 
 def test_an_old_file_is_kept_itself(project: Project) -> None:
@@ -166,6 +165,6 @@ def test_many_objects_take_several_packs(tmp_path: Path) -> None:
 def test_a_file_that_looks_like_a_pack_is_a_file(tmp_path: Path) -> None:
     images = ContentStore(tmp_path)
     with images.batch() as batch:
-        digest = [batch.put(b"%d" % number) for number in range(8)][0]
+        digest, *_ = [batch.put(b"%d" % number) for number in range(8)]
     pack = next((tmp_path / "objects").rglob(digest)).read_bytes()
     assert images.read(images.put(pack)) == pack

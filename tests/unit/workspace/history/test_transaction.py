@@ -415,3 +415,17 @@ def test_disks(case: str, said: str) -> None:
     if said:
         assert said in told[0]
         assert len(told) == 3 or told[1] == "True []"
+
+
+def test_what_a_power_cut_emptied_is_told_from_a_decision(bench: Bench) -> None:
+    """Only what nobody relies on is written without a sync: an ending, and the stub of what was released."""
+    bench.commit(files=prepared(bench))
+    for file in (bench.home / "journals").glob("*.end"):
+        file.write_bytes(b"")
+    assert bench.commit(files=()).files  # looked at again, and found made
+    bench.journals.release("c_1/1.0")
+    for file in (bench.home / "journals").glob("*.json"):
+        file.write_bytes(b"\0" * 40)
+    with pytest.raises(ToolError, match="settled before"):
+        bench.commit(files=())
+    assert picture(bench.project) == picture(bench.goal)
