@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from treadle.chat.fold_helpers import Fold, change_run
 from treadle.chat.state import ChatState, Checked, OpenCheck
-from treadle.chat.verification import DIAGNOSTICS, tail
+from treadle.chat.verification import tail
 from treadle.protocol import events as e
-from treadle.protocol.events import Envelope, Event, FileChange
+from treadle.protocol.events import DIAGNOSTICS, Envelope, Event, FileChange
 
 MAX_CHANGED = 200
 

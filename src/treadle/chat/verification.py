@@ -11,13 +11,11 @@ from collections.abc import Iterator
 from treadle.chat.intent import asks_for_changes, only_asks, words_of
 from treadle.chat.state import ChatState, Checked, OpenCheck, Run
 from treadle.protocol.content import AssistantEntry, UserEntry
-from treadle.protocol.events import Event, SessionError, UserMessage
+from treadle.protocol.events import DIAGNOSTICS, Event, SessionError, UserMessage
 from treadle.types import CallKey
 
 MAX_ROUNDS = 3
 MAX_DIAGNOSED = 20
-DIAGNOSTICS = "diagnostics"
-"""The check that is no command: errors in the files that the run changed."""
 NOTHING_WRITTEN = (
     "The task asks for a change, but no file of the project has been changed in this run. If something is left to do, "
     "do it now with the tools. If nothing needs to be changed, say why."

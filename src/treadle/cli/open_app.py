@@ -1,6 +1,7 @@
 """`treadle` without a command: the terminal app on the user's own chats or on those of a server; plain text, line by
 line, where a screen would be of no use."""
 
+import gc
 import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -40,7 +41,7 @@ def on_a_terminal() -> bool:
 
 
 def open_app(wanted: Wanted) -> int:
-    from treadle.cli.session import project_root
+    from treadle.cli.project import project_root
 
     root = str(project_root(wanted.root, force=wanted.force_root))
     if wanted.plain or os.environ.get("TERM") == "dumb" or os.environ.get("TREADLE_PLAIN"):
@@ -97,6 +98,7 @@ def _connecting(wanted: Wanted, root: str, stack: AsyncExitStack) -> "Callable[[
 
 def _prepared(wanted: Wanted) -> "Config":
     """The settings, with all that a run needs loaded behind the screen."""
+    import treadle.tui.code
     import treadle.tui.embedded  # noqa: F401
     from treadle.config import load
 
@@ -111,6 +113,7 @@ async def _embedded(config: "Config", root: str) -> "AsyncIterator[Any]":
 
     async with open_agent(config, works=True) as agent:
         registry = ModelRegistry(os.environ, home=config.home)
+        gc.freeze()  # all that is loaded now stays: no look for garbage halts the screen for it
         yield Embedded(agent, config.settings.chat_options(root), find_chat, registry)
 
 

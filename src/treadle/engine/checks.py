@@ -8,7 +8,6 @@ A check can be repeated. One whose worker was lost is taken up by the next, or b
 from msgspec.structs import replace
 
 from treadle.chat.state import OpenCheck
-from treadle.chat.verification import DIAGNOSTICS
 from treadle.engine.deps import Deps
 from treadle.engine.lease import STOPPED, Tenure
 from treadle.engine.outcome import Unknown, checkpoint, crashed, first_line, outcome_of, workspace_events
@@ -16,7 +15,7 @@ from treadle.engine.tool_calls import stop, told
 from treadle.errors import ToolError
 from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Invocation, Outcome, Rehearsal, Tool
-from treadle.protocol.events import CheckCompleted, CheckStarted, Event, ExecutionOutput
+from treadle.protocol.events import DIAGNOSTICS, CheckCompleted, CheckStarted, Event, ExecutionOutput
 from treadle.protocol.tools import COMMAND_TOOL, DIAGNOSTICS_TOOL, ToolSpec
 
 LONGEST_S = 600

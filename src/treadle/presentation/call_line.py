@@ -1,10 +1,9 @@
 """The line of a finished tool call: what it touched, what came of it, and the first lines of its diff or output."""
 
-from treadle.chat.verification import DIAGNOSTICS
 from treadle.inert import inert, inert_line
 from treadle.lines.changes import count
 from treadle.presentation.styled import Colour, Line, Span, line, spaced
-from treadle.protocol.events import CheckCompleted, ExecutionComplete
+from treadle.protocol.events import DIAGNOSTICS, CheckCompleted, ExecutionComplete
 
 MINUS = "\N{MINUS SIGN}"
 DIFF_LINES = 14

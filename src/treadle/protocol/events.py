@@ -328,6 +328,10 @@ class GuardNotice(Event, frozen=True):
     text: str = ""
 
 
+DIAGNOSTICS = "diagnostics"
+"""The check that is no command: errors in the files that the run changed."""
+
+
 class CheckStarted(Event, frozen=True):
     """Treadle itself checks the work before it accepts that the model is done (L-16). The intent, as for a call."""
 

@@ -110,6 +110,8 @@ def _finish(reply: Reply) -> str:
 
 _PARTS = re.compile(r"-(chunks|rounds|every)-(\d+)(?:ms)?")
 _WORD = " streams"
+_PARAGRAPH = 79 * _WORD + "\n\nstream"
+"""As long as its words, and with an end, as answers have one."""
 _PREFERRED = ("noop", "read_file")
 
 
@@ -179,7 +181,9 @@ def _made(model: str, stream: bool, usage: bool, tool: str, number: int, chunks:
     if tool:
         reply = Reply(calls=[(tool, _arguments(tool, number))])
     else:
-        reply = Reply(text=_WORD * chunks, chunk_size=len(_WORD), usage=(100, chunks))
+        reply = Reply(
+            text=(_PARAGRAPH * (chunks // 80 + 1))[: chunks * len(_WORD)], chunk_size=len(_WORD), usage=(100, chunks)
+        )
     if not stream:
         return answer(_dialect, reply, request, number).writes
     first, *rest = [frame(event) for event in _dialect.stream(reply, request, number)]

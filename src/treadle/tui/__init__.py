@@ -1,3 +1,12 @@
 """The terminal app. Events and live text become blocks (`conversation`), blocks become lines (`drawing`), and widgets
 show them; what people do goes through a `Connection`, to a chat of this process or of a server. The only room that
 knows Textual, and nothing loads it but `treadle` without a command."""
+
+import os
+
+if "TEXTUAL_FPS" not in os.environ:
+    # A key is echoed with the next frame: half of a frame later on the average. Read once, and no business of commands.
+    os.environ["TEXTUAL_FPS"] = "120"
+    import textual.constants  # noqa: F401
+
+    del os.environ["TEXTUAL_FPS"]

@@ -18,7 +18,6 @@ from textual.containers import Horizontal, Vertical
 from textual.timer import Timer
 from textual.widgets import OptionList, Static
 
-from treadle.chat.fold import change_options
 from treadle.errors import TreadleError
 from treadle.inert import inert, inert_line
 from treadle.tui.blocks import Note
@@ -115,6 +114,7 @@ class TreadleApp(App[Left]):
         self._folded: bool | None = None
         """Whether the side is folded by hand; None: by the width."""
         self._files_at = -1
+        self._written: dict[str, tuple[str, object]] = {}
 
     # -- layout -------------------------------------------------------------------------------------------------------
 
@@ -249,6 +249,8 @@ class TreadleApp(App[Left]):
     def draw_facts(self) -> None:
         view = self.conversation.view
         if self.link is None and self.connection is not None:
+            from treadle.chat.fold import change_options
+
             chosen = self.conduct.chosen if self.conduct is not None else {}
             view = msgspec.structs.replace(view, options=change_options(self.connection.initial, chosen))
         self.side.show(view)
@@ -266,7 +268,7 @@ class TreadleApp(App[Left]):
         if view.queue:
             parts.append(f"{len(view.queue)} queued")
         parts.append(_tail(inert_line(options.root or self.start.root), 40))
-        self.query_one("#footer", Static).update(Text(" · ".join(part for part in parts if part), no_wrap=True))
+        self._write("#footer", Text(" · ".join(part for part in parts if part), no_wrap=True))
         self._draw_status()
 
     def _draw_status(self) -> None:
@@ -289,7 +291,13 @@ class TreadleApp(App[Left]):
             self.say_status("")
 
     def say_status(self, text: str, style: str = "dim") -> None:
-        self.query_one("#status", Static).update(Group(Text(text, style, no_wrap=True, overflow="ellipsis")))
+        self._write("#status", Text(text, style, no_wrap=True, overflow="ellipsis"))
+
+    def _write(self, place: str, text: Text) -> None:
+        """A line that is as high as it was: nothing else has to move."""
+        if self._written.get(place) != (text.plain, text.style):
+            self._written[place] = (text.plain, text.style)
+            self.query_one(place, Static).update(Group(text), layout=False)
 
     def _tick(self) -> None:
         self._frame += 1

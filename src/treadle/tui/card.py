@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 
 from rich.console import Group, RenderableType
-from rich.syntax import Syntax
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
@@ -197,14 +196,15 @@ def asked_for(action: OpenAction, look: Look) -> list[RenderableType]:
 
 
 def _call_text(action: OpenAction, lines: list[str], look: Look) -> RenderableType:
+    from treadle.tui import code
+
     command = action.name == "run_command"
     text = "\n".join(line.removeprefix("  ") for line in lines)
     if command and text.startswith("command: "):
         text = f"$ {text.removeprefix('command: ')}"
     elif command and text.startswith("command:\n"):
         text = f"$ {text.removeprefix('command:').lstrip()}"
-    lexer = "bash" if command else "text"
-    return Syntax(text, lexer, theme=look.code_theme, word_wrap=True)
+    return code.block(text, "bash" if command else "text", look.code_theme)
 
 
 def _effect(lines: list[str], look: Look) -> list[RenderableType]:

@@ -6,7 +6,6 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from treadle.chat.verification import DIAGNOSTICS
 from treadle.lines.changes import change_lines, merged
 from treadle.presentation.call_line import QUIET, as_call
 from treadle.presentation.notices import cost, end, notice
@@ -267,6 +266,6 @@ class Conversation:
 
 def _checked(call: ShownCall, done: e.CheckCompleted) -> ShownCall | None:
     """That changed files have no errors is nothing to talk about."""
-    if done.success and call.summary == DIAGNOSTICS:
+    if done.success and call.summary == e.DIAGNOSTICS:
         return None
     return replace(call, done=as_call(done), output="")

@@ -2,18 +2,11 @@
 the sixteen colours of terminals, which themes map, and never by colour alone."""
 
 import re
-from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from collections.abc import Iterable
 from itertools import groupby
-from typing import ClassVar
 
-from pygments.lexer import Lexer  # type: ignore[import-untyped]
-from pygments.lexers import get_lexer_by_name, get_lexer_for_filename  # type: ignore[import-untyped]
-from pygments.util import ClassNotFound  # type: ignore[import-untyped]
 from rich.console import Group, RenderableType
-from rich.markdown import CodeBlock, Markdown, MarkdownElement
 from rich.padding import Padding
-from rich.syntax import Syntax
 from rich.text import Text
 
 from treadle.inert import inert, inert_line
@@ -35,35 +28,6 @@ _DONE = {
     "grep_search": ("searched", ""),
     "get_diagnostics": ("checked", "file"),
 }
-
-
-@lru_cache(100)
-def lexer_named(name: str) -> Lexer:
-    try:
-        return get_lexer_by_name(name or "text")
-    except ClassNotFound:
-        return get_lexer_by_name("text")
-
-
-@lru_cache(200)
-def lexer_of(file: str) -> Lexer:
-    """By the name of a file: the colours of its language. Finding it costs more than using it."""
-    try:
-        return get_lexer_for_filename(file)
-    except ClassNotFound:
-        return lexer_named("text")
-
-
-class _Code(CodeBlock):
-    """A fenced block without the padding that would be copied along."""
-
-    def __rich_console__(self, console: object, options: object) -> Iterator[RenderableType]:
-        code = str(self.text).rstrip()
-        yield Padding(Syntax(code, lexer_named(self.lexer_name), theme=self.theme, word_wrap=True), (0, 2))
-
-
-class _Markdown(Markdown):
-    elements: ClassVar[dict[str, type[MarkdownElement]]] = {**Markdown.elements, "fence": _Code, "code_block": _Code}
 
 
 class Look:
@@ -102,8 +66,9 @@ def drawn(block: AnyBlock, look: Look) -> RenderableType | None:
 
 
 def markdown(text: str, look: Look) -> RenderableType:
-    """Links are shown with where they lead, and lead nowhere by themselves."""
-    return _Markdown(inert(text), code_theme=look.code_theme, hyperlinks=False, inline_code_theme=None)
+    from treadle.tui import code
+
+    return code.markdown(inert(text), look.code_theme)
 
 
 def _said(block: Said, look: Look) -> RenderableType | None:
@@ -272,10 +237,12 @@ _HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 
 def diff(lines: list[str], path: str, look: Look, most: int = 0) -> RenderableType:
     """A unified diff with line numbers and the colours of its language; what came and went by its mark and ground."""
+    from treadle.tui.code import highlighted
+
     shown: list[Text] = []
-    code = _highlighted([line[1:] for line in lines], path, look)
+    coloured = highlighted([line[1:] for line in lines], path, look.code_theme)
     old = new = 0
-    for line, text in zip(lines, code, strict=True):
+    for line, text in zip(lines, coloured, strict=True):
         if match := _HUNK.match(line):
             old, new = int(match[1]), int(match[2])
             if shown:
@@ -296,18 +263,6 @@ def diff(lines: list[str], path: str, look: Look, most: int = 0) -> RenderableTy
     if most and left > 1:
         shown = [*shown[:most], Text(f"  {look.marks.bar} … {count(left, 'more line')} (Ctrl-O)", "dim")]
     return Group(*shown)
-
-
-def _highlighted(lines: list[str], path: str, look: Look) -> list[Text]:
-    text = "\n".join(line.replace("\t", "    ") for line in lines)
-    if len(text) > 40_000:
-        return [Text(line) for line in text.split("\n")]
-    found = (
-        Syntax(text, lexer_of(path.rpartition("/")[2]), theme=look.code_theme)
-        .highlight(text)
-        .split("\n", allow_blank=True)
-    )
-    return [*found, *(Text() for _ in range(len(lines) - len(found)))][: len(lines)]
 
 
 def styled(line: Line, marks: Marks) -> Text:

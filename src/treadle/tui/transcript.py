@@ -8,6 +8,7 @@ from itertools import accumulate
 
 from msgspec.structs import replace
 from rich.segment import Segment
+from rich.style import Style
 from textual.events import Click
 from textual.geometry import Size
 from textual.scroll_view import ScrollView
@@ -23,6 +24,8 @@ MEASURED = 60
 """Blocks that are measured in one go, from the end, when the width changes; the others wait until they are seen."""
 KEPT = 400
 """Blocks whose lines are kept."""
+READY = 2_000
+"""Lines that are kept as they go to the screen."""
 
 
 class Transcript(ScrollView, can_focus=True):
@@ -41,6 +44,9 @@ class Transcript(ScrollView, can_focus=True):
         self._starts: list[int] = [0]
         self._width = 0
         self._finished: tuple[str, int, list[Strip]] = ("", 0, [])
+        self._ready: dict[int, tuple[Strip, Strip]] = {}
+        """By line: what was drawn for it, and the same as it goes to the screen."""
+        self._ground: Style | None = None
         self.follows = True
         """Whether the view stays at the end as it grows."""
 
@@ -82,6 +88,7 @@ class Transcript(ScrollView, can_focus=True):
     def again(self) -> None:
         """Everything anew: another width, another conversation, folds."""
         self._lines.clear()
+        self._ready.clear()
         self._width = self.scrollable_content_region.width
         blocks = self.conversation.blocks
         self._heights = [_guess(block, self._width) for block in blocks]
@@ -107,7 +114,13 @@ class Transcript(ScrollView, can_focus=True):
 
     def _place(self) -> None:
         self._starts = [0, *accumulate(self._heights)]
-        self.virtual_size = Size(self._width, self._starts[-1])
+        size = Size(self._width, self._starts[-1])
+        if self.show_vertical_scrollbar and size.height > self.size.height and size.width == self.virtual_size.width:
+            # Higher than the screen, as before: nothing beside it has to move, and the layout stays as it is.
+            self.set_reactive(ScrollView.virtual_size, size)
+            self.vertical_scrollbar.window_virtual_size = size.height
+        else:
+            self.virtual_size = size
         self.refresh()
 
     def _drawn(self, at: int) -> list[Strip]:
@@ -154,8 +167,13 @@ class Transcript(ScrollView, can_focus=True):
             self._finished = (text, look.width, strips)
         return strips
 
+    def notify_style_update(self) -> None:
+        self._ground = None
+        self._ready.clear()
+        super().notify_style_update()
+
     def render_line(self, y: int) -> Strip:
-        style = self.rich_style
+        style = self._ground = self._ground or self.rich_style
         line = self.scroll_offset.y + y
         width = self.scrollable_content_region.width
         if not 0 <= line < self._starts[-1]:
@@ -166,15 +184,25 @@ class Transcript(ScrollView, can_focus=True):
         if len(strips) != self._heights[at]:
             self._measured(at, len(strips))
         strip = strips[inside] if inside < len(strips) else Strip.blank(width)
-        shown = strip.crop_extend(0, width, style).apply_style(style)
-        if (selection := self.text_selection) is not None and (span := selection.get_span(line)) is not None:
-            begin, end = span[0], width if span[1] == -1 else span[1]
-            chosen = self.screen.get_component_rich_style("screen--selection")
-            parts = list(shown.divide([begin, end, width]))
-            if len(parts) > 1:
-                parts[1] = Strip([Segment(each.text, (each.style or style) + chosen) for each in parts[1]])
-            shown = Strip.join(parts)
-        return shown.apply_offsets(0, line)
+        selection = self.text_selection
+        if selection is not None and (span := selection.get_span(line)) is not None:
+            return self._chosen(strip.crop_extend(0, width, style).apply_style(style), span).apply_offsets(0, line)
+        known = self._ready.get(line)
+        if known is None or known[0] is not strip:
+            if len(self._ready) > READY:
+                self._ready.clear()
+            known = (strip, strip.crop_extend(0, width, style).apply_style(style).apply_offsets(0, line))
+            self._ready[line] = known
+        return known[1]
+
+    def _chosen(self, shown: Strip, span: tuple[int, int]) -> Strip:
+        width = shown.cell_length
+        begin, end = span[0], width if span[1] == -1 else span[1]
+        style = self.screen.get_component_rich_style("screen--selection")
+        parts = list(shown.divide([begin, end, width]))
+        if len(parts) > 1:
+            parts[1] = Strip([Segment(each.text, (each.style or Style()) + style) for each in parts[1]])
+        return Strip.join(parts)
 
     def _measured(self, at: int, height: int) -> None:
         """A guess was wrong: what stands in sight stays where it is."""

@@ -5,7 +5,6 @@ import pytest
 from treadle.chat.decide import AppendEvents, Limits, RunCheck, decide
 from treadle.chat.fold import fold
 from treadle.chat.state import ChatState
-from treadle.chat.verification import DIAGNOSTICS
 from treadle.protocol import events as e
 from treadle.protocol.content import ToolRequest
 from treadle.protocol.options import ChatOptions
@@ -52,8 +51,8 @@ def test_changed_files_that_some_tool_reads_are_diagnosed_first() -> None:
     state = answered("Do it", wrote("a.py", "b.txt"), wrote("c.ts"), checks=("make",))
     check = step(state)
     assert isinstance(check, RunCheck)
-    assert (check.check.command, check.check.paths) == (DIAGNOSTICS, ("a.py", "c.ts"))
-    state = grow(state, e.CheckStarted(check.check.check, DIAGNOSTICS), e.CheckCompleted(check.check.check, True))
+    assert (check.check.command, check.check.paths) == (e.DIAGNOSTICS, ("a.py", "c.ts"))
+    state = grow(state, e.CheckStarted(check.check.check, e.DIAGNOSTICS), e.CheckCompleted(check.check.check, True))
     check = step(state)
     assert isinstance(check, RunCheck)
     assert (check.check.command, check.check.check) == ("make", "check.2")
@@ -74,7 +73,7 @@ def failed_diagnosis(state: ChatState, text: str) -> ChatState:
     check = step(state)
     assert isinstance(check, RunCheck)
     key = check.check.check
-    return grow(state, e.CheckStarted(key, DIAGNOSTICS), e.CheckCompleted(key, False, text))
+    return grow(state, e.CheckStarted(key, e.DIAGNOSTICS), e.CheckCompleted(key, False, text))
 
 
 def test_the_same_errors_are_told_once_and_refuse_nothing() -> None:

@@ -63,7 +63,7 @@ def _turn(turn: int) -> list[e.Event]:
         e.AssistantMessage(turn, f"Some **text** of turn {turn}.\n\n```python\nx = {turn}\n```", (), requests),
         e.ExecutionStart(read, "read_file", args_summary="a.py", effect="read"),
         e.ExecutionComplete(read, True, "x\n" * 50, result_summary="50 lines"),
-        e.ExecutionStart(edit, "edit_file", args_summary="a.py", effect="write"),
+        e.ExecutionStart(edit, "edit_file", args_summary="a.py", effect="edit"),
         e.ExecutionComplete(edit, True, diff, diff_stat=e.DiffStat(1, 1)),
         e.TurnEnd(turn, Usage(100, 10)),
     ]

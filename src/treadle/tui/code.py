@@ -1,0 +1,66 @@
+"""Markdown and code in colours. What it stands on takes long to load: it is loaded behind the first frame, and imported
+only where something is drawn with it."""
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import ClassVar
+
+from pygments.lexer import Lexer  # type: ignore[import-untyped]
+from pygments.lexers import get_lexer_by_name, get_lexer_for_filename  # type: ignore[import-untyped]
+from pygments.util import ClassNotFound  # type: ignore[import-untyped]
+from rich.console import RenderableType
+from rich.markdown import CodeBlock, Markdown, MarkdownElement
+from rich.padding import Padding
+from rich.syntax import Syntax
+from rich.text import Text
+
+MOST_COLOURED = 40_000
+"""Characters of a text that is given colours."""
+
+
+@lru_cache(100)
+def lexer_named(name: str) -> Lexer:
+    try:
+        return get_lexer_by_name(name or "text")
+    except ClassNotFound:
+        return get_lexer_by_name("text")
+
+
+@lru_cache(200)
+def lexer_of(file: str) -> Lexer:
+    """By the name of a file: the colours of its language. Finding it costs more than using it."""
+    try:
+        return get_lexer_for_filename(file)
+    except ClassNotFound:
+        return lexer_named("text")
+
+
+class _Code(CodeBlock):
+    """A fenced block without the padding that would be copied along."""
+
+    def __rich_console__(self, console: object, options: object) -> Iterator[RenderableType]:
+        code = str(self.text).rstrip()
+        yield Padding(Syntax(code, lexer_named(self.lexer_name), theme=self.theme, word_wrap=True), (0, 2))
+
+
+class _Markdown(Markdown):
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {**Markdown.elements, "fence": _Code, "code_block": _Code}
+
+
+def markdown(text: str, theme: str) -> RenderableType:
+    """Links are shown with where they lead, and lead nowhere by themselves."""
+    return _Markdown(text, code_theme=theme, hyperlinks=False, inline_code_theme=None)
+
+
+def block(text: str, language: str, theme: str) -> RenderableType:
+    return Syntax(text, lexer_named(language), theme=theme, word_wrap=True)
+
+
+def highlighted(lines: list[str], path: str, theme: str) -> list[Text]:
+    """The lines of a file, or some of them, in the colours of its language."""
+    text = "\n".join(line.replace("\t", "    ") for line in lines)
+    if len(text) > MOST_COLOURED:
+        return [Text(line) for line in text.split("\n")]
+    coloured = Syntax(text, lexer_of(path.rpartition("/")[2]), theme=theme).highlight(text)
+    found = coloured.split("\n", allow_blank=True)
+    return [*found, *(Text() for _ in range(len(lines) - len(found)))][: len(lines)]
