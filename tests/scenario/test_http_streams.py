@@ -154,7 +154,7 @@ async def test_a_slow_reader_holds_up_nobody_and_misses_no_event(tmp_path: Path)
         await reader.readuntil(b"retry: 1000\n\n")
         await server.local("POST", f"/api/chats/{chat}/messages", {"content": "Speak."})
         await server.local.until(chat, "session.idle")
-        assert server.service.metrics.dropped > 0
+        assert server.service.feeds.dropped > 0
         seen: list[dict[str, Any]] = []
         while not seen or seen[-1]["type"] != "session.idle":
             line = await reader.readline()

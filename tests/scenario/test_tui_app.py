@@ -14,7 +14,7 @@ from textual.widgets import OptionList
 from tests.scenario.http_kit import serving
 from tests.unit.tui.recorded import Recorded, long_log
 from treadle import Agent
-from treadle.models.scripted import Call, Say, ScriptedModel
+from treadle.models.scripted import Call, Hang, Say, ScriptedModel, Turn
 from treadle.protocol.options import ChatOptions
 from treadle.stores.sqlite import SqliteStore
 from treadle.tui.app import Left, Start, TreadleApp
@@ -228,3 +228,24 @@ async def test_esc_stops_and_double_ctrl_c_leaves_with_a_word(tmp_path: Path) ->
             await asyncio.sleep(0)
             app.leave()
     assert app.return_value == Left(app.link.id if app.link else "", False, False, "this process")
+
+
+async def test_live_text_of_a_chat_that_another_process_runs(tmp_path: Path) -> None:  # D-04, U-04
+    steps = [Turn((Say("Half of the answer is here"), Hang()))]
+    store, other = SqliteStore(tmp_path / "treadle.db"), SqliteStore(tmp_path / "treadle.db")
+    async with (
+        Agent(store, model=ScriptedModel(steps), home=tmp_path, relays=True) as agent,
+        Agent(other, model=ScriptedModel([]), home=tmp_path) as reading,
+    ):
+        chat = await agent.chat(root=str(tmp_path)).open()
+        await chat.send("Go on.")
+        app = app_on(reading, tmp_path)
+        async with app.run_test(size=(100, 30)) as pilot:
+            await until(pilot, lambda: app.conduct is not None)
+            assert app.connection is not None
+            app.attach(await app.connection.open(chat.id))
+            await until(pilot, lambda: "Half of the answer is here" in shown(app))
+            assert app.conversation.view.busy
+            await chat.interrupt()
+            await until(pilot, lambda: app.conversation.view.last_end == "interrupted")
+            app.leave()

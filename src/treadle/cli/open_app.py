@@ -111,10 +111,14 @@ async def _embedded(config: "Config", root: str) -> "AsyncIterator[Any]":
     from treadle.models.registry import ModelRegistry
     from treadle.tui.embedded import Embedded
 
-    async with open_agent(config, works=True) as agent:
+    async with open_agent(config, works=True, relays=True) as agent:
         registry = ModelRegistry(os.environ, home=config.home)
         gc.freeze()  # all that is loaded now stays: no look for garbage halts the screen for it
-        yield Embedded(agent, config.settings.chat_options(root), find_chat, registry)
+        connection = Embedded(agent, config.settings.chat_options(root), find_chat, registry)
+        try:
+            yield connection
+        finally:
+            await connection.close()
 
 
 def _say_goodbye(left: "Left", server: str) -> None:

@@ -21,8 +21,6 @@ class Metrics:
         self._seconds: Counter[str] = Counter()
         self.streams: Counter[str] = Counter()
         """Open streams by user."""
-        self.dropped = 0
-        """How often a slow reader was put back to the log."""
 
     def request(self, route: str, scope: Scope, status: int, seconds: float) -> None:
         method = scope.get("method", "GET") if scope["type"] == "http" else "WEBSOCKET"
@@ -40,10 +38,6 @@ class Metrics:
         lines = _series("treadle_http_requests_total", "counter", "HTTP requests answered.", self._requests)
         lines += self._histogram()
         lines += _series("treadle_open_streams", "gauge", "Streams that are open.", {(): self.streams.total()})
-        lines += _series(
-            "treadle_slow_readers_total", "counter", "Readers that lost live text because they were slow.",
-            {(): self.dropped},
-        )  # fmt: skip
         for name, (about, values) in gauges.items():
             kind = "counter" if name.endswith("_total") else "gauge"
             lines += _series(name, kind, about, values)

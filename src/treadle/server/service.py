@@ -12,6 +12,7 @@ from treadle.chat.state import ChatState, status, summary
 from treadle.engine.log import Take
 from treadle.engine.worker import Worker
 from treadle.errors import AlreadyAnswered, NotFound
+from treadle.feeds.fan_out import Feeds
 from treadle.ports.store import Remembered
 from treadle.protocol import commands as c
 from treadle.protocol.commands import Command
@@ -21,7 +22,6 @@ from treadle.protocol.views import Status, shown_status
 from treadle.runtime import Agent
 from treadle.server.admission import Admission
 from treadle.server.chat_counts import ChatCounts
-from treadle.server.feeds import Feeds
 from treadle.server.idempotency import Key
 from treadle.server.metrics import Metrics
 from treadle.server.problems import Problem
@@ -84,7 +84,7 @@ class Service:
         self.metrics = Metrics()
         self.worker: Worker | None = agent.worker if works else None
         self.frames = Frames()
-        self.feeds = Feeds(agent.deps, self.limits.backlog, self.metrics, agent.worker.holds)
+        self.feeds = Feeds(agent.deps, self.limits.backlog, agent.worker.holds)
         self.chat_counts = ChatCounts(agent.deps.store)
         self.openapi = b""
         """The description of the API; filled in by the application."""

@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from treadle.chat.state import open_actions
-from treadle.errors import StoreError, TreadleError
+from treadle.errors import TreadleError
+from treadle.feeds.fan_out import Feeds
 from treadle.files import Span
 from treadle.handle import Chat
 from treadle.lines.changes import change_lines, sort_out
@@ -21,7 +21,7 @@ from treadle.ports.store import ChatFilter, Store
 from treadle.protocol import commands as c
 from treadle.protocol import wire
 from treadle.protocol.content import Image
-from treadle.protocol.events import ActionRequired, Delivery, Envelope, OpenAction, Restored
+from treadle.protocol.events import Delivery, Envelope, OpenAction, Restored
 from treadle.protocol.files import decode_path
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import Rule, RuleScope
@@ -33,16 +33,18 @@ from treadle.tui.images import read_picture
 from treadle.types import ChatId
 
 PAGE = 1_000
-WATCH_S = 10.0
-SETTLE_S = 0.01
-"""What was written in this process comes by itself a moment after the store has it."""
+TAIL = 200
+"""Events at the end of the log that a reader of live text must have seen: which calls are under way stands there."""
+WATCH_S = 60.0
+BACKLOG = 10_000
 SEARCHED = 500
 Find = Callable[[Store, str], Awaitable[ChatId]]
 
 
 class EmbeddedChat:
-    def __init__(self, agent: Agent, chat: Chat) -> None:
+    def __init__(self, agent: Agent, feeds: Feeds, chat: Chat) -> None:
         self._agent = agent
+        self._feeds = feeds
         self._chat = chat
 
     @property
@@ -50,41 +52,20 @@ class EmbeddedChat:
         return self._chat.id
 
     async def news(self, after: int = 0) -> AsyncIterator[Sequence[Envelope]]:
-        deps, chat = self._agent.deps, self._chat
+        """A long log in large pages, decoded beside the screen; its end and what follows as any reader gets it."""
+        store, chat = self._agent.deps.store, self._chat
         state = await chat.state()
-        reader = deps.log.hub.subscribe(chat.id, state.head)
-        watch = asyncio.create_task(self._watch(reader), name=f"watch {chat.id}")
-        try:
-            while after < state.head:
-                records = await deps.store.read(chat.id, after, min(PAGE, state.head - after))
-                if not records:
-                    break
-                after = records[-1].seq
-                yield await asyncio.to_thread(_decoded, chat.id, records)
-            if actions := open_actions(state):
-                yield [Envelope(0, chat.id, deps.clock.now_ms(), ActionRequired(actions))]
-            while True:
-                first = await reader.get()
-                if first is None:
-                    continue
-                batch = [first]
-                while (more := reader.take()) is not None:
-                    batch.append(more)
-                yield batch
-        finally:
-            watch.cancel()
-            reader.close()
-
-    async def _watch(self, reader: Any) -> None:
-        """What others write, and what a worker of this process publishes to nobody."""
-        store, log = self._agent.deps.store, self._agent.deps.log
-        while True:
-            try:
-                if await store.wait(self._chat.id, reader.reached, WATCH_S) > reader.reached:
-                    await asyncio.sleep(SETTLE_S)
-                    await log.catch_up(reader)
-            except StoreError:
-                await asyncio.sleep(1)
+        while after < state.head - TAIL:
+            records = await store.read(chat.id, after, min(PAGE, state.head - TAIL - after))
+            if not records:
+                break
+            after = records[-1].seq
+            yield await asyncio.to_thread(_decoded, chat.id, records)
+        turn = state.open_turn.turn if state.open_turn is not None else 0
+        async with self._feeds.reading(chat.id, after, turn) as reader:
+            async for batch in self._feeds.batches(reader, WATCH_S):
+                if batch:
+                    yield batch
 
     # -- commands -----------------------------------------------------------------------------------------------------
 
@@ -211,6 +192,10 @@ class Embedded:
         self.initial = options
         self._find = find
         self._registry = registry
+        self._feeds = Feeds(agent.deps, BACKLOG, agent.worker.holds)
+
+    def _link(self, chat: Chat) -> EmbeddedChat:
+        return EmbeddedChat(self.agent, self._feeds, chat)
 
     async def default_model(self) -> str:
         return self.initial.model
@@ -219,15 +204,15 @@ class Embedded:
         model = options.get("model") or self.initial.model
         self.agent.deps.models.get(model)
         chat = self.agent.chat(options=self.initial, interactive=True, **options)
-        return EmbeddedChat(self.agent, await chat.open())
+        return self._link(await chat.open())
 
     async def open(self, id: str) -> EmbeddedChat:
-        return EmbeddedChat(self.agent, self.agent.chat(await self._find(self.agent.deps.store, id)))
+        return self._link(self.agent.chat(await self._find(self.agent.deps.store, id)))
 
     async def fork(self, id: str, seq: int) -> EmbeddedChat:
         store = self.agent.deps.store
         copy = await fork(store, ChatId(id), seq or await store.head(ChatId(id)), {"interactive": True})
-        return EmbeddedChat(self.agent, self.agent.chat(copy))
+        return self._link(self.agent.chat(copy))
 
     async def chats(self, query: str = "", *, archived: bool = False, limit: int = 200) -> Sequence[ChatRow]:
         store = self.agent.deps.store
@@ -287,7 +272,8 @@ class Embedded:
         await asyncio.to_thread(self.agent.consent.give, recipient(model, os.environ))
 
     async def close(self) -> None:
-        """Whoever opened the agent closes it."""
+        """Nobody reads any more. Whoever opened the agent closes it."""
+        self._feeds.end()
 
 
 def _decoded(chat: ChatId, records: Sequence[wire.Record]) -> list[Envelope]:

@@ -48,6 +48,10 @@ async def _page(service: Service) -> str:
             "treadle_chats": ("Chats in the store by status.", statuses),
             "treadle_leases_held": ("Chats that this process drives.", {(): held}),
             "treadle_events_appended_total": ("Events that this process has recorded.", {(): deps.log.appended}),
+            "treadle_slow_readers_total": (
+                "Readers that lost live text because they were slow.",
+                {(): service.feeds.dropped},
+            ),
         }
     )
 

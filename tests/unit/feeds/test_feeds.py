@@ -8,6 +8,8 @@ import pytest
 
 from treadle.engine.hub import Hub
 from treadle.engine.log import Log
+from treadle.feeds.fan_out import Feed, Feeds
+from treadle.feeds.reader import Reader
 from treadle.models.scripted import ScriptedModel
 from treadle.policy.standard import StandardPolicy
 from treadle.protocol import wire
@@ -15,9 +17,6 @@ from treadle.protocol.commands import Rename
 from treadle.protocol.events import Envelope, MessageDelta, SessionCreated, TitleChanged
 from treadle.protocol.options import ChatOptions
 from treadle.runtime import Agent
-from treadle.server.feeds import Feed, Feeds
-from treadle.server.metrics import Metrics
-from treadle.server.reader import Reader
 from treadle.stores.memory import MemoryStore
 from treadle.types import ChatId, SystemClock
 
@@ -32,8 +31,7 @@ class World:
         self.deps = Agent(self.store, model=ScriptedModel([]), builtin=False, policy=StandardPolicy()).deps
         self.here = self.deps.log
         self.there = Log(self.store, Hub(), SystemClock())
-        self.metrics = Metrics()
-        self.feeds = Feeds(self.deps, backlog, self.metrics, lambda _chat: True)
+        self.feeds = Feeds(self.deps, backlog, lambda _chat: True)
         self.written = 0
 
     async def write(self, log: Log) -> None:
@@ -108,6 +106,6 @@ async def test_a_reader_holds_no_more_than_it_may() -> None:
         while seen[-1] < 201:
             seen += [envelope.seq for envelope in await anext(batches)]
         assert seen == list(range(2, 202))
-        assert world.metrics.dropped == 1
+        assert world.feeds.dropped == 1
         await batches.aclose()  # type: ignore[attr-defined]
     await world.store.close()

@@ -10,12 +10,11 @@ from contextlib import asynccontextmanager
 from treadle.chat.state import open_actions, status
 from treadle.engine.deps import Deps
 from treadle.errors import StoreError
+from treadle.feeds.reader import Reader
+from treadle.feeds.remote_live import RemoteLive
 from treadle.protocol import events as e
 from treadle.protocol import wire
 from treadle.protocol.events import Envelope
-from treadle.server.metrics import Metrics
-from treadle.server.reader import Reader
-from treadle.server.remote_live import RemoteLive
 from treadle.types import ChatId
 
 PAGE = 200
@@ -42,10 +41,11 @@ class Feed:
 class Feeds:
     """`here` tells whether a chat is driven by this process."""
 
-    def __init__(self, deps: Deps, backlog: int, metrics: Metrics, here: Callable[[ChatId], bool]) -> None:
+    def __init__(self, deps: Deps, backlog: int, here: Callable[[ChatId], bool]) -> None:
         self._deps = deps
         self._backlog = backlog
-        self._metrics = metrics
+        self.dropped = 0
+        """How often a slow reader was put back to the log."""
         self._feeds: dict[ChatId, Feed] = {}
         self._remote = RemoteLive(deps, self._feeds, here)
 
@@ -108,7 +108,7 @@ class Feeds:
     async def _read_on(self, reader: Reader) -> bool:
         """Take in a page of the log; at its end go live. Whether it was the end."""
         overflows, reader.overflows = reader.overflows, 0
-        self._metrics.dropped += overflows
+        self.dropped += overflows
         records = await self._deps.store.read(reader.chat, reader.reached, PAGE)
         for record in records:
             if record.seq == reader.reached + 1:

@@ -8,11 +8,11 @@ from typing import Protocol
 
 from treadle.engine.deps import Deps
 from treadle.errors import Damaged, StoreError
+from treadle.feeds.reader import Reader
 from treadle.ports.store import Reach
 from treadle.protocol import events as e
 from treadle.protocol import wire
 from treadle.protocol.events import Envelope
-from treadle.server.reader import Reader
 from treadle.types import ChatId
 
 POLL_S = 0.15
