@@ -101,9 +101,12 @@ class Chat:
 
     # -- commands -----------------------------------------------------------------------------------------------------
 
-    def send(self, content: str, *, delivery: Delivery = "queued", images: Sequence[Image] = ()) -> Following:
-        """Say something. A busy chat queues it, or is steered by it (`delivery="steering"`)."""
-        return Following(self, c.Send(content, delivery, tuple(images), new_id("q")))
+    def send(
+        self, content: str, *, delivery: Delivery = "queued", images: Sequence[Image] = (), traceparent: str = ""
+    ) -> Following:
+        """Say something. A busy chat queues it, or is steered by it (`delivery="steering"`). `traceparent`: the span
+        that the trace of its run goes on from, as the W3C writes it."""
+        return Following(self, c.Send(content, delivery, tuple(images), new_id("q"), traceparent))
 
     def submit(self, results: Mapping[str, Any] | Sequence[c.Result]) -> Following:
         """Answer the chat's open client tools: outputs by tool_call_id, or Results (A-03)."""

@@ -10,6 +10,7 @@ from treadle.protocol.tools import DynamicTool
 from treadle.types import CallKey, call_key
 
 KEY = call_key(3, 1)
+TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 IMAGE = Image("image/png", "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08")
 USAGE = Usage(1_200, 80, 1_000, 16, 0.0031, True)
 
@@ -76,7 +77,7 @@ OPTIONS = ChatOptions(
 _ALL: tuple[e.Event, ...] = (
     e.SessionCreated(OPTIONS, "ada", "c_0123456789abcdef@12"),
     e.SessionImported("c_0123456789abcdef", "ada"),
-    e.UserMessage("Why does the test fail?", "steering", "autopilot", (IMAGE,), "q_1", 7),
+    e.UserMessage("Why does the test fail?", "steering", "autopilot", (IMAGE,), "q_1", 7, TRACEPARENT),
     e.TurnStart(3, "openai:gpt-4.1", USAGE, True),
     e.AssistantMessage(
         3,
@@ -152,7 +153,7 @@ _ALL: tuple[e.Event, ...] = (
     e.Kept("u_1", (CHANGE,), "ab12", 1_200, (CONFLICT,), "the disk is full", "f00d"),
     e.WorkspaceConflict((CONFLICT,), KEY),
     e.GitBranchCreated("treadle/c_0123456789abcdef-7", "1f2e3d", "main"),
-    e.QueueChanged("added", "q_1", "And then the docs.", "steering", (IMAGE,)),
+    e.QueueChanged("added", "q_1", "And then the docs.", "steering", (IMAGE,), TRACEPARENT),
     e.OptionsChanged({"max_turns": 40, "labels": ["spring"]}, "ada"),
     e.TitleChanged("The failing test", "ada"),
     e.LimitWarning("usd", 1.21, 1.5, "chat"),

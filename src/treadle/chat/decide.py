@@ -22,6 +22,7 @@ from treadle.chat.state import (
     awaits_action,
     next_queued,
     runnable_calls,
+    said,
     starts_queued,
 )
 from treadle.chat.transcript import MAX_FAILURES, estimate, threshold
@@ -132,7 +133,7 @@ def _decide_idle(state: ChatState) -> Step:
         return Compact(state.compacting)
     item = next_queued(state)
     if item is not None and starts_queued(state):
-        return AppendEvents((UserMessage(item.content, "queued", images=item.images, queue_id=item.id),))
+        return AppendEvents((said(item, "queued"),))
     return Rest()
 
 
@@ -222,11 +223,7 @@ def _question(state: ChatState, purpose: Literal["limit", "guard"], question: st
 
 def _steered(state: ChatState) -> Step | None:
     """Steering messages are put in before the next model call (L-08)."""
-    taken = tuple(
-        UserMessage(item.content, "steering", images=item.images, queue_id=item.id)
-        for item in state.queue
-        if item.delivery == "steering"
-    )
+    taken = tuple(said(item, "steering") for item in state.queue if item.delivery == "steering")
     return AppendEvents(taken) if taken else None
 
 

@@ -19,6 +19,7 @@ IGNORED: Mapping[str, str] = {
     "data.id": "the name under which a message queued is chosen at random",
     "data.queue_id": "the same name, where the message is used",
     "data.duration_ms": "a measured time",
+    "data.traceparent": "says who watched, not what happened",
     "data.delay_s": "the wait before another attempt has chance in it",
     "data.why": "says in words what the events before it record; logs from before it was recorded do not say it",
     "data.read_only": "logs from before it was recorded do not say it",

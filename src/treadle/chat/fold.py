@@ -74,7 +74,7 @@ def _user_message(state: ChatState, event: e.UserMessage, at: Envelope) -> ChatS
         state = replace(state, queue=tuple(item for item in state.queue if item.id != event.queue_id))
     if state.run is None:
         applies = event.source == "apply"
-        begun = Run(at.time_ms, state.options.max_turns, first=at.seq, applies=applies)
+        begun = Run(at.time_ms, state.options.max_turns, first=at.seq, applies=applies, traceparent=event.traceparent)
         state = replace(state, run=begun, question=None)
         if not applies:
             state = _afresh(state)
@@ -241,7 +241,8 @@ def _queue_changed(state: ChatState, event: e.QueueChanged, at: Envelope) -> Cha
     match event.op:
         case "added":
             stopped = state.run is not None and state.run.interrupting
-            queue.append(QueueItem(event.id, event.content, event.delivery, event.images, stopped))
+            item = QueueItem(event.id, event.content, event.delivery, event.images, stopped, event.traceparent)
+            queue.append(item)
         case "edited":
             queue = [replace(item, content=event.content) if item is found else item for item in queue]
         case "deleted":

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from treadle.chat.history import History
 from treadle.protocol.content import Entry, Failure, Image, PlanStep, Shell, ToolRequest, ToolResult, Usage, Value
 from treadle.protocol.events import (
+    Delivery,
     EndReason,
     LimitKind,
     LimitReached,
@@ -16,6 +17,7 @@ from treadle.protocol.events import (
     RestoreRequested,
     Scope,
     Trigger,
+    UserMessage,
 )
 from treadle.protocol.options import ChatOptions, NetworkChoice
 from treadle.protocol.views import ChatSummary, QueueItem, Status
@@ -141,6 +143,8 @@ class Run(Value, frozen=True):
     """How many signatures there were at the last nudge of the loop guard."""
     first: int = 0
     """The seq of the message that began it."""
+    traceparent: str = ""
+    """Where that message came from, among traces."""
     checkpoint: bool = False
     """Whether a checkpoint stands before its first change (W-01)."""
     wrote: bool = False
@@ -297,6 +301,11 @@ def next_queued(state: ChatState) -> QueueItem | None:
         if item.delivery == "steering":
             return item
     return state.queue[0] if state.queue else None
+
+
+def said(item: QueueItem, delivery: Delivery) -> UserMessage:
+    """A queued message as it is used."""
+    return UserMessage(item.content, delivery, images=item.images, queue_id=item.id, traceparent=item.traceparent)
 
 
 def starts_queued(state: ChatState) -> bool:

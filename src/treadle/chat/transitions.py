@@ -9,13 +9,14 @@ from treadle.chat.applying import applied
 from treadle.chat.closing import RECORD_LOST, close_call, close_calls, end_run, with_turn_end
 from treadle.chat.fold import change_options, position_of
 from treadle.chat.fold_calls import CONTINUE, asks_in_its_middle
-from treadle.chat.state import MAX_QUEUE, Call, ChatState, awaits_action, starts_queued, status
+from treadle.chat.state import MAX_QUEUE, Call, ChatState, awaits_action, said, starts_queued, status
 from treadle.did_you_mean import unknown_names
 from treadle.errors import InvalidInput, Refused
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
 from treadle.protocol.events import Event
 from treadle.protocol.options import ChatOptions
+from treadle.protocol.trace_context import checked
 from treadle.protocol.views import QueueItem
 
 Events = tuple[Event, ...]
@@ -100,20 +101,20 @@ def _queued(state: ChatState, item_id: str) -> QueueItem:
 def _send(state: ChatState, command: c.Send) -> Events:
     if not command.images:
         _not_empty(command.content)
+    traceparent = checked(command.traceparent)
+    message = e.UserMessage(command.content, images=command.images, traceparent=traceparent)
     if state.run is None and not starts_queued(state):
-        return (e.UserMessage(command.content, images=command.images),)
+        return (message,)
     if state.run is not None and state.run.lost:
-        noticed = e.ModelNotice("record_lost", RECORD_LOST)
-        return (noticed, *end_run(state, "superseded"), e.UserMessage(command.content, images=command.images))
+        return (e.ModelNotice("record_lost", RECORD_LOST), *end_run(state, "superseded"), message)
     if status(state) == "requires_action" and command.delivery == "steering":
-        message = e.UserMessage(command.content, "steering", images=command.images)
-        return (*close_calls(state, "steering"), message)
+        return (*close_calls(state, "steering"), msgspec.structs.replace(message, delivery="steering"))
     if len(state.queue) >= MAX_QUEUE:
         raise Refused("queue_full", f"{MAX_QUEUE} messages are queued already; delete one or wait.")
     if not command.queue_id or any(item.id == command.queue_id for item in state.queue):
         raise InvalidInput("A message for a busy chat needs a queue_id of its own.")
     delivery: e.Delivery = "steering" if command.delivery == "steering" else "queued"
-    return (e.QueueChanged("added", command.queue_id, command.content, delivery, command.images),)
+    return (e.QueueChanged("added", command.queue_id, command.content, delivery, command.images, traceparent),)
 
 
 def _client_calls(state: ChatState) -> list[Call]:
@@ -258,10 +259,9 @@ def _restore(state: ChatState, command: c.Restore) -> Events:
 def _promote(state: ChatState, command: c.Promote) -> Events:
     item = _queued(state, command.id)
     if state.run is None:
-        return (e.UserMessage(item.content, "queued", images=item.images, queue_id=item.id),)
+        return (said(item, "queued"),)
     if status(state) == "requires_action":
-        message = e.UserMessage(item.content, "steering", images=item.images, queue_id=item.id)
-        return (*close_calls(state, "steering"), message)
+        return (*close_calls(state, "steering"), said(item, "steering"))
     return (e.QueueChanged("promoted", command.id),)
 
 

@@ -1,5 +1,6 @@
 """`treadle run --output-schema`: the answer of a run as one JSON value on standard output, and nothing else there."""
 
+import os
 import sys
 
 import msgspec
@@ -37,7 +38,7 @@ async def print_output(chat: Chat, text: str, schema: str, after: int) -> int:
     await chat.command(c.ChangeOptions({"output_schema": shape.schema}))
     show = _LastWords()
     for left in range(REPAIRS, -1, -1):
-        code = await drive(chat, chat.send(text), show, after)
+        code = await drive(chat, chat.send(text, traceparent=os.environ.get("TRACEPARENT", "")), show, after)
         after = (await chat.state()).head
         if code != EXIT_OK:
             return code

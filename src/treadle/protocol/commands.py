@@ -20,6 +20,8 @@ class Send(Value, tag="send", frozen=True):
     images: tuple[Image, ...] = ()
     queue_id: str = ""
     """The id under which it queues; chosen by the caller."""
+    traceparent: str = ""
+    """The span from which it is sent, as the W3C writes it. What is none is left aside."""
 
 
 class Result(Value, frozen=True):

@@ -86,7 +86,7 @@ class UserMessage(Event, frozen=True):
     source `apply` a person wrote a text to a file: the run is that one call, and no model is asked (L-18)."""
 
     TYPE = "user.message"
-    VERSION = 2
+    VERSION = 3
     content: str
     delivery: Delivery = "idle"
     source: Source = "person"
@@ -95,6 +95,8 @@ class UserMessage(Event, frozen=True):
     """The queued message that this was, if it was one."""
     edits: int = 0
     """The seq of the message that this one replaces; the conversation is cut there (L-09)."""
+    traceparent: str = ""
+    """The span from which it was sent, as the W3C writes it: the trace of the run that it begins goes on from there."""
 
 
 class TurnStart(Event, frozen=True):
@@ -237,11 +239,14 @@ class QueueChanged(Event, frozen=True):
     """The queue of messages changed (L-08)."""
 
     TYPE = "queue.changed"
+    VERSION = 2
     op: Literal["added", "edited", "deleted", "promoted"]
     id: str
     content: str = ""
     delivery: Delivery = "queued"
     images: tuple[Image, ...] = ()
+    traceparent: str = ""
+    """As of `user.message`."""
 
 
 class OptionsChanged(Event, frozen=True):

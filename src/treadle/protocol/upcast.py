@@ -42,6 +42,8 @@ def _asked_by_words(options: dict[str, Any]) -> dict[str, Any]:
 
 UPCASTERS: dict[tuple[str, int], Upcaster] = {
     ("user.message", 1): _as_it_is,  # its source may be `apply`
+    ("user.message", 2): _as_it_is,  # the trace that it joins
+    ("queue.changed", 1): _as_it_is,
     ("workspace.files_changed", 1): _as_it_is,  # a change says where later ones of the chat lead behind an undo
     ("workspace.undone", 1): _as_it_is,
     ("workspace.redone", 1): _as_it_is,

@@ -27,6 +27,7 @@ class QueueItem(Value, frozen=True):
     images: tuple[Image, ...] = ()
     after_stop: bool = False
     """Whether it was said when the run had been stopped and had not ended yet: it is what to do instead."""
+    traceparent: str = ""
 
 
 class JobView(Value, frozen=True):

@@ -40,6 +40,11 @@ class ApiRequest:
         assert isinstance(self._query, kind)
         return self._query
 
+    @property
+    def traceparent(self) -> str:
+        """The span from which the request was sent, if it says so."""
+        return self.request.headers.get("traceparent", "")
+
     def body(self, kind: type[B]) -> B:
         assert isinstance(self._body, kind)
         return self._body

@@ -142,7 +142,9 @@ async def _work(agent: "Agent", config: "Config", task: Task, as_json: bool) -> 
         from treadle.cli.structured_run import print_output
 
         return await print_output(chat, text, _read(task.output_schema, "the output schema"), after)
-    return await follow(chat, chat.send(text), after, as_json=as_json, asks=asks)
+    return await follow(
+        chat, chat.send(text, traceparent=os.environ.get("TRACEPARENT", "")), after, as_json=as_json, asks=asks
+    )
 
 
 def _require_sense(task: Task, flags: dict[str, Any], as_json: bool) -> None:

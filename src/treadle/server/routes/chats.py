@@ -40,7 +40,7 @@ async def create(call: ApiRequest) -> ApiReply:
         first.append(c.Rename(wanted.title))
     if wanted.content or wanted.images:
         images = await pictures(call.service, wanted.images)
-        first.append(c.Send(wanted.content, images=images, queue_id=new_id("q")))
+        first.append(c.Send(wanted.content, images=images, queue_id=new_id("q"), traceparent=call.traceparent))
 
     def answered(state: ChatState, warnings: tuple[str, ...]) -> ApiReply:
         return reply(chat_view(state, status(state), warnings), 201)

@@ -30,7 +30,8 @@ async def send(call: ApiRequest) -> ApiReply:
     await call.service.owned(call.user, call.path("chat"))
     queue_id = new_id("q")
     images = await pictures(call.service, wanted.images)
-    return await carry_out(call, c.Send(wanted.content, wanted.delivery, images, queue_id), queue_id)
+    sent = c.Send(wanted.content, wanted.delivery, images, queue_id, call.traceparent)
+    return await carry_out(call, sent, queue_id)
 
 
 async def edit(call: ApiRequest) -> ApiReply:
