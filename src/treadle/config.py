@@ -51,6 +51,14 @@ OTHER_VARIABLES = tuple(
     )
 )
 """Read elsewhere, and no settings."""
+OTEL_VARIABLES = (
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+    "OTEL_METRICS_EXPORTER",
+    "OTEL_TRACES_EXPORTER",
+)
+"""With one of these, or the setting `otel_endpoint`, traces and metrics are exported; else nothing is loaded for it."""
 FILE_NAME = "config.toml"
 DATABASE_NAME = "treadle.db"
 
@@ -118,6 +126,9 @@ class Settings(msgspec.Struct, frozen=True):
     concurrency: Annotated[int, Meta(ge=1)] = 32
     drain_s: _Amount = 25.0
     lease_s: Annotated[float, Meta(ge=1)] = 30.0
+    otel_endpoint: str = ""
+    otel_protocol: Literal["", "http/protobuf", "grpc"] = ""
+    otel_content: bool = False
     serve_host: str = "127.0.0.1"
     serve_port: Annotated[int, Meta(ge=0, le=65535)] = 8700
     serve_tokens: str = ""

@@ -42,6 +42,7 @@ from treadle.policy.trust import Trust
 from treadle.ports.commands import Allowance
 from treadle.ports.hooks import Hooks, chained
 from treadle.ports.model import Model, Models
+from treadle.ports.observer import NoObserver, Observer
 from treadle.ports.policy import Policy
 from treadle.ports.store import RENEW_S, ChatFilter, Listed, Store
 from treadle.ports.toolset import Tool, ToolSource
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from treadle.mcp_hub.setup import McpServers
     from treadle.skills.places import Document, Kind
     from treadle.skills.reading import CustomAgent, OwnCommand
+    from treadle.telemetry.settings import Telemetry
 
 
 class OneModel:
@@ -91,7 +93,8 @@ class Agent:
     once; more are left pending, for others or for later. 0 is no limit. `relays`: whether live
     text is passed on to readers in other processes; so it is where the store is shared with other machines.
     `mcp`: MCP servers by name, as in `{"git": {"command": "mcp-server-git"}}`; True: those of the user's own file and
-    of projects whose files are trusted.
+    of projects whose files are trusted. `telemetry`: where traces and metrics go; True: where the variables
+    of OpenTelemetry say.
     """
 
     def __init__(
@@ -122,6 +125,7 @@ class Agent:
         concurrency: int = 0,
         relays: bool = False,
         mcp: bool | Mapping[str, Any] = False,
+        telemetry: "bool | Telemetry" = False,
     ) -> None:
         self.options = options or ChatOptions()
         self._instructions = instructions
@@ -145,6 +149,7 @@ class Agent:
         self._mcp_given = mcp
         self._mcp: McpServers | None = None
         used = clock or SystemClock()
+        observer = self._observer(kept, telemetry)
         self._setup = ToolSetup(
             kept,
             self._env,
@@ -160,7 +165,7 @@ class Agent:
             found,
             self._tools,
             policy or StandardPolicy(self.rules, clock.now_ms if clock is not None else None),
-            Log(kept, Hub(), used, secrets, relays=relays or shared),
+            Log(kept, Hub(), used, secrets, relays=relays or shared, observer=observer),
             used,
             lambda files: spill(files, kept),
             system_text,
@@ -169,6 +174,7 @@ class Agent:
             answer_s=answer_s,
             renew_s=renew_s,
             hooks=chained([*([hooks] if not isinstance(hooks, Sequence) else hooks), *self._project_hooks()]),
+            observer=observer,
             redact=secrets,
             redact_live=secrets.live if isinstance(secrets, Redactor) else lambda: secrets,
             tidy=self._tidy,
@@ -179,6 +185,22 @@ class Agent:
         )
         self.worker = Worker(self.deps, concurrency=concurrency)
         self.job_registry = JobRegistry(self.deps, self._setup.context, self._setup.commands)
+
+    def _observer(self, store: Store, telemetry: "bool | Telemetry") -> Observer:
+        if telemetry is False:
+            return NoObserver()
+        from treadle.telemetry.settings import Telemetry
+
+        wanted = Telemetry() if telemetry is True else telemetry
+        try:
+            if not wanted.check(os.environ):
+                return NoObserver()
+        except ConfigError as error:
+            self.warnings.append(f"no traces: {error}")
+            return NoObserver()
+        from treadle.telemetry.watcher import Watcher
+
+        return Watcher(store, wanted)
 
     @property
     def mcp(self) -> "McpServers":
@@ -369,6 +391,7 @@ class Agent:
             await self.deps.log.relay.close()
         await self.deps.models.close()
         await self._setup.close()
+        await self.deps.observer.close()
         await self.deps.store.close()
 
     async def __aenter__(self) -> Self:

@@ -28,6 +28,7 @@ from treadle.protocol import wire
 from treadle.protocol.commands import Restore
 from treadle.protocol.events import ActionRequired, RestoreRequested, SessionIdle, Undone, UserMessage
 from treadle.stores.sqlite import SqliteStore
+from treadle.telemetry.settings import Telemetry
 from treadle.testing.faults import install_from_environment
 
 IDLE, WAITING, FAILED = 0, 3, 1
@@ -57,6 +58,8 @@ class Visit(msgspec.Struct, frozen=True):
     """Let commands write through, so that what they do can be seen while they run."""
     crowd: bool = False
     """See all chats of the store through at once, instead of one."""
+    collector: str = ""
+    """Where traces go."""
 
     def path(self, name: str) -> Path:
         return Path(self.folder) / name
@@ -101,6 +104,7 @@ async def visit(wanted: Visit) -> int:
         retry_base_s=0.001,
         renew_s=wanted.renew_s,
         allowance=Allowance(env=(MARK,)),
+        telemetry=Telemetry(wanted.collector) if wanted.collector else False,
     ) as agent:
         known = await agent.chats()
         if wanted.crowd:

@@ -6,11 +6,11 @@ import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from treadle.cli.options import LAST
 from treadle.cli.project import project_root as project_root
-from treadle.config import Config, load
+from treadle.config import OTEL_VARIABLES, Config, Settings, load
 from treadle.errors import InvalidInput, NotFound, StoreError
 from treadle.inert import inert_line
 from treadle.models.registry import ModelRegistry
@@ -19,6 +19,9 @@ from treadle.ports.store import ChatFilter, Store
 from treadle.runtime import Agent
 from treadle.stores import open_store
 from treadle.types import ChatId
+
+if TYPE_CHECKING:
+    from treadle.telemetry.settings import Telemetry
 
 T = TypeVar("T")
 
@@ -84,12 +87,24 @@ async def open_agent(
         renew_s=settings.lease_s / 3,
         concurrency=concurrency,
         relays=relays,
+        telemetry=_telemetry(settings),
     )
     if works:
         agent.rules.all()  # a worker must not find out in the middle of a run that they are damaged
     warn(agent.warnings)
     async with agent:
         yield agent
+
+
+def _telemetry(settings: Settings) -> "bool | Telemetry":
+    if not settings.otel_endpoint and not any(map(os.environ.get, OTEL_VARIABLES)):
+        return False
+    import logging
+
+    from treadle.telemetry.settings import Telemetry
+
+    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # what matters is told by us, once
+    return Telemetry(settings.otel_endpoint, settings.otel_protocol, settings.otel_content)
 
 
 def with_agent(work: Callable[[Agent], Awaitable[T]], *, works: bool = False) -> T:

@@ -11,6 +11,7 @@ from treadle.engine.log import Log
 from treadle.engine.silence_timeout import ANSWER_S, BASE_S, SILENCE_S
 from treadle.ports.hooks import Hooks, NoHooks
 from treadle.ports.model import Models
+from treadle.ports.observer import NoObserver, Observer
 from treadle.ports.policy import Policy
 from treadle.ports.snapshots import Effect, Plan
 from treadle.ports.store import RENEW_S, Store
@@ -76,6 +77,7 @@ class Deps(msgspec.Struct, frozen=True):
     renew_s: float = RENEW_S
     """How often leases are renewed: a third of how long they last in the store."""
     hooks: Hooks = NoHooks()
+    observer: Observer = NoObserver()
     redact: Callable[[str], str] = str
     """Takes secrets out of a text before it is cut (S-11); that none is recorded, the log itself sees to."""
     redact_live: Callable[[], Callable[[str], str]] = lambda: str

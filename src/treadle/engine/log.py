@@ -16,6 +16,7 @@ from treadle.engine.secrets import Redact, refuse_secrets, without_secrets
 from treadle.errors import ChatBusy, HeadMoved, LeaseLost, TreadleError
 from treadle.faultpoint import faultpoint
 from treadle.ports.model import Memo
+from treadle.ports.observer import NoObserver, Observer
 from treadle.ports.store import Commit, Lease, Remembered, Snapshot, Store
 from treadle.protocol import wire
 from treadle.protocol.commands import Command
@@ -47,9 +48,19 @@ SNAPSHOT_EVERY = 200
 class Log:
     """All chats of a store, as folded states. Keeps the newest states it has seen, so that a command costs its tail."""
 
-    def __init__(self, store: Store, hub: Hub, clock: Clock, redact: Redact = str, *, relays: bool = False) -> None:
+    def __init__(
+        self,
+        store: Store,
+        hub: Hub,
+        clock: Clock,
+        redact: Redact = str,
+        *,
+        relays: bool = False,
+        observer: Observer | None = None,
+    ) -> None:
         self.store = store
         self._redact = redact
+        self._observer = observer or NoObserver()
         self.hub = hub
         self.clock = clock
         self._states: OrderedDict[ChatId, ChatState] = OrderedDict()
@@ -164,6 +175,7 @@ class Log:
             await self._check_shortened(state, lease)
             raise
         self.appended += len(records)
+        self._observer.committed(state, envelopes)
         if take is not None and taken is not None:
             self.hold(taken)
             if not done:

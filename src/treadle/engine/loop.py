@@ -54,7 +54,8 @@ async def advance(tenure: Tenure, deps: Deps) -> None:
             if isinstance(step, Wait | Rest) or (tenure.leaving and not isinstance(step, AppendEvents)):
                 return
             progress.at(step, tenure.state.head)
-            await _take(step, tenure, deps)
+            with deps.observer.working(tenure.state):
+                await _take(step, tenure, deps)
             failed = False
         except HeadMoved:
             continue  # somebody legally added a command: what was decided is decided anew

@@ -121,12 +121,15 @@ class ModelAttempt:
 
     async def _listen(self, request: ModelRequest) -> ModelAnswer:
         patience = Patience(self._deps.silence_s, self._deps.answer_s)
+        asked = self._deps.clock.monotonic()
         async with patience, aclosing(self._model.stream(request)) as stream:  # type: ignore[type-var]
             async for deltas in stream:
                 if not self.heard and not _beside(deltas):
                     self.heard = True
                     self._marks = marks(self._tenure.state.options, self._model.info.native_tools)
                     faultpoint("model.first_delta")
+                    waited = self._deps.clock.monotonic() - asked
+                    self._deps.observer.first_token(self._tenure.state.chat, self.turn, waited)
                 patience.hear(deltas)
                 self._assembler.feed(deltas)
                 if self._tenure.listened:

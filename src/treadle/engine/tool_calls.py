@@ -117,7 +117,8 @@ async def run_one(
     """The effect itself, and its outcome. `lost`: it may have been begun by a worker before this one."""
     began = deps.clock.monotonic()
     points = (f"tool.before:{invocation.name}", f"tool.after:{invocation.name}")
-    outcome = await outcome_of(tool, invocation, deps, points, lost=lost)
+    with deps.observer.working(tenure.state, invocation.call):
+        outcome = await outcome_of(tool, invocation, deps, points, lost=lost)
     tried = sum(call.tried_ms for call in tenure.state.calls if call.key == invocation.call)
     took = round((deps.clock.monotonic() - began) * 1000) + tried
     await told(tenure, lambda: outcome_events(tenure.state, invocation, outcome, took, deps), durable=durable)

@@ -40,6 +40,7 @@ WORK_OF_TOOLS = {
 }
 """What calls need that a run without any does not make."""
 OTHER_WORK = {
+    "opentelemetry",
     "pygments",
     "rich",
     "textual",
@@ -47,6 +48,7 @@ OTHER_WORK = {
     "tomllib",
     "treadle.models.text_calls",
     "treadle.replay",
+    "treadle.telemetry",
     "treadle.transfer",
 }
 

@@ -1,0 +1,42 @@
+"""Whoever watches the work from outside: telemetry. It is told what was committed, and what only a live process knows;
+it decides nothing, and nothing waits for it."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol
+
+from treadle.chat.state import ChatState
+from treadle.protocol.events import Envelope
+from treadle.types import CallKey, ChatId
+
+
+class Observer(Protocol):
+    def committed(self, before: ChatState, envelopes: Sequence[Envelope]) -> None:
+        """This process has appended these events to the log that `before` is the fold of."""
+        ...
+
+    def first_token(self, chat: ChatId, turn: int, seconds: float) -> None:
+        """The model has begun to answer, so long after it was asked."""
+        ...
+
+    def working(self, state: ChatState, call: CallKey | None = None) -> AbstractContextManager[None]:
+        """What is done inside belongs to the chat's run; with `call` to that call."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class NoObserver:
+    _nothing = nullcontext()
+
+    def committed(self, before: ChatState, envelopes: Sequence[Envelope]) -> None:
+        pass
+
+    def first_token(self, chat: ChatId, turn: int, seconds: float) -> None:
+        pass
+
+    def working(self, state: ChatState, call: CallKey | None = None) -> AbstractContextManager[None]:
+        return self._nothing
+
+    async def close(self) -> None:
+        pass

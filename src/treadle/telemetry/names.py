@@ -1,0 +1,49 @@
+"""The names that spans and metrics use: those of OpenTelemetry's GenAI conventions where there is one, else our own
+under `treadle.`."""
+
+OPERATION = "gen_ai.operation.name"
+PROVIDER = "gen_ai.provider.name"
+CONVERSATION = "gen_ai.conversation.id"
+AGENT = "gen_ai.agent.name"
+AGENT_VERSION = "gen_ai.agent.version"
+MODEL = "gen_ai.request.model"
+FINISH = "gen_ai.response.finish_reasons"
+FIRST_TOKEN = "gen_ai.response.time_to_first_chunk"
+INPUT_TOKENS = "gen_ai.usage.input_tokens"
+OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
+CACHED_TOKENS = "gen_ai.usage.cache_read.input_tokens"
+REASONING_TOKENS = "gen_ai.usage.reasoning.output_tokens"
+TOOL = "gen_ai.tool.name"
+TOOL_CALL = "gen_ai.tool.call.id"
+ERROR = "error.type"
+TOKEN_TYPE = "gen_ai.token.type"
+
+COST = "treadle.cost.usd"
+ESTIMATED = "treadle.usage.estimated"
+PURPOSE = "treadle.purpose"
+TURN = "treadle.turn"
+CALL = "treadle.call"
+WAIT = "treadle.wait"
+TOOL_TIME = "treadle.tool.time"
+QUEUED = "treadle.queue.time"
+
+# What was said, only when asked for.
+INPUT_MESSAGES = "gen_ai.input.messages"
+OUTPUT_MESSAGES = "gen_ai.output.messages"
+ARGUMENTS = "gen_ai.tool.call.arguments"
+RESULT = "gen_ai.tool.call.result"
+
+_PROVIDERS = {
+    "copilot": "github.copilot",
+    "gemini": "gcp.gemini",
+    "mistral": "mistral_ai",
+    "openai-responses": "openai",
+    "vertex": "gcp.vertex_ai",
+    "xai": "x_ai",
+}
+
+
+def of_model(ref: str) -> dict[str, str]:
+    """The attributes of a `provider:name`."""
+    provider, _, name = ref.partition(":")
+    return {PROVIDER: _PROVIDERS.get(provider, provider), MODEL: name or provider} if ref else {}

@@ -1,0 +1,303 @@
+"""From the log of a chat to spans: another reader of events, which has their times from them. Pure: the same log makes
+the same spans with the same keys, whoever reads it and however often its workers were killed.
+
+Spans are handed over in portions. Where a portion ends follows from the log, too: at the end of a run, where it begins
+to wait for somebody, and now and then in between. Whoever writes the event that ends a portion hands it over, with
+everything in it that workers did who died on the way. So none is handed over twice, and none is lost but by a kill
+between that commit and the sending.
+"""
+
+from typing import Any
+
+from treadle._version import __version__
+from treadle.inert import inert_line
+from treadle.protocol import events as e
+from treadle.protocol.content import Usage
+from treadle.protocol.events import Envelope
+from treadle.telemetry import content, names
+from treadle.telemetry.spans import ROOT, RUN, Moment, Portion, Span, Trace
+from treadle.types import CallKey, ChatId
+
+Attributes = dict[str, Any]
+NOTHING: Attributes = {}
+EVERY_MS = 10_000
+"""A long run is shown in portions of at least this length, each of whole turns."""
+_NAME = 80
+_TOLD = 300
+
+_ANSWERED = e.PermissionCompleted | e.ExternalToolCompleted | e.UserInputCompleted
+_ASKED = e.PermissionRequested | e.ExternalToolRequested | e.UserInputRequested
+
+
+class Projection:
+    """Give it every event from the beginning of a run on; it gives back a portion where one ends. `said`: whether
+    messages, arguments and results are shown. `first_tokens`: by turn, how long its model took to begin."""
+
+    def __init__(
+        self, chat: ChatId, model: str = "", *, said: bool = False, first_tokens: dict[int, float] | None = None
+    ) -> None:
+        self.reached = 0
+        """The last event that was taken."""
+        self._chat = chat
+        self._default_model = model
+        self._said = said
+        self._first_tokens = {} if first_tokens is None else first_tokens
+        self._begin(None, 0)
+        self._before_ms = 0
+
+    def _begin(self, trace: Trace | None, time_ms: int) -> None:
+        self._trace = trace
+        self._open: dict[str, Span] = {}
+        self._done: list[Span] = []
+        self._queued: list[float] = []
+        self._pending_ms = 0
+        self._handed_ms = time_ms
+        self._epoch = 0
+        self._model = self._default_model
+        self._turn = ""
+        self._attempt = 0
+        self._asked_ms = 0
+        """Since when a model is asked; 0 when none is."""
+        self._requests: dict[CallKey, tuple[str, str]] = {}
+        """By call: the name of its tool, and the provider's id."""
+        self._usage = Usage()
+        self._compacting = ""
+        self._failure: e.SessionError | None = None
+
+    def take(self, envelope: Envelope) -> Portion | None:
+        at, event = envelope.time_ms, envelope.data
+        self.reached = envelope.seq
+        if self._trace is None:
+            self._first(envelope)
+        if self._trace is not None:
+            self._worker(envelope)
+            self._turns(at, event)
+            self._calls(at, event)
+            self._beside(envelope)
+        self._before_ms = at
+        return self._portion(envelope)
+
+    @property
+    def idle(self) -> bool:
+        """Whether no run is under way: then nothing of it is needed for the next."""
+        return self._trace is None
+
+    def _portion(self, envelope: Envelope) -> Portion | None:
+        trace, event = self._trace, envelope.data
+        idle = isinstance(event, e.CompactionComplete) and RUN not in self._open
+        over = isinstance(event, e.RunEnd) or idle
+        due = isinstance(event, e.TurnEnd) and envelope.time_ms - self._handed_ms >= EVERY_MS
+        if trace is None or not (over or due or isinstance(event, _ASKED)):
+            return None
+        if over:
+            self._end_all(envelope)
+        made = Portion(trace, envelope.seq, tuple(self._done), tuple(self._queued))
+        self._done, self._queued, self._handed_ms = [], [], envelope.time_ms
+        if over:
+            self._begin(None, 0)
+        return made
+
+    # -- spans ----------------------------------------------------------------------------------------------------
+
+    def _start(self, key: str, parent: str, name: str, at: int, attributes: Attributes) -> Span:
+        told = {name: value for name, value in attributes.items() if value != ""}
+        made = Span(key, parent, inert_line(name, _NAME), at, {names.CONVERSATION: self._chat, **told})
+        return self._open.setdefault(key, made)
+
+    def _end(self, key: str, at: int, attributes: Attributes = NOTHING, *, error: str = "", told: str = "") -> None:
+        if (span := self._open.pop(key, None)) is None:
+            return
+        span.attributes |= attributes
+        span.end_ms = max(span.start_ms, at)
+        span.error, span.told = error, inert_line(told, _TOLD)
+        self._done.append(span)
+
+    def _end_all(self, envelope: Envelope) -> None:
+        self._asked(envelope.time_ms, made_anyway=False)
+        for key in [key for key in self._open if key != RUN]:
+            self._end(key, envelope.time_ms)
+        if isinstance(event := envelope.data, e.RunEnd):
+            failure = self._failure if event.reason == "error" else None
+            kind, told = (failure.error_class, failure.message) if failure is not None else ("", "")
+            came_to = _spent(self._usage) | {"treadle.end": event.reason}
+            self._end(RUN, envelope.time_ms, came_to, error=kind, told=told)
+
+    @property
+    def _here(self) -> str:
+        """What a new span is a part of: the turn, or else the run."""
+        return next((key for key in (self._turn, RUN) if key in self._open), ROOT)
+
+    # -- the run --------------------------------------------------------------------------------------------------
+
+    def _first(self, envelope: Envelope) -> None:
+        """What nothing is above of: a run, or a compaction that a person wants of an idle chat."""
+        at, event = envelope.time_ms, envelope.data
+        if isinstance(event, e.UserMessage):
+            self._begin(Trace(self._chat, envelope.seq, event.traceparent), at)
+            own = {names.OPERATION: "invoke_agent", names.AGENT: "treadle", names.AGENT_VERSION: __version__}
+            self._start(RUN, ROOT, "invoke_agent treadle", at, own)
+            self._pending_ms = at
+        elif isinstance(event, e.CompactionStart):
+            self._begin(Trace(self._chat, envelope.seq), at)
+
+    def _worker(self, envelope: Envelope) -> None:
+        """Who works on it, and how long it waited for them."""
+        run = self._open.get(RUN)
+        if envelope.epoch == 0:
+            return
+        if self._pending_ms:
+            self._queued.append(max(0, envelope.time_ms - self._pending_ms) / 1000)
+            if run is not None:
+                run.attributes.setdefault(names.QUEUED, self._queued[-1])
+            self._pending_ms = 0
+        if run is not None and envelope.epoch != self._epoch:
+            run.moments = [*run.moments, Moment("treadle.worker", envelope.time_ms, {"treadle.epoch": envelope.epoch})]
+        self._epoch = envelope.epoch
+
+    # -- turns and model calls ------------------------------------------------------------------------------------
+
+    def _turns(self, at: int, event: e.Event) -> None:
+        match event:
+            case e.UserMessage() if self._said and RUN in self._open:
+                content.heard(self._open[RUN].attributes, event)
+            case e.TurnStart(turn=turn, model=model):
+                self._turn = f"turn {turn}"
+                self._start(self._turn, RUN, self._turn, at, {names.TURN: turn})
+                self._attempt, self._asked_ms = 0, at if model else 0
+                self._model = model or self._model
+                self._open[RUN].attributes |= names.of_model(model)
+            case e.TurnRetry():
+                lost = event.error_class == "worker_lost"  # what was reserved for it is no count of what it used
+                self._asked(at, error=event.error_class, told=event.message, usage=None if lost else event.usage)
+                self._asked_ms = at + round(event.delay_s * 1000)
+            case e.AssistantMessage():
+                self._requests |= {asked.call: (asked.name, asked.id) for asked in event.tool_requests}
+                said: Attributes = {names.FINISH: [event.finish_reason]} if event.finish_reason else {}
+                if self._said:
+                    said |= content.spoken(event)
+                    content.last_words(self._open.get(RUN), said)
+                self._asked(at, said, usage=event.usage, turn=event.turn)
+            case e.TurnEnd():
+                self._asked(at, usage=event.usage, made_anyway=event.usage.tokens > 0)
+                self._end(f"turn {event.turn}", at)
+                self._turn = ""
+            case e.SessionError():
+                self._failure = event
+                self._asked(at, error=event.error_class, told=event.message, made_anyway=self._attempt == 0)
+            case _:
+                pass
+
+    def _asked(
+        self,
+        at: int,
+        attributes: Attributes = NOTHING,
+        *,
+        error: str = "",
+        told: str = "",
+        usage: Usage | None = None,
+        turn: int = 0,
+        made_anyway: bool = True,
+    ) -> None:
+        """A model call for a turn is over. After a failed attempt nobody knows from the log whether another was made
+        before the turn ended, but by the time that passed."""
+        asked, self._asked_ms = self._asked_ms, 0
+        if not asked or not (made_anyway or at > asked):
+            return
+        self._attempt += 1
+        key = f"chat {self._turn} {self._attempt}"
+        if (first := self._first_tokens.pop(turn, None)) is not None:
+            attributes = {**attributes, names.FIRST_TOKEN: round(first, 6)}
+        self._model_called(key, self._here, min(asked, at), usage)
+        self._end(key, at, attributes, error=error, told=told)
+
+    def _model_called(self, key: str, parent: str, start: int, usage: Usage | None) -> None:
+        model = names.of_model(self._model)
+        name = f"chat {model.get(names.MODEL, '')}".rstrip()
+        told = {names.OPERATION: "chat"} | model | _spent(usage)
+        self._start(key, parent, name, start, told).kind = "client"
+        self._usage += usage or Usage()
+
+    # -- calls, and what they wait for ----------------------------------------------------------------------------
+
+    def _calls(self, at: int, event: e.Event) -> None:
+        match event:
+            case e.TrialStart(call=call):
+                self._start(f"try {call}", self._here, f"try {event.name}", at, {names.TOOL: event.name})
+            case e.ExecutionStart(call=call):
+                self._end(f"try {call}", at)
+                own = {names.OPERATION: "execute_tool", names.TOOL: event.name, "treadle.effect": event.effect}
+                known = {names.TOOL_CALL: self._requests.get(call, ("", ""))[1], names.CALL: call}
+                said = content.arguments(event) if self._said else {}
+                name = f"execute_tool {event.name}"
+                self._start(f"tool {call}", self._here, name, at, own | known | said)
+            case e.ExecutionComplete(call=call):
+                self._end(f"try {call}", at)
+                told: Attributes = content.result(event) if self._said else {}
+                told |= {names.TOOL_TIME: event.duration_ms / 1000} if event.duration_ms else {}
+                told |= {"treadle.sandbox": event.sandbox} if event.sandbox else {}
+                failed = "" if event.success else event.synthetic or "tool_error"
+                self._end(f"tool {call}", at, told, error=failed)
+            case e.PermissionRequested(action=action, call=call):
+                self._end(f"try {call}", at)
+                self._wait(at, action, "approval", call, {"treadle.severity": event.severity})
+            case e.ExternalToolRequested(call=call):
+                self._wait(at, call, "client_tool", call)
+            case e.UserInputRequested(action=action, call=call):
+                self._wait(at, action, "question", call, {"treadle.question": event.purpose})
+            case e.PermissionCompleted(action=action):
+                self._end(f"wait {action}", at, {"treadle.decision": event.decision, "treadle.by": event.by})
+            case e.ExternalToolCompleted(call=call):
+                failed = "client_error" if event.is_error else ""
+                self._end(f"wait {call}", at, {"treadle.by": event.by}, error=failed)
+            case e.UserInputCompleted(action=action):
+                self._end(f"wait {action}", at, {"treadle.by": event.by})
+            case _:
+                pass
+        if isinstance(event, _ANSWERED):
+            self._pending_ms = at
+
+    def _wait(self, at: int, action: str, what: str, call: CallKey, attributes: Attributes = NOTHING) -> None:
+        tool = self._requests.get(call, ("", ""))[0]
+        parent = f"tool {call}" if f"tool {call}" in self._open else self._here
+        own = {names.WAIT: what, names.TOOL: tool, names.CALL: call}
+        self._start(f"wait {action}", parent, f"wait {what}", at, {**own, **attributes})
+
+    # -- compaction, checks, calls that are no turn -----------------------------------------------------------------
+
+    def _beside(self, envelope: Envelope) -> None:
+        at, event = envelope.time_ms, envelope.data
+        match event:
+            case e.CompactionStart():
+                parent = self._here if self._asked_ms or RUN not in self._open else RUN
+                self._compacting = f"compaction {envelope.seq}"
+                self._start(self._compacting, parent, "compaction", at, {"treadle.trigger": event.trigger})
+            case e.CompactionComplete():
+                tokens = {"treadle.tokens.before": event.tokens_before, "treadle.tokens.after": event.tokens_after}
+                self._end(self._compacting, at, tokens, error="" if event.success else "compaction_failed")
+                self._asked_ms = self._asked_ms and at
+            case e.ModelCall(usage=usage) if usage.tokens or event.error:
+                within = self._open.get(self._compacting) if event.purpose == "compaction" else None
+                start = within.start_ms if within is not None else self._before_ms
+                parent = within.key if within is not None else self._here
+                key, error = f"chat {envelope.seq}", "model_error" if event.error else ""
+                self._model_called(key, parent, start, usage)
+                self._end(key, at, {names.PURPOSE: event.purpose}, error=error, told=event.error)
+            case e.CheckStarted(check=check):
+                said = {"treadle.check": event.command} if self._said else {}
+                self._start(check, self._here, "check", at, said)
+            case e.CheckCompleted(check=check):
+                self._end(check, at, error="" if event.success else event.synthetic or "check_failed")
+            case e.Interrupted() if (run := self._open.get(RUN)) is not None:
+                run.moments = [*run.moments, Moment("treadle.interrupted", at, {"treadle.by": event.by})]
+            case _:
+                pass
+
+
+def _spent(usage: Usage | None) -> dict[str, Any]:
+    if usage is None or not usage.tokens:
+        return {}
+    told: dict[str, Any] = {names.INPUT_TOKENS: usage.input, names.OUTPUT_TOKENS: usage.output}
+    told |= {names.CACHED_TOKENS: usage.cached} if usage.cached else {}
+    told |= {names.REASONING_TOKENS: usage.reasoning} if usage.reasoning else {}
+    told |= {names.COST: usage.usd} if usage.usd else {}
+    return told | ({names.ESTIMATED: True} if usage.estimated else {})

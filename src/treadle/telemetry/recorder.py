@@ -1,0 +1,179 @@
+"""Portions of the log as OpenTelemetry's spans and metrics. The only module that loads its SDK, and where all of its
+variables count: resource, sampler, limits, and those of the exporters."""
+
+import os
+import sys
+from importlib import import_module
+from typing import Any
+
+from opentelemetry.context import Context
+from opentelemetry.metrics import Histogram, Meter
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, MetricExporter, PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SpanExporter
+from opentelemetry.sdk.trace.id_generator import IdGenerator
+from opentelemetry.sdk.trace.sampling import Decision
+from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, TraceFlags, set_span_in_context
+from opentelemetry.trace.status import Status, StatusCode
+
+from treadle._version import __version__
+from treadle.protocol.trace_context import span_id, trace_of
+from treadle.telemetry import names
+from treadle.telemetry.sending import Sender, within
+from treadle.telemetry.settings import Signal, Telemetry
+from treadle.telemetry.spans import ROOT, Portion, Span
+
+_TOKENS = [4.0**power for power in range(14)]
+_SECONDS = [0.01 * 2.0**power for power in range(14)]
+_WAITS = [0.1, 1.0, 10.0, 60.0, 600.0, 3_600.0, 86_400.0]
+_NS = 1_000_000
+
+
+class Recorder:
+    """ConfigError, as of `Telemetry.check`, if it cannot be."""
+
+    def __init__(self, wanted: Telemetry) -> None:
+        resource = _resource()
+        self._ids = _Ids()
+        self._provider = TracerProvider(resource=resource, id_generator=self._ids, shutdown_on_exit=False)
+        self._sender: Sender | None = None
+        if wanted.exporter("TRACES", os.environ):
+            where = wanted.endpoint or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "by OTEL_*")
+            self._sender = Sender(_span_exporter(wanted), where)
+            self._provider.add_span_processor(self._sender)
+        self._tracer = self._provider.get_tracer("treadle", __version__)
+        readers = []
+        if wanted.exporter("METRICS", os.environ):
+            readers.append(PeriodicExportingMetricReader(_metric_exporter(wanted)))
+        self._meters = MeterProvider(readers, resource, shutdown_on_exit=False)
+        self._measures = Measures(self._meters.get_meter("treadle", __version__))
+
+    def record(self, portion: Portion) -> None:
+        for span in portion.spans:
+            self._measures.take(span)
+        for seconds in portion.queued:
+            self._measures.queue.record(seconds)
+        if self._sender is not None:
+            self._make(portion)
+            self._sender.send()
+
+    def _make(self, portion: Portion) -> None:
+        chat, first = portion.trace.chat, portion.trace.first
+        above = trace_of(chat, first, portion.trace.traceparent)
+        outside = _context(above.trace, above.span, above.sampled, remote=True) if above.span else Context()
+        decision = self._provider.sampler.should_sample(outside, above.trace, "invoke_agent treadle").decision
+        if decision is not Decision.RECORD_AND_SAMPLE:
+            return
+        for span in portion.spans:
+            inside = outside if span.parent == ROOT else _context(above.trace, span_id(chat, first, span.parent))
+            self._ids.trace, self._ids.span = above.trace, span_id(chat, first, span.key)
+            self._emit(span, inside)
+
+    def _emit(self, span: Span, inside: Context) -> None:
+        kind = SpanKind.CLIENT if span.kind == "client" else SpanKind.INTERNAL
+        made = self._tracer.start_span(span.name, inside, kind, span.attributes, start_time=span.start_ms * _NS)
+        for moment in span.moments:
+            made.add_event(moment.name, moment.attributes, moment.time_ms * _NS)
+        if span.error:
+            made.set_attribute(names.ERROR, span.error)
+            made.set_status(Status(StatusCode.ERROR, span.told or None))
+        made.end(span.end_ms * _NS)
+
+    def close(self, timeout_s: float) -> None:
+        """Send what is left; a collector that does not answer is not waited for longer than that."""
+        if self._sender is not None:
+            self._sender.finish(timeout_s)
+        within(timeout_s, self._meters.shutdown)
+
+
+class Measures:
+    """The metrics: those of the conventions, and our own for what they have no name for."""
+
+    def __init__(self, meter: Meter) -> None:
+        def histogram(name: str, unit: str, about: str, buckets: list[float]) -> Histogram:
+            return meter.create_histogram(name, unit, about, explicit_bucket_boundaries_advisory=buckets)
+
+        self._tokens = histogram("gen_ai.client.token.usage", "{token}", "Tokens used by model calls.", _TOKENS)
+        self._duration = histogram("gen_ai.client.operation.duration", "s", "How long operations took.", _SECONDS)
+        first = "gen_ai.client.operation.time_to_first_chunk"
+        self._first = histogram(first, "s", "How long models took to begin.", _SECONDS)
+        self._tools = histogram("treadle.tool.duration", "s", "How long tools worked.", _SECONDS)
+        self._waits = histogram("treadle.wait.duration", "s", "How long chats waited for people and clients.", _WAITS)
+        self.queue = histogram("treadle.queue.duration", "s", "How long chats waited for a worker.", _SECONDS)
+        self._cost = meter.create_counter("treadle.cost", "USD", "What model calls cost.")
+
+    def take(self, span: Span) -> None:
+        seconds = (span.end_ms - span.start_ms) / 1000
+        told = span.attributes
+        kept = {key: told[key] for key in (names.OPERATION, names.PROVIDER, names.MODEL, names.TOOL) if key in told}
+        failed = {names.ERROR: span.error} if span.error else {}
+        if span.kind == "client":
+            self._model_call(told, kept)
+        if names.WAIT in told:
+            self._waits.record(seconds, {names.WAIT: told[names.WAIT]})
+        elif kept.get(names.OPERATION) == "execute_tool":
+            self._tools.record(told.get(names.TOOL_TIME, seconds), kept | failed)
+        elif names.OPERATION in kept:
+            self._duration.record(seconds, kept | failed)
+
+    def _model_call(self, told: dict[str, Any], kept: dict[str, Any]) -> None:
+        for key, kind in ((names.INPUT_TOKENS, "input"), (names.OUTPUT_TOKENS, "output")):
+            if key in told:
+                self._tokens.record(told[key], {**kept, names.TOKEN_TYPE: kind})
+        if names.FIRST_TOKEN in told:
+            self._first.record(told[names.FIRST_TOKEN], kept)
+        if names.COST in told:
+            self._cost.add(told[names.COST], kept)
+
+
+class _Ids(IdGenerator):
+    """The ids that the next span is to have."""
+
+    trace = span = 0
+
+    def generate_span_id(self) -> int:
+        return self.span
+
+    def generate_trace_id(self) -> int:
+        return self.trace
+
+    def is_trace_id_random(self) -> bool:
+        return True  # the digest of a random id
+
+
+def _context(trace: int, span: int, sampled: bool = True, *, remote: bool = False) -> Context:
+    return set_span_in_context(NonRecordingSpan(SpanContext(trace, span, remote, TraceFlags(int(sampled)))), Context())
+
+
+def _resource() -> Resource:
+    made = Resource.create({SERVICE_VERSION: __version__})
+    named = str(made.attributes.get(SERVICE_NAME, "")).startswith("unknown_service")
+    return made.merge(Resource({SERVICE_NAME: "treadle"})) if named else made
+
+
+def _address(wanted: Telemetry, signal: Signal) -> str | None:
+    """The setting is the address of the collector; by HTTP each signal has a path there."""
+    base = wanted.endpoint.rstrip("/")
+    if not base:
+        return None
+    return base if wanted.protocol_of(signal, os.environ) == "grpc" else f"{base}/v1/{signal.lower()}"
+
+
+def _exporter(wanted: Telemetry, signal: Signal, name: str) -> Any:
+    """The exporter of this name by the protocol that is wanted."""
+    short = "grpc" if wanted.protocol_of(signal, os.environ) == "grpc" else "http"
+    kind = "trace" if signal == "TRACES" else "metric"
+    module = import_module(f"opentelemetry.exporter.otlp.proto.{short}.{kind}_exporter")
+    return getattr(module, name)(endpoint=_address(wanted, signal))
+
+
+def _span_exporter(wanted: Telemetry) -> SpanExporter:
+    console = wanted.exporter("TRACES", os.environ) == "console"
+    return ConsoleSpanExporter(out=sys.stderr) if console else _exporter(wanted, "TRACES", "OTLPSpanExporter")
+
+
+def _metric_exporter(wanted: Telemetry) -> MetricExporter:
+    console = wanted.exporter("METRICS", os.environ) == "console"
+    return ConsoleMetricExporter(out=sys.stderr) if console else _exporter(wanted, "METRICS", "OTLPMetricExporter")

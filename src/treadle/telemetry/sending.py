@@ -1,0 +1,66 @@
+"""Sends spans to a collector from a thread of its own, a portion at a time and at once: what waits for a timer is lost
+with the process. Nobody waits for it; what a collector does not take is dropped, and that is told once."""
+
+import logging
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+
+MOST = 8_192
+"""So many spans may wait for a collector that is slow or away."""
+
+
+class Sender(SpanProcessor):
+    def __init__(self, exporter: SpanExporter, where: str) -> None:
+        self._exporter = exporter
+        self._where = where
+        self._made: list[ReadableSpan] = []
+        self._queue: SimpleQueue[list[ReadableSpan] | None] = SimpleQueue()
+        self._waiting = 0
+        self._told = False
+        self._thread = threading.Thread(target=self._send_all, name="treadle traces", daemon=True)
+        self._thread.start()
+
+    def on_end(self, span: ReadableSpan) -> None:
+        if span.context is not None and span.context.trace_flags.sampled:
+            self._made.append(span)
+
+    def send(self) -> None:
+        """What has been made since the last time."""
+        batch, self._made = self._made, []
+        if self._waiting + len(batch) > MOST:
+            self._failed("too many wait for it")
+        elif batch:
+            self._waiting += len(batch)
+            self._queue.put(batch)
+
+    def _send_all(self) -> None:
+        while (batch := self._queue.get()) is not None:
+            try:
+                if self._exporter.export(batch) is not SpanExportResult.SUCCESS:
+                    self._failed("it does not take them")
+            except Exception as error:  # an exporter's own fault, which must not end the thread
+                self._failed(str(error))
+            self._waiting -= len(batch)
+
+    def _failed(self, why: str) -> None:
+        if not self._told:
+            self._told = True
+            text = "traces do not reach the collector (%s): %s; the work goes on without them"
+            logging.getLogger("treadle").warning(text, self._where, why)
+
+    def finish(self, timeout_s: float) -> None:
+        """Send what is left, for so long."""
+        self._queue.put(None)
+        self._thread.join(timeout_s)
+        self._exporter.shutdown()
+
+
+def within(seconds: float, work: Callable[[], object]) -> None:
+    """Do it in a thread that the process does not wait for at its end, and wait that long."""
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(seconds)

@@ -1,0 +1,52 @@
+"""Spans as values, and those of a log that are open at a point of it. Knows nothing of OpenTelemetry."""
+
+from typing import Any, Literal
+
+import msgspec
+
+ROOT = ""
+"""The key of what is above a run."""
+RUN = "run"
+
+
+class Moment(msgspec.Struct):
+    """Something that happened in the middle of a span."""
+
+    name: str
+    time_ms: int
+    attributes: dict[str, Any] = {}
+
+
+class Span(msgspec.Struct):
+    """`key` names it in its trace, `parent` what it is a part of."""
+
+    key: str
+    parent: str
+    name: str
+    start_ms: int
+    attributes: dict[str, Any]
+    kind: Literal["internal", "client"] = "internal"
+    end_ms: int = 0
+    error: str = ""
+    """The class of the error that it ended with; empty if with none."""
+    told: str = ""
+    """The error in words."""
+    moments: list[Moment] = []
+
+
+class Trace(msgspec.Struct, frozen=True):
+    """What spans of a run have in common: the chat, the event that began the run, and where it was begun from."""
+
+    chat: str
+    first: int
+    traceparent: str = ""
+
+
+class Portion(msgspec.Struct, frozen=True):
+    """Spans that are handed over together, and how long the chat waited for workers meanwhile, in seconds."""
+
+    trace: Trace
+    seq: int
+    """The event that ends the portion: whoever wrote it hands the spans over."""
+    spans: tuple[Span, ...]
+    queued: tuple[float, ...] = ()

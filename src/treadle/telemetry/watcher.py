@@ -1,0 +1,181 @@
+"""Watches what this process commits, and hands over the portions of spans that end with it. Reads them from the store,
+in a task of its own: the loop waits for nothing here, and what a dead worker did is read like everything else."""
+
+import asyncio
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from treadle.chat.state import ChatState
+from treadle.ports.store import Store
+from treadle.protocol import events as e
+from treadle.protocol import wire
+from treadle.protocol.events import Envelope
+from treadle.protocol.trace_context import TraceContext, span_id, trace_of
+from treadle.telemetry.projection import EVERY_MS, Projection
+from treadle.telemetry.settings import Telemetry
+from treadle.telemetry.spans import RUN
+from treadle.types import CallKey, ChatId
+
+if TYPE_CHECKING:
+    from treadle.telemetry.recorder import Recorder
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+KEPT = 1_024
+CLOSE_S = 3.0
+"""How long a process that ends waits for its collector."""
+_LOOK_BACK = 50
+"""Outside runs: a compaction begins so few events before it ends."""
+_ENDS = e.RunEnd | e.CompactionComplete | e.PermissionRequested | e.ExternalToolRequested | e.UserInputRequested
+
+
+class _Job(msgspec.Struct, frozen=True):
+    """A commit with which a portion may end."""
+
+    chat: ChatId
+    begin: int
+    first: int
+    last: int
+    model: str
+
+
+class Watcher:
+    """An `Observer` that exports. ConfigError at once if it cannot."""
+
+    def __init__(self, store: Store, wanted: Telemetry) -> None:
+        self._store = store
+        self._wanted = wanted
+        self._jobs: deque[_Job] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._recorder: Recorder | None = None
+        self._projections: OrderedDict[ChatId, Projection] = OrderedDict()
+        self._looked_ms: dict[ChatId, int] = {}
+        self._first_tokens: dict[ChatId, dict[int, float]] = {}
+        self._current: OrderedDict[str, TraceContext] = OrderedDict()
+        self._filter = _TraceIds(self._current)
+        logging.getLogger("treadle").addFilter(self._filter)
+
+    # -- what it is told ------------------------------------------------------------------------------------------
+
+    def committed(self, before: ChatState, envelopes: Sequence[Envelope]) -> None:
+        last = next((one for one in reversed(envelopes) if self._ends(before, one)), None)
+        if last is None:
+            return
+        first = envelopes[0].seq
+        begin = before.run.first if before.run is not None else max(1, first - _LOOK_BACK)
+        self._looked_ms[before.chat] = last.time_ms
+        self._jobs.append(_Job(before.chat, begin, first, last.seq, before.options.model))
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._work(), name="telemetry")
+
+    def _ends(self, before: ChatState, envelope: Envelope) -> bool:
+        """Whether a portion may end here; whether it does, the log tells."""
+        if not isinstance(envelope.data, e.TurnEnd):
+            return isinstance(envelope.data, _ENDS)
+        began = before.run.started_ms if before.run is not None else envelope.time_ms
+        return envelope.time_ms - max(began, self._looked_ms.get(before.chat, 0)) >= EVERY_MS
+
+    def first_token(self, chat: ChatId, turn: int, seconds: float) -> None:
+        self._first_tokens.setdefault(chat, {})[turn] = seconds
+
+    @contextmanager
+    def working(self, state: ChatState, call: CallKey | None = None) -> Iterator[None]:
+        """What is done inside finds the span that it belongs to as OpenTelemetry's current one: spans that tools make
+        hang on it, and log lines tell its trace."""
+        if state.run is None:
+            yield
+            return
+        from opentelemetry.context import attach, detach
+        from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
+
+        chat, first = state.chat, state.run.first
+        above = trace_of(chat, first, state.run.traceparent)
+        here = TraceContext(above.trace, span_id(chat, first, f"tool {call}" if call else RUN), above.sampled)
+        _keep(self._current, chat, here)
+        known = SpanContext(here.trace, here.span, False, TraceFlags(int(here.sampled)))
+        token = attach(set_span_in_context(NonRecordingSpan(known)))
+        try:
+            yield
+        finally:
+            detach(token)
+
+    # -- the work -------------------------------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        while self._jobs:
+            job = self._jobs.popleft()
+            try:
+                await self._hand_over(job)
+            except Exception as error:  # whatever it is: the chat is not to suffer from being watched
+                text = "the trace of chat %s is not whole: %s: %s"
+                logging.getLogger("treadle").warning(text, job.chat, type(error).__name__, error)
+
+    async def _hand_over(self, job: _Job) -> None:
+        if self._recorder is None:
+            self._recorder = await asyncio.to_thread(_recorder, self._wanted)
+        projection = self._projections.pop(job.chat, None)
+        if projection is None or not job.begin - 1 <= projection.reached < job.first:
+            tokens = self._first_tokens.setdefault(job.chat, {})
+            projection = Projection(job.chat, job.model, said=self._wanted.content, first_tokens=tokens)
+            projection.reached = job.begin - 1
+        records = await self._store.read(job.chat, projection.reached, job.last - projection.reached)
+        for record in records:
+            portion = projection.take(wire.decode(job.chat, record))
+            if portion is not None and portion.seq >= job.first:
+                self._recorder.record(portion)
+        if projection.idle:
+            self._looked_ms.pop(job.chat, None)
+            self._first_tokens.pop(job.chat, None)
+        else:
+            _keep(self._projections, job.chat, projection)
+
+    async def close(self) -> None:
+        """Hand over what was committed. The process may end when this returns."""
+        if self._task is not None:
+            await self._task
+        logging.getLogger("treadle").removeFilter(self._filter)
+        if self._recorder is not None:
+            await asyncio.to_thread(self._recorder.close, CLOSE_S)
+
+
+def _recorder(wanted: Telemetry) -> "Recorder":
+    from treadle.telemetry.recorder import Recorder  # it loads OpenTelemetry's SDK
+
+    return Recorder(wanted)
+
+
+def _keep(kept: OrderedDict[K, V], key: K, value: V) -> None:
+    kept[key] = value
+    kept.move_to_end(key)
+    if len(kept) > KEPT:
+        kept.popitem(last=False)
+
+
+class _TraceIds(logging.Filter):
+    """Log lines tell the trace that they belong to: in their text, and under the names that OpenTelemetry's own logging
+    uses."""
+
+    def __init__(self, current: OrderedDict[str, TraceContext]) -> None:
+        super().__init__()
+        self._current = current
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not hasattr(record, "otelTraceID") and (found := self._of(record)) is not None:
+            record.otelTraceID, record.otelSpanID = f"{found.trace:032x}", f"{found.span:016x}"
+            record.msg = f"{record.msg} [trace {found.trace:032x}]"
+        return True
+
+    def _of(self, record: logging.LogRecord) -> TraceContext | None:
+        from opentelemetry.trace import get_current_span
+
+        here = get_current_span().get_span_context()
+        if here.is_valid:
+            return TraceContext(here.trace_id, here.span_id)
+        named = record.args if isinstance(record.args, tuple) else ()
+        return next((self._current[word] for word in named if isinstance(word, str) and word in self._current), None)

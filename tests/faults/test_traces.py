@@ -1,0 +1,62 @@
+"""A run that was killed and resumed by other processes is one tree in a collector: nothing is missing, nothing came
+twice, nothing has lost its parent (E-04)."""
+
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.collector import Collector
+from tests.faults.chance import some
+from tests.faults.driver import IDLE, WAITING
+from tests.faults.harness import Case, Nursery
+from tests.faults.scenarios import SCENARIOS
+from tests.faults.test_every_point import Point, listed
+from treadle.protocol import events as e
+from treadle.testing.fake_openai import FakeOpenAI
+
+ONE_OF = 20
+_ENDS = e.RunEnd | e.PermissionRequested | e.ExternalToolRequested | e.UserInputRequested
+
+
+def names(collector: Collector) -> Counter[str]:
+    """Without attempts that were lost with their worker."""
+    lost = [span for span in collector.spans if span.attributes.get("error.type") == "worker_lost"]
+    return Counter(span.name for span in collector.spans if span not in lost)
+
+
+@pytest.mark.parametrize("scenario", ["work", "approval"])
+def test_a_run_that_is_killed_anywhere_is_one_tree(scenario: str, tmp_path: Path, nursery: Nursery) -> None:
+    with FakeOpenAI(SCENARIOS[scenario]) as fake, Collector() as collector:
+        (tmp_path / "whole").mkdir()
+        points = listed(Case(tmp_path / "whole", nursery, fake, collector=collector.url))
+        whole = names(collector)
+        assert collector.problems() == []
+        assert len({span.trace for span in collector.spans}) == 1
+    begun = points.index((0, "append.after:user.message", 1))
+    for point in some([point for point in points[begun:] if point[2] == 1], ONE_OF, scenario):
+        (tmp_path / str(points.index(point))).mkdir()
+        strike(point, Counter(whole), tmp_path / str(points.index(point)), nursery, scenario)
+
+
+def strike(point: Point, whole: Counter[str], folder: Path, nursery: Nursery, scenario: str) -> None:
+    visit, name, passing = point
+    with FakeOpenAI(SCENARIOS[scenario]) as fake, Collector() as collector:
+        case = Case(folder, nursery, fake, collector=collector.url)
+        for _ in range(visit):
+            assert case.go() == WAITING
+        before = case.log()[-1].seq if visit else 0
+        if case.go(faults=f"kill@{name}#{passing}") != -signal.SIGKILL:
+            return  # what it passes differs a little from time to time
+        if any(isinstance(one.data, _ENDS) for one in case.log()[before:]):
+            return  # a portion had ended and may not have been sent: as far as a kill allows
+        while (code := case.go()) == WAITING:
+            pass
+        assert code == IDLE, case.errors()
+        told = f"killed at {point}\n" + "\n".join(collector.tree()) + "\n" + case.story()
+        assert collector.problems() == [], told
+        assert names(collector) == whole, told
+        assert len({span.trace for span in collector.spans}) == 1, told
+        (run,) = collector.named("invoke_agent treadle")
+        assert run.moments.count("treadle.worker") >= 2 + visit, told
