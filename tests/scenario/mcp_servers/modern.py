@@ -85,7 +85,8 @@ class Modern:
 
     async def __aenter__(self) -> Self:
         app = self._server.streamable_http_app()
-        self._uvicorn = uvicorn.Server(uvicorn.Config(app, port=self._port, log_level="critical", lifespan="on"))
+        config = uvicorn.Config(app, port=self._port, log_level="critical", lifespan="on", timeout_graceful_shutdown=1)
+        self._uvicorn = uvicorn.Server(config)
         self._serving = asyncio.create_task(self._uvicorn.serve())
         async with asyncio.timeout(60):
             while not self._uvicorn.started:  # noqa: ASYNC110 - it tells nobody
