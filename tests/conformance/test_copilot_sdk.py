@@ -16,7 +16,7 @@ from tests.homes import seed
 from tests.scenario.command_line import SOURCES, CommandLine
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "treadle-tests"
-PYTHON_SDK = CACHE / "copilot-python-1.0.27"
+PYTHON_SDK = CACHE / f"copilot-python-1.0.27-{sys.implementation.cache_tag}"
 NODE_SDK = CACHE / "copilot-node-1.0.14"
 HERE = Path(__file__).parent
 
