@@ -155,6 +155,11 @@ class Chat:
         `patch` instead of all that: a unified diff or `*** Begin Patch`, applied whole or not at all (L-18)."""
         return Following(self, c.Apply(path, content, block, patch))
 
+    def commit_world(self, world: str) -> Following:
+        """Commit a world of the place in which this chat works, by the same rules and with the same way back as a call
+        of the model (W-12). See `Agent.worlds`."""
+        return Following(self, c.Apply(world=world))
+
     def compact(self) -> Following:
         return Following(self, c.Compact())
 

@@ -11,6 +11,7 @@ A chat lives in the store, not in the object: `agent.chat("c_…")` in any proce
 
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
@@ -46,6 +47,7 @@ from treadle.ports.observer import NoObserver, Observer
 from treadle.ports.policy import Policy
 from treadle.ports.store import RENEW_S, ChatFilter, Listed, Store
 from treadle.ports.toolset import Tool, ToolSource
+from treadle.ports.workspace import Workspace
 from treadle.prompt import system_text
 from treadle.protocol.events import ModelNotice
 from treadle.protocol.options import PRESETS, ChatOptions, OptionKeywords, Preset, Project, Skill
@@ -61,6 +63,8 @@ if TYPE_CHECKING:
     from treadle.skills.places import Document, Kind
     from treadle.skills.reading import CustomAgent, OwnCommand
     from treadle.telemetry.settings import Telemetry
+    from treadle.worlds.record import World
+    from treadle.worlds.worlds import Worlds
 
 
 class OneModel:
@@ -213,6 +217,30 @@ class Agent:
             self._mcp = McpServers(self._home, self._setup.context, self._trust.trusted, given, configured=configured)
         return self._mcp
 
+    @cached_property
+    def worlds(self) -> "Worlds":
+        """Copy-on-write worlds of projects, in which chats work without changing those; see `treadle.worlds`."""
+        from treadle.worlds.worlds import Worlds  # most users have none
+
+        def begin(world: "World") -> Chat:
+            options = msgspec.structs.replace(
+                self.options,
+                root=world.root,
+                root_id=world.root_id,
+                world=world.parent,
+                mode="auto-edit",
+                auto_approve_sensitive_edits=True,  # who commits it has seen it, and each change was judged in it
+                instructions="",
+                skills=(),
+            )
+            return self.begin(new_chat_id(), options)
+
+        return Worlds(self._setup.worlds, begin)
+
+    def workspace_of(self, project: Project) -> Workspace:
+        """The files of a project, or of the world of it."""
+        return self._setup.context.workspace_of(*project)
+
     def _mcp_source(self, options: ChatOptions) -> "ToolSource | None":
         """None if there is no server to look for, which the names of files tell: then nothing is loaded."""
         root = options.root
@@ -285,7 +313,9 @@ class Agent:
         if options.root and not options.root_id:
             options = msgspec.structs.replace(options, root_id=identify(options.root))
         if self._instructions and not options.instructions:
-            options = msgspec.structs.replace(options, instructions=read_instructions(*options.project, highest))
+            options = msgspec.structs.replace(
+                options, instructions=read_instructions(options.root, options.root_id, highest)
+            )
         if (
             self._skills
             and options.root
@@ -308,7 +338,9 @@ class Agent:
         """The skills, commands or custom agents that there are for this project, with those that are not trusted."""
         from treadle.skills.places import documents
 
-        return documents(kind, *project, self._home, self._env, self._trust.trusted, self._extensions)
+        return documents(
+            kind, project.root, project.root_id, self._home, self._env, self._trust.trusted, self._extensions
+        )
 
     def own_commands(self, project: Project) -> "dict[str, OwnCommand]":
         """Prompts under a name, by their names: the user's, and the project's trusted ones."""

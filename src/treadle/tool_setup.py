@@ -5,7 +5,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from treadle.errors import ConfigError
 from treadle.file_system import is_below
 from treadle.ports.commands import Allowance
 from treadle.ports.sandbox import Demand, PrivateHome, Sandbox
-from treadle.ports.snapshots import Snapshots, SnapshotsOf
+from treadle.ports.snapshots import SnapshotsOf
 from treadle.ports.store import Store
 from treadle.protocol.events import GitBranchCreated, SandboxNotice
 from treadle.protocol.files import FileChange
@@ -28,6 +28,9 @@ from treadle.workspace.root import Root
 if TYPE_CHECKING:
     from treadle.sandbox.choose import ChosenSandbox
     from treadle.workspace.git import Git
+    from treadle.workspace.history.snapshots import ProjectSnapshots
+    from treadle.worlds.ground import WorldGround
+    from treadle.worlds.home import WorldHome
 
 
 _LOOK_S = 10.0
@@ -50,14 +53,15 @@ class ToolSetup:
     ) -> None:
         self._home = home
         self._rules_of = rules_of
-        self._roots = lru_cache(maxsize=64)(_open_root)
         file = getattr(store, "path", None)
         data = home if shared else file.parent if isinstance(file, Path) else None
         self.passing = data is None
         """Whether its chats end with this process, and so does what is kept for them."""
         self._data = Path(tempfile.gettempdir()) / new_id("treadle") if data is None else Path(os.path.abspath(data))
+        self._roots = lru_cache(maxsize=256)(self._open_root)
+        self._grounds: dict[str, WorldGround] = {}
         self.commands = SupervisedCommands(self._data / "commands")
-        self.snapshots_of: SnapshotsOf = lru_cache(maxsize=64)(self._snapshots)
+        self.snapshots_of: SnapshotsOf = lru_cache(maxsize=64)(self.history_of)
         self._choice_of = lru_cache(maxsize=8)(self._choice)
         self._homes = lru_cache(maxsize=8)(self._private_home)
         self._viewed: dict[tuple[str, str], bool] = {}
@@ -74,15 +78,32 @@ class ToolSetup:
             notice=self._notice,
             views=self._views,
             allowance=allowance or Allowance(),
+            worlds=lambda: self.worlds,
             unrecoverable=self._unrecoverable,
             after_the_fact=self._after_the_fact,
         )
 
-    def _snapshots(self, root: str, bound: str) -> Snapshots:
+    def _open_root(self, root: str, bound: str, world: str = "") -> Root:
+        return Root(root, bound, self.ground_of(world) if world else None)
+
+    def ground_of(self, world: str) -> "WorldGround":
+        """How the files of a world are reached (W-11). ToolError if there is no such world here."""
+        from treadle.worlds.ground import WorldGround
+
+        return self._grounds.get(world) or self._grounds.setdefault(world, WorldGround(self.worlds.folders, world))
+
+    @cached_property
+    def worlds(self) -> "WorldHome":
+        from treadle.worlds.home import WorldHome
+        from treadle.worlds.record import WorldFolders
+
+        return WorldHome(WorldFolders(str(self._data)), self.ground_of, self.history_of)
+
+    def history_of(self, root: str, bound: str, world: str = "") -> "ProjectSnapshots":
         """What files were is kept beside the database; or, for chats that end with this process, as long as they do."""
         from treadle.workspace.history.snapshots import ProjectSnapshots
 
-        return ProjectSnapshots(self._roots(root, bound), self._data)
+        return ProjectSnapshots(self._roots(root, bound, world), self._data)
 
     def _after_the_fact(self, root: str, files: Sequence[FileChange], options: ChatOptions) -> Sequence[str]:
         from treadle.policy.changes import after_the_fact
@@ -95,7 +116,9 @@ class ToolSetup:
             return after_the_fact(files, options, options.rules)
 
     async def close(self) -> None:
-        """Remove what nobody can come back to."""
+        """Let go of worlds, and remove what nobody can come back to."""
+        for ground in self._grounds.values():
+            ground.end() if self.passing else ground.close()
         if self.passing:
             await self.commands.close()
             if self._data.exists():
@@ -172,25 +195,23 @@ class ToolSetup:
 
         from treadle.workspace.git import make_branch
 
+        if project.world:  # its references are the project's: a branch of it comes with a commit
+            return None
         root = self._roots(*project).path
         hidden = self._guarded(root).hidden
 
         def made() -> GitBranchCreated | None:
-            os.close(Root(*project).top())  # RootChanged, before git is let near it
+            os.close(self._roots(*project).top())  # RootChanged, before git is let near it
             return make_branch(root, chat, message, lambda: self._sandbox_of("auto"), hidden)
 
         return await asyncio.to_thread(made)
-
-
-def _open_root(root: str, bound: str) -> Root:
-    return Root(root, bound)
 
 
 def bind_root(options: ChatOptions, owner: str) -> str:
     """Which folder the root of a chat is: the one that it is bound to, or is to be. Empty if there is none here. The
     roots of chats that have an `owner` were recorded without links, so none may have come since. RootChanged if the
     chat is bound to another folder."""
-    root, bound = options.project
+    root, bound, _ = options.project
     found = locate(root)
     if found is None:
         return ""

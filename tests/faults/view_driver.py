@@ -81,7 +81,7 @@ class Case:
             SupervisedCommands(home / "commands"),
             lambda _demand: self._sandbox,
             os.environ,
-            snapshots_of=lambda root, bound: ProjectSnapshots(Root(root, bound), home),
+            snapshots_of=lambda root, bound, _world="": ProjectSnapshots(Root(root, bound), home),
         )
         return RunCommand(means)
 

@@ -12,7 +12,7 @@ from treadle.protocol.commands import Apply
 from treadle.protocol.content import AssistantEntry, ToolRequest, Usage
 from treadle.protocol.events import AssistantMessage, Event, TurnStart, UserMessage
 from treadle.protocol.options import ChatOptions
-from treadle.protocol.tools import PATCH_TOOL, WRITE_TOOL
+from treadle.protocol.tools import PATCH_TOOL, WORLD_TOOL, WRITE_TOOL
 from treadle.types import call_key
 
 _OPENING = re.compile(r"([ \t]*)(`{3,}|~{3,})([^\n]*)")
@@ -22,7 +22,7 @@ _CLOSING_INDENT = 3
 
 def applied(state: ChatState, command: Apply) -> tuple[Event, ...]:
     """The person's word and a turn of one call, which a worker carries out like any other."""
-    said, tool, values = _patching(command) if command.patch is not None else _writing(state, command)
+    said, tool, values = _call(state, command)
     try:
         arguments = msgspec.json.encode(values).decode()
     except UnicodeEncodeError as error:
@@ -41,11 +41,19 @@ def tool_options(state: ChatState) -> ChatOptions:
     the model."""
     if state.run is None or not state.run.applies:
         return state.options
-    return replace(state.options, tools=(WRITE_TOOL, PATCH_TOOL), dynamic_tools=())
+    return replace(state.options, tools=(WRITE_TOOL, PATCH_TOOL, WORLD_TOOL), dynamic_tools=())
+
+
+def _call(state: ChatState, command: Apply) -> tuple[str, str, dict[str, str | None]]:
+    """What is said, by which tool, with which arguments."""
+    if command.world:
+        if command != Apply(world=command.world):
+            raise InvalidInput("A world is committed as it is; give no path, content, block or patch with it.")
+        return f"Commit the world {command.world}.", WORLD_TOOL, {"world": command.world}
+    return _patching(command) if command.patch is not None else _writing(state, command)
 
 
 def _patching(command: Apply) -> tuple[str, str, dict[str, str | None]]:
-    """What is said, by which tool, with which arguments."""
     if command.path or command.content is not None or command.block:
         raise InvalidInput("A patch names its files itself; give no path, content or block with it.")
     if not (command.patch or "").strip():

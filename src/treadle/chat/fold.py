@@ -255,9 +255,9 @@ def _queue_changed(state: ChatState, event: e.QueueChanged, at: Envelope) -> Cha
 
 def change_options(options: ChatOptions, changes: dict[str, Any]) -> ChatOptions:
     """The options with some of them changed; msgspec.ValidationError if a value does not fit. Another root is another
-    folder: which one has to be said again."""
+    folder: which one has to be said again, and so has the world of it."""
     if "root" in changes:
-        changes = {"root_id": "", **changes}
+        changes = {"root_id": "", "world": "", **changes}
     return msgspec.convert({**msgspec.to_builtins(options), **changes}, ChatOptions)
 
 

@@ -287,9 +287,14 @@ def _change(state: ChatState, command: c.ChangeOptions) -> Events:
     if options == state.options:
         return ()
     at_work = state.run is not None or state.compacting or state.restoring is not None
-    if at_work and (options.root, options.archived) != (state.options.root, state.options.archived):
-        raise _busy(state, "root and archived change only when it is idle")
+    if at_work and _fixed(options) != _fixed(state.options):
+        raise _busy(state, "root, world and archived change only when it is idle")
     return (e.OptionsChanged(command.changes, command.by),)
+
+
+def _fixed(options: ChatOptions) -> tuple[str, str, bool]:
+    """What does not change under a run."""
+    return options.root, options.world, options.archived
 
 
 def _compact(state: ChatState) -> Events:

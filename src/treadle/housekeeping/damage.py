@@ -77,9 +77,18 @@ def _unfinished(home: Path, at_work: set[str], repair: bool) -> Iterator[Problem
         yield Problem("changes", f"{text}{error and f': {error}'}", _chat(journal.name), repaired=not error)
 
 
+def _root_of(journal: Journal, home: Path) -> Root:
+    if not journal.world:
+        return Root(journal.root, journal.bound)
+    from treadle.worlds.ground import WorldGround
+    from treadle.worlds.record import WorldFolders
+
+    return Root(journal.root, journal.bound, WorldGround(WorldFolders(str(home)), journal.world))
+
+
 def _complete(journal: Journal, home: Path) -> str:
     try:
-        snapshots = ProjectSnapshots(Root(journal.root, journal.bound), home)
+        snapshots = ProjectSnapshots(_root_of(journal, home), home)
         if journal.verdict == "commit":
             snapshots.commit(journal.name, journal.view)
         else:

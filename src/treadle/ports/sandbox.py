@@ -44,6 +44,17 @@ below which no folder lies that a sandbox covers."""
 RootMount = Direct | Unwritable | View
 
 
+class WorldMount(Value, frozen=True):
+    """What stands at the root's path for a command of a world (W-11): a copy of the project, or layers over it."""
+
+    folder: str = ""
+    """The copy."""
+    layers: tuple[str, ...] = ()
+    """What was changed, from the lowest to the world's own."""
+    holder: str = ""
+    """The socket of the process in whose namespace they are mounted over the root: for who writes to them."""
+
+
 class PrivateHome(Value, frozen=True):
     """What a command sees instead of people's homes: empty folders of its own that end with it, and in them what is
     named here."""
@@ -104,6 +115,8 @@ class Confinement(Value, frozen=True):
     """None: homes are as they are, but for what is hidden."""
     writable: tuple[str, ...] = ()
     """Writable folders outside the root, beside a private /tmp."""
+    world: WorldMount | None = None
+    """None: the root is what lies at its path."""
     terminal: bool = False
     """Whether the command has a terminal of its own, which it may then control; it is cut off from any other."""
 

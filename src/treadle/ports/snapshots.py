@@ -5,7 +5,7 @@ is read off its copy-on-write view, or by comparing the tree before and after.
 Whoever implements it stays inside the root (S-01) and never touches the project's `.git` but as files of the project.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -154,5 +154,7 @@ class Snapshots(Protocol):
         ...
 
 
-SnapshotsOf = Callable[[str, str], Snapshots]
-"""(root, its identity) → its snapshots; see `WorkspaceOf`."""
+class SnapshotsOf(Protocol):
+    def __call__(self, root: str, bound: str, world: str = "", /) -> Snapshots:
+        """The snapshots of a root; see `WorkspaceOf`."""
+        ...

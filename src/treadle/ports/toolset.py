@@ -88,7 +88,7 @@ class Invocation(msgspec.Struct, frozen=True):
 
     @property
     def project(self) -> Project:
-        return self.root, self.options.root_id
+        return Project(self.root, self.options.root_id, self.options.world)
 
 
 class Question(Value, frozen=True):

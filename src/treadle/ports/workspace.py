@@ -2,12 +2,13 @@
 whoever uses it never opens a file by another way. Failures are ToolErrors with a text for the model."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Literal, Protocol
 
 import msgspec
 
 from treadle.inert import printable
+from treadle.ports.sandbox import WorldMount
 
 FileKind = Literal["file", "directory", "link", "other"]
 
@@ -117,6 +118,11 @@ class Workspace(Protocol):
         """The root itself, absolute and without links."""
         ...
 
+    @property
+    def world(self) -> WorldMount | None:
+        """What a command must find at the root's path, if that is not what lies there (W-11)."""
+        ...
+
     def relative(self, path: str) -> str:
         """The path as it is shown and recorded: relative to the root, `.` for the root itself."""
         ...
@@ -188,9 +194,34 @@ class Workspace(Protocol):
         ...
 
 
-WorkspaceOf = Callable[[str, str], Workspace]
-"""(root, its identity) → its workspace. RootChanged if another folder stands there by now; with an empty identity
-whichever does."""
+class WorkspaceOf(Protocol):
+    def __call__(self, root: str, bound: str, world: str = "", /) -> Workspace:
+        """The workspace of a root with this identity; see `treadle.protocol.options.Project`. RootChanged if another
+        folder stands there by now; with an empty identity whichever does."""
+        ...
+
+
+class Ground(Protocol):
+    """Where the files of a root are that do not lie at its path: in a world (W-11)."""
+
+    @property
+    def name(self) -> str:
+        """The world's."""
+        ...
+
+    @property
+    def folder(self) -> str:
+        """The path at which the same files lie for everybody; empty if there is none."""
+        ...
+
+    def open(self, flags: int) -> int:
+        """A descriptor of the top folder; the caller closes it. ToolError if the world is gone."""
+        ...
+
+    def mount(self) -> WorldMount:
+        """What a sandbox puts in the place of the root."""
+        ...
+
 
 _LONGEST = 300
 

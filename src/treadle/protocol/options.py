@@ -3,7 +3,7 @@ the specification."""
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NamedTuple, TypedDict
 
 import msgspec
 
@@ -25,8 +25,16 @@ SandboxChoice = Literal["auto", "bubblewrap", "landlock", "sandbox-exec", "none"
 NetworkChoice = bool | tuple[str, ...]
 """Which hosts a command may reach: all, none, or those of these patterns (see `treadle.host_patterns`)."""
 
-Project = tuple[str, str]
-"""A root, and which folder it is; the latter is empty where that is not known."""
+
+class Project(NamedTuple):
+    """Where a chat works."""
+
+    root: str
+    root_id: str = ""
+    """Which folder it is; empty where that is not known."""
+    world: str = ""
+    """The copy-on-write world of that folder in which it works (W-11); empty: in the folder itself."""
+
 
 MODES: tuple[Mode, ...] = ("read-only", "confirm", "review", "ask", "auto-edit", "autopilot")
 
@@ -61,6 +69,9 @@ class ChatOptions(Value, frozen=True):
     root_id: str = ""
     """Which folder the root is, whatever its path leads to later: its volume and inode, found when the chat was bound
     to it (S-01). Set by Treadle; naming the root again binds the chat anew."""
+    world: str = ""
+    """The world of the root in which the chat works: nothing of the project changes until that is committed (W-11).
+    Empty: in the project itself."""
     mode: Mode = "auto-edit"
     system_prompt: str = ""
     interactive: bool = False
@@ -128,7 +139,7 @@ class ChatOptions(Value, frozen=True):
 
     @property
     def project(self) -> Project:
-        return self.root, self.root_id
+        return Project(self.root, self.root_id, self.world)
 
     @property
     def limit_rule(self) -> OnLimit:
@@ -152,6 +163,7 @@ class OptionKeywords(TypedDict, total=False):
 
     model: str
     root: str | PathLike[str]
+    world: str
     mode: Mode
     system_prompt: str
     interactive: bool

@@ -23,6 +23,7 @@ INPUT_TOOL = "send_input"
 DIAGNOSTICS_TOOL = "get_diagnostics"
 WRITE_TOOL = "write_file"
 PATCH_TOOL = "apply_patch"
+WORLD_TOOL = "commit_world"
 EDIT_TOOL = "edit_file"
 EDIT_TOOLS = frozenset({WRITE_TOOL, EDIT_TOOL, PATCH_TOOL})
 """Built-in tools that are known by their names: rules and logs name them, and the loop calls some by itself."""

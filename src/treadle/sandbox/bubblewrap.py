@@ -19,11 +19,22 @@ from pathlib import Path
 
 from treadle.errors import SandboxError
 from treadle.file_system import folders_between, is_below, replace_file
-from treadle.ports.sandbox import LAID, PROXY_PORT, AllHosts, Confinement, Direct, Hosts, Level, Unwritable, View
+from treadle.ports.sandbox import (
+    LAID,
+    PROXY_PORT,
+    AllHosts,
+    Confinement,
+    Direct,
+    Hosts,
+    Level,
+    Unwritable,
+    View,
+    WorldMount,
+)
 from treadle.sandbox import landlock
 from treadle.sandbox.launch.handover import GO_FD, INFO_FD
 from treadle.sandbox.launch.hold import ALIVE_FD, Holder
-from treadle.sandbox.launcher import Launcher
+from treadle.sandbox.launcher import Launcher, at_folder, in_world
 from treadle.sandbox.places import STAND_INS
 from treadle.sandbox.seccomp import Filter, assemble
 from treadle.sandbox.sockets import listening, mount_points, settled_folder
@@ -99,7 +110,12 @@ class Bubblewrap:
             line = ["/bin/sh", "-c", _OPEN_FILES, self._filter_file(), given, *words]
         if isinstance(confinement.network, Hosts):
             line = self._through_proxy(confinement.network, line)
-        return self._holding(missing, line) if missing else line
+        if missing:
+            line = self._holding(confinement, missing, line)
+        world = confinement.world
+        if world is not None and world.holder and isinstance(confinement.mount, Direct):
+            return in_world(self._launcher, line, world, "/")
+        return line
 
     def _scoped(self, argv: Sequence[str], confinement: Confinement) -> Sequence[str]:
         """Abstract sockets belong to the network: with that of the machine, only Landlock keeps a command from them."""
@@ -170,18 +186,20 @@ class Bubblewrap:
         return path
 
     def _root(self, confinement: Confinement) -> list[str]:
-        root = confinement.root
+        root, world = confinement.root, confinement.world or WorldMount()
+        source = world.folder or root
+        layers = [word for layer in (source, *world.layers) for word in ("--overlay-src", layer)]
         match confinement.mount:
             case Direct():
-                return ["--bind", root, root]
+                return ["--bind", source, root]
             case Unwritable():
-                return ["--ro-bind", root, root]
+                return [*layers, "--ro-overlay", root] if world.layers else ["--ro-bind", source, root]
             case View(upper=upper, work=work, laid=laid):
                 if not self.views:
                     raise SandboxError(
                         "a copy-on-write view of the project does not work with this bubblewrap or kernel"
                     )
-                return ["--bind", LAID, root] if laid else ["--overlay-src", root, "--overlay", upper, work, root]
+                return ["--bind", LAID, root] if laid else [*layers, "--overlay", upper, work, root]
 
     def _protected(self, confinement: Confinement, missing: list[str]) -> Iterable[Mount]:
         """The mounts that hold protected paths; what does not exist is put into `missing`."""
@@ -218,10 +236,13 @@ class Bubblewrap:
                 return step
         return wanted
 
-    def _holding(self, missing: Sequence[str], line: Sequence[str]) -> list[str]:
-        notes = self._notes()
+    def _holding(self, confinement: Confinement, missing: Sequence[str], line: Sequence[str]) -> list[str]:
+        world = confinement.world or WorldMount()
+        # What is held in the namespace of a world lies elsewhere by the same path: whoever sweeps must stand there.
+        notes = f"{self._notes()}-{_name(world.holder)}" if world.holder else self._notes()
         os.makedirs(notes, mode=0o700, exist_ok=True)
-        places = [[_name(path), path, STAND_INS.get(os.path.basename(path))] for path in missing]
+        held = [at_folder(world, confinement.root, path) for path in missing]
+        places = [[_name(path), path, STAND_INS.get(os.path.basename(path))] for path in held]
         return self._launcher.line("hold", {"notes": notes, "places": places}, line)
 
     def _through_proxy(self, network: Hosts, line: Sequence[str]) -> list[str]:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from treadle.errors import SandboxError
 from treadle.file_system import is_below
 from treadle.ports.sandbox import Confinement, Direct, Level, View
-from treadle.sandbox.launcher import Launcher
+from treadle.sandbox.launcher import Launcher, at_folder, in_the_copy, in_world
 from treadle.sandbox.network.reach import all_hosts
 from treadle.sandbox.seccomp import AF_INET, AF_INET6, AF_NETLINK, Filter, assemble
 
@@ -60,6 +60,9 @@ class Landlock:
         """Nothing was put anywhere."""
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, cwd: str) -> list[str]:
+        if (world := confinement.world) is not None:
+            cwd = at_folder(world, confinement.root, cwd)
+            return in_world(self._launcher, self.wrap(argv, in_the_copy(confinement, world), cwd), world, cwd)
         if self._abi < OLDEST:
             raise SandboxError(f"Landlock of this kernel (version {self._abi}) is too old; version {OLDEST} is needed")
         if isinstance(confinement.mount, View):

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import msgspec
 
+from treadle.file_system import path_below
+from treadle.ports.sandbox import Confinement, WorldMount
+
 Spec = Mapping[str, object]
 """Plain data: text, bytes, numbers, lists. It is sent in Python's own form, since reading JSON would cost a command
 more time than all the rest of its preparation."""
@@ -28,3 +31,21 @@ class Launcher(msgspec.Struct, frozen=True):
         boot = _BOOT.format(module=module)
         told = marshal.dumps(dict(spec), 2).hex()
         return [self.python, "-I", "-S", "-c", boot, self.package, told, *argv]
+
+
+def in_world(launcher: Launcher, line: Sequence[str], world: WorldMount, cwd: str) -> list[str]:
+    """The command line, started in `cwd` where the layers of a world are mounted (W-11)."""
+    return launcher.line("enter", {"holder": world.holder, "cwd": cwd}, line)
+
+
+def at_folder(world: WorldMount, root: str, path: str) -> str:
+    """Where a path of the project lies for a command that sees the copy at its own place."""
+    below = path_below(path, root) if world.folder else None
+    return path if below is None else world.folder if below == "." else f"{world.folder}/{below}"
+
+
+def in_the_copy(confinement: Confinement, world: WorldMount) -> Confinement:
+    """The confinement for a sandbox that can put nothing in the place of something else."""
+    root = confinement.root
+    kept = tuple(at_folder(world, root, path) for path in confinement.protected)
+    return msgspec.structs.replace(confinement, root=world.folder or root, protected=kept, world=None)

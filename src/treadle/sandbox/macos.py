@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from treadle.errors import SandboxError
 from treadle.file_system import folders_between
 from treadle.ports.sandbox import Confinement, Direct, Level, View
+from treadle.sandbox.launcher import Launcher, at_folder, in_the_copy, in_world
 from treadle.sandbox.network.reach import all_hosts
 
 BINARY = "/usr/bin/sandbox-exec"
@@ -35,6 +36,9 @@ class SandboxExec:
         """Nothing was put anywhere."""
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, cwd: str) -> list[str]:
+        if (world := confinement.world) is not None:
+            cwd = at_folder(world, confinement.root, cwd)
+            return in_world(Launcher(), self.wrap(argv, in_the_copy(confinement, world), cwd), world, cwd)
         if isinstance(confinement.mount, View):
             raise SandboxError("sandbox-exec has no copy-on-write view of the project")
         del cwd  # whoever starts the command starts it there

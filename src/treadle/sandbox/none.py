@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from treadle.errors import SandboxError
 from treadle.ports.sandbox import Confinement, Level, View
+from treadle.sandbox.launcher import Launcher, at_folder, in_world
 
 
 class NoSandbox:
@@ -12,12 +13,13 @@ class NoSandbox:
     lays = False
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, cwd: str) -> list[str]:
-        """The command as it is. Asking for a view is asking for more than nothing, so it is refused; the rest of the
-        confinement is what the level `none` says is missing."""
+        """The command as it is, in a world in its place. Asking for a view is asking for more than nothing, so it is
+        refused; the rest of the confinement is what the level `none` says is missing."""
         if isinstance(confinement.mount, View):
             raise SandboxError("there is no sandbox here, and so no copy-on-write view of the project")
-        del cwd  # whoever starts the command starts it there
-        return list(argv)
+        if (world := confinement.world) is not None:
+            return in_world(Launcher(), argv, world, at_folder(world, confinement.root, cwd))
+        return list(argv)  # whoever starts the command starts it in its directory
 
     def tidy(self) -> None:
         """Nothing was put anywhere."""

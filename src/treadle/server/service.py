@@ -14,6 +14,7 @@ from treadle.engine.worker import Worker
 from treadle.errors import AlreadyAnswered, NotFound
 from treadle.feeds.fan_out import Feeds
 from treadle.ports.store import Remembered
+from treadle.ports.workspace import Workspace
 from treadle.protocol import commands as c
 from treadle.protocol.commands import Command
 from treadle.protocol.events import SessionCreated
@@ -113,6 +114,10 @@ class Service:
         """The project of a chat, for use now. RootChanged or InvalidInput if it is open to the chat's owner no more."""
         await asyncio.to_thread(self.admission.use, user_of(state.owner), state.options)
         return state.options.project
+
+    async def workspace(self, state: ChatState) -> Workspace:
+        """The files of a chat as it sees them, for use now."""
+        return await asyncio.to_thread(self.agent.workspace_of, await self.project(state))
 
     async def shown(self, state: ChatState) -> Status:
         said = status(state)

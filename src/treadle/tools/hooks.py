@@ -19,7 +19,7 @@ import msgspec
 
 from treadle.errors import ConfigError, SandboxError, ToolError
 from treadle.faultpoint import faultpoint
-from treadle.ports.sandbox import Confinement, Demand, Sandbox, Unwritable
+from treadle.ports.sandbox import Confinement, Demand, Sandbox, Unwritable, WorldMount
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.ports.workspace import Workspace, WorkspaceOf
 from treadle.protocol.content import Value
@@ -166,15 +166,17 @@ class ProjectHooks:
             hooks = _parsed(data)
         except ConfigError as error:
             return f"This project's hooks are trusted but cannot be read, so nothing is run: {error}"
-        return CommandHooks(hooks, self._env, lambda argv, root: self._confined(argv, root, invocation))
+        return CommandHooks(
+            hooks, self._env, lambda argv, root: self._confined(argv, root, invocation, workspace.world)
+        )
 
-    def _confined(self, argv: list[str], root: str, invocation: Invocation) -> list[str]:
+    def _confined(self, argv: list[str], root: str, invocation: Invocation, world: WorldMount | None) -> list[str]:
         if self._sandbox_of is None:
             raise SandboxError("a project's hooks run only in a sandbox, and there is none")
         sandbox = self._sandbox_of(invocation.options.sandbox)
         if sandbox.level == "none":
             raise SandboxError("a project's hooks run only in a sandbox, and there is none")
-        return sandbox.wrap(argv, Confinement(root, Unwritable(), hidden=self._hidden(root)), root)
+        return sandbox.wrap(argv, Confinement(root, Unwritable(), hidden=self._hidden(root), world=world), root)
 
     def _tell(self, path: str, data: bytes) -> None:
         mark = f"{path}:{hashlib.sha256(data).hexdigest()}"

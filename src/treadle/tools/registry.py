@@ -11,7 +11,7 @@ from treadle.errors import InvalidInput
 from treadle.ports.toolset import Tool, ToolSource
 from treadle.protocol.content import ToolRequest
 from treadle.protocol.options import ChatOptions
-from treadle.protocol.tools import ToolSpec
+from treadle.protocol.tools import WORLD_TOOL, ToolSpec
 from treadle.tools import validate
 from treadle.tools.builtin.interaction import ASK_USER
 from treadle.tools.builtin.skill import SKILL_TOOL
@@ -185,8 +185,9 @@ def may_call(name: str, options: ChatOptions) -> bool:
 
 
 def _enabled(name: str, options: ChatOptions) -> bool:
-    """In autopilot mode the end of the task can always be told (L-14); without skills there is none to use."""
-    if name == SKILL_TOOL and not options.skills:
+    """In autopilot mode the end of the task can always be told (L-14); without skills there is none to use; worlds are
+    committed by people."""
+    if (name == SKILL_TOOL and not options.skills) or (name == WORLD_TOOL and WORLD_TOOL not in (options.tools or ())):
         return False
     if options.tools is None or (name == _COMPLETE and options.mode == "autopilot"):
         return True

@@ -67,7 +67,7 @@ class UnsavedFiles:
     async def _unsaved(self, invocation: Invocation, path: str) -> str | None:
         """The text in the editor, if it is another than that on disk."""
         read = self._editors.get(invocation.chat)
-        if read is None or not path:
+        if read is None or not path or invocation.options.world:  # an editor shows the project
             return None
         try:
             on_disk = await asyncio.to_thread(self._on_disk, invocation, path)

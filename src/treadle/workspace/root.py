@@ -15,7 +15,20 @@ from contextlib import contextmanager, suppress
 from treadle.errors import ToolError
 from treadle.faultpoint import faultpoint
 from treadle.file_system import sync_folder
-from treadle.ports.workspace import ANY, MOST_FOUND, Child, Entry, FileStat, Location, Matches, Paths, Query, inert
+from treadle.ports.sandbox import WorldMount
+from treadle.ports.workspace import (
+    ANY,
+    MOST_FOUND,
+    Child,
+    Entry,
+    FileStat,
+    Ground,
+    Location,
+    Matches,
+    Paths,
+    Query,
+    inert,
+)
 from treadle.workspace.paths import entries
 from treadle.workspace.paths.durable import replace_at, require, temp_name
 from treadle.workspace.paths.entries import LIST, READ, Missing, held, missing, require_file
@@ -26,19 +39,27 @@ _CHUNK = 1 << 20
 
 class Root:
     """The project at `path`. With `bound` it is that folder alone: RootChanged where the path leads to another one by
-    now, at whatever moment (S-01). Holds no descriptor between calls, so it needs no closing. `openat2=False` keeps to
-    the walk that serves where the kernel has no openat2."""
+    now, at whatever moment (S-01). With a `ground` its files are those of a world, and paths are called as in the
+    project (W-11). Holds no descriptor between calls, so it needs no closing. `openat2=False` keeps to the walk that
+    serves where the kernel has no openat2."""
 
-    def __init__(self, path: str, bound: str = "", *, openat2: bool = True) -> None:
+    def __init__(self, path: str, bound: str = "", ground: Ground | None = None, *, openat2: bool = True) -> None:
         if not path:  # not the working directory of whichever process happens to ask (S-02)
             raise ToolError("This chat has no project root, so there are no files to work on.")
         self.path = os.path.realpath(path)
         if not os.path.isdir(self.path):
             raise ToolError(f"The project root {inert(path)} is not a directory.")
         self.bound = bound
-        self._paths = Resolver(os.path.abspath(path), self.path, bound, openat2=openat2)
+        self.ground = ground or None
+        self.key = self.path if not ground else f"{self.path}@{ground.name}"
+        """What it is called where things of several roots are kept."""
+        self._paths = Resolver(os.path.abspath(path), self.path, bound, self.ground, openat2=openat2)
         if bound:
             os.close(self.top())
+
+    @property
+    def world(self) -> WorldMount | None:
+        return None if self.ground is None else self.ground.mount()
 
     # -- what is where ------------------------------------------------------------------------------------------
 

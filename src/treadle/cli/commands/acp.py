@@ -39,7 +39,7 @@ async def _serve(flags: dict[str, Any]) -> int:
     from treadle.workspace.root import Root
 
     config = configured(flags)
-    unsaved = UnsavedFiles(Root)
+    unsaved = UnsavedFiles(lambda root, bound, _world="": Root(root, bound))
     if sys.stdin.isatty():
         click.echo("treadle: this is for editors: it waits for requests in JSON (see: treadle acp --help)", err=True)
     async with open_agent(config, works=True, hooks=[unsaved]) as agent:

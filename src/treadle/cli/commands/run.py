@@ -210,8 +210,9 @@ def _as_agent(agent: "Agent", config: "Config", task: Task, root: str) -> dict[s
     if task.agent is None:
         return {}
     from treadle.presentation.slash import agent_changes
+    from treadle.protocol.options import Project
 
-    changes = agent_changes(agent.custom_agents((root, "")), task.agent)
+    changes = agent_changes(agent.custom_agents(Project(root)), task.agent)
     if config.sources["model"].startswith("flag "):
         changes.pop("model", None)
     return changes

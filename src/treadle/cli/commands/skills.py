@@ -24,15 +24,16 @@ async def skills(agent: "Agent", as_json: bool) -> int:
     Those of a project count only once you have trusted their content, with treadle trust.
     """
     from treadle.cli.session import project_root
+    from treadle.protocol.options import Project
     from treadle.skills.front_matter import line, split
 
     try:
         root = str(project_root(None))
     except InvalidInput:
         root = ""
-    terminal = Terminal()
+    terminal, project = Terminal(), Project(root)
     kinds: tuple[Kind, ...] = ("skills", "commands", "agents")
-    found: list[tuple[Kind, Document]] = [(kind, each) for kind in kinds for each in agent.documents(kind, (root, ""))]
+    found: list[tuple[Kind, Document]] = [(kind, each) for kind in kinds for each in agent.documents(kind, project)]
     for kind, each in found:
         about = inert_line(line(split(each.text)[0].get("description")), 300)
         if as_json:

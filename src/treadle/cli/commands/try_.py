@@ -97,7 +97,7 @@ async def _tried(config: "Config", wanted: TryOptions, root: str, folder: str, t
     context = replace(
         setup.context,
         commands=commands,
-        snapshots_of=lambda path, bound: ProjectSnapshots(Root(path, bound), Path(folder)),
+        snapshots_of=lambda path, bound, _world="": ProjectSnapshots(Root(path, bound), Path(folder)),
         views=lambda sandbox, path: view_works(sandbox, path, folder),
     )
     try:

@@ -85,7 +85,12 @@ def join_network(pid: int) -> None:
     owner_of, user, network = 0xB701, 0x10000000, 0x40000000
     found = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     for namespace, kind in ((ioctl(found, owner_of), user), (found, network)):
-        _require(_LIBC.setns(ctypes.c_int(namespace), ctypes.c_int(kind)))
+        join(namespace, kind)
+
+
+def join(namespace: int, kind: int = 0) -> None:
+    """Step into a namespace by a descriptor of it."""
+    _require(_LIBC.setns(ctypes.c_int(namespace), ctypes.c_int(kind)))
 
 
 def unshare(kinds: int) -> None:

@@ -8,16 +8,14 @@ from treadle.errors import InvalidInput, ToolError
 from treadle.models.offering import all_offers, usable
 from treadle.models.registry import ModelRegistry
 from treadle.ports.model import ModelInfo
-from treadle.ports.workspace import inert
+from treadle.ports.workspace import Workspace, inert
 from treadle.protocol.http_answers import FileEntry, FileList, Me, ModelList, ModelView, Ticket
 from treadle.protocol.http_requests import FileQuery, Nothing, PathQuery
-from treadle.protocol.options import Project
 from treadle.server.guard import token_of
 from treadle.server.problems import Problem
 from treadle.server.replies import ApiReply, reply
 from treadle.server.routing import ApiRequest, Route
 from treadle.server.tokens import LOCAL, TICKET_S
-from treadle.workspace.root import Root
 
 BYTES = "application/octet-stream"
 
@@ -66,11 +64,10 @@ def _model(info: ModelInfo, why: str) -> ModelView:
 async def files(call: ApiRequest) -> ApiReply:
     state = await call.service.state(call.user, call.path("chat"))
     wanted = call.query(PathQuery).path
-    return reply(await asyncio.to_thread(_listing, await call.service.project(state), wanted))
+    return reply(await asyncio.to_thread(_listing, await call.service.workspace(state), wanted))
 
 
-def _listing(project: Project, path: str) -> FileList:
-    workspace = Root(*project)
+def _listing(workspace: Workspace, path: str) -> FileList:
     children = sorted(workspace.listdir(path), key=lambda child: (child.kind != "directory", child.name))
     entries = tuple(
         FileEntry(name=inert(child.name), kind=child.kind, target=inert(child.target) if child.target else "")
@@ -82,12 +79,11 @@ def _listing(project: Project, path: str) -> FileList:
 async def content(call: ApiRequest) -> Response:
     state = await call.service.state(call.user, call.path("chat"))
     most = call.service.limits.file
-    data = await asyncio.to_thread(_bytes, await call.service.project(state), call.query(FileQuery).path, most)
+    data = await asyncio.to_thread(_bytes, await call.service.workspace(state), call.query(FileQuery).path, most)
     return Response(data, media_type=BYTES, headers={"content-disposition": "attachment"})
 
 
-def _bytes(project: Project, path: str, most: int) -> bytes:
-    workspace = Root(*project)
+def _bytes(workspace: Workspace, path: str, most: int) -> bytes:
     found = workspace.stat(path)
     if found is None:
         raise ToolError(f"{inert(path)} does not exist.")

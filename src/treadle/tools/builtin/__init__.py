@@ -9,6 +9,7 @@ def builtins(context: ToolContext) -> list[Tool]:
     from treadle.tools.builtin.command.background import CheckCommand, SendInput, StopCommand
     from treadle.tools.builtin.command.output import ReadOutput
     from treadle.tools.builtin.command.tool import RunCommand
+    from treadle.tools.builtin.commit_world import CommitWorld
     from treadle.tools.builtin.diagnostics.tool import GetDiagnostics
     from treadle.tools.builtin.edit import EditFile
     from treadle.tools.builtin.find import FindFiles, ListDirectory
@@ -37,4 +38,5 @@ def builtins(context: ToolContext) -> list[Tool]:
         UpdatePlan(),
         CompleteTask(),
         UseSkill(context),
+        CommitWorld(context),
     ]

@@ -9,6 +9,7 @@ from treadle.ports.commands import Allowance, Commands
 from treadle.ports.sandbox import Demand, PrivateHome, Sandbox
 from treadle.ports.snapshots import SnapshotsOf
 from treadle.ports.workspace import WorkspaceOf
+from treadle.ports.worlds import WorldPlaces
 from treadle.protocol.events import SandboxNotice
 from treadle.protocol.files import FileChange
 from treadle.protocol.options import ChatOptions, Project
@@ -64,6 +65,8 @@ class ToolContext(msgspec.Struct, frozen=True):
     """Whether commands of this root can run on a copy-on-write view in this sandbox (W-08)."""
     allowance: Allowance = Allowance()
     """What the user gives to commands beside the built-in lists."""
+    worlds: Callable[[], WorldPlaces] | None = None
+    """None: this Agent has no worlds. Asked for when one is needed: most chats have none."""
     unrecoverable: Unrecoverable = lambda _project, _files: ()
     after_the_fact: Callable[[str, Sequence[FileChange], ChatOptions], Sequence[str]] = lambda _root, _files, _how: ()
     """Why changes that were made would have been asked for, had anybody known them beforehand (W-10)."""

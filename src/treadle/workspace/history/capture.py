@@ -55,7 +55,7 @@ class Captures:
     def __init__(self, root: Root, images: ContentStore, folder: Path) -> None:
         self._root = root
         self._images = images
-        self._last = folder / TREES / _hash(root.path)
+        self._last = folder / TREES / _hash(root.key)
         self._folder = folder / CAPTURES
         self._own = _inside(root.path, folder)
 

@@ -44,6 +44,8 @@ class Journal(Value, frozen=True):
     """Folders that must be opened for it although their modes forbid it, and their modes, which they get back."""
     bound: str = ""
     """Which folder the root was; see `workspace.paths.identity`."""
+    world: str = ""
+    """In which world of it, if in one (W-11)."""
 
 
 class Ending(Value, frozen=True):

@@ -43,7 +43,7 @@ class ProjectSnapshots:
 
     def __init__(self, root: Root, home: Path) -> None:
         folder = home / "snapshots"
-        self._root = root
+        self.root = self._root = root
         self._folder = folder
         self.images = ContentStore(folder)
         self.journals = Journals(folder / "journals")
@@ -64,7 +64,7 @@ class ProjectSnapshots:
         return after_images(self._folder).has(digest)
 
     def remember(self, files: Sequence[FileChange]) -> None:
-        remember(self._root.path, after_images(self._folder), files)
+        remember(self._root, after_images(self._folder), files)
 
     # -- commands on a view -------------------------------------------------------------------------------------
 
@@ -158,12 +158,12 @@ _LARGEST_REMEMBERED = 1 << 20
 """… of this size at most."""
 
 
-def remember(root: str, after_images: ContentStore, changes: Sequence[FileChange]) -> None:
+def remember(root: Root, after_images: ContentStore, changes: Sequence[FileChange]) -> None:
     """Keep the small texts that these changes left, as they are on disk now. Never fails."""
     wanted = [(each.path, each.after) for each in changes if each.after is not None and _is_wanted(each)]
     if not wanted:
         return
-    with suppress(OSError, ToolError), Folders(root) as folders, after_images.batch() as batch:
+    with suppress(OSError, ToolError), Folders(root.top()) as folders, after_images.batch() as batch:
         for path, state in wanted[:_MOST_REMEMBERED]:
             with suppress(OSError, ToolError):
                 if batch.known(state.digest):

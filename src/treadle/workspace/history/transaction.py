@@ -21,10 +21,10 @@ import msgspec
 from treadle.errors import NotFound, ToolError, TreadleError
 from treadle.faultpoint import faultpoint
 from treadle.ports.snapshots import Effect, Plan
-from treadle.protocol.files import FileChange, FileConflict, git_unit
+from treadle.protocol.files import FileChange, FileConflict, Uncaptured, git_unit
 from treadle.workspace.history.apply import ChangeApplier, ContentSource, StoreSource, backwards
 from treadle.workspace.history.content_store import ContentStore
-from treadle.workspace.history.journal import Ending, Journal, Journals
+from treadle.workspace.history.journal import Ending, Journal, Journals, Verdict
 from treadle.workspace.history.progress import PathProgress, Surveyor, closed_folders
 from treadle.workspace.history.staging import StagingFolder
 from treadle.workspace.history.states import Folders
@@ -51,9 +51,7 @@ class Transactions:
                 return self._complete(journal, source_of, folders)
             self._stage(folders, name).remove()  # what is ready of an earlier try may be of another effect
             effect = read()
-            begun = Journal(
-                name, self._root.path, "commit", view, effect.files, (), effect.uncaptured, bound=self._root.bound
-            )
+            begun = self._journal(name, "commit", view, effect.files, uncaptured=effect.uncaptured)
             if effect.conflicts:
                 return self._settled(self._refuse(begun, effect.conflicts))
             source = source_of(view)
@@ -67,21 +65,17 @@ class Transactions:
             if journal is not None:
                 return self._complete(journal, self._kept, folders)
             planned = plan()
-            begun = Journal(
-                name, self._root.path, "restore", "", planned.files, planned.conflicts, bound=self._root.bound
-            )
+            begun = self._journal(name, "restore", "", planned.files, planned.conflicts)
             return self._first(begun, self._kept(), folders)
 
     def discard(self, name: str, source_of: SourceOf) -> Effect | None:
-        stands = self._journals.read(name) or self._journals.decide(
-            Journal(name, self._root.path, "discard", bound=self._root.bound)
-        )
+        stands = self._journals.read(name) or self._journals.decide(self._journal(name, "discard"))
         with self._alone() as folders:
             if stands.verdict in ("commit", "restore"):
                 if not self._journals.turned_back(name):
                     return self._complete(stands, source_of, folders)
                 self._take_back(stands, folders)
-                self._journals.decide(Journal(name, self._root.path, "discard", bound=self._root.bound))
+                self._journals.decide(self._journal(name, "discard"))
             self._stage(folders, name).remove()
             return None
 
@@ -194,11 +188,24 @@ class Transactions:
 
     # -- means --------------------------------------------------------------------------------------------------
 
+    def _journal(
+        self,
+        name: str,
+        verdict: Verdict,
+        view: str = "",
+        files: tuple[FileChange, ...] = (),
+        conflicts: tuple[FileConflict, ...] = (),
+        uncaptured: tuple[Uncaptured, ...] = (),
+    ) -> Journal:
+        root = self._root
+        world = "" if root.ground is None else root.ground.name
+        return Journal(name, root.path, verdict, view, files, conflicts, uncaptured, bound=root.bound, world=world)
+
     @contextmanager
     def _alone(self) -> Iterator[Folders]:
         """With the root to ourselves, as far as Treadle goes."""
         try:
-            with self._journals.lock(self._root.path), Folders(self._root.top()) as folders:
+            with self._journals.lock(self._root.key), Folders(self._root.top()) as folders:
                 yield folders
         except OSError as error:
             raise ToolError(f"The changes are not made: {_words(error)}. Try again when that is mended.") from error
@@ -207,7 +214,7 @@ class Transactions:
 
     def _stage(self, folders: Folders, name: str, way: str = "") -> StagingFolder:
         home = os.path.join(self._images.folder, "stage")
-        return StagingFolder(folders.at([]), home, f"{self._root.path}/{name}/{way}")
+        return StagingFolder(folders.at([]), home, f"{self._root.key}/{name}/{way}")
 
     def _kept(self, _view: str = "") -> ContentSource:
         return StoreSource(self._images)

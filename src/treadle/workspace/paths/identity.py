@@ -10,7 +10,7 @@ import errno
 import os
 
 from treadle.errors import RootChanged
-from treadle.ports.workspace import inert
+from treadle.ports.workspace import Ground, inert
 
 _LOOK = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -50,10 +50,12 @@ def identity(fd: int) -> str:
 
 class Bound:
     """The folder at `path`, if it is the one of this identity; with an empty one whichever is there. `given` is what it
-    is called in errors: where a link leads is not told."""
+    is called in errors: where a link leads is not told. On a `ground` its files lie elsewhere, and who opens that has
+    looked at the folder."""
 
-    def __init__(self, path: str, identity: str, given: str) -> None:
+    def __init__(self, path: str, identity: str, given: str, ground: Ground | None = None) -> None:
         self._path = path
+        self._ground = ground
         self._given = given
         self._identity = identity
         self._seen: tuple[int, int] | None = None
@@ -61,6 +63,8 @@ class Bound:
 
     def open(self, flags: int) -> int:
         """A descriptor of the folder. RootChanged if another one stands there, or a link in its place."""
+        if self._ground is not None:
+            return self._ground.open(flags)
         try:
             fd = os.open(self._path, flags)
         except OSError as error:

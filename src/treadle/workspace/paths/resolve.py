@@ -20,7 +20,7 @@ import msgspec
 
 from treadle.errors import OutsideRoot, ToolError
 from treadle.file_system import path_below
-from treadle.ports.workspace import inert
+from treadle.ports.workspace import Ground, inert
 from treadle.workspace.paths.entries import explain, missing, outside
 from treadle.workspace.paths.identity import Bound
 
@@ -91,10 +91,12 @@ class HeldPath(msgspec.Struct, frozen=True):
 class Resolver:
     """Turns paths into places. Holds no descriptor between calls."""
 
-    def __init__(self, given: str, real: str, bound: str = "", *, openat2: bool = True) -> None:
-        self._given = given
+    def __init__(
+        self, given: str, real: str, bound: str = "", ground: Ground | None = None, *, openat2: bool = True
+    ) -> None:
+        self._names = tuple(dict.fromkeys(filter(None, (real, given, ground.folder if ground else ""))))
         self._real = real
-        self._top = Bound(real, bound, given)
+        self._top = Bound(real, bound, given, ground)
         self._beneath = open_beneath() if openat2 else None
 
     def top(self) -> int:
@@ -145,7 +147,7 @@ class Resolver:
     def _inside(self, path: str) -> str:
         """An absolute path, made relative to the root."""
         path = "/" + path.lstrip("/")
-        for root in (self._real, self._given):
+        for root in self._names:
             if (below := path_below(path, root)) is not None:
                 return below
         raise outside(path)

@@ -39,7 +39,9 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def context(home: Path) -> ToolContext:
-    return ToolContext(Root, MemoryStore(), snapshots_of=lambda root, bound: ProjectSnapshots(Root(root, bound), home))
+    return ToolContext(
+        Root, MemoryStore(), snapshots_of=lambda root, bound, _world="": ProjectSnapshots(Root(root, bound), home)
+    )
 
 
 @pytest.fixture(autouse=True)

@@ -115,6 +115,7 @@ class CommandCall:
         workspace = self._context.workspace_of(*self._invocation.project)
         wanted = str(self._arguments.get("cwd") or "")
         self.cwd, note = await in_thread(shell.start_directory, workspace, wanted, self.shell.cwd)
+        self._world = await in_thread(lambda: workspace.world)
         self.notes = (note,) if note else ()
         self._guarded = await in_thread(lambda: self._context.guarded(os.path.realpath(self._invocation.root)))
         self.environment = command_environment(self._context.env, self._context.allowance.env)
@@ -144,7 +145,7 @@ class CommandCall:
         root, pty = os.path.realpath(self._invocation.root), bool(self._arguments.get("pty"))
         argv, state_fd = shell.shell_argv(line)
         lays = bool(view) and sandbox is not None and sandbox.lays
-        lays = lays and not is_below(root, LAID) and not is_below(view, LAID)
+        lays = lays and self._world is None and not is_below(root, LAID) and not is_below(view, LAID)
         if sandbox is not None:
             guarded = self._guarded
             mount = View(f"{view}/upper", f"{view}/work", lays) if view else Direct()
@@ -155,12 +156,13 @@ class CommandCall:
                 guarded.protected,
                 guarded.hidden,
                 guarded.home,
+                world=self._world,
                 terminal=pty,
             )
             argv = tuple(sandbox.wrap(argv, confinement, self.cwd))
         return CommandSpec(
             argv,
-            self.cwd,
+            self.cwd if self._world is None else root,  # where it is only in the world there is nothing to start it in
             shell.environment(self._environment(plan), self.shell),
             BACKGROUND_S if self.background else self.timeout_s,
             idle_s=self._context.allowance.job_idle_s if self.background else 0.0,

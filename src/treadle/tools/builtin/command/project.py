@@ -22,7 +22,6 @@ from treadle.tools.builtin.context import ToolContext
 
 T = TypeVar("T")
 _SHOWN = 40
-_NOT_MADE = "the command ran, but nothing of what it changed was committed"
 
 
 class ProjectChange(msgspec.Struct, frozen=True):
@@ -71,6 +70,9 @@ async def sandbox_of(context: ToolContext, invocation: Invocation) -> Sandbox | 
 
 class CommandProject:
     """`call` names the effect. Without snapshots nothing is known of what commands change: all answers are empty."""
+
+    not_made = "the command ran, but nothing of what it changed was committed"
+    mend = "look at them, and run it again if it is still wanted"
 
     def __init__(self, context: ToolContext, invocation: Invocation, call: str) -> None:
         self._context = context
@@ -150,7 +152,7 @@ class CommandProject:
                 raise StoreError(str(error)) from error
             with suppress(ToolError):
                 await in_thread(snapshots.discard, name)
-            return ProjectChange((f"[{_NOT_MADE}: {error}]",), success=False, source="view")
+            return ProjectChange((f"[{self.not_made}: {error}]",), success=False, source="view")
         return await self._refused(view, effect) if effect.conflicts else change_of(effect, "view")
 
     async def dismiss(self, view: str, why: str) -> ProjectChange:
@@ -201,8 +203,8 @@ class CommandProject:
             conflicts = (f"[conflict: {_inert_path(each.path)}: {each.reason}]" for each in effect.conflicts[:_SHOWN])
             would = "\n".join(conflicts)
         why = (
-            f"[{_NOT_MADE}, because somebody else changed the same files meanwhile: look at them, and run it again if "
-            "it is still wanted. What it would have changed:]"
+            f"[{self.not_made}, because somebody else changed the same files meanwhile: {self.mend}. "
+            "What it would have changed:]"
         )
         return ProjectChange((why, would), success=False, source="view", conflicts=effect.conflicts)
 

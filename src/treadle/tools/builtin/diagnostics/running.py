@@ -81,7 +81,10 @@ class LinterContext(msgspec.Struct, frozen=True):
         if self.sandbox is None or not self.confined:
             return argv
         hidden, home = self.guarded.hidden, self.guarded.home
-        return self.sandbox.wrap(argv, Confinement(self.workspace.path, Unwritable(), hidden=hidden, home=home), cwd)
+        confinement = Confinement(
+            self.workspace.path, Unwritable(), hidden=hidden, home=home, world=self.workspace.world
+        )
+        return self.sandbox.wrap(argv, confinement, cwd)
 
 
 def linter_context(context: ToolContext, workspace: Workspace, level: Demand) -> LinterContext:
@@ -144,7 +147,8 @@ async def _run(linter: Linter, program: FoundProgram, target: Target, around: Li
         cwd = "/"  # some programs are looked up by what a folder says: rust-toolchain.toml, .tool-versions
     env = {**around.env, **dict(linter.env)}
     try:
-        argv = around.wrap([program.path, *linter.arguments(target)], cwd)
+        argv = await in_thread(around.wrap, [program.path, *linter.arguments(target)], cwd)
+        cwd = cwd if around.workspace.world is None else "/"  # it may be there in the world alone
         given = target.data if linter.stdin else b""
         ran = await run_program(argv, cwd=cwd, env=env, given=given, timeout_s=TIMEOUT_S)
     except (OSError, SandboxError) as error:

@@ -32,7 +32,7 @@ class ViewBench(Bench):
     def __init__(self, folder: Path, **context: Any) -> None:
         home = folder / "home"
 
-        def snapshots(root: str, bound: str = "") -> Snapshots:
+        def snapshots(root: str, bound: str = "", _world: str = "") -> Snapshots:
             return ProjectSnapshots(Root(root), home)
 
         sandbox = sandbox_with_views()

@@ -1,0 +1,26 @@
+"""Worlds as tools need them: copy-on-write views of a project in which chats work for long (W-11)."""
+
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from treadle.protocol.options import Project
+
+
+class WorldPlaces(Protocol):
+    """All methods block; call them from a thread. ToolError for a world that is not there."""
+
+    def beneath(self, world: str) -> Project:
+        """Where it is committed: the project, or the world of which it is one."""
+        ...
+
+    def view(self, world: str) -> str:
+        """The folder with what was changed in it (see `Snapshots.effect`)."""
+        ...
+
+    def alone(self, world: str) -> AbstractContextManager[None]:
+        """Nothing is changed in it by Treadle meanwhile."""
+        ...
+
+    def committed(self, world: str) -> None:
+        """What was changed in it is committed: from here on the two have the same beginning."""
+        ...

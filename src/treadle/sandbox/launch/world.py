@@ -1,0 +1,177 @@
+"""Holds a world (W-11): mounts its layers over the project in namespaces of its own, and hands out what leads there to
+whoever can reach its socket: a descriptor of the top folder, or the namespaces themselves. One for each world, by a
+lock. Nothing is lost when it is killed: what was written lies in the upper layer, and the next one mounts it again.
+
+It ends when nobody has had a line to it for a while and nobody else is in its namespace. While that is so, the layers
+must not be mounted a second time: two mounts of one upper layer do not see what the other changes."""
+
+import _socket
+import fcntl
+import marshal
+import os
+import select
+import sys
+import time
+
+from treadle.sandbox.launch import system
+
+_NEW_USER, _NEW_MOUNTS = 0x10000000, 0x20000
+_NOSUID, _NODEV, _RECURSIVE, _PRIVATE = 2, 4, 0x4000, 0x40000
+_LOOK = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_BACKLOG = 64
+_MOST = 16
+
+READY, TAKEN = b"ready", b"taken"
+
+
+def main(words: list[str]) -> None:
+    """Says `ready` when it can be asked, `taken` if the world has a holder, else what is in the way."""
+    told = marshal.loads(bytes.fromhex(words[0]))
+    try:
+        lock = os.open(f"{told['folder']}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return _say(TAKEN)
+        _detach()
+        listener = _listen(told["folder"], told["socket"])
+        spaces = _new_namespaces()
+        holder = Holder(listener, _mounted(told), spaces, float(told["idle_s"]))
+    except OSError as error:
+        return _say(f"{error.strerror or error}".encode())
+    _say(READY)
+    _let_go()
+    holder.serve()
+
+
+def _say(word: bytes) -> None:
+    os.write(1, word)
+
+
+def _detach() -> None:
+    """Nobody's child, in a group of its own: it outlives whoever needed it first."""
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    os.chdir("/")
+
+
+def _let_go() -> None:
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(null, number)
+    os.close(null)
+
+
+def _listen(folder: str, name: str) -> "_socket.socket":
+    here = os.open(folder, _LOOK)
+    if name in os.listdir(here):
+        os.unlink(name, dir_fd=here)
+    made = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+    made.bind(f"/proc/self/fd/{here}/{name}")  # a path of any length
+    made.listen(_BACKLOG)
+    os.close(here)
+    return made
+
+
+def _mounted(told: "dict[str, object]") -> int:
+    """A descriptor of the top folder, with the layers mounted over the root."""
+    system.mount("none", "/", "", _RECURSIVE | _PRIVATE, "")
+    root = str(told["root"])
+    lowest = os.open(root, _LOOK)
+    if os.fstat(lowest).st_dev != told["device"] or os.fstat(lowest).st_ino != told["inode"]:
+        raise OSError(0, "another folder stands in the place of the project")
+    above = [os.open(str(layer), _LOOK) for layer in list(told["beneath"])]  # type: ignore[call-overload]
+    upper, work = (os.open(f"{told['view']}/{name}", _LOOK) for name in ("upper", "work"))
+    lower = ":".join(f"/proc/self/fd/{fd}" for fd in (*reversed(above), lowest))
+    options = f"userxattr,lowerdir={lower},upperdir=/proc/self/fd/{upper},workdir=/proc/self/fd/{work}"
+    system.mount("overlay", root, "overlay", _NOSUID | _NODEV, options)
+    for fd in (lowest, *above, upper, work):
+        os.close(fd)
+    return os.open(root, _LOOK)
+
+
+def _new_namespaces() -> "list[str]":
+    """Which kinds there are now. Root needs none of users: files keep their owners."""
+    user, group = os.geteuid(), os.getegid()
+    if user == 0:
+        try:
+            system.unshare(_NEW_MOUNTS)
+        except OSError:  # root of a container that may not mount
+            pass
+        else:
+            return ["mnt"]
+    system.unshare(_NEW_USER | _NEW_MOUNTS)
+    for file, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+        with open(f"/proc/self/{file}", "w") as opened:
+            opened.write(text)
+    return ["user", "mnt"]  # the first gives the right to step into the other
+
+
+class Holder:
+    """`top` is the descriptor that is handed out; `kinds` are the namespaces."""
+
+    def __init__(self, listener: "_socket.socket", top: int, kinds: "list[str]", idle_s: float) -> None:
+        self._listener = listener
+        self._top = top
+        self._spaces = [os.open(f"/proc/self/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC) for kind in kinds]
+        self._idle_s = idle_s
+        self._lines: dict[int, _socket.socket] = {}
+        self._space = os.stat("/proc/self/ns/mnt").st_ino
+
+    def serve(self) -> None:
+        poll = select.poll()
+        poll.register(self._listener.fileno(), select.POLLIN)
+        left = time.monotonic()
+        while self._lines or time.monotonic() - left < self._idle_s or self._others():
+            for number, _ in poll.poll(None if self._lines else int(self._idle_s * 1000)):
+                if number == self._listener.fileno():
+                    accepted = self._accept()
+                    poll.register(accepted, select.POLLIN)
+                elif not self._answered(number):
+                    poll.unregister(number)
+                    self._lines.pop(number).close()
+                    left = time.monotonic()
+        self._listener.close()
+
+    def _accept(self) -> int:
+        number, _ = self._listener._accept()  # type: ignore[attr-defined]  # what `socket.accept` wraps
+        line = _socket.socket(fileno=number)
+        self._lines[line.fileno()] = line
+        return line.fileno()
+
+    def _answered(self, number: int) -> bool:
+        """Whether the line stays."""
+        line = self._lines[number]
+        try:
+            word = line.recv(_MOST)
+            if word == b"top":
+                _hand(line, self._top)
+            elif word == b"spaces":
+                _hand(line, *self._spaces)
+            elif word == b"end":
+                busy = self._others()
+                line.send(b"busy" if busy else b"ended")
+                if not busy:
+                    os._exit(0)
+            return bool(word)
+        except OSError:
+            return False
+
+    def _others(self) -> bool:
+        """Whether anybody else is in the namespace. Of a sandbox that was started there, who waits for its end is."""
+        for name in os.listdir("/proc"):
+            if name.isdigit() and int(name) != os.getpid() and self._is_inside(name):
+                return True
+        return False
+
+    def _is_inside(self, pid: str) -> bool:
+        try:
+            return os.stat(f"/proc/{pid}/ns/mnt").st_ino == self._space
+        except OSError:
+            return False
+
+
+def _hand(line: "_socket.socket", *descriptors: int) -> None:
+    data = b"".join(fd.to_bytes(4, sys.byteorder) for fd in descriptors)
+    line.sendmsg([b"here"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, data)])

@@ -1,0 +1,88 @@
+"""`commit_world`: what was changed in a world becomes the project's own, as one transaction (W-12). A person calls it
+(L-18); models are not told of it. It goes the way of every call: rules, checkpoint, intent, outcome, undo."""
+
+from typing import Any
+
+import msgspec
+
+from treadle.errors import ToolError
+from treadle.ports.toolset import Invocation, Outcome, Rehearsal, Settlement
+from treadle.ports.worlds import WorldPlaces
+from treadle.protocol.tools import WORLD_TOOL, ToolSpec
+from treadle.tools.builtin.base import Plain, in_thread, parameters
+from treadle.tools.builtin.command.project import CommandProject, ProjectChange
+from treadle.tools.builtin.context import ToolContext
+
+_ELSEWHERE = "The world {} is not one of the place in which this chat works; commit it in a chat that works there."
+
+
+class _Committed(CommandProject):
+    not_made = "nothing of the world was committed"
+    mend = "rebase the world, look at it, and commit it again"
+
+
+class CommitWorld(Plain):
+    spec = ToolSpec(
+        name=WORLD_TOOL,
+        description="Make what was changed in a world the project's own.",
+        parameters=parameters(required=("world",), world={"type": "string", "minLength": 1}),
+        effect="edit",
+        timeout_s=600.0,
+        summary_argument="world",
+    )
+
+    def __init__(self, context: ToolContext) -> None:
+        self._context = context
+
+    async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:
+        return {
+            "view": await in_thread(self._view, invocation)
+        }  # what has a plan changes files: a checkpoint precedes it
+
+    async def preview(self, invocation: Invocation) -> str:
+        return (await self._project(invocation).preview(await in_thread(self._view, invocation)))[1]
+
+    async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
+        project = self._project(invocation)
+        effect = await project.effect(await in_thread(self._view, invocation))
+        return Rehearsal("", effect.files, unrecoverable=await project.unrecoverable(effect))
+
+    async def run(self, invocation: Invocation) -> Outcome:
+        worlds, world = self._places(), str(invocation.arguments["world"])
+        view = await in_thread(self._view, invocation)
+        alone = worlds.alone(world)
+        await in_thread(alone.__enter__)
+        try:
+            change = await self._project(invocation).commit(view)
+            if change.success:
+                await in_thread(worlds.committed, world)
+        finally:
+            await in_thread(alone.__exit__, None, None, None)
+        return self._outcome(world, change)
+
+    async def settle(self, invocation: Invocation) -> Settlement:
+        return "run_again"  # what is decided is completed, by its name, and told
+
+    async def stop(self, invocation: Invocation) -> Outcome | None:
+        change = await self._project(invocation).discard()
+        return self._outcome(str(invocation.arguments["world"]), change) if change.files else None
+
+    def _view(self, invocation: Invocation) -> str:
+        worlds, world = self._places(), str(invocation.arguments["world"])
+        if worlds.beneath(world) != invocation.project:
+            raise ToolError(_ELSEWHERE.format(world))
+        return worlds.view(world)
+
+    def _places(self) -> WorldPlaces:
+        if self._context.worlds is None or self._context.snapshots_of is None:
+            raise ToolError("This Treadle has no worlds.")
+        return self._context.worlds()
+
+    def _project(self, invocation: Invocation) -> CommandProject:
+        return _Committed(self._context, invocation, invocation.call)
+
+    def _outcome(self, world: str, change: ProjectChange) -> Outcome:
+        said = f"Committed the world {world}." if change.files else f"The world {world} changes nothing."
+        lines = change.lines if not change.success else (said, *change.lines)
+        outcome = Outcome("\n".join(lines), success=change.success)
+        return msgspec.structs.replace(change.added_to(outcome), effect="view")

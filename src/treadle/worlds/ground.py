@@ -1,0 +1,203 @@
+"""How the files of a world are reached (`ports.workspace.Ground`): a copy by its path, layers by a descriptor that
+their holder hands out (`sandbox.launch.world`). Starts the holder where there is none; whoever comes next finds it.
+
+One line to the holder of a world for all of this process, kept while it is used: the descriptor is good as long as the
+holder lives, because a second mount of the same layers would not see what is written through the first."""
+
+import os
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+
+from treadle.errors import NotFound, ToolError
+from treadle.faultpoint import faultpoint
+from treadle.ports.sandbox import WorldMount
+from treadle.sandbox.launch.world import READY, TAKEN
+from treadle.sandbox.launcher import Launcher
+from treadle.workspace.paths.identity import Bound
+from treadle.worlds.record import World, WorldFolders
+
+SOCKET = "socket"
+IDLE_S = 60.0
+"""How long a holder waits for somebody to need it."""
+_PATIENCE_S = 60.0
+_STEP_S = 0.01
+_LOOK = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+class WorldGround:
+    """The files of one world. Any number of threads may use it."""
+
+    def __init__(self, folders: WorldFolders, id: str) -> None:
+        self.name = id
+        self._folders = folders
+        self._lock = threading.Lock()
+        self._line: socket.socket | None = None
+        self._top = -1
+        self._process = 0
+        self.folder = self._copy()
+
+    def open(self, flags: int) -> int:
+        if self.folder:
+            return self._opened(partial(os.open, self.folder), flags)
+        with self._lock:
+            if not self._alive():
+                self._connect()
+            return self._opened(partial(os.open, ".", dir_fd=self._top), flags)
+
+    def mount(self) -> WorldMount:
+        world = self._world()
+        if self.folder:
+            return WorldMount(self.folder)
+        os.close(self.open(_LOOK))  # so that there is a holder
+        layers = [self._folders.view(each) for each in (*self._folders.ancestors(world), world)]
+        return WorldMount(layers=tuple(f"{view}/upper" for view in layers), holder=self._socket())
+
+    def end(self) -> None:
+        """End the holder, if there is one: what it has mounted changes, or goes. ToolError if commands run there."""
+        with self._lock:
+            self._hang_up()
+            if self.folder:
+                return
+            line = self._call()
+            if line is None:
+                return
+            with line:
+                line.settimeout(_PATIENCE_S)
+                with suppress(OSError):
+                    line.send(b"end")
+                    if line.recv(16) == b"busy":
+                        raise ToolError(f"Commands run in the world {self.name}; stop them first.")
+                    line.recv(16)  # nothing, when it has ended
+        faultpoint("world.ended")
+
+    def close(self) -> None:
+        """Let go of the holder; it is asked again when it is needed."""
+        with self._lock:
+            self._hang_up()
+
+    # -- the line to the holder ---------------------------------------------------------------------------------------
+
+    def _alive(self) -> bool:
+        """Whether the holder that gave the descriptor is still there; and whether this is still the process to which it
+        did."""
+        if self._line is None or self._process != os.getpid():
+            return False
+        try:
+            return bool(self._line.recv(1, socket.MSG_DONTWAIT | socket.MSG_PEEK))
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
+    def _connect(self) -> None:
+        self._hang_up()
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            line = self._call() or self._start()
+            if line is not None:
+                with suppress(OSError):
+                    line.settimeout(_PATIENCE_S)
+                    line.send(b"top")
+                    _, handed, _, _ = socket.recv_fds(line, 16, 1)
+                    if handed:
+                        line.settimeout(None)
+                        self._line, self._top, self._process = line, handed[0], os.getpid()
+                        return
+                line.close()
+            if time.monotonic() > deadline:
+                raise ToolError(f"The world {self.name} cannot be reached: its holder does not answer. Try again.")
+            time.sleep(_STEP_S)  # it is about to end, or another process is about to start one
+
+    def _hang_up(self) -> None:
+        if self._line is not None:
+            self._line.close()
+            os.close(self._top)
+        self._line, self._top = None, -1
+
+    def _call(self) -> socket.socket | None:
+        line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            with _short(os.path.dirname(self._socket())) as folder:
+                line.connect(f"{folder}/{SOCKET}")
+        except OSError:
+            line.close()
+            return None
+        return line
+
+    def _start(self) -> socket.socket | None:
+        """A new holder, unless another process was faster."""
+        world = self._world()
+        fd = Bound(world.root, world.root_id, world.root).open(_LOOK)
+        found = os.fstat(fd)
+        os.close(fd)
+        told = {
+            "folder": self._folders.path(world.id),
+            "socket": SOCKET,
+            "root": world.root,
+            "device": found.st_dev,
+            "inode": found.st_ino,
+            "beneath": [f"{self._folders.view(each)}/upper" for each in self._folders.ancestors(world)],
+            "view": self._folders.view(world),
+            "idle_s": IDLE_S,
+        }
+        line = Launcher().line("world", told)
+        ran = subprocess.run(line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, cwd="/", check=False)
+        if ran.stdout not in (READY, TAKEN):
+            raise ToolError(f"The world {self.name} cannot be mounted: {ran.stdout.decode() or 'its holder died'}.")
+        faultpoint("world.held")
+        return self._call()
+
+    # -- where it lies ------------------------------------------------------------------------------------------------
+
+    def _world(self) -> World:
+        try:
+            return self._folders.get(self.name)
+        except NotFound as error:
+            raise ToolError(
+                f"The world {self.name} in which this chat works was dropped; its files are gone."
+            ) from error
+
+    def _copy(self) -> str:
+        world = self._world()
+        return f"{self._folders.view(world)}/tree" if world.how == "copy" else ""
+
+    def _socket(self) -> str:
+        return f"{self._folders.path(self.name)}/{SOCKET}"
+
+    def _opened(self, way: "partial[int]", flags: int) -> int:
+        try:
+            return way(flags)
+        except OSError as error:
+            self._world()  # says so if it is gone
+            raise ToolError(f"The world {self.name} cannot be opened: {error.strerror}.") from error
+
+
+@contextmanager
+def _short(folder: str) -> Iterator[str]:
+    """A short name of a folder: that of a socket has few bytes."""
+    fd = os.open(folder, _LOOK)
+    try:
+        yield f"/proc/self/fd/{fd}"
+    finally:
+        os.close(fd)
+
+
+def can_mount(folders: WorldFolders, root: str, root_id: str) -> str:
+    """Why layers cannot be mounted over this root here; empty if they can. Tried with a world that is dropped."""
+    if not os.path.isdir("/proc/self/ns"):
+        return "this system has no overlay"
+    world = folders.make(World("", root, root_id))
+    try:
+        ground = WorldGround(folders, world.id)
+        os.close(ground.open(_LOOK))
+        ground.end()
+    except ToolError as error:
+        return str(error)
+    finally:
+        folders.remove(world)
+    return ""

@@ -1,0 +1,174 @@
+"""What is known of a world, and where it lies: `<data>/worlds/ID` with `world.json` and `view`, which is laid out like
+the view of a command (`upper`, `work`, `began`), so that whatever reads or commits the effect of one does so with the
+other; of a copy, it holds the `tree` instead. Beside them the holder has its `lock` and its `socket`."""
+
+import os
+import re
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from treadle.errors import NotFound
+from treadle.faultpoint import faultpoint
+from treadle.file_system import create_file
+from treadle.protocol.content import Value
+from treadle.protocol.options import Project
+from treadle.sandbox.supervisor.removal import remove_tree
+from treadle.types import new_id
+from treadle.workspace.history.upper import BEGAN
+
+How = Literal["overlay", "copy"]
+
+_ID = re.compile(r"world_[A-Za-z0-9_-]{1,64}")
+_RECORD = "world.json"
+_DROPPED = ".dropped-"
+
+
+class World(Value, frozen=True):
+    id: str
+    root: str
+    root_id: str = ""
+    parent: str = ""
+    """The world of which it is one; empty: of the project itself."""
+    how: How = "overlay"
+    why: str = ""
+    """Why it is a copy and nothing better."""
+    owner: str = ""
+    label: str = ""
+    """What it is for, in a few words."""
+    made_ms: int = 0
+
+    @property
+    def project(self) -> Project:
+        """Where chats of this world work."""
+        return Project(self.root, self.root_id, self.id)
+
+    @property
+    def beneath(self) -> Project:
+        """Where it is committed."""
+        return Project(self.root, self.root_id, self.parent)
+
+
+_decoder = msgspec.json.Decoder(World)
+
+
+class WorldFolders:
+    """The worlds of one home. Holds nothing open."""
+
+    def __init__(self, data: str) -> None:
+        self.folder = os.path.join(data, "worlds")
+
+    def path(self, id: str) -> str:
+        if not _ID.fullmatch(id):
+            raise _unknown(id)
+        return os.path.join(self.folder, id)
+
+    def get(self, id: str) -> World:
+        """NotFound if there is none, or it was dropped."""
+        try:
+            with open(f"{self.path(id)}/{_RECORD}", "rb") as file:
+                return _decoder.decode(file.read())
+        except (OSError, msgspec.MsgspecError) as error:
+            raise _unknown(id) from error
+
+    def all(self) -> Iterator[World]:
+        """The oldest first."""
+        with suppress(FileNotFoundError):
+            found = []
+            for name in os.listdir(self.folder):
+                with suppress(NotFound):
+                    found.append(self.get(name))
+            yield from sorted(found, key=lambda world: (world.made_ms, world.id))
+
+    def view(self, world: World) -> str:
+        """The folder with what was changed in it."""
+        return f"{self.path(world.id)}/view"
+
+    def ancestors(self, world: World) -> list[World]:
+        """The worlds beneath it, the lowest first."""
+        found: list[World] = []
+        while world.parent:
+            world = self.get(world.parent)
+            found.insert(0, world)
+        return found
+
+    def make(self, world: World) -> World:
+        """A new one with an empty layer. It has its name when it is whole."""
+        world = replace(world, id=new_id("world"), made_ms=time.time_ns() // 1_000_000)
+        os.makedirs(self.folder, mode=0o700, exist_ok=True)
+        made = f"{self.folder}/.{world.id}"
+        os.mkdir(made, 0o700)
+        _make_view(f"{made}/view", world)
+        create_file(f"{made}/{_RECORD}", msgspec.json.encode(world))
+        faultpoint("world.made")
+        os.rename(made, self.path(world.id))
+        return world
+
+    def begin_anew(self, world: World, stamped: str) -> None:
+        """From here on, what changed beneath after this stamp was made is somebody else's change."""
+        view = self.view(world)
+        link = f"{view}/.{stamped}"
+        os.symlink(stamped, link)
+        faultpoint("world.before_new_beginning")
+        os.replace(link, f"{view}/{BEGAN}")
+        for name in os.listdir(view):
+            if name.startswith((f"{BEGAN}.", f".{BEGAN}.")) and name != stamped:
+                os.unlink(f"{view}/{name}")
+
+    def stamp(self, world: World) -> str:
+        """The name of a new stamp."""
+        name = new_id(f"{BEGAN}.")
+        _stamp(f"{self.view(world)}/{name}")
+        return name
+
+    def remove(self, world: World) -> None:
+        """It is gone with one step; the rest is tidying."""
+        gone = f"{self.folder}/{_DROPPED}{world.id}"
+        remove_tree(gone)
+        os.rename(self.path(world.id), gone)
+        faultpoint("world.dropped")
+        remove_tree(gone)
+
+    def sweep(self) -> int:
+        """Remove what processes that died left half made or half removed."""
+        count = 0
+        with suppress(FileNotFoundError):
+            for name in os.listdir(self.folder):
+                path = f"{self.folder}/{name}"
+                if name.startswith(_DROPPED) or (name.startswith(".") and _old(path)):
+                    remove_tree(path)
+                    count += 1
+        return count
+
+
+def _make_view(view: str, world: World) -> None:
+    """An empty one. Its top has the permissions of the root, because whoever works there sees them."""
+    os.mkdir(view, 0o700)
+    if world.how == "overlay":
+        for name in ("upper", "work"):
+            os.mkdir(f"{view}/{name}", 0o700)
+        with suppress(OSError):
+            os.chmod(f"{view}/upper", stat.S_IMODE(os.stat(world.root).st_mode))
+        _stamp(f"{view}/{BEGAN}")
+
+
+def _stamp(path: str) -> None:
+    """Note when it begins (see `workspace.history.upper`): what changes beneath from now on, somebody else changed."""
+    with open(path, "wb") as file:
+        file.write(b"%d %d" % (time.time_ns(), time.clock_gettime_ns(time.CLOCK_BOOTTIME)))
+
+
+def _old(path: str) -> bool:
+    try:
+        return os.lstat(path).st_ctime < time.time() - 3600
+    except OSError:
+        return False
+
+
+def _unknown(id: str) -> NotFound:
+    return NotFound(f"There is no world {id[:80]!r}; `treadle world list` shows those that there are.")

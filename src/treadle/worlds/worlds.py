@@ -1,0 +1,82 @@
+"""What can be done with worlds (`Agent.worlds`). A commit is a call in the log of a chat."""
+
+import asyncio
+import os
+from collections.abc import Callable
+
+from treadle.errors import Conflict, ToolError
+from treadle.handle import Chat
+from treadle.ports.snapshots import Effect
+from treadle.protocol.content import Value
+from treadle.protocol.events import ExecutionComplete, FilesChanged
+from treadle.protocol.files import FileChange
+from treadle.worlds.home import WorldHome
+from treadle.worlds.record import World
+
+
+class Committed(Value, frozen=True):
+    """What a commit did, and where it is recorded: `chat.files.undo()` of that chat takes it back."""
+
+    chat: str
+    call: str
+    files: tuple[FileChange, ...]
+    text: str
+
+
+class Worlds:
+    """`begin` gives a new chat where a world is committed, which lets edits pass."""
+
+    def __init__(self, home: WorldHome, begin: Callable[[World], Chat]) -> None:
+        self._home = home
+        self._begin = begin
+
+    async def open(self, root: str | os.PathLike[str], parent: str = "", *, owner: str = "", label: str = "") -> World:
+        """A new world of a project, or of the world `parent`. Nothing is copied until it is written, where the system
+        has overlays; else `how` and `why` say so."""
+        return await asyncio.to_thread(self._home.open, os.fspath(root), parent, owner, label)
+
+    async def get(self, id: str) -> World:
+        """NotFound if there is none."""
+        return await asyncio.to_thread(self._home.folders.get, id)
+
+    async def list(self) -> list[World]:
+        """The oldest first."""
+        return await asyncio.to_thread(lambda: [*self._home.folders.all()])
+
+    async def effect(self, id: str) -> Effect:
+        """What a commit would change now, and what stands in its way."""
+        return await asyncio.to_thread(self._home.effect, id)
+
+    async def diff(self, id: str) -> str:
+        """The same for people, bounded and inert."""
+        return await asyncio.to_thread(self._home.diff, id)
+
+    async def commit(self, id: str, into: Chat | None = None) -> Committed:
+        """Make what was changed in it the project's own (or its parent's), as one call in the log of `into`, which
+        must work there; without one, of a new chat. Conflict if somebody changed the same files: nothing is made."""
+        chat = into or self._begin(await self.get(id))
+        done: ExecutionComplete | None = None
+        files: list[FileChange] = []
+        async for envelope in chat.commit_world(id):
+            match (await chat.whole(envelope)).data:
+                case ExecutionComplete() as told:
+                    done = told
+                case FilesChanged(files=changed):
+                    files += changed
+                case _:
+                    pass
+        if done is None:
+            raise ToolError(f"The commit of {id} waits for an approval in chat {chat.id}.")
+        if not done.success:
+            raise Conflict(done.error or done.result)
+        return Committed(chat.id, done.call, tuple(files), done.result)
+
+    async def bring_in(self, name: str, id: str) -> Effect:
+        """The commit alone, for a tool that records the effect as its own outcome. `name` is the call's
+        (`chat/call`): called again with it, this completes what was begun and gives back the same."""
+        return await asyncio.to_thread(self._home.bring_in, name, id)
+
+    async def drop(self, id: str) -> None:
+        """Remove it with all that was changed in it. InvalidInput if there are worlds of it; ToolError if commands run
+        there."""
+        await asyncio.to_thread(self._home.drop, id)
