@@ -33,11 +33,11 @@ class WorldGround:
     """The files of one world. Any number of threads may use it."""
 
     def __init__(self, folders: WorldFolders, id: str) -> None:
+        self._line: socket.socket | None = None
+        self._top = -1
         self.name = id
         self._folders = folders
         self._lock = threading.Lock()
-        self._line: socket.socket | None = None
-        self._top = -1
         self._process = 0
         self.folder = self._copy()
 
@@ -79,6 +79,9 @@ class WorldGround:
         """Let go of the holder; it is asked again when it is needed."""
         with self._lock:
             self._hang_up()
+
+    def __del__(self) -> None:
+        self._hang_up()  # of an agent that nobody closed
 
     # -- the line to the holder ---------------------------------------------------------------------------------------
 
