@@ -58,7 +58,7 @@ class ToolSetup:
         self.passing = data is None
         """Whether its chats end with this process, and so does what is kept for them."""
         self._data = Path(tempfile.gettempdir()) / new_id("treadle") if data is None else Path(os.path.abspath(data))
-        self._roots = lru_cache(maxsize=256)(self._open_root)
+        self._opened = lru_cache(maxsize=256)(self._open_root)
         self._grounds: dict[str, WorldGround] = {}
         self.commands = SupervisedCommands(self._data / "commands")
         self.snapshots_of: SnapshotsOf = lru_cache(maxsize=64)(self.history_of)
@@ -83,7 +83,10 @@ class ToolSetup:
             after_the_fact=self._after_the_fact,
         )
 
-    def _open_root(self, root: str, bound: str, world: str = "") -> Root:
+    def _roots(self, root: str, bound: str, world: str = "") -> Root:
+        return self._opened(root, bound, world)
+
+    def _open_root(self, root: str, bound: str, world: str) -> Root:
         return Root(root, bound, self.ground_of(world) if world else None)
 
     def ground_of(self, world: str) -> "WorldGround":

@@ -33,6 +33,7 @@ OPTIONS = ChatOptions(
     model="openai:gpt-4.1",
     root="/home/ada/engine",
     root_id="v5b87b13815a4e16c.5308417",
+    world="world_7y3h5kqa2wd9x8mc",
     mode="ask",
     system_prompt="You are careful.",
     interactive=True,

@@ -12,6 +12,7 @@ import pytest
 from tests.homes import seed
 from treadle.errors import SandboxError
 from treadle.ports.sandbox import Confinement, Demand
+from treadle.ports.workspace import Ground
 from treadle.stores.memory import MemoryStore
 from treadle.stores.sqlite import SqliteStore
 from treadle.tool_setup import ToolSetup
@@ -22,9 +23,9 @@ def test_a_project_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     opened: list[str] = []
 
     class Counted(Root):
-        def __init__(self, path: str, bound: str = "") -> None:
+        def __init__(self, path: str, bound: str = "", ground: Ground | None = None) -> None:
             opened.append(path)
-            super().__init__(path, bound)
+            super().__init__(path, bound, ground)
 
     monkeypatch.setattr("treadle.tool_setup.Root", Counted)
     setup = ToolSetup(MemoryStore(), {}, tmp_path / "home")
