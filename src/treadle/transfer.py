@@ -78,6 +78,7 @@ LOCAL = frozenset(
             "skills",
             "agent",
             "agent_prompt",
+            "own_servers",
             "command_view",
             "git_branch",
             "checks",

@@ -72,6 +72,7 @@ OPTIONS = ChatOptions(
     skills=(Skill("release", "How releases are made.", ".claude/skills/release/SKILL.md", "5f" * 32),),
     agent="reviewer",
     agent_prompt="You review code.",
+    own_servers="review",
     output_schema={"type": "object", "properties": {"ok": {"type": "boolean"}}},
 )
 

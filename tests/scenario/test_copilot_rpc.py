@@ -67,7 +67,7 @@ async def test_what_is_not_there_is_refused_and_changes_nothing(start: Start) ->
         await program.call("session.fleet.start", {"sessionId": "s"})
     assert refused.value.code == -32601
     for config, words in [
-        ({"mcpServers": {"x": {"command": "y"}}}, "MCP servers"),
+        ({"mcpServers": {"x": {"command": "y", "url": "http://z"}}}, "either a command or a URL"),
         ({"cloud": {}, "canvases": [{}]}, "canvases"),
         ({"sessionId": "../up"}, "sessionId"),
         ({"tools": [{"no": "name"}]}, "does not fit"),

@@ -1,16 +1,16 @@
 """What a program says of a session when it makes or resumes one, and the options of a chat that this amounts to. What
 it says and what Treadle does not have is refused where it matters, and told where it does not."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from treadle.copilot_sdk.names import OURS, matches
+from treadle.copilot_sdk.names import OURS, matches, server_patterns
 from treadle.copilot_sdk.system_message import SystemMessage, prompt_of
 from treadle.jsonrpc.connection import INVALID_PARAMS, RpcError
 from treadle.models.brought import Provider, ProviderModel
-from treadle.protocol.options import ChatOptions
+from treadle.protocol.options import ChatOptions, Skill
 from treadle.protocol.tools import ANY_OBJECT, DynamicTool
 
 LABEL = "copilot-sdk"
@@ -20,9 +20,7 @@ MAX_TURNS = 200
 
 _REFUSED: Mapping[str, str] = {
     "cloud": "sessions in GitHub's cloud",
-    "mcpServers": "MCP servers of a session",
-    "skillDirectories": "skills of a session",
-    "hasSkillProvider": "skills of a program",
+    "hasSkillProvider": "skills that a program makes up",
     "pluginDirectories": "plugins",
     "hookDirectories": "folders of hooks",
     "canvases": "canvases",
@@ -52,15 +50,41 @@ class Tool(msgspec.Struct, rename="camel"):
     skip_permission: bool | None = False
 
 
+class McpServer(msgspec.Struct, rename="camel"):
+    """A server of tools, as programs describe it."""
+
+    type: str | None = None
+    command: str | None = None
+    args: list[str] | None = None
+    env: dict[str, str] | None = None
+    cwd: str | None = None
+    url: str | None = None
+    headers: dict[str, str] | None = None
+    tools: list[str] | None = None
+    timeout: float | None = None
+
+    def declared(self, *, disabled: bool) -> dict[str, Any]:
+        """As Treadle's own files would declare it."""
+        said = {name: value for name, value in msgspec.structs.asdict(self).items() if value}
+        said["type"] = "" if said.get("type") == "local" else said.get("type", "")
+        if self.tools is not None:
+            said["tools"] = self.tools
+        if (timeout := said.pop("timeout", 0)) > 0:
+            said["timeout_s"] = timeout / 1000
+        return {**said, "disabled": disabled}
+
+
 class CustomAgent(msgspec.Struct, rename="camel"):
-    """Another way to work, by its name: a text for the model, and which tools it has."""
+    """Another way to work, by its name: a text for the model, and which tools, servers, skills and model it has."""
 
     name: str
-    prompt: str = ""
+    prompt: str | None = ""
     display_name: str | None = None
     description: str | None = None
     tools: list[str] | None = None
     model: str | None = None
+    mcp_servers: dict[str, McpServer] | None = None
+    skills: list[str] | None = None
 
 
 class DefaultAgent(msgspec.Struct, rename="camel"):
@@ -92,6 +116,11 @@ class Config(msgspec.Struct, rename="camel"):
     custom_agents: list[CustomAgent] | None = None
     default_agent: DefaultAgent | None = None
     agent: str | None = None
+    mcp_servers: dict[str, McpServer] | None = None
+    disabled_mcp_servers: list[str] | None = None
+    skill_directories: list[str] | None = None
+    disabled_skills: list[str] | None = None
+    enable_config_discovery: bool | None = None
     infinite_sessions: InfiniteSessions | None = None
     continue_pending_work: bool | None = None
     disable_resume: bool | None = None
@@ -99,6 +128,32 @@ class Config(msgspec.Struct, rename="camel"):
     @property
     def custom_agent(self) -> CustomAgent | None:
         return next((each for each in self.custom_agents or () if each.name == self.agent), None)
+
+    @property
+    def servers(self) -> dict[str, McpServer]:
+        agent = self.custom_agent
+        return {**(self.mcp_servers or {}), **((agent.mcp_servers if agent is not None else None) or {})}
+
+    @property
+    def chosen(self) -> list[list[str]]:
+        """Filters, all of which must let a tool through."""
+        agent = self.custom_agent
+        both = (self.available_tools, agent.tools if agent is not None else None)
+        return [each for each in both if each is not None]
+
+    @property
+    def excluded(self) -> list[str]:
+        """What is out, whatever else is said of it."""
+        default = self.default_agent if self.custom_agent is None else None
+        return [*(self.excluded_tools or ()), *(default.excluded_tools if default is not None else ())]
+
+
+class Extras(msgspec.Struct, frozen=True):
+    """What a session has beside tools: servers by name, skills, and what its agent is told."""
+
+    servers: tuple[str, ...] = ()
+    skills: tuple[Skill, ...] = ()
+    agent_prompt: str = ""
 
 
 def read_config(params: Mapping[str, Any]) -> Config:
@@ -121,14 +176,17 @@ def without_effect(params: Mapping[str, Any]) -> list[str]:
 
 
 def options_of(
-    base: ChatOptions, config: Config, tools: Sequence[Tool], builtin: Collection[str], prompt: str | None = None
+    base: ChatOptions,
+    config: Config,
+    tools: Sequence[Tool],
+    builtin: Collection[str],
+    extras: Extras,
+    prompt: str | None = None,
 ) -> ChatOptions:
     """The options of the session's chat: what the user's settings say, in the mode that asks before it changes
     anything, with `tools`, those of all programs that are attached. `prompt`: the system text, if it is known."""
     agent = config.custom_agent
     text = prompt if prompt is not None else prompt_of(config.system_message)
-    if agent is not None and agent.prompt:
-        text = f"{text or prompt_of(None, always=True)}\n{agent.prompt}\n"
     return msgspec.structs.replace(
         base,
         mode=base.mode if LABEL in base.labels else "confirm",
@@ -140,8 +198,12 @@ def options_of(
         verify=False,
         action_deadline_s=0.0,
         system_prompt=text or base.system_prompt,
-        tools=_enabled(config, agent, tools, builtin),
-        dynamic_tools=tuple(_declared(tool) for tool in tools if _wanted(config, agent, tool.name, builtin=False)),
+        agent=agent.name if agent is not None else "",
+        agent_prompt=extras.agent_prompt,
+        skills=extras.skills,
+        own_servers=config.session_id if extras.servers else "",
+        tools=(*_enabled(config, tools, builtin), *_of_servers(config, extras.servers)),
+        dynamic_tools=tuple(_declared(tool) for tool in tools if _wanted(config, tool.name, builtin=False)),
         labels=tuple(dict.fromkeys((*base.labels, LABEL))),
     )
 
@@ -150,21 +212,28 @@ def _declared(tool: Tool) -> DynamicTool:
     return DynamicTool(tool.name, tool.description or "", tool.parameters or dict(ANY_OBJECT))
 
 
-def _enabled(
-    config: Config, agent: CustomAgent | None, tools: Sequence[Tool], builtin: Collection[str]
-) -> tuple[str, ...]:
+def _enabled(config: Config, tools: Sequence[Tool], builtin: Collection[str]) -> tuple[str, ...]:
     """The built-in tools that are left: `ask_user` only if somebody answers, none that the program replaces."""
     replaced = {OURS.get(tool.name, tool.name) for tool in tools if tool.overrides_built_in_tool}
     replaced |= set() if config.request_user_input else {"ask_user"}
-    return tuple(name for name in builtin if name not in replaced and _wanted(config, agent, name, builtin=True))
+    return tuple(name for name in builtin if name not in replaced and _wanted(config, name, builtin=True))
 
 
-def _wanted(config: Config, agent: CustomAgent | None, name: str, *, builtin: bool) -> bool:
+def _wanted(config: Config, name: str, *, builtin: bool) -> bool:
     """Whether the filters let a tool through; what is excluded is out, whatever else is said of it."""
-    excluded = [*(config.excluded_tools or ())]
-    if agent is None and config.default_agent is not None:
-        excluded += config.default_agent.excluded_tools
-    if matches(excluded, name, builtin=builtin):
-        return False
-    lists = [config.available_tools, agent.tools if agent is not None else None]
-    return all(each is None or matches(each, name, builtin=builtin) for each in lists)
+    return not matches(config.excluded, name, builtin=builtin) and all(
+        matches(each, name, builtin=builtin) for each in config.chosen
+    )
+
+
+def _of_servers(config: Config, servers: Iterable[str]) -> Iterator[str]:
+    """The tools of servers, as patterns."""
+    for server in servers:
+        found = [f"{server}__*"]
+        for each in config.chosen:
+            chosen = server_patterns(each, server)
+            found = (
+                chosen if f"{server}__*" in found else found if f"{server}__*" in chosen else [*{*chosen} & {*found}]
+            )
+        yield from found
+        yield from (f"!{pattern}" for pattern in server_patterns(config.excluded, server))

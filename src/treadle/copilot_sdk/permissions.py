@@ -9,6 +9,7 @@ from treadle.copilot_sdk.names import shown_arguments, shown_name
 from treadle.protocol.events import OpenAction
 from treadle.protocol.permissions import Rule, RuleScope
 from treadle.protocol.tools import COMMAND_TOOL, EDIT_TOOLS, only_looks
+from treadle.tools.registry import SERVER_MARK
 
 _SCOPES: Mapping[str, RuleScope] = {
     "approve-for-session": "chat",
@@ -55,6 +56,10 @@ def asked(action: OpenAction, name: str, arguments: Mapping[str, Any]) -> dict[s
             "canOfferSessionApproval": bool(action.offers),
             **({"newFileContents": content} if isinstance(content, str) else {}),
         }
+    server, mark, tool = name.partition(SERVER_MARK)
+    if mark:
+        named = {"serverName": server, "toolName": tool, "toolTitle": tool, "args": dict(arguments)}
+        return common | named | {"kind": "mcp", "readOnly": False}
     return custom_tool(action.call, shown_name(name), action.text, shown_arguments(name, arguments))
 
 

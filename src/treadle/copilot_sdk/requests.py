@@ -22,7 +22,7 @@ from treadle.protocol.commands import Result
 from treadle.protocol.events import OpenAction
 from treadle.tools.registry import ALIASES
 
-Announce = Callable[[str, dict[str, Any]], None]
+Announce = Callable[[str, dict[str, Any]], object]
 GATE = "permission-"
 """Begins the id of an approval for a program's own tool."""
 _FAILED = "Failed to execute `{}` tool with arguments: {} due to error: Error: Tool execution failed"

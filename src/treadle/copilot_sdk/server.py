@@ -5,7 +5,7 @@ import asyncio
 import hmac
 import os
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -13,18 +13,20 @@ import msgspec
 from treadle import __version__
 from treadle.copilot_sdk.config import Config, options_of, read_config, without_effect
 from treadle.copilot_sdk.events import stamp
+from treadle.copilot_sdk.extensions import bring, builtin_names, extras_of
 from treadle.copilot_sdk.hooks import ProgramHooks
-from treadle.copilot_sdk.methods import SESSION_METHODS, Params, detach, text_of, tool_shown
-from treadle.copilot_sdk.model_names import ModelNames
+from treadle.copilot_sdk.methods import SESSION_METHODS, Call, Params, text_of, tool_shown
 from treadle.copilot_sdk.session import Session
 from treadle.copilot_sdk.system_message import transforms
 from treadle.errors import ChatExists, NotFound, Refused
 from treadle.handle import Chat
 from treadle.jsonrpc.connection import INVALID_PARAMS, METHOD_NOT_FOUND, Connection, RpcError
+from treadle.models.bare_names import BareNames
 from treadle.models.brought import BroughtModels
 from treadle.models.registry import ModelRegistry
+from treadle.ports.model import ModelInfo
 from treadle.ports.store import ChatFilter, Listed
-from treadle.protocol.commands import ChangeOptions
+from treadle.protocol.commands import ChangeOptions, Rename
 from treadle.protocol.options import ChatOptions
 from treadle.runtime import Agent
 
@@ -50,7 +52,7 @@ class Runtime:
         self._options = options
         self._root_of = root_of
         self._token = token
-        self._names = ModelNames(models, options.model)
+        self._names = BareNames(models, options.model)
         self._brought = BroughtModels(models)
         self.connections: set[Connection] = set()
         self.sessions: dict[str, Session] = {}
@@ -84,13 +86,10 @@ class Runtime:
         asked = SESSION_METHODS.get(method)
         if asked is None:
             raise RpcError(METHOD_NOT_FOUND, f"Unhandled method {method}: Treadle's runtime does not have it.")
-        if asked is detach and connection not in self._programs(params):
-            return {"success": True}  # it has left already
-        return await asked(self._of(connection, params), connection, params)
-
-    def _programs(self, params: Params) -> Collection[Connection]:
         session = self.sessions.get(str(params.get("sessionId")))
-        return session.programs if session is not None else ()
+        if asked is Call.detach and (session is None or connection not in session.programs):
+            return {"success": True}  # it has left already
+        return await asked(Call(self._of(connection, params), connection, method, params))
 
     def tell_all(self, kind: str, session: str) -> None:
         for connection in self.connections:
@@ -119,11 +118,12 @@ class Runtime:
         return {"isAuthenticated": not why, "statusMessage": said, **({} if why else {"authType": "api-key"})}
 
     async def models(self, _connection: Connection, _params: Params) -> Any:
-        return {"models": await asyncio.to_thread(self._names.listed)}
+        found = await asyncio.to_thread(self._names.usable)
+        return {"models": [_model(name, info) for name, info in found.items()]}
 
     async def tools(self, _connection: Connection, _params: Params) -> Any:
         specs = self.agent.deps.tools.specs(msgspec.structs.replace(self._options, interactive=True))
-        return {"tools": [tool_shown(spec.name, spec.description, spec.parameters) for spec in specs]}
+        return {"tools": [tool_shown(spec) for spec in specs]}
 
     async def foreground(self, _connection: Connection, params: Params) -> Any:
         """There is no screen on which a session could be in front."""
@@ -138,7 +138,7 @@ class Runtime:
 
     async def create(self, connection: Connection, params: Params) -> Any:
         config = read_config(params)
-        session = config.session_id or os.urandom(16).hex()
+        session = config.session_id = config.session_id or os.urandom(16).hex()
         if not _ID.fullmatch(session):
             raise RpcError(INVALID_PARAMS, "A sessionId has 1 to 128 letters, digits, dots, hyphens and underscores.")
         base = msgspec.structs.replace(
@@ -146,18 +146,21 @@ class Runtime:
             root=self._root_of(config.working_directory or ""),
             model=self._model(session, config, connection),
         )
-        builtin = [spec.name for spec in self.agent.deps.tools.specs(msgspec.structs.replace(base, interactive=True))]
-        chat = self.agent.begin(session, options_of(base, config, config.tools or (), builtin))
+        extras = await asyncio.to_thread(
+            extras_of, self.agent, config, base.project, bring(self.agent, session, [config], ())
+        )
+        builtin = builtin_names(self.agent, base, extras.skills)
+        chat = self.agent.begin(session, options_of(base, config, config.tools or (), builtin, extras))
         try:
             await chat.open()
         except ChatExists as error:
             raise RpcError(INVALID_PARAMS, f"There is a session {session} already; resume it.") from error
         made = self.sessions[session] = self._session(chat, (await chat.state()).options)
         await made.attach(connection, config, "new")
-        if transforms(config.system_message):
+        if transforms(config.system_message) or config.servers:
             await made.configure(config)
         if config.name:
-            await SESSION_METHODS["session.name.set"](made, connection, {"name": config.name})
+            await chat.command(Rename(config.name, by="program"))
         self._warn(made, connection, params)
         self.tell_all("session.created", session)
         return {"sessionId": session, "workspacePath": None, "capabilities": {"ui": {"elicitation": False}}}
@@ -308,6 +311,12 @@ def _metadata(listed: Listed) -> dict[str, Any]:
         "context": {"cwd": summary.root},
     }
     return {**shown, "summary": summary.title} if summary.title else shown
+
+
+def _model(name: str, info: ModelInfo) -> dict[str, Any]:
+    limits = {"max_context_window_tokens": info.window, "max_prompt_tokens": info.window - info.max_output}
+    supports = {"vision": info.vision, "reasoningEffort": False}
+    return {"id": name, "name": info.name, "capabilities": {"supports": supports, "limits": limits}}
 
 
 SERVER_METHODS: Mapping[str, str] = {

@@ -8,14 +8,14 @@ from typing import Any
 
 import msgspec
 
-from treadle.chat.state import starts_queued
+from treadle.chat.state import starts_queued, status
 from treadle.copilot_sdk.attachments import read_attachments
-from treadle.copilot_sdk.config import Config, Tool, options_of
-from treadle.copilot_sdk.events import SdkEvent, Telling, event_id
+from treadle.copilot_sdk.config import Config, McpServer, Tool, options_of
+from treadle.copilot_sdk.events import SdkEvent, Telling, event_id, stamp
+from treadle.copilot_sdk.extensions import bring, builtin_names, extras_of
 from treadle.copilot_sdk.hooks import SessionHooks
 from treadle.copilot_sdk.requests import GATE, Requests
 from treadle.copilot_sdk.system_message import transformed_prompt, transforms
-from treadle.engine.hub import Subscription
 from treadle.errors import Refused
 from treadle.handle import Chat
 from treadle.jsonrpc.connection import INVALID_PARAMS, Connection, Gone, RpcError
@@ -24,8 +24,8 @@ from treadle.protocol.commands import ChangeOptions, Send
 from treadle.protocol.options import ChatOptions
 from treadle.runtime import Agent
 from treadle.types import new_id
+from treadle.watching import watch
 
-LOOK_S = 30.0
 _PIECES = ("assistant.message_delta", "assistant.reasoning_delta", "assistant.tool_call_delta")
 """Told only to programs that want to see an answer while it comes."""
 
@@ -47,18 +47,17 @@ class Session:
         self._updated = updated
         self._telling = Telling(chat.id, shown_model)
         self.programs: dict[Connection, Config] = {}
+        self.servers: dict[str, McpServer] = {}
+        self.stopped: set[str] = set()
+        """Servers that a program stopped."""
         self.hooks = SessionHooks(chat.id, options.root, lambda: self._with(lambda config: bool(config.hooks)))
-        asking = (
-            self._announce,
-            lambda: self.tools,
-            lambda: self._with(lambda config: bool(config.request_user_input)),
-        )
-        self.requests = Requests(chat, self.hooks, *asking)
+        answering = lambda: self._with(lambda config: bool(config.request_user_input))  # noqa: E731
+        self.requests = Requests(chat, self.hooks, self.announce, lambda: self.tools, answering)
         self._between: list[tuple[int, SdkEvent]] = []
         """Events that are in no log, with the seq that they stand behind."""
         self._listeners: list[asyncio.Queue[SdkEvent]] = []
-        self._reader: Subscription | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._reading = False
         self._source: str | None = None
         """How the session began here, until its first message."""
 
@@ -73,10 +72,10 @@ class Session:
             found = {tool.name: tool for tool in config.tools or ()} | found
         return tuple(found.values())
 
-    @property
-    def builtin(self) -> list[str]:
-        base = msgspec.structs.replace(self.options, tools=None, dynamic_tools=(), interactive=True)
-        return [spec.name for spec in self.agent.deps.tools.specs(base)]
+    def background(self, work: Any) -> None:
+        task: asyncio.Task[Any] = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     # -- programs -----------------------------------------------------------------------------------------------------
 
@@ -84,32 +83,34 @@ class Session:
         alone = not self.programs
         self.programs[connection] = config
         self.hooks.wanted = self.hooks.wanted or bool(config.hooks)
-        self._source = source if not self._tasks else self._source
-        if not self._tasks:
+        if not self._reading:
+            self._reading, self._source = True, source
             after = 0 if source == "new" else (await self.chat.state()).head
-            self._reader = self.agent.deps.log.hub.subscribe(self.chat.id, after)
-            self._tasks = [asyncio.create_task(self._read_on()), asyncio.create_task(self._look())]
+            self.background(self._read_on(after))
         if source != "new" and not config.disable_resume:
             await self._tell_resumed(active=not alone, pending=config.continue_pending_work is not False)
 
     async def detach(self, connection: Connection) -> None:
         """The tools of a program leave with it as long as others stay. The last one leaves everything as it is, for
-        whoever comes again."""
-        if self.programs.pop(connection, None) is not None and self.programs:
+        whoever comes again; its servers end with what is under way."""
+        if self.programs.pop(connection, None) is None:
+            return
+        if self.programs:
             await self.configure(next(reversed(self.programs.values())))
+        elif status(await self.chat.state()) in ("idle", "error"):
+            await self._end_servers()
 
     async def configure(self, config: Config) -> None:
         """Make the chat's options what the programs say."""
+        self.servers = bring(self.agent, self.chat.id, self.programs.values(), self.stopped)
+        extras = await asyncio.to_thread(extras_of, self.agent, config, self.options.project, self.servers)
         ask = self._with(lambda each: each is config)
         prompt = await self._prompt(config, ask[0]) if ask and transforms(config.system_message) else None
-        made = options_of(self.options, config, self.tools, self.builtin, prompt)
-        await self.change(
-            {
-                name: value
-                for name, value in msgspec.structs.asdict(made).items()
-                if value != getattr(self.options, name)
-            }
-        )
+        builtin = builtin_names(self.agent, self.options, extras.skills)
+        made = msgspec.structs.asdict(options_of(self.options, config, self.tools, builtin, extras, prompt))
+        await self.change({name: value for name, value in made.items() if value != getattr(self.options, name)})
+        if self.servers:
+            self.background(self.agent.mcp.hub.start(self.options))
 
     async def change(self, changes: dict[str, Any]) -> None:
         if changes:
@@ -126,43 +127,31 @@ class Session:
         assert config.system_message is not None
         return await transformed_prompt(config.system_message, ask)
 
+    async def _end_servers(self) -> None:
+        if self.servers:
+            await self.agent.mcp.take_away(self.chat.id)
+
     async def close(self) -> None:
         """Tell nobody anything more. The chat goes on."""
         self.requests.close()
-        for task in self._tasks:
+        tasks = [*self._tasks]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._reader is not None:
-            self._reader.close()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._end_servers()
 
     # -- what happens -------------------------------------------------------------------------------------------------
 
-    async def _read_on(self) -> None:
-        assert self._reader is not None
-        while True:
-            envelope = await self._reader.get()
-            if envelope is None:
-                await self.agent.deps.log.catch_up(self._reader)
-            else:
-                await self._take(envelope)
-
-    async def _look(self) -> None:
-        """What other processes write does not come by itself."""
-        store, reader = self.agent.deps.store, self._reader
-        assert reader is not None
-        while True:
-            if await store.wait(self.chat.id, reader.reached, LOOK_S) > reader.reached:
-                reader.nudge()
-                await asyncio.sleep(0.05)
+    async def _read_on(self, after: int) -> None:
+        async for envelope in watch(self.agent.deps, self.chat.id, after):
+            await self._take(envelope)
 
     async def _take(self, envelope: e.Envelope) -> None:
-        match envelope.data:
-            case e.SessionIdle(reason="superseded"):
-                return
-            case e.SessionIdle():
-                state = self.agent.deps.log.peek(self.chat.id)
-                if state is not None and (state.run is not None or starts_queued(state)):
-                    return  # the session is idle when its queue is
+        if isinstance(envelope.data, e.SessionIdle):
+            state = self.agent.deps.log.peek(self.chat.id)
+            goes_on = state is not None and (state.run is not None or starts_queued(state))
+            if envelope.data.reason == "superseded" or goes_on:
+                return  # the session is idle when its queue is
         for event in self._telling.tell(envelope):
             self.tell(event)
         match envelope.data:
@@ -174,10 +163,9 @@ class Session:
                 self.options = (await self.chat.state()).options
             case e.SessionError(message=message):
                 given = {"error": message, "errorContext": "model_call", "recoverable": False}
-                self._tasks.append(asyncio.create_task(self._told_hooks("errorOccurred", given)))
-
-    async def _told_hooks(self, kind: str, given: dict[str, Any]) -> None:
-        await self.hooks.invoke(kind, **given)
+                self.background(self.hooks.invoke("errorOccurred", **given))
+            case e.SessionIdle() if not self.programs:
+                await self._end_servers()
 
     def tell(self, event: SdkEvent, only: Connection | None = None) -> None:
         for heard in self._listeners:
@@ -191,18 +179,19 @@ class Session:
         self.tell(event, only)
         return event
 
-    def _announce(self, kind: str, data: dict[str, Any]) -> None:
-        self.announce(kind, data)
+    async def _announce_lasting(self, kind: str, data: dict[str, Any]) -> SdkEvent:
+        """An event that is in no log, and is read again as long as the runtime lives."""
+        event = self.announce(kind, data)
+        del event["ephemeral"]
+        self._between.append(((await self.chat.state()).head, event))
+        return event
 
     async def _tell_resumed(self, *, active: bool, pending: bool) -> None:
         state = await self.chat.state()
-        now = self.agent.deps.clock.now_ms()
-        data = {"resumeTime": self._telling.live("", {}, now)["timestamp"], "eventCount": state.head}
+        data = {"resumeTime": stamp(self.agent.deps.clock.now_ms()), "eventCount": state.head}
         data |= {"selectedModel": self._shown_model(state.options.model), "context": {"cwd": state.options.root}}
         data |= {"sessionWasActive": active, "alreadyInUse": active, "continuePendingWork": pending}
-        event = self.announce("session.resume", data)
-        del event["ephemeral"]
-        self._between.append((state.head, event))
+        await self._announce_lasting("session.resume", data)
 
     async def ask_again(self, connection: Connection) -> None:
         """What is open, for a program that came later."""
@@ -215,14 +204,10 @@ class Session:
     async def log(self, message: str, level: str, ephemeral: bool, url: str | None) -> str:
         """Tell all programs something that a program wants to be told."""
         kind = level if level in ("warning", "error") else "info"
-        named = {"info": "infoType", "warning": "warningType", "error": "errorType"}[kind]
-        event = self.announce(
-            f"session.{kind}", {named: "notification", "message": message, **({"url": url} if url else {})}
-        )
-        if not ephemeral:
-            del event["ephemeral"]
-            self._between.append(((await self.chat.state()).head, event))
-        return str(event["id"])
+        data = {f"{kind}Type": "notification", "message": message, **({"url": url} if url else {})}
+        told = self.announce if ephemeral else self._announce_lasting
+        event = told(f"session.{kind}", data)
+        return str((event if isinstance(event, dict) else await event)["id"])
 
     async def events(self) -> list[SdkEvent]:
         """The whole history, as programs would have been told it; without what is only live."""
@@ -279,15 +264,14 @@ class Session:
             self._listeners.remove(heard)
 
     async def abort(self) -> bool:
-        try:
+        with suppress(Refused):
             await self.chat.interrupt("program")
-        except Refused:
-            return False
-        return True
+            return True
+        return False
 
     async def end(self, connection: Connection) -> None:
         """A program leaves of its own will."""
-        if self.programs.get(connection) is not None and self.programs[connection].hooks:
+        if connection in self.programs and self.programs[connection].hooks:
             with suppress(Gone):
                 await self.hooks.invoke("sessionEnd", reason="user_exit")
         await self.detach(connection)

@@ -3,7 +3,6 @@ on. What is offered to models is fixed then (L-21): what a server adds later is 
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,6 +16,7 @@ from treadle.mcp_hub.settings import Declared
 from treadle.ports.toolset import Tool
 from treadle.protocol.content import ToolRequest
 from treadle.protocol.options import ChatOptions
+from treadle.tools.registry import may_call
 from treadle.types import CallKey, ChatId
 
 if TYPE_CHECKING:
@@ -26,8 +26,11 @@ if TYPE_CHECKING:
 WAIT_S = 10.0
 """How long the first model call waits for servers of which nothing is known yet. The others start beside it."""
 
-DeclaredFor = Callable[[str], "tuple[Sequence[Declared], Sequence[str]]"]
-"""(root) → the servers of that project, and what is odd about their declarations."""
+Place = tuple[str, str]
+"""The root of a chat, and the name under which a program brought it servers of its own, if one did."""
+
+DeclaredFor = Callable[[str, str], "tuple[Sequence[Declared], Sequence[str]]"]
+"""(root, own) → the servers of that place, and what is odd about their declarations."""
 
 
 class Link:
@@ -77,7 +80,7 @@ class Hub:
         self._recall = recall
         self._remember = remember
         self._wait_s = wait_s
-        self._projects: dict[str, Project] = {}
+        self._projects: dict[Place, Project] = {}
         self._calls: Calls | None = None
         self._told: set[tuple[ChatId, str]] = set()
 
@@ -88,20 +91,25 @@ class Hub:
         know about them, once for each chat."""
         if options.tools is not None and not any("__" in name or name == FIND for name in options.tools):
             return []
-        project = await self._project(options.root)
-        for link in project.links.values():
-            self._start(link, options.root)
+        project = await self.start(options)
         if project.offered is None:
             await self._await_unknown(project)
-            project.offered = self._offer(project)
-        said = [*project.warnings, *(_failure(link) for link in project.links.values())]
+            project.offered = self._offer(project, _place(options))
+        said = [*project.warnings, *(failure(link) for link in project.links.values())]
         news = [text for text in said if text and (chat, text) not in self._told]
         self._told.update((chat, text) for text in news)
         return news
 
+    async def start(self, options: ChatOptions) -> Project:
+        """Have the servers of the chat start, and wait for none."""
+        project = await self._project(*_place(options))
+        for link in project.links.values():
+            self._start(link, options.root)
+        return project
+
     def listed(self, options: ChatOptions) -> tuple[Tool, ...]:
         """What is sent to the model: the same from the first call on."""
-        project = self._projects.get(options.root)
+        project = self._projects.get(_place(options))
         return project.offered or () if project is not None else ()
 
     def find(self, name: str, options: ChatOptions) -> Tool | None:
@@ -124,27 +132,26 @@ class Hub:
 
     def available(self, options: ChatOptions) -> dict[str, ServerTool]:
         """By name: all tools that the servers of the project have now."""
-        project = self._projects.get(options.root)
+        project = self._projects.get(_place(options))
         if project is None:
             return {}
-        tools = [tool for link in project.links.values() for tool in self._tools(link, options.root)]
-        return {tool.spec.name: tool for tool in tools if enabled(tool.spec.name, options)}
+        tools = [tool for link in project.links.values() for tool in self._tools(link, _place(options))]
+        return {tool.spec.name: tool for tool in tools if may_call(tool.spec.name, options)}
 
-    def _offer(self, project: Project) -> tuple[Tool, ...]:
+    def _offer(self, project: Project, place: Place) -> tuple[Tool, ...]:
         if not project.links:
             return ()
-        root = next(root for root, each in self._projects.items() if each is project)
-        tools = [tool for link in project.links.values() for tool in self._tools(link, root)]
+        tools = [tool for link in project.links.values() for tool in self._tools(link, place)]
         deferred = tools if too_many(tools) else []
         return (*(tools if not deferred else ()), FindTools(self.available, deferred), CallTool())
 
-    def _tools(self, link: Link, root: str) -> list[ServerTool]:
+    def _tools(self, link: Link, place: Place) -> list[ServerTool]:
         name, server = link.declared.name, link.declared.server
         return [
             ServerTool(
                 spec_of(name, tool, server.timeout_s, accept_hints=server.accept_hints),
                 tool,
-                lambda: self.connected(name, root),
+                lambda: self.connected(name, *place),
                 self._keeping,
             )
             for tool in (link.known.tools if link.known is not None else ())
@@ -153,9 +160,9 @@ class Hub:
 
     # -- servers ------------------------------------------------------------------------------------------------------
 
-    async def connected(self, name: str, root: str) -> "tuple[Connection, Calls]":
+    async def connected(self, name: str, root: str, own: str = "") -> "tuple[Connection, Calls]":
         """The connection to a server, started if need be. ToolError if it cannot be had."""
-        link = await self.link(name, root)
+        link = await self.link(name, root, own)
         connection = await asyncio.shield(self._start(link, root))
         if self._calls is None:
             from treadle.mcp.calls import Calls
@@ -163,37 +170,46 @@ class Hub:
             self._calls = Calls()
         return connection, self._calls
 
-    async def link(self, name: str, root: str = "") -> Link:
-        project = await self._project(root)
+    async def link(self, name: str, root: str = "", own: str = "") -> Link:
+        project = await self._project(root, own)
         if name not in project.links:
             raise ToolError(f"There is no MCP server {name!r} for this project any more.")
         return project.links[name]
 
-    async def servers(self, root: str = "") -> list[Link]:
-        """Those that are declared for a project."""
-        return list((await self._project(root)).links.values())
+    async def servers(self, root: str = "", own: str = "") -> list[Link]:
+        """Those that are declared for a project, or for chats that have their own."""
+        return list((await self._project(root, own)).links.values())
 
-    async def _project(self, root: str) -> Project:
-        """As its files declare it now: what is no longer trusted ends, what is new comes in."""
-        found, warnings = await asyncio.to_thread(self._declared_for, root)
-        project = self._projects.get(root)
+    async def _project(self, root: str, own: str = "") -> Project:
+        """As its files declare it now: what is no longer trusted ends, what is new comes in. Chats with servers of
+        their own share those of their project."""
+        found, warnings = await asyncio.to_thread(self._declared_for, root, own)
+        shared = (await self._project(root)).links if own and any(each.source for each in found) else {}
+        project = self._projects.get((root, own))
         if project is None:
-            project = self._projects.setdefault(root, Project({}))
+            project = self._projects.setdefault((root, own), Project({}))
         project.warnings = tuple(warnings)
         wanted = {declared.name: declared for declared in found if not declared.server.disabled}
         if {name: link.declared for name, link in project.links.items()} == wanted:
             return project
         gone = [link for name, link in project.links.items() if wanted.get(name) != link.declared]
+        known = [*shared.values(), *project.links.values()]
         project.links = {
-            name: project.links[name]
-            if name in project.links and project.links[name] not in gone
-            else Link(declared, self._recall(declared.mark))
+            name: next((link for link in known if link.declared == declared), None)
+            or Link(declared, self._recall(declared.mark))
             for name, declared in wanted.items()
         }
         project.offered = None
         for link in gone:
-            await _close(link)
+            if link not in shared.values():
+                await _close(link)
         return project
+
+    async def leave(self, own: str) -> None:
+        """End the servers that chats have under this name, and nobody else."""
+        left = [self._projects.pop(place) for place in list(self._projects) if place[1] == own]
+        used = [link for project in self._projects.values() for link in project.links.values()]
+        await asyncio.gather(*(_close(link) for project in left for link in project.links.values() if link not in used))
 
     def _start(self, link: Link, root: str) -> "asyncio.Task[Connection]":
         if link.connecting is None:
@@ -233,13 +249,13 @@ class Hub:
     async def close(self) -> None:
         if self._calls is not None:
             await self._calls.close()
-        await asyncio.gather(*(_close(link) for each in self._projects.values() for link in each.links.values()))
+        links = {id(link): link for each in self._projects.values() for link in each.links.values()}
+        await asyncio.gather(*map(_close, links.values()))
         self._projects.clear()
 
 
-def enabled(name: str, options: ChatOptions) -> bool:
-    """Whether a chat has this tool; a chat may name patterns of them, such as `git__*`."""
-    return options.tools is None or any(fnmatchcase(name, pattern) for pattern in options.tools)
+def _place(options: ChatOptions) -> Place:
+    return options.root, options.own_servers
 
 
 async def _settled(link: Link) -> None:
@@ -256,7 +272,7 @@ async def _close(link: Link) -> None:
             await found.close()
 
 
-def _failure(link: Link) -> str:
+def failure(link: Link) -> str:
     """That a server's tools are not there, if so."""
     connection, task, name = link.connection, link.connecting, link.declared.name
     if task is not None and task.done() and not task.cancelled() and (error := task.exception()) is not None:

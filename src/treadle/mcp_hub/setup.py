@@ -108,6 +108,8 @@ class McpServers(Offerings):
         self._trusted = trusted
         self._configured = configured
         self._given: dict[str, dict[str, Server]] = {"": {}}
+        self._brought: dict[str, dict[str, Server]] = {}
+        self._alone: set[str] = set()
         self._declarations = Declarations(home)
         self._listings = HomeFile(home / LISTINGS_NAME, ListingsFile)
         for name, server in given.items():
@@ -127,22 +129,42 @@ class McpServers(Offerings):
         check(name, found)
         self._given.setdefault(root, {})[name] = found
 
-    def declared(self, root: str) -> tuple[list[Declared], list[str]]:
+    def bring(self, own: str, servers: Mapping[str, Server | Mapping[str, Any]], *, alone: bool = False) -> None:
+        """Use these servers, and none that were brought before, for chats that have them by name
+        (`ChatOptions.own_servers`), as long as this agent lives; `alone`: instead of those of the user and the
+        project. Nothing is written. InvalidInput, and nothing is changed, if one cannot be."""
+        found = {name: server_of(server) for name, server in servers.items()}
+        for name, server in found.items():
+            check(name, server)
+        self._brought[own] = found
+        (self._alone.add if alone else self._alone.discard)(own)
+
+    async def take_away(self, own: str) -> None:
+        """End what was brought under this name."""
+        self._brought.pop(own, None)
+        self._alone.discard(own)
+        await self.hub.leave(own)
+
+    def declared(self, root: str, own: str = "") -> tuple[list[Declared], list[str]]:
         """The servers for chats of this root, by name. The program's own win over the user's, and those over the
         project's; what is not trusted is told of, and does not exist (S-09)."""
         warnings: list[str] = []
         found: dict[str, Declared] = {}
-        if self._configured:
+        if self._configured and own not in self._alone:
             for declared in self._of_project(root, warnings) if root else ():
                 found.setdefault(declared.name, declared)
-            own: dict[str, Server] = {}
+            users: dict[str, Server] = {}
             try:
-                own = self._declarations.all()
+                users = self._declarations.all()
             except ConfigError as error:
                 warnings.append(f"The user's MCP servers cannot be used: {error}")
-            found |= {name: Declared(name, server, str(self._declarations.file.path)) for name, server in own.items()}
+            path = str(self._declarations.file.path)
+            found |= {name: Declared(name, server, path) for name, server in users.items()}
         for place in dict.fromkeys(("", root)):
             found |= {name: Declared(name, server) for name, server in self._given.get(place, {}).items()}
+        if own and own not in self._brought:
+            warnings.append("The MCP servers that a program brought for this chat are not here; it must bring them.")
+        found |= {name: Declared(name, server) for name, server in self._brought.get(own, {}).items()}
         return sorted(found.values(), key=lambda each: each.name), warnings
 
     def _of_project(self, root: str, warnings: list[str]) -> Sequence[Declared]:

@@ -132,6 +132,9 @@ class ChatOptions(Value, frozen=True):
     """The name of the custom agent that the chat works as; empty: none."""
     agent_prompt: str = ""
     """What that agent is told, as it was when it was chosen."""
+    own_servers: str = ""
+    """The name under which a program brings MCP servers for this chat (`Agent.mcp.bring`); empty: it has those of its
+    project, as every chat there. The declarations are in no log, for they may hold keys."""
     output_schema: JsonSchema | None = None
     """The JSON Schema that the last words of a run must fit; None: they may be any text."""
     archived: bool = False
@@ -200,6 +203,7 @@ class OptionKeywords(TypedDict, total=False):
     skills: Sequence[Skill]
     agent: str
     agent_prompt: str
+    own_servers: str
     output_schema: Mapping[str, Any] | None
     archived: bool
     labels: Sequence[str]

@@ -44,11 +44,12 @@ def documents(
     """All of a kind, the user's own first: of several with one name the first counts. `more`: folders of plugins."""
     folders = [home / kind, *(Path(env["HOME"], each, kind) for each in OF_USER if env.get("HOME"))]
     folders += [Path(each, kind) for each in more]
-    found = [each for folder in folders for each in _of_user(kind, folder)]
+    found = [each for folder in folders for each in in_folder(kind, folder)]
     return found + (list(_of_project(kind, root, bound, trusted)) if root else [])
 
 
-def _of_user(kind: Kind, folder: Path) -> Iterator[Document]:
+def in_folder(kind: Kind, folder: Path) -> Iterator[Document]:
+    """Those below a folder of the user's, or of a program that the user runs: they count as they are."""
     if not folder.is_dir():
         return
     for path in sorted(folder.rglob(SKILL_FILE if kind == "skills" else "*.md"))[:MOST]:

@@ -175,12 +175,14 @@ class Tools:
 
 
 def may_call(name: str, options: ChatOptions) -> bool:
-    """Whether a tool of a source is enabled: by patterns such as `git__*`. What is not named after a server helps to
-    find those, and comes with them."""
+    """Whether a tool of a source is enabled: by patterns such as `git__*`, less those such as `!git__push`. What is
+    not named after a server helps to find those, and comes with them."""
     if options.tools is None:
         return True
     if SERVER_MARK not in name:
         return any(SERVER_MARK in pattern for pattern in options.tools)
+    if any(pattern[:1] == "!" and fnmatchcase(name, pattern[1:]) for pattern in options.tools):
+        return False
     return any(fnmatchcase(name, pattern) for pattern in options.tools)
 
 

@@ -41,8 +41,8 @@ for _name in _THEIRS_WITH_VALUE:
 async def _serve(stdio: bool, host: str, port: int, flags: dict[str, Any]) -> int:
     from treadle.cli.session import configured, open_agent, project_root
     from treadle.copilot_sdk.hooks import ProgramHooks
-    from treadle.copilot_sdk.serve import serve_stdio, serve_tcp
     from treadle.copilot_sdk.server import Runtime
+    from treadle.jsonrpc.serving import serve_stdio, serve_tcp
     from treadle.models.registry import ModelRegistry
 
     config = configured(flags)

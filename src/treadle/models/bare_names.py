@@ -1,7 +1,5 @@
-"""The names that programs know models by: `provider:name` as everywhere, or a bare name, which belongs to the provider
-of the runtime's own model."""
-
-from typing import Any
+"""Models by the names that a program uses: `provider:name` as everywhere, or a bare name, which belongs to the provider
+of the model that counts without one."""
 
 from treadle.errors import ConfigError
 from treadle.models.brought import PREFIX
@@ -10,23 +8,25 @@ from treadle.models.registry import ModelRegistry
 from treadle.ports.model import ModelInfo
 
 
-class ModelNames:
+class BareNames:
+    """`default`: the model of those who name none."""
+
     def __init__(self, models: ModelRegistry, default: str) -> None:
         self._models = models
         self.default = default
 
     def ref_of(self, name: str | None) -> str:
-        """The model that a program means. ConfigError if there is no telling."""
+        """The model that is meant. ConfigError if there is no telling."""
         provider, colon, _ = (name or "").partition(":")
         if not name or name == "auto":
             if not self.default:
-                raise ConfigError("No model was named; say which with treadle copilot --model PROVIDER:NAME.")
+                raise ConfigError("No model was named; say which with --model PROVIDER:NAME.")
             return self.default
         if colon and provider in self._models.providers:
             return name
         own = self.default.partition(":")[0]
         if not own:
-            raise ConfigError(f"{name!r} names no provider; write provider:name, or give treadle copilot a --model.")
+            raise ConfigError(f"{name!r} names no provider; write provider:name, or say --model PROVIDER:NAME.")
         return self.default if own in NAMELESS else f"{own}:{name}"
 
     @property
@@ -38,31 +38,19 @@ class ModelNames:
         return name if provider.startswith(PREFIX) or provider == self.default.partition(":")[0] else ref
 
     def why_not(self) -> str:
-        """Why the runtime's own model cannot be used; empty: nothing is known against it."""
+        """Why the default cannot be used; empty: nothing is known against it."""
         try:
             self._models.get(self.ref_of(None))
         except ConfigError as error:
             return str(error)
         return ""
 
-    def listed(self) -> list[dict[str, Any]]:
-        """The models that can be used with what is at hand, the runtime's own first."""
+    def usable(self) -> dict[str, ModelInfo]:
+        """The models that can be used with what is at hand, by their names here, the default first."""
         found: dict[str, ModelInfo] = {}
         if self.default and not self.why_not():
             found[self.default] = self._models.get(self.default).info
         for offer in all_offers(self._models):
             if not offer.why:
                 found |= {info.ref: info for info in offer.models if not usable(self._models, offer, info)}
-        return [_info(self.shown(ref), info) for ref, info in found.items()]
-
-
-def _info(name: str, info: ModelInfo) -> dict[str, Any]:
-    limits = {"max_context_window_tokens": info.window, "max_prompt_tokens": info.window - info.max_output}
-    return {
-        "id": name,
-        "name": info.name,
-        "capabilities": {
-            "supports": {"vision": info.vision, "reasoningEffort": False},
-            "limits": limits,
-        },
-    }
+        return {self.shown(ref): info for ref, info in found.items()}

@@ -5,14 +5,25 @@ import asyncio
 import contextlib
 import os
 import signal
+from typing import Protocol
 
-from treadle.copilot_sdk.server import Runtime
 from treadle.errors import InvalidInput
-from treadle.jsonrpc.connection import Connection
+from treadle.jsonrpc.connection import Connection, Handler
 
 
-async def serve_stdio(runtime: Runtime) -> None:
-    """Until the program closes its end, or asks the runtime to end."""
+class Served(Protocol):
+    """Whoever answers programs. `ended` is set when one of them wants it to end."""
+
+    ended: asyncio.Event
+
+    @property
+    def handle(self) -> Handler: ...
+    async def converse(self, connection: Connection) -> None: ...
+    async def close(self) -> None: ...
+
+
+async def serve_stdio(served: Served) -> None:
+    """Until the program closes its end, or asks for the end."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     theirs, ours = os.fdopen(os.dup(0), "rb", 0), os.fdopen(os.dup(1), "wb", 0)
@@ -22,33 +33,33 @@ async def serve_stdio(runtime: Runtime) -> None:
     except ValueError as error:
         raise InvalidInput("--stdio needs a program at both ends, not files; let an SDK start it") from error
     writer = asyncio.StreamWriter(transport, protocol, None, loop)
-    connection = Connection(reader, writer, runtime.handle)
-    await _until_ended(runtime, asyncio.create_task(runtime.converse(connection)))
+    connection = Connection(reader, writer, served.handle)
+    await _until_ended(served, asyncio.create_task(served.converse(connection)))
 
 
-async def serve_tcp(runtime: Runtime, host: str, port: int) -> None:
+async def serve_tcp(served: Served, host: str, port: int) -> None:
     """Until it is told to stop, or a program asks for it."""
 
     async def welcome(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await runtime.converse(Connection(reader, writer, runtime.handle))
+        await served.converse(Connection(reader, writer, served.handle))
 
     server = await asyncio.start_server(welcome, host, port)
     async with server:
         bound = server.sockets[0].getsockname()[1]
         print(f"Treadle listening on port {bound}", flush=True)
-        await _until_ended(runtime, asyncio.create_task(server.serve_forever()))
+        await _until_ended(served, asyncio.create_task(server.serve_forever()))
 
 
-async def _until_ended(runtime: Runtime, serving: asyncio.Task[None]) -> None:
+async def _until_ended(served: Served, serving: asyncio.Task[None]) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         with contextlib.suppress(NotImplementedError):
-            loop.add_signal_handler(number, runtime.ended.set)
-    ended = asyncio.create_task(runtime.ended.wait())
+            loop.add_signal_handler(number, served.ended.set)
+    ended = asyncio.create_task(served.ended.wait())
     await asyncio.wait([serving, ended], return_when=asyncio.FIRST_COMPLETED)
     if not serving.done():
         await asyncio.sleep(0.05)  # the answer to whoever asked for the end
-    await runtime.close()
+    await served.close()
     for task in (serving, ended):
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):

@@ -1,0 +1,67 @@
+"""What a session has beside its tools, on top of the library: MCP servers and skills that programs bring for it alone,
+and what its custom agent is told."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from treadle.copilot_sdk.config import Config, Extras, McpServer
+from treadle.mcp_hub.search import CALL, FIND
+from treadle.protocol.options import ChatOptions, Project, Skill
+from treadle.runtime import Agent
+from treadle.skills.front_matter import split
+from treadle.skills.places import in_folder
+from treadle.skills.reading import skills
+
+
+def builtin_names(agent: Agent, options: ChatOptions, found: tuple[Skill, ...]) -> list[str]:
+    """The tools that Treadle has for such a chat itself."""
+    base = msgspec.structs.replace(options, tools=None, dynamic_tools=(), interactive=True, skills=found)
+    return [spec.name for spec in agent.deps.tools.specs(base) if not spec.server and spec.name not in (FIND, CALL)]
+
+
+def bring(agent: Agent, session: str, configs: Iterable[Config], stopped: Iterable[str]) -> dict[str, McpServer]:
+    """Declare the servers of all programs for this session; InvalidInput if one cannot be."""
+    programs, disabled, servers = list(configs), {*stopped}, dict[str, McpServer]()
+    for config in programs:
+        servers = config.servers | servers
+        disabled |= {*(config.disabled_mcp_servers or ())}
+    if servers:
+        declared = {name: server.declared(disabled=name in disabled) for name, server in servers.items()}
+        agent.mcp.bring(session, declared, alone=not any(each.enable_config_discovery for each in programs))
+    return servers
+
+
+def found_skills(agent: Agent, config: Config, project: Project) -> dict[str, tuple[Skill, str]]:
+    """All skills of a session by name, with where they come from: of the folders that the program names and, if it
+    wants that, those that a chat here would have without it. What is disabled is among them."""
+    folders = [Path(each).expanduser() for each in config.skill_directories or ()]
+    found = [
+        ("custom", skill) for skill in skills([each for folder in folders for each in in_folder("skills", folder)])
+    ]
+    if config.enable_config_discovery:
+        usual = agent.documents("skills", project)
+        found += [
+            ("project" if not Path(skill.path).is_absolute() else "personal-agents", skill) for skill in skills(usual)
+        ]
+    return {skill.name: (skill, source) for source, skill in reversed(found)}
+
+
+def extras_of(agent: Agent, config: Config, project: Project, servers: Iterable[str]) -> Extras:
+    """Reads files. An agent has the skills that it names, whole and from the beginning, and no others."""
+    found = {
+        name: each
+        for name, each in found_skills(agent, config, project).items()
+        if name not in (config.disabled_skills or ())
+    }
+    custom = config.custom_agent
+    if custom is None:
+        return Extras(tuple(servers), tuple(skill for skill, _ in found.values()))
+    bodies = [_body(found[name][0], project) for name in custom.skills or () if name in found]
+    return Extras(tuple(servers), (), "\n\n".join([custom.prompt or "", *bodies]).strip())
+
+
+def _body(skill: Skill, project: Project) -> str:
+    path = Path(project[0], skill.path)
+    return f"<skill name={skill.name!r}>\n{split(path.read_text(errors='replace'))[1]}\n</skill>"

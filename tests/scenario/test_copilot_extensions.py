@@ -1,0 +1,175 @@
+"""What a program brings for one session of `treadle copilot` alone: MCP servers, skills, custom agents (issue 15, item
+4). With real servers and files, through JSON-RPC as the SDKs frame it."""
+
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.scenario.command_line import CommandLine
+from tests.scenario.copilot_kit import Program
+from tests.scenario.mcp_servers.kit import ODD
+from tests.scenario.test_copilot_rpc import Start, talk, turns
+
+APPROVE = {"requestPermission": True}
+
+
+@pytest.fixture
+async def start(cli: CommandLine) -> AsyncIterator[Start]:
+    started: list[Program] = []
+
+    async def begin(script: str) -> Program:
+        started.append(await Program.start(cli, cli.script(script)))
+        return started[-1]
+
+    yield begin
+    for program in started:
+        await program.close()
+
+
+@pytest.fixture
+def odd(tmp_path: Path) -> dict[str, Any]:
+    return {"type": "local", "command": sys.executable, "args": ["-S", ODD, str(tmp_path / "notes")], "tools": ["*"]}
+
+
+def skill(folder: Path, name: str, body: str) -> str:
+    """Write a skill; the folder of skills."""
+    (folder / name).mkdir(parents=True)
+    (folder / name / "SKILL.md").write_text(f"---\nname: {name}\ndescription: About {name}.\n---\n{body}\n")
+    return str(folder)
+
+
+async def state_of(program: Program, server: str, wanted: str) -> None:
+    """Wait until a server of s1 is there."""
+    while True:
+        listed = (await program.call("session.mcp.list", {"sessionId": "s1"}))["servers"]
+        if {each["name"]: each["status"] for each in listed}.get(server) == wanted:
+            return
+
+
+async def approve(program: Program) -> dict[str, Any]:
+    """Allow the next call; what was asked."""
+    asked: dict[str, Any] = (await program.heard("permission.requested"))["data"]
+    given = {"sessionId": "s1", "requestId": asked["requestId"], "result": {"kind": "approve-once"}}
+    assert await program.call("session.permissions.handlePendingPermissionRequest", given) == {"success": True}
+    found: dict[str, Any] = asked["permissionRequest"]
+    return found
+
+
+async def test_a_server_of_the_session_is_used_after_an_approval(  # E-01
+    start: Start, odd: dict[str, Any], tmp_path: Path
+) -> None:
+    program = await start(turns(("odd__note", {"text": "by the model"})))
+    await program.call("session.create", {"sessionId": "s1", **APPROVE, "mcpServers": {"odd": odd}})
+    await state_of(program, "odd", "connected")
+    tools = (await program.call("session.mcp.listTools", {"sessionId": "s1", "serverName": "odd"}))["tools"]
+    assert {"name": "note", "description": "Write a note."} in tools
+    await program.call("session.send", {"sessionId": "s1", "prompt": "Go."})
+    asked = await approve(program)
+    assert (asked["kind"], asked["serverName"], asked["toolName"]) == ("mcp", "odd", "note")
+    assert asked["args"] == {"text": "by the model"}
+    await program.heard("session.idle")
+    assert "by the model" in (tmp_path / "notes").read_text()
+
+
+async def test_servers_of_one_session_are_no_other_sessions(start: Start, odd: dict[str, Any]) -> None:
+    program = await start(turns(("odd__note", {"text": "x"})))
+    await program.call("session.create", {"sessionId": "s1", "mcpServers": {"odd": odd}})
+    answer = await talk(program, "s2")
+    assert (await program.call("session.mcp.list", {"sessionId": "s2"}))["servers"] == []
+    done = await program.heard("tool.execution_complete")
+    assert done["data"]["success"] is False
+    assert answer["response"]["data"]["content"] == "Done."
+
+
+async def test_a_server_is_stopped_and_started_again(start: Start, odd: dict[str, Any]) -> None:
+    program = await start(turns())
+    await program.call("session.create", {"sessionId": "s1", "mcpServers": {"odd": odd}})
+    await state_of(program, "odd", "connected")
+    named = {"sessionId": "s1", "serverName": "odd"}
+    await program.call("session.mcp.stopServer", named)
+    assert await program.call("session.mcp.isServerRunning", named) == {"running": False}
+    await program.call("session.mcp.startServer", named)
+    await state_of(program, "odd", "connected")
+
+
+async def test_a_server_that_does_not_start_is_told(start: Start) -> None:
+    program = await start(turns())
+    await program.call("session.create", {"sessionId": "s1", "mcpServers": {"no": {"command": "/nowhere/at/all"}}})
+    await state_of(program, "no", "failed")
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"availableTools": ["view"]},
+        {"excludedTools": ["mcp:*"]},
+        {"excludedTools": ["odd-note"]},
+        {"availableTools": ["mcp:odd-look"]},
+    ],
+)
+async def test_filters_of_tools_hold_for_servers(start: Start, odd: dict[str, Any], config: dict[str, Any]) -> None:
+    program = await start(turns(("odd__note", {"text": "x"})))
+    await talk(program, **config, mcpServers={"odd": odd})
+    assert (await program.heard("tool.execution_complete"))["data"]["success"] is False
+    assert "permission.requested" not in [event["type"] for event in program.events]
+
+
+async def test_whoever_resumes_brings_the_servers_again(cli: CommandLine, odd: dict[str, Any], tmp_path: Path) -> None:
+    """After the runtime was killed (D-01)."""
+    model = cli.script(turns(("odd__note", {"text": "after"})))
+    first = await Program.start(cli, model)
+    await first.call("session.create", {"sessionId": "s1", **APPROVE, "mcpServers": {"odd": odd}})
+    await state_of(first, "odd", "connected")
+    assert first.process is not None
+    first.process.kill()
+    await first.close()
+    second = await Program.start(cli, model)
+    await second.call("session.resume", {"sessionId": "s1", **APPROVE, "mcpServers": {"odd": odd}})
+    await second.call("session.send", {"sessionId": "s1", "prompt": "Go."})
+    await approve(second)
+    await second.heard("session.idle")
+    await second.close()
+    assert "after" in (tmp_path / "notes").read_text()
+
+
+async def test_a_skill_of_the_session(start: Start, tmp_path: Path) -> None:  # E-03
+    folder = skill(tmp_path / "skills", "greeting", "Say PINEAPPLE.")
+    program = await start(turns(("use_skill", {"name": "greeting"})))
+    await talk(program, skillDirectories=[folder])
+    begun = await program.heard("tool.execution_start")
+    assert (begun["data"]["toolName"], begun["data"]["arguments"]) == ("skill", {"skill": "greeting"})
+    assert "PINEAPPLE" in (await program.heard("tool.execution_complete"))["data"]["result"]["content"]
+    [used] = (await program.call("session.skills.getInvoked", {"sessionId": "s1"}))["skills"]
+    assert (used["name"], used["invokedAtTurn"]) == ("greeting", 1)
+
+
+async def test_skills_are_listed_toggled_and_read_again(start: Start, tmp_path: Path) -> None:
+    folder = skill(tmp_path / "skills", "one", "1")
+    program = await start(turns())
+    await program.call("session.create", {"sessionId": "s1", "skillDirectories": [folder], "disabledSkills": ["one"]})
+
+    async def listed() -> dict[str, bool]:
+        found = (await program.call("session.skills.list", {"sessionId": "s1"}))["skills"]
+        assert all(each["source"] == "custom" and each["path"].endswith("SKILL.md") for each in found)
+        return {each["name"]: each["enabled"] for each in found}
+
+    assert await listed() == {"one": False}
+    await program.call("session.skills.enable", {"sessionId": "s1", "name": "one"})
+    assert await listed() == {"one": True}
+    skill(tmp_path / "skills", "two", "2")
+    assert await program.call("session.skills.reload", {"sessionId": "s1"}) == {"warnings": [], "errors": []}
+    await program.call("session.skills.disable", {"sessionId": "s1", "name": "one"})
+    assert await listed() == {"one": False, "two": True}
+
+
+async def test_an_agent_has_the_skills_that_it_names(start: Start, tmp_path: Path) -> None:
+    folder = skill(tmp_path / "skills", "greeting", "Say PINEAPPLE.")
+    program = await start(turns(("use_skill", {"name": "greeting"})))
+    agents = [{"name": "greeter", "prompt": "Greet.", "skills": ["greeting"]}, {"name": "bare", "prompt": "Work."}]
+    await talk(program, skillDirectories=[folder], customAgents=agents, agent="bare")
+    assert (await program.heard("tool.execution_complete"))["data"]["success"] is False
+    chosen = await program.call("session.agent.select", {"sessionId": "s1", "name": "greeter"})
+    assert chosen["agent"]["skills"] == ["greeting"]
