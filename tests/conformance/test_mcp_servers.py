@@ -2,6 +2,7 @@
 standard streams and over streamable HTTP. `make conformance` installs them; what is missing is skipped."""
 
 import asyncio
+import base64
 import json
 import os
 import shutil
@@ -20,11 +21,15 @@ from tests.scenario.mcp_servers.kit import Kit, action, results, seen
 from treadle import Chat, Envelope
 from treadle.models.scripted import Call, Say
 from treadle.protocol import events as e
+from treadle.protocol.options import ChatOptions
 
 NODE = shutil.which("node") or ""
 EVERYTHING = place() / "node_modules/@modelcontextprotocol/server-everything/dist/index.js"
 FILES = place() / "node_modules/@modelcontextprotocol/server-filesystem/dist/index.js"
 BIN = place() / "venv" / "bin"
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 
 
 def need(path: Path) -> str:
@@ -43,6 +48,14 @@ async def kit(tmp_path: Path) -> AsyncIterator[Kit]:
 async def used(kit: Kit, server: dict[str, Any], calls: list[Any], **options: Any) -> tuple[list[Envelope], Chat]:
     chat = kit.chat(kit.agent([*calls, Say("Done.")], {"it": server}), **{"max_turns": 60} | options)
     return await seen(chat.send("Go.")), chat
+
+
+def unused(kit: Kit, events: list[Envelope]) -> set[str]:
+    """The tools of the server that were not called."""
+    known = kit.agents[0].mcp.hub.available(ChatOptions(root=str(kit.root)))
+    return {name.removeprefix("it__") for name in known} - {
+        start.name.removeprefix("it__") for start in of(events, e.ExecutionStart)
+    }
 
 
 def texts(events: list[Envelope]) -> list[str]:
@@ -74,6 +87,10 @@ EACH: list[tuple[str, dict[str, Any], str]] = [
     ("toggle-subscriber-updates", {}, "updates"),
     ("trigger-long-running-operation", {"duration": 0.2, "steps": 2}, "completed"),
     ("get-roots-list", {}, "project"),
+    ("gzip-file-as-resource", {"name": "a.gz", "data": "data:text/plain,hi", "outputType": "resource"}, "gzip"),
+    ("trigger-elicitation-request", {}, "declined"),  # nobody is there
+    ("trigger-url-elicitation", {"url": "https://example.com/", "message": "Look."}, "declined"),
+    ("simulate-research-query", {"topic": "looms"}, "requires task augmentation"),  # which is not spoken here
 ]
 
 
@@ -82,6 +99,7 @@ async def test_everything_over_standard_streams(kit: Kit) -> None:
     events, _ = await used(kit, server, [Call(f"it__{name}", **arguments) for name, arguments, _ in EACH])
     for (name, _, wanted), text in zip(EACH, texts(events), strict=True):
         assert wanted in text, f"{name}: {text}"
+    assert unused(kit, events) == set()
     assert len([image for result in results(events) for image in result.images]) == 2
     assert any("of 2" in output.text for output in of(events, e.ExecutionOutput))
     servers, root = kit.agents[0].mcp, str(kit.root)
@@ -134,6 +152,7 @@ def everything_url() -> Iterator[str]:
 
 async def test_the_files_of_a_project(kit: Kit) -> None:
     (kit.root / "a.txt").write_text("one\ntwo\n")
+    (kit.root / "dot.png").write_bytes(PNG)
     root = str(kit.root)
     calls = [
         Call("it__list_allowed_directories"),
@@ -147,13 +166,17 @@ async def test_the_files_of_a_project(kit: Kit) -> None:
         Call("it__move_file", source=f"{root}/b.txt", destination=f"{root}/c.txt"),
         Call("it__create_directory", path=f"{root}/d"),
         Call("it__read_multiple_files", paths=[f"{root}/a.txt", f"{root}/c.txt"]),
+        Call("it__read_file", path=f"{root}/a.txt"),
+        Call("it__read_media_file", path=f"{root}/dot.png"),
+        Call("it__list_directory_with_sizes", path=root),
         Call("it__read_text_file", path="/etc/passwd"),
     ]
     events, _ = await used(kit, {"command": NODE, "args": [need(FILES), root]}, calls)
     said = texts(events)
     assert root in said[0]
     assert said[1] == "one\ntwo\n"
-    assert [text.startswith("ERROR") for text in said] == [False] * 11 + [True]
+    assert [text.startswith("ERROR") for text in said] == [False] * 14 + [True]
+    assert unused(kit, events) == set()
     assert (kit.root / "c.txt").read_text() == "four\n"
 
 
@@ -177,11 +200,14 @@ async def test_a_repository(kit: Kit) -> None:
         Call("it__git_branch", repo_path=root, branch_type="local"),
         Call("it__git_show", repo_path=root, revision="HEAD"),
         Call("it__git_diff_unstaged", repo_path=root),
+        Call("it__git_diff", repo_path=root, target="main"),
+        Call("it__git_reset", repo_path=root),
     ]
     server = {"command": need(BIN / "mcp-server-git"), "accept_hints": True}
     events, _ = await used(kit, server, calls)
     assert [text.startswith("ERROR") for text in texts(events)] == [False] * len(calls), texts(events)
     assert "first" in texts(events)[4]
+    assert unused(kit, events) == set()
     reads = [start.read_only for start in of(events, e.ExecutionStart)]
     assert reads[:4] == [True, False, True, False]  # by the hints that were accepted
 
@@ -193,6 +219,7 @@ async def test_the_time_and_a_kill_in_the_middle(kit: Kit) -> None:
         Call("it__get_current_time", timezone="No/Where"),
     ]
     events, chat = await used(kit, {"command": need(BIN / "mcp-server-time")}, calls)
+    assert unused(kit, events) == set()
     now, converted, wrong = texts(events)
     assert "Europe/Berlin" in now
     assert "Asia/Tokyo" in converted

@@ -1,5 +1,5 @@
 """`treadle acp` with the TypeScript SDK of the protocol: as its own client sees it (E-02). The SDK is looked for in
-$ACP_NODE_MODULES and among the global packages of npm."""
+$ACP_NODE_MODULES, where `make conformance` puts it, and among the global packages of npm."""
 
 import json
 import os
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts.mcp_servers import place
 from tests.scenario.command_line import TIMEOUT_S, CommandLine
 
 CLIENT = Path(__file__).with_name("acp_client.mjs")
@@ -19,13 +20,13 @@ def _sdk() -> str:
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
         pytest.skip("needs node and npm")
-    roots = [os.environ.get("ACP_NODE_MODULES", "")]
+    roots = [os.environ.get("ACP_NODE_MODULES", ""), str(place() / "node_modules")]
     roots.append(subprocess.run([npm, "root", "-g"], capture_output=True, text=True, check=False).stdout.strip())
     for root in filter(None, roots):
         package = Path(root, "@agentclientprotocol", "sdk")
         if (package / "package.json").exists():
             return str(package / json.loads((package / "package.json").read_text())["main"])
-    pytest.skip("needs the npm package @agentclientprotocol/sdk (npm install -g), or its folder in ACP_NODE_MODULES")
+    pytest.skip("needs the npm package @agentclientprotocol/sdk; make conformance installs it")
 
 
 def test_a_session_with_the_typescript_sdk(cli: CommandLine) -> None:

@@ -2,7 +2,7 @@
 reload (D-04). Events that the SDKs have no word for keep ours. What is asked of a program (`permission.requested` and
 its like) is not told from here but by `requests`, which may ask again."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid5
@@ -16,13 +16,20 @@ from treadle.protocol.content import ToolRequest, Usage
 from treadle.protocol.events import Envelope
 
 SdkEvent = dict[str, Any]
-Told = tuple[str, dict[str, Any], bool]
+Data = dict[str, Any]
+Told = tuple[str, Data, bool]
 """A type, its payload, and whether it is only live."""
 
 _SPACE = UUID("6f0f3f0e-5f0d-4c86-9a53-7c1f4b2a9d11")
-_ASKED = (e.PermissionRequested, e.ExternalToolRequested, e.UserInputRequested, e.ActionRequired, e.AssistantReset)
+_NOT_TOLD = (
+    *(e.PermissionRequested, e.ExternalToolRequested, e.UserInputRequested, e.ActionRequired, e.AssistantReset),
+    e.RunEnd,  # session.idle is its echo
+)
 _TRIGGERS = {"context_limit": "context_limit_retry"}
+_ERRORS = {"auth": "authentication"}
+_CODES = {"denied": "denied", "interrupted": "aborted"}
 MODES = {"autopilot": "autopilot", "read-only": "plan"}
+APPROVED, REFUSED = "approved", "denied-interactively-by-user"
 
 
 def stamp(time_ms: int) -> str:
@@ -37,238 +44,140 @@ class Telling:
     """The events of one chat. `shown_model` gives the name that programs know a model by."""
 
     def __init__(self, chat: str, shown_model: Callable[[str], str]) -> None:
-        self._chat = chat
-        self._shown_model = shown_model
+        self.chat = chat
+        self.shown_model = shown_model
+        self.model = ""
+        self.messages = 0
         self._last: str | None = None
         self._live = 0
-        self._model = ""
-        self._messages = 0
 
     def tell(self, envelope: Envelope) -> list[SdkEvent]:
         """What the SDKs call this; nothing for what is told otherwise."""
-        if isinstance(envelope.data, _ASKED):
+        if isinstance(envelope.data, _NOT_TOLD):
             return []
-        self._messages += isinstance(envelope.data, e.UserMessage | e.AssistantMessage | e.ExecutionComplete)
-        told = self._told(envelope)
+        self.messages += isinstance(envelope.data, e.UserMessage | e.AssistantMessage | e.ExecutionComplete)
         made = []
-        for number, (kind, data, live) in enumerate(told):
-            if envelope.seq:
-                made.append(self.make(kind, data, envelope.time_ms, event_id(self._chat, envelope.seq, number), live))
-            else:
-                made.append(self.live(kind, data, envelope.time_ms))
+        for number, (kind, data, live) in enumerate(self._told(envelope)):
+            id = event_id(self.chat, envelope.seq, number) if envelope.seq else ""
+            made.append(self._make(kind, data, envelope.time_ms, live, id))
         return made
 
-    def live(self, kind: str, data: dict[str, Any], time_ms: int) -> SdkEvent:
+    def live(self, kind: str, data: Data, time_ms: int) -> SdkEvent:
         """An event that is not in the log."""
-        self._live += 1
-        return self.make(kind, data, time_ms, event_id(self._chat, "live", id(self), self._live), True)
+        return self._make(kind, data, time_ms, True)
 
-    def make(self, kind: str, data: dict[str, Any], time_ms: int, id: str, live: bool) -> SdkEvent:
-        made: SdkEvent = {"id": id, "timestamp": stamp(time_ms), "parentId": self._last, "type": kind, "data": data}
-        if live:
-            made["ephemeral"] = True
-        else:
-            self._last = id
+    def _make(self, kind: str, data: Data, time_ms: int, live: bool, id: str = "") -> SdkEvent:
+        self._live += not id
+        made = {"id": id or event_id(self.chat, "live", hash(self), self._live), "timestamp": stamp(time_ms)}
+        made |= {"parentId": self._last, "type": kind, "data": data}
+        if live or not id:
+            return {**made, "ephemeral": True}
+        self._last = id
         return made
 
     def message_id(self, turn: int) -> str:
-        return event_id(self._chat, "message", turn)
+        return event_id(self.chat, "message", turn)
 
-    # -- one function an event ----------------------------------------------------------------------------------------
+    def reasoning_id(self, turn: int) -> str:
+        return event_id(self.chat, "reasoning", turn)
 
-    def _told(self, envelope: Envelope) -> Sequence[Told]:
+    def _told(self, envelope: Envelope) -> Iterator[Told]:
         match envelope.data:
-            case e.SessionCreated() as made:
-                return [("session.start", self._start(made, envelope.time_ms), False)]
-            case e.UserMessage() as said:
-                own = event_id(self._chat, envelope.seq, 0)
-                return [("user.message", _user_message(said, own), False)]
-            case e.TurnStart(turn=turn, model=model):
-                self._model = model
-                return [("assistant.turn_start", {"turnId": str(turn), "model": self._shown_model(model)}, False)]
             case e.AssistantMessage() as answer:
-                return self._answer(answer)
-            case e.TurnEnd(turn=turn):
-                return [("assistant.turn_end", {"turnId": str(turn)}, False)]
-            case e.TurnRetry(turn=turn, message=message):
-                return [("assistant.turn_retry", {"turnId": str(turn), "reason": message}, True)]
-            case e.MessageDelta(turn=turn, text=text):
-                return [("assistant.message_delta", {"messageId": self.message_id(turn), "deltaContent": text}, True)]
-            case e.ReasoningDelta(turn=turn, text=text):
-                data = {"reasoningId": event_id(self._chat, "reasoning", turn), "deltaContent": text}
-                return [("assistant.reasoning_delta", data, True)]
-            case e.ToolCallDelta(turn=turn, position=position, name=name, arguments=arguments):
-                data = {"toolCallId": f"{turn}.{position}", "inputDelta": arguments}
-                return [
-                    ("assistant.tool_call_delta", {**data, **({"toolName": shown_name(name)} if name else {})}, True)
-                ]
-            case (
-                e.ExecutionStart()
-                | e.ExecutionComplete()
-                | e.ExecutionOutput()
-                | e.PermissionCompleted()
-                | e.ExternalToolCompleted()
-                | e.UserInputCompleted()
-            ) as call:
-                return self._call(call)
-            case _:
-                return self._session(envelope)
-
-    def _call(self, event: e.Event) -> Sequence[Told]:
-        match event:
-            case e.ExecutionStart(call=call, name=name, arguments=arguments):
-                data = {"toolCallId": call, "toolName": shown_name(name), "arguments": shown_arguments(name, arguments)}
-                return [("tool.execution_start", {**data, "turnId": call.partition(".")[0]}, False)]
-            case e.ExecutionComplete() as done:
-                return [("tool.execution_complete", self._result(done), False)]
-            case e.ExecutionOutput(call=call, text=text):
-                return [("tool.execution_partial_result", {"toolCallId": call, "partialOutput": text}, True)]
-            case e.PermissionCompleted(by="policy"):
-                return []  # nobody was asked
-            case e.PermissionCompleted(action=action, decision=decision, feedback=feedback):
-                kind = "approved" if decision == "allow" else "denied-interactively-by-user"
-                result = {"kind": kind, **({"feedback": feedback} if feedback and decision == "deny" else {})}
-                return [("permission.completed", {"requestId": action, "toolCallId": action, "result": result}, True)]
-            case e.ExternalToolCompleted(call=call):
-                return [("external_tool.completed", {"requestId": call}, True)]
-            case e.UserInputCompleted(action=action, answer=answer):
-                return [("user_input.completed", {"requestId": action, "answer": answer}, True)]
-            case _:
-                return []
-
-    def _session(self, envelope: Envelope) -> Sequence[Told]:
-        match envelope.data:
-            case e.SessionIdle(reason=reason):
-                return [("session.idle", {"aborted": True} if reason == "interrupted" else {}, True)]
-            case e.SessionError(error_class=kind, message=message):
-                return [("session.error", {"errorType": _error_type(kind), "message": message}, False)]
-            case e.Interrupted():
-                return [("abort", {"reason": "user_initiated"}, False)]
-            case e.TaskComplete(summary=summary):
-                return [("session.task_complete", {"summary": summary, "success": True}, False)]
-            case e.TitleChanged(title=title):
-                return [("session.title_changed", {"title": title}, True)]
-            case e.CompactionStart(trigger=trigger, tokens_before=tokens):
-                data = {"trigger": _TRIGGERS.get(trigger, trigger), "currentTokens": tokens}
-                return [("session.compaction_start", data, False)]
-            case e.CompactionComplete() as done:
-                return [("session.compaction_complete", _compaction(done), False)]
-            case e.UsageInfo(tokens=tokens, window=window):
-                data = {"tokenLimit": window, "currentTokens": tokens, "messagesLength": self._messages + 1}
-                return [("session.usage_info", data, True)]
+                yield from self._answer(answer)
             case e.OptionsChanged(changes=changes):
-                return list(self._options(changes))
-            case e.QueueChanged():
-                return [("pending_messages.modified", {}, True)]
-            case e.SessionRewound(message=message):
-                data = {"upToEventId": event_id(self._chat, message, 0), "eventsRemoved": envelope.seq - message}
-                return [("session.snapshot_rewind", data, True)]
-            case e.ModelNotice(text=text) | e.SandboxNotice(text=text):
-                return [("session.info", {"infoType": "notification", "message": text}, True)]
-            case e.LimitWarning(kind=kind) | e.LimitReached(kind=kind):
-                message = f"{envelope.type.removeprefix('session.').replace('_', ' ')}: {kind}"
-                return [("session.warning", {"warningType": "limit", "message": message}, True)]
-            case e.RunEnd():
-                return []  # session.idle is its echo
+                if "model" in changes:
+                    names = [self.shown_model(str(each)) for each in (changes["model"], self.model)]
+                    yield "session.model_change", {"newModel": names[0], "previousModel": names[1]}, False
+                if "mode" in changes:
+                    mode = MODES.get(str(changes["mode"]), "interactive")
+                    yield "session.mode_changed", {"newMode": mode, "previousMode": "interactive"}, False
+            case e.PermissionCompleted(by="policy"):
+                return  # nobody was asked
+            case data if type(data) in _WORDS:
+                kind, live, payload = _WORDS[type(data)]
+                yield kind, payload(self, data, envelope), live
             case other:
-                data = msgspec.to_builtins(other)
-                return [(envelope.type, data, envelope.ephemeral)]
+                yield envelope.type, msgspec.to_builtins(other), envelope.ephemeral
 
-    def _options(self, changes: dict[str, Any]) -> list[Told]:
-        told: list[Told] = []
-        if "model" in changes:
-            data = {
-                "newModel": self._shown_model(str(changes["model"])),
-                "previousModel": self._shown_model(self._model),
-            }
-            told.append(("session.model_change", data, False))
-        if "mode" in changes:
-            mode = MODES.get(str(changes["mode"]), "interactive")
-            told.append(("session.mode_changed", {"newMode": mode, "previousMode": "interactive"}, False))
-        return told
-
-    # -- payloads -----------------------------------------------------------------------------------------------------
-
-    def _start(self, made: e.SessionCreated, time_ms: int) -> dict[str, Any]:
-        self._model = made.options.model
-        return {
-            "sessionId": self._chat,
-            "version": 1,
-            "producer": "treadle",
-            "copilotVersion": __version__,
-            "startTime": stamp(time_ms),
-            "selectedModel": self._shown_model(made.options.model),
-            "context": {"cwd": made.options.root},
-        }
-
-    def _answer(self, answer: e.AssistantMessage) -> list[Told]:
-        told: list[Told] = []
-        message, turn = self.message_id(answer.turn), str(answer.turn)
-        model = self._shown_model(self._model)
-        thought = "\n".join(block.text for block in answer.reasoning if block.text)
-        if thought:
-            reasoning = event_id(self._chat, "reasoning", turn)
-            told.append(("assistant.reasoning", {"reasoningId": reasoning, "content": thought}, False))
-        data: dict[str, Any] = {"messageId": message, "content": answer.content, "turnId": turn, "model": model}
+    def _answer(self, answer: e.AssistantMessage) -> Iterator[Told]:
+        model = self.shown_model(self.model)
+        data: Data = {"messageId": self.message_id(answer.turn), "content": answer.content, "turnId": str(answer.turn)}
+        data["model"] = model
+        if thought := "\n".join(block.text for block in answer.reasoning if block.text):
+            yield "assistant.reasoning", {"reasoningId": self.reasoning_id(answer.turn), "content": thought}, False
+            data["reasoningText"] = thought
         if answer.tool_requests:
             data["toolRequests"] = [_request(request) for request in answer.tool_requests]
-        if thought:
-            data["reasoningText"] = thought
         if answer.usage is not None:
             data["outputTokens"] = answer.usage.output
-        told.append(("assistant.message", data, False))
+        yield "assistant.message", data, False
         if answer.usage is not None:
-            told.append(("assistant.usage", _usage(answer.usage, model), True))
-        return told
-
-    def _result(self, done: e.ExecutionComplete) -> dict[str, Any]:
-        data: dict[str, Any] = {"toolCallId": done.call, "success": done.success}
-        data["turnId"] = done.call.partition(".")[0]
-        if done.success:
-            data["result"] = {"content": done.result}
-        else:
-            code = {"denied": "denied", "interrupted": "aborted"}.get(done.synthetic, "failure")
-            data["error"] = {"message": done.error or done.result, "code": code}
-        return data
+            yield "assistant.usage", _usage(answer.usage, model), True
 
 
-def _request(request: ToolRequest) -> dict[str, Any]:
+# -- payloads -----------------------------------------------------------------------------------------------------
+
+
+def _start(telling: Telling, made: e.SessionCreated, envelope: Envelope) -> Data:
+    telling.model = made.options.model
+    data = {"sessionId": telling.chat, "version": 1, "producer": "treadle", "copilotVersion": __version__}
+    data |= {"startTime": stamp(envelope.time_ms), "selectedModel": telling.shown_model(made.options.model)}
+    return {**data, "context": {"cwd": made.options.root}}
+
+
+def _turn(telling: Telling, begun: e.TurnStart, _envelope: Envelope) -> Data:
+    telling.model = begun.model
+    return {"turnId": str(begun.turn), "model": telling.shown_model(begun.model)}
+
+
+def _user_message(telling: Telling, said: e.UserMessage, envelope: Envelope) -> Data:
+    id = said.queue_id or event_id(telling.chat, envelope.seq, 0)
+    data: Data = {"content": said.content, "delivery": said.delivery, "messageId": id}
+    if said.source == "autopilot":
+        data["isAutopilotContinuation"] = True
+    return {**data, "source": said.source} if said.source != "person" else data
+
+
+def _request(request: ToolRequest) -> Data:
     try:
         arguments = msgspec.json.decode(request.arguments or "{}")
     except msgspec.MsgspecError:
         arguments = request.arguments
     if isinstance(arguments, dict):
         arguments = shown_arguments(request.name, arguments)
-    return {
-        "toolCallId": request.call,
-        "name": shown_name(request.name),
-        "arguments": arguments,
-        "type": "function",
-    }
+    return {"toolCallId": request.call, "name": shown_name(request.name), "arguments": arguments, "type": "function"}
 
 
-def _user_message(said: e.UserMessage, id: str) -> dict[str, Any]:
-    data: dict[str, Any] = {"content": said.content, "delivery": said.delivery, "messageId": said.queue_id or id}
-    if said.source == "autopilot":
-        data["isAutopilotContinuation"] = True
-    if said.source != "person":
-        data["source"] = said.source
-    return data
+def _usage(usage: Usage, model: str) -> Data:
+    data = {"model": model, "inputTokens": usage.input, "outputTokens": usage.output, "cost": usage.usd}
+    return {**data, "cacheReadTokens": usage.cached, "reasoningTokens": usage.reasoning}
 
 
-def _usage(usage: Usage, model: str) -> dict[str, Any]:
-    return {
-        "model": model,
-        "inputTokens": usage.input,
-        "outputTokens": usage.output,
-        "cacheReadTokens": usage.cached,
-        "reasoningTokens": usage.reasoning,
-        "cost": usage.usd,
-    }
+def _call(_telling: Telling, call: e.ExecutionStart, _envelope: Envelope) -> Data:
+    data = {"toolCallId": call.call, "toolName": shown_name(call.name), "turnId": call.call.partition(".")[0]}
+    return {**data, "arguments": shown_arguments(call.name, call.arguments)}
 
 
-def _compaction(done: e.CompactionComplete) -> dict[str, Any]:
-    data: dict[str, Any] = {
+def _piece(_telling: Telling, piece: e.ToolCallDelta, _envelope: Envelope) -> Data:
+    data = {"toolCallId": f"{piece.turn}.{piece.position}", "inputDelta": piece.arguments}
+    return {**data, "toolName": shown_name(piece.name)} if piece.name else data
+
+
+def _result(_telling: Telling, done: e.ExecutionComplete, _envelope: Envelope) -> Data:
+    data: Data = {"toolCallId": done.call, "success": done.success, "turnId": done.call.partition(".")[0]}
+    if done.success:
+        return {**data, "result": {"content": done.result}}
+    return {**data, "error": {"message": done.error or done.result, "code": _CODES.get(done.synthetic, "failure")}}
+
+
+def _permission(_telling: Telling, done: e.PermissionCompleted, _envelope: Envelope) -> Data:
+    result = {"kind": APPROVED} if done.decision == "allow" else {"kind": REFUSED, "feedback": done.feedback}
+    return {"requestId": done.action, "toolCallId": done.action, "result": result}
+
+
+def _compaction(_telling: Telling, done: e.CompactionComplete, _envelope: Envelope) -> Data:
+    data: Data = {
         "success": done.success,
         "trigger": _TRIGGERS.get(done.trigger, done.trigger),
         "preCompactionTokens": done.tokens_before,
@@ -277,11 +186,79 @@ def _compaction(done: e.CompactionComplete) -> dict[str, Any]:
         "messagesRemoved": done.upto,
         "compactionTokensUsed": {"inputTokens": done.usage.input, "outputTokens": done.usage.output},
     }
-    if done.summary:
-        data["summaryContent"] = done.summary
-    return {**data, "error": done.error} if done.error else data
+    more = {"summaryContent": done.summary, "error": done.error}
+    return data | {name: text for name, text in more.items() if text}
 
 
-def _error_type(kind: str) -> str:
-    """As the SDK's samples know them; ours where they have none."""
-    return {"auth": "authentication", "rate_limit": "rate_limit", "quota": "quota"}.get(kind, kind)
+def _limit(_telling: Telling, limit: e.LimitWarning | e.LimitReached, envelope: Envelope) -> Data:
+    words = envelope.type.removeprefix("session.").replace("_", " ")
+    return {"warningType": "limit", "message": f"{words}: {limit.kind}"}
+
+
+def _notice(_telling: Telling, notice: e.ModelNotice | e.SandboxNotice, _envelope: Envelope) -> Data:
+    return {"infoType": "notification", "message": notice.text}
+
+
+_WORDS: Mapping[type, tuple[str, bool, Callable[[Telling, Any, Envelope], Data]]] = {
+    e.SessionCreated: ("session.start", False, _start),
+    e.UserMessage: ("user.message", False, _user_message),
+    e.TurnStart: ("assistant.turn_start", False, _turn),
+    e.TurnEnd: ("assistant.turn_end", False, lambda _t, d, _e: {"turnId": str(d.turn)}),
+    e.TurnRetry: ("assistant.turn_retry", True, lambda _t, d, _e: {"turnId": str(d.turn), "reason": d.message}),
+    e.MessageDelta: (
+        "assistant.message_delta",
+        True,
+        lambda t, d, _e: {"messageId": t.message_id(d.turn), "deltaContent": d.text},
+    ),
+    e.ReasoningDelta: (
+        "assistant.reasoning_delta",
+        True,
+        lambda t, d, _e: {"reasoningId": t.reasoning_id(d.turn), "deltaContent": d.text},
+    ),
+    e.ToolCallDelta: ("assistant.tool_call_delta", True, _piece),
+    e.ExecutionStart: ("tool.execution_start", False, _call),
+    e.ExecutionComplete: ("tool.execution_complete", False, _result),
+    e.ExecutionOutput: (
+        "tool.execution_partial_result",
+        True,
+        lambda _t, d, _e: {"toolCallId": d.call, "partialOutput": d.text},
+    ),
+    e.PermissionCompleted: ("permission.completed", True, _permission),
+    e.ExternalToolCompleted: ("external_tool.completed", True, lambda _t, d, _e: {"requestId": d.call}),
+    e.UserInputCompleted: (
+        "user_input.completed",
+        True,
+        lambda _t, d, _e: {"requestId": d.action, "answer": d.answer},
+    ),
+    e.SessionIdle: ("session.idle", True, lambda _t, d, _e: {"aborted": True} if d.reason == "interrupted" else {}),
+    e.SessionError: (
+        "session.error",
+        False,
+        lambda _t, d, _e: {"errorType": _ERRORS.get(d.error_class, d.error_class), "message": d.message},
+    ),
+    e.Interrupted: ("abort", False, lambda _t, _d, _e: {"reason": "user_initiated"}),
+    e.TaskComplete: ("session.task_complete", False, lambda _t, d, _e: {"summary": d.summary, "success": True}),
+    e.TitleChanged: ("session.title_changed", True, lambda _t, d, _e: {"title": d.title}),
+    e.CompactionStart: (
+        "session.compaction_start",
+        False,
+        lambda _t, d, _e: {"trigger": _TRIGGERS.get(d.trigger, d.trigger), "currentTokens": d.tokens_before},
+    ),
+    e.CompactionComplete: ("session.compaction_complete", False, _compaction),
+    e.UsageInfo: (
+        "session.usage_info",
+        True,
+        lambda t, d, _e: {"tokenLimit": d.window, "currentTokens": d.tokens, "messagesLength": t.messages + 1},
+    ),
+    e.QueueChanged: ("pending_messages.modified", True, lambda _t, _d, _e: {}),
+    e.SessionRewound: (
+        "session.snapshot_rewind",
+        True,
+        lambda t, d, at: {"upToEventId": event_id(t.chat, d.message, 0), "eventsRemoved": at.seq - d.message},
+    ),
+    e.ModelNotice: ("session.info", True, _notice),
+    e.SandboxNotice: ("session.info", True, _notice),
+    e.LimitWarning: ("session.warning", True, _limit),
+    e.LimitReached: ("session.warning", True, _limit),
+}
+"""By type: the name that it has there, whether it is only live there, and its payload."""

@@ -1,0 +1,155 @@
+"""MCP servers that others wrote, in trouble (E-01): they hang, are killed in the middle of a call, say too much; and a
+second of each over streamable HTTP. Real processes, stopped and killed by signals. `make conformance` installs them;
+what is missing is skipped."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from scripts.mcp_servers import place
+from tests.conformance.test_mcp_servers import BIN, EVERYTHING, FILES, NODE, need, own_children, repository, texts
+from tests.scenario.mcp_servers.kit import Kit, results, seen
+from treadle.models.scripted import Call, Say
+from treadle.protocol import events as e
+
+GATEWAY = place() / "node_modules/supergateway/dist/index.js"
+MUCH = 90_000
+"""More than a model gets of a result, and less than the gateway takes in one piece."""
+
+
+class Real(msgspec.Struct):
+    """A server, one call of it that works, and one whose result is very long."""
+
+    command: Callable[[str], list[str]]
+    works: tuple[str, dict[str, Any], str]
+    floods: tuple[str, dict[str, Any]]
+    """ROOT in arguments stands for the project."""
+
+
+SERVERS = {
+    "everything": Real(
+        lambda _root: [NODE, need(EVERYTHING), "stdio"],
+        ("echo", {"message": "hi"}, "Echo: hi"),
+        ("echo", {"message": "x" * MUCH}),
+    ),
+    "filesystem": Real(
+        lambda root: [NODE, need(FILES), root],
+        ("read_text_file", {"path": "ROOT/a.txt"}, "one"),
+        ("read_text_file", {"path": "ROOT/much.txt"}),
+    ),
+    "git": Real(
+        lambda _root: [need(BIN / "mcp-server-git")],
+        ("git_status", {"repo_path": "ROOT"}, "a.txt"),
+        ("git_diff_staged", {"repo_path": "ROOT"}),
+    ),
+    "time": Real(
+        lambda _root: [need(BIN / "mcp-server-time")],
+        ("get_current_time", {"timezone": "Europe/Berlin"}, "Europe/Berlin"),
+        ("get_current_time", {"timezone": "x" * MUCH}),
+    ),
+}
+
+
+@pytest.fixture
+async def kit(tmp_path: Path) -> AsyncIterator[Kit]:
+    made = Kit(tmp_path)
+    fill(made.root)
+    yield made
+    await made.close()
+
+
+def fill(root: Path) -> None:
+    """A repository with a small file, and a large one that is staged."""
+    repository(str(root))
+    (root / "much.txt").write_text("much\n" * (MUCH // 5))
+    subprocess.run(["git", "-C", str(root), "add", "much.txt"], check=True)
+
+
+def call(kit: Kit, server: str, tool: str, arguments: dict[str, Any]) -> Call:
+    filled = {name: str(value).replace("ROOT", str(kit.root)) for name, value in arguments.items()}
+    return Call(f"{server}__{tool}", **filled)
+
+
+@pytest.mark.parametrize("name", SERVERS)
+async def test_it_hangs_and_is_killed_in_the_middle_of_a_call(kit: Kit, name: str) -> None:
+    real = SERVERS[name]
+    program, *arguments = real.command(str(kit.root))
+    server = {"command": program, "args": arguments}
+    tool, given, wanted = real.works
+    calls = [call(kit, which, tool, given) for which in ("it", "slow", "it", "it")]
+    agent = kit.agent(
+        [calls[0], Say("Works."), calls[1], Say("Hung."), calls[2], Say("Killed."), calls[3], Say("Again.")],
+        {"it": server, "slow": {**server, "timeout_s": 0.5}},
+    )
+    chat = kit.chat(agent)
+    assert wanted in texts(await seen(chat.send("Go.")))[0]
+    children = own_children(Path(arguments[0]).name if name in ("everything", "filesystem") else Path(program).name)
+    assert len(children) == 2
+    for pid in children:
+        os.kill(pid, signal.SIGSTOP)
+    [hung] = texts(await seen(chat.send("Go.")))
+    assert hung.startswith("ERROR"), hung
+    events = []
+    async for envelope in chat.send("Go."):
+        events.append(envelope)
+        if isinstance(envelope.data, e.ExecutionStart):
+            for pid in children:
+                os.kill(pid, signal.SIGKILL)
+    [killed] = results(events)
+    assert not killed.success
+    assert "not known whether it took effect" in killed.error, killed  # D-02: and it is not repeated
+    assert wanted in texts(await seen(chat.send("Go.")))[0]  # it is there again
+
+
+@pytest.mark.parametrize("name", SERVERS)
+async def test_it_says_too_much(kit: Kit, name: str) -> None:  # T-11
+    real = SERVERS[name]
+    program, *arguments = real.command(str(kit.root))
+    tool, given = real.floods
+    agent = kit.agent([call(kit, "it", tool, given), Say("Much.")], {"it": {"command": program, "args": arguments}})
+    [flood] = results(await seen(kit.chat(agent).send("Go.")))
+    assert "bytes truncated" in flood.result + flood.error
+    assert len(flood.result + flood.error) < 60_000
+
+
+@contextmanager
+def over_http(command: list[str], folder: Path) -> Iterator[str]:
+    """The address of a program that speaks on its streams, behind a gateway of others."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    argv = [NODE, need(GATEWAY), "--stdio", " ".join(command), "--outputTransport", "streamableHttp", "--stateful"]
+    gateway = subprocess.Popen([*argv, "--port", str(port)], stdout=subprocess.PIPE, cwd=folder, start_new_session=True)
+    assert gateway.stdout is not None
+    try:
+        assert any(re.search(rb"[Ll]istening", line) for line in gateway.stdout)
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        os.killpg(gateway.pid, signal.SIGKILL)
+        gateway.wait()
+        gateway.stdout.close()
+
+
+@pytest.mark.parametrize("name", [each for each in SERVERS if each != "everything"])  # which speaks it by itself
+async def test_a_second_one_over_http(kit: Kit, name: str) -> None:
+    real = SERVERS[name]
+    tool, given, wanted = real.works
+    command = real.command(str(kit.root))
+    with over_http(command, kit.root) as url:
+        servers = {"near": {"command": command[0], "args": command[1:]}, "far": {"url": url}}
+        calls = [call(kit, which, tool, given) for which in ("near", "far")]
+        flood = call(kit, "far", *real.floods)
+        events = await seen(kit.chat(kit.agent([*calls, flood, Say("Both.")], servers)).send("Go."))
+    near, far, much = results(events)
+    assert wanted in near.result
+    assert wanted in far.result
+    assert "bytes truncated" in much.result + much.error
