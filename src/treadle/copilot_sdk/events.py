@@ -68,7 +68,7 @@ class Telling:
 
     def _make(self, kind: str, data: Data, time_ms: int, live: bool, id: str = "") -> SdkEvent:
         self._live += not id
-        made = {"id": id or event_id(self.chat, "live", hash(self), self._live), "timestamp": stamp(time_ms)}
+        made: SdkEvent = {"id": id or event_id(self.chat, "live", hash(self), self._live), "timestamp": stamp(time_ms)}
         made |= {"parentId": self._last, "type": kind, "data": data}
         if live or not id:
             return {**made, "ephemeral": True}
