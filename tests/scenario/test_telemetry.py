@@ -18,8 +18,10 @@ from treadle import Agent, DynamicTool, ScriptedModel, tool
 from treadle.models.script import Call, Fail, Say, Used
 from treadle.ports.model import ModelInfo
 from treadle.protocol.content import Usage
+from treadle.protocol.permissions import SECRET_NAME
 from treadle.stores.sqlite import SqliteStore
 from treadle.telemetry.settings import Telemetry
+from treadle.testing.clock import ManualClock
 
 OUTSIDE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 KEY = "sk-ant-api03-" + "Zx9" * 20
@@ -326,3 +328,39 @@ def test_grpc_without_its_package_says_what_to_install(cli: CommandLine) -> None
     done = cli("run", "--model", model, "Say hello.", env=wanted)
     assert done.code == 0
     assert "opentelemetry-exporter-otlp-proto-grpc is not installed" in done.err
+
+
+async def test_two_processes_that_take_turns_hand_over_each_portion_once(collector: Collector, tmp_path: Path) -> None:
+    """Each begins to read where it comes in, and a long run is shown while it goes on."""
+    clock = ManualClock()
+    file = tmp_path / "chats.db"
+    steps = [Call("slow") if n % 3 else Call("ask_user", question="On?") for n in range(1, 13)]
+
+    @tool
+    async def slow() -> str:
+        """Take six seconds."""
+        clock.advance(6)
+        return "done"
+
+    chats: list[str] = []
+    for n in range(5):
+        model = ScriptedModel([*steps, Say("Done.")], follow="turns")
+        settings: dict[str, Any] = {"telemetry": Telemetry(collector.url), "clock": clock, "retry_base_s": 0.0}
+        async with Agent(SqliteStore(file), model=model, tools=[slow], home=tmp_path, **settings) as made:
+            chat = made.chat(chats[0]) if chats else made.chat(interactive=True)
+            chats = [chat.id]
+            asked = await chat.actions() if n else ()
+            await play(chat.answer(asked[0], "yes") if asked else chat.send("go"))
+        if n == 1:
+            assert collector.named("turn 5")
+            assert not collector.named("invoke_agent treadle")
+    assert collector.problems() == []
+    assert len(collector.named("execute_tool slow")) == 8
+    assert len(collector.named("wait question")) == 4
+    assert collector.one("invoke_agent treadle").moments.count("treadle.worker") == 5
+
+
+def test_the_collectors_key_is_a_secret_for_commands() -> None:  # M-13
+    assert SECRET_NAME.search("OTEL_EXPORTER_OTLP_HEADERS")
+    assert SECRET_NAME.search("OTEL_EXPORTER_OTLP_TRACES_HEADERS")
+    assert not SECRET_NAME.search("OTEL_SERVICE_NAME")

@@ -17,7 +17,7 @@ NETWORK_TOOL = "network"
 
 
 SECRET_NAME = re.compile(
-    r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|COOKIE|PRIVATE|_AUTH$|_PAT$|^PGPASS|DSN$|^TREADLE_STORE$",
+    r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|COOKIE|PRIVATE|_AUTH$|_PAT$|^PGPASS|DSN$|^TREADLE_STORE$|^OTEL_.*_HEADERS$",
     re.IGNORECASE,
 )
 """By their names: variables whose values are secrets. One list, for what commands are not given and for what is not

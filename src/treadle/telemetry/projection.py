@@ -51,7 +51,8 @@ class Projection:
         self._done: list[Span] = []
         self._queued: list[float] = []
         self._pending_ms = 0
-        self._handed_ms = time_ms
+        self.handed_ms = time_ms
+        """When the last portion ended, or else the run began."""
         self._epoch = 0
         self._model = self._default_model
         self._turn = ""
@@ -86,13 +87,13 @@ class Projection:
         trace, event = self._trace, envelope.data
         idle = isinstance(event, e.CompactionComplete) and RUN not in self._open
         over = isinstance(event, e.RunEnd) or idle
-        due = isinstance(event, e.TurnEnd) and envelope.time_ms - self._handed_ms >= EVERY_MS
+        due = isinstance(event, e.TurnEnd) and envelope.time_ms - self.handed_ms >= EVERY_MS
         if trace is None or not (over or due or isinstance(event, _ASKED)):
             return None
         if over:
             self._end_all(envelope)
         made = Portion(trace, envelope.seq, tuple(self._done), tuple(self._queued))
-        self._done, self._queued, self._handed_ms = [], [], envelope.time_ms
+        self._done, self._queued, self.handed_ms = [], [], envelope.time_ms
         if over:
             self._begin(None, 0)
         return made

@@ -3,7 +3,6 @@ with the process. Nobody waits for it; what a collector does not take is dropped
 
 import logging
 import threading
-from collections.abc import Callable
 from queue import SimpleQueue
 
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
@@ -57,10 +56,3 @@ class Sender(SpanProcessor):
         self._queue.put(None)
         self._thread.join(timeout_s)
         self._exporter.shutdown()
-
-
-def within(seconds: float, work: Callable[[], object]) -> None:
-    """Do it in a thread that the process does not wait for at its end, and wait that long."""
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    thread.join(seconds)

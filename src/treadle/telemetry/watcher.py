@@ -45,6 +45,15 @@ class _Job(msgspec.Struct, frozen=True):
     model: str
 
 
+class _Watched(msgspec.Struct):
+    """What is known here of a chat whose run is under way; all of it can be forgotten."""
+
+    handed_ms: int = 0
+    """When the last portion ended, as far as this process has read; it may have been another's."""
+    first_tokens: dict[int, float] = {}
+    projection: Projection | None = None
+
+
 class Watcher:
     """An `Observer` that exports. ConfigError at once if it cannot."""
 
@@ -54,9 +63,7 @@ class Watcher:
         self._jobs: deque[_Job] = deque()
         self._task: asyncio.Task[None] | None = None
         self._recorder: Recorder | None = None
-        self._projections: OrderedDict[ChatId, Projection] = OrderedDict()
-        self._looked_ms: dict[ChatId, int] = {}
-        self._first_tokens: dict[ChatId, dict[int, float]] = {}
+        self._watched: OrderedDict[ChatId, _Watched] = OrderedDict()
         self._current: OrderedDict[str, TraceContext] = OrderedDict()
         self._filter = _TraceIds(self._current)
         logging.getLogger("treadle").addFilter(self._filter)
@@ -69,7 +76,6 @@ class Watcher:
             return
         first = envelopes[0].seq
         begin = before.run.first if before.run is not None else max(1, first - _LOOK_BACK)
-        self._looked_ms[before.chat] = last.time_ms
         self._jobs.append(_Job(before.chat, begin, first, last.seq, before.options.model))
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._work(), name="telemetry")
@@ -79,10 +85,13 @@ class Watcher:
         if not isinstance(envelope.data, e.TurnEnd):
             return isinstance(envelope.data, _ENDS)
         began = before.run.started_ms if before.run is not None else envelope.time_ms
-        return envelope.time_ms - max(began, self._looked_ms.get(before.chat, 0)) >= EVERY_MS
+        return envelope.time_ms - max(began, self._of(before.chat).handed_ms) >= EVERY_MS
+
+    def _of(self, chat: ChatId) -> _Watched:
+        return _keep(self._watched, chat, self._watched.get(chat) or _Watched())
 
     def first_token(self, chat: ChatId, turn: int, seconds: float) -> None:
-        self._first_tokens.setdefault(chat, {})[turn] = seconds
+        self._of(chat).first_tokens[turn] = seconds
 
     @contextmanager
     def working(self, state: ChatState, call: CallKey | None = None) -> Iterator[None]:
@@ -119,9 +128,10 @@ class Watcher:
     async def _hand_over(self, job: _Job) -> None:
         if self._recorder is None:
             self._recorder = await asyncio.to_thread(_recorder, self._wanted)
-        projection = self._projections.pop(job.chat, None)
+        watched = self._of(job.chat)
+        projection, watched.projection = watched.projection, None  # what fails in its middle is of no more use
         if projection is None or not job.begin - 1 <= projection.reached < job.first:
-            tokens = self._first_tokens.setdefault(job.chat, {})
+            tokens = watched.first_tokens
             projection = Projection(job.chat, job.model, said=self._wanted.content, first_tokens=tokens)
             projection.reached = job.begin - 1
         records = await self._store.read(job.chat, projection.reached, job.last - projection.reached)
@@ -129,11 +139,9 @@ class Watcher:
             portion = projection.take(wire.decode(job.chat, record))
             if portion is not None and portion.seq >= job.first:
                 self._recorder.record(portion)
-        if projection.idle:
-            self._looked_ms.pop(job.chat, None)
-            self._first_tokens.pop(job.chat, None)
-        else:
-            _keep(self._projections, job.chat, projection)
+        watched.handed_ms = projection.handed_ms
+        if not projection.idle:
+            watched.projection = projection
 
     async def close(self) -> None:
         """Hand over what was committed. The process may end when this returns."""
@@ -150,11 +158,13 @@ def _recorder(wanted: Telemetry) -> "Recorder":
     return Recorder(wanted)
 
 
-def _keep(kept: OrderedDict[K, V], key: K, value: V) -> None:
+def _keep(kept: OrderedDict[K, V], key: K, value: V) -> V:
+    """Keep it, and forget what was not asked for longest."""
     kept[key] = value
     kept.move_to_end(key)
     if len(kept) > KEPT:
         kept.popitem(last=False)
+    return value
 
 
 class _TraceIds(logging.Filter):
