@@ -21,6 +21,7 @@ from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.edit import EditFile
 from treadle.tools.builtin.replacement import replace
 from treadle.types import CallKey, ChatId
+from treadle.workspace.history.snapshots import ProjectSnapshots
 from treadle.workspace.root import Root
 
 SIZE, REPEATS = 5_000_000, 9
@@ -98,12 +99,14 @@ def _plain(text: Text, path: Path, *, sync: bool) -> None:
 
 
 def _tool(text: Text, folder: Path) -> None:
-    path = folder / "file"
+    path = folder / "project" / "file"
+    path.parent.mkdir(exist_ok=True)
     path.write_text(text.whole)
-    tool = EditFile(ToolContext(Root, MemoryStore()))
+    history = ProjectSnapshots(Root(str(path.parent)), folder / "home")
+    tool = EditFile(ToolContext(Root, MemoryStore(), snapshots_of=lambda _root, _bound, _world="": history))
     seen = {"file": hashlib.sha256(path.read_bytes()).hexdigest()}
     arguments = {"path": "file", "old_str": text.passage, "new_str": "x\n"}
-    call = Invocation(ChatId("c"), CallKey("1.0"), "edit_file", arguments, str(folder), seen=seen)
+    call = Invocation(ChatId("c"), CallKey("1.0"), "edit_file", arguments, str(path.parent), seen=seen)
 
     async def edit() -> None:
         plan = await tool.prepare(call)

@@ -23,7 +23,7 @@ POINTS = [
     "append.after:user.message",
     "model.first_delta",
     "append.before:assistant.message#2",
-    "workspace.temp_written",
+    "transaction.ready",
     "tool.after:write_file",
     "tool.command_ended",
     "store.after_commit#9",

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.writing import write
 from treadle.errors import OutsideRoot, ToolError
 from treadle.ports.workspace import Query
 from treadle.workspace.paths.resolve import open_beneath
@@ -112,18 +113,12 @@ def list_it(root: Root, number: int) -> None:
     assert "only-outside" not in {child.name for child in root.listdir("swap" if number % 2 else "swap/sub/..")}
 
 
-def write(root: Root, number: int) -> None:
-    root.write_atomic(("swap/secret", "swap/new", "swap/sub/deep/new")[number % 3], b"mine", token=str(number % 5))
-
-
 def change(root: Root, number: int) -> None:
-    if number % 2:
-        root.remove("swap/new")
-    else:
-        root.remove_directory("swap/sub/deep")
+    path = ("swap/secret", "swap/new", "swap/sub/deep/new")[number % 3]
+    write(root, path, b"mine" if number % 2 else None, name=str(number % 5))
 
 
-KINDS: dict[Callable[[Root, int], None], int] = {read: 10, look: 4, list_it: 3, write: 1, change: 2}
+KINDS: dict[Callable[[Root, int], None], int] = {read: 10, look: 4, list_it: 3, change: 3}
 TURNS = [kind for kind, share in KINDS.items() for _ in range(share)]
 
 

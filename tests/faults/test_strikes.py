@@ -41,9 +41,11 @@ NAMED: dict[str, dict[str, tuple[int, ...]]] = {
         "append.before:tool.execution_complete": (1,),
     },
     "files": {
-        "workspace.renamed": (1, 4),
+        "transaction.decided": (1,),
+        "transaction.put": (1, 4),
+        "transaction.synced": (3,),
+        "transaction.withdrawn": (3,),
         "tool.write_after": (1,),
-        "tool.patch_between": (2,),
         "tool.patch_after": (1,),
         "tool.after:apply_patch": (1,),
         "append.after:tool.execution_complete": (3,),

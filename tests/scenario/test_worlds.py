@@ -7,6 +7,7 @@ import pytest
 
 from tests.scenario.kit import Stage, of, play
 from tests.trees import tree
+from tests.writing import write
 from treadle.errors import Conflict
 from treadle.models.scripted import Call, Say
 from treadle.protocol import events as e
@@ -91,7 +92,7 @@ async def test_a_background_command_writes_to_the_world(stage: Stage, root: Path
 async def test_what_somebody_changed_meanwhile_is_a_conflict(stage: Stage, root: Path) -> None:
     agent = stage.agent([], builtin=True)
     world = await agent.worlds.open(root)
-    agent.workspace_of(world.project).write_atomic("notes.txt", b"the world's\n")
+    write(agent.workspace_of(world.project), "notes.txt", b"the world's\n")
     (root / "notes.txt").write_text("the user's\n")
     with pytest.raises(Conflict, match="somebody"):
         await agent.worlds.commit(world.id)
@@ -102,11 +103,11 @@ async def test_a_world_of_a_world_is_committed_into_it(stage: Stage, root: Path)
     agent = stage.agent([], builtin=True)
     before = tree(root)
     outer = await agent.worlds.open(root)
-    agent.workspace_of(outer.project).write_atomic("notes.txt", b"outer\n")
+    write(agent.workspace_of(outer.project), "notes.txt", b"outer\n")
     inner = await agent.worlds.open(root, outer.id)
     files = agent.workspace_of(inner.project)
     assert files.read_bytes("notes.txt") == b"outer\n"
-    files.write_atomic("src/a.py", b"a = 2\n")
+    write(files, "src/a.py", b"a = 2\n")
     await agent.worlds.commit(inner.id)
     assert agent.workspace_of(outer.project).read_bytes("src/a.py") == b"a = 2\n"
     assert tree(root) == before

@@ -55,7 +55,7 @@ async def test_kept_files_are_hidden_from_commands(
         folder.mkdir()
     (project / "f").write_text("of this or another chat")
     setup = ToolSetup(MemoryStore() if kept == "memory" else SqliteStore(apart / "data/treadle.db"), {}, home)
-    setup.snapshots_of(str(project), "").keep(["f"])
+    setup.snapshots_of(str(project), "").capture("c_1/1.0")
     own = [str(apart / name) for name in ("tmp", "data", "home")]
     assert any(files for folder in own for _, _, files in os.walk(folder))
     try:

@@ -65,14 +65,19 @@ class Snapshots(Protocol):
         """What lies at a path itself, a link not followed."""
         ...
 
-    def keep(self, paths: Sequence[str]) -> dict[str, FileState | None]:
-        """Keep what lies at these paths, durably, and say what it is. ToolError if it cannot be kept: then the change
-        must not be made (W-01)."""
+    def change(self, name: str, files: Sequence[FileChange], contents: Mapping[str, bytes]) -> Effect:
+        """Make these changes, all or none, with what is there now kept (W-01); `contents` are the new bytes by their
+        hash. With conflicts, or a ToolError, nothing was changed. If changes of this name are `unfinished`, those are
+        completed. No decision is kept: whoever comes after a crash sees by the files whether they were made."""
+        ...
+
+    def unfinished(self, name: str) -> bool:
+        """Whether it is decided that the changes of this name are made, and they are not made entirely."""
         ...
 
     def content(self, digest: str, limit: int = 0) -> bytes:
-        """The kept bytes of this hash. NotFound if they are not kept (any more); ToolError if there are more than
-        `limit` (0: any size)."""
+        """The bytes of this hash, kept or remembered. NotFound if they are neither (any more); ToolError if there are
+        more than `limit` (0: any size)."""
         ...
 
     def left(self, digest: str) -> bool:
@@ -81,8 +86,8 @@ class Snapshots(Protocol):
 
     def remember(self, files: Sequence[FileChange]) -> None:
         """Remember the texts that these changes left, as far as they are small: the ground on which somebody's later
-        edits can be merged with an undo. Never fails; without it there is no merging. `commit` and `compare` do it by
-        themselves."""
+        edits can be merged with an undo. Never fails; without it there is no merging. `change`, `commit` and
+        `compare` do it by themselves."""
         ...
 
     # -- commands on a view (W-08) --------------------------------------------------------------------------------

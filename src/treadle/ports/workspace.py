@@ -15,8 +15,6 @@ FileKind = Literal["file", "directory", "link", "other"]
 
 MOST_FOUND = 100
 """So many paths `find` gives."""
-ANY = "any"
-"""Stands for the hash of a file that may have any content, or not exist."""
 
 
 class FileStat(msgspec.Struct, frozen=True):
@@ -108,6 +106,10 @@ class Location(msgspec.Struct, frozen=True):
     path: str
     missing: tuple[str, ...] = ()
     """The directories on the way that do not exist, outermost first."""
+    mode: int = 0o644
+    """The permissions of the file there, or of one that is made there."""
+    folder_mode: int = 0o755
+    """The same for directories that are made on the way."""
 
 
 class Workspace(Protocol):
@@ -147,29 +149,6 @@ class Workspace(Protocol):
         """The SHA-256 (hex) of a regular file, or None if nothing lies there. Bounded memory."""
         ...
 
-    def write_atomic(
-        self, path: str, data: bytes, mode: int | None = None, *, token: str = "", expected: str | None = ANY
-    ) -> None:
-        """Replace or create a file in one step that survives a power cut; parents are made, and an existing
-        file's mode is kept unless one is given. `token` names the writer: what it left half-done before a crash is
-        swept away when it writes the same path again. A file with several names (hard links) is replaced under this
-        one; the others, which may lie outside, keep the old bytes. `expected` is the SHA-256
-        that the file must have at the moment it is replaced (None: there must be none); else Conflict (W-07)."""
-        ...
-
-    def sweep(self, path: str, token: str) -> None:
-        """Remove what a write of `token` that died half-way left beside the file. Silent if there is nothing."""
-        ...
-
-    def remove(self, path: str, *, expected: str | None = ANY) -> None:
-        """Remove a file or a link (not what it points to). ToolError if nothing lies there, or a directory; Conflict
-        if the file's SHA-256 is not the expected one."""
-        ...
-
-    def remove_directory(self, path: str) -> None:
-        """Remove an empty directory. ToolError if it is none, not empty, or the root."""
-        ...
-
     def listdir(self, path: str) -> list[Child]:
         """The immediate children, in no order."""
         ...
@@ -178,8 +157,10 @@ class Workspace(Protocol):
         """The absolute path of a directory inside the root, links resolved: for a command to run in."""
         ...
 
-    def locate(self, path: str) -> Location:
-        """Where a path leads through links that stay inside, whether or not something lies there."""
+    def locate(self, path: str, *, write: bool = False) -> Location:
+        """Where a path leads through links that stay inside, whether or not something lies there. With `write` a
+        ToolError, unless nothing lies there, or a file that may be written. Writing it is the business of
+        `Snapshots`."""
         ...
 
     def find(

@@ -12,12 +12,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from msgspec.structs import replace
+
 from treadle.errors import ToolError
-from treadle.faultpoint import faultpoint
-from treadle.file_system import sync_folder
 from treadle.ports.sandbox import WorldMount
 from treadle.ports.workspace import (
-    ANY,
     MOST_FOUND,
     Child,
     Entry,
@@ -30,7 +29,7 @@ from treadle.ports.workspace import (
     inert,
 )
 from treadle.workspace.paths import entries
-from treadle.workspace.paths.durable import replace_at, require, temp_name
+from treadle.workspace.paths.durable import new_mode
 from treadle.workspace.paths.entries import LIST, READ, Missing, held, missing, require_file
 from treadle.workspace.paths.resolve import HeldPath, Resolver
 
@@ -88,13 +87,19 @@ class Root:
             _require_directory(place, path)
             return os.path.join(self.path, *place.parts)
 
-    def locate(self, path: str) -> Location:
+    def locate(self, path: str, *, write: bool = False) -> Location:
         parts = self.relative(path).split("/")
         for length in range(len(parts), -1, -1):
             with suppress(Missing), self._paths.at("/".join(parts[:length]), exact=True) as place:
                 real = (*place.parts, *parts[length:])
                 there = len(place.parts) - (place.found is None)
-                return Location("/".join(real), tuple("/".join(real[:end]) for end in range(there + 1, len(real))))
+                found = Location("/".join(real), tuple("/".join(real[:end]) for end in range(there + 1, len(real))))
+                if not write:
+                    return found
+                if place.found is None or length < len(parts):
+                    return replace(found, mode=(mode := new_mode(place.fd)), folder_mode=_folder_mode(place.fd, mode))
+                _require_writable(place, path)
+                return replace(found, mode=st.S_IMODE(place.found.st_mode))
         raise missing(path)
 
     def listdir(self, path: str) -> list[Child]:
@@ -128,38 +133,6 @@ class Root:
                 return total.hexdigest()
         except Missing:
             return None
-
-    # -- writing ------------------------------------------------------------------------------------------------
-
-    def write_atomic(
-        self, path: str, data: bytes, mode: int | None = None, *, token: str = "", expected: str | None = ANY
-    ) -> None:
-        with self._paths.at(path, make_parents=True) as place:
-            _require_writable(place, path)
-            with held(os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=place.fd)) as directory:
-                temp = temp_name(place.name, token)
-                replace_at(directory, place.name, data, old=place.found, mode=mode, temp=temp, expected=expected)
-
-    def sweep(self, path: str, token: str) -> None:
-        with suppress(ToolError), self._paths.at(path) as place, suppress(OSError):
-            os.unlink(temp_name(place.name, token), dir_fd=place.fd)
-
-    def remove(self, path: str, *, expected: str | None = ANY) -> None:
-        with self.named(path) as place:
-            if st.S_ISDIR(_found(place, path).st_mode):
-                raise ToolError(f"{inert(path)} is a directory, not a file; it is not removed.")
-            require(place.fd, place.name, expected)
-            os.unlink(place.name, dir_fd=place.fd)
-            faultpoint("workspace.removed")
-            sync_folder(".", place.fd)
-
-    def remove_directory(self, path: str) -> None:
-        with self.named(path) as place:
-            if not st.S_ISDIR(_found(place, path).st_mode):
-                raise ToolError(f"{inert(path)} is not a directory.")
-            os.rmdir(place.name, dir_fd=place.fd)
-            faultpoint("workspace.directory_removed")
-            sync_folder(".", place.fd)
 
     # -- looking for things -------------------------------------------------------------------------------------
 
@@ -219,10 +192,12 @@ def _require_directory(place: HeldPath, path: str) -> None:
 
 
 def _require_writable(place: HeldPath, path: str) -> None:
-    if not place.name:
-        raise ToolError(f"{inert(path)} is a directory, not a file.")
-    if place.found is not None:
-        require_file(place.found, path)
-        # By the rights that a write would have: those of the effective user, not of the one who logged in.
-        if not os.access(place.name, os.W_OK, dir_fd=place.fd, effective_ids=os.access in os.supports_effective_ids):
-            raise ToolError(f"{inert(path)} is read-only: its permissions do not allow writing.")
+    require_file(_found(place, path), path)
+    # By the rights that a write would have: those of the effective user, not of the one who logged in.
+    if not os.access(place.name, os.W_OK, dir_fd=place.fd, effective_ids=os.access in os.supports_effective_ids):
+        raise ToolError(f"{inert(path)} is read-only: its permissions do not allow writing.")
+
+
+def _folder_mode(folder: int, file_mode: int) -> int:
+    """What a folder gets that is made in this one, by what a file gets: whoever may read it may look into it."""
+    return file_mode | (file_mode & 0o444) >> 2 | (os.fstat(folder).st_mode & st.S_ISGID)

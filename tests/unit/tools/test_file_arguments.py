@@ -5,15 +5,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.unit.tools.contexts import context_with
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.tools import ToolSpec
 from treadle.stores.memory import MemoryStore
 from treadle.tools.builtin import builtins
-from treadle.tools.builtin.context import ToolContext
 from treadle.tools.registry import Tools
-from treadle.workspace.root import Root
 
-TOOLS = Tools(builtins(ToolContext(Root, MemoryStore())))
+TOOLS = Tools(builtins(context_with(MemoryStore())))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""Writes and removals that carry the hash they expect, to the very moment they happen (W-07, fault 21)."""
+"""Changes of single files are made only where the file is still what it was when they were thought out, to the very
+moment they happen (W-07, fault 21)."""
 
 import hashlib
 import os
@@ -6,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.writing import write
 from treadle import faultpoint
 from treadle.errors import Conflict, ToolError
 from treadle.workspace.root import Root
@@ -16,75 +18,76 @@ def sha(data: bytes) -> str:
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Root:
-    return Root(str(tmp_path))
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "project").mkdir()
+    return tmp_path / "project"
 
 
-def test_what_is_expected_is_replaced(root: Root, tmp_path: Path) -> None:
-    root.write_atomic("d/a", b"one", expected=None)
-    root.write_atomic("d/a", b"two", expected=sha(b"one"))
-    assert (tmp_path / "d/a").read_bytes() == b"two"
-    root.remove("d/a", expected=sha(b"two"))
-    assert os.listdir(tmp_path / "d") == []
+@pytest.fixture
+def root(folder: Path) -> Root:
+    return Root(str(folder))
 
 
-@pytest.mark.parametrize("expected", [None, sha(b"other")])
-def test_what_is_not_expected_stays(root: Root, tmp_path: Path, expected: str | None) -> None:
-    (tmp_path / "a").write_bytes(b"the user's")
-    with pytest.raises(Conflict, match="a was changed by someone else"):
-        root.write_atomic("a", b"new", expected=expected)
-    with pytest.raises(Conflict):
-        root.remove("a", expected=sha(b"other"))
-    assert (tmp_path / "a").read_bytes() == b"the user's"
-    assert os.listdir(tmp_path) == ["a"]
+def test_what_is_expected_is_replaced(root: Root, folder: Path) -> None:
+    write(root, "d/a", b"one", expected=None)
+    write(root, "d/a", b"two", expected=sha(b"one"))
+    assert (folder / "d/a").read_bytes() == b"two"
+    write(root, "d/a", None, expected=sha(b"two"))
+    assert os.listdir(folder / "d") == []
 
 
-def test_what_should_be_there_and_is_not(root: Root, tmp_path: Path) -> None:
-    with pytest.raises(Conflict):
-        root.write_atomic("a", b"new", expected=sha(b"old"))
-    with pytest.raises(ToolError):
-        root.remove("a", expected=sha(b"old"))
-    assert os.listdir(tmp_path) == []
-
-
+@pytest.mark.parametrize("after", [None, b"new"])
 @pytest.mark.parametrize("before", [None, b"old"])
-def test_a_change_between_the_bytes_and_the_step(root: Root, tmp_path: Path, before: bytes | None) -> None:
+def test_a_change_between_the_bytes_and_the_step(
+    root: Root, folder: Path, before: bytes | None, after: bytes | None
+) -> None:
     if before is not None:
-        (tmp_path / "a").write_bytes(before)
-    faultpoint.install(lambda name: name == "workspace.temp_written" and (tmp_path / "a").write_bytes(b"the user's"))
+        (folder / "a").write_bytes(before)
+    elif after is None:
+        return
+    faultpoint.install(lambda name: name == "transaction.ready" and (folder / "a").write_bytes(b"the user's"))
     try:
         with pytest.raises(Conflict):
-            root.write_atomic("a", b"new", expected=None if before is None else sha(before))
+            write(root, "a", after)
     finally:
         faultpoint.install(None)
-    assert (tmp_path / "a").read_bytes() == b"the user's"
-    assert os.listdir(tmp_path) == ["a"]
+    assert (folder / "a").read_bytes() == b"the user's"
+    assert os.listdir(folder) == ["a"]
 
 
-def test_a_new_file_where_there_are_no_hard_links(root: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_gone_at_the_last_moment_is_not_made_anew(root: Root, folder: Path) -> None:
+    (folder / "a").write_bytes(b"old")
+    faultpoint.install(lambda name: name == "transaction.ready" and (folder / "a").unlink(missing_ok=True))
+    try:
+        with pytest.raises(Conflict):
+            write(root, "a", b"new")
+    finally:
+        faultpoint.install(None)
+    assert os.listdir(folder) == []
+
+
+def test_a_new_file_where_there_are_no_hard_links(root: Root, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_args: object, **_more: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr(os, "link", refuse)
-    root.write_atomic("a", b"one", expected=None)
-    assert (tmp_path / "a").read_bytes() == b"one"
-    with pytest.raises(Conflict):
-        root.write_atomic("a", b"two", expected=None)
-    assert os.listdir(tmp_path) == ["a"]
+    with monkeypatch.context() as patch:
+        write(root, "first", b"one")  # the lock of the history is there from now on
+        patch.setattr(os, "link", refuse)
+        write(root, "a", b"one", expected=None)
+    assert (folder / "a").read_bytes() == b"one"
 
 
-def test_a_link_in_the_place_of_the_file(root: Root, tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"old")
-    (tmp_path / "b").symlink_to("a")
-    with pytest.raises(Conflict):
-        root.remove("b", expected=sha(b"old"))  # the link itself has no bytes
-    root.write_atomic("b", b"new", expected=sha(b"old"))  # a write goes to the file behind it
-    assert (tmp_path / "a").read_bytes() == b"new"
+def test_a_write_goes_to_the_file_behind_a_link(root: Root, folder: Path) -> None:
+    (folder / "a").write_bytes(b"old")
+    (folder / "b").symlink_to("a")
+    write(root, "b", b"new")
+    assert (folder / "a").read_bytes() == b"new"
+    assert (folder / "b").is_symlink()
 
 
-def test_chunks_are_the_file(root: Root, tmp_path: Path) -> None:
+def test_chunks_are_the_file(root: Root, folder: Path) -> None:
     data = os.urandom(3_000_000)
-    (tmp_path / "a").write_bytes(data)
+    (folder / "a").write_bytes(data)
     pieces = list(root.chunks("a"))
     assert b"".join(pieces) == data
     assert len(pieces) > 1

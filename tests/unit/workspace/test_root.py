@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from tests.writing import history, write
 from treadle import faultpoint
 from treadle.errors import OutsideRoot, ToolError
 from treadle.ports.workspace import Child, Workspace, inert
@@ -59,7 +60,7 @@ def test_paths_that_lead_outside_are_refused(root: Root, path: str) -> None:
         with pytest.raises(OutsideRoot):
             use(path)
     with pytest.raises(OutsideRoot):
-        root.write_atomic(path, b"x")
+        write(root, path, b"x")
 
 
 def test_a_sibling_whose_name_begins_like_the_root_is_outside(project: Path) -> None:
@@ -69,7 +70,7 @@ def test_a_sibling_whose_name_begins_like_the_root_is_outside(project: Path) -> 
 
 
 def test_dots_in_a_name_are_legal(root: Root, project: Path) -> None:
-    root.write_atomic("foo..bar/...", b"x")
+    write(root, "foo..bar/...", b"x")
     assert (project / "foo..bar" / "...").read_bytes() == b"x"
 
 
@@ -79,7 +80,7 @@ def test_a_linked_file_outside_is_neither_read_nor_written(root: Root, project: 
     with pytest.raises(OutsideRoot):
         root.read_bytes("link")
     with pytest.raises(OutsideRoot):
-        root.write_atomic("link", b"x")
+        write(root, "link", b"x")
     assert (project / "link").is_symlink()
 
 
@@ -90,7 +91,7 @@ def test_a_linked_directory_outside_is_not_entered(root: Root, project: Path, ta
         with pytest.raises(OutsideRoot):
             use("dir/secret")
     with pytest.raises(OutsideRoot):
-        root.write_atomic("dir/new", b"x")
+        write(root, "dir/new", b"x")
     with pytest.raises(OutsideRoot):
         root.listdir("dir")
 
@@ -103,7 +104,7 @@ def test_links_that_stay_inside_are_followed_and_kept(root: Root, project: Path)
     assert root.read_bytes("abs/a.txt") == b"inside\n"
     assert root.read_bytes("src/up/up/a.txt") == b"inside\n"
     assert root.directory("abs") == str(project / "src")
-    root.write_atomic("rel", b"new")
+    write(root, "rel", b"new")
     assert (project / "rel").is_symlink()
     assert (project / "src" / "a.txt").read_bytes() == b"new"
 
@@ -122,7 +123,7 @@ def test_dangling_links(root: Root, project: Path) -> None:
         root.read_bytes("dangling")
     (project / "out").symlink_to("../canary/new")
     with pytest.raises(OutsideRoot):
-        root.write_atomic("out", b"x")
+        write(root, "out", b"x")
 
 
 def test_a_circle_of_links_ends(root: Root, project: Path) -> None:
@@ -142,13 +143,13 @@ def test_special_files_are_refused_without_hanging(root: Root, project: Path, mo
             with pytest.raises(ToolError, match="not a regular file"):
                 root.read_bytes(name)
             with pytest.raises(ToolError, match="not a regular file"):
-                root.write_atomic(name, b"x")
+                write(root, name, b"x")
     assert Child("fifo", "other") in root.listdir(".")
 
 
 @pytest.mark.parametrize("name", ["new\nline", "esc\x1b[31m", "ü", "u\u0308", "x" * 255, "-rf", " ", "a\\b"])
 def test_odd_names_work_and_are_shown_inert(root: Root, project: Path, name: str) -> None:
-    root.write_atomic(name, b"x")
+    write(root, name, b"x")
     assert (project / name).read_bytes() == b"x"
     assert name in {child.name for child in root.listdir(".")}
     assert inert(name).isprintable()
@@ -157,7 +158,7 @@ def test_odd_names_work_and_are_shown_inert(root: Root, project: Path, name: str
 @pytest.mark.parametrize(("path", "words"), [("x" * 256, "too long"), ("a\0b", "NUL"), ("src/a.txt/b", "not a dir")])
 def test_impossible_paths_are_explained(root: Root, path: str, words: str) -> None:
     with pytest.raises(ToolError, match=words):
-        root.write_atomic(path, b"x")
+        write(root, path, b"x")
     with pytest.raises(ToolError, match=words):
         root.read_bytes(path)
 
@@ -172,17 +173,17 @@ def test_writing_keeps_the_mode_and_makes_parents(root: Root, project: Path) -> 
     script = project / "run.sh"
     script.write_bytes(b"old")
     script.chmod(0o751)
-    root.write_atomic("run.sh", b"new")
+    write(root, "run.sh", b"new")
     assert script.read_bytes() == b"new"
     assert script.stat().st_mode & 0o7777 == 0o751
-    root.write_atomic("a/b/c", b"x", 0o600)
+    write(root, "a/b/c", b"x", 0o600)
     assert (project / "a/b/c").stat().st_mode & 0o7777 == 0o600
 
 
 def test_a_new_file_has_the_mode_of_the_umask(root: Root, project: Path) -> None:
     before = os.umask(0o027)
     try:
-        root.write_atomic("new", b"x")
+        write(root, "new", b"x")
     finally:
         os.umask(before)
     assert (project / "new").stat().st_mode & 0o7777 == 0o640
@@ -214,13 +215,13 @@ def test_a_file_that_its_owner_made_read_only_is_not_replaced() -> None:
             os.chown(made, NOBODY, -1)
             os.chown(file, NOBODY, -1)
         with unprivileged(), pytest.raises(ToolError, match="read-only"):
-            Root(made).write_atomic("a.txt", b"new")
+            write(Root(made), "a.txt", b"new")
         assert file.read_bytes() == b"old"
 
 
 def test_a_hard_link_to_a_file_outside_is_replaced_not_written_through(root: Root, project: Path) -> None:
     os.link(project.parent / "canary" / "secret", project / "hard")
-    root.write_atomic("hard", b"mine")
+    write(root, "hard", b"mine")
     assert (project / "hard").read_bytes() == b"mine"
 
 
@@ -235,7 +236,7 @@ def test_a_file_outside_may_be_read_by_a_hard_link(root: Root, project: Path) ->
 def test_names_are_taken_as_they_are(root: Root, project: Path) -> None:
     """Neither case nor the form of an accent is folded: what the file system tells apart stays apart."""
     for name in ("Readme", "README", "\u00fc", "u\u0308"):
-        root.write_atomic(name, name.encode())
+        write(root, name, name.encode())
     for name in ("Readme", "README", "\u00fc", "u\u0308"):
         assert root.read_bytes(name) == name.encode()
     assert root.stat("readme") is None
@@ -246,7 +247,7 @@ def test_directories_are_no_files(root: Root) -> None:
         with pytest.raises(ToolError, match="directory"):
             root.read_bytes(path)
         with pytest.raises(ToolError, match="directory"):
-            root.write_atomic(path, b"x")
+            write(root, path, b"x")
     with pytest.raises(ToolError, match="not a directory"):
         root.listdir("src/a.txt")
 
@@ -254,25 +255,28 @@ def test_directories_are_no_files(root: Root) -> None:
 def test_a_write_that_dies_leaves_the_old_file_and_can_be_swept(root: Root, project: Path) -> None:  # fault 3
     death = (
         "import os, sys; from treadle import faultpoint; from treadle.workspace.root import Root\n"
-        "faultpoint.install(lambda name: os._exit(9) if name == 'workspace.temp_written' else None)\n"
-        "Root(sys.argv[1]).write_atomic('src/a.txt', b'half', token='c/1.0')"
+        "from tests.writing import write\n"
+        "faultpoint.install(lambda name: os._exit(9) if name == 'transaction.ready' else None)\n"
+        "write(Root(sys.argv[1]), 'src/a.txt', b'half', name='c/1.0')"
     )
+    stage = project.with_name("project.home") / "snapshots" / "stage"
     assert subprocess.run([sys.executable, "-c", death, str(project)], check=False).returncode == 9
     assert (project / "src" / "a.txt").read_bytes() == b"inside\n"
-    assert len(list((project / "src").iterdir())) == 2
-    root.sweep("src/a.txt", "c/1.0")
+    assert len(list(stage.iterdir())) == 1
+    assert not history(root).unfinished("c/1.0")
+    assert list(stage.iterdir()) == []
     assert [p.name for p in (project / "src").iterdir()] == ["a.txt"]
 
 
 def test_a_write_that_fails_leaves_nothing_beside_the_file(root: Root, project: Path) -> None:
     def fail(name: str) -> None:
-        if name == "workspace.temp_written":
+        if name == "transaction.ready":
             raise OSError(28, "No space left on device")
 
     faultpoint.install(fail)
     try:
         with pytest.raises(ToolError, match="No space left"):
-            root.write_atomic("src/a.txt", b"new")
+            write(root, "src/a.txt", b"new")
     finally:
         faultpoint.install(None)
     assert [p.name for p in (project / "src").iterdir()] == ["a.txt"]

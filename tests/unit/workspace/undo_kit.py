@@ -10,9 +10,10 @@ from tests.unit.workspace.trees_of import folders_open, states_below
 from treadle.chat.ledger import Entry, last_undo, redone, standing, trails
 from treadle.ports.snapshots import Effect, Plan, UndoRequest
 from treadle.protocol.events import FilesChanged, Redone, RestoreRequested, Undone
-from treadle.protocol.files import DiffStat, FileChange, FileState, Trail, change_of
+from treadle.protocol.files import DiffStat, FileChange, FileState, Trail, change_of, encode_path
 from treadle.workspace.history.git_unit import git_fingerprint
 from treadle.workspace.history.snapshots import ProjectSnapshots
+from treadle.workspace.history.states import Folders
 from treadle.workspace.root import Root
 
 Tree = dict[str, FileState]
@@ -44,19 +45,18 @@ class Project:
         """Everything there is, exactly."""
         return states_below(self.path)
 
-    def _paths(self) -> list[str]:
-        found = []
-        for above, folders, files in os.walk(self.path):
-            for name in [*folders, *files]:
-                found.append(os.path.relpath(os.path.join(above, name), self.path))
-        return found
+    def _keep_all(self) -> None:
+        with self.snapshots.images.batch() as batch, Folders(str(self.path)) as held:
+            for above, folders, files in os.walk(self.path):
+                for name in [*folders, *files]:
+                    held.look(encode_path(os.path.relpath(os.path.join(above, name), self.path)), batch)
 
     # -- what the chat does -------------------------------------------------------------------------------------------
 
     def change(self, act: Callable[[], object], *, git: bool = False) -> tuple[FileChange, ...]:
         """What the chat does; everything is kept before, and what changed is recorded."""
         with folders_open(self.path):  # a file tool would be refused there; a command's walk opens them, too
-            self.snapshots.keep(self._paths())
+            self._keep_all()
         before = self.tree()
         act()
         after = self.tree()

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
+from treadle.errors import ToolError, Unfinished
 from treadle.ports.toolset import Invocation, Outcome, Rehearsal, Settlement, Trial
 from treadle.ports.workspace import WorkspaceOf
 from treadle.protocol.content import JsonSchema
@@ -88,6 +89,24 @@ async def in_stoppable_thread(work: Callable[[threading.Event], R]) -> R:
         stop.set()
         await settled(task)
         raise
+
+
+async def carried_out(step: Callable[[], R], begun: Callable[[], bool], what: str) -> R:
+    """Carry out what is decided about changes of the project, whatever strikes on the way: completed or taken back, now
+    or by whoever takes the chat up next (Unfinished). ToolError: nothing was changed, and nothing is decided."""
+    try:
+        return await in_thread(step)
+    except ToolError:
+        if not await in_thread(begun):
+            raise
+    try:
+        return await in_thread(step)
+    except ToolError as error:
+        if not await in_thread(begun):
+            raise
+        raise Unfinished(
+            f"{what} could not be committed entirely: {error} It is completed when the chat is taken up again."
+        ) from error
 
 
 async def settled(task: "asyncio.Future[Any]") -> None:

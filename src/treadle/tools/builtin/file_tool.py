@@ -1,38 +1,28 @@
 """What write_file, edit_file and apply_patch have in common: look first and record the plan, make exactly what was
-planned, settle what a dead worker left (D-02). A tool says what its arguments change; `file_change` makes it."""
+planned, settle what a dead worker left (D-02). A tool says what its arguments change; the snapshots make it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from typing import Any
 
-from treadle.errors import Conflict, NotFound, StoreError, ToolError
+import msgspec
+
+from treadle.errors import Conflict, ToolError
+from treadle.faultpoint import faultpoint
 from treadle.inert import printable
 from treadle.lines.diff import bounded
+from treadle.ports.snapshots import Effect, Snapshots
 from treadle.ports.toolset import Invocation, Outcome, Rehearsal, Settlement
 from treadle.ports.workspace import Workspace
-from treadle.tools.builtin import knowledge
-from treadle.tools.builtin.base import Plain, in_thread
+from treadle.tools.builtin import file_change, knowledge
+from treadle.tools.builtin.base import Plain, carried_out, in_thread
 from treadle.tools.builtin.context import ToolContext
-from treadle.tools.builtin.file_change import (
-    AGAIN,
-    FINISHED,
-    LOOK,
-    Change,
-    FileChanges,
-    LeftOver,
-    Step,
-    from_plan,
-    to_plan,
-)
-from treadle.tools.builtin.planned_changes import planned, refuse_never_committed
+from treadle.tools.builtin.file_change import Change, Planned, files_of, plan, recorded, standings
 
 
 class FileTool(Plain, ABC):
     """A tool that writes files. `word` names its fault points."""
 
     word = "write"
-    several = False
-    """Whether one call may change several files."""
 
     def __init__(self, context: ToolContext) -> None:
         self._context = context
@@ -43,8 +33,8 @@ class FileTool(Plain, ABC):
 
     async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:
         changes = await self._considered(invocation)
-        files = self._files(invocation)
-        return await in_thread(lambda: to_plan(files.steps(changes), several=self.several))
+        planned = await in_thread(plan, self._workspace(invocation), changes)
+        return {"files": msgspec.to_builtins(planned)}
 
     async def preview(self, invocation: Invocation) -> str:
         changes = [each for each in await self._considered(invocation) if each.pre != each.post]
@@ -52,57 +42,80 @@ class FileTool(Plain, ABC):
 
     async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
         changes = await self._considered(invocation)
-        files = await in_thread(planned, self._workspace(invocation), changes)
+        planned = await in_thread(plan, self._workspace(invocation), changes, counted=False)
+        files = tuple(each.file for each in planned if each.alters)
         lost = await in_thread(self._context.unrecoverable, invocation.project, files)
         return Rehearsal(
             "", files, unrecoverable=tuple(path for path in lost if path not in invocation.changed)
         )  # `preview` shows it, if somebody is asked
 
     async def run(self, invocation: Invocation) -> Outcome:
-        files = self._files(invocation)
-        steps = () if invocation.plan is None else from_plan(invocation.plan)
-        if len(steps) > 1:
-            states = await in_thread(files.states, steps)
-            if "other" in states and "post" not in states:
-                raise await self._conflict(invocation, steps, states)
-            if "other" in states:
-                return await in_thread(files.partly, steps, LOOK)
-            if "post" in states:
-                return await self._finish(files, steps, states)
-        changes = await self._changes_as_planned(files, invocation, steps)
-        # What the model knows from now on; of several files also what the next worker needs to finish after a crash.
-        for each in changes:
-            if each.new is not None and (len(changes) > 1 or len(each.new) <= knowledge.MAX_KEPT):
-                await self._context.blobs.put_blob(each.new)
-
-        def work() -> Outcome:
-            kept = files.keep(files.steps_again(changes, steps))
-            try:
-                files.make(changes, kept)
-            except LeftOver as left:
-                return files.partly(kept, str(left))
-            return files.done(changes, kept)
-
-        return await in_thread(work)
+        then, snapshots = recorded(invocation.plan), self._snapshots(invocation)
+        begun = bool(then) and await in_thread(snapshots.unfinished, name_of(invocation))
+        if begun:
+            effect = await self._make(invocation, then, [])
+            return file_change.found_done(then, effect.files, file_change.FINISHED)
+        changes = await self._changes_as_planned(invocation, then)
+        now = await in_thread(plan, self._workspace(invocation), changes, counted=not then)
+        if then:
+            now = tuple(each.begun_as(old) for each, old in zip(now, then, strict=True))
+        effect = await self._make(invocation, now, changes)
+        return await in_thread(file_change.done, changes, effect.files)
 
     async def settle(self, invocation: Invocation) -> Settlement:
-        if invocation.plan is None:
+        planned, snapshots = recorded(invocation.plan), self._snapshots(invocation)
+        if not planned:
             return "unknown"
-        return await in_thread(self._files(invocation).settle, from_plan(invocation.plan))
+        if await in_thread(snapshots.unfinished, name_of(invocation)):
+            return "run_again"
+        standing = await in_thread(standings, snapshots, planned)
+        found = {standing[each.file.path] for each in planned if each.alters}
+        if found <= {"before"}:  # none at all: writing the same bytes again changes nothing
+            return "run_again"
+        if len(planned) == 1 and "other" in found:
+            return "unknown"
+        files = await in_thread(file_change.made_of, snapshots, planned, standing)
+        if found == {"after"}:
+            return file_change.found_done(planned, files, file_change.AGAIN)
+        return file_change.partly(planned, standing, files)
 
     async def stop(self, invocation: Invocation) -> Outcome | None:
-        if invocation.plan is None:
+        planned, snapshots = recorded(invocation.plan), self._snapshots(invocation)
+        if not planned:
             return None
-        return await in_thread(self._files(invocation).stopped, from_plan(invocation.plan))
+        if await in_thread(snapshots.unfinished, name_of(invocation)):
+            await self._make(invocation, planned, [])
+        standing = await in_thread(standings, snapshots, planned)
+        files = await in_thread(file_change.made_of, snapshots, planned, standing)
+        return Outcome("It was stopped while the files were written.", success=False, files=files) if files else None
 
     def _workspace(self, invocation: Invocation) -> Workspace:
         return self._context.workspace_of(*invocation.project)
 
-    def _files(self, invocation: Invocation) -> FileChanges:
-        of = self._context.snapshots_of
-        snapshots = of(*invocation.project) if of is not None else None
-        token = f"{invocation.chat}/{invocation.call}"
-        return FileChanges(self._workspace(invocation), snapshots, token, self.word)
+    def _snapshots(self, invocation: Invocation) -> Snapshots:
+        if self._context.snapshots_of is None:
+            raise ToolError("This Treadle keeps nothing of what files were, so it changes none.")
+        return self._context.snapshots_of(*invocation.project)
+
+    async def _make(self, invocation: Invocation, planned: Planned, changes: list[Change]) -> Effect:
+        """Conflict, with what is there now, if somebody else was faster."""
+        snapshots, name = self._snapshots(invocation), name_of(invocation)
+        contents = {each.post or "": each.new for each in changes if each.new is not None}
+
+        def make() -> Effect:
+            if not (files := files_of(planned)):
+                return Effect(())
+            faultpoint(f"tool.{self.word}_before")
+            effect = snapshots.change(name, files, contents)
+            faultpoint(f"tool.{self.word}_after")
+            return effect
+
+        effect = await carried_out(make, lambda: snapshots.begun(name), "What the call changed")
+        if effect.conflicts:
+            places = {each.path for each in effect.conflicts}
+            changed = tuple(each.path for each in planned if each.file.path in places)
+            raise await self._conflict(invocation, changed or tuple(each.path for each in planned))
+        return effect
 
     async def _considered(self, invocation: Invocation) -> list[Change]:
         """The changes, if the model knows the files they are for (T-13)."""
@@ -110,7 +123,7 @@ class FileTool(Plain, ABC):
 
         def consider() -> list[Change]:
             changes = self.changes(workspace, invocation)
-            refuse_never_committed(workspace, changes)
+            file_change.refuse_never_committed(plan(workspace, changes, counted=False), workspace)
             knowledge.check(invocation, changes)
             return changes
 
@@ -118,50 +131,28 @@ class FileTool(Plain, ABC):
             return await in_thread(consider)
         except knowledge.Stale as stale:
             paths = stale.paths
-        raise await knowledge.refusal(self._context.blobs, workspace, invocation, paths)
+        raise await self._conflict(invocation, paths)
 
-    async def _changes_as_planned(
-        self, files: FileChanges, invocation: Invocation, steps: Sequence[Step]
-    ) -> list[Change]:
+    async def _changes_as_planned(self, invocation: Invocation, planned: Planned) -> list[Change]:
         """The changes anew, from what is on disk; Conflict if they are no longer those that were planned."""
         try:
             changes = await self._considered(invocation)
         except Conflict:
             raise
         except ToolError:  # on other bytes the reason would only be that something is not found
-            states = await in_thread(files.states, steps)
-            if "other" in states:
-                raise await self._conflict(invocation, steps, states) from None
+            standing = await in_thread(standings, self._snapshots(invocation), planned)
+            if "other" in standing.values():
+                changed = tuple(each.path for each in planned if standing[each.file.path] == "other")
+                raise await self._conflict(invocation, changed) from None
             raise
-        made = [(each.path, each.pre, each.post) for each in changes]
-        if steps and made != [(step.path, step.pre, step.post) for step in steps]:
-            raise await self._conflict(invocation, steps, ["other"] * len(steps))
+        if planned and [(each.path, each.pre, each.post) for each in changes] != [each.key for each in planned]:
+            raise await self._conflict(invocation, tuple(each.path for each in planned))
         return changes
 
-    async def _conflict(self, invocation: Invocation, steps: Sequence[Step], states: Sequence[str]) -> Conflict:
-        changed = tuple(step.path for step, state in zip(steps, states, strict=True) if state == "other")
-        return await knowledge.refusal(self._context.blobs, self._workspace(invocation), invocation, changed)
+    async def _conflict(self, invocation: Invocation, paths: tuple[str, ...]) -> Conflict:
+        return await knowledge.refusal(self._context, invocation, paths)
 
-    async def _finish(self, files: FileChanges, steps: Sequence[Step], states: Sequence[str]) -> Outcome:
-        """Some files are done and some are not: a worker died between them. Their bytes were kept before the first."""
-        left: list[Change] = []
-        for step, state in zip(steps, states, strict=True):
-            if state == "pre" and step.pre != step.post:
-                try:
-                    new = None if step.post is None else await self._context.blobs.get_blob(step.post)
-                except (NotFound, StoreError):
-                    rest = "The rest cannot be finished; send what is left again."
-                    return await in_thread(files.partly, steps, rest)
-                left.append(Change(step.path, None, new, step.pre, step.post, step.mode))
 
-        def work() -> Outcome:
-            todo = {change.path for change in left}
-            kept = {step.path: step for step in files.keep([step for step in steps if step.path in todo])}
-            all_of = [kept.get(step.path, step) for step in steps]
-            try:
-                files.make(left, list(kept.values()))
-            except LeftOver as error:
-                return files.partly(all_of, str(error))
-            return files.found_done(steps, FINISHED if left else AGAIN, all_of)
-
-        return await in_thread(work)
+def name_of(invocation: Invocation) -> str:
+    """By which the changes of a call are found again."""
+    return f"{invocation.chat}/{invocation.call}"

@@ -1,12 +1,15 @@
 """Read before write (T-13, fault 21): a file that is no longer what the model last saw is not changed, and the refusal
 shows the difference; having been shown, it counts as seen. What the model saw is in the log, as hashes; the bytes, if
-they were not too many, in the blob store."""
+they were not too many, in the blob store, or, if a call of its own left them, in the history of the project."""
+
+from contextlib import suppress
 
 from treadle.errors import Conflict, NotFound, StoreError, ToolError
 from treadle.lines.diff import bounded, diff
 from treadle.ports.toolset import Invocation
-from treadle.ports.workspace import Workspace, inert
-from treadle.tools.builtin.context import Blobs
+from treadle.ports.workspace import inert
+from treadle.tools.builtin.base import in_thread
+from treadle.tools.builtin.context import Blobs, ToolContext
 from treadle.tools.builtin.file_change import Change, look
 from treadle.tools.builtin.text import decode, visible
 
@@ -41,28 +44,28 @@ async def keep(blobs: Blobs, *contents: bytes | None) -> None:
             await blobs.put_blob(data)
 
 
-async def refusal(blobs: Blobs, workspace: Workspace, invocation: Invocation, paths: tuple[str, ...]) -> Conflict:
+async def refusal(context: ToolContext, invocation: Invocation, paths: tuple[str, ...]) -> Conflict:
     """What the model is told: for each file how it differs from what it saw. What is shown counts as seen."""
     texts: list[str] = []
     seen: dict[str, str] = {}
     for path in paths:
-        data, digest = look(workspace, path)
-        text, whole = await _difference(blobs, path, invocation.seen.get(path), data, digest)
+        data, digest = await in_thread(look, context.workspace_of(*invocation.project), path)
+        known = invocation.seen.get(path)
+        text, whole = _difference(path, known, await _bytes(context, invocation, known), data, digest)
         texts.append(text)
         if whole:
             seen[path] = digest or ""
-            await keep(blobs, data)
+            await keep(context.blobs, data)
     return Conflict("Nothing was written. " + "\n".join(texts), seen)
 
 
-async def _difference(
-    blobs: Blobs, path: str, known: str | None, data: bytes | None, digest: str | None
+def _difference(
+    path: str, known: str | None, old: bytes | None, data: bytes | None, digest: str | None
 ) -> tuple[str, bool]:
     """The sentence for one file, and whether it shows what is there now."""
     shown = inert(path)
     if digest is None:
         return f"{shown} was deleted by someone else. Send the call again if it shall be created anew.", True
-    old = await _bytes(blobs, known)
     try:
         if known is None or old is None or data is None:
             raise ToolError
@@ -82,12 +85,13 @@ def _unshown(shown: str, data: bytes | None) -> str:
     return f"{shown} was changed on disk since you last saw it. Read it again{lines} before you change it."
 
 
-async def _bytes(blobs: Blobs, digest: str | None) -> bytes | None:
-    if digest is None:
-        return None
-    if digest == "":
-        return b""
-    try:
-        return await blobs.get_blob(digest)
-    except (NotFound, StoreError):
-        return None
+async def _bytes(context: ToolContext, invocation: Invocation, digest: str | None) -> bytes | None:
+    """What the model saw: it was read, or a call of its own left it."""
+    if not digest:
+        return None if digest is None else b""
+    with suppress(NotFound, StoreError):
+        return await context.blobs.get_blob(digest)
+    if context.snapshots_of is not None:
+        with suppress(NotFound, ToolError):
+            return await in_thread(context.snapshots_of(*invocation.project).content, digest, MAX_KEPT)
+    return None

@@ -14,7 +14,6 @@ from treadle.tools.builtin.text import MAX_FILE, Text, decode, encode, visible
 
 class ApplyPatch(FileTool):
     word = "patch"
-    several = True
     spec = ToolSpec(
         name="apply_patch",
         description=(

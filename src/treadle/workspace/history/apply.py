@@ -6,6 +6,7 @@ made is decided elsewhere."""
 import errno
 import os
 import stat as st
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Protocol
@@ -80,6 +81,22 @@ class StoreSource:
         return ()
 
 
+class GivenContent(StoreSource):
+    """Bytes that whoever asks for the changes has at hand, by their hash."""
+
+    def __init__(self, contents: Mapping[str, bytes]) -> None:
+        self._contents = contents
+
+    def open(self, path: str, state: FileState) -> int:
+        if state.digest not in self._contents:
+            raise ToolError(f"The new bytes of {inert(decode_path(path))} are not at hand; nothing was changed.")
+        with tempfile.TemporaryFile() as file:
+            file.write(self._contents[state.digest])
+            file.flush()
+            file.seek(0)
+            return os.dup(file.fileno())
+
+
 _IN_THE_WAY = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EEXIST, errno.ENOTEMPTY, errno.EISDIR)
 """What the system says when something else is where a change is to be made."""
 _WRITE = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -114,9 +131,19 @@ class ChangeApplier:
 
     # -- before it is decided -----------------------------------------------------------------------------------
 
-    def prepare(self) -> int | None:
+    @property
+    def single(self) -> bool:
+        """Whether it is one step, beside folders that are made for it: done or not done."""
+        steps = [each.change for each in self._open if each.change.before or not _is_directory(each.change.after)]
+        return len(steps) == 1 and not _is_directory(steps[0].before)
+
+    @property
+    def done(self) -> bool:
+        return not self._open
+
+    def prepare(self, *, lasting: bool = True) -> int | None:
         """Make every new file ready that is not: from here on no space is needed any more. The file system that was
-        synced as a whole for it, if one was."""
+        synced as a whole for it, if one was. Unless it must be found again after a power cut, only the bytes are."""
         for each in self._open:
             after, name = each.change.after, self._numbers[each.change.path]
             if after is None or after.kind == "directory" or _mode_only(each) or self._stage.has(name):
@@ -129,7 +156,7 @@ class ChangeApplier:
                 self._stage.fifo(name, after)
             else:
                 raise ToolError(f"{inert(decode_path(each.change.path))} is a socket or device, which cannot be made.")
-        whole = self._stage.sync()
+        whole = self._stage.sync(names=lasting)
         faultpoint("transaction.ready")
         return whole
 

@@ -46,6 +46,8 @@ class Journal(Value, frozen=True):
     """Which folder the root was; see `workspace.paths.identity`."""
     world: str = ""
     """In which world of it, if in one (W-11)."""
+    passing: bool = False
+    """Whether nothing is kept of it once the changes are made, or refused."""
 
 
 class Ending(Value, frozen=True):

@@ -51,11 +51,21 @@ class Surveyor:
     """With a batch, what will be lost is kept. Without it changes may have been begun: then the bytes of a file are
     among the images, or `ready` opens them."""
 
-    def __init__(self, folders: Folders, images: ContentStore, ready: Ready, batch: StoreBatch | None = None) -> None:
+    def __init__(
+        self,
+        folders: Folders,
+        images: ContentStore,
+        ready: Ready,
+        batch: StoreBatch | None = None,
+        *,
+        tried: bool = False,
+    ) -> None:
+        """`tried`: folders may have been made by an earlier try that was not decided."""
         self._folders = folders
         self._images = images
         self._ready = ready
         self._batch = batch
+        self._tried = tried
 
     def survey(self, changes: Iterable[FileChange]) -> list[PathProgress]:
         """In the order of paths: folders before what is in them."""
@@ -79,12 +89,14 @@ class Surveyor:
 
     def _standing(self, change: FileChange, stat: os.stat_result | None, in_place: bool) -> Standing:
         if self._batch is not None:
-            return _kept(self._folders, change, self._batch, retiring=not in_place)
+            standing = _kept(self._folders, change, self._batch, retiring=not in_place)
+            begun = self._tried and standing == "other" and change.before is None and mode_pending(change, stat)
+            return "half" if begun else standing
         if self._folders.matches(change.path, change.after):
             return "after"
         if self._folders.matches(change.path, change.before):
             return "before"
-        if _mode_pending(change, stat) or _removed(change, stat) or (in_place and self._mixed(change)):
+        if mode_pending(change, stat) or _removed(change, stat) or (in_place and self._mixed(change)):
             return "half"
         return "other"
 
@@ -127,12 +139,14 @@ def _named_again(before: os.stat_result, now: os.stat_result | None) -> os.stat_
     return now if all(getattr(now, name) == getattr(before, name) for name in same) else before
 
 
-def _mode_pending(change: FileChange, stat: os.stat_result | None) -> bool:
-    """Whether it is a folder that was made or opened for what is done in it, and gets its mode at the end."""
+def mode_pending(change: FileChange, stat: os.stat_result | None) -> bool:
+    """Whether it is a folder that was made or opened for what is done in it, and gets its mode at the end. One with the
+    group of the folder above it has that bit from the beginning."""
     if stat is None or not st.S_ISDIR(stat.st_mode):
         return False
     states = [state for state in (change.before, change.after) if state is not None and state.kind == "directory"]
-    return bool(states) and st.S_IMODE(stat.st_mode) in {_OPEN, *(state.mode | _OPEN for state in states)}
+    modes = {_OPEN, *((state.mode | _OPEN) & ~st.S_ISGID for state in states)}
+    return bool(states) and st.S_IMODE(stat.st_mode) & ~st.S_ISGID in modes
 
 
 def _removed(change: FileChange, stat: os.stat_result | None) -> bool:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from treadle.chat.change_rules import left_out
-from treadle.errors import ToolError
+from treadle.errors import NotFound, ToolError
 from treadle.lines.hunks import is_text
 from treadle.ports.snapshots import Effect, Plan, UndoRequest
 from treadle.protocol.files import (
@@ -28,9 +28,10 @@ from treadle.protocol.files import (
     Uncaptured,
     git_unit,
 )
+from treadle.workspace.history.apply import GivenContent
 from treadle.workspace.history.content_store import ContentStore, after_images
 from treadle.workspace.history.journal import Journals
-from treadle.workspace.history.states import Folders, keep_all, reading, state_of
+from treadle.workspace.history.states import Folders, reading, state_of
 from treadle.workspace.history.transaction import Transactions
 from treadle.workspace.root import Root
 
@@ -54,11 +55,19 @@ class ProjectSnapshots:
     def state(self, path: str) -> FileState | None:
         return state_of(self._root, path)
 
-    def keep(self, paths: Sequence[str]) -> dict[str, FileState | None]:
-        return keep_all(self._root, self.images, paths)
+    def change(self, name: str, files: Sequence[FileChange], contents: Mapping[str, bytes]) -> Effect:
+        effect = self._transactions.change(name, files, GivenContent(contents))
+        if not effect.conflicts:
+            self.remember(effect.files)
+        return effect
+
+    def unfinished(self, name: str) -> bool:
+        return self._transactions.unfinished(name)
 
     def content(self, digest: str, limit: int = 0) -> bytes:
-        return self.images.read(digest, limit)
+        with suppress(NotFound):
+            return self.images.read(digest, limit)
+        return after_images(self._folder).read(digest, limit)
 
     def left(self, digest: str) -> bool:
         return after_images(self._folder).has(digest)

@@ -16,6 +16,7 @@ _ORIGIN = "user.overlay.origin"
 """Where a file that is adopted from a view came from."""
 _HARMLESS = {_ORIGIN, "security.selinux"}
 """Attributes that do not keep a file from being adopted: all others are not carried over."""
+_LIST = "system.posix_acl_"
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -128,10 +129,10 @@ class StagingFolder:
         os.chmod(half, state.mode, dir_fd=self._fd)
         os.rename(half, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
 
-    def sync(self) -> int | None:
+    def sync(self, *, names: bool = True) -> int | None:
         """Make it last. The file system that was synced as a whole for it, if one was."""
         whole = self._sync.data()
-        if whole is None:
+        if names and whole is None:
             os.fsync(self._fd)
         return whole
 
@@ -142,6 +143,7 @@ class StagingFolder:
         with suppress(OSError, AttributeError):  # most have none, some systems know none
             os.removexattr(f"/proc/self/fd/{self._fd}/{name}", _ORIGIN, follow_symlinks=False)
         _inherit_group(self._fd, name, folder)
+        _inherit_list(self._fd, name, folder, "" if new else goal)
         try:
             _put(self._fd, name, folder, goal, new=new)
         except OSError as error:
@@ -197,6 +199,16 @@ def _inherit_group(stage: int, name: str, folder: int) -> None:
             os.chown(name, -1, above.st_gid, dir_fd=stage, follow_symlinks=False)
             if not st.S_ISLNK(found.st_mode):  # which may have taken bits of the mode away
                 os.chmod(name, st.S_IMODE(found.st_mode), dir_fd=stage)
+
+
+def _inherit_list(stage: int, name: str, folder: int, goal: str) -> None:
+    """The access control list of what is replaced; of something new the one that its folder gives. Most have none."""
+    there, kind = (f"/{goal}", "access") if goal else ("", "default")
+    with suppress(OSError, AttributeError):
+        found = os.getxattr(f"/proc/self/fd/{folder}{there}", f"{_LIST}{kind}", follow_symlinks=not goal)
+        mode = st.S_IMODE(os.stat(name, dir_fd=stage, follow_symlinks=False).st_mode)
+        os.setxattr(f"/proc/self/fd/{stage}/{name}", f"{_LIST}access", found, follow_symlinks=False)
+        os.chmod(name, mode, dir_fd=stage)
 
 
 def _mount(fd: int) -> str | None:

@@ -14,7 +14,6 @@ import msgspec
 
 from treadle.lines.diff import count_lines
 from treadle.protocol.files import DiffStat, FileState, StateKind, decode_path, encode_path
-from treadle.workspace.history.content_store import ContentStore
 from treadle.workspace.history.store_batch import StoreBatch
 from treadle.workspace.paths import entries
 from treadle.workspace.paths.durable import digest_of
@@ -299,14 +298,8 @@ def parts_of(path: str) -> list[str]:
 # -- for the facade ---------------------------------------------------------------------------------------------------
 
 
-def state_of(root: Root, path: str, batch: StoreBatch | None = None) -> FileState | None:
+def state_of(root: Root, path: str) -> FileState | None:
     """What lies at a path that any caller may give; the folders above may be links that stay inside."""
     with suppress(Missing), root.named(path) as place:
-        return look(place.fd, place.name, batch)
+        return look(place.fd, place.name)
     return None
-
-
-def keep_all(root: Root, images: ContentStore, paths: Sequence[str]) -> dict[str, FileState | None]:
-    """Keep the bytes of what lies at these paths, durably."""
-    with images.batch() as batch:
-        return {encode_path(root.relative(path)): state_of(root, path, batch) for path in paths}

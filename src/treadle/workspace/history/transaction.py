@@ -6,6 +6,9 @@
 4. The changes are made: nothing but removing, renaming, and setting modes.
 5. It is noted that they are.
 
+A file tool knows its changes beforehand and records them in its intent: by them it is seen later whether they were
+made, so no decision is kept once they are. Of a single file the rename is the decision, and there is no journal.
+
 Whoever comes after a crash finds either no decision, and the project as it was, or one, and completes it: a path that
 is as after is done, one that is as before is made, anything else is somebody else's. The effect of a command is then
 taken back as a whole and refused; of an undo, that path is left and said. What cannot be made for another reason is
@@ -13,19 +16,21 @@ taken back, too, with the images that were kept in step 1, and the decision is w
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 
 import msgspec
 
 from treadle.errors import NotFound, ToolError, TreadleError
 from treadle.faultpoint import faultpoint
 from treadle.ports.snapshots import Effect, Plan
-from treadle.protocol.files import FileChange, FileConflict, Uncaptured, git_unit
+from treadle.ports.workspace import inert
+from treadle.protocol.files import FileChange, FileConflict, Uncaptured, decode_path, git_unit
 from treadle.workspace.history.apply import ChangeApplier, ContentSource, StoreSource, backwards
 from treadle.workspace.history.content_store import ContentStore
 from treadle.workspace.history.journal import Ending, Journal, Journals, Verdict
-from treadle.workspace.history.progress import PathProgress, Surveyor, closed_folders
+from treadle.workspace.history.progress import PathProgress, Surveyor, closed_folders, mode_pending
 from treadle.workspace.history.staging import StagingFolder
 from treadle.workspace.history.states import Folders
 from treadle.workspace.root import Root
@@ -59,6 +64,24 @@ class Transactions:
                 return effect  # most commands only look: there is nothing to decide, and nothing to wait for
             return self._first(begun, source, folders)
 
+    def change(self, name: str, files: Sequence[FileChange], source: ContentSource) -> Effect:
+        """These changes, or those that were begun by this name. With conflicts nothing is changed."""
+        with self._alone() as folders:
+            journal = self._journals.read(name)
+            if journal is not None:
+                return self._complete(journal, lambda _view: source, folders)
+            wanted = tuple(each for each in files if not _folder_exists(folders, each))
+            begun = msgspec.structs.replace(self._journal(name, "commit", "", wanted), passing=True)
+            return self._first(begun, source, folders)
+
+    def unfinished(self, name: str) -> bool:
+        """Whether changes of this name are decided and not made entirely. What was made ready for others is removed."""
+        with self._alone() as folders:
+            if self._journals.read(name) is not None:
+                return True
+            self._stage(folders, name).remove()
+            return False
+
     def restore(self, name: str, plan: Callable[[], Plan]) -> Effect:
         with self._alone() as folders:
             journal = self._journals.read(name)
@@ -86,19 +109,28 @@ class Transactions:
         self._stage(folders, begun.name, "back").remove()
         with self._stage(folders, begun.name) as stage, self._images.batch() as batch:
             try:
-                found = Surveyor(folders, self._images, _nothing_ready, batch).survey(begun.files)
+                surveyor = Surveyor(folders, self._images, _nothing_ready, batch, tried=begun.passing)
+                found = surveyor.survey(begun.files)
                 taken = _taken(found)
                 making = ChangeApplier(folders, found, source, stage, _numbers(begun.files))
+                single = begun.passing and making.single
+                if begun.passing and making.done and not taken:
+                    return _result(begun, Ending())
                 batch.give_names()
                 if taken and begun.verdict == "commit":
                     return self._settled(self._refuse(begun, taken))
-                batch.lasts(_readied(making, stage))  # one sync for what was and for what comes
+                batch.lasts(_readied(making, stage, single))  # one sync for what was and for what comes
                 batch.finish()
                 closed = closed_folders(folders, [each.change for each in found if each.standing == "before"])
                 folders.forget()
-                journal = self._journals.decide(msgspec.structs.replace(begun, closed=closed))
+                if closed and begun.passing:
+                    raise ToolError(f"Nothing was changed. {_closed_words(closed)}")
+                journal = msgspec.structs.replace(begun, closed=closed)
+                if not single:
+                    journal = self._journals.decide(journal)
             except BaseException:
-                stage.remove()
+                if self._journals.read(begun.name) is None:  # else what is ready is what completes it
+                    stage.remove()
                 raise
             if journal.verdict not in ("commit", "restore"):
                 stage.remove()
@@ -106,7 +138,8 @@ class Transactions:
             return self._carry_out(journal, making, taken, folders, stage)
 
     def _refuse(self, begun: Journal, conflicts: Sequence[FileConflict]) -> Journal:
-        return self._journals.decide(msgspec.structs.replace(begun, verdict="refuse", conflicts=tuple(conflicts)))
+        refused = msgspec.structs.replace(begun, verdict="refuse", conflicts=tuple(conflicts))
+        return refused if begun.passing else self._journals.decide(refused)
 
     # -- again --------------------------------------------------------------------------------------------------
 
@@ -157,9 +190,14 @@ class Transactions:
             return self._call_off(journal, taken, folders)
         git = self._fingerprint() if any(git_unit(change.path) for change in journal.files) else ""
         ending = Ending(tuple(taken), git)
-        self._journals.end(journal.name, ending)
-        making.let_go()
-        stage.remove()
+        if not journal.passing:
+            self._journals.end(journal.name, ending)
+            making.let_go()
+            stage.remove()
+            return _result(journal, ending)
+        with suppress(OSError):  # they are made: whoever finds what is left of the decision sees that, too
+            self._journals.withdraw(journal.name)
+            stage.remove()
         return _result(journal, ending)
 
     def _call_off(self, journal: Journal, taken: list[FileConflict], folders: Folders) -> Effect:
@@ -220,12 +258,24 @@ class Transactions:
         return StoreSource(self._images)
 
 
-def _readied(making: ChangeApplier, stage: StagingFolder) -> int | None:
+def _readied(making: ChangeApplier, stage: StagingFolder, single: bool) -> int | None:
     try:
         stage.open(new=True)
-        return making.prepare()
+        return making.prepare(lasting=not single)
     except OSError as error:
         raise ToolError(f"The changes are not made: {_words(error)}. Try again when that is mended.") from error
+
+
+def _folder_exists(folders: Folders, change: FileChange) -> bool:
+    """Whether it is about a folder for files that somebody has made meanwhile: its mode is theirs."""
+    if change.before is not None or change.after is None or change.after.kind != "directory":
+        return False
+    found = folders.lstat(change.path)
+    return found is not None and stat.S_ISDIR(found.st_mode) and not mode_pending(change, found)
+
+
+def _closed_words(closed: Mapping[str, int]) -> str:
+    return f"The folder {inert(decode_path(next(iter(closed))))} is read-only: its permissions do not allow writing."
 
 
 def _nothing_ready(_path: str) -> int:

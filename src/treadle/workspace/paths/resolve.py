@@ -13,7 +13,7 @@ import errno
 import os
 import stat as st
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache
 
 import msgspec
@@ -119,9 +119,7 @@ class Resolver:
         return "/".join(parts) or "."
 
     @contextmanager
-    def at(
-        self, path: str, *, follow: bool = True, make_parents: bool = False, exact: bool = False
-    ) -> Iterator[HeldPath]:
+    def at(self, path: str, *, follow: bool = True, exact: bool = False) -> Iterator[HeldPath]:
         """The place of a path, held until the end of the block. Without `follow` the last name is taken as it is, be
         it a link or a directory. `exact`: the place's parts must be free of links. An OSError in the block becomes a
         ToolError about the path."""
@@ -130,7 +128,7 @@ class Resolver:
             held.append(self._top.open(_STEP))
             parts = self._parts(path)
             place = None if exact else self._ask(parts, held, follow)
-            yield place or self._walk(path, parts, held, follow=follow, make_parents=make_parents)
+            yield place or self._walk(path, parts, held, follow=follow)
         except OSError as error:
             raise explain(error, path) from error
         finally:
@@ -177,7 +175,7 @@ class Resolver:
         held.append(os.open(name, _STEP, dir_fd=held[-1]))
         return HeldPath(held[-1], "", (*above, name), os.fstat(held[-1]))
 
-    def _walk(self, path: str, parts: list[str], held: list[int], *, follow: bool, make_parents: bool) -> HeldPath:
+    def _walk(self, path: str, parts: list[str], held: list[int], *, follow: bool) -> HeldPath:
         """Hold one descriptor per directory on the way; `held[0]` is the root's."""
         todo = parts[::-1]
         at: list[str] = []
@@ -190,7 +188,7 @@ class Resolver:
                 at.pop()
                 os.close(held.pop())
                 continue
-            found = _look(held[-1], part, make=make_parents and bool(todo) and todo[-1] != "..")
+            found = _look(held[-1], part)
             if found is None:
                 if todo:
                     raise missing(path)
@@ -219,16 +217,12 @@ class Resolver:
             raise OutsideRoot(f"{inert(path)} is a symbolic link that leads outside the project root.") from None
 
 
-def _look(directory: int, name: str, *, make: bool) -> os.stat_result | None:
-    """What has this name, a link not followed; a directory is made of nothing if so wanted."""
+def _look(directory: int, name: str) -> os.stat_result | None:
+    """What has this name, a link not followed."""
     try:
         return os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
-        if not make:
-            return None
-    with suppress(FileExistsError):
-        os.mkdir(name, dir_fd=directory)
-    return os.stat(name, dir_fd=directory, follow_symlinks=False)
+        return None
 
 
 def _release(held: list[int], keep: int) -> None:

@@ -10,11 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.unit.tools.contexts import context_with
 from treadle import faultpoint
 from treadle.errors import ToolError
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.protocol.files import FileChange, FileState
 from treadle.stores.memory import MemoryStore
+from treadle.testing.checker import files_of
 from treadle.testing.faults import InjectedFault, faults
 from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.edit import EditFile
@@ -38,10 +40,8 @@ def home(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def context(home: Path) -> ToolContext:
-    return ToolContext(
-        Root, MemoryStore(), snapshots_of=lambda root, bound, _world="": ProjectSnapshots(Root(root, bound), home)
-    )
+def context() -> ToolContext:
+    return context_with(MemoryStore())
 
 
 @pytest.fixture(autouse=True)
@@ -74,8 +74,9 @@ async def test_what_is_overwritten_is_kept_before(call, project: Path, context: 
     tool = EditFile(context)
     invocation = await planned(tool, call(path="a", old_str="old", new_str="new"))
     kept = ProjectSnapshots(Root(str(project)), home)
-    with faults("raise@tool.edit_before"), pytest.raises(InjectedFault):
+    with faults("raise@snapshot.kept"), pytest.raises(InjectedFault):
         await tool.run(invocation)
+    assert (project / "a").read_bytes() == b"old\n"
     assert kept.content(sha256(b"old\n")) == b"old\n"  # before one byte is written
     outcome = await tool.run(invocation)
     assert outcome.files == (FileChange("a", "modified", 1, 1, file(b"old\n", 0o755), file(b"new\n", 0o755)),)
@@ -85,7 +86,7 @@ async def test_what_cannot_be_kept_is_not_changed(call, project: Path, context: 
     (project / "a").write_bytes(b"old\n")
     (home.parent / "home").write_bytes(b"no folder")
     tool = EditFile(context)
-    with pytest.raises(ToolError, match="cannot be kept"):
+    with pytest.raises(ToolError, match="are not made"):
         await tool.run(await planned(tool, call(path="a", old_str="old", new_str="new")))
     assert (project / "a").read_bytes() == b"old\n"
     os.unlink(home)  # fault 13: it works again when that is mended
@@ -153,13 +154,20 @@ async def test_a_patch_of_several_files(call, project: Path, context: ToolContex
     assert outcome.text.startswith("Changed 5 files (+3 -3).")
 
 
-@pytest.mark.parametrize("point", ["tool.patch_before", "tool.patch_between#2", "tool.patch_between#4"])
-async def test_what_fails_half_way_leaves_no_folder(call, project: Path, context: ToolContext, point: str) -> None:
+STEPS = ["transaction.removed", "transaction.folder_made", "transaction.put", "transaction.put#3", "transaction.synced"]
+
+
+@pytest.mark.parametrize("point", STEPS)
+async def test_what_fails_half_way_is_taken_back(call, project: Path, context: ToolContext, point: str) -> None:
     prepare_patch(project)
+    before = files_of(project)
     tool = ApplyPatch(context)
-    with faults(f"raise@{point}"), pytest.raises(InjectedFault):
-        await tool.run(await planned(tool, call(patch=PATCH)))
-    assert sorted(os.listdir(project)) == ["a", "c", "d"]
+    invocation = await planned(tool, call(patch=PATCH))
+    with faults(f"full@{point}"), pytest.raises(ToolError, match="so none of them was"):
+        await tool.run(invocation)
+    assert files_of(project) == before
+    assert await tool.settle(invocation) == "run_again"
+    assert states(await tool.run(invocation)) == ALL
 
 
 class Death(BaseException):
@@ -178,29 +186,29 @@ def die_at(point: str, passing: int) -> None:
     faultpoint.install(hook)
 
 
-@pytest.mark.parametrize("passing", [1, 2, 3, 4])
+@pytest.mark.parametrize("stopped", [False, True])
+@pytest.mark.parametrize("point", [*STEPS, "transaction.decided", "transaction.withdrawn"])
 async def test_found_half_done_it_is_finished_and_told_in_full(
-    call, project: Path, context: ToolContext, passing: int
+    call, project: Path, context: ToolContext, point: str, stopped: bool
 ) -> None:
     prepare_patch(project)
     tool = ApplyPatch(context)
     invocation = await planned(tool, call(patch=PATCH))
-    die_at("tool.patch_between", passing)
+    name, _, passing = point.partition("#")
+    die_at(name, int(passing or 1))
     try:
         with pytest.raises(Death):
             await tool.run(invocation)
     finally:
         faultpoint.install(None)
-    stopped = await tool.stop(invocation)  # had it been stopped then: what was made by then
-    assert stopped is not None
-    files = [each for each in stopped.files if each.path not in ("deep", "deep/er")]
-    assert len(files) == passing
-    assert all(ALL[each.path] == (each.before, each.after) for each in stopped.files)
-    assert await tool.settle(invocation) == "run_again"
-    assert states(await tool.run(invocation)) == ALL
-    settled = await tool.settle(invocation)
-    assert isinstance(settled, Outcome)
-    assert states(settled) == ALL
+    if stopped:
+        outcome = await tool.stop(invocation)
+    elif (outcome := await tool.settle(invocation)) == "run_again":
+        assert states(await tool.run(invocation)) == ALL
+        outcome = await tool.settle(invocation)
+    assert isinstance(outcome, Outcome)
+    assert states(outcome) == ALL
+    assert [name for name in os.listdir(project) if name.startswith(".")] == []
 
 
 async def test_a_stop_before_anything_was_done_knows_of_nothing(call, project: Path, context: ToolContext) -> None:

@@ -7,23 +7,22 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.unit.tools.contexts import context_with
 from treadle.errors import Conflict, ToolError
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.protocol.content import Seen
 from treadle.stores.memory import MemoryStore
-from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.edit import EditFile
 from treadle.tools.builtin.patch import ApplyPatch
 from treadle.tools.builtin.read import ReadFile
 from treadle.tools.builtin.write import WriteFile
-from treadle.workspace.root import Root
 
 
 class Model:
     """Calls tools one after the other, and remembers what it has seen, as the log does."""
 
     def __init__(self, project: Path) -> None:
-        context = ToolContext(Root, MemoryStore())
+        context = context_with(MemoryStore())
         self.tools: dict[str, Any] = {
             "read": ReadFile(context),
             "write": WriteFile(context),

@@ -9,15 +9,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.unit.tools.contexts import context_with, told
 from treadle import faultpoint
 from treadle.errors import Conflict, EditError, OutsideRoot, ToolError
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.protocol.content import Seen
-from treadle.protocol.events import DiffStat, FileChange
+from treadle.protocol.events import DiffStat
 from treadle.stores.sqlite import SqliteStore
 from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.patch import ApplyPatch
-from treadle.workspace.root import Root
 
 PATCH = """*** Begin Patch
 *** Add File: new/n.txt
@@ -41,7 +41,7 @@ AFTER = {"a.py": b"a = 2\r\nb = 1\r\n", "bin/new.sh": b"#!/bin/sh\necho new\n", 
 @pytest.fixture
 async def context(tmp_path: Path) -> Any:
     store = SqliteStore(tmp_path / "treadle.db")
-    yield ToolContext(Root, store)
+    yield context_with(store)
     await store.close()
 
 
@@ -69,18 +69,18 @@ async def test_all_kinds_of_changes(call: Any, files: Path, context: ToolContext
     outcome = await tool.run(invocation)
     assert contents(files) == AFTER
     assert (files / "bin/new.sh").stat().st_mode & 0o777 == 0o750  # a moved file keeps its mode
-    assert outcome.files == (
-        FileChange("new/n.txt", "created", 1, 0),
-        FileChange("a.py", "modified", 1, 1),
-        FileChange("old.sh", "deleted", 0, 2),
-        FileChange("bin/new.sh", "created", 2, 0),
-        FileChange("gone.txt", "deleted", 0, 1),
-    )
+    assert told(outcome.files) == [
+        ("new/n.txt", "created", 1, 0),
+        ("a.py", "modified", 1, 1),
+        ("old.sh", "deleted", 0, 2),
+        ("bin/new.sh", "created", 2, 0),
+        ("gone.txt", "deleted", 0, 1),
+    ]
     assert outcome.diff_stat == DiffStat(4, 4)
     assert outcome.text.startswith("Changed 5 files (+4 -4).\n--- /dev/null\n+++ new/n.txt")
     assert "+a = 2" in outcome.text
     assert Seen("gone.txt", "") in outcome.seen
-    assert {seen.path for seen in outcome.seen} == {file.path for file in outcome.files}
+    assert {seen.path for seen in outcome.seen} == {path for path, *_ in told(outcome.files)}
     settled = await tool.settle(invocation)
     assert isinstance(settled, Outcome)
     assert (settled.files, settled.diff_stat, settled.seen) == (outcome.files, outcome.diff_stat, outcome.seen)
@@ -126,27 +126,6 @@ async def test_paths_are_guarded(
         await ApplyPatch(context).prepare(call(patch=text))
 
 
-async def test_what_fails_half_way_is_taken_back(call: Any, files: Path, context: ToolContext) -> None:
-    tool = ApplyPatch(context)
-    invocation = await planned(tool, call(patch=PATCH))
-    times = 0
-
-    def strike(name: str) -> None:
-        nonlocal times
-        times += name == "tool.patch_between"
-        if name == "tool.patch_between" and times == 3:
-            raise OSError(28, "No space left on device")
-
-    faultpoint.install(strike)
-    try:
-        with pytest.raises(OSError, match="No space left"):
-            await tool.run(invocation)
-    finally:
-        faultpoint.install(None)
-    assert contents(files) == BEFORE
-    assert await tool.settle(invocation) == "run_again"
-
-
 _DEATH = """
 import asyncio, os, sys
 from pathlib import Path
@@ -154,9 +133,8 @@ import msgspec
 from treadle import faultpoint
 from treadle.ports.toolset import Invocation
 from treadle.stores.sqlite import SqliteStore
-from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.patch import ApplyPatch
-from treadle.workspace.root import Root
+from tests.unit.tools.contexts import context_with
 left = int(sys.argv[4])
 def strike(name):
     global left
@@ -165,7 +143,7 @@ def strike(name):
         if not left:
             os._exit(9)
 async def main():
-    tool = ApplyPatch(ToolContext(Root, SqliteStore(Path(sys.argv[2]))))
+    tool = ApplyPatch(context_with(SqliteStore(Path(sys.argv[2]))))
     faultpoint.install(strike)
     arguments, plan = msgspec.json.decode(sys.argv[5])
     await tool.run(Invocation("c_1", "1.0", "tool", arguments, sys.argv[1], plan))
@@ -173,11 +151,13 @@ asyncio.run(main())
 """
 POINTS = [
     ("tool.patch_before", 1),
-    *(("tool.patch_between", time) for time in range(1, 5)),
-    *(("workspace.temp_written", time) for time in range(1, 4)),
-    *(("workspace.renamed", time) for time in range(1, 4)),
-    ("workspace.removed", 1),
-    ("workspace.removed", 2),
+    ("snapshot.kept", 1),
+    ("transaction.ready", 1),
+    ("transaction.decided", 1),
+    *(("transaction.removed", time) for time in (1, 2)),
+    *(("transaction.put", time) for time in (1, 2, 3)),
+    ("transaction.synced", 1),
+    ("transaction.withdrawn", 1),
     ("tool.patch_after", 1),
 ]
 
@@ -188,8 +168,8 @@ async def test_death_between_any_two_files_is_finished(
 ) -> None:  # faults 1 and 2
     tool = ApplyPatch(context)
     invocation = await planned(tool, call(patch=PATCH))
-    told = msgspec.json.encode([invocation.arguments, invocation.plan]).decode()
-    argv = [sys.executable, "-c", _DEATH, str(files), str(tmp_path / "treadle.db"), point, str(time), told]
+    sent = msgspec.json.encode([invocation.arguments, invocation.plan]).decode()
+    argv = [sys.executable, "-c", _DEATH, str(files), str(tmp_path / "treadle.db"), point, str(time), sent]
     died = await asyncio.to_thread(subprocess.run, argv, check=False)
     assert died.returncode == 9
     settled = await tool.settle(invocation)
@@ -198,7 +178,7 @@ async def test_death_between_any_two_files_is_finished(
     assert isinstance(settled, Outcome)
     assert settled.success
     assert settled.diff_stat == DiffStat(4, 4)
-    assert len(settled.files) == 5
+    assert len(told(settled.files)) == 5
     assert contents(files) == AFTER  # nothing half-done is left beside them, either
     assert (files / "bin/new.sh").stat().st_mode & 0o777 == 0o750
 
@@ -213,21 +193,10 @@ async def test_a_part_done_and_a_part_changed_by_others_is_told(call: Any, files
     assert not settled.success
     for line in ("a.py: changed as asked", "gone.txt: changed by someone else", "old.sh: not changed"):
         assert line in settled.text
-    assert settled.files == (FileChange("a.py", "modified", 1, 1),)
-    again = await tool.run(invocation)
-    assert (again.success, again.files) == (False, settled.files)
+    assert told(settled.files) == [("a.py", "modified", 1, 1)]
+    with pytest.raises(Conflict, match=r"gone\.txt was changed on disk"):
+        await tool.run(invocation)
     assert contents(files)["gone.txt"] == b"the user's\n"
-
-
-async def test_a_part_done_whose_rest_is_not_at_hand_is_told(call: Any, files: Path, context: ToolContext) -> None:
-    tool = ApplyPatch(context)
-    invocation = await planned(tool, call(patch=PATCH))
-    (files / "a.py").write_bytes(AFTER["a.py"])  # and the bytes of the others were never kept
-    assert await tool.settle(invocation) == "run_again"
-    told = await tool.run(invocation)
-    assert not told.success
-    assert "new/n.txt: not changed" in told.text
-    assert told.files == (FileChange("a.py", "modified", 1, 1),)  # W-01: what was done is recorded
 
 
 async def test_a_file_swapped_in_the_last_moment_is_not_overwritten(
@@ -242,7 +211,7 @@ async def test_a_file_swapped_in_the_last_moment_is_not_overwritten(
 
     faultpoint.install(strike)
     try:
-        with pytest.raises(Conflict, match=r"old\.sh was changed by someone else"):
+        with pytest.raises(Conflict, match=r"old\.sh was changed on disk"):
             await tool.run(invocation)
     finally:
         faultpoint.install(None)

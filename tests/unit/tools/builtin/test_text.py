@@ -7,15 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.unit.tools.contexts import context_with
 from treadle.errors import EditError, ToolError
 from treadle.stores.memory import MemoryStore
-from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.edit import EditFile
 from treadle.tools.builtin.read import ReadFile
 from treadle.tools.builtin.text import decode, visible
-from treadle.workspace.root import Root
 
-MEANS = ToolContext(Root, MemoryStore())
+CONTEXT = context_with(MemoryStore())
 
 
 @given(st.binary(max_size=200))
@@ -69,7 +68,7 @@ async def test_an_edit_leaves_all_other_bytes(
     call: Any, project: Path, data: bytes, old: str, new: str, made: bytes
 ) -> None:
     (project / "a").write_bytes(data)
-    outcome = await EditFile(MEANS).run(call(path="a", old_str=old, new_str=new))
+    outcome = await EditFile(CONTEXT).run(call(path="a", old_str=old, new_str=new))
     assert (project / "a").read_bytes() == made
     outcome.text.encode()
 
@@ -78,14 +77,14 @@ async def test_an_edit_leaves_all_other_bytes(
 async def test_what_the_encoding_does_not_have_is_refused(call: Any, project: Path, data: bytes, new: str) -> None:
     (project / "a").write_bytes(data)
     with pytest.raises(ToolError, match=r"Windows-1252|surrogate"):
-        await EditFile(MEANS).run(call(path="a", old_str="caf", new_str=new))
+        await EditFile(CONTEXT).run(call(path="a", old_str="caf", new_str=new))
     assert (project / "a").read_bytes() == data
 
 
 async def test_errors_about_broken_bytes_can_be_stored(call: Any, project: Path) -> None:
     (project / "a").write_bytes("zwölf größere Bäume".encode() + b" \xff here\n")
     with pytest.raises(EditError) as caught:
-        await EditFile(MEANS).run(call(path="a", old_str="größere Bäume there", new_str="x"))
+        await EditFile(CONTEXT).run(call(path="a", old_str="größere Bäume there", new_str="x"))
     assert "\\xFF" in str(caught.value)
     str(caught.value).encode()
 
@@ -101,6 +100,6 @@ async def test_errors_about_broken_bytes_can_be_stored(call: Any, project: Path)
 )
 async def test_reading_says_which_encoding(call: Any, project: Path, data: bytes, header: str, line: str) -> None:
     (project / "a").write_bytes(data)
-    lines = (await ReadFile(MEANS).run(call(path="a"))).text.split("\n")
+    lines = (await ReadFile(CONTEXT).run(call(path="a"))).text.split("\n")
     assert header in lines[0]
     assert line in lines

@@ -10,18 +10,17 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.unit.tools.contexts import context_with, told
 from treadle import faultpoint
 from treadle.errors import Conflict, EditError, OutsideRoot, ToolError
 from treadle.ports.toolset import Invocation, Outcome
-from treadle.protocol.events import DiffStat, FileChange
+from treadle.protocol.events import DiffStat
 from treadle.stores.memory import MemoryStore
-from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.edit import EditFile
 from treadle.tools.builtin.write import WriteFile
-from treadle.workspace.root import Root
 
-MEANS = ToolContext(Root, MemoryStore())
-WRITE, EDIT = WriteFile(MEANS), EditFile(MEANS)
+CONTEXT = context_with(MemoryStore())
+WRITE, EDIT = WriteFile(CONTEXT), EditFile(CONTEXT)
 
 
 def known(project: Path, *paths: str) -> dict[str, str]:
@@ -45,7 +44,7 @@ async def test_creating_a_file(call, project: Path) -> None:
     outcome = await WRITE.run(invocation)
     assert (project / "new/dir/a.txt").read_bytes() == b"x\ny\n"
     assert outcome.diff_stat == DiffStat(2, 0)
-    assert outcome.files == (FileChange("new/dir/a.txt", "created", 2, 0),)
+    assert told(outcome.files) == [("new/dir/a.txt", "created", 2, 0)]
     assert outcome.text.startswith("Created new/dir/a.txt (+2 -0).\n--- /dev/null\n+++ new/dir/a.txt\n@@ -0,0 +1,2 @@")
     assert outcome.summary == "+2 -0"
 
@@ -58,7 +57,7 @@ async def test_replacing_a_file(call, project: Path) -> None:
     )
     assert (project / "a").read_bytes() == b"1\nzwei\n3\n4"
     assert (project / "a").stat().st_mode & 0o777 == 0o755
-    assert outcome.files == (FileChange("a", "modified", 2, 1),)
+    assert told(outcome.files) == [("a", "modified", 2, 1)]
     assert "-2\n+zwei\n 3\n+4\n\\ No newline at end of file" in outcome.text
 
 
@@ -153,12 +152,12 @@ async def test_settle_when_someone_else_came_between(call, project: Path, tool: 
 async def test_settle_of_a_new_file(call, project: Path) -> None:
     invocation = await planned(WRITE, make_write(call))
     assert invocation.plan is not None
-    assert invocation.plan["pre"] is None
+    assert "before" not in invocation.plan["files"][0]["file"]
     assert await WRITE.settle(invocation) == "run_again"
     await WRITE.run(invocation)
     settled = await WRITE.settle(invocation)
     assert isinstance(settled, Outcome)
-    assert settled.files == (FileChange("a", "created", 1, 0),)
+    assert told(settled.files) == [("a", "created", 1, 0)]
 
 
 async def test_settle_of_a_write_that_changes_nothing(call, project: Path) -> None:
@@ -186,13 +185,13 @@ import msgspec
 from treadle import faultpoint
 from treadle.ports.toolset import Invocation
 from treadle.stores.memory import MemoryStore
-from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.write import WriteFile
-from treadle.workspace.root import Root
+from tests.unit.tools.contexts import context_with
 faultpoint.install(lambda name: os._exit(9) if name == sys.argv[2] else None)
 arguments, plan = msgspec.json.decode(sys.argv[3])
-tool = WriteFile(ToolContext(Root, MemoryStore()))
-asyncio.run(tool.run(Invocation("c_1", "1.0", "tool", arguments, sys.argv[1], plan, seen={"a": plan["pre"]})))
+tool = WriteFile(context_with(MemoryStore()))
+seen = {"a": plan["files"][0]["file"]["before"]["digest"]}
+asyncio.run(tool.run(Invocation("c_1", "1.0", "tool", arguments, sys.argv[1], plan, seen=seen)))
 """
 
 
@@ -200,8 +199,9 @@ asyncio.run(tool.run(Invocation("c_1", "1.0", "tool", arguments, sys.argv[1], pl
     ("point", "happened"),
     [
         ("tool.write_before", False),
-        ("workspace.temp_written", False),
-        ("workspace.renamed", True),
+        ("transaction.ready", False),
+        ("transaction.put", True),
+        ("transaction.withdrawn", True),
         ("tool.write_after", True),
     ],
 )
@@ -247,7 +247,7 @@ async def test_editing(call, project: Path) -> None:
     outcome = await EDIT.run(await planned(EDIT, call(path="a", old_str="one\ntwo", new_str="1\n2\n2b")))
     assert (project / "a").read_bytes() == b"1\r\n2\r\n2b\r\nthree"
     assert "line endings" in outcome.text
-    assert outcome.files == (FileChange("a", "modified", 3, 2),)
+    assert told(outcome.files) == [("a", "modified", 3, 2)]
     outcome = await EDIT.run(call(path="a", old_str="2", new_str="x", replace_all=True))
     assert "2 occurrences" in outcome.text
     assert (project / "a").read_bytes() == b"1\r\nx\r\nxb\r\nthree"

@@ -8,8 +8,7 @@ import pytest
 
 from treadle.errors import OutsideRoot
 from treadle.protocol.files import FileState, encode_path
-from treadle.workspace.history.content_store import ContentStore
-from treadle.workspace.history.states import Folders, keep_all, parts_of, state_of
+from treadle.workspace.history.states import Folders, parts_of, state_of
 from treadle.workspace.root import Root
 
 EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
@@ -124,13 +123,6 @@ def test_a_very_deep_path(tmp_path: Path) -> None:
     os.close(fd)
     with Folders(str(tmp_path)) as folders:
         assert folders.look("/".join([*names, "file"])) == FileState("file", 0o600, EMPTY, 0)
-
-
-def test_keeping(project: Path, tmp_path: Path) -> None:
-    images = ContentStore(tmp_path / "home" / "snapshots")
-    kept = keep_all(Root(str(project)), images, ["./file", "d/../link", "fifo", "nothing"])
-    assert kept == {"file": STATES["file"], "link": STATES["link"], "fifo": STATES["fifo"], "nothing": None}
-    assert [image.digest for image in images.all()] == [EMPTY]
 
 
 def test_where_a_path_leads(project: Path) -> None:

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.writing import history
 from treadle.errors import RootChanged
 from treadle.ports.workspace import Query
+from treadle.protocol.files import FileChange
 from treadle.workspace.history.journal import Journal, Journals
 from treadle.workspace.history.snapshots import ProjectSnapshots
 from treadle.workspace.history.walk import Walk
@@ -22,8 +24,9 @@ USES: list[Callable[[Root], object]] = [
     lambda root: root.directory("."),
     lambda root: root.listdir("."),
     lambda root: root.digest("a"),
-    lambda root: root.write_atomic("a", b"x"),
-    lambda root: root.remove("a"),
+    lambda root: root.locate("a", write=True),
+    lambda root: history(root).state("a"),
+    lambda root: history(root).change("c/1.0", (FileChange("a", "deleted"),), {}),
     lambda root: root.find("*"),
     lambda root: root.search(Query("x")),
     lambda root: Walk(None, lambda _fd: "", keep=False).over(root),

@@ -4,24 +4,23 @@ the command has ended; or directly, with the tree compared before and after.
 One decision per call: its effect is committed or discarded, by its name. A worker that has been asleep finds it made.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import TypeVar
 
 import msgspec
 
-from treadle.errors import StoreError, ToolError, Unfinished
+from treadle.errors import StoreError, ToolError
 from treadle.lines.changes import change_lines, sort_out, total
 from treadle.ports.sandbox import Sandbox
 from treadle.ports.snapshots import Effect
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.ports.workspace import inert
 from treadle.protocol.files import FileChange, FileConflict, Source, Uncaptured, decode_path
-from treadle.tools.builtin.base import in_thread
+from treadle.tools.builtin.base import carried_out, in_thread
 from treadle.tools.builtin.context import ToolContext
 
-T = TypeVar("T")
 _SHOWN = 40
+_WHAT = "What the command changed"
 
 
 class ProjectChange(msgspec.Struct, frozen=True):
@@ -146,7 +145,7 @@ class CommandProject:
         snapshots, name = self._snapshots, self._name
         assert snapshots is not None
         try:
-            effect = await self._carry_out(lambda: snapshots.commit(name, view))
+            effect = await carried_out(lambda: snapshots.commit(name, view), lambda: snapshots.begun(name), _WHAT)
         except ToolError as error:
             if await self.decided():  # by somebody else, long ago
                 raise StoreError(str(error)) from error
@@ -170,30 +169,8 @@ class CommandProject:
         """See to it that nothing is committed; what was decided before stays."""
         snapshots, name = self._snapshots, self._name
         assert snapshots is not None
-        effect = await self._carry_out(lambda: snapshots.discard(name))
+        effect = await carried_out(lambda: snapshots.discard(name), lambda: snapshots.begun(name), _WHAT)
         return ProjectChange(source="view") if effect is None else change_of(effect, "view")
-
-    async def _carry_out(self, decision: Callable[[], T]) -> T:
-        """Carry out what is decided about the effect of a call, whatever strikes on the way: completed or taken back,
-        now or by whoever takes the chat up next (Unfinished). ToolError: nothing was changed, and nothing is
-        decided."""
-        try:
-            return await in_thread(decision)
-        except ToolError:
-            if not await self._begun():
-                raise
-        try:
-            return await in_thread(decision)
-        except ToolError as error:
-            if not await self._begun():
-                raise
-            raise Unfinished(
-                f"What the command changed could not be committed entirely: {error} It is completed when the chat is "
-                "taken up again."
-            ) from error
-
-    async def _begun(self) -> bool:
-        return self._snapshots is not None and await in_thread(self._snapshots.begun, self._name)
 
     async def _refused(self, view: str, effect: Effect) -> ProjectChange:
         assert self._snapshots is not None

@@ -1,0 +1,25 @@
+"""What file tools need in tests: the files of a project, and a history that lies beside it."""
+
+from pathlib import Path
+
+from treadle.protocol.files import FileChange
+from treadle.tools.builtin.context import Blobs, ToolContext
+from treadle.workspace.history.snapshots import ProjectSnapshots
+from treadle.workspace.root import Root
+
+
+def history_of(root: str, bound: str = "", _world: str = "") -> ProjectSnapshots:
+    return ProjectSnapshots(Root(root, bound), Path(root).parent / "home")
+
+
+def context_with(blobs: Blobs) -> ToolContext:
+    return ToolContext(Root, blobs, snapshots_of=history_of)
+
+
+def told(files: tuple[FileChange, ...]) -> list[tuple[str, str, int, int]]:
+    """Changes of files without their states, and without those of folders."""
+    return [
+        (file.path, file.action, file.added, file.removed)
+        for file in files
+        if (file.after or file.before or file).kind != "directory"  # type: ignore[union-attr]
+    ]

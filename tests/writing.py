@@ -1,0 +1,31 @@
+"""Files of a project, written and removed as the file tools do it: planned by what is there, and made by its history,
+which lies beside the project."""
+
+import itertools
+from pathlib import Path
+
+from treadle.errors import Conflict
+from treadle.tools.builtin.file_change import change, files_of, look, plan
+from treadle.workspace.history.snapshots import ProjectSnapshots
+from treadle.workspace.root import Root
+
+_names = itertools.count()
+ANY = "any"
+
+
+def history(root: Root) -> ProjectSnapshots:
+    return ProjectSnapshots(root, Path(f"{root.path}.home"))
+
+
+def write(
+    root: Root, path: str, data: bytes | None, mode: int | None = None, *, expected: str | None = ANY, name: str = ""
+) -> None:
+    """None removes it. `expected` is the hash that the file must have."""
+    old, pre = look(root, path)
+    if expected not in (ANY, pre):
+        raise Conflict(f"{path} was changed by someone else")
+    planned = plan(root, [change(path, old, data, pre=pre, mode=mode)])
+    contents = {planned[0].post or "": data} if data is not None else {}
+    effect = history(root).change(name or f"write {next(_names)}", files_of(planned), contents)
+    if effect.conflicts:
+        raise Conflict(f"{path} was changed by someone else")
