@@ -33,12 +33,17 @@ class Calls:
         for place, (what, file, folder, name) in enumerate(self.seen):
             if what != "name" or "/left/" in name:  # a cache, whose bytes are verified when they are read
                 continue
-            if not any(call[:2] == ("sync", file) for call in self.seen[:place]):
+            if not any(call[:2] == ("sync", file) for call in self.seen[: self._by(place)]):
                 found.append(f"{name} got its name before its bytes were synced")
             cache = "/trees/" in name  # whose name may be lost
             if not cache and not any(call[:2] == ("sync", folder) for call in self.seen[place:]):
                 found.append(f"the folder of {name} was not synced after it got its name")
         return found
+
+    def _by(self, place: int) -> int:
+        """By when the bytes of a name are synced: of an old file that is kept itself, before the change is made."""
+        later = (at for at, call in enumerate(self.seen) if at > place and call[3] and "/objects/" not in call[3])
+        return next(later, len(self.seen)) if "/objects/" in self.seen[place][3] else place
 
     @property
     def names(self) -> list[str]:
