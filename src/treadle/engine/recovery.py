@@ -1,9 +1,9 @@
 """Settling what a dead worker left open (D-02). An intent without outcome is the only place where the log alone does
 not know what happened; everything else is decided from the state as ever.
 
-A call that only reads, or that can be repeated, runs again. A file tool completes what it began, and compares
-the disk with what it recorded in its intent: done, not done, or neither. What cannot be known is said so, to the model and to people, and is never
-repeated. A model call that never ended is made again; what it may have cost is counted.
+A call that only reads, or that can be repeated, runs again. A file tool completes what it began, and compares the disk
+with what it recorded in its intent: done, not done, or neither. What cannot be known is said so, to the model and to
+people, and is never repeated. A model call that never ended is made again; what it may have cost is counted.
 """
 
 from treadle.chat.state import Call, ChatState
