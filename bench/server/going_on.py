@@ -12,7 +12,7 @@ import msgspec
 from bench.server.postgres import DISK
 from bench.server.readers import WAIT_S, Waits, quantile, read
 from bench.server.site import Site, site
-from treadle.testing.fake_http import Connection, FakeResponse, Headers, close, listen
+from treadle.testing.fake_http import FakeResponse, Headers, HttpConnection, close, listen
 from treadle.testing.fake_openai import ChatCompletions, bench_answer
 
 ROUNDS = 15
@@ -61,7 +61,7 @@ def going_on(chats: int, store: str = "", *, apart: bool = False) -> GoingOn:
 
 async def _measure(folder: Path, chats: int, store: str, apart: bool) -> GoingOn:
     provider = _Provider()
-    connections: set[Connection] = set()
+    connections: set[HttpConnection] = set()
     server, port = await listen(provider.route, connections)
     try:
         with site(folder, f"http://127.0.0.1:{port}/v1", store, chats=chats, apart=apart) as place:

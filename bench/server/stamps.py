@@ -8,7 +8,7 @@ import sys
 import time
 from typing import cast
 
-from treadle.testing.fake_http import END, Connection, FakeResponse, Headers, frame, head
+from treadle.testing.fake_http import END, FakeResponse, Headers, HttpConnection, frame, head
 from treadle.testing.fake_model import Reply
 from treadle.testing.fake_openai import ChatCompletions
 
@@ -42,7 +42,7 @@ class _Stamping:
         self._transport.write(data.replace(_PLACE, b"T%015d" % (time.monotonic_ns() // 1000)))
 
 
-class _StampedConnection(Connection):
+class _StampedConnection(HttpConnection):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(cast(asyncio.Transport, _Stamping(cast(asyncio.Transport, transport))))
 
@@ -55,7 +55,7 @@ async def _serve() -> None:
         other = _dialect.other(method, path, headers, body)
         return other or FakeResponse(writes, delay_s=random.random() * EVERY_S, every_s=EVERY_S)
 
-    connections: set[Connection] = set()
+    connections: set[HttpConnection] = set()
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: _StampedConnection(route, connections), "127.0.0.1", 0, backlog=4096)
     print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", flush=True)

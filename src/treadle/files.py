@@ -47,7 +47,7 @@ class UndoOptions(TypedDict, total=False):
     even_kept: bool
 
 
-class Span(msgspec.Struct, frozen=True):
+class RunSpan(msgspec.Struct, frozen=True):
     """A stretch of the log: after `since` and not after `upto` (0: until now)."""
 
     since: int = 0
@@ -75,13 +75,13 @@ class ChatFiles:
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
-    async def runs(self) -> list[Span]:
+    async def runs(self) -> list[RunSpan]:
         """The runs that changed something, or might have, oldest first: each from its message to the next one's."""
         starts = (await self._ledger()).checkpoints
         ends = [start - 1 for start in starts[1:]] + [0] * bool(starts)
-        return [Span(start, end) for start, end in zip(starts, ends, strict=True)]
+        return [RunSpan(start, end) for start, end in zip(starts, ends, strict=True)]
 
-    async def last_run(self, *, even_kept: bool = False) -> Span:
+    async def last_run(self, *, even_kept: bool = False) -> RunSpan:
         """The newest run of which something is left that was neither undone nor kept; of none, an empty span."""
         ledger = await self._ledger()
         for span in reversed(await self.runs()):
@@ -89,14 +89,14 @@ class ChatFiles:
             if trails(ledger.entries, wanted) or unnamed(ledger.entries, wanted):
                 return span
         head = (await self._chat.state()).head
-        return Span(head, head)
+        return RunSpan(head, head)
 
     async def changes(
-        self, span: Span | None = None, paths: Sequence[str] = (), *, even_kept: bool = False
+        self, span: RunSpan | None = None, paths: Sequence[str] = (), *, even_kept: bool = False
     ) -> tuple[FileChange, ...]:
         """What is left of the chat's changes in a span (the whole log if none is given), by path: from what it was at
         first to what the chat left. Whether it still is so, `preview` tells."""
-        span = span or Span()
+        span = span or RunSpan()
         wanted = RestoreRequested("", "undo", span.since, span.upto, tuple(paths), even_kept=even_kept)
         found = trails((await self._ledger()).entries, wanted)
         return tuple(
@@ -106,7 +106,7 @@ class ChatFiles:
         )
 
     async def diff(
-        self, span: Span | None = None, paths: Sequence[str] = (), *, even_kept: bool = False
+        self, span: RunSpan | None = None, paths: Sequence[str] = (), *, even_kept: bool = False
     ) -> list[Shown]:
         """The same with what changed in each: hunks, numbered as `undo` and `keep` take them."""
         changes = await self.changes(span, paths, even_kept=even_kept)
@@ -141,7 +141,9 @@ class ChatFiles:
         (both,) = await self._restorer().texts(await self._project(), [change])
         return both
 
-    async def preview(self, span: Span | None = None, paths: Sequence[str] = (), **choice: Unpack[UndoOptions]) -> Plan:
+    async def preview(
+        self, span: RunSpan | None = None, paths: Sequence[str] = (), **choice: Unpack[UndoOptions]
+    ) -> Plan:
         """What an undo of the same would do now. Changes nothing but that it completes what was begun."""
         await self.complete()
         return await self._restorer().preview(
@@ -150,7 +152,9 @@ class ChatFiles:
 
     # -- going back and forth -----------------------------------------------------------------------------------------
 
-    async def undo(self, span: Span | None = None, paths: Sequence[str] = (), **choice: Unpack[UndoOptions]) -> Undone:
+    async def undo(
+        self, span: RunSpan | None = None, paths: Sequence[str] = (), **choice: Unpack[UndoOptions]
+    ) -> Undone:
         """Take changes back: of the last run, or of a span; only these files or what is below these folders; with
         `hunks={path: (1, 3)}` only parts of files. What somebody changed since is left alone, or merged (`merge=True`).
         What was kept stays unless `even_kept=True`."""
@@ -167,7 +171,7 @@ class ChatFiles:
         return await self._carry_out(await self.redoing(undo, merge=merge), Redone, begun)
 
     async def keep(
-        self, span: Span | None = None, paths: Sequence[str] = (), hunks: Mapping[str, Sequence[int]] | None = None
+        self, span: RunSpan | None = None, paths: Sequence[str] = (), hunks: Mapping[str, Sequence[int]] | None = None
     ) -> Kept:
         """Accept changes: an undo leaves them alone from now on."""
         return await self._carry_out(self.keeping(span, paths, hunks), Kept, await self.complete())
@@ -204,7 +208,7 @@ class ChatFiles:
     # -- the same as commands, for who carries them out in another way -------------------------------------------------
 
     async def undoing(
-        self, span: Span | None = None, paths: Sequence[str] = (), **choice: Unpack[UndoOptions]
+        self, span: RunSpan | None = None, paths: Sequence[str] = (), **choice: Unpack[UndoOptions]
     ) -> c.Restore:
         span = span or await self.last_run(even_kept=choice.get("even_kept", False))
         hunks = {path: tuple(numbers) for path, numbers in choice.get("hunks", {}).items()}
@@ -228,9 +232,9 @@ class ChatFiles:
         return c.Restore(new_id("u"), "redo", of=undo, merge=merge)
 
     def keeping(
-        self, span: Span | None = None, paths: Sequence[str] = (), hunks: Mapping[str, Sequence[int]] | None = None
+        self, span: RunSpan | None = None, paths: Sequence[str] = (), hunks: Mapping[str, Sequence[int]] | None = None
     ) -> c.Restore:
-        span = span or Span()
+        span = span or RunSpan()
         chosen = {path: tuple(numbers) for path, numbers in (hunks or {}).items()}
         return c.Restore(new_id("u"), "keep", span.since, span.upto, tuple(paths) or tuple(chosen), chosen)
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.scenario.http_kit import Server, serving
 from treadle import tool
-from treadle.client import Chat, ChatInfo, Client, ToolCall
+from treadle.client import ChatInfo, Client, ClientChat, ToolCall
 from treadle.client import sync as without_async
 from treadle.errors import ApiError
 from treadle.models.scripted import Call, Hang, Say, Turn
@@ -170,7 +170,7 @@ async def test_messages_that_are_queued_have_their_own_reply(tmp_path: Path) -> 
         assert ((await first).text, (await second).text) == ("First.", "Second.")
 
 
-async def eventually(chat: Chat, fact: Callable[[ChatInfo], object]) -> None:
+async def eventually(chat: ClientChat, fact: Callable[[ChatInfo], object]) -> None:
     async with asyncio.timeout(WAIT_S):
         while not fact(await chat.info()):  # noqa: ASYNC110 - a fact of the server
             await asyncio.sleep(0.01)

@@ -10,7 +10,7 @@ import pytest
 from tests.homes import seed
 from tests.scenario.http_kit import serving
 from treadle.client import Client as RealClient
-from treadle.client.jobs import Job
+from treadle.client.jobs import ClientJob
 from treadle.errors import ApiError
 from treadle.models.scripted import Call, Say
 from treadle.stores.sqlite import SqliteStore
@@ -20,7 +20,7 @@ STEPS = [Call("run_command", command=SERVE, background=True), Say("It runs.")]
 OPTIONS = {"auto_approve_commands": True, "tools": ["run_command"]}
 
 
-async def written(job: Job, wanted: str) -> str:
+async def written(job: ClientJob, wanted: str) -> str:
     async with asyncio.timeout(30):
         while wanted not in (text := (await job.tail()).text):  # noqa: ASYNC110 - a fact of another process
             await asyncio.sleep(0.02)

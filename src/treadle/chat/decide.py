@@ -45,7 +45,7 @@ from treadle.protocol.events import (
 WARN_TURNS = 3
 
 
-class Limits(msgspec.Struct, frozen=True):
+class RunLimits(msgspec.Struct, frozen=True):
     """What the rules must know of the model and the tools; data, handed in."""
 
     window: int = 32_768
@@ -98,7 +98,7 @@ class Rest(msgspec.Struct, frozen=True):
 Step = CallModel | RunCalls | Compact | Summarize | RunCheck | Restore | AppendEvents | Wait | Rest
 
 
-def decide(state: ChatState, limits: Callable[[], Limits]) -> Step:
+def decide(state: ChatState, limits: Callable[[], RunLimits]) -> Step:
     """`limits` is asked only where it matters: between two turns."""
     run = state.run
     if run is None:
@@ -152,7 +152,7 @@ def _last_answer_begun(state: ChatState, run: Run) -> bool:
     return run.stop == "turn_cap" and state.open_turn is not None and state.open_turn.final
 
 
-def _decide_between_turns(state: ChatState, run: Run, limits: Callable[[], Limits]) -> Step:
+def _decide_between_turns(state: ChatState, run: Run, limits: Callable[[], RunLimits]) -> Step:
     if run.stop == "turn_cap":
         if state.options.limit_rule == "answer" and not run.final_turn:
             return CallModel(final=True)
@@ -248,7 +248,7 @@ def _at_cap(state: ChatState, run: Run) -> tuple[Event, ...]:
             return (reached, SessionError("turn_cap", f"The run used its {run.turn_limit} turns and is not done."))
 
 
-def _compacted(state: ChatState, limits: Limits) -> Step | None:
+def _compacted(state: ChatState, limits: RunLimits) -> Step | None:
     window = state.options.context_window or limits.window
     used = estimate(state, limits.overhead_chars)
     if used < threshold(window, limits.max_output) or state.compaction_failures >= MAX_FAILURES:

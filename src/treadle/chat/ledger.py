@@ -19,7 +19,7 @@ from treadle.protocol.files import FileChange, FileState, Link, Trail, decode_pa
 Change = FilesChanged | Undone | Redone | Kept
 
 
-class Entry(msgspec.Struct, frozen=True):
+class LedgerEntry(msgspec.Struct, frozen=True):
     """A change with its place in the log; its files are all there."""
 
     seq: int
@@ -71,7 +71,7 @@ class _Past(msgspec.Struct, frozen=True):
     """Whether it left nobody else's changes in the file."""
 
 
-def trails(entries: Sequence[Entry], wanted: RestoreRequested, runs: Sequence[int] = ()) -> tuple[Trail, ...]:
+def trails(entries: Sequence[LedgerEntry], wanted: RestoreRequested, runs: Sequence[int] = ()) -> tuple[Trail, ...]:
     """What the request is about, by path, oldest first. What is only known from watching comes only if it is named.
     `entries` are all there are, whatever the range of the request; `runs` are where runs begin, to name them."""
     found = _found(entries, wanted, runs)
@@ -85,7 +85,7 @@ def trails(entries: Sequence[Entry], wanted: RestoreRequested, runs: Sequence[in
     return tuple(chosen.values())
 
 
-def unnamed(entries: Sequence[Entry], wanted: RestoreRequested) -> tuple[str, ...]:
+def unnamed(entries: Sequence[LedgerEntry], wanted: RestoreRequested) -> tuple[str, ...]:
     """What would be covered if it were not only known from watching."""
     return tuple(
         path
@@ -94,7 +94,7 @@ def unnamed(entries: Sequence[Entry], wanted: RestoreRequested) -> tuple[str, ..
     )
 
 
-def redone(entries: Sequence[Entry], undo: str, runs: Sequence[int] = ()) -> tuple[Trail, ...]:
+def redone(entries: Sequence[LedgerEntry], undo: str, runs: Sequence[int] = ()) -> tuple[Trail, ...]:
     """What takes an undo back: its changes, seen from their end, with all that the chat did to those paths since."""
     for number, entry in enumerate(entries):
         if isinstance(entry.change, Undone) and entry.change.restore == undo:
@@ -106,7 +106,7 @@ def redone(entries: Sequence[Entry], undo: str, runs: Sequence[int] = ()) -> tup
     return ()
 
 
-def _since(entries: Iterable[Entry], paths: Container[str], runs: Sequence[int]) -> dict[str, list[Link]]:
+def _since(entries: Iterable[LedgerEntry], paths: Container[str], runs: Sequence[int]) -> dict[str, list[Link]]:
     found: dict[str, list[Link]] = {}
     for entry in entries:
         match entry.change:
@@ -123,7 +123,7 @@ def _since(entries: Iterable[Entry], paths: Container[str], runs: Sequence[int])
     return found
 
 
-def last_undo(entries: Sequence[Entry], requests: Iterable[RestoreRequested]) -> str:
+def last_undo(entries: Sequence[LedgerEntry], requests: Iterable[RestoreRequested]) -> str:
     """The newest undo that was not redone; empty if there is none."""
     redos = {request.restore: request.of for request in requests if request.kind == "redo"}
     done = {
@@ -135,7 +135,7 @@ def last_undo(entries: Sequence[Entry], requests: Iterable[RestoreRequested]) ->
     return ""
 
 
-def fingerprint(entries: Iterable[Entry]) -> str:
+def fingerprint(entries: Iterable[LedgerEntry]) -> str:
     """The newest known fingerprint of `.git`."""
     found = ""
     for entry in entries:
@@ -155,12 +155,12 @@ def covers(paths: Sequence[str], path: str) -> bool:
 # -- the rows -------------------------------------------------------------------------------------------------------
 
 
-def standing(entries: Iterable[Entry]) -> frozenset[str]:
+def standing(entries: Iterable[LedgerEntry]) -> frozenset[str]:
     """The paths to which something was done that stands."""
     return frozenset(path for path, row in _rows(entries).items() if row)
 
 
-def _found(entries: Sequence[Entry], wanted: RestoreRequested, runs: Sequence[int] = ()) -> dict[str, Trail]:
+def _found(entries: Sequence[LedgerEntry], wanted: RestoreRequested, runs: Sequence[int] = ()) -> dict[str, Trail]:
     found: dict[str, Trail] = {}
     ignored = {
         file.path: file.ignored for entry in entries for file in entry.files if not isinstance(entry.change, Kept)
@@ -200,7 +200,7 @@ def _run(seq: int, runs: Sequence[int]) -> str:
     return f"run {number}" if number else "another run"
 
 
-def _rows(entries: Iterable[Entry]) -> dict[str, _Row]:
+def _rows(entries: Iterable[LedgerEntry]) -> dict[str, _Row]:
     """The steps that stand, by path, in the order in which they were made."""
     rows: dict[str, _Row] = {}
     undone: dict[tuple[str, str], _Past] = {}

@@ -11,7 +11,7 @@ from treadle.cli.session import find_chat, project_root
 from treadle.cli.terminal import Terminal, write_json
 from treadle.errors import InvalidInput, NotFound, ToolError
 from treadle.file_system import is_below
-from treadle.files import ChatFiles, Span
+from treadle.files import ChatFiles, RunSpan
 from treadle.handle import Chat
 from treadle.inert import inert, inert_line
 from treadle.lines.changes import ASIDE, Aside, change_lines, count, is_folder, sort_out, without_parents
@@ -33,7 +33,7 @@ class Chosen(msgspec.Struct, frozen=True):
 
     chat: Chat
     files: ChatFiles
-    span: Span
+    span: RunSpan
     paths: tuple[str, ...]
     hunks: Mapping[str, tuple[int, ...]]
     even_kept: bool = False
@@ -70,9 +70,9 @@ def _holds(root: str, folder: str) -> bool:
     return is_below(folder, os.path.realpath(root))
 
 
-async def _span(files: ChatFiles, wanted: Named) -> Span:
+async def _span(files: ChatFiles, wanted: Named) -> RunSpan:
     if wanted.everything:
-        return Span()
+        return RunSpan()
     if wanted.run is None:
         return await files.last_run(even_kept=wanted.even_kept)
     runs = await files.runs()

@@ -13,9 +13,9 @@ Knows the words of the protocol and nothing of what a server is made of. Without
 """
 
 from treadle.client.answering import Reply
-from treadle.client.chats import Chat, Chats
+from treadle.client.chats import Chats, ClientChat
 from treadle.client.client import Client
-from treadle.client.files import ChatFiles, Restoration
+from treadle.client.files import ClientFiles, Restoration
 from treadle.client.tools import ClientTool, ToolCall
 from treadle.protocol.http_answers import Accepted, ChangedFile, ChatLine
 from treadle.protocol.http_answers import ChatView as ChatInfo
@@ -23,12 +23,12 @@ from treadle.protocol.http_answers import ChatView as ChatInfo
 __all__ = [
     "Accepted",
     "ChangedFile",
-    "Chat",
-    "ChatFiles",
     "ChatInfo",
     "ChatLine",
     "Chats",
     "Client",
+    "ClientChat",
+    "ClientFiles",
     "ClientTool",
     "Reply",
     "Restoration",

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from treadle.client.chats import Chat
+from treadle.client.chats import ClientChat
 from treadle.client.tools import ClientTool, ToolCall, failed
 from treadle.errors import ApiError
 from treadle.protocol.commands import Result
@@ -92,7 +92,7 @@ class Handlers:
 class RunFollower:
     """One run of one chat, seen through by this client."""
 
-    def __init__(self, chat: Chat, handlers: Handlers, approve: Approve | None, answer: Answer | None) -> None:
+    def __init__(self, chat: ClientChat, handlers: Handlers, approve: Approve | None, answer: Answer | None) -> None:
         self._chat = chat
         self._handlers = handlers
         self._approve = approve

@@ -7,9 +7,9 @@ from typing import Any, Literal
 import msgspec
 
 from treadle.client.events import follow
-from treadle.client.files import ChatFiles
+from treadle.client.files import ClientFiles
 from treadle.client.http import Http
-from treadle.client.jobs import Job, jobs_of
+from treadle.client.jobs import ClientJob, jobs_of
 from treadle.protocol.commands import Result
 from treadle.protocol.events import Delivery, Envelope, OpenAction
 from treadle.protocol.http_answers import Accepted, ChatLine, ChatList, ChatView, MessageList, MessageView
@@ -19,7 +19,7 @@ from treadle.protocol.views import Status
 from treadle.types import ChatId
 
 
-class Chat:
+class ClientChat:
     def __init__(self, http: Http, id: str, patience_s: float, warnings: Sequence[str] = ()) -> None:
         self.id = ChatId(id)
         self.warnings = tuple(warnings)
@@ -71,11 +71,11 @@ class Chat:
         return await self._http.change("PUT", f"{self._at}/messages/{message}", said, Accepted)
 
     @property
-    def files(self) -> ChatFiles:
+    def files(self) -> ClientFiles:
         """What the chat did to the files of its project, and the way back: undo, redo, keep."""
-        return ChatFiles(self._http, self._at)
+        return ClientFiles(self._http, self._at)
 
-    async def jobs(self) -> list[Job]:
+    async def jobs(self) -> list[ClientJob]:
         """Its background commands, those that run and those that have ended lately: to read, to talk to, to stop."""
         return await jobs_of(self._http, self._at)
 
@@ -125,17 +125,17 @@ class Chats:
         self._tools = tools
         self._patience_s = patience_s
 
-    async def create(self, content: str = "", **options: Any) -> Chat:
+    async def create(self, content: str = "", **options: Any) -> ClientChat:
         """Begin a chat, and with `content` its first run. Options are those of the API: `model`, `root`, `mode`,
         `system_prompt`, `labels`, `title` …; without `dynamic_tools` it gets the tools of this client."""
         options.setdefault("dynamic_tools", self._tools())
         body = {"content": content, **options} if content else options
         made = await self._http.change("POST", "/api/chats", msgspec.to_builtins(body), ChatView)
-        return Chat(self._http, made.id, self._patience_s, made.warnings)
+        return ClientChat(self._http, made.id, self._patience_s, made.warnings)
 
-    async def get(self, id: str) -> Chat:
+    async def get(self, id: str) -> ClientChat:
         """A chat that exists. ApiError with status 404 if it does not, or is somebody else's."""
-        chat = Chat(self._http, id, self._patience_s)
+        chat = ClientChat(self._http, id, self._patience_s)
         await chat.info()
         return chat
 

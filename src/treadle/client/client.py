@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Self, overload
 
 from treadle.client.answering import Answer, Approve, Handlers, Reply, RunFollower, Show
-from treadle.client.chats import Chat, Chats
+from treadle.client.chats import Chats, ClientChat
 from treadle.client.http import Http
 from treadle.client.tools import ClientTool
 from treadle.errors import InvalidInput
@@ -44,13 +44,13 @@ class Client:
 
         return decorate if function is None else decorate(function)
 
-    def chat(self, id: str) -> Chat:
+    def chat(self, id: str) -> ClientChat:
         """A handle to a chat by its id; nothing is asked of the server yet."""
-        return Chat(self._http, id, self._patience_s)
+        return ClientChat(self._http, id, self._patience_s)
 
     async def run(
         self,
-        chat: Chat | str,
+        chat: ClientChat | str,
         content: str | None = None,
         *,
         approve: Approve | None = None,

@@ -50,7 +50,7 @@ class Restoration(msgspec.Struct, frozen=True, kw_only=True):
     """Why nothing was done at all."""
 
 
-class ChatFiles:
+class ClientFiles:
     """`wait_s`: for how long an outcome is waited for. One that has not come by then has a `status` in its place."""
 
     def __init__(self, http: Http, at: str, wait_s: float = 120.0) -> None:

@@ -8,7 +8,7 @@ from treadle.protocol.views import JobOutput, JobView
 TAIL = 16_000
 
 
-class Job:
+class ClientJob:
     """One job. `view` is what was known when it was last asked about."""
 
     def __init__(self, http: Http, at: str, view: JobView) -> None:
@@ -32,5 +32,5 @@ class Job:
         return self.view
 
 
-async def jobs_of(http: Http, at: str) -> list[Job]:
-    return [Job(http, at, view) for view in (await http.get(f"{at}/jobs", JobList)).jobs]
+async def jobs_of(http: Http, at: str) -> list[ClientJob]:
+    return [ClientJob(http, at, view) for view in (await http.get(f"{at}/jobs", JobList)).jobs]

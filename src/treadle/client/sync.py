@@ -16,73 +16,73 @@ from treadle.protocol.events import Envelope
 from treadle.protocol.http_answers import ChatLine, ChatView
 from treadle.protocol.views import JobView
 
-__all__ = ["Chat", "ChatFiles", "Chats", "Client", "Job"]
+__all__ = ["Chats", "Client", "ClientChat", "ClientFiles", "ClientJob"]
 
 
-class Chat(Facade[asynchronous.Chat]):
-    """A handle to one chat; see `treadle.client.Chat`."""
+class ClientChat(Facade[asynchronous.ClientChat]):
+    """A handle to one chat; see `treadle.client.ClientChat`."""
 
-    def __init__(self, loop: LoopThread, chat: asynchronous.Chat) -> None:
+    def __init__(self, loop: LoopThread, chat: asynchronous.ClientChat) -> None:
         super().__init__(loop, chat)
         self.id = chat.id
         self.warnings = chat.warnings
 
-    send = waited(asynchronous.Chat.send)
-    interrupt = waited(asynchronous.Chat.interrupt)
-    approve = waited(asynchronous.Chat.approve)
-    deny = waited(asynchronous.Chat.deny)
-    answer = waited(asynchronous.Chat.answer)
-    submit = waited(asynchronous.Chat.submit)
-    edit = waited(asynchronous.Chat.edit)
-    apply = waited(asynchronous.Chat.apply)
-    compact = waited(asynchronous.Chat.compact)
-    info = waited(asynchronous.Chat.info)
-    messages = waited(asynchronous.Chat.messages)
+    send = waited(asynchronous.ClientChat.send)
+    interrupt = waited(asynchronous.ClientChat.interrupt)
+    approve = waited(asynchronous.ClientChat.approve)
+    deny = waited(asynchronous.ClientChat.deny)
+    answer = waited(asynchronous.ClientChat.answer)
+    submit = waited(asynchronous.ClientChat.submit)
+    edit = waited(asynchronous.ClientChat.edit)
+    apply = waited(asynchronous.ClientChat.apply)
+    compact = waited(asynchronous.ClientChat.compact)
+    info = waited(asynchronous.ClientChat.info)
+    messages = waited(asynchronous.ClientChat.messages)
 
     def change(self, **changes: Any) -> ChatView:
         return self._loop.run(self._wrapped.change(**changes))
 
     @property
-    def files(self) -> "ChatFiles":
-        return ChatFiles(self._loop, self._wrapped.files)
+    def files(self) -> "ClientFiles":
+        return ClientFiles(self._loop, self._wrapped.files)
 
-    def jobs(self) -> "list[Job]":
-        return [Job(self._loop, job) for job in self._loop.run(self._wrapped.jobs())]
+    def jobs(self) -> "list[ClientJob]":
+        return [ClientJob(self._loop, job) for job in self._loop.run(self._wrapped.jobs())]
 
     def events(self, after: int = 0, *, deltas: bool = True) -> Iterator[Envelope]:
         return self._loop.each(self._wrapped.events(after, deltas=deltas))
 
 
-class ChatFiles(Facade[files.ChatFiles]):
-    """The files of one chat's project; see `treadle.client.ChatFiles`."""
+class ClientFiles(Facade[files.ClientFiles]):
+    """The files of one chat's project; see `treadle.client.ClientFiles`."""
 
-    runs = waited(files.ChatFiles.runs)
-    changes = waited(files.ChatFiles.changes)
-    preview = waited(files.ChatFiles.preview)
-    undo = waited(files.ChatFiles.undo)
-    redo = waited(files.ChatFiles.redo)
-    keep = waited(files.ChatFiles.keep)
-    back_to = waited(files.ChatFiles.back_to)
+    runs = waited(files.ClientFiles.runs)
+    changes = waited(files.ClientFiles.changes)
+    preview = waited(files.ClientFiles.preview)
+    undo = waited(files.ClientFiles.undo)
+    redo = waited(files.ClientFiles.redo)
+    keep = waited(files.ClientFiles.keep)
+    back_to = waited(files.ClientFiles.back_to)
 
 
-class Job(Facade[jobs.Job]):
-    """A background command of a chat; see `treadle.client.jobs.Job`."""
+class ClientJob(Facade[jobs.ClientJob]):
+    """A background command of a chat; see `treadle.client.jobs.ClientJob`."""
 
     @property
     def view(self) -> JobView:
         return self._wrapped.view
 
-    tail = waited(jobs.Job.tail)
-    send = waited(jobs.Job.send)
-    stop = waited(jobs.Job.stop)
+    tail = waited(jobs.ClientJob.tail)
+    send = waited(jobs.ClientJob.send)
+    stop = waited(jobs.ClientJob.stop)
 
 
 class Chats(Facade[asynchronous.Chats]):
-    def create(self, content: str = "", **options: Any) -> Chat:
-        return Chat(self._loop, self._loop.run(self._wrapped.create(content, **options)))
+    def create(self, content: str = "", **options: Any) -> ClientChat:
+        return ClientChat(self._loop, self._loop.run(self._wrapped.create(content, **options)))
 
-    def get(self, id: str) -> Chat:
-        return Chat(self._loop, self._loop.run(self._wrapped.get(id)))
+    def get(self, id: str) -> ClientChat:
+        return ClientChat(self._loop, self._loop.run(self._wrapped.get(id)))
 
     def list(self, **wanted: Any) -> list[ChatLine]:
         return list(self._loop.each(self._wrapped.list(**wanted)))
@@ -99,12 +99,12 @@ class Client(LoopOwner[client.Client]):
         self.tool = wrapped.tool
         """Make a function a tool of this client; see `treadle.client.Client.tool`."""
 
-    def chat(self, id: str) -> Chat:
-        return Chat(self._loop, self._wrapped.chat(id))
+    def chat(self, id: str) -> ClientChat:
+        return ClientChat(self._loop, self._wrapped.chat(id))
 
     def run(
         self,
-        chat: Chat | str,
+        chat: ClientChat | str,
         content: str | None = None,
         *,
         approve: Approve | None = None,

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Collection, Sequence
 
 import msgspec
 
-from treadle.chat.ledger import Entry
+from treadle.chat.ledger import LedgerEntry
 from treadle.errors import Damaged, NotFound
 from treadle.ports.store import Store
 from treadle.protocol import wire
@@ -39,7 +39,7 @@ SHOWN = 200
 class Ledger(msgspec.Struct, frozen=True):
     """The history of the project's files, out of the log."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[LedgerEntry, ...] = ()
     requests: tuple[RestoreRequested, ...] = ()
     checkpoints: tuple[int, ...] = ()
     """The messages that began runs which changed something, or might have."""
@@ -47,7 +47,7 @@ class Ledger(msgspec.Struct, frozen=True):
 
 async def read_ledger(store: Store, chat: ChatId) -> Ledger:
     """What was recorded about files here: of a chat from elsewhere, what came after it was brought here."""
-    entries: list[Entry] = []
+    entries: list[LedgerEntry] = []
     requests: list[RestoreRequested] = []
     checkpoints: list[int] = []
     async for seq, event in events_of(store, chat, _LEDGER):
@@ -59,7 +59,7 @@ async def read_ledger(store: Store, chat: ChatId) -> Ledger:
             entries, requests, checkpoints = [], [], []
         elif isinstance(event, FilesChanged | Undone | Redone | Kept):
             files = await _all_files(event, seq, store)
-            entries.append(Entry(seq, event, files, _asked(event, requests)))
+            entries.append(LedgerEntry(seq, event, files, _asked(event, requests)))
     return Ledger(tuple(entries), tuple(requests), tuple(checkpoints))
 
 

@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from treadle.chat.budget import forbidden
-from treadle.chat.decide import Limits
+from treadle.chat.decide import RunLimits
 from treadle.chat.history import tokens
 from treadle.chat.state import ChatState
 from treadle.chat.transcript import entries, estimate
@@ -29,14 +29,14 @@ def find_model(state: ChatState, deps: Deps) -> Model:
     return deps.models.get(state.options.model)
 
 
-def limits_of(state: ChatState, deps: Deps) -> Limits:
+def limits_of(state: ChatState, deps: Deps) -> RunLimits:
     """What the rules must know of the model and the tools. What cannot be had fails when it is called, not here: the
     rules must be able to say that a run has ended, whatever is broken."""
     try:
         info = find_model(state, deps).info
-        return Limits(info.window, state.options.max_tokens or info.max_output, overhead(state, deps))
+        return RunLimits(info.window, state.options.max_tokens or info.max_output, overhead(state, deps))
     except Exception:
-        return Limits()
+        return RunLimits()
 
 
 def overhead(state: ChatState, deps: Deps) -> int:

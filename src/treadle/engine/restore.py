@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from treadle.chat.ledger import Entry, fingerprint, redone, standing, trails, unnamed
+from treadle.chat.ledger import LedgerEntry, fingerprint, redone, standing, trails, unnamed
 from treadle.engine.deps import Deps, Restorer
 from treadle.engine.effects import Ledger, read_ledger
 from treadle.engine.lease import Tenure
@@ -126,7 +126,7 @@ def _wanted(ledger: Ledger, request: RestoreRequested) -> UndoRequest:
     return UndoRequest(found, request.hunks, request.merge, fingerprint(entries), standing(entries), gated)
 
 
-def _unnamed(entries: Sequence[Entry], request: RestoreRequested) -> Sequence[FileConflict]:
+def _unnamed(entries: Sequence[LedgerEntry], request: RestoreRequested) -> Sequence[FileConflict]:
     """What was only seen to change, and is therefore left alone."""
     if request.kind != "undo" or request.paths or request.hunks:
         return ()

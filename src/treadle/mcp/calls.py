@@ -15,7 +15,7 @@ import mcp_types as types
 from pydantic import TypeAdapter
 
 from treadle.mcp import elicitation
-from treadle.mcp.connection import Connection, Lost, Result
+from treadle.mcp.connection import Lost, Result, ServerConnection
 from treadle.ports.toolset import Invocation, Question
 from treadle.types import CallKey, ChatId
 
@@ -90,7 +90,7 @@ class Calls:
             await self._parked.pop(key).cancel()
 
     async def carry_on(
-        self, connection: Connection, tool: str, invocation: Invocation
+        self, connection: ServerConnection, tool: str, invocation: Invocation
     ) -> types.CallToolResult | Question:
         """Begin a call, or go on with it after an answer."""
         key = (invocation.chat, invocation.call)
@@ -113,7 +113,7 @@ class Calls:
         return await self._on(key, underway, connection, tool, invocation)
 
     async def _on(
-        self, key: Key, underway: Underway, connection: Connection, tool: str, invocation: Invocation
+        self, key: Key, underway: Underway, connection: ServerConnection, tool: str, invocation: Invocation
     ) -> types.CallToolResult | Question:
         for _ in range(_ROUNDS):
             news = await underway.news()
@@ -127,7 +127,7 @@ class Calls:
             underway.begin(connection.call(tool, invocation.arguments, invocation.emit, underway, found))
         raise Lost(f"the MCP server {connection.name} asks again and again")
 
-    def _park(self, key: Key, underway: Underway, connection: Connection, again: str = "") -> Question:
+    def _park(self, key: Key, underway: Underway, connection: ServerConnection, again: str = "") -> Question:
         assert underway.pending is not None
         self._parked[key] = underway
         asked = elicitation.asked(connection.name, underway.pending, again)
@@ -135,7 +135,7 @@ class Calls:
 
 
 def _needed(
-    connection: Connection, result: types.InputRequiredResult, *, interactive: bool
+    connection: ServerConnection, result: types.InputRequiredResult, *, interactive: bool
 ) -> "tuple[types.InputResponses | None, str | None] | Question":
     """What a request needs to go on: answered at once as far as that is possible."""
     requests = result.input_requests or {}
@@ -154,7 +154,7 @@ def _needed(
 
 
 def _or_ask(
-    connection: Connection,
+    connection: ServerConnection,
     requests: types.InputRequests,
     responses: types.InputResponses,
     state: str | None,
@@ -173,7 +173,7 @@ def _or_ask(
 
 
 def _resumed(
-    connection: Connection, invocation: Invocation
+    connection: ServerConnection, invocation: Invocation
 ) -> "tuple[types.InputResponses | None, str | None] | Question":
     """From what the log says: the answer goes to the first request that has none."""
     plan = invocation.plan or {}

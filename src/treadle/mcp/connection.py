@@ -52,7 +52,7 @@ class Asker(Protocol):
     async def ask(self, params: types.ElicitRequestParams) -> types.ElicitResult: ...
 
 
-class Connection:
+class ServerConnection:
     def __init__(
         self,
         name: str,

@@ -12,7 +12,7 @@ from treadle.protocol.tools import ToolSpec
 
 if TYPE_CHECKING:
     from treadle.mcp.calls import Calls
-    from treadle.mcp.connection import Connection
+    from treadle.mcp.connection import ServerConnection
 
 MAX_LINES = 2_000
 MAX_BYTES = 50_000
@@ -30,7 +30,7 @@ class Keeping(msgspec.Struct, frozen=True):
     redact: Callable[[str], str] = str
 
 
-Connected = Callable[[], "Awaitable[tuple[Connection, Calls]]"]
+Connected = Callable[[], "Awaitable[tuple[ServerConnection, Calls]]"]
 
 
 class Lone:

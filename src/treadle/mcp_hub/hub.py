@@ -21,7 +21,7 @@ from treadle.types import CallKey, ChatId
 
 if TYPE_CHECKING:
     from treadle.mcp.calls import Calls
-    from treadle.mcp.connection import Connection
+    from treadle.mcp.connection import ServerConnection
 
 WAIT_S = 10.0
 """How long the first model call waits for servers of which nothing is known yet. The others start beside it."""
@@ -40,10 +40,10 @@ class Link:
         self.declared = declared
         self.known = known
         """What it offers, or offered when it last ran."""
-        self.connecting: asyncio.Task[Connection] | None = None
+        self.connecting: asyncio.Task[ServerConnection] | None = None
 
     @property
-    def connection(self) -> "Connection | None":
+    def connection(self) -> "ServerConnection | None":
         task = self.connecting
         if task is None or not task.done() or task.cancelled() or task.exception() is not None:
             return None
@@ -57,7 +57,7 @@ class Project(msgspec.Struct):
     """Fixed at the first model call."""
 
 
-Connect = Callable[[Declared, str, Callable[[Listing], None]], "Connection"]
+Connect = Callable[[Declared, str, Callable[[Listing], None]], "ServerConnection"]
 """(declared, root, what is told of new lists) → the connection, which starts by itself."""
 
 
@@ -160,7 +160,7 @@ class Hub:
 
     # -- servers ------------------------------------------------------------------------------------------------------
 
-    async def connected(self, name: str, root: str, own: str = "") -> "tuple[Connection, Calls]":
+    async def connected(self, name: str, root: str, own: str = "") -> "tuple[ServerConnection, Calls]":
         """The connection to a server, started if need be. ToolError if it cannot be had."""
         link = await self.link(name, root, own)
         connection = await asyncio.shield(self._start(link, root))
@@ -211,12 +211,12 @@ class Hub:
         used = [link for project in self._projects.values() for link in project.links.values()]
         await asyncio.gather(*(_close(link) for project in left for link in project.links.values() if link not in used))
 
-    def _start(self, link: Link, root: str) -> "asyncio.Task[Connection]":
+    def _start(self, link: Link, root: str) -> "asyncio.Task[ServerConnection]":
         if link.connecting is None:
             link.connecting = asyncio.create_task(self._connecting(link, root))
         return link.connecting
 
-    async def _connecting(self, link: Link, root: str) -> "Connection":
+    async def _connecting(self, link: Link, root: str) -> "ServerConnection":
         """The SDK is large: it is loaded in a thread, beside the first model call."""
         try:
             await asyncio.to_thread(__import__, "treadle.mcp.calls")

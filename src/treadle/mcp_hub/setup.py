@@ -40,7 +40,7 @@ from treadle.tools.builtin.environment import command_environment
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
 
-    from treadle.mcp.connection import Connection
+    from treadle.mcp.connection import ServerConnection
     from treadle.mcp.oauth import Browser
     from treadle.mcp.transport import Errors
 
@@ -185,7 +185,7 @@ class McpServers(Offerings):
 
     async def login(self, name: str, show: "Callable[[str], Awaitable[None]]", root: str = "") -> bool:
         """Sign in to a server in a browser; `show` is given the address. Whether the server asked for it at all."""
-        from treadle.mcp.connection import Connection
+        from treadle.mcp.connection import ServerConnection
         from treadle.mcp.oauth import LOGIN_S, Browser
 
         declared = (await self.hub.link(name, root)).declared
@@ -196,7 +196,7 @@ class McpServers(Offerings):
         await browser.open()
         storage.put("back", {"url": browser.back})
         opens = partial(self.opened, declared, root, browser=browser)
-        connection = Connection(name, root, lambda errors, gone: opens(errors=errors, gone=gone), LOGIN_S)
+        connection = ServerConnection(name, root, lambda errors, gone: opens(errors=errors, gone=gone), LOGIN_S)
         try:
             await connection.ready()
         finally:
@@ -220,10 +220,10 @@ class McpServers(Offerings):
 
     # -- the way to a server ------------------------------------------------------------------------------------------
 
-    def _connect(self, declared: Declared, root: str, listed: Callable[[Listing], None]) -> "Connection":
-        from treadle.mcp.connection import Connection
+    def _connect(self, declared: Declared, root: str, listed: Callable[[Listing], None]) -> "ServerConnection":
+        from treadle.mcp.connection import ServerConnection
 
-        return Connection(
+        return ServerConnection(
             declared.name,
             root,
             lambda errors, gone: self.opened(declared, root, errors, gone),

@@ -157,10 +157,10 @@ class Desk:
     async def undo_task(self, task: str, paths: list[str] | None = None, everything: bool = False) -> Answered:
         """Take back what a task's last run changed, or with `everything` all its runs; with `paths` only those. What
         somebody else has changed since is left alone and named."""
-        from treadle.files import Span
+        from treadle.files import RunSpan
 
         chat = await self._chat(task)
-        done = await chat.files.undo(Span() if everything else None, paths or [])
+        done = await chat.files.undo(RunSpan() if everything else None, paths or [])
         return {
             "undone": [each.path for each in done.files],
             "left_alone": [{"path": each.path, "reason": each.reason} for each in done.conflicts],

@@ -25,7 +25,7 @@ class FileStat(msgspec.Struct, frozen=True):
     mode: int
 
 
-class Entry(msgspec.Struct, frozen=True):
+class PathEntry(msgspec.Struct, frozen=True):
     """What lies at a path itself: a link is a link, wherever it points."""
 
     kind: FileKind
@@ -133,7 +133,7 @@ class Workspace(Protocol):
         """What lies there, or None."""
         ...
 
-    def inspect(self, path: str) -> Entry | None:
+    def inspect(self, path: str) -> PathEntry | None:
         """What lies there itself, a link not followed; or None."""
         ...
 

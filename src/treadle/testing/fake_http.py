@@ -52,10 +52,10 @@ Route = Callable[[str, str, Headers, bytes], FakeResponse]
 """method, path with its query, headers with names in lower case, body → answer"""
 
 
-class Connection(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """One client. Requests are answered one after the other; the connection is kept alive between them."""
 
-    def __init__(self, route: Route, connections: set["Connection"]) -> None:
+    def __init__(self, route: Route, connections: set["HttpConnection"]) -> None:
         self._route = route
         self._connections = connections
         self._loop = asyncio.get_running_loop()
@@ -131,13 +131,13 @@ class Connection(asyncio.Protocol):
             self._next_request()
 
 
-async def listen(route: Route, connections: set[Connection]) -> tuple[asyncio.Server, int]:
+async def listen(route: Route, connections: set[HttpConnection]) -> tuple[asyncio.Server, int]:
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Connection(route, connections), "127.0.0.1", 0, backlog=4096)
+    server = await loop.create_server(lambda: HttpConnection(route, connections), "127.0.0.1", 0, backlog=4096)
     return server, server.sockets[0].getsockname()[1]
 
 
-async def close(server: asyncio.Server, connections: set[Connection]) -> None:
+async def close(server: asyncio.Server, connections: set[HttpConnection]) -> None:
     server.close()
     for connection in list(connections):
         connection.close()
@@ -151,7 +151,7 @@ class ThreadedServer:
     def __init__(self, route: Route) -> None:
         self._route = route
         self._started: Future[tuple[int, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
-        self._connections: set[Connection] = set()
+        self._connections: set[HttpConnection] = set()
         self._thread = threading.Thread(target=self._run, name="fake-server", daemon=True)
 
     @property

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from treadle.errors import TreadleError
 from treadle.feeds.fan_out import Feeds
-from treadle.files import Span
+from treadle.files import RunSpan
 from treadle.handle import Chat
 from treadle.lines.changes import change_lines, sort_out
 from treadle.models.disclosure import recipient
@@ -130,7 +130,7 @@ class EmbeddedChat:
 
     async def changes(self, *, everything: bool = False) -> Sequence[ChangedFile]:
         files = self._chat.files
-        found = await files.diff(Span() if everything else await files.last_run())
+        found = await files.diff(RunSpan() if everything else await files.last_run())
         told = {each.path for each in sort_out(each.change for each in found).told}
         return [
             ChangedFile(
@@ -143,7 +143,7 @@ class EmbeddedChat:
     async def undo(
         self, paths: Sequence[str] = (), hunks: Mapping[str, Sequence[int]] | None = None, *, everything: bool = False
     ) -> Outcome:
-        span = Span() if everything else None
+        span = RunSpan() if everything else None
         return _outcome(await self._chat.files.undo(span, paths, hunks=hunks or {}))
 
     async def redo(self) -> Outcome:
@@ -153,7 +153,7 @@ class EmbeddedChat:
         return _outcome(await self._chat.files.keep(None, paths, hunks))
 
     async def preview_back(self, message: int) -> Sequence[str]:
-        plan = await self._chat.files.preview(Span(message - 1))
+        plan = await self._chat.files.preview(RunSpan(message - 1))
         return [*change_lines(plan.files, decode_path), *(f"! {each.path}: {each.reason}" for each in plan.conflicts)]
 
     async def back_to(self, message: int, *, conversation: bool, files: bool) -> Outcome:

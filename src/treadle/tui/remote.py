@@ -7,7 +7,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
-from treadle.client.chats import Chat, Chats
+from treadle.client.chats import Chats, ClientChat
 from treadle.client.files import Restoration, Run
 from treadle.client.http import Http
 from treadle.errors import InvalidInput, NotFound, TreadleError
@@ -24,7 +24,7 @@ PATIENCE_S = 60.0
 
 
 class RemoteChat:
-    def __init__(self, http: Http, chat: Chat) -> None:
+    def __init__(self, http: Http, chat: ClientChat) -> None:
         self._http = http
         self._chat = chat
         self._at = f"/api/chats/{chat.id}"

@@ -19,11 +19,11 @@ from treadle.ports.sandbox import WorldMount
 from treadle.ports.workspace import (
     MOST_FOUND,
     Child,
-    Entry,
     FileStat,
     Ground,
     Location,
     Matches,
+    PathEntry,
     Paths,
     Query,
     inert,
@@ -75,7 +75,7 @@ class Root:
             return None
         return FileStat(entries.kind(found.st_mode), found.st_size, st.S_IMODE(found.st_mode))
 
-    def inspect(self, path: str) -> Entry | None:
+    def inspect(self, path: str) -> PathEntry | None:
         try:
             with self._paths.at(path, follow=False) as place:
                 return None if place.found is None else entries.entry(place.found)

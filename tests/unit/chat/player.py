@@ -10,11 +10,11 @@ from treadle.chat.decide import (
     AppendEvents,
     CallModel,
     Compact,
-    Limits,
     Rest,
     Restore,
     RunCalls,
     RunCheck,
+    RunLimits,
     Step,
     Summarize,
     Wait,
@@ -35,7 +35,7 @@ from treadle.types import CallKey, ChatId, call_key
 
 CHAT = ChatId("c_play")
 COST = Usage(80, 20)
-LIMITS = Limits(window=100_000, max_output=1_000)
+LIMITS = RunLimits(window=100_000, max_output=1_000)
 Choose = Callable[[Sequence[str]], str]
 """Picks one of several things that could happen next."""
 

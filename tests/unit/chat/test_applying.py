@@ -4,7 +4,7 @@ import pytest
 
 from tests.unit.chat.logs import chat, said
 from treadle.chat.applying import fenced_blocks
-from treadle.chat.decide import AppendEvents, Limits, RunCalls, decide
+from treadle.chat.decide import AppendEvents, RunCalls, RunLimits, decide
 from treadle.chat.fold import fold
 from treadle.chat.state import ChatState, status
 from treadle.chat.transitions import transition
@@ -91,11 +91,11 @@ def grow(state: ChatState, *events: e.Event, epoch: int = 0) -> ChatState:
 
 def done(state: ChatState) -> ChatState:
     """Its one call is carried out, and the rules say the rest."""
-    step = decide(state, Limits)
+    step = decide(state, RunLimits)
     assert isinstance(step, RunCalls)
     key = step.calls[0].key
     state = grow(state, e.ExecutionStart(key, "write_file"), e.ExecutionComplete(key, True, "ok"), epoch=1)
-    while isinstance(step := decide(state, Limits), AppendEvents):
+    while isinstance(step := decide(state, RunLimits), AppendEvents):
         state = grow(state, *step.events, epoch=1)
     return state
 
@@ -126,4 +126,4 @@ def test_a_message_in_place_of_an_approval_goes_to_the_model() -> None:
     asked = grow(asked, e.PermissionRequested("2.0", "2.0", hash="h"), epoch=1)
     assert status(asked) == "requires_action"
     steered = grow(asked, *transition(asked, c.Send("Not there.", "steering")))
-    assert type(decide(steered, Limits)).__name__ == "CallModel"
+    assert type(decide(steered, RunLimits)).__name__ == "CallModel"

@@ -3,18 +3,18 @@
 import pytest
 
 from tests.unit.chat.logs import answer, chat, ran, said
-from treadle.chat.decide import AppendEvents, CallModel, Compact, Limits, Rest, RunCalls, Summarize, Wait, decide
+from treadle.chat.decide import AppendEvents, CallModel, Compact, Rest, RunCalls, RunLimits, Summarize, Wait, decide
 from treadle.chat.state import ChatState
 from treadle.protocol import events as e
 from treadle.protocol.content import Usage
 from treadle.protocol.options import ChatOptions
 from treadle.types import call_key
 
-LIMITS = Limits(window=100_000, max_output=1_000)
+LIMITS = RunLimits(window=100_000, max_output=1_000)
 KEY = call_key(1, 0)
 
 
-def step(state: ChatState, limits: Limits = LIMITS) -> object:
+def step(state: ChatState, limits: RunLimits = LIMITS) -> object:
     return decide(state, lambda: limits)
 
 
@@ -179,7 +179,7 @@ def test_a_silent_run_is_summarised_once() -> None:  # L-17
 
 
 def test_compaction_begins_at_the_threshold_and_stops_after_three_failures() -> None:  # L-19
-    small = Limits(window=1_000, max_output=100)
+    small = RunLimits(window=1_000, max_output=100)
     state = chat(said(), *answer(1, "a"), *ran(1), *answer(2, "a", usage=Usage(600, 10)), *ran(2))
     assert step(state, small) == AppendEvents((e.CompactionStart("threshold", 616),))
     assert step(chat(e.CompactionStart("threshold"), state=state), small) == Compact("threshold")

@@ -5,7 +5,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treadle.chat.ledger import Entry, covers, fingerprint, last_undo, redone, trails, unnamed
+from treadle.chat.ledger import LedgerEntry, covers, fingerprint, last_undo, redone, trails, unnamed
 from treadle.protocol.events import FilesChanged, Kept, Redone, RestoreRequested, Undone
 from treadle.protocol.files import DiffStat, FileChange, FileState, Link, Trail, change_of, encode_path
 from treadle.workspace.history.path_undo import Blocked, PathUndo, State
@@ -51,7 +51,7 @@ class World:
 
     def __init__(self) -> None:
         self.disk: dict[str, FileState | None] = dict.fromkeys(PATHS)
-        self.entries: list[Entry] = []
+        self.entries: list[LedgerEntry] = []
         self.requests: list[RestoreRequested] = []
         self.writes: list[Write] = []
         self.killed: dict[str, list[Write]] = {}
@@ -78,7 +78,7 @@ class World:
         self.writes.append(Write(self.tick(), path, before, state, agent))
         if agent:
             file = change_of(path, before, state, DiffStat())
-            self.entries.append(Entry(self.seq, FilesChanged((file,)), (file,)))
+            self.entries.append(LedgerEntry(self.seq, FilesChanged((file,)), (file,)))
 
     def request(self, kind: str, **more: object) -> RestoreRequested:
         self.tick()
@@ -99,7 +99,7 @@ class World:
                 made.append(file)
                 self.disk[trail.path] = found.state
         kind = Undone if request.kind == "undo" else Redone
-        self.entries.append(Entry(self.tick(), kind(request.restore, tuple(made)), tuple(made), request))
+        self.entries.append(LedgerEntry(self.tick(), kind(request.restore, tuple(made)), tuple(made), request))
         return made
 
     def undo(self, since: int, upto: int = 0) -> list[FileChange]:
@@ -130,7 +130,7 @@ class World:
             change_of(trail.path, trail.links[0].before, trail.links[-1].after, DiffStat())
             for trail in trails(self.entries, request)
         )
-        self.entries.append(Entry(self.tick(), Kept(request.restore, files), files, request))
+        self.entries.append(LedgerEntry(self.tick(), Kept(request.restore, files), files, request))
         for write in self.scope(0, 0):
             if write.path in {file.path for file in files}:
                 write.kept = True
@@ -283,14 +283,14 @@ def test_what_was_undone_and_redone_can_be_undone_again(moves: list[tuple[str, o
 # -- hunks, merges, names: the cases one by one ---------------------------------------------------------------------
 
 
-def entry(seq: int, path: str, before: FileState | None, after: FileState | None, **more: object) -> Entry:
+def entry(seq: int, path: str, before: FileState | None, after: FileState | None, **more: object) -> LedgerEntry:
     file = change_of(path, before, after, DiffStat())
-    return Entry(seq, FilesChanged((file,), **more), (file,))  # type: ignore[arg-type]
+    return LedgerEntry(seq, FilesChanged((file,), **more), (file,))  # type: ignore[arg-type]
 
 
-def restored(seq: int, request: RestoreRequested, *files: FileChange) -> Entry:
+def restored(seq: int, request: RestoreRequested, *files: FileChange) -> LedgerEntry:
     kind = {"undo": Undone, "redo": Redone, "keep": Kept}[request.kind]
-    return Entry(seq, kind(request.restore, files), files, request)
+    return LedgerEntry(seq, kind(request.restore, files), files, request)
 
 
 A, B, C, D, E = (text(number) for number in range(1, 6))
@@ -300,7 +300,7 @@ LAST = RestoreRequested("u", "undo", since=10)
 FIRST = RestoreRequested("u", "undo", upto=10)
 
 
-def links(entries: list[Entry], wanted: RestoreRequested) -> list[tuple[Link, ...]]:
+def links(entries: list[LedgerEntry], wanted: RestoreRequested) -> list[tuple[Link, ...]]:
     return [trail.links for trail in trails(entries, wanted)]
 
 
@@ -390,7 +390,7 @@ def test_what_was_only_seen_comes_only_by_its_name() -> None:
 
 def test_changes_of_old_logs_without_states_are_said_to_be_unclear() -> None:
     file = FileChange("f", "modified", 3, 1)
-    assert links([Entry(2, FilesChanged((file,)), (file,))], ALL) == [()]
+    assert links([LedgerEntry(2, FilesChanged((file,)), (file,))], ALL) == [()]
 
 
 def test_a_file_by_name_brings_its_removed_folder_along() -> None:
@@ -406,7 +406,7 @@ def test_a_part_of_git_brings_all_of_it_along() -> None:
 
 
 def test_the_newest_fingerprint_is_that_of_the_last_change_or_undo_which_has_one() -> None:
-    undo = Entry(9, Undone("u1", git="two"), ())
+    undo = LedgerEntry(9, Undone("u1", git="two"), ())
     assert fingerprint([entry(2, ".git/HEAD", A, B, git="one"), undo, entry(10, "f", A, B)]) == "two"
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from treadle.chat.decide import AppendEvents, Limits, RunCheck, decide
+from treadle.chat.decide import AppendEvents, RunCheck, RunLimits, decide
 from treadle.chat.fold import fold
 from treadle.chat.state import ChatState
 from treadle.protocol import events as e
@@ -32,7 +32,7 @@ def say(state: ChatState, text: str = "Done.") -> ChatState:
 
 
 def step(state: ChatState) -> object:
-    return decide(state, Limits)
+    return decide(state, RunLimits)
 
 
 def ends(state: ChatState) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.unit.workspace.trees_of import folders_open, states_below
-from treadle.chat.ledger import Entry, last_undo, redone, standing, trails
+from treadle.chat.ledger import LedgerEntry, last_undo, redone, standing, trails
 from treadle.ports.snapshots import Effect, Plan, UndoRequest
 from treadle.protocol.events import FilesChanged, Redone, RestoreRequested, Undone
 from treadle.protocol.files import DiffStat, FileChange, FileState, Trail, change_of, encode_path
@@ -25,7 +25,7 @@ class Project:
         self.path.mkdir(parents=True, exist_ok=True)
         self.root = Root(str(self.path))
         self.snapshots = ProjectSnapshots(self.root, folder / "home")
-        self.entries: list[Entry] = []
+        self.entries: list[LedgerEntry] = []
         self.requests: list[RestoreRequested] = []
         self.runs: list[int] = []
         self.gated = False
@@ -67,7 +67,7 @@ class Project:
         )
         self.snapshots.remember(files)
         change = FilesChanged(files, git=git_fingerprint(self.root) if git else "")
-        self.entries.append(Entry(self.tick(), change, files))
+        self.entries.append(LedgerEntry(self.tick(), change, files))
         return files
 
     def begin_run(self) -> int:
@@ -114,5 +114,5 @@ class Project:
         assert planned.files == done.files  # a preview shows what is done
         assert planned.conflicts == done.conflicts
         change = kind(request.restore, done.files, git=done.git)
-        self.entries.append(Entry(self.tick(), change, done.files, request))
+        self.entries.append(LedgerEntry(self.tick(), change, done.files, request))
         return done

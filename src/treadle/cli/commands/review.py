@@ -14,7 +14,7 @@ from treadle.inert import inert, inert_line
 
 if TYPE_CHECKING:
     from treadle.cli.changes import Chosen
-    from treadle.files import Span
+    from treadle.files import RunSpan
     from treadle.lines.hunks import Shown
     from treadle.protocol import events as e
     from treadle.runtime import Agent
@@ -50,17 +50,17 @@ async def _look(agent: "Agent", wanted: Named) -> "Work":
     from msgspec.structs import replace
 
     from treadle.cli.changes import choose
-    from treadle.files import Span
+    from treadle.files import RunSpan
 
     choice = await choose(agent, wanted)
     if wanted.run is None and not wanted.everything:
         runs = await choice.files.runs()  # the last one also if all of it was undone; if none did anything, the task
-        choice = replace(choice, span=runs[-1] if runs else Span())
+        choice = replace(choice, span=runs[-1] if runs else RunSpan())
     found = await choice.files.diff(choice.span, choice.paths, even_kept=True)
     return choice, found, [each for each in await choice.chat.events() if _within(each, choice.span)]
 
 
-def _within(envelope: "e.Envelope", span: "Span") -> bool:
+def _within(envelope: "e.Envelope", span: "RunSpan") -> bool:
     return envelope.seq >= span.since and (not span.upto or envelope.seq <= span.upto)
 
 

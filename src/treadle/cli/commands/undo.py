@@ -78,7 +78,7 @@ async def _undo(agent: "Agent", wanted: Named, how: How) -> int:
 
     from treadle.cli.changes import choose, tell
     from treadle.cli.dialogue import agreed, someone_is_there
-    from treadle.files import Span
+    from treadle.files import RunSpan
     from treadle.ports.snapshots import Plan
     from treadle.presentation.notices import summary
 
@@ -86,7 +86,7 @@ async def _undo(agent: "Agent", wanted: Named, how: How) -> int:
     choice = await choose(agent, wanted)
     if how.to is not None:
         await _require_message(choice, how.to)
-        choice = replace(choice, span=Span(how.to))
+        choice = replace(choice, span=RunSpan(how.to))
     begun = await _complete(terminal, choice, how.as_json)
     if begun is not None and not how.preview and begun.answers(await _command(choice, how)):
         return await tell(terminal, choice, begun.done, "undone", how.as_json)

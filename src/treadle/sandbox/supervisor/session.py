@@ -80,7 +80,7 @@ def main(folder: str) -> None:
         if error or ends.error:
             write_exit("failed", 127, False, recorder, error or ends.error)
         else:
-            Session(job, ends, (woken, control), recorder).see_through()
+            SupervisorSession(job, ends, (woken, control), recorder).see_through()
     os.close(alive)
     sync_exit(recorder)
 
@@ -146,7 +146,7 @@ def _stamp() -> str:
     return ""
 
 
-class Session:
+class SupervisorSession:
     """A running command."""
 
     def __init__(

@@ -9,7 +9,7 @@ import msgspec
 
 from treadle.engine.effects import whole_list
 from treadle.errors import InvalidInput, OutsideRoot, Refused, RootChanged, ToolError
-from treadle.files import ChatFiles, Completed, Span
+from treadle.files import ChatFiles, Completed, RunSpan
 from treadle.lines.changes import is_folder, without_parents
 from treadle.lines.hunks import Shown, shown
 from treadle.ports.snapshots import Plan
@@ -254,7 +254,7 @@ async def _files(call: ApiRequest) -> tuple[ChatId, ChatFiles]:
 
 async def _chosen(
     service: Service, chat: ChatId, files: ChatFiles, wanted: ChangeChoice, even_kept: bool = False
-) -> tuple[Span, tuple[str, ...], dict[str, tuple[int, ...]]]:
+) -> tuple[RunSpan, tuple[str, ...], dict[str, tuple[int, ...]]]:
     if wanted.paths and wanted.hunks:
         raise InvalidInput("Name either files (paths) or hunks; a hunk names its file itself.")
     paths = await _recorded(service, chat, (*wanted.paths, *wanted.hunks))
@@ -263,12 +263,12 @@ async def _chosen(
         return await _span(files, wanted.run, even_kept), paths, hunks
     if wanted.run != "last":
         raise InvalidInput("Name either a run, or since and upto.")
-    return Span(wanted.since, wanted.upto), paths, hunks
+    return RunSpan(wanted.since, wanted.upto), paths, hunks
 
 
-async def _span(files: ChatFiles, run: int | str, even_kept: bool) -> Span:
+async def _span(files: ChatFiles, run: int | str, even_kept: bool) -> RunSpan:
     if run == "all":
-        return Span()
+        return RunSpan()
     if isinstance(run, str):
         return await files.last_run(even_kept=even_kept)
     found = await files.runs()

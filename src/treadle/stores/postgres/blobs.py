@@ -7,7 +7,7 @@ from hashlib import sha256
 
 from treadle.errors import Damaged, NotFound
 from treadle.faultpoint import faultpoint
-from treadle.stores.postgres.connections import Connection, Connections
+from treadle.stores.postgres.connections import Connections, PgConnection
 
 PART = 1 << 20
 
@@ -78,7 +78,7 @@ class BlobRows:
         return found
 
     async def _execute(self, query: str, *values: object) -> None:
-        async def work(connection: Connection, again: bool) -> None:
+        async def work(connection: PgConnection, again: bool) -> None:
             await connection.execute(query, *values)
 
         await self._connections.run(work)

@@ -18,7 +18,7 @@ from treadle.protocol.references import lost_without
 from treadle.protocol.views import STATUSES, ChatSummary, Status
 from treadle.stores.integrity import MISSING, Problem, end_after_repair
 from treadle.stores.packing import Packed
-from treadle.stores.postgres.connections import Connection
+from treadle.stores.postgres.connections import PgConnection
 from treadle.stores.postgres.rows import RECORD, pack, restore
 from treadle.types import ChatId
 
@@ -42,7 +42,7 @@ _LEFT = "FROM blob_parts AS p WHERE made < now() - interval '1 day' AND NOT EXIS
 )
 
 
-async def check(connection: Connection, *, repair: bool) -> list[Problem]:
+async def check(connection: PgConnection, *, repair: bool) -> list[Problem]:
     """Everything that is wrong with an up-to-date database; an empty list when all is well."""
     inspection = _Inspection(connection, repair)
     found = [problem async for problem in _readable(inspection.chats())]
@@ -60,7 +60,7 @@ async def _readable(found: AsyncIterator[Problem]) -> AsyncIterator[Problem]:
 
 
 class _Inspection:
-    def __init__(self, connection: Connection, repair: bool) -> None:
+    def __init__(self, connection: PgConnection, repair: bool) -> None:
         self._connection = connection
         self._repair = repair
 

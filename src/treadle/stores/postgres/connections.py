@@ -26,7 +26,7 @@ _LONGEST_PAUSE_S = 1.0
 T = TypeVar("T")
 
 
-class Connection(Protocol):
+class PgConnection(Protocol):
     """What is used of a connection."""
 
     async def fetch(self, query: str, *values: object) -> Sequence[Any]: ...
@@ -41,7 +41,7 @@ class Connection(Protocol):
     async def close(self, *, timeout: float | None = None) -> None: ...  # noqa: ASYNC109  # the driver's word
 
 
-Work = Callable[[Connection, bool], Awaitable[T]]
+Work = Callable[[PgConnection, bool], Awaitable[T]]
 """Gets a connection, and whether it was tried before without an answer."""
 
 
@@ -49,7 +49,7 @@ class Connections:
     def __init__(
         self,
         url: str,
-        prepare: Callable[[Connection], Awaitable[None]],
+        prepare: Callable[[PgConnection], Awaitable[None]],
         *,
         most: int = CONNECTIONS,
         patience_s: float = PATIENCE_S,
@@ -61,8 +61,8 @@ class Connections:
         self._slots = asyncio.Semaphore(most)
         self._preparing = asyncio.Lock()
         self._prepared = False
-        self._idle: list[Connection] = []
-        self._lent: set[Connection] = set()
+        self._idle: list[PgConnection] = []
+        self._lent: set[PgConnection] = set()
 
     async def run(self, work: Work[T], *, timeout_s: float = STATEMENT_S) -> T:
         """Do a piece of work, again if it must be. StoreError when the server cannot be reached for too long."""
@@ -99,9 +99,9 @@ class Connections:
                     self._idle.append(connection)
             return result
 
-    async def open(self) -> Connection:
+    async def open(self) -> PgConnection:
         """A connection of one's own; whoever asks closes it."""
-        connection: Connection = await asyncpg.connect(
+        connection: PgConnection = await asyncpg.connect(
             self._url, timeout=CONNECT_S, server_settings={"application_name": "treadle"}
         )
         try:
@@ -124,7 +124,7 @@ class Connections:
         for connection in self._lent:
             connection.terminate()
 
-    def _take(self) -> Connection | None:
+    def _take(self) -> PgConnection | None:
         while self._idle:
             connection = self._idle.pop()
             if not connection.is_closed():

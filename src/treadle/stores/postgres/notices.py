@@ -9,7 +9,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator
 
-from treadle.stores.postgres.connections import Connection, Connections
+from treadle.stores.postgres.connections import Connections, PgConnection
 from treadle.stores.watch import Heads
 from treadle.types import ChatId
 
@@ -52,7 +52,7 @@ class Notices:
 
     async def _run(self) -> None:
         while True:
-            connection: Connection | None = None
+            connection: PgConnection | None = None
             try:
                 connection = await self._connections.open()
                 await self._serve(connection)
@@ -63,7 +63,7 @@ class Notices:
                     connection.terminate()
             await asyncio.sleep(1)
 
-    async def _serve(self, connection: Connection) -> None:
+    async def _serve(self, connection: PgConnection) -> None:
         """Until the connection is lost."""
         await connection.execute("SET synchronous_commit = off")
         channel = "treadle_" + str(await connection.fetchval("SELECT current_schema()"))

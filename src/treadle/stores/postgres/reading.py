@@ -11,7 +11,7 @@ from treadle.protocol.wire import Record
 from treadle.stores.integrity import gapless
 from treadle.stores.listing import beginnings, folded
 from treadle.stores.postgres import rows
-from treadle.stores.postgres.connections import Connection, Connections
+from treadle.stores.postgres.connections import Connections, PgConnection
 from treadle.stores.watch import ANY, Heads
 from treadle.types import ChatId
 
@@ -49,7 +49,7 @@ class ReadQueries:
         self._now = now
 
     async def read(self, chat: ChatId, after: int, limit: int) -> list[Record]:
-        async def work(connection: Connection, _: bool) -> list[Record]:
+        async def work(connection: PgConnection, _: bool) -> list[Record]:
             begin = min(max(0, after), MOST)
             found = await connection.fetch(READ, chat, begin, limit or None)
             if not found:
@@ -65,7 +65,7 @@ class ReadQueries:
     async def news(self, chats: Sequence[ChatId]) -> Heads:
         """The heads of these chats, and the number of the last change if ANY is among them."""
 
-        async def work(connection: Connection, _: bool) -> Heads:
+        async def work(connection: PgConnection, _: bool) -> Heads:
             found: Heads = {}
             named = [chat for chat in chats if chat != ANY]
             if named:
@@ -96,7 +96,7 @@ class ReadQueries:
         return [rows.listed(row) for row in found]
 
     async def load_snapshot(self, chat: ChatId) -> Snapshot | None:
-        async def work(connection: Connection, _: bool) -> Snapshot | None:
+        async def work(connection: PgConnection, _: bool) -> Snapshot | None:
             row = await connection.fetchrow(_SNAPSHOT, chat)
             if row is None:
                 await _head(connection, chat)
@@ -114,7 +114,7 @@ class ReadQueries:
         return [Delta(*row) for row in found]
 
 
-async def _head(connection: Connection, chat: ChatId) -> int:
+async def _head(connection: PgConnection, chat: ChatId) -> int:
     head: int | None = await connection.fetchval("SELECT head FROM chats WHERE id = $1", chat)
     if head is None:
         raise NotFound(f"there is no chat {chat}")

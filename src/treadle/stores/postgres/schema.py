@@ -7,7 +7,7 @@ import asyncpg  # type: ignore[import-untyped]
 
 from treadle.errors import NewerSchema, StoreError
 from treadle.faultpoint import faultpoint
-from treadle.stores.postgres.connections import Connection
+from treadle.stores.postgres.connections import PgConnection
 
 MIGRATIONS = Path(__file__).with_name("migrations")
 
@@ -21,7 +21,7 @@ WHERE newest > change_base + pg_snapshot_xmax(pg_current_snapshot())::text::bigi
 """
 
 
-async def prepare(connection: Connection, where: str, migrations: Path = MIGRATIONS) -> None:
+async def prepare(connection: PgConnection, where: str, migrations: Path = MIGRATIONS) -> None:
     """Make the tables, or bring them up to date. NewerSchema when a newer Treadle made them."""
     steps = numbered(migrations)
     if await _version(connection, where, steps) < len(steps):
@@ -33,7 +33,7 @@ async def prepare(connection: Connection, where: str, migrations: Path = MIGRATI
     await connection.execute(_RENUMBER)
 
 
-async def _migrate(connection: Connection, where: str, steps: dict[int, Path]) -> None:
+async def _migrate(connection: PgConnection, where: str, steps: dict[int, Path]) -> None:
     version = await _version(connection, where, steps)
     for number in range(version + 1, len(steps) + 1):
         try:
@@ -45,7 +45,7 @@ async def _migrate(connection: Connection, where: str, steps: dict[int, Path]) -
         await connection.execute("UPDATE treadle_meta SET version = $1", len(steps))
 
 
-async def _version(connection: Connection, where: str, steps: dict[int, Path]) -> int:
+async def _version(connection: PgConnection, where: str, steps: dict[int, Path]) -> int:
     if not await connection.fetchval(_EXISTS):
         return 0
     version = int(await connection.fetchval("SELECT version FROM treadle_meta"))

@@ -15,7 +15,7 @@ from treadle.ports.store import ANSWERS_SWEPT, Commit, Delta, Lease, Remembered,
 from treadle.protocol.views import ChatSummary
 from treadle.stores.integrity import check_gapless, contradiction
 from treadle.stores.packing import Packed
-from treadle.stores.postgres.connections import Connection, Connections
+from treadle.stores.postgres.connections import Connections, PgConnection
 from treadle.stores.postgres.failures import ALREADY_ANSWERED, state
 from treadle.stores.postgres.rows import answer_row, line
 from treadle.types import ChatId, Clock
@@ -46,7 +46,7 @@ class WriteQueries:
         check_gapless(packed, 1)
         epoch = max((record.epoch for record in packed), default=0)
 
-        async def work(connection: Connection, again: bool) -> str:
+        async def work(connection: PgConnection, again: bool) -> str:
             faultpoint("store.before_commit")
             outcome: str = await connection.fetchval(
                 _CREATE, summary.chat, packed, line(summary), epoch, *_answering(answer), again
@@ -67,7 +67,7 @@ class WriteQueries:
         if lease is not None and lease.chat != chat:
             raise LeaseLost(f"a lease of chat {lease.chat} is none of chat {chat}; write nothing more")
 
-        async def work(connection: Connection, again: bool) -> Any:
+        async def work(connection: PgConnection, again: bool) -> Any:
             faultpoint("store.before_commit")
             row = await connection.fetchrow(
                 _APPEND, chat, first, packed, line(commit.summary), commit.durable, *held, *wanted, commit.release,
@@ -97,7 +97,7 @@ class WriteQueries:
     async def claim(self, worker: str, chat: ChatId | None, now_ms: int) -> Lease | None:
         token = uuid4()
 
-        async def work(connection: Connection, again: bool) -> Any:
+        async def work(connection: PgConnection, again: bool) -> Any:
             row = await connection.fetchrow(_CLAIMED, worker, token) if again else None
             if row is None or row["outcome"] is None:
                 times = (self._lease_ms, self.now())
@@ -132,7 +132,7 @@ class WriteQueries:
         await self._execute("SELECT treadle_release($1, $2, $3)", *_columns(leases))
 
     async def remember(self, answer: Remembered) -> None:
-        async def work(connection: Connection, again: bool) -> str:
+        async def work(connection: PgConnection, again: bool) -> str:
             if again and await _recall(connection, answer.owner, answer.key) == answer:
                 return "done"
             row, oldest, sweep = _answering(answer)
@@ -178,7 +178,7 @@ class WriteQueries:
                 raise first.refuse()
 
 
-async def _recall(connection: Connection, owner: str, key: str) -> Remembered | None:
+async def _recall(connection: PgConnection, owner: str, key: str) -> Remembered | None:
     row = await connection.fetchrow(
         "SELECT owner, key, request, status, body, time_ms FROM treadle_recall($1, $2)", owner, key
     )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from treadle.errors import OutsideRoot, ToolError
-from treadle.ports.workspace import Child, Entry, FileKind, inert
+from treadle.ports.workspace import Child, FileKind, PathEntry, inert
 
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """For a file: a link is not followed, and a FIFO does not hang."""
@@ -34,8 +34,8 @@ def kind(mode: int) -> FileKind:
     return "link" if st.S_ISLNK(mode) else "other"
 
 
-def entry(found: os.stat_result) -> Entry:
-    return Entry(
+def entry(found: os.stat_result) -> PathEntry:
+    return PathEntry(
         kind=kind(found.st_mode),
         size=found.st_size,
         mode=st.S_IMODE(found.st_mode),

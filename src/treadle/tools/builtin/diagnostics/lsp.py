@@ -23,19 +23,19 @@ MAX_MESSAGE = 16_000_000
 _SEVERITIES: dict[int, Severity] = {1: "error", 2: "warning", 3: "info", 4: "info"}
 
 
-class Server(msgspec.Struct, frozen=True):
+class LanguageServer(msgspec.Struct, frozen=True):
     command: str
     arguments: tuple[str, ...]
     language: str
 
 
-def _servers(language: str, *commands: str) -> tuple[Server, ...]:
+def _servers(language: str, *commands: str) -> tuple[LanguageServer, ...]:
     split = [command.split() for command in commands]
-    return tuple(Server(words[0], tuple(words[1:]), language) for words in split)
+    return tuple(LanguageServer(words[0], tuple(words[1:]), language) for words in split)
 
 
 _TYPESCRIPT = "typescript-language-server --stdio"
-SERVERS: dict[str, tuple[Server, ...]] = {
+SERVERS: dict[str, tuple[LanguageServer, ...]] = {
     "py": _servers("python", "basedpyright-langserver --stdio", "pyright-langserver --stdio", "pylsp"),
     "go": _servers("go", "gopls"),
     "rs": _servers("rust", "rust-analyzer"),
@@ -76,7 +76,7 @@ async def ask_server(target: Target, around: LinterContext) -> LinterAnswer:
     return LinterAnswer(missing=tuple(missing))
 
 
-async def _talk(argv: Sequence[str], server: Server, target: Target, around: LinterContext) -> list[Diagnostic]:
+async def _talk(argv: Sequence[str], server: LanguageServer, target: Target, around: LinterContext) -> list[Diagnostic]:
     process = await asyncio.create_subprocess_exec(
         *argv,
         cwd=target.root,
@@ -104,7 +104,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 class _Client:
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, server: Server, target: Target
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, server: LanguageServer, target: Target
     ) -> None:
         self._reader = reader
         self._writer = writer
