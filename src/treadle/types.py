@@ -10,7 +10,6 @@ ChatId = NewType("ChatId", str)
 CallKey = NewType("CallKey", str)
 """A call is keyed by turn and position, "3.0"; never by the provider's id, which may repeat (M-09)."""
 
-Json = Any
 JsonObject = Mapping[str, Any]
 
 _LETTERS = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", b"0123456789abcdefghjkmnpqrstvwxyz")

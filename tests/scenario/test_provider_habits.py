@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
+from tests.fake_copilot import FakeCopilot
 from tests.scenario.command_line import CommandLine
 from tests.scenario.providers import PROVIDERS, signatures
 from tests.scenario.three_rounds import DONE, PROMPT, REPLIES, in_words, prepare, three_rounds
 from treadle.models.gemini.request import STAND_IN
-from treadle.testing.fake_copilot import FakeCopilot
 from treadle.testing.fake_gemini import FakeGemini
 from treadle.testing.fake_model import Reply
 from treadle.testing.fake_ollama import FakeOllama

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
+from tests.fake_copilot import FakeCopilot
 from tests.unit.models.test_capability_ladder import ask
 from treadle.models.anthropic.adapter import AnthropicMessages
 from treadle.models.gemini.adapter import Gemini
@@ -18,7 +19,6 @@ from treadle.models.registry import ModelRegistry
 from treadle.ports.model import Memo, Model, ModelInfo, ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, Image, UserEntry
 from treadle.testing.fake_anthropic import FakeAnthropic
-from treadle.testing.fake_copilot import FakeCopilot
 from treadle.testing.fake_gemini import FakeGemini
 from treadle.testing.fake_model import FakeModelServer, Reply
 from treadle.testing.fake_ollama import FakeOllama

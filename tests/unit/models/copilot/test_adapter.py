@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.fake_copilot import GITHUB_TOKEN, FakeCopilot, Reply
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ConfigError, ModelError
 from treadle.models.copilot.adapter import Copilot, list_models
@@ -19,7 +20,6 @@ from treadle.models.wire.http import Http
 from treadle.ports.model import Memo, Model, ModelInfo, ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolResult, UserEntry
 from treadle.protocol.tools import ToolSpec
-from treadle.testing.fake_copilot import GITHUB_TOKEN, FakeCopilot, Reply
 from treadle.types import call_key
 
 INFO = ModelInfo("copilot", "gpt-4.1")
