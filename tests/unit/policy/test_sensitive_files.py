@@ -1,11 +1,13 @@
 """Names of files by pattern, and which are sensitive (S-06)."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.policy.globs import is_literal, literal, matches
-from treadle.policy.sensitive_files import DEFAULTS, judge
+from treadle.policy.sensitive_files import DEFAULTS, find, judge
 
 
 @pytest.mark.parametrize(
@@ -92,3 +94,12 @@ def test_the_last_match_wins_and_true_means_safe() -> None:
     assert judge("src/.env", own) is None  # an own pattern stands behind the built-in ones
     assert judge(".env", {".env": True}) is None
     assert set(DEFAULTS.values()) == {True, False}
+
+
+def test_a_link_is_what_it_points_at(tmp_path: Path) -> None:  # S-06
+    (tmp_path / ".env").write_text("KEY=1")
+    (tmp_path / "notes.txt").symlink_to(".env")
+    (tmp_path / "folder").symlink_to(".")
+    (tmp_path / "plain.txt").write_text("")
+    found = [find(str(tmp_path), path, {}) for path in ("notes.txt", "folder/notes.txt", "plain.txt")]
+    assert [each and each.path for each in found] == [".env", ".env", None]
