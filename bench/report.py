@@ -122,6 +122,7 @@ def write_page(outcome: Outcome, template: Path, docs: Path) -> None:
         sdks=sdk_versions(outcome.adapters) or "none",
         missing="".join(f"\nNot measured: {failure}.\n" for failure in outcome.failures),
         server=section(written.read_text(), "server") if written.exists() else "",  # made by bench.server
+        terminal=section(written.read_text(), "terminal") if written.exists() else "",  # made by bench.terminal
     )
     written.write_text(page)
     picture = docs / "images" / "performance.svg"

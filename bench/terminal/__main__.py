@@ -76,7 +76,7 @@ class Bench:
             (project / f"file-{number}.txt").write_text(f"file {number}\n")
         fake = (FakeResponses if peer.responses else FakeOpenAI)(script(str(project)))
         with fake:
-            settings = {"HOME": str(home), "LANG": "C.UTF-8", **peer.settings(home, fake.base_url)}
+            settings = {"HOME": str(home), "PWD": str(project), "LANG": "C.UTF-8", **peer.settings(home, fake.base_url)}
             self.tried(peer.name, "command line", lambda: self._commands([str(program)], project, settings))
             self.tried(peer.name, "first frame", lambda: self._paint(program, peer, project, settings))
             if peer.headless:

@@ -160,6 +160,11 @@ class Chat:
         of the model (W-12). See `Agent.worlds`."""
         return Following(self, c.Apply(world=world))
 
+    def run_command(self, line: str) -> Following:
+        """Run a command of a person's own, by the same rules, on the same view and with the same way back as one of the
+        model, who is not asked and sees it with the next message."""
+        return Following(self, c.Apply(command=line))
+
     def compact(self) -> Following:
         return Following(self, c.Compact())
 

@@ -158,8 +158,8 @@ def test_another_command_instead(cli: CommandLine) -> None:
     with person(cli, *prepared(cli, MAKE + DONE)) as one:
         one.sees("[e]dit")
         one.types("e")
-        one.sees("run instead:")
-        one.types("echo xx >> count")
+        one.sees("run instead: make count")  # what is asked for, to be changed
+        one.types("\x15echo xx >> count")
         assert one.leaves() == 0
     assert count(cli) == 2
 

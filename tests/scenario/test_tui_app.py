@@ -140,16 +140,46 @@ async def test_completion_of_commands_and_files(tmp_path: Path) -> None:
             app.leave()
 
 
-async def test_a_command_of_ones_own_goes_with_the_next_message(tmp_path: Path) -> None:
-    async with agent_with([Say("I see.")], tmp_path) as agent:
+async def test_a_command_of_ones_own_is_recorded_shown_and_undoable(tmp_path: Path) -> None:  # L-18, W-08
+    (tmp_path / "project").mkdir()
+    async with agent_with([Say("(the turn of the command)"), Say("I see.")], tmp_path / "home") as agent:
+        app = app_on(agent, tmp_path / "project")
+        async with app.run_test(size=(100, 30)) as pilot:
+            await say(pilot, "!echo from the shell; echo yes > made.txt")
+            await until(pilot, lambda: "from the shell" in shown(app) and not app.conversation.view.busy)
+            assert app.card.action is None  # in mode confirm, but who typed it has answered
+            assert (tmp_path / "project" / "made.txt").read_text() == "yes\n"
+            await say(pilot, "What do you say?")
+            await until(pilot, lambda: "I see." in shown(app))
+            assert app.link is not None
+            assert (await app.link.undo(everything=True)).files == 1
+            app.leave()
+    assert not (tmp_path / "project" / "made.txt").exists()
+
+
+async def test_own_commands_and_custom_agents(tmp_path: Path) -> None:  # E-03
+    home = tmp_path / "home"
+    for name, text in (
+        ("commands/tidy.md", "---\ndescription: tidy up\n---\nTidy $ARGUMENTS now."),
+        ("agents/careful.md", "---\nname: careful\ndescription: looks twice\n---\nLook twice."),
+    ):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(text)
+    async with agent_with([Say("Tidied.")], home) as agent:
         app = app_on(agent, tmp_path)
         async with app.run_test(size=(100, 30)) as pilot:
-            await say(pilot, "!echo from the shell")
-            await until(pilot, lambda: "[output #1" in app.composer.text)
-            await until(pilot, lambda: "(exit 0)" in shown(app))
-            await pilot.press("enter")
-            await until(pilot, lambda: "I see." in shown(app))
-            assert "$ echo from the shell\nfrom the shell\n[exit 0]" in app.conversation.messages()[0].text
+            await until(pilot, lambda: app.conduct is not None and app.conduct._names is not None)  # type: ignore[attr-defined]
+            await pilot.press("/", "t", "i")
+            await until(pilot, lambda: app.query_one("#offers", OptionList).option_count == 1)
+            await pilot.press("tab")
+            assert app.composer.text == "/tidy "
+            app.composer.clear_all()
+            await say(pilot, "/agent careful")
+            await until(pilot, lambda: any("works as careful" in str(each.message) for each in app._notifications))
+            await say(pilot, "/tidy the shed")
+            await until(pilot, lambda: "Tidied." in shown(app))
+            assert app.conversation.messages()[0].text == "Tidy the shed now."
+            assert app.conversation.view.options.agent == "careful"
             app.leave()
 
 

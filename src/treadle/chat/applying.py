@@ -1,5 +1,5 @@
-"""What a person applies (L-18): a text or a fenced block of an answer to a file, or a patch. Which block is meant, and
-the turn that stands for it in the log. No model is asked; the call itself goes the way of every call."""
+"""What a person applies (L-18): a text or a fenced block of an answer to a file, a patch, or a command. Which block
+is meant, and the turn that stands for it in the log. No model is asked; the call itself goes the way of every call."""
 
 import re
 
@@ -12,7 +12,7 @@ from treadle.protocol.commands import Apply
 from treadle.protocol.content import AssistantEntry, ToolRequest, Usage
 from treadle.protocol.events import AssistantMessage, Event, TurnStart, UserMessage
 from treadle.protocol.options import ChatOptions
-from treadle.protocol.tools import PATCH_TOOL, WORLD_TOOL, WRITE_TOOL
+from treadle.protocol.tools import COMMAND_TOOL, PATCH_TOOL, WORLD_TOOL, WRITE_TOOL
 from treadle.types import call_key
 
 _OPENING = re.compile(r"([ \t]*)(`{3,}|~{3,})([^\n]*)")
@@ -41,15 +41,21 @@ def tool_options(state: ChatState) -> ChatOptions:
     the model."""
     if state.run is None or not state.run.applies:
         return state.options
-    return replace(state.options, tools=(WRITE_TOOL, PATCH_TOOL, WORLD_TOOL), dynamic_tools=())
+    return replace(state.options, tools=(WRITE_TOOL, PATCH_TOOL, WORLD_TOOL, COMMAND_TOOL), dynamic_tools=())
 
 
 def _call(state: ChatState, command: Apply) -> tuple[str, str, dict[str, str | None]]:
     """What is said, by which tool, with which arguments."""
     if command.world:
         if command != Apply(world=command.world):
-            raise InvalidInput("A world is committed as it is; give no path, content, block or patch with it.")
+            raise InvalidInput("A world is committed as it is; give nothing else with it.")
         return f"Commit the world {command.world}.", WORLD_TOOL, {"world": command.world}
+    if command.command is not None:
+        if command != Apply(command=command.command):
+            raise InvalidInput("A command is run as it is; give nothing else with it.")
+        if not command.command.strip():
+            raise InvalidInput("The command is empty.")
+        return "I run a command in the project.", COMMAND_TOOL, {"command": command.command}
     return _patching(command) if command.patch is not None else _writing(state, command)
 
 

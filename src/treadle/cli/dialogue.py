@@ -163,10 +163,8 @@ class Dialogue:
             if word == "n":
                 why = await self._ask("why not? (told to the model; empty: nothing) ")
                 return chat.deny(action, why or "")
-            if word == "e" and action.name == "run_command":
-                command = await self._ask("run instead: ")
-                if command:
-                    return chat.approve(action, arguments=await edited(chat, action, command))
+            if word == "e" and action.name == "run_command" and (command := await self._rewritten(chat, action)):
+                return chat.approve(action, arguments=await edited(chat, action, command))
             if word in _SCOPES and action.offers:
                 if not number and len(action.offers) > 1:
                     number = await self._press(f"which rule, 1 to {len(action.offers)}? ")
@@ -190,6 +188,17 @@ class Dialogue:
                 return None
             if typed:
                 return chat.answer(action, typed)
+
+    async def _rewritten(self, chat: Chat, action: OpenAction) -> str | None:
+        """Another command than this one. One of several lines is written anew: it cannot be shown on one."""
+        line = str((await chat.arguments(action)).get("command", ""))
+        if line != inert_line(line) or "\n" in line:
+            return await self._ask("run instead: ")
+        self._keys.forget()
+        self._prompt("run instead: ")
+        command = await self._keys.edited(line)
+        sys.stderr.write("\n")
+        return command
 
     async def _ask(self, prompt: str) -> str | None:
         self._keys.forget()

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import termios
+from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
@@ -117,6 +118,21 @@ class Keyboard:
                 holder._singly()
         return typed.strip() if typed is not None else None
 
+    async def edited(self, text: str) -> str | None:
+        """This line as it is changed at its end: letters, Backspace, Ctrl-W a word, Ctrl-U all. None after Esc."""
+        _show(text)
+        while (typed := await self._typed()) is not None and typed not in (ESCAPE, END):
+            for letter in typed if typed[0] != ESCAPE else "":
+                kept = _KEEP[letter](text) if letter in _KEEP else text
+                if letter in "\r\n":
+                    return text.strip()
+                _show("\b \b" * (len(text) - len(kept)))
+                text = kept
+                if letter.isprintable():
+                    text += letter
+                    _show(letter)
+        return None
+
     async def _typed(self) -> str | None:
         """Waits without a thread, so that Ctrl-C ends it at once."""
         loop = asyncio.get_running_loop()
@@ -130,3 +146,17 @@ class Keyboard:
         finally:
             loop.remove_reader(self._fd)
         return data.decode(errors="replace") if data else None
+
+
+_KEEP: dict[str, Callable[[str], str]] = {
+    "\x7f": lambda text: text[:-1],
+    "\b": lambda text: text[:-1],
+    "\x15": lambda text: "",
+    "\x17": lambda text: text.rstrip().rpartition(" ")[0],
+}
+"""Keys that take something away, and what is left of a line then."""
+
+
+def _show(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()

@@ -54,6 +54,7 @@ def open_app(wanted: Wanted) -> int:
 def run_app(wanted: Wanted, root: str, first_words: str = "") -> int:
     """The screen comes first; what a run needs is loaded behind it. `first_words` introduce a demonstration, to which
     nobody comes back."""
+    gc.disable()  # until all is loaded: what is loaded stays, and looking through it finds nothing
     import asyncio
 
     from treadle.config import home_of
@@ -80,6 +81,12 @@ def run_app(wanted: Wanted, root: str, first_words: str = "") -> int:
 
 def _connecting(wanted: Wanted, root: str, stack: AsyncExitStack) -> "Callable[[], Awaitable[Connection]]":
     async def connect() -> "Connection":
+        connection = await connected()
+        gc.freeze()
+        gc.enable()
+        return connection
+
+    async def connected() -> "Connection":
         import asyncio
 
         if wanted.server:
@@ -113,7 +120,6 @@ async def _embedded(config: "Config", root: str) -> "AsyncIterator[Any]":
 
     async with open_agent(config, works=True, relays=True) as agent:
         registry = ModelRegistry(os.environ, home=config.home)
-        gc.freeze()  # all that is loaded now stays: no look for garbage halts the screen for it
         connection = Embedded(agent, config.settings.chat_options(root), find_chat, registry)
         try:
             yield connection

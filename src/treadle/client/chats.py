@@ -93,6 +93,10 @@ class ClientChat:
         said = {"path": path, "content": content, "block": block, "patch": patch}
         return await self._post("apply", {name: value for name, value in said.items() if value is not None})
 
+    async def run_command(self, line: str) -> Accepted:
+        """Run a command of a person's own in the project; what comes of it is told by the events."""
+        return await self._post("apply", {"command": line})
+
     async def compact(self) -> Accepted:
         return await self._post("compact", {})
 

@@ -46,7 +46,7 @@ TEXTS: dict[type[Event], tuple[str, ...]] = {
 def refuse_secrets(command: Command, redact: Redact) -> None:
     """A person's own text goes to the letter into the arguments of a call, and with them into the log: one with a
     secret is not taken."""
-    text = (command.patch or command.content) if isinstance(command, Apply) else None
+    text = (command.command or command.patch or command.content) if isinstance(command, Apply) else None
     if text is not None and redact(text) != text:
         raise InvalidInput("The content holds a secret, which would stand in the log; write that file yourself.")
 

@@ -138,8 +138,8 @@ class Compact(Value, tag="compact", frozen=True):
 
 
 class Apply(Value, tag="apply", frozen=True):
-    """Write a text, or a fenced block of the last answer, to a file, apply a patch, or commit a world, without asking
-    the model (L-18)."""
+    """Write a text, or a fenced block of the last answer, to a file, apply a patch, commit a world, or run a command,
+    without asking the model (L-18)."""
 
     path: str = ""
     """The file; a patch names its files itself."""
@@ -151,6 +151,8 @@ class Apply(Value, tag="apply", frozen=True):
     """A patch, unified or in the envelope, in place of a text and a path: all of it or nothing."""
     world: str = ""
     """Or a world of the place in which the chat works: what was changed in it is committed (W-12)."""
+    command: str | None = None
+    """Or a command line."""
 
 
 class CloseJob(Value, tag="close_job", frozen=True):

@@ -216,7 +216,7 @@ _Run = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 
 
 class ApplyText(Body, frozen=True, kw_only=True):
-    """Write a fenced block of the last answer, or a text, to a file, or apply a patch (L-18)."""
+    """Write a fenced block of the last answer, or a text, to a file, apply a patch or run a command (L-18)."""
 
     path: _Path | None = None
     """Relative to the root; a patch has none."""
@@ -227,6 +227,8 @@ class ApplyText(Body, frozen=True, kw_only=True):
     patch: str | None = None
     """A unified diff, or what stands between `*** Begin Patch` and `*** End Patch`, in place of a file and a text: all
     of it is applied, or nothing."""
+    command: str | None = None
+    """A command line to run in the project, in place of all that."""
 
 
 class JobInput(Body, frozen=True, kw_only=True):

@@ -134,7 +134,6 @@ class TreadleApp(App[Left]):
     def on_mount(self) -> None:
         chosen = self._theme_name or os.environ.get("TREADLE_THEME", "")
         self.theme = chosen if chosen in self.available_themes else "textual-dark"
-        self.query_one("#offers", OptionList).display = False
         self.composer.focus()
         if self.start.first_words:
             self.conversation.add_local(Note(text=self.start.first_words.strip(), colour="cyan"))
@@ -238,7 +237,11 @@ class TreadleApp(App[Left]):
         self.transcript.update_blocks()
         self._drew_s = time.perf_counter() - began
         self.draw_facts()
-        actions = [action for action in self.conversation.view.actions if action.of_person]
+        actions = [
+            action
+            for action in self.conversation.view.actions
+            if action.of_person and not (self.conduct is not None and self.conduct.settles(action))
+        ]
         before = self.card.action
         self.card.ask(actions[0] if actions else None, max(0, len(actions) - 1))
         if self.conduct is not None and before is not None and (not actions or actions[0].action != before.action):
@@ -415,6 +418,9 @@ class TreadleApp(App[Left]):
 
     def action_review(self) -> None:
         self._do("review")
+
+    def action_picture(self) -> None:
+        self._do("paste")
 
     def action_help(self) -> None:
         self._do("help")

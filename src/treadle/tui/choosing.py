@@ -1,7 +1,8 @@
 """What is chosen from lists: chats, messages to go back to, changed files and hunks, jobs, models, modes, colours."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -16,6 +17,9 @@ from treadle.tui.conversation import Conversation
 from treadle.tui.desk import Desk, Purpose, outcome_words
 from treadle.tui.drawing import Look, diff, drawn, numbers
 from treadle.tui.picker import Entry, Picker
+
+if TYPE_CHECKING:
+    from treadle.skills.reading import CustomAgent
 
 PREVIEWED = 8
 """Blocks of a chat that its preview shows."""
@@ -260,6 +264,18 @@ async def choose_mode(desk: Desk) -> str:
         return [Entry(f"{mode:10} {MODE_WORDS[mode][1]}", str(mode)) for mode in MODES if query in mode]
 
     return await desk.app.push_screen_wait(Picker("Mode", found, searches=False)) or ""
+
+
+async def choose_agent(desk: Desk, known: "Mapping[str, CustomAgent]") -> str:
+    async def found(query: str) -> Sequence[Entry[str]]:
+        rows = [
+            Entry(Text(inert_line(f"{each.name}  {each.description}", 200), no_wrap=True), each.name)
+            for each in known.values()
+            if query.casefold() in each.name.casefold()
+        ]
+        return [*rows, Entry("none  as itself again", "none")]
+
+    return await desk.app.push_screen_wait(Picker("Work as", found)) or ""
 
 
 async def choose_theme(desk: Desk) -> None:

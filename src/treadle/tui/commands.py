@@ -25,6 +25,7 @@ COMMANDS = {
     "help": "keys and commands",
     "model": "choose the model, or name one",
     "mode": "choose what passes without a question, or name it",
+    "agent": "work as a custom agent, or name one; none: as itself again",
     "undo": "take back what the last run changed, or only these files",
     "redo": "take the last undo back",
     "review": "look at what changed; keep or undo files and hunks",
@@ -43,6 +44,7 @@ COMMANDS = {
     "cost": "what the chat has cost",
     "export": "write the chat to a file",
     "copy": "copy the last answer",
+    "paste": "put the picture of the clipboard into the message",
     "doctor": "see whether all is well here",
     "theme": "choose the colours",
     "quit": "leave",
@@ -56,7 +58,8 @@ KEYS = {
     "Ctrl-C": "twice: quit",
     "Up, Down": "what was typed before",
     "@": "name a file",
-    "!": "run a command of your own; its output goes with the next message",
+    "!": "run a command of your own; the model sees it with the next message",
+    "Ctrl-V": "put the picture of the clipboard into the message",
     "Ctrl-O": "unfold all calls, thinking and diffs; a click unfolds one",
     "Ctrl-R": "review what changed",
     "Ctrl-B": "the panel at the side",
@@ -75,8 +78,10 @@ async def _help(desk: Desk, rest: str) -> None:
     keys, commands = Table.grid(padding=(0, 2)), Table.grid(padding=(0, 2))
     for key, words in KEYS.items():
         keys.add_row(Text(key, "bold"), words)
-    for name, words in COMMANDS.items():
-        commands.add_row(Text(f"/{name}", "bold cyan"), words)
+    own = await desk.connection.own_commands(desk.root)
+    described = {name: inert_line(each.description, 200) for name, each in own.items() if name not in COMMANDS}
+    for name, words in {**COMMANDS, **described}.items():
+        commands.add_row(Text(f"/{inert_line(name, 40)}", "bold cyan"), words)
     desk.app.push_screen(Reading("Keys and commands", Group(keys, "", commands)))
 
 
@@ -100,6 +105,16 @@ async def _model(desk: Desk, rest: str) -> None:
     if wanted and await desk.may_see(wanted):
         await _change(desk, model=wanted)
         desk.app.tell(f"model: {wanted}", grave=False)
+
+
+async def _agent(desk: Desk, rest: str) -> None:
+    from treadle.presentation.slash import NO_AGENT, agent_changes
+
+    found = await desk.connection.custom_agents(desk.root)
+    wanted = rest or await choosing.choose_agent(desk, found)
+    if wanted:
+        await _change(desk, **agent_changes(found, wanted))
+        desk.app.tell("works as itself" if wanted == NO_AGENT else f"works as {inert_line(wanted, 64)}", grave=False)
 
 
 async def _change(desk: Desk, **options: object) -> None:
@@ -201,6 +216,14 @@ async def _copy(desk: Desk, rest: str) -> None:
     desk.app.tell("copied, where the terminal allows it", grave=False)
 
 
+async def _paste(desk: Desk, rest: str) -> None:
+    from treadle.tui.images import clipboard_picture
+
+    path = await clipboard_picture(desk.app.home)
+    desk.app.composer.add_chip("image", "from the clipboard", "", path)
+    desk.app.composer.focus()
+
+
 async def _doctor(desk: Desk, rest: str) -> None:
     desk.app.say_status("looking …", "yellow")
     process = await asyncio.create_subprocess_exec(
@@ -224,9 +247,11 @@ def _picked(name: str) -> Callable[[Desk, str], Awaitable[None]]:
 
 
 _ACTS: dict[str, Callable[[Desk, str], Awaitable[None]]] = {
-    "help": _help, "model": _model, "mode": _mode, "undo": _undo, "redo": _redo, "review": _picked("review"),
+    "help": _help, "model": _model, "mode": _mode, "agent": _agent, "undo": _undo, "redo": _redo,
+    "review": _picked("review"),
     "diff": _picked("review"), "compact": _compact, "fork": _fork, "rewind": _picked("rewind"),
     "chats": _picked("pick_chat"), "resume": _picked("pick_chat"), "new": _new, "rename": _rename,
     "queue": _picked("queue"), "jobs": _picked("jobs"), "rules": _rules, "network": _network, "cost": _cost,
-    "export": _export, "copy": _copy, "doctor": _doctor, "theme": _picked("choose_theme"), "quit": _quit,
+    "export": _export, "copy": _copy, "paste": _paste, "doctor": _doctor,
+    "theme": _picked("choose_theme"), "quit": _quit,
 }  # fmt: skip

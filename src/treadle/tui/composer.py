@@ -132,6 +132,13 @@ class Composer(TextArea):
         else:
             self.insert(text)
 
+    def action_paste(self) -> None:
+        """Ctrl-V: what was copied in the app, else the picture of the clipboard; a text comes from the terminal."""
+        if self.app.clipboard:
+            super().action_paste()
+        else:
+            self.call_later(self.app.run_action, "picture")
+
     def add_chip(self, kind: str, label: str, text: str, image: str = "") -> None:
         number = max(self._chips, default=0) + 1
         shown = f"[{kind} #{number}: {inert(label)[:40]}]".replace("\n", " ")

@@ -2,7 +2,10 @@
 purpose: a message, unless something else was asked for."""
 
 import asyncio
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
 
 from treadle.did_you_mean import did_you_mean
 from treadle.errors import InvalidInput, Refused, TreadleError
@@ -19,8 +22,10 @@ from treadle.tui.file_names import best, file_names
 from treadle.tui.first_run import first_run
 from treadle.tui.screens import Confirm
 
+if TYPE_CHECKING:
+    from treadle.skills.reading import OwnCommand
+
 OFFERS = 8
-SHELL_KEPT = 40_000
 _STALE = ("no_such_action", "hash_mismatch", "not_awaiting_action")
 
 
@@ -35,6 +40,9 @@ class Conduct:
         """Actions that were answered here."""
         self._cut_at = -1
         """Where the log ended when the chat's run was driven by nobody."""
+        self._typed = ""
+        """The command that was typed here last: nobody is asked about it again, unless it is critical (S-05)."""
+        self._own: Mapping[str, OwnCommand] = {}
         self.chosen: dict[str, Any] = {}
         """Options for the next chat."""
         app.composer.completes = self._offers_key
@@ -49,6 +57,10 @@ class Conduct:
             raise InvalidInput("there is no chat yet; say something first")
         return self.app.link
 
+    @property
+    def root(self) -> str:
+        return self.app.conversation.view.options.root or self.app.start.root
+
     async def begin(self) -> None:
         start = self.app.start
         if start.chat:
@@ -59,6 +71,7 @@ class Conduct:
             await first_run(self)
         if start.prompt:
             await self.say(start.prompt, ())
+        await self._read_own()
         self._names = await asyncio.to_thread(file_names, start.root)
 
     async def open(self, link: ChatLink) -> None:
@@ -145,14 +158,9 @@ class Conduct:
         """Send a message; without a chat it begins one. The user knows who gets to see it (S-10)."""
         app = self.app
         try:
-            if app.link is None:
-                model = self.chosen.get("model") or app.start.model or await self.connection.default_model()
-                if not model:
-                    raise InvalidInput("no model is chosen yet; choose one with /model")
-                if not await self.may_see(model):
-                    app.composer.put(text)
-                    return
-                app.attach(await self.connection.create(**{"model": model, **self.chosen}), new=True)
+            if app.link is None and not await self._begin_chat():
+                app.composer.put(text)
+                return
             self._cut_at = -1
             await self.link().send(text, "steering" if steers else "queued", images)
             app.transcript.go_to_end()
@@ -160,6 +168,16 @@ class Conduct:
             app.composer.put(text)
             app.conversation.add_local(Note(text=str(error), colour="red", mark="error"))
             app.draw()
+
+    async def _begin_chat(self) -> bool:
+        app = self.app
+        model = self.chosen.get("model") or app.start.model or await self.connection.default_model()
+        if not model:
+            raise InvalidInput("no model is chosen yet; choose one with /model")
+        if not await self.may_see(model):
+            return False
+        app.attach(await self.connection.create(**{"model": model, **self.chosen}), new=True)
+        return True
 
     async def may_see(self, model: str) -> bool:
         told = await self.connection.disclosure(model)
@@ -172,26 +190,30 @@ class Conduct:
         return True
 
     async def command(self, name: str, rest: str) -> None:
-        if name not in COMMANDS:
-            raise InvalidInput(f"there is no command /{inert_line(name, 40)}{did_you_mean(name, COMMANDS)}; see /help")
-        await carry_out(self, name, rest)
+        if name in COMMANDS:
+            await carry_out(self, name, rest)
+            return
+        await self._read_own()
+        if (own := self._own.get(name)) is None:
+            near = did_you_mean(name, [*COMMANDS, *self._own])
+            raise InvalidInput(f"there is no command /{inert_line(name, 40)}{near}; see /help")
+        await self.say(own.expand(rest), ())
+
+    async def _read_own(self) -> None:
+        """The user's own commands, as they are now."""
+        self._own = await self.connection.own_commands(self.root)
 
     async def shell(self, command: str) -> None:
-        """A command of the person's own, in the project; what it printed goes with the next message."""
+        """A command of the person's own, like one of the model: on the same view, with its effect shown and undoable.
+        The model sees it with the next message."""
         if not command:
             raise InvalidInput("write a command behind the !")
-        root = self.app.conversation.view.options.root or self.app.start.root
-        self.app.say_status(f"! {inert_line(command, 60)} …", "yellow")
-        process = await asyncio.create_subprocess_shell(
-            command, cwd=root, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )  # fmt: skip
-        data, _ = await process.communicate()
-        output = data[-SHELL_KEPT:].decode(errors="replace").rstrip()
-        code = process.returncode or 0
-        self.app.conversation.add_local(Note(text=f"! {command}  (exit {code})\n{output}", colour="cyan"))
-        self.app.composer.add_chip("output", command, f"$ {command}\n{output}\n[exit {code}]")
-        self.app.draw()
+        if self.app.link is None and not await self._begin_chat():
+            self.app.composer.put(f"!{command}")
+            return
+        self._typed = command
+        await self.link().run_command(command)
+        self.app.transcript.go_to_end()
 
     async def resume(self) -> None:
         self._cut_at = -1
@@ -220,6 +242,23 @@ class Conduct:
                 words = "run this instead: Enter runs it, Esc goes back"
                 self.ask_for(Purpose("edit", words, action, arguments), str(arguments.get("command", "")))
 
+    def settles(self, action: OpenAction) -> bool:
+        """Whether an approval is for the command that was typed here; whoever typed it has answered."""
+        if not self._typed or action.kind != "permission" or action.severity == "critical":
+            return False
+        if action.action not in self._mine:
+            self._mine.add(action.action)
+            self.app.run_worker(self.app.guarded(self._settle(action)))
+        return True
+
+    async def _settle(self, action: OpenAction) -> None:
+        if (await self.link().arguments(action)).get("command") == self._typed:
+            await self._answer(self.link().approve(action))
+        else:  # somebody else's doing
+            self._typed = ""
+            self._mine.discard(action.action)
+            self.app.draw()
+
     async def _answer(self, work: Any) -> None:
         """An answer that comes too late is a notice, never an end."""
         try:
@@ -247,7 +286,9 @@ class Conduct:
     def completing(self, message: Composer.Completing) -> None:
         match message.kind:
             case "command":
-                names = [name for name in COMMANDS if name.startswith(message.typed)]
+                if not message.typed:
+                    self.app.run_worker(self.app.guarded(self._read_own()))
+                names = [name for name in (*COMMANDS, *self._own) if name.startswith(message.typed)]
                 self._show_offers("command", [] if names == [message.typed] else names)
             case "file" if self._names is not None:
                 self._show_offers("file", best(self._names, message.typed, OFFERS))
@@ -263,9 +304,14 @@ class Conduct:
         shown.display = bool(names)
         width = max((len(name) for name in names), default=0)
         for name in names:
-            shown.add_option(f"/{name:{width}}  {COMMANDS[name]}" if kind == "command" else inert_line(name))
+            shown.add_option(Text(self._offer(name, width) if kind == "command" else inert_line(name), no_wrap=True))
         if names:
             shown.highlighted = 0
+
+    def _offer(self, name: str, width: int) -> str:
+        own = self._own.get(name)
+        words = COMMANDS.get(name) or (inert_line(f"{own.hint} {own.description}".strip(), 200) if own else "")
+        return f"/{name:{width}}  {words}"
 
     def _offers_key(self, key: str) -> bool:
         from textual.widgets import OptionList
@@ -290,5 +336,7 @@ class Conduct:
             case _:
                 composer.complete(kind, names[shown.highlighted or 0])
                 self._show_offers("", [])
-                return not (key == "enter" and kind == "command" and composer.text.strip()[1:] in COMMANDS)
+                return not (
+                    key == "enter" and kind == "command" and composer.text.strip()[1:] in (*COMMANDS, *self._own)
+                )
         return True

@@ -28,6 +28,10 @@ class Conducting(Protocol):
 
     def completing(self, message: Composer.Completing) -> None: ...
 
+    def settles(self, action: OpenAction) -> bool:
+        """Whether an approval needs nobody's answer."""
+        ...
+
     def answered(self, action: OpenAction) -> None:
         """A card went."""
         ...

@@ -2,7 +2,7 @@
 speak in; errors are those of `treadle.errors`, whose sentences are shown."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -11,6 +11,9 @@ from treadle.protocol.files import Hunk
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import Rule, RuleScope
 from treadle.protocol.views import Status
+
+if TYPE_CHECKING:
+    from treadle.skills.reading import CustomAgent, OwnCommand
 
 
 class ChatRow(msgspec.Struct, frozen=True):
@@ -76,6 +79,10 @@ class ChatLink(Protocol):
 
     async def send(self, text: str, delivery: Delivery = "queued", images: Sequence[str] = ()) -> None:
         """`images` are paths of files."""
+        ...
+
+    async def run_command(self, line: str) -> None:
+        """A command of the person's own, on the same view as the model's, recorded and undoable like one."""
         ...
 
     async def interrupt(self) -> None: ...
@@ -163,6 +170,14 @@ class Connection(Protocol):
     async def chats(self, query: str = "", *, archived: bool = False, limit: int = 200) -> Sequence[ChatRow]: ...
 
     async def models(self) -> Sequence[ModelRow]: ...
+
+    async def own_commands(self, root: str) -> "Mapping[str, OwnCommand]":
+        """Prompts under a name: the user's, and the project's trusted ones."""
+        ...
+
+    async def custom_agents(self, root: str) -> "Mapping[str, CustomAgent]":
+        """Ways to work under a name, likewise."""
+        ...
 
     async def rules(self) -> Sequence[Rule]: ...
 

@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -31,6 +31,9 @@ from treadle.transfer import export_chat, fork
 from treadle.tui.connection import ChangedFile, ChatRow, JobRow, ModelRow, Outcome
 from treadle.tui.images import read_picture
 from treadle.types import ChatId
+
+if TYPE_CHECKING:
+    from treadle.skills.reading import CustomAgent, OwnCommand
 
 PAGE = 1_000
 TAIL = 200
@@ -76,6 +79,9 @@ class EmbeddedChat:
     async def _picture(self, path: str) -> Image:
         kind, data = await asyncio.to_thread(read_picture, path)
         return Image(kind, await self._agent.deps.store.put_blob(data))
+
+    async def run_command(self, line: str) -> None:
+        await self._chat.run_command(line)
 
     async def interrupt(self) -> None:
         await self._chat.interrupt()
@@ -258,6 +264,12 @@ class Embedded:
         return [
             ModelRow(info.ref, info.window, usable(registry, offer, info)) for offer in offers for info in offer.models
         ]
+
+    async def own_commands(self, root: str) -> "Mapping[str, OwnCommand]":
+        return await asyncio.to_thread(self.agent.own_commands, (root, ""))
+
+    async def custom_agents(self, root: str) -> "Mapping[str, CustomAgent]":
+        return await asyncio.to_thread(self.agent.custom_agents, (root, ""))
 
     async def rules(self) -> Sequence[Rule]:
         return await asyncio.to_thread(self.agent.rules.all)

@@ -1,11 +1,18 @@
 """Pictures by their path, for messages to models that can see."""
 
+import asyncio
 import mimetypes
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from treadle.errors import InvalidInput
 
 KINDS = ("image/png", "image/jpeg", "image/gif", "image/webp")
+PNG = b"\x89PNG\r\n\x1a\n"
+PATIENCE_S = 10.0
 
 
 def picture_kind(path: str) -> str:
@@ -30,3 +37,44 @@ def read_picture(path: str) -> tuple[str, bytes]:
         return kind, Path(path).expanduser().read_bytes()
     except OSError as error:
         raise InvalidInput(f"{path} cannot be read: {error.strerror}") from error
+
+
+def clipboard_command(environment: Mapping[str, str]) -> list[str]:
+    """What prints the picture of the clipboard as PNG on this machine, if there is something that does."""
+    if environment.get("WAYLAND_DISPLAY") and (program := shutil.which("wl-paste")):
+        return [program, "--no-newline", "--type", "image/png"]
+    if environment.get("DISPLAY") and (program := shutil.which("xclip")):
+        return [program, "-selection", "clipboard", "-target", "image/png", "-out"]
+    if program := shutil.which("pngpaste"):
+        return [program, "-"]
+    return []
+
+
+async def clipboard_picture(folder: Path | None) -> str:
+    """The path of a file with the picture of the clipboard; InvalidInput if there is none, or no way to get it."""
+    command = clipboard_command(os.environ)
+    if not command:
+        raise InvalidInput(
+            "the clipboard cannot be read here: install wl-clipboard, xclip or pngpaste, or paste the path of a picture"
+        )
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+    )
+    try:
+        data, _ = await asyncio.wait_for(process.communicate(), PATIENCE_S)
+    except TimeoutError as error:
+        process.kill()
+        raise InvalidInput(f"{command[0]} does not answer") from error
+    if not data.startswith(PNG):
+        raise InvalidInput("there is no picture in the clipboard")
+    return await asyncio.to_thread(_kept, data, folder)
+
+
+def _kept(data: bytes, folder: Path | None) -> str:
+    place = None if folder is None else folder / "pictures"
+    if place is not None:
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor, path = tempfile.mkstemp(".png", "clipboard-", place)
+    with open(descriptor, "wb") as file:
+        file.write(data)
+    return path

@@ -10,11 +10,11 @@ from typing import Any
 from treadle.client.chats import Chats, ClientChat
 from treadle.client.files import Restoration, Run
 from treadle.client.http import Http
-from treadle.errors import InvalidInput, NotFound, TreadleError
+from treadle.errors import NotFound, TreadleError
 from treadle.lines.changes import change_lines, is_folder
 from treadle.protocol.events import Delivery, Envelope, OpenAction
 from treadle.protocol.files import decode_path
-from treadle.protocol.http_answers import Accepted, ModelList
+from treadle.protocol.http_answers import Accepted, ChatView, ModelList
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import Rule, RuleScope
 from treadle.tui.connection import ChangedFile, ChatRow, JobRow, ModelRow, Outcome
@@ -42,6 +42,9 @@ class RemoteChat:
         pictures = [{"media_type": kind, "data": base64.b64encode(data).decode()} for kind, data in read]
         body = {"content": text, "delivery": delivery, "images": pictures}
         await self._http.change("POST", f"{self._at}/messages", body, Accepted)
+
+    async def run_command(self, line: str) -> None:
+        await self._chat.run_command(line)
 
     async def interrupt(self) -> None:
         await self._chat.interrupt()
@@ -154,7 +157,9 @@ class Remote:
         return RemoteChat(self._http, await self._chats.get(id))
 
     async def fork(self, id: str, seq: int) -> RemoteChat:
-        raise InvalidInput("a chat of a server cannot be forked from here; use `treadle fork` where the server runs")
+        head = seq or (await (await self._chats.get(id)).info()).head
+        made = await self._http.change("POST", f"/api/chats/{id}/fork", {"seq": head}, ChatView)
+        return RemoteChat(self._http, await self._chats.get(made.id))
 
     async def chats(self, query: str = "", *, archived: bool = False, limit: int = 200) -> Sequence[ChatRow]:
         rows: list[ChatRow] = []
@@ -180,6 +185,12 @@ class Remote:
     async def models(self) -> Sequence[ModelRow]:
         listed = await self._http.get("/api/models", ModelList)
         return [ModelRow(each.model, each.window, "" if each.usable else each.why) for each in listed.models]
+
+    async def own_commands(self, root: str) -> Mapping[str, Any]:
+        return {}  # they are files of the machine that the server runs on
+
+    async def custom_agents(self, root: str) -> Mapping[str, Any]:
+        return {}
 
     async def rules(self) -> Sequence[Rule]:
         return ()

@@ -38,6 +38,9 @@ class Recorded:
     async def changes(self, **_more: Any) -> list[Any]:
         return []
 
+    async def own_commands(self, _root: str) -> dict[str, Any]:
+        return {}
+
     async def default_model(self) -> str:
         return "m:x"
 

@@ -72,7 +72,8 @@ async def compact(call: ApiRequest) -> ApiReply:
 
 async def apply(call: ApiRequest) -> ApiReply:
     wanted = call.body(ApplyText)
-    return await carry_out(call, c.Apply(wanted.path or "", wanted.content, wanted.block or 0, wanted.patch))
+    command = c.Apply(wanted.path or "", wanted.content, wanted.block or 0, wanted.patch, command=wanted.command)
+    return await carry_out(call, command)
 
 
 async def extend(call: ApiRequest) -> ApiReply:
