@@ -23,7 +23,7 @@ from treadle.protocol import wire
 from treadle.protocol.content import Image
 from treadle.protocol.events import Delivery, Envelope, OpenAction, Restored
 from treadle.protocol.files import decode_path
-from treadle.protocol.options import ChatOptions
+from treadle.protocol.options import ChatOptions, Project
 from treadle.protocol.permissions import Rule, RuleScope
 from treadle.protocol.views import shown_status
 from treadle.runtime import Agent
@@ -266,10 +266,10 @@ class Embedded:
         ]
 
     async def own_commands(self, root: str) -> "Mapping[str, OwnCommand]":
-        return await asyncio.to_thread(self.agent.own_commands, (root, ""))
+        return await asyncio.to_thread(self.agent.own_commands, Project(root))
 
     async def custom_agents(self, root: str) -> "Mapping[str, CustomAgent]":
-        return await asyncio.to_thread(self.agent.custom_agents, (root, ""))
+        return await asyncio.to_thread(self.agent.custom_agents, Project(root))
 
     async def rules(self) -> Sequence[Rule]:
         return await asyncio.to_thread(self.agent.rules.all)
