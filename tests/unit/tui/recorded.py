@@ -6,6 +6,7 @@ from typing import Any
 from treadle.protocol import events as e
 from treadle.protocol.content import PlanStep, Thinking, ToolRequest, Usage
 from treadle.protocol.options import ChatOptions
+from treadle.tui.connection import ModelRow
 from treadle.types import CallKey, ChatId
 
 CHAT = ChatId("c_1")
@@ -40,6 +41,13 @@ class Recorded:
 
     async def own_commands(self, _root: str) -> dict[str, Any]:
         return {}
+
+    async def models(self) -> list[ModelRow]:
+        return [
+            ModelRow("m:x", 128_000),
+            ModelRow("m:large", 1_000_000),
+            ModelRow("n:y", 8_000, "no key: set N_API_KEY"),
+        ]
 
     async def default_model(self) -> str:
         return "m:x"
@@ -104,4 +112,14 @@ def asking_log() -> list[e.Event]:
         e.TurnStart(3, "openai:gpt-4.1"),
         e.AssistantMessage(3, "", (), (ToolRequest(call, "run_command", '{"command":"rm -r build"}'),)),
         e.PermissionRequested("3.0", call, "high", "it removes files", "run_command\n  command: rm -r build", "h"),
+    ]
+
+
+def question_log() -> list[e.Event]:
+    call = CallKey("3.0")
+    return [
+        *short_log(),
+        e.TurnStart(3, "openai:gpt-4.1"),
+        e.AssistantMessage(3, "", (), (ToolRequest(call, "ask_user", '{"question":"Which one?"}'),)),
+        e.UserInputRequested("3.0", "Which one is meant?", ("the red one", "the blue one"), call=call),
     ]

@@ -1,23 +1,55 @@
-"""How the main views look, in three sizes and two themes. When a change is meant: pytest --snapshot-update, and look at
+"""How every view looks, in three sizes and two themes. When a change is meant: pytest --snapshot-update, and look at
 what changed."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
 from textual.pilot import Pilot
+from textual.widgets import OptionList
 
-from tests.unit.tui.recorded import Recorded, asking_log, ended_log
+from tests.unit.tui.recorded import Recorded, asking_log, ended_log, question_log
 from treadle.protocol.events import Event
 from treadle.tui.app import Start, TreadleApp
 from treadle.tui.launch import make_app
 
 SIZES = [(40, 12), (80, 24), (120, 40)]
 Compare = Callable[..., bool]
+Does = Callable[[Pilot[Any]], Awaitable[None]]
 
 
-def app_of(log: Sequence[Event], theme: str = "textual-dark") -> TreadleApp:
+async def nothing(pilot: Pilot[Any]) -> None: ...
+
+
+async def helped(pilot: Pilot[Any]) -> None:
+    await pilot.press("f1")
+
+
+async def completed(pilot: Pilot[Any]) -> None:
+    await pilot.press("/", "r", "e")
+    await _until(pilot, lambda: pilot.app.query_one("#offers", OptionList).display)
+
+
+async def listed(pilot: Pilot[Any]) -> None:
+    """Typed: models, which no clock is part of."""
+    for key in "/model":
+        await pilot.press("/" if key == "/" else key)
+    await pilot.press("escape", "enter")
+    await _until(pilot, lambda: any(rows.option_count for rows in pilot.app.screen.query("#rows").results(OptionList)))
+
+
+VIEWS: dict[str, tuple[Callable[[], Sequence[Event]], Does]] = {
+    "conversation": (ended_log, nothing),
+    "approval": (asking_log, nothing),
+    "question": (question_log, nothing),
+    "completion": (ended_log, completed),
+    "list": (ended_log, listed),
+    "help": (ended_log, helped),
+}
+
+
+def app_of(log: Sequence[Event], theme: str) -> TreadleApp:
     recorded: Any = Recorded(log)
 
     async def connect() -> Any:
@@ -26,39 +58,35 @@ def app_of(log: Sequence[Event], theme: str = "textual-dark") -> TreadleApp:
     return make_app(connect, Start("/home/me/project", chat="c_1"), theme=theme)
 
 
+async def _until(pilot: Pilot[Any], fact: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not fact() and time.monotonic() < deadline:
+        await pilot.pause(0.02)
+
+
 async def ready(pilot: Pilot[Any]) -> None:
     """All is drawn, nothing is under way, and the cursor does not blink."""
     app = pilot.app
     assert isinstance(app, TreadleApp)
     app.composer.cursor_blink = False
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        await pilot.pause(0.05)
+
+    def drawn() -> bool:
         asks = bool(app.conversation.view.actions)
-        if app.conversation.seq and app.transcript._lines and (not asks or app.card.armed):
-            break
+        return bool(app.conversation.seq and app.transcript._lines and (not asks or app.card.armed))
+
+    await _until(pilot, drawn)
     app._tick = lambda: None  # type: ignore[method-assign]
-    await pilot.pause(0.2)
 
 
+@pytest.mark.parametrize("theme", ["dark", "light"])
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
-def test_conversation(snap_compare: Compare, size: tuple[int, int]) -> None:
-    assert snap_compare(app_of(ended_log()), terminal_size=size, run_before=ready)
+@pytest.mark.parametrize("view", VIEWS)
+def test_view(snap_compare: Compare, view: str, size: tuple[int, int], theme: str) -> None:
+    log, does = VIEWS[view]
 
-
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
-def test_approval(snap_compare: Compare, size: tuple[int, int]) -> None:
-    assert snap_compare(app_of(asking_log()), terminal_size=size, run_before=ready)
-
-
-def test_light(snap_compare: Compare) -> None:
-    assert snap_compare(app_of(ended_log(), "textual-light"), terminal_size=(80, 24), run_before=ready)
-
-
-def test_help(snap_compare: Compare) -> None:
-    async def helped(pilot: Pilot[Any]) -> None:
+    async def before(pilot: Pilot[Any]) -> None:
         await ready(pilot)
-        await pilot.press("f1")
+        await does(pilot)
         await pilot.pause(0.2)
 
-    assert snap_compare(app_of(ended_log()), terminal_size=(80, 24), run_before=helped)
+    assert snap_compare(app_of(log(), f"textual-{theme}"), terminal_size=size, run_before=before)
