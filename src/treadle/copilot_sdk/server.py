@@ -13,9 +13,10 @@ import msgspec
 from treadle import __version__
 from treadle.copilot_sdk.config import Config, options_of, read_config, without_effect
 from treadle.copilot_sdk.events import stamp
+from treadle.copilot_sdk.extension_methods import Params, text_of, tool_shown
 from treadle.copilot_sdk.extensions import bring, builtin_names, extras_of
 from treadle.copilot_sdk.hooks import ProgramHooks
-from treadle.copilot_sdk.methods import SESSION_METHODS, Call, Params, text_of, tool_shown
+from treadle.copilot_sdk.methods import SESSION_METHODS, Method
 from treadle.copilot_sdk.session import Session
 from treadle.copilot_sdk.system_message import transforms
 from treadle.errors import ChatExists, NotFound, Refused
@@ -87,9 +88,9 @@ class Runtime:
         if asked is None:
             raise RpcError(METHOD_NOT_FOUND, f"Unhandled method {method}: Treadle's runtime does not have it.")
         session = self.sessions.get(str(params.get("sessionId")))
-        if asked is Call.detach and (session is None or connection not in session.programs):
+        if asked is Method.detach and (session is None or connection not in session.programs):
             return {"success": True}  # it has left already
-        return await asked(Call(self._of(connection, params), connection, method, params))
+        return await asked(Method(self._of(connection, params), connection, method, params))
 
     def tell_all(self, kind: str, session: str) -> None:
         for connection in self.connections:
@@ -128,7 +129,11 @@ class Runtime:
     async def foreground(self, _connection: Connection, params: Params) -> Any:
         """There is no screen on which a session could be in front."""
         asked = "sessionId" in params
-        return {"success": False, "error": "only a server with a TUI has one"} if asked else {"sessionId": None}
+        return (
+            {"success": False, "error": "not running in TUI+server mode: there is no screen here"}
+            if asked
+            else {"sessionId": None}
+        )
 
     async def shutdown(self, _connection: Connection, _params: Params) -> Any:
         self.ended.set()

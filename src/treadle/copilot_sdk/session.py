@@ -161,6 +161,7 @@ class Session:
                 await self.requests.attend()
             case e.OptionsChanged():
                 self.options = (await self.chat.state()).options
+                self._updated()
             case e.SessionError(message=message):
                 given = {"error": message, "errorContext": "model_call", "recoverable": False}
                 self.background(self.hooks.invoke("errorOccurred", **given))

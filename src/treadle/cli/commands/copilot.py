@@ -10,7 +10,7 @@ import click
 from treadle.cli.options import store_option
 
 TOKEN = "COPILOT_CONNECTION_TOKEN"
-_THEIRS = ("--headless", "--no-auto-update", "--no-auto-login")
+_THEIRS = ("--headless", "--no-auto-update", "--no-auto-login", "--yolo")
 _THEIRS_WITH_VALUE = ("--log-level", "--auth-token-env", "--session-idle-timeout")
 
 
