@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.scenario.command_line import CommandLine
-from tests.scenario.copilot_kit import Program
+from tests.scenario.copilot_kit import Answered, Program
 from tests.scenario.mcp_servers.kit import ODD
 from tests.scenario.test_copilot_rpc import Start, talk, turns
 
@@ -173,3 +173,11 @@ async def test_an_agent_has_the_skills_that_it_names(start: Start, tmp_path: Pat
     assert (await program.heard("tool.execution_complete"))["data"]["success"] is False
     chosen = await program.call("session.agent.select", {"sessionId": "s1", "name": "greeter"})
     assert chosen["agent"]["skills"] == ["greeting"]
+
+
+async def test_a_session_that_is_there_keeps_its_servers(start: Start, odd: dict[str, Any]) -> None:
+    program = await start(turns())
+    await program.call("session.create", {"sessionId": "s1", "mcpServers": {"odd": odd}})
+    with pytest.raises(Answered, match="already"):
+        await program.call("session.create", {"sessionId": "s1", "mcpServers": {"other": odd}})
+    await state_of(program, "odd", "connected")

@@ -128,12 +128,9 @@ class Runtime:
 
     async def foreground(self, _connection: Connection, params: Params) -> Any:
         """There is no screen on which a session could be in front."""
-        asked = "sessionId" in params
-        return (
-            {"success": False, "error": "not running in TUI+server mode: there is no screen here"}
-            if asked
-            else {"sessionId": None}
-        )
+        if "sessionId" not in params:
+            return {"sessionId": None}
+        return {"success": False, "error": "not running in TUI+server mode: there is no screen here"}
 
     async def shutdown(self, _connection: Connection, _params: Params) -> Any:
         self.ended.set()
@@ -146,6 +143,8 @@ class Runtime:
         session = config.session_id = config.session_id or os.urandom(16).hex()
         if not _ID.fullmatch(session):
             raise RpcError(INVALID_PARAMS, "A sessionId has 1 to 128 letters, digits, dots, hyphens and underscores.")
+        if session in self.sessions:  # whose servers are not to be touched
+            raise RpcError(INVALID_PARAMS, f"There is a session {session} already; resume it.")
         base = msgspec.structs.replace(
             self._options,
             root=self._root_of(config.working_directory or ""),

@@ -23,6 +23,7 @@ from treadle.protocol import events as e
 from treadle.protocol.commands import ChangeOptions, Send
 from treadle.protocol.options import ChatOptions
 from treadle.runtime import Agent
+from treadle.tools.registry import SERVER_MARK
 from treadle.types import new_id
 from treadle.watching import watch
 
@@ -102,14 +103,17 @@ class Session:
 
     async def configure(self, config: Config) -> None:
         """Make the chat's options what the programs say."""
-        self.servers = bring(self.agent, self.chat.id, self.programs.values(), self.stopped)
+        found = bring(self.agent, self.chat.id, self.programs.values(), self.stopped)
+        if not found:
+            await self._end_servers()
+        self.servers = found
         extras = await asyncio.to_thread(extras_of, self.agent, config, self.options.project, self.servers)
         ask = self._with(lambda each: each is config)
         prompt = await self._prompt(config, ask[0]) if ask and transforms(config.system_message) else None
         builtin = builtin_names(self.agent, self.options, extras.skills)
         made = msgspec.structs.asdict(options_of(self.options, config, self.tools, builtin, extras, prompt))
         await self.change({name: value for name, value in made.items() if value != getattr(self.options, name)})
-        if self.servers:
+        if any(SERVER_MARK in each for each in self.options.tools or ()):
             self.background(self.agent.mcp.hub.start(self.options))
 
     async def change(self, changes: dict[str, Any]) -> None:
