@@ -6,7 +6,7 @@ import stat as st
 import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 import msgspec
@@ -155,8 +155,8 @@ class FromFolder:
         with Folders(self._folder) as folders, reading(*folders.of(path)) as fd:
             return os.dup(fd)
 
-    def lend(self, path: str) -> None:
-        return None
+    def lend(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def let_go(self, paths: Iterable[str]) -> None:
         return None

@@ -8,7 +8,7 @@ import os
 import stat as st
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Protocol
 
 from treadle.errors import ToolError
@@ -33,8 +33,8 @@ class ContentSource(Protocol):
         it. It stays what it is until the changes are made. ToolError if the bytes cannot be had."""
         ...
 
-    def lend(self, path: str) -> AbstractContextManager[tuple[int, str]] | None:
-        """The folder and the name of that file, if it may become the project's own; None if it may not."""
+    def lend(self) -> AbstractContextManager[Folders | None]:
+        """The folders in which those files lie, if they may become the project's own; else None."""
         ...
 
     def let_go(self, paths: Iterable[str]) -> None:
@@ -65,8 +65,8 @@ class StoreSource:
         os.lseek(fd, 0, os.SEEK_SET)
         return fd
 
-    def lend(self, path: str) -> None:
-        return None
+    def lend(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def let_go(self, paths: Iterable[str]) -> None:
         return None
@@ -144,23 +144,25 @@ class ChangeApplier:
     def prepare(self, *, lasting: bool = True) -> int | None:
         """Make every new file ready that is not: from here on no space is needed any more. The file system that was
         synced as a whole for it, if one was. Unless it must be found again after a power cut, only the bytes are."""
-        for each in self._open:
-            after, name = each.change.after, self._numbers[each.change.path]
-            if after is None or after.kind == "directory" or _mode_only(each) or self._stage.has(name):
-                continue
-            if after.kind == "file":
-                self._ready(each, after, name)
-            elif after.kind == "link":
-                self._stage.link(name, after)
-            elif after.kind == "fifo":
-                self._stage.fifo(name, after)
-            else:
-                raise ToolError(f"{inert(decode_path(each.change.path))} is a socket or device, which cannot be made.")
+        with self._source.lend() as lent:
+            for each in self._open:
+                after, name = each.change.after, self._numbers[each.change.path]
+                if after is None or after.kind == "directory" or _mode_only(each) or self._stage.has(name):
+                    continue
+                if after.kind == "file":
+                    self._ready(each, after, name, lent)
+                elif after.kind == "link":
+                    self._stage.link(name, after)
+                elif after.kind == "fifo":
+                    self._stage.fifo(name, after)
+                else:
+                    shown = inert(decode_path(each.change.path))
+                    raise ToolError(f"{shown} is a socket or device, which cannot be made.")
         whole = self._stage.sync(names=lasting)
         faultpoint("transaction.ready")
         return whole
 
-    def _ready(self, each: PathProgress, after: FileState, name: str) -> None:
+    def _ready(self, each: PathProgress, after: FileState, name: str, lent: Folders | None) -> None:
         path, before = each.change.path, each.change.before
         old = each.stat if each.stat is not None and st.S_ISREG(each.stat.st_mode) else None
         if each.together:  # it is read again when its turn comes, so its mode must allow that
@@ -169,11 +171,9 @@ class ChangeApplier:
             with reading(*self._folders.of(path)) as source:
                 self._stage.file(name, source, after, self._source.mtime_ns(path), old)
             return
-        if not each.together and (lent := self._source.lend(path)) is not None:
-            with lent as (folder, file):
-                if self._stage.adopt(name, folder, file, after, old):
-                    self._adopted.append(path)
-                    return
+        if lent is not None and not each.together and self._stage.adopt(name, *lent.of(path), after, old):
+            self._adopted.append(path)
+            return
         with held(self._source.open(path, after)) as source:
             self._stage.file(name, source, after, self._source.time_of(source), old)
 

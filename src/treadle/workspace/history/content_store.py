@@ -69,7 +69,6 @@ class ContentStore:
                     yield batch
                     batch.finish()
                 finally:
-                    batch.settle()
                     batch.clear()
         except OSError as error:
             raise ToolError(

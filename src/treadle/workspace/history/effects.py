@@ -153,7 +153,7 @@ class _Walk:
 
         def opened() -> int:
             nonlocal brought_up
-            fd = self._upper.file(here.up, here.name, here.path)
+            fd = self._upper.file(here.up, here.name, here.path, found)
             brought_up = is_copy(fd)
             return fd
 

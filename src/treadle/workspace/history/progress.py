@@ -81,15 +81,13 @@ class Surveyor:
             if standing in ("before", "half") and change.path in gone and _is_folder(stat):
                 foreign = _foreign(self._folders, change.path, gone)
                 standing, reason = ("other", f"{FOREIGN}: {foreign}") if foreign else (standing, "")
-            if self._batch is not None and stat is not None and st.S_ISREG(stat.st_mode):
-                stat = _named_again(stat, self._folders.lstat(change.path))
             found.append(PathProgress(change, standing, stat, in_place, reason))
         self._folders.forget()
         return found
 
     def _standing(self, change: FileChange, stat: os.stat_result | None, in_place: bool) -> Standing:
         if self._batch is not None:
-            standing = _kept(self._folders, change, self._batch, retiring=not in_place)
+            standing = _kept(self._folders, change, self._batch)
             begun = self._tried and standing == "other" and change.before is None and mode_pending(change, stat)
             return "half" if begun else standing
         if self._folders.matches(change.path, change.after):
@@ -120,23 +118,15 @@ class Surveyor:
             return self._ready(path)
 
 
-def _kept(folders: Folders, change: FileChange, batch: StoreBatch, *, retiring: bool) -> Standing:
+def _kept(folders: Folders, change: FileChange, batch: StoreBatch) -> Standing:
     before, after = change.before, change.after
     same_bytes = before is not None and after is not None and before.digest == after.digest
     if before is None or before.kind != "file" or same_bytes:
         if folders.matches(change.path, before):
             return "before"
         return "after" if folders.matches(change.path, after) else "other"
-    now = folders.look(change.path, batch, retiring=retiring)
+    now = folders.look(change.path, batch)
     return "before" if now == before else "after" if now == after else "other"
-
-
-def _named_again(before: os.stat_result, now: os.stat_result | None) -> os.stat_result:
-    """What a file is with the second name under which it is kept: that it got one is no change."""
-    same = ("st_ino", "st_dev", "st_size", "st_mtime_ns", "st_mode")
-    if now is None or now.st_nlink != before.st_nlink + 1:
-        return before
-    return now if all(getattr(now, name) == getattr(before, name) for name in same) else before
 
 
 def mode_pending(change: FileChange, stat: os.stat_result | None) -> bool:

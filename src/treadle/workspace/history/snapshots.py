@@ -180,7 +180,7 @@ def remember(root: Root, after_images: ContentStore, changes: Sequence[FileChang
                 with reading(*folders.of(path)) as fd:
                     data = os.pread(fd, _LARGEST_REMEMBERED + 1, 0)
                 if hashlib.sha256(data).hexdigest() == state.digest and is_text(data):
-                    batch.put_as(state.digest, data)
+                    batch.add(state.digest, data)
 
 
 def _is_wanted(change: FileChange) -> bool:

@@ -70,6 +70,8 @@ class StagingFolder:
             os.unlink(name, dir_fd=self._fd)
 
     def has(self, name: str) -> bool:
+        if not self._again:
+            return False
         try:
             os.stat(name, dir_fd=self._fd, follow_symlinks=False)
         except FileNotFoundError:

@@ -127,8 +127,8 @@ def lstat(folder: int, name: str) -> os.stat_result | None:
         return None
 
 
-def look(folder: int, name: str, batch: StoreBatch | None = None, *, retiring: bool = False) -> FileState | None:
-    """What has this name in a held folder. With a batch the bytes of a file are kept, too; `retiring`: it is to go."""
+def look(folder: int, name: str, batch: StoreBatch | None = None) -> FileState | None:
+    """What has this name in a held folder. With a batch the bytes of a file are kept, too."""
     found = lstat(folder, name)
     if found is None:
         return None
@@ -138,10 +138,7 @@ def look(folder: int, name: str, batch: StoreBatch | None = None, *, retiring: b
     if kind != "file":
         return FileState(kind, mode)
     with reading(folder, name) as fd:
-        if retiring and batch is not None:
-            digest = batch.retire(fd, folder, name)
-        else:
-            digest = digest_of(fd) if batch is None else batch.put_file(fd)
+        digest = batch.put_file(fd) if batch is not None else digest_of(fd)
         return FileState("file", mode, digest, os.fstat(fd).st_size)
 
 
@@ -258,9 +255,9 @@ class Folders:
         place = self._place(path)
         return None if place is None else lstat(*place)
 
-    def look(self, path: str, batch: StoreBatch | None = None, *, retiring: bool = False) -> FileState | None:
+    def look(self, path: str, batch: StoreBatch | None = None) -> FileState | None:
         place = self._place(path)
-        return None if place is None else look(*place, batch, retiring=retiring)
+        return None if place is None else look(*place, batch)
 
     def matches(self, path: str, expected: FileState | None) -> bool:
         place = self._place(path)

@@ -6,10 +6,10 @@ import os
 import secrets
 import threading
 import time
+from contextlib import suppress
 
 from treadle.faultpoint import faultpoint
 from treadle.workspace.history.packs import FEWEST, FULL, OVERHEAD, SMALL, write_pack
-from treadle.workspace.history.retired import RetiredFiles, counts
 from treadle.workspace.paths.durable import CHUNK, Syncing, copy, digest_of, unlink_all, write_at
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -34,22 +34,20 @@ class StoreBatch:
         self._lock = threading.Lock()
         self._temps: list[str] = []
         self._shards: set[str] = set()
-        self._retired = RetiredFiles()
-        self._retiring: set[str] = set()
-        self._finished = False
+        self._named = self._finished = False
 
     def put(self, data: bytes) -> str:
         digest = hashlib.sha256(data).hexdigest()
-        self.put_as(digest, data)
+        if not self.known(digest):
+            self.add(digest, data)
         return digest
 
-    def put_as(self, digest: str, data: bytes) -> None:
-        """Bytes whose hash is known."""
-        if not self.known(digest):
-            if len(data) > SMALL:
-                self._write(digest, data)
-            else:
-                self._pack(digest, data)
+    def add(self, digest: str, data: bytes) -> None:
+        """Bytes of which is known that they are not kept."""
+        if len(data) > SMALL:
+            self._write(digest, data)
+        else:
+            self._pack(digest, data)
 
     def put_file(self, fd: int) -> str:
         """The bytes of a regular file, from its beginning; its hash is that of what was kept, whoever writes to the
@@ -71,24 +69,6 @@ class StoreBatch:
             os.close(goal)
         return digest
 
-    def retire(self, fd: int, folder: int, name: str) -> str:
-        """As `put_file`, for a file that is to leave this place of the project: it may be kept itself."""
-        if not self._durable or not self._retired.lease(fd):
-            return self.put_file(fd)
-        digest = digest_of(fd)
-        if self.known(digest):
-            return digest
-        place = place_of(self._objects, digest)
-        if not self._retired.keep(fd, folder, name, place):
-            return self.put_file(fd)
-        self._retiring.add(digest)
-        self._sync.file(place)
-        return digest
-
-    def settle(self) -> None:
-        """What was to leave the project has left it, or does not."""
-        self._retired.settle()
-
     def give_names(self) -> None:
         """Make all bytes durable, and only then known by their hashes."""
         with self._lock:
@@ -103,13 +83,15 @@ class StoreBatch:
         named = set(self._made.values()) - self._packs
         self._temps = [temp for temp in self._temps if temp not in named]
         self._made.clear()
+        self._named = True
         self._strike("snapshot.named")
 
     def finish(self) -> None:
         """Make the names durable, too."""
         if self._finished:
             return
-        self.give_names()
+        if not self._named:
+            self.give_names()
         self._sync.names()
         self._finished = True
         self._strike("snapshot.kept")
@@ -125,17 +107,17 @@ class StoreBatch:
     def known(self, digest: str) -> bool:
         """Whether it is there already; then it is marked as used. Another process may have given it its name a moment
         ago: its folder is synced with ours."""
-        if digest in self._made or digest in self._small or digest in self._retiring:
+        if digest in self._made or digest in self._small:
             return True
         path = place_of(self._objects, digest)
         self._make_shard(path[: -len(digest) - 1])
         try:
-            found = os.lstat(path)
+            used = os.lstat(path).st_mtime
         except FileNotFoundError:
             return False
-        if counts(found) and time.time() - found.st_mtime > _FRESH_S:
+        if time.time() - used > _FRESH_S:
             os.utime(path)
-        return counts(found)
+        return True
 
     # -- files ----------------------------------------------------------------------------------------------------
 
@@ -171,13 +153,8 @@ class StoreBatch:
         self._made.update(dict.fromkeys(small, temp))
 
     def _link(self, pack: str, digest: str) -> None:
-        place = place_of(self._objects, digest)
-        try:
-            os.link(pack, place)
-        except FileExistsError:  # somebody else keeps it, too
-            if not counts(os.lstat(place)):
-                os.link(pack, f"{pack}.{digest}")
-                os.rename(f"{pack}.{digest}", place)
+        with suppress(FileExistsError):  # somebody else keeps it, too
+            os.link(pack, place_of(self._objects, digest))
 
     def _write(self, digest: str, data: bytes) -> None:
         temp, fd = self._new()

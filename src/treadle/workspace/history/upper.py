@@ -18,6 +18,7 @@ from treadle.errors import ToolError
 from treadle.faultpoint import faultpoint
 from treadle.file_system import replace_file
 from treadle.protocol.files import FileState, decode_path
+from treadle.workspace.history.states import Folders
 from treadle.workspace.paths import entries
 from treadle.workspace.paths.entries import LIST, READ, explain, held
 
@@ -78,9 +79,8 @@ class Upper:
         with held(os.open(name, LIST, dir_fd=parent)) as fd:
             yield fd
 
-    def file(self, parent: int, name: str, path: str) -> int:
+    def file(self, parent: int, name: str, path: str, found: os.stat_result) -> int:
         """A regular file of it, open for reading."""
-        found = os.stat(name, dir_fd=parent, follow_symlinks=False)
         if not found.st_mode & st.S_IRUSR:
             self._open_up(parent, name, path, found, 0o600)
         return os.open(name, READ, dir_fd=parent)
@@ -94,13 +94,14 @@ class Upper:
         except OSError as error:
             raise explain(error, decode_path(path)) from error
 
-    def lend(self, path: str) -> AbstractContextManager[tuple[int, str]]:
-        return self._parent(path)
+    def lend(self) -> AbstractContextManager[Folders]:
+        return Folders(f"{self._view}/{UPPER}")
 
     def let_go(self, paths: Iterable[str]) -> None:
-        for path in paths:
-            with suppress(OSError), self._parent(path) as (parent, name):
-                os.unlink(name, dir_fd=parent)
+        with suppress(OSError), self.lend() as folders:
+            for path in paths:
+                folder, name = folders.of(path)
+                os.unlink(name, dir_fd=folder)
 
     def mtime_ns(self, path: str) -> int:
         try:
