@@ -3,7 +3,8 @@ address. Only shapes; whether a chat takes it is said by its rules. The answers 
 
 from base64 import b64decode
 from binascii import Error as NotBase64
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -12,19 +13,10 @@ from treadle.errors import InvalidInput
 from treadle.protocol.events import Delivery
 from treadle.protocol.options import (
     PRESETS,
-    Budget,
     ChatOptions,
-    CompletionStyle,
-    Mode,
-    OnDeadline,
-    OnGuard,
-    OnLimit,
     Preset,
-    Rung,
-    SandboxChoice,
 )
-from treadle.protocol.permissions import Rule, RuleScope
-from treadle.protocol.tools import DynamicTool
+from treadle.protocol.permissions import RuleScope
 from treadle.protocol.views import Status
 
 Line = Annotated[str, Meta(max_length=2_000, pattern=r"^[^\x00-\x1f\x7f]*$")]
@@ -59,46 +51,76 @@ class Picture(Body, frozen=True):
             raise InvalidInput(f"An image is no base64: {error}.") from error
 
 
-class OptionChanges(Body, frozen=True, kw_only=True):
+_NAMED = [
+    "model",
+    "root",
+    "mode",
+    "system_prompt",
+    "dynamic_tools",
+    "labels",
+    "interactive",
+    "max_turns",
+    "on_limit",
+    "on_guard",
+    "run_budget",
+    "chat_budget",
+    "tools",
+    "action_deadline_s",
+    "on_deadline",
+    "completion",
+    "rung",
+    "max_continuations",
+    "continue_text",
+    "summarize",
+    "temperature",
+    "max_tokens",
+    "context_window",
+    "auto_approve_commands",
+    "auto_approve_sensitive_edits",
+    "sensitive",
+    "rules",
+    "sandbox",
+    "network",
+    "strict_paths",
+    "command_view",
+    "git_branch",
+    "checks",
+    "verify",
+    "diagnose",
+]
+"""The options that requests may name. The others are of the machine on which a chat was made."""
+_BOUNDS: Mapping[str, Any] = {
+    "model": Line,
+    "root": Line,
+    "labels": _Labels,
+    "max_turns": _Turns,
+    "action_deadline_s": _Seconds,
+    "max_continuations": _Count,
+    "temperature": Annotated[float, Meta(ge=0, le=2)] | None,
+    "max_tokens": _Count,
+    "context_window": _Count,
+}
+"""What a request may say of an option, where that is narrower than what a log may hold."""
+
+
+def _optional() -> type[msgspec.Struct]:
+    """Those options, each to be named or left out."""
+    kinds = {**get_type_hints(ChatOptions, include_extras=True), **_BOUNDS}
+    fields = [(name, kinds[name] | UnsetType, UNSET) for name in _NAMED]
+    return msgspec.defstruct("Options", fields, bases=(Body,), module=__name__, frozen=True, kw_only=True)
+
+
+if TYPE_CHECKING:
+    _Options = Body
+else:
+    _Options = _optional()
+
+
+class OptionChanges(_Options, frozen=True, kw_only=True):
     """The options of a chat; what is left out stays as it is."""
 
     preset: Preset | UnsetType = UNSET
     """Options under one name; those that are named beside it win."""
-    model: Line | UnsetType = UNSET
-    root: Line | UnsetType = UNSET
-    mode: Mode | UnsetType = UNSET
-    system_prompt: str | UnsetType = UNSET
-    dynamic_tools: tuple[DynamicTool, ...] | UnsetType = UNSET
-    labels: _Labels | UnsetType = UNSET
-    interactive: bool | UnsetType = UNSET
-    max_turns: _Turns | UnsetType = UNSET
-    on_limit: OnLimit | Literal[""] | UnsetType = UNSET
-    on_guard: OnGuard | Literal[""] | UnsetType = UNSET
-    run_budget: Budget | UnsetType = UNSET
-    chat_budget: Budget | UnsetType = UNSET
-    tools: tuple[str, ...] | UnsetType | None = UNSET
-    action_deadline_s: _Seconds | UnsetType = UNSET
-    on_deadline: OnDeadline | UnsetType = UNSET
-    completion: CompletionStyle | Literal[""] | UnsetType = UNSET
-    rung: Rung | Literal[""] | UnsetType = UNSET
-    max_continuations: _Count | UnsetType = UNSET
-    continue_text: str | UnsetType = UNSET
-    summarize: bool | UnsetType = UNSET
-    temperature: Annotated[float, Meta(ge=0, le=2)] | UnsetType | None = UNSET
-    max_tokens: _Count | UnsetType = UNSET
-    context_window: _Count | UnsetType = UNSET
-    auto_approve_commands: bool | UnsetType = UNSET
-    auto_approve_sensitive_edits: bool | UnsetType = UNSET
-    sensitive: dict[str, bool] | UnsetType = UNSET
-    rules: tuple[Rule, ...] | UnsetType = UNSET
-    sandbox: SandboxChoice | UnsetType = UNSET
-    network: bool | tuple[str, ...] | UnsetType = UNSET
-    strict_paths: bool | UnsetType = UNSET
-    command_view: bool | UnsetType = UNSET
-    git_branch: bool | UnsetType = UNSET
-    checks: tuple[str, ...] | UnsetType = UNSET
-    verify: bool | UnsetType = UNSET
-    diagnose: bool | UnsetType = UNSET
 
     def changes(self) -> dict[str, Any]:
         """The options that were named, as plain data."""
