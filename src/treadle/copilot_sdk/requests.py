@@ -6,7 +6,7 @@ Tools of programs pass a gate here: their hooks, then the approval that the SDKs
 until all calls of a turn have theirs, because the chat takes them together (A-03)."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -37,12 +37,14 @@ class Requests:
         tell: Announce,
         tools: Callable[[], Iterable[Tool]],
         answering: Callable[[], Sequence[Connection]],
+        background: Callable[[Coroutine[Any, Any, object]], None],
     ) -> None:
         self._chat = chat
         self._hooks = hooks
         self._tell = tell
         self._tools = tools
         self._answering = answering
+        self._background = background
         self.open: dict[str, tuple[str, dict[str, Any]]] = {}
         """By request: the event that asks for it, for whoever comes later."""
         self.again: set[str] = set()
@@ -53,7 +55,6 @@ class Requests:
         """Of calls of programs' tools: as hooks left them."""
         self._results: dict[str, Result] = {}
         self._settling = asyncio.Lock()
-        self._tasks: set[asyncio.Task[None]] = set()
 
     async def attend(self) -> None:
         """Ask for what the chat waits for and nobody was asked for yet."""
@@ -63,14 +64,8 @@ class Requests:
         for action in waiting.values():
             if action.action not in self._begun:
                 self._begun.add(action.action)
-                task = asyncio.create_task(self._ask(action), name=f"ask {action.action}")
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+                self._background(self._ask(action))
         await self._settle()
-
-    def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
 
     async def _waiting(self) -> tuple[OpenAction, ...]:
         return open_actions(await self._chat.state())
@@ -94,12 +89,7 @@ class Requests:
     def _announce_permission(self, request: str, what: dict[str, Any]) -> None:
         self._announce(request, "permission.requested", {"requestId": request, "permissionRequest": what})
         if self.approve_all:
-            task = asyncio.create_task(self._approve(request))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-    async def _approve(self, request: str) -> None:
-        await self.decide(request, {"kind": "approve-once"})
+            self._background(self.decide(request, {"kind": "approve-once"}))
 
     # -- approvals ----------------------------------------------------------------------------------------------------
 

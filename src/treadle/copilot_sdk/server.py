@@ -34,6 +34,7 @@ from treadle.runtime import Agent
 PROTOCOL = 3
 DELETED = "copilot-sdk-deleted"
 """The label of chats that a program deleted. Their log stays, as every log does."""
+_HERE: Mapping[str, Any] = {"workspacePath": None, "capabilities": {"ui": {"elicitation": False}}}
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -167,7 +168,7 @@ class Runtime:
             await chat.command(Rename(config.name, by="program"))
         self._warn(made, connection, params)
         self.tell_all("session.created", session)
-        return {"sessionId": session, "workspacePath": None, "capabilities": {"ui": {"elicitation": False}}}
+        return {"sessionId": session, **_HERE}
 
     async def resume(self, connection: Connection, params: Params) -> Any:
         config = read_config(params)
@@ -188,7 +189,7 @@ class Runtime:
         await session.chat.resume()
         await session.ask_again(connection)
         self._warn(session, connection, params)
-        return {"sessionId": config.session_id, "workspacePath": None, "capabilities": {"ui": {"elicitation": False}}}
+        return {"sessionId": config.session_id, **_HERE}
 
     async def _opened(self, id: str) -> Session:
         if id in self.sessions:
@@ -215,14 +216,8 @@ class Runtime:
 
         if config.provider is not None:
             return self._brought.bring(session, config.provider, config.model or self._names.default_name, token)
-        named = ((model, (model.id, f"{model.provider}/{model.id}")) for model in config.models or ())
-        chosen = next((model for model, names in named if config.model in names), None)
-        if chosen is not None:
-            provider = next((each for each in config.providers or () if each.name == chosen.provider), None)
-            if provider is None:
-                raise RpcError(INVALID_PARAMS, f"The model {chosen.id!r} has a provider that providers does not name.")
-            return self._brought.bring(session, provider, chosen.wire_model or chosen.id, token)
-        return self._names.ref_of(config.model)
+        found = self._brought.bring_named(session, config.providers or (), config.models or (), config.model, token)
+        return found or self._names.ref_of(config.model)
 
     def _warn(self, session: Session, connection: Connection, params: Params) -> None:
         if fields := without_effect(params):

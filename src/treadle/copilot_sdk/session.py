@@ -2,7 +2,7 @@
 the log, whoever made it happen. The session goes on without any of them; a program that comes again gets its place."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -53,7 +53,7 @@ class Session:
         """Servers that a program stopped."""
         self.hooks = SessionHooks(chat.id, options.root, lambda: self._with(lambda config: bool(config.hooks)))
         answering = lambda: self._with(lambda config: bool(config.request_user_input))  # noqa: E731
-        self.requests = Requests(chat, self.hooks, self.announce, lambda: self.tools, answering)
+        self.requests = Requests(chat, self.hooks, self.announce, lambda: self.tools, answering, self.background)
         self._between: list[tuple[int, SdkEvent]] = []
         """Events that are in no log, with the seq that they stand behind."""
         self._listeners: list[asyncio.Queue[SdkEvent]] = []
@@ -73,8 +73,8 @@ class Session:
             found = {tool.name: tool for tool in config.tools or ()} | found
         return tuple(found.values())
 
-    def background(self, work: Any) -> None:
-        task: asyncio.Task[Any] = asyncio.ensure_future(work)
+    def background(self, work: Coroutine[Any, Any, object]) -> None:
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -137,7 +137,6 @@ class Session:
 
     async def close(self) -> None:
         """Tell nobody anything more. The chat goes on."""
-        self.requests.close()
         tasks = [*self._tasks]
         for task in tasks:
             task.cancel()

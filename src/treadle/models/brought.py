@@ -2,7 +2,7 @@
 (M-13): whoever resumes the chat brings it again. Each call asks anew where to go, so that a new key is used at once."""
 
 import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Literal
 
 import msgspec
@@ -69,6 +69,23 @@ class BroughtModels:
         self._providers[name] = provider, token_of
         self._models.register(name, lambda wanted: self._make(name, wanted))
         return f"{name}:{model}"
+
+    def bring_named(
+        self,
+        session: str,
+        providers: Iterable[Provider],
+        models: Iterable[ProviderModel],
+        wanted: str | None,
+        token_of: TokenOf,
+    ) -> str:
+        """The same for one of several models, by its id, with or without its provider's name; empty: none is meant."""
+        chosen = next((each for each in models if wanted in (each.id, f"{each.provider}/{each.id}")), None)
+        if chosen is None:
+            return ""
+        provider = next((each for each in providers if each.name == chosen.provider), None)
+        if provider is None:
+            raise InvalidInput(f"The model {chosen.id!r} has a provider that is not among the providers.")
+        return self.bring(session, provider, chosen.wire_model or chosen.id, token_of)
 
     def missing(self, ref: str) -> bool:
         """Whether this is a model that a program brought to another process, and nobody has brought it here."""
