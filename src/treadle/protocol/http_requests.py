@@ -51,43 +51,13 @@ class Picture(Body, frozen=True):
             raise InvalidInput(f"An image is no base64: {error}.") from error
 
 
-_NAMED = [
-    "model",
-    "root",
-    "mode",
-    "system_prompt",
-    "dynamic_tools",
-    "labels",
-    "interactive",
-    "max_turns",
-    "on_limit",
-    "on_guard",
-    "run_budget",
-    "chat_budget",
-    "tools",
-    "action_deadline_s",
-    "on_deadline",
-    "completion",
-    "rung",
-    "max_continuations",
-    "continue_text",
-    "summarize",
-    "temperature",
-    "max_tokens",
-    "context_window",
-    "auto_approve_commands",
-    "auto_approve_sensitive_edits",
-    "sensitive",
-    "rules",
-    "sandbox",
-    "network",
-    "strict_paths",
-    "command_view",
-    "git_branch",
-    "checks",
-    "verify",
-    "diagnose",
-]
+_NAMED = (
+    "model", "root", "mode", "system_prompt", "dynamic_tools", "labels", "interactive", "max_turns", "on_limit",
+    "on_guard", "run_budget", "chat_budget", "tools", "action_deadline_s", "on_deadline", "completion", "rung",
+    "max_continuations", "continue_text", "summarize", "temperature", "max_tokens", "context_window",
+    "auto_approve_commands", "auto_approve_sensitive_edits", "sensitive", "rules", "sandbox", "network",
+    "strict_paths", "command_view", "git_branch", "checks", "verify", "diagnose",
+)  # fmt: skip
 """The options that requests may name. The others are of the machine on which a chat was made."""
 _BOUNDS: Mapping[str, Any] = {
     "model": Line,
