@@ -165,6 +165,10 @@ class Chat:
         model, who is not asked and sees it with the next message."""
         return Following(self, c.Apply(command=line))
 
+    def race(self, order: c.Race) -> Following:
+        """Let several attempts at a task run, and commit the best (L-22). See `Agent.race`."""
+        return Following(self, c.Apply(race=order))
+
     def compact(self) -> Following:
         return Following(self, c.Compact())
 

@@ -62,6 +62,8 @@ if TYPE_CHECKING:
     from treadle.mcp_hub.setup import McpServers
     from treadle.skills.places import Document, Kind
     from treadle.skills.reading import CustomAgent, OwnCommand
+    from treadle.subagents.racing import RunningRace
+    from treadle.subagents.subagents import AgentSubagents
     from treadle.telemetry.settings import Telemetry
     from treadle.worlds.record import World
     from treadle.worlds.worlds import Worlds
@@ -163,7 +165,8 @@ class Agent:
             allowance,
             lambda root, options: rules_of(self.rules, root, options, used.now_ms()),
         )
-        self._tools = Tools(builtins(self._setup.context) if builtin else [], tools, self._mcp_source)
+        given = msgspec.structs.replace(self._setup.context, subagents=lambda: self.subagents)
+        self._tools = Tools(builtins(given) if builtin else [], tools, self._mcp_source)
         self.deps = Deps(
             kept,
             found,
@@ -236,6 +239,34 @@ class Agent:
             return self.begin(new_chat_id(), options)
 
         return Worlds(self._setup.worlds, begin)
+
+    @cached_property
+    def subagents(self) -> "AgentSubagents":
+        """Chats that calls of other chats begin; see `treadle.subagents`."""
+        from treadle.subagents.subagents import AgentSubagents
+
+        return AgentSubagents(self)
+
+    def race(
+        self,
+        task: str,
+        *,
+        attempts: int = 0,
+        models: Sequence[str] = (),
+        check: str = "",
+        judge: str = "",
+        all: bool = False,
+        **changes: Unpack[OptionKeywords],
+    ) -> "RunningRace":
+        """Several attempts at one task at once, each in a world of its own; the best is committed (L-22). Await it for
+        what came of it, or iterate over its rows as they change. `attempts`: how many, else one for each of `models`;
+        `check`: a command that must succeed; `judge`: a model that chooses; `all`: none is stopped when one has
+        passed. The other options are those of a chat."""
+        from treadle.subagents.racing import RunningRace, order
+
+        named = tuple(models) or (str(changes.get("model") or self.options.model),)
+        wanted = order(task, attempts, named, check, judge, all)
+        return RunningRace(self, self.chat(**changes), wanted)
 
     def workspace_of(self, project: Project) -> Workspace:
         """The files of a project, or of the world of it."""

@@ -2,6 +2,7 @@
 is meant, and the turn that stands for it in the log. No model is asked; the call itself goes the way of every call."""
 
 import re
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -12,7 +13,7 @@ from treadle.protocol.commands import Apply
 from treadle.protocol.content import AssistantEntry, ToolRequest, Usage
 from treadle.protocol.events import AssistantMessage, Event, TurnStart, UserMessage
 from treadle.protocol.options import ChatOptions
-from treadle.protocol.tools import COMMAND_TOOL, PATCH_TOOL, WORLD_TOOL, WRITE_TOOL
+from treadle.protocol.tools import COMMAND_TOOL, PATCH_TOOL, RACE_TOOL, WORLD_TOOL, WRITE_TOOL
 from treadle.types import call_key
 
 _OPENING = re.compile(r"([ \t]*)(`{3,}|~{3,})([^\n]*)")
@@ -41,11 +42,16 @@ def tool_options(state: ChatState) -> ChatOptions:
     the model."""
     if state.run is None or not state.run.applies:
         return state.options
-    return replace(state.options, tools=(WRITE_TOOL, PATCH_TOOL, WORLD_TOOL, COMMAND_TOOL), dynamic_tools=())
+    own = (WRITE_TOOL, PATCH_TOOL, WORLD_TOOL, COMMAND_TOOL, RACE_TOOL)
+    return replace(state.options, tools=own, dynamic_tools=())
 
 
-def _call(state: ChatState, command: Apply) -> tuple[str, str, dict[str, str | None]]:
+def _call(state: ChatState, command: Apply) -> tuple[str, str, dict[str, Any]]:
     """What is said, by which tool, with which arguments."""
+    if command.race is not None:
+        if command != Apply(race=command.race):
+            raise InvalidInput("A race is run by itself; give no path, content, block, patch or world with it.")
+        return f"Race: {command.race.task}", RACE_TOOL, msgspec.to_builtins(command.race)
     if command.world:
         if command != Apply(world=command.world):
             raise InvalidInput("A world is committed as it is; give nothing else with it.")

@@ -58,7 +58,8 @@ def _timed(state: ChatState, now_ms: int) -> ChatState:
 
 
 def _created(state: ChatState, event: e.SessionCreated, at: Envelope) -> ChatState:
-    return replace(state, chat=at.chat, options=event.options, owner=event.owner, created_ms=at.time_ms)
+    made = replace(state, chat=at.chat, options=event.options, owner=event.owner, parent=event.parent)
+    return replace(made, created_ms=at.time_ms)
 
 
 def _imported(state: ChatState, event: e.SessionImported, at: Envelope) -> ChatState:

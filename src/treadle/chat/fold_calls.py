@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from treadle.chat.fold_helpers import Fold, change_call, change_run, place_of, say
+from treadle.chat.fold_helpers import Fold, change_call, change_run, place_of, say, spend
 from treadle.chat.guard import WINDOW, signature
 from treadle.chat.state import Call, ChatState, OpenJob
 from treadle.host_patterns import choice, joined
@@ -219,6 +219,13 @@ def _input_completed(state: ChatState, event: e.UserInputCompleted, at: Envelope
     return change_run(state, signatures=()) if question.name == "guard" else state
 
 
+def _subagent_completed(state: ChatState, event: e.SubagentCompleted, at: Envelope) -> ChatState:
+    """What a sub-agent spent, its parent spent (L-11)."""
+    calls = state.totals.tool_calls + event.tool_calls
+    state = spend(replace(state, totals=replace(state.totals, tool_calls=calls)), event.usage)
+    return change_run(state, tool_calls=state.run.tool_calls + event.tool_calls if state.run else 0)
+
+
 def _job_started(state: ChatState, event: e.JobStarted, at: Envelope) -> ChatState:
     begun = OpenJob(event.job, event.command, event.place, event.host, at.time_ms)
     return replace(state, jobs=(*_without(state, event.job), begun)[-MAX_JOBS:])
@@ -238,6 +245,7 @@ CALLS: Mapping[type[Event], Fold] = {
     e.ExternalToolCompleted: lambda state, event, at: _close_action(state, event.call, at),
     e.UserInputRequested: _input_requested,
     e.UserInputCompleted: _input_completed,
+    e.SubagentCompleted: _subagent_completed,
     e.JobStarted: _job_started,
     e.JobEnded: lambda state, event, at: replace(state, jobs=_without(state, event.job)),
 }

@@ -215,6 +215,8 @@ class ChatState(Value, frozen=True):
     head: int = 0
     options: ChatOptions = ChatOptions()
     owner: str = ""
+    parent: str = ""
+    """`chat/call` of the call that began it, if one did."""
     title: str = ""
     created_ms: int = 0
     updated_ms: int = 0
@@ -372,6 +374,7 @@ def summary(state: ChatState) -> ChatSummary:
         model=state.options.model,
         root=state.options.root,
         owner=state.owner,
+        parent=state.parent,
         archived=state.options.archived,
         labels=state.options.labels,
         created_ms=state.created_ms,

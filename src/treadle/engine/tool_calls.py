@@ -1,6 +1,6 @@
-"""Running the calls of a turn. Reads that stand together run in parallel; what writes or executes runs alone, in
-call order (L-06). The intent is recorded before the effect and the outcome after it (law 1). Nothing that a tool does
-ends the loop: its error is its result (L-05)."""
+"""Running the calls of a turn. Reads that stand together run in parallel, and so do calls of a tool that says it may;
+what else writes or executes runs alone, in call order (L-06). The intent is recorded before the effect and the outcome
+after it (law 1). Nothing that a tool does ends the loop: its error is its result (L-05)."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -37,7 +37,7 @@ async def run_calls(tenure: Tenure, calls: Sequence[Call], deps: Deps) -> None:
                 await tenure.append(over)
             return
         examined = await examine(tenure, call, deps)
-        if isinstance(examined, Ready) and examined.tool.spec.read_only:
+        if isinstance(examined, Ready) and examined.tool.spec.parallel and _alike(batch, examined):
             batch.append(examined)
             continue
         if await _run_batch(tenure, batch, deps) is STOPPED or not _wanted(tenure, call):
@@ -51,9 +51,16 @@ async def run_calls(tenure: Tenure, calls: Sequence[Call], deps: Deps) -> None:
             await tenure.append(*examined.events)
             if examined.blocks:
                 return
+        elif examined.tool.spec.parallel:
+            batch = [examined]
         elif await _run_batch(tenure, [examined], deps) is STOPPED:
             return
     await _run_batch(tenure, batch, deps)
+
+
+def _alike(batch: Sequence[Ready], ready: Ready) -> bool:
+    """Whether a call may run beside those of a batch: all read, or all are of one tool that allows it."""
+    return all(one.tool.spec.read_only == ready.tool.spec.read_only for one in batch)
 
 
 def _wanted(tenure: Tenure, call: Call) -> bool:
@@ -66,7 +73,7 @@ def _wanted(tenure: Tenure, call: Call) -> bool:
 
 
 async def _run_batch(tenure: Tenure, batch: Sequence[Ready], deps: Deps) -> Stopped | None:
-    """Record the intents together, then run: several only if all of them read."""
+    """Record the intents together, then run: several only if they may run at once."""
     if not batch:
         return None
     if not all(_wanted(tenure, ready.call) for ready in batch):
@@ -96,8 +103,9 @@ async def stop(tenure: Tenure, tool: Tool, invocation: Invocation, deps: Deps) -
     """End what a call started; the run is over for it, whether that works or not. What it had done by then is recorded:
     it can be undone like anything else."""
     outcome = await end(tool, invocation)
-    if events := await twice(lambda: workspace_events(invocation.call, outcome, deps)):
-        await tenure.record(*events)
+    events = await twice(lambda: workspace_events(invocation.call, outcome, deps))
+    if events or (outcome is not None and outcome.facts):
+        await tenure.record(*events, *(outcome.facts if outcome is not None else ()))
 
 
 async def _run_all(tenure: Tenure, batch: Sequence[Ready], durable: bool, deps: Deps) -> None:

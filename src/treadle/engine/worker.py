@@ -36,6 +36,8 @@ class Worker:
         self._held: dict[ChatId, tuple[Lease, asyncio.Task[None]]] = {}
         self._resting: set[ChatId] = set()
         """Chats that are held without being driven, because they failed a moment ago."""
+        self._lending: list[ChatId] = []
+        """Chats that only wait for others which they began: their places are free for those. One may be here twice."""
         self._renewing: asyncio.Task[None] | None = None
         self._waking: dict[ChatId, asyncio.TimerHandle] = {}
         self._driving: dict[ChatId, asyncio.Task[None]] = {}
@@ -57,7 +59,8 @@ class Worker:
     @property
     def load(self) -> int:
         """How many chats are driven, or about to be."""
-        return len(self._held) - len(self._resting) + len(self._taken) + self._reserved
+        idle = self._resting | set(self._lending)
+        return len(self._held) - len(idle) + len(self._taken) + self._reserved
 
     @property
     def full(self) -> bool:
@@ -97,6 +100,17 @@ class Worker:
     def _took(self, lease: Lease) -> None:
         self._taken[lease.chat] = lease
         self.start(lease.chat)
+
+    @contextlib.contextmanager
+    def lending(self, chat: ChatId) -> Iterator[None]:
+        """For a chat that is driven here and waits for others: as long as the block lasts it takes no place from them,
+        so that any number of workers, however small, gets them done."""
+        self._lending.append(chat)
+        self.changed.set()
+        try:
+            yield
+        finally:
+            self._lending.remove(chat)
 
     async def drive(self, chat: ChatId) -> None:
         """Take the chat and drive it as long as it has something to do. ChatBusy: another worker has it."""
@@ -292,8 +306,9 @@ class Worker:
         self.leaving = True
         for tenure in self._tenures.values():
             tenure.leaving = True
-        for chat in self._resting:
-            self._held[chat][1].cancel()
+        for chat in self._resting | set(self._lending):
+            if chat in self._held:
+                self._held[chat][1].cancel()
 
     async def _settled(self, timeout_s: float) -> bool:
         """Wait until nothing is driven any more; whether something still is."""

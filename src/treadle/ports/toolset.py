@@ -7,13 +7,21 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from treadle.protocol.content import Image, Seen, Shell, ToolRequest, Value
-from treadle.protocol.events import JobEnded, JobStarted, ModelNotice, PlanUpdated, SandboxNotice, TaskComplete
+from treadle.protocol.events import (
+    JobEnded,
+    JobStarted,
+    ModelNotice,
+    PlanUpdated,
+    SandboxNotice,
+    SubagentCompleted,
+    TaskComplete,
+)
 from treadle.protocol.files import DiffStat, FileChange, FileConflict, Source, Uncaptured
 from treadle.protocol.options import ChatOptions, NetworkChoice, Project
 from treadle.protocol.tools import ToolSpec
 from treadle.types import CallKey, ChatId
 
-Fact = PlanUpdated | TaskComplete | SandboxNotice | ModelNotice | JobStarted | JobEnded
+Fact = PlanUpdated | TaskComplete | SandboxNotice | ModelNotice | JobStarted | JobEnded | SubagentCompleted
 """What a tool may put into the log beside its result."""
 
 

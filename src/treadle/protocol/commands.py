@@ -137,9 +137,23 @@ class Compact(Value, tag="compact", frozen=True):
     """Ask for a compaction now."""
 
 
+class Race(Value, frozen=True):
+    """Several attempts at one task, of which the best is kept (L-22)."""
+
+    task: str
+    models: tuple[str, ...]
+    """One for each attempt."""
+    check: str = ""
+    """A command that must succeed in the world of an attempt."""
+    judge: str = ""
+    """The model that chooses; empty: the first that passes the check, or the smallest change."""
+    all: bool = False
+    """Whether all attempts are made to the end even if one has passed the check."""
+
+
 class Apply(Value, tag="apply", frozen=True):
-    """Write a text, or a fenced block of the last answer, to a file, apply a patch, commit a world, or run a command,
-    without asking the model (L-18)."""
+    """Write a text, or a fenced block of the last answer, to a file, apply a patch, commit a world, run a command or
+    a race, without asking the model (L-18)."""
 
     path: str = ""
     """The file; a patch names its files itself."""
@@ -153,6 +167,8 @@ class Apply(Value, tag="apply", frozen=True):
     """Or a world of the place in which the chat works: what was changed in it is committed (W-12)."""
     command: str | None = None
     """Or a command line."""
+    race: Race | None = None
+    """Or attempts at a task, each in a world of its own (L-22)."""
 
 
 class CloseJob(Value, tag="close_job", frozen=True):

@@ -26,6 +26,7 @@ from treadle.protocol.live_events import SessionIdle as SessionIdle
 from treadle.protocol.live_events import ToolCallDelta as ToolCallDelta
 from treadle.protocol.live_events import UsageInfo as UsageInfo
 from treadle.protocol.options import ChatOptions
+from treadle.protocol.subagent_events import SubagentCompleted as SubagentCompleted
 from treadle.protocol.tool_events import ExecutionComplete as ExecutionComplete
 from treadle.protocol.tool_events import ExecutionStart as ExecutionStart
 from treadle.protocol.tool_events import ExternalToolCompleted as ExternalToolCompleted
@@ -64,11 +65,13 @@ class SessionCreated(Event, frozen=True):
     """A chat begins. Always the first event."""
 
     TYPE = "session.created"
-    VERSION = 3
+    VERSION = 4
     options: ChatOptions
     owner: str = ""
     forked_from: str = ""
     """`chat@seq` when this chat began as a copy of another."""
+    parent: str = ""
+    """`chat/call` when a call of another chat began this one: a sub-agent, or an attempt of a race."""
 
 
 class SessionImported(Event, frozen=True):

@@ -137,6 +137,10 @@ class ChatOptions(Value, frozen=True):
     project, as every chat there. The declarations are in no log, for they may hold keys."""
     output_schema: JsonSchema | None = None
     """The JSON Schema that the last words of a run must fit; None: they may be any text."""
+    subagents: int = 8
+    """How many sub-agents one call of `delegate` may begin; 0: none, and there is no such tool (L-23)."""
+    subagent_depth: int = 2
+    """How deep they may go: a sub-agent has one less, and with 0 none of its own."""
     archived: bool = False
     labels: tuple[str, ...] = ()
 
@@ -205,5 +209,7 @@ class OptionKeywords(TypedDict, total=False):
     agent_prompt: str
     own_servers: str
     output_schema: Mapping[str, Any] | None
+    subagents: int
+    subagent_depth: int
     archived: bool
     labels: Sequence[str]

@@ -24,6 +24,8 @@ DIAGNOSTICS_TOOL = "get_diagnostics"
 WRITE_TOOL = "write_file"
 PATCH_TOOL = "apply_patch"
 WORLD_TOOL = "commit_world"
+DELEGATE_TOOL = "delegate"
+RACE_TOOL = "race"
 EDIT_TOOL = "edit_file"
 EDIT_TOOLS = frozenset({WRITE_TOOL, EDIT_TOOL, PATCH_TOOL})
 """Built-in tools that are known by their names: rules and logs name them, and the loop calls some by itself."""
@@ -54,6 +56,8 @@ class ToolSpec(Value, frozen=True):
     """The argument that holds a command line, which is judged by its words."""
     input_argument: str = ""
     """The argument that is typed into a running program."""
+    parallel: bool = False
+    """Whether calls of it that stand together run at once; those of tools that only read do so anyway (L-06)."""
     server: str = ""
     """The MCP server that runs it: whatever it says of itself, nobody here can tell what it does."""
 
@@ -62,6 +66,8 @@ class ToolSpec(Value, frozen=True):
             msgspec.structs.force_setattr(self, "effect", "read")
         elif self.effect == "read":
             msgspec.structs.force_setattr(self, "read_only", True)
+        if self.read_only:
+            msgspec.structs.force_setattr(self, "parallel", True)
 
     @property
     def rule_name(self) -> str:

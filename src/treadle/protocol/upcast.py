@@ -54,6 +54,7 @@ UPCASTERS: dict[tuple[str, int], Upcaster] = {
     ("tool.execution_start", 2): _effect_by_name,
     ("session.created", 1): _as_it_is,  # the options say which folder the root is
     ("session.created", 2): lambda data: {**data, "options": _asked_by_words(data["options"])},
+    ("session.created", 3): _as_it_is,  # which call of another chat began it
     ("session.options_changed", 1): lambda data: {**data, "changes": _asked_by_words(data["changes"])},
     ("session.run_end", 1): _as_it_is,  # why, in words
     ("session.idle", 1): _as_it_is,

@@ -81,6 +81,8 @@ class ChatSummary(Value, frozen=True):
     updated_ms: int = 0
     turns: int = 0
     usage: Usage = Usage()
+    parent: str = ""
+    """`chat/call` of the call that began it, if one did."""
     last_error: Failure | None = None
     """Why the chat is in `error`; its sentence may be cut."""
 

@@ -30,6 +30,7 @@ from treadle.protocol.events import (
     PlanUpdated,
     SandboxNotice,
     SessionCreated,
+    SubagentCompleted,
     TaskComplete,
     TrialStart,
     UserInputRequested,
@@ -205,7 +206,7 @@ class Recording:
                     call.conflict = conflict
                 case PlanUpdated() | TaskComplete() | SandboxNotice() | ModelNotice(kind="log_put_back") as fact:
                     facts.append(fact)
-                case JobStarted() | JobEnded() as fact:
+                case JobStarted() | JobEnded() | SubagentCompleted() as fact:
                     facts.append(fact)
                 case _:
                     break

@@ -13,7 +13,7 @@ from treadle.ports.toolset import Invocation, Outcome, Question, Rehearsal, Sett
 from treadle.protocol.content import ToolRequest
 from treadle.protocol.events import ExecutionStart, Interrupted, ModelNotice, TrialStart, UserInputRequested
 from treadle.protocol.options import ChatOptions
-from treadle.protocol.tools import ToolKind, ToolSpec, only_looks
+from treadle.protocol.tools import Effect, ToolKind, ToolSpec, only_looks
 from treadle.replay.recorded_inputs import WatchedLog
 from treadle.replay.recording import CallRecord
 from treadle.replay.store import ReplayStore
@@ -194,6 +194,7 @@ def _spec(name: str, calls: Sequence[CallRecord]) -> ToolSpec:
     tried = [trial for call in calls for _, trial in call.trials]
     real = [each.name for each in tried] + [start.name for call in calls if (start := call.start) and not call.refused]
     kinds: list[ToolKind] = [call.kind for call in calls if call.kind != "function"]
+    writing = any(call.parallel and call.start is not None and call.start.plan is not None for call in calls)
     said: list[ExecutionStart | TrialStart] = [*starts, *tried]
     keys = ["", *(key for start in said for key in start.arguments)]
     probes = [ToolSpec(name, summary_argument=key) for key in keys]
@@ -202,12 +203,19 @@ def _spec(name: str, calls: Sequence[CallRecord]) -> ToolSpec:
         real[0] if real else name,
         kind=kinds[0] if kinds else "function",
         read_only=any(start.read_only for start in starts)
-        or any(call.parallel or (call.request.repaired and not call.refused) for call in calls),
+        or any((call.parallel and not writing) or (call.request.repaired and not call.refused) for call in calls),
+        parallel=writing,
         timeout_s=0.0,
         summary_argument=next(fitting, probes[0]).summary_argument,
-        effect="edit" if starts and all(start.effect in ("read", "edit") for start in starts) else "execute",
+        effect=_effect(starts),
         command_argument=next((key for start in starts for key in _looking(start)), ""),
     )
+
+
+def _effect(starts: Sequence[ExecutionStart]) -> Effect:
+    if starts and all(start.effect in ("read", "edit") for start in starts):
+        return "edit"
+    return "none" if starts and all(start.effect == "none" for start in starts) else "execute"
 
 
 def _looking(start: ExecutionStart) -> list[str]:

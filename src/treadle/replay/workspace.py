@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from treadle.engine.effects import Spilled
 from treadle.errors import RootChanged, ToolError
 from treadle.ports.snapshots import Effect, Plan
@@ -14,6 +16,7 @@ from treadle.protocol.events import (
     Restored,
     RestoreRequested,
     SessionError,
+    SubagentCompleted,
     WorkspaceConflict,
 )
 from treadle.protocol.files import FileChange
@@ -82,10 +85,15 @@ def before_a_change(stage: ReplayStore) -> bool:
 
 def left_behind(stage: ReplayStore, call: CallKey) -> Outcome | None:
     """What a call that was stopped had done by then."""
-    due = stage.due()
-    if due is not None and isinstance(due.data, FilesChanged) and due.data.call == call:
-        done = due.data
-        return Outcome("", files=done.files, source=done.source, uncaptured=done.uncaptured, git=done.git)
-    if due is not None and isinstance(due.data, WorkspaceConflict) and due.data.call == call:
-        return Outcome("", conflicts=due.data.conflicts)
-    return None
+    found = Outcome("")
+    for envelope in stage.recording.outputs(stage.now):
+        match envelope.data:
+            case FilesChanged(call=key) as done if key == call:
+                found = replace(found, files=done.files, source=done.source, uncaptured=done.uncaptured, git=done.git)
+            case WorkspaceConflict(call=key, conflicts=conflicts) if key == call:
+                found = replace(found, conflicts=conflicts)
+            case SubagentCompleted(call=key) as fact if key == call:
+                found = replace(found, facts=(*found.facts, fact))
+            case _:
+                break
+    return found if found != Outcome("") else None

@@ -11,7 +11,7 @@ from treadle.errors import InvalidInput
 from treadle.ports.toolset import Tool, ToolSource
 from treadle.protocol.content import ToolRequest
 from treadle.protocol.options import ChatOptions
-from treadle.protocol.tools import WORLD_TOOL, ToolSpec
+from treadle.protocol.tools import DELEGATE_TOOL, RACE_TOOL, WORLD_TOOL, ToolSpec
 from treadle.tools import validate
 from treadle.tools.builtin.interaction import ASK_USER
 from treadle.tools.builtin.skill import SKILL_TOOL
@@ -80,6 +80,7 @@ SERVER_MARK = "__"
 """Between the name of a server and that of its tool."""
 _KEPT = 1_024
 _COMPLETE = "task_complete"
+_OF_PEOPLE = (WORLD_TOOL, RACE_TOOL)
 
 
 class _Table(msgspec.Struct, frozen=True):
@@ -188,8 +189,12 @@ def may_call(name: str, options: ChatOptions) -> bool:
 
 def _enabled(name: str, options: ChatOptions) -> bool:
     """In autopilot mode the end of the task can always be told (L-14); without skills there is none to use; worlds are
-    committed by people."""
-    if (name == SKILL_TOOL and not options.skills) or (name == WORLD_TOOL and WORLD_TOOL not in (options.tools or ())):
+    committed by people, who begin races as well; sub-agents have a depth."""
+    if name == SKILL_TOOL and not options.skills:
+        return False
+    if name in _OF_PEOPLE and name not in (options.tools or ()):
+        return False
+    if name == DELEGATE_TOOL and not (options.root and options.subagents > 0 and options.subagent_depth > 0):
         return False
     if options.tools is None or (name == _COMPLETE and options.mode == "autopilot"):
         return True

@@ -3,7 +3,7 @@ committed goes through the one transaction of projects (`workspace.history`). Kn
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from treadle.errors import InvalidInput, NotFound, ToolError
 from treadle.ports.snapshots import Effect
@@ -25,14 +25,17 @@ class WorldHome:
         self._ground_of = ground_of
         self._history_of = history_of
 
-    def open(self, root: str, parent: str, owner: str, label: str) -> World:
+    def open(self, root: str, parent: str, owner: str, label: str, id: str = "") -> World:
+        with suppress(NotFound):
+            if id:
+                return self.folders.get(id)
         found = locate(os.path.abspath(root))
         if found is None:
             raise InvalidInput(f"{root!r} is no folder.")
         above = self.folders.get(parent) if parent else None
         if above is not None and (above.root, above.root_id) != found:
             raise InvalidInput(f"The world {parent} is one of {above.root}, not of {found[0]}.")
-        return self.folders.make(World("", *found, parent, owner=owner, label=label))
+        return self.folders.make(World(id, *found, parent, owner=owner, label=label))
 
     def effect(self, id: str) -> Effect:
         world = self.folders.get(id)
@@ -50,6 +53,9 @@ class WorldHome:
             if not effect.conflicts:
                 self.committed(id)
         return effect
+
+    def call_off(self, name: str, id: str) -> Effect | None:
+        return self._beneath(self.folders.get(id)).discard(name)
 
     def drop(self, id: str) -> None:
         world = self.folders.get(id)

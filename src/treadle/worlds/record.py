@@ -99,14 +99,19 @@ class WorldFolders:
 
     def make(self, world: World) -> World:
         """A new one with an empty layer. It has its name when it is whole."""
-        world = replace(world, id=new_id("world"), made_ms=time.time_ns() // 1_000_000)
+        world = replace(world, id=world.id or new_id("world"), made_ms=time.time_ns() // 1_000_000)
+        path = self.path(world.id)
         os.makedirs(self.folder, mode=0o700, exist_ok=True)
-        made = f"{self.folder}/.{world.id}"
+        made = f"{self.folder}/.{new_id('new')}"
         os.mkdir(made, 0o700)
         _make_view(f"{made}/view", world)
         create_file(f"{made}/{_RECORD}", msgspec.json.encode(world))
         faultpoint("world.made")
-        os.rename(made, self.path(world.id))
+        try:
+            os.rename(made, path)
+        except OSError:  # somebody else has just made it
+            remove_tree(made)
+            return self.get(world.id)
         return world
 
     def begin_anew(self, world: World, stamped: str) -> None:

@@ -30,10 +30,12 @@ class Worlds:
         self._home = home
         self._begin = begin
 
-    async def open(self, root: str | os.PathLike[str], parent: str = "", *, owner: str = "", label: str = "") -> World:
+    async def open(
+        self, root: str | os.PathLike[str], parent: str = "", *, owner: str = "", label: str = "", id: str = ""
+    ) -> World:
         """A new world of a project, or of the world `parent`. Nothing is copied until it is written, where the system
-        has overlays; else `how` and `why` say so."""
-        return await asyncio.to_thread(self._home.open, os.fspath(root), parent, owner, label)
+        has overlays; else `how` and `why` say so. With an `id` the one of this name, made if there is none."""
+        return await asyncio.to_thread(self._home.open, os.fspath(root), parent, owner, label, id)
 
     async def get(self, id: str) -> World:
         """NotFound if there is none."""
@@ -75,6 +77,10 @@ class Worlds:
         """The commit alone, for a tool that records the effect as its own outcome. `name` is the call's
         (`chat/call`): called again with it, this completes what was begun and gives back the same."""
         return await asyncio.to_thread(self._home.bring_in, name, id)
+
+    async def call_off(self, name: str, id: str) -> Effect | None:
+        """See to it that the commit of this name is not made; if it was, or had begun, it is completed and told."""
+        return await asyncio.to_thread(self._home.call_off, name, id)
 
     async def drop(self, id: str) -> None:
         """Remove it with all that was changed in it. InvalidInput if there are worlds of it; ToolError if commands run

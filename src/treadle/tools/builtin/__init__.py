@@ -10,6 +10,7 @@ def builtins(context: ToolContext) -> list[Tool]:
     from treadle.tools.builtin.command.output import ReadOutput
     from treadle.tools.builtin.command.tool import RunCommand
     from treadle.tools.builtin.commit_world import CommitWorld
+    from treadle.tools.builtin.delegate import Delegate, RunRace
     from treadle.tools.builtin.diagnostics.tool import GetDiagnostics
     from treadle.tools.builtin.edit import EditFile
     from treadle.tools.builtin.find import FindFiles, ListDirectory
@@ -39,4 +40,6 @@ def builtins(context: ToolContext) -> list[Tool]:
         CompleteTask(),
         UseSkill(context),
         CommitWorld(context),
+        Delegate(context),
+        RunRace(context),
     ]

@@ -8,6 +8,7 @@ import msgspec
 from treadle.ports.commands import Allowance, Commands
 from treadle.ports.sandbox import Demand, PrivateHome, Sandbox
 from treadle.ports.snapshots import SnapshotsOf
+from treadle.ports.subagents import Subagents
 from treadle.ports.workspace import WorkspaceOf
 from treadle.ports.worlds import WorldPlaces
 from treadle.protocol.events import SandboxNotice
@@ -67,6 +68,8 @@ class ToolContext(msgspec.Struct, frozen=True):
     """What the user gives to commands beside the built-in lists."""
     worlds: Callable[[], WorldPlaces] | None = None
     """None: this Agent has no worlds. Asked for when one is needed: most chats have none."""
+    subagents: Callable[[], Subagents] | None = None
+    """None: this Agent has no sub-agents. Asked for like worlds."""
     unrecoverable: Unrecoverable = lambda _project, _files: ()
     after_the_fact: Callable[[str, Sequence[FileChange], ChatOptions], Sequence[str]] = lambda _root, _files, _how: ()
     """Why changes that were made would have been asked for, had anybody known them beforehand (W-10)."""

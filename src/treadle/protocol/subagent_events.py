@@ -1,0 +1,34 @@
+"""What became of the chats that a call began: sub-agents of a model, attempts of a race (L-22, L-23). Which chats those
+are stands in the plan of the call's intent; each of them names the call in its `session.created`."""
+
+from treadle.protocol.content import Usage
+from treadle.protocol.envelope import EndReason, Event
+from treadle.types import CallKey, ChatId
+
+
+class SubagentCompleted(Event, frozen=True):
+    """A chat that a call began is at rest, and what it spent is spent by this one as well (L-11)."""
+
+    TYPE = "subagent.completed"
+    call: CallKey
+    chat: ChatId
+    number: int = 1
+    """Which of the call's chats it is, from 1."""
+    title: str = ""
+    model: str = ""
+    reason: EndReason = "done"
+    """How its run ended."""
+    usage: Usage = Usage()
+    turns: int = 0
+    tool_calls: int = 0
+    world: str = ""
+    """The world in which it worked; empty: it only read."""
+    files: int = 0
+    """How many files it changed there …"""
+    added: int = 0
+    removed: int = 0
+    """… and by how many lines."""
+    passed: bool | None = None
+    """Whether the check of a race passed; null: there was none."""
+    committed: bool = False
+    """Whether its changes are the parent's now."""

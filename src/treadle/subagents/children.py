@@ -1,0 +1,254 @@
+"""The chats that one call begins: begun once, followed until they rest whoever drives them, ended with the call."""
+
+import asyncio
+import hashlib
+from base64 import b32encode
+from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from treadle.chat.state import ChatState, open_actions, status
+from treadle.engine.deps import Deps
+from treadle.engine.worker import Worker
+from treadle.errors import ChatExists, NotFound, Refused
+from treadle.faultpoint import faultpoint
+from treadle.handle import Chat, Prepared
+from treadle.inert import inert_line
+from treadle.ports.snapshots import Effect
+from treadle.ports.toolset import Invocation
+from treadle.protocol.commands import Send
+from treadle.protocol.content import Value
+from treadle.protocol.events import Envelope, ExecutionStart, SessionCreated, SubagentCompleted
+from treadle.protocol.options import Budget, ChatOptions, Project
+from treadle.tools.builtin.base import settled
+from treadle.types import CallKey, ChatId
+from treadle.worlds.worlds import Worlds
+
+if TYPE_CHECKING:
+    from treadle.skills.reading import CustomAgent
+
+T = TypeVar("T")
+WATCH_S = 5.0
+BY = "parent"
+"""Who interrupts the children of a call that is stopped."""
+
+
+class Home(Protocol):
+    """Of an Agent, what its sub-agents need."""
+
+    deps: Deps
+    worker: Worker
+
+    @property
+    def worlds(self) -> Worlds: ...
+
+    def chat(self, id: str) -> Chat: ...
+
+    def prepare(self, options: ChatOptions) -> Prepared: ...
+
+    def custom_agents(self, project: Project) -> "Mapping[str, CustomAgent]": ...
+
+
+class Child(Value, frozen=True):
+    """One of the chats of a call, as the call's plan names it."""
+
+    chat: ChatId
+    number: int
+    title: str = ""
+    model: str = ""
+    world: str = ""
+    """Empty: it has none of its own."""
+
+
+class Rested(msgspec.Struct, frozen=True):
+    """A child that is done, and what it did."""
+
+    child: Child
+    state: ChatState
+    effect: Effect = Effect(())
+    passed: bool | None = None
+    committed: bool = False
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """How much it changed: lines, then files."""
+        files = self.effect.files
+        return sum(each.added + each.removed for each in files), len(files)
+
+    @property
+    def ended_well(self) -> bool:
+        return self.state.last_end in ("done", "task_complete")
+
+    def fact(self, call: CallKey) -> SubagentCompleted:
+        totals, files = self.state.totals, self.effect.files
+        return SubagentCompleted(
+            call,
+            self.child.chat,
+            self.child.number,
+            self.child.title,
+            self.child.model,
+            self.state.last_end or "done",
+            totals.usage,
+            totals.turns,
+            totals.tool_calls,
+            self.child.world,
+            len(files),
+            sum(each.added for each in files),
+            sum(each.removed for each in files),
+            self.passed,
+            self.committed,
+        )
+
+
+def child_of(invocation: Invocation, number: int, title: str, model: str, *, world: bool) -> Child:
+    made = hashlib.sha256(f"{invocation.chat}/{invocation.call}/{number}".encode()).digest()[:10]
+    id = b32encode(made).decode().lower()
+    return Child(ChatId(f"c_{id}"), number, inert_line(title, 80), model, f"world_{id}" if world else "")
+
+
+def children_of(plan: Mapping[str, Any] | None) -> list[Child]:
+    """The chats that the plan of a call names."""
+    try:
+        return msgspec.convert((plan or {}).get("children", ()), list[Child])
+    except msgspec.ValidationError:
+        return []
+
+
+class Children:
+    """The chats of one call."""
+
+    def __init__(self, home: Home, invocation: Invocation) -> None:
+        self._home = home
+        self._invocation = invocation
+
+    async def begin(self, child: Child, task: str, options: ChatOptions) -> Chat:
+        """The child with its task, made at first and found again later. Its world is there before it is."""
+        log, call = self._home.deps.log, self._invocation
+        if not await self._is_there(child.chat):
+            if child.world:
+                await self._home.worlds.open(call.root, call.options.world, label=child.title, id=child.world)
+            faultpoint("subagents.world_made")
+            ready = self._home.prepare(replace(options, world=child.world or call.options.world))
+            owner = (await log.load(call.chat)).owner
+            created = SessionCreated(ready.options, owner, parent=f"{call.chat}/{call.call}")
+            with suppress(ChatExists):
+                await log.create(child.chat, created, *ready.notices, first=(Send(task),))
+            faultpoint("subagents.begun")
+        return self._home.chat(child.chat)
+
+    async def _is_there(self, chat: ChatId) -> bool:
+        try:
+            return await self._home.deps.store.head(chat) > 0
+        except NotFound:
+            return False
+
+    async def rest(self, child: Child, chat: Chat) -> ChatState:
+        """Follow a child until it rests, through whatever it waits for. Its worker may be here or anywhere."""
+        told = ""
+        while True:
+            async for envelope in chat.resume():
+                if line := _doing(envelope):
+                    self.tell(child, line)
+            state = await chat.state()
+            if status(state) in ("idle", "error"):
+                self.tell(child, f"{state.last_end or 'done'}")
+                return state
+            waits = ", ".join(action.name or action.kind for action in open_actions(state))
+            if waits and waits != told:
+                told = waits
+                self.tell(child, f"waits for an answer: {waits} · treadle show {child.chat}")
+            while await chat.wait(state.head, WATCH_S) == state.head:
+                pass
+
+    def tell(self, child: Child, line: str) -> None:
+        """What the parent's readers see of it as it happens."""
+        self._invocation.emit(inert_line(f"[{child.number}] {line}", 200) + "\n")
+
+    async def effect(self, child: Child) -> Effect:
+        return await self._home.worlds.effect(child.world) if child.world else Effect(())
+
+    async def commit(self, child: Child) -> Effect:
+        """Make what it changed the parent's own, once."""
+        faultpoint("subagents.before_commit")
+        return await _whole(self._home.worlds.bring_in(self._name(child), child.world))
+
+    def _name(self, child: Child) -> str:
+        return f"{self._invocation.chat}/{self._invocation.call}-{child.number}"
+
+    async def end(self, children: Sequence[Child]) -> list[Rested]:
+        """Interrupt those that are at work; those that have begun, at rest."""
+        begun = [child for child in children if await self._is_there(child.chat)]
+        return list(await asyncio.gather(*(self._end(child) for child in begun)))
+
+    async def _end(self, child: Child) -> Rested:
+        chat = self._home.chat(child.chat)
+        with suppress(Refused):  # it is at rest
+            await chat.interrupt(BY)
+        return Rested(child, await self.rest(child, chat))
+
+    async def call_off(self, child: Child) -> Effect | None:
+        """See to it that nothing of it is committed; what had been is told."""
+        if not child.world:
+            return None
+        try:
+            return await _whole(self._home.worlds.call_off(self._name(child), child.world))
+        except NotFound:  # its world was never made, or is gone
+            return None
+
+
+def _doing(envelope: Envelope) -> str:
+    data = envelope.data
+    return f"{data.name} {data.args_summary}" if isinstance(data, ExecutionStart) else ""
+
+
+async def _whole(work: Awaitable[T]) -> T:
+    """Wait for it even when cancelled: no effect happens after the loop believes that the call is over."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await settled(task)
+        raise
+
+
+def child_options(parent: ChatOptions, budget: Budget) -> ChatOptions:
+    """What a child has of the chat that begins it: its project, its rules and its model, but not its conversation."""
+    return replace(
+        parent,
+        on_limit="answer" if parent.limit_rule == "ask" else parent.on_limit,
+        run_budget=Budget(),
+        chat_budget=budget,
+        dynamic_tools=(),
+        checks=(),
+        git_branch=False,
+        output_schema=None,
+        subagent_depth=parent.subagent_depth - 1,
+        labels=(),
+    )
+
+
+def share(state: ChatState, now_ms: int, among: int) -> Budget:
+    """What is left of the parent's budgets, for each of so many children (L-11)."""
+    run, totals = state.run, state.totals
+    worked = run.worked_ms(now_ms) / 1000 if run is not None else 0.0
+    left: dict[str, float] = {}
+
+    def limit(kind: str, allowed: float, used: float, part: int) -> None:
+        if allowed:
+            rest = max(allowed - used, 0.0) / part
+            left[kind] = min(left.get(kind, rest), rest)
+
+    for budget, usage, calls, wall in (
+        (state.options.run_budget, run.usage if run else totals.usage, run.tool_calls if run else 0, worked),
+        (state.options.chat_budget, totals.usage, totals.tool_calls, totals.wall_ms / 1000 + worked),
+    ):
+        limit("tokens", budget.tokens, usage.tokens, among)
+        limit("usd", budget.usd, usage.usd, among)
+        limit("tool_calls", budget.tool_calls, calls, among)
+        limit("wall_s", budget.wall_s, wall, 1)
+    least = {kind: max(amount, 1e-6) for kind, amount in left.items()}  # 0 would be no limit
+    tokens, calls = (max(int(left[kind]), 1) if kind in left else 0 for kind in ("tokens", "tool_calls"))
+    return Budget(0, tokens, least.get("usd", 0.0), least.get("wall_s", 0.0), calls)

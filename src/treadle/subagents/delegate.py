@@ -1,0 +1,159 @@
+"""What `delegate` does (L-23): sub-agents side by side, their changes committed one after the other when all of them
+rest, and a report for the model. A child whose changes are in conflict is told and not committed; its world stays."""
+
+import asyncio
+from typing import Any
+
+from msgspec.structs import replace
+
+from treadle.chat.applying import last_answer
+from treadle.errors import ToolError
+from treadle.lines.changes import change_lines, count, total
+from treadle.ports.snapshots import Effect
+from treadle.ports.toolset import Invocation, Outcome
+from treadle.ports.workspace import inert
+from treadle.protocol.files import FileChange, FileConflict, decode_path
+from treadle.protocol.options import ChatOptions
+from treadle.subagents.children import Child, Children, Home, Rested, child_of, child_options, children_of, share
+from treadle.tools.builtin.base import cut
+
+LONGEST = 12_000
+"""So many bytes of what a sub-agent says at last are its report."""
+_MOST_FILES = 40
+_WORDS = {
+    "done": "done",
+    "task_complete": "done",
+    "interrupted": "was stopped",
+    "error": "failed",
+    "budget": "has used up its budget",
+    "turn_cap": "has used up its turns",
+    "guard": "was stopped, because it repeated itself",
+    "superseded": "was stopped",
+}
+
+
+def plan(home: Home, invocation: Invocation) -> list[Child]:
+    options, tasks = invocation.options, _tasks(invocation)
+    if len(tasks) > options.subagents:
+        raise ToolError(f"At most {count(options.subagents, 'sub-agent')} may be begun at once; give fewer tasks.")
+    if options.subagent_depth <= 0:
+        raise ToolError("Sub-agents may not go deeper than this: do it yourself.")
+    found = []
+    for number, task in enumerate(tasks, 1):
+        own = _options_of(home, options, task)
+        title = str(task.get("title") or task["task"]).strip().partition("\n")[0]
+        found.append(child_of(invocation, number, title, own.model, world=own.mode != "read-only"))
+    return found
+
+
+async def delegate(home: Home, invocation: Invocation) -> Outcome:
+    children, group = children_of(invocation.plan), Children(home, invocation)
+    state = await home.deps.log.load(invocation.chat)
+    budget = share(state, home.deps.clock.now_ms(), len(children))
+
+    async def see_through(child: Child, task: dict[str, Any]) -> Rested:
+        options = child_options(_options_of(home, invocation.options, task), budget)
+        chat = await group.begin(child, str(task["task"]), options)
+        return Rested(child, await group.rest(child, chat))
+
+    with home.worker.lending(invocation.chat):
+        try:
+            async with asyncio.TaskGroup() as work:
+                begun = [
+                    work.create_task(see_through(child, task))
+                    for child, task in zip(children, _tasks(invocation), strict=True)
+                ]
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from failed
+        merged = [await _merged(group, task.result()) for task in begun]
+    return told(invocation, merged, [_report(each) for each in merged])
+
+
+async def _merged(group: Children, rested: Rested) -> Rested:
+    """What a child changed, committed. Of one that was stopped or failed nothing is: its world stays."""
+    if not rested.child.world:
+        return rested
+    if not rested.ended_well:
+        return replace(rested, effect=await group.effect(rested.child))
+    effect = await group.commit(rested.child)
+    return replace(rested, effect=effect, committed=not effect.conflicts)
+
+
+def told(invocation: Invocation, merged: list[Rested], reports: list[str], *, success: bool = True) -> Outcome:
+    """The outcome of a call that began chats: what was committed is what it changed."""
+    done = [each.effect for each in merged if each.committed]
+    files: tuple[FileChange, ...] = tuple(file for effect in done for file in effect.files)
+    conflicts: tuple[FileConflict, ...] = tuple(each for rested in merged for each in rested.effect.conflicts)
+    stat = total(files)
+    return Outcome(
+        "\n\n".join(reports),
+        summary=_summary(merged),
+        success=success,
+        diff_stat=stat if stat.added or stat.removed else None,
+        files=files,
+        source="view",
+        uncaptured=tuple(each for effect in done for each in effect.uncaptured),
+        git=next((effect.git for effect in reversed(done) if effect.git), ""),
+        conflicts=conflicts,
+        effect="view",
+        facts=tuple(each.fact(invocation.call) for each in merged),
+    )
+
+
+def _summary(merged: list[Rested]) -> str:
+    well = sum(each.ended_well for each in merged)
+    return f"{well} of {count(len(merged), 'sub-agent')} done"
+
+
+def _report(rested: Rested) -> str:
+    child, state = rested.child, rested.state
+    lines = [f"[{child.number}] {child.title}: {_WORDS[state.last_end or 'done']} (chat {child.chat})"]
+    if state.last_error is not None and not rested.ended_well:
+        lines.append(f"[it ended with an error: {inert(state.last_error.message)}]")
+    answer = last_answer(state).strip()
+    short = cut(answer, LONGEST)
+    lines.append(short if short == answer else f"{short}\n[the rest is left out]")
+    return "\n".join([*(line for line in lines if line), *_changed(rested)])
+
+
+def _changed(rested: Rested) -> list[str]:
+    effect, world = rested.effect, rested.child.world
+    if effect.conflicts:
+        names = ", ".join(inert(decode_path(each.path)) for each in effect.conflicts[:_MOST_FILES])
+        return [
+            f"[conflict: {names} changed in the project meanwhile, so nothing of it was committed. Its work is in "
+            f"world {world}: look at the project, and do by hand what is still wanted]"
+        ]
+    return effect_lines(effect, "changed in the project" if rested.committed else f"not committed, in world {world}")
+
+
+def effect_lines(effect: Effect, head: str) -> list[str]:
+    lines = change_lines(effect.files, lambda path: inert(decode_path(path)), _MOST_FILES)
+    return [f"[{head}]", *lines] if lines else []
+
+
+def _tasks(invocation: Invocation) -> list[dict[str, Any]]:
+    return list(invocation.arguments["tasks"])
+
+
+def _options_of(home: Home, parent: ChatOptions, task: dict[str, Any]) -> ChatOptions:
+    """A child may do no more than its parent, whatever a custom agent asks for."""
+    options = replace(parent, agent="", agent_prompt="")
+    if name := str(task.get("agent") or ""):
+        found = home.custom_agents(parent.project)
+        if name not in found:
+            raise ToolError(f"There is no custom agent {name!r}; there is: {', '.join(found) or 'none'}.")
+        agent = found[name]
+        tools = agent.tools if agent.tools is None or parent.tools is None else _both(agent.tools, parent.tools)
+        options = replace(
+            options,
+            agent=agent.name,
+            agent_prompt=agent.prompt,
+            tools=parent.tools if tools is None else tools,
+            model=agent.model or parent.model,
+        )
+    return replace(options, mode="read-only") if task.get("read_only") else options
+
+
+def _both(wanted: tuple[str, ...], allowed: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in wanted if name in allowed)

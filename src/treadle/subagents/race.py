@@ -1,0 +1,185 @@
+"""What `race` does (L-22): attempts side by side, each a chat in a world of its own. The winner is noted in its log, and
+then committed as the one change of the call. The others stay to be looked at."""
+
+import asyncio
+
+import msgspec
+from msgspec.structs import replace
+
+from treadle.chat.applying import last_answer
+from treadle.errors import ToolError
+from treadle.faultpoint import faultpoint
+from treadle.inert import inert_line
+from treadle.lines.changes import count
+from treadle.ports.toolset import Invocation, Outcome
+from treadle.protocol.commands import ChangeOptions, Race
+from treadle.protocol.options import ChatOptions
+from treadle.subagents import judging
+from treadle.subagents.children import Child, Children, Home, Rested, child_of, child_options, children_of, share
+from treadle.subagents.delegate import effect_lines, told
+from treadle.subagents.judging import Contender
+
+WON = "won"
+LOST = "lost"
+LABEL = "race"
+_NOT_ONE = "No attempt won: {}. Nothing was committed; their worlds stay to be looked at."
+
+
+def plan(home: Home, invocation: Invocation) -> list[Child]:
+    order = _order(invocation)
+    if invocation.options.mode == "read-only":
+        raise ToolError("In mode read-only nothing can be committed, so there is nothing to race for.")
+    found = [
+        child_of(invocation, number, f"attempt {number}: {order.task}", model, world=True)
+        for number, model in enumerate(order.models, 1)
+    ]
+    if order.judge:
+        found.append(child_of(invocation, len(found) + 1, "judge", order.judge, world=False))
+    return found
+
+
+async def race(home: Home, invocation: Invocation) -> Outcome:
+    return await _Race(home, invocation).run()
+
+
+class _Race:
+    def __init__(self, home: Home, invocation: Invocation) -> None:
+        self._home = home
+        self._invocation = invocation
+        self._order = _order(invocation)
+        self._group = Children(home, invocation)
+        named = children_of(invocation.plan)
+        self._attempts = [child for child in named if child.world]
+        self._judge = next((child for child in named if not child.world), None)
+        self._judged: list[Rested] = []
+
+    @property
+    def _first_wins(self) -> bool:
+        order = self._order
+        return bool(order.check) and not order.judge and not order.all
+
+    async def run(self) -> Outcome:
+        with self._home.worker.lending(self._invocation.chat):
+            found = await self._run_attempts()
+            faultpoint("race.rested")
+            chosen = await self._chosen(found)
+            if chosen is None:
+                return self._without_winner(found)
+            winner, why = chosen
+            await self._note(found, winner)
+            faultpoint("race.noted")
+            effect = await self._group.commit(winner.rested.child)
+        won = replace(winner.rested, effect=effect, committed=not effect.conflicts)
+        return self._told([won if each is winner else each.rested for each in found], won, why)
+
+    # -- the attempts -------------------------------------------------------------------------------------------------
+
+    async def _run_attempts(self) -> list[Contender]:
+        """All of them at rest, in the order of their numbers."""
+        state = await self._home.deps.log.load(self._invocation.chat)
+        budget = share(state, self._home.deps.clock.now_ms(), len(self._attempts))
+        options = self._options(child_options(self._invocation.options, budget))
+        work = {asyncio.create_task(self._attempt(child, options)): child for child in self._attempts}
+        rested: list[Contender] = []
+        try:
+            pending = set(work)
+            while pending:
+                done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+                rested += [task.result() for task in done]
+                if self._first_wins and judging.eligible(rested):
+                    break
+        finally:
+            for task in work:
+                task.cancel()
+            await asyncio.gather(*work, return_exceptions=True)
+        at_rest = {each.number for each in rested}
+        stopped = await self._group.end([child for child in self._attempts if child.number not in at_rest])
+        rested += [await self._contender(each) for each in stopped]
+        return sorted(rested, key=lambda each: each.number)
+
+    def _options(self, options: ChatOptions) -> ChatOptions:
+        return replace(options, checks=(self._order.check,) if self._order.check else (), labels=(LABEL,))
+
+    async def _attempt(self, child: Child, options: ChatOptions) -> Contender:
+        chat = await self._group.begin(child, self._order.task, replace(options, model=child.model or options.model))
+        return await self._contender(Rested(child, await self._group.rest(child, chat)))
+
+    async def _contender(self, rested: Rested) -> Contender:
+        events = await self._home.chat(rested.child.chat).events()
+        passed = judging.passed(rested, events, self._order.check)
+        effect = await self._group.effect(rested.child)
+        return Contender(replace(rested, effect=effect, passed=passed), judging.ended_ms(events))
+
+    # -- the winner ---------------------------------------------------------------------------------------------------
+
+    async def _chosen(self, found: list[Contender]) -> tuple[Contender, str] | None:
+        """Once it is noted it stays, whatever its world has become by the commit."""
+        noted = [each for each in found if WON in each.rested.state.options.labels]
+        able = noted or judging.eligible(found)
+        if not able:
+            return None
+        if self._judge is not None and (noted or len(able) > 1):
+            if (judged := await self._ask(self._judge, able)) is not None:
+                return judged
+            winner, why = judging.choose(able, first=False)
+            return winner, f"{why}; the judge made no choice"
+        return judging.choose(able, first=self._first_wins)
+
+    async def _ask(self, judge: Child, able: list[Contender]) -> tuple[Contender, str] | None:
+        diffs = [await self._home.worlds.diff(each.rested.child.world) for each in able]
+        text = judging.question(self._order.task, able, diffs)
+        options = judging.judge_options(child_options(self._invocation.options, self._invocation.options.chat_budget))
+        chat = await self._group.begin(judge, text, replace(options, model=judge.model))
+        state = await self._group.rest(judge, chat)
+        self._judged.append(Rested(judge, state))
+        return judging.verdict(last_answer(state), able)
+
+    async def _note(self, found: list[Contender], winner: Contender) -> None:
+        """In the log of each attempt how it came out; of the winner first, before anything is committed."""
+        for each in sorted(found, key=lambda each: each is not winner):
+            labels = (LABEL, WON if each is winner else LOST)
+            if each.rested.state.options.labels != labels:
+                chat = self._home.chat(each.rested.child.chat)
+                await chat.command(ChangeOptions({"labels": list(labels)}, by=LABEL))
+
+    # -- words --------------------------------------------------------------------------------------------------------
+
+    def _told(self, all_of: list[Rested], won: Rested, why: str) -> Outcome:
+        child = won.child
+        head = f"Attempt {child.number} wins ({inert_line(child.model, 80)}): {inert_line(why, 300)}."
+        if won.effect.conflicts:
+            names = ", ".join(inert_line(each.path, 200) for each in won.effect.conflicts[:10])
+            head += f" It was not committed, because {names} changed in the project meanwhile; it is in {child.world}."
+        lines = [head, "", *map(_line, all_of), "", *effect_lines(won.effect, "changed in the project")]
+        outcome = told(self._invocation, [*all_of, *self._judged], ["\n".join(lines).rstrip()], success=won.committed)
+        return msgspec.structs.replace(outcome, summary=f"attempt {child.number} wins: {inert_line(why, 80)}")
+
+    def _without_winner(self, found: list[Contender]) -> Outcome:
+        why = "none of them passed the check" if self._order.check else "none of them changed anything to its end"
+        lines = [_NOT_ONE.format(why), "", *(_line(each.rested) for each in found)]
+        all_of = [*(each.rested for each in found), *self._judged]
+        outcome = told(self._invocation, all_of, ["\n".join(lines)], success=False)
+        return msgspec.structs.replace(outcome, summary="no attempt won")
+
+
+def _line(rested: Rested) -> str:
+    check = {None: "", True: "passed", False: "not passed"}[rested.passed]
+    size, files = rested.size
+    facts = (
+        rested.state.last_end or "done",
+        check,
+        f"{count(files, 'file')}, {count(size, 'line')}" if files else "no change",
+        f"{count(rested.state.totals.turns, 'turn')}",
+        f"${rested.state.totals.usage.usd:.4f}" if rested.state.totals.usage.usd else "",
+        f"chat {rested.child.chat}",
+        f"world {rested.child.world}",
+    )
+    model = inert_line(rested.child.model, 60)
+    return f"[{rested.child.number}] {model}: " + " · ".join(fact for fact in facts if fact)
+
+
+def _order(invocation: Invocation) -> Race:
+    try:
+        return msgspec.convert(invocation.arguments, Race)
+    except msgspec.ValidationError as error:
+        raise ToolError(f"This is no race: {error}.") from error

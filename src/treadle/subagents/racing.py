@@ -1,0 +1,118 @@
+"""A race as its caller sees it (`Agent.race`): what came of it, and its attempts as they change. The race itself is a
+call in its chat (`race`), so it goes on wherever that chat is taken up."""
+
+import asyncio
+from collections.abc import AsyncIterator, Generator
+from typing import Any
+
+import msgspec
+
+from treadle.errors import InvalidInput, RunFailed
+from treadle.handle import Chat
+from treadle.protocol.commands import Race
+from treadle.protocol.content import Value
+from treadle.protocol.events import Envelope, ExecutionComplete, FilesChanged, SessionError, SubagentCompleted
+from treadle.protocol.files import FileChange
+from treadle.subagents.children import Home
+from treadle.subagents.tree import Row, tree
+from treadle.tools.builtin.delegate import MOST
+
+LOOK_S = 0.5
+ATTEMPTS = 4
+
+
+class RaceResult(Value, frozen=True):
+    """What came of a race: `chat.files.undo()` of its chat takes it back."""
+
+    chat: str
+    winner: int
+    """The number of the attempt that won; 0: none did."""
+    text: str
+    """The same in words, with a line for each attempt."""
+    attempts: tuple[SubagentCompleted, ...]
+    files: tuple[FileChange, ...] = ()
+    committed: bool = False
+
+
+def order(task: str, attempts: int, models: tuple[str, ...], check: str, judge: str, all_of: bool) -> Race:
+    """Models are given out in turn. InvalidInput if it makes no sense."""
+    number = attempts or (len(models) if len(models) > 1 else ATTEMPTS)
+    if not task.strip():
+        raise InvalidInput("Say what the attempts are to do.")
+    if not 1 <= number <= MOST:
+        raise InvalidInput(f"A race has 1 to {MOST} attempts; got {number}.")
+    if number < len(models):
+        raise InvalidInput(f"There are {len(models)} models for {number} attempts; give as many attempts or more.")
+    given = tuple(models[place % len(models)] for place in range(number))
+    return Race(task, given, check, judge, all_of)
+
+
+class RunningRace:
+    """Await it to run the race; iterate to see its attempts meanwhile. Without an order it goes on with the race of its
+    chat."""
+
+    def __init__(self, home: Home, chat: Chat, wanted: Race | None = None) -> None:
+        self.chat = chat
+        self._home = home
+        self._order = wanted
+        self._result: RaceResult | None = None
+
+    def __await__(self) -> Generator[Any, None, RaceResult]:
+        return self._run().__await__()
+
+    async def __aiter__(self) -> AsyncIterator[list[Row]]:
+        """The rows of its attempts whenever one of them has changed; the last ones when it is over. Then `result`
+        tells what came of it."""
+        running = asyncio.ensure_future(self._run())
+        shown: list[Row] = []
+        try:
+            while True:
+                over = bool((await asyncio.wait({running}, timeout=LOOK_S if shown else 0.05))[0])
+                rows = await self.rows()
+                if rows != shown or over:
+                    shown = rows
+                    yield rows
+                if over:
+                    running.result()
+                    return
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    @property
+    def result(self) -> RaceResult:
+        assert self._result is not None, "the race is not over"
+        return self._result
+
+    async def rows(self) -> list[Row]:
+        """Its attempts as they are now, whoever drives them."""
+        await self.chat.open()
+        return await tree(self._home.deps, self.chat.id)
+
+    async def _run(self) -> RaceResult:
+        following = self.chat.resume() if self._order is None else self.chat.race(self._order)
+        async for _ in following:
+            pass
+        events = [await self.chat.whole(each) for each in await self.chat.events()]
+        self._result = result_of(self.chat.id, events)
+        return self._result
+
+
+def result_of(chat: str, events: list[Envelope]) -> RaceResult:
+    """From the log of a race. RunFailed if it came to nothing."""
+    found = RaceResult(chat, 0, "", ())
+    for envelope in events:
+        match envelope.data:
+            case ExecutionComplete(result=result, error=error, success=success):
+                found = msgspec.structs.replace(found, text=result or error, committed=success)
+            case SubagentCompleted(committed=committed, number=number) as one:
+                found = msgspec.structs.replace(
+                    found, attempts=(*found.attempts, one), winner=number if committed else found.winner
+                )
+            case FilesChanged(files=files):
+                found = msgspec.structs.replace(found, files=files)
+            case SessionError(error_class=kind, message=message):
+                raise RunFailed(kind, message)
+            case _:
+                pass
+    return found

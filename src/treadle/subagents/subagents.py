@@ -1,0 +1,38 @@
+"""`ports.subagents.Subagents`, as an Agent has it."""
+
+from typing import Any
+
+import msgspec
+
+from treadle.ports.toolset import Invocation, Outcome
+from treadle.protocol.tools import RACE_TOOL
+from treadle.subagents import delegate, race
+from treadle.subagents.children import Children, Home, children_of
+
+
+class AgentSubagents:
+    def __init__(self, home: Home) -> None:
+        self._home = home
+
+    async def plan(self, invocation: Invocation) -> dict[str, Any]:
+        way = race.plan if invocation.name == RACE_TOOL else delegate.plan
+        return {"children": msgspec.to_builtins(way(self._home, invocation))}
+
+    async def delegate(self, invocation: Invocation) -> Outcome:
+        return await delegate.delegate(self._home, invocation)
+
+    async def race(self, invocation: Invocation) -> Outcome:
+        return await race.race(self._home, invocation)
+
+    async def stop(self, invocation: Invocation) -> Outcome | None:
+        group = Children(self._home, invocation)
+        with self._home.worker.lending(invocation.chat):
+            ended = await group.end(children_of(invocation.plan))
+        if not ended:
+            return None
+        made = [(each, await group.call_off(each.child)) for each in ended]
+        merged = [
+            msgspec.structs.replace(each, effect=effect, committed=True) if effect is not None else each
+            for each, effect in made
+        ]
+        return delegate.told(invocation, merged, [])

@@ -1,0 +1,83 @@
+"""Who began whom: the chats that the calls of a chat began, and theirs, each with its state and its cost."""
+
+from collections.abc import AsyncIterator
+from typing import Literal
+
+from treadle.chat.state import open_actions, status
+from treadle.engine.deps import Deps
+from treadle.engine.effects import events_of
+from treadle.errors import NotFound
+from treadle.protocol.content import Usage, Value
+from treadle.protocol.events import EndReason, ExecutionStart
+from treadle.protocol.views import Status, shown_status
+from treadle.subagents.children import Child, children_of
+from treadle.types import CallKey, ChatId
+
+DEEPEST = 8
+
+
+class Row(Value, frozen=True):
+    """A chat that a call began, for people."""
+
+    chat: ChatId
+    parent: ChatId
+    call: CallKey
+    number: int
+    depth: int = 1
+    title: str = ""
+    model: str = ""
+    world: str = ""
+    status: Status | Literal["not begun"] = "not begun"
+    ended: EndReason | Literal[""] = ""
+    """How its last run ended."""
+    turns: int = 0
+    usage: Usage = Usage()
+    doing: str = ""
+    """The tool that it uses just now."""
+    waits: tuple[str, ...] = ()
+    """What it waits for from a person: answer it in that chat."""
+    labels: tuple[str, ...] = ()
+
+
+async def begun_by(deps: Deps, chat: ChatId) -> AsyncIterator[tuple[CallKey, Child]]:
+    """The chats of its calls, in the order in which they were begun."""
+    async for _, event in events_of(deps.store, chat, {ExecutionStart.TYPE}):
+        if isinstance(event, ExecutionStart) and event.plan:
+            for child in children_of(event.plan):
+                yield event.call, child
+
+
+async def tree(deps: Deps, chat: ChatId, depth: int = 1) -> list[Row]:
+    """Every chat below this one, each behind the one that began it."""
+    rows: list[Row] = []
+    seen: set[ChatId] = set()
+    async for call, child in begun_by(deps, chat):
+        if child.chat in seen:  # a call that was answered in its middle is recorded again
+            continue
+        seen.add(child.chat)
+        rows.append(await row(deps, chat, call, child, depth))
+        if depth < DEEPEST and rows[-1].status != "not begun":
+            rows += await tree(deps, child.chat, depth + 1)
+    return rows
+
+
+async def row(deps: Deps, parent: ChatId, call: CallKey, child: Child, depth: int = 1) -> Row:
+    start = Row(child.chat, parent, call, child.number, depth, child.title, child.model, child.world)
+    try:
+        state = await deps.log.load(child.chat)
+        leased = (await deps.store.get(child.chat)).leased
+    except NotFound:
+        return start
+    at_work = [each.request.name for each in state.calls if each.phase == "started"]
+    return Row(
+        *(start.chat, parent, call, child.number, depth, state.title or child.title),
+        state.options.model or child.model,
+        child.world,
+        shown_status(status(state), leased),
+        state.last_end if state.run is None else "",
+        state.totals.turns,
+        state.totals.usage,
+        ", ".join(at_work),
+        tuple(action.name or action.kind for action in open_actions(state) if action.of_person),
+        state.options.labels,
+    )

@@ -1,0 +1,36 @@
+"""What the scenarios of sub-agents and races share: a model that plays another script for every task, from the
+conversation alone, so that any number of chats and processes may use it."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+
+from treadle.models.script import Step
+from treadle.models.scripted import ScriptedModel
+from treadle.ports.model import ModelInfo, ModelRequest
+from treadle.protocol.content import UserEntry
+from treadle.protocol.deltas import Delta
+
+
+class ByTask:
+    """The script of the first words that somebody said which has one; by the beginning of them."""
+
+    def __init__(self, scripts: Mapping[str, Sequence[Step]], info: ModelInfo | None = None) -> None:
+        self._scripts = {said: ScriptedModel(steps, info=info) for said, steps in scripts.items()}
+        self.info = info or ModelInfo("scripted", "family")
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
+        said = next(entry.text for entry in request.entries if isinstance(entry, UserEntry))
+        script = max((each for each in self._scripts if said.startswith(each)), key=len)
+        async for deltas in self._scripts[script].stream(request):
+            yield deltas
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+def project(folder: Path) -> Path:
+    made = folder / "project"
+    made.mkdir()
+    for name in ("a.txt", "b.txt", "c.txt"):
+        (made / name).write_text(f"{name}\n")
+    return made

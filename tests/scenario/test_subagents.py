@@ -1,0 +1,218 @@
+"""Sub-agents (L-23): chats that a call begins, each with a context and a world of its own. Their work becomes the
+parent's as one change that can be undone; they end with the parent, and what they spend the parent spends."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.scenario.family import ByTask, project
+from tests.scenario.kit import Stage, of, play
+from tests.trees import tree
+from treadle import Agent
+from treadle.models.scripted import Call, Delay, Say
+from treadle.ports.model import ModelInfo
+from treadle.protocol import events as e
+from treadle.protocol.commands import Decide
+from treadle.protocol.options import Budget
+from treadle.subagents.tree import Row
+from treadle.subagents.tree import tree as rows_of
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return project(tmp_path)
+
+
+def given(*tasks: str, **more: object) -> Call:
+    return Call("delegate", tasks=[{"task": task, **more} for task in tasks])
+
+
+def writes(path: str, text: str) -> list[object]:
+    return [Call("write_file", path=path, content=text), Say(f"Wrote {path}.")]
+
+
+async def children(agent: Agent, chat: str) -> list[Row]:
+    return await rows_of(agent.deps, chat)  # type: ignore[arg-type]
+
+
+async def test_three_children_at_once_and_the_undo_of_them(stage: Stage, root: Path) -> None:
+    scripts = {
+        "Do it": [given("Child a", "Child b", "Child c"), Say("All done.")],
+        **{f"Child {x}": writes(f"{x}.new", f"{x}\n") for x in "abc"},
+    }
+    agent = stage.agent(ByTask(scripts), builtin=True)
+    before = tree(root)
+    chat = agent.chat(root=root)
+    seen = await play(chat.send("Do it"))
+    (done,) = of(seen, e.ExecutionComplete)
+    assert done.success
+    assert "Wrote b.new." in done.result
+    assert {file.path for file in of(seen, e.FilesChanged)[0].files} == {"a.new", "b.new", "c.new"}
+    told = of(seen, e.SubagentCompleted)
+    assert [(one.number, one.reason, one.committed, one.files) for one in told] == [
+        (n, "done", True, 1) for n in (1, 2, 3)
+    ]
+    for one in told:
+        state = await agent.chat(one.chat).state()
+        assert state.parent == f"{chat.id}/{done.call}"
+        assert state.options.world == one.world
+    assert [row.ended for row in await children(agent, chat.id)] == ["done"] * 3
+    await chat.files.undo()
+    assert tree(root) == before
+
+
+async def test_calls_of_one_turn_run_beside_each_other(stage: Stage, root: Path) -> None:
+    scripts = {
+        "Do it": [[given("Child a"), given("Child b")], Say("Done.")],
+        "Child a": [Call("run_command", command="true"), *writes("a.new", "a\n")],
+        "Child b": writes("b.new", "b\n"),
+    }
+    agent = stage.agent(ByTask(scripts), builtin=True)
+    seen = await play(agent.chat(root=root).send("Do it"))
+    kinds = [type(one.data) for one in seen if isinstance(one.data, e.ExecutionStart | e.ExecutionComplete)]
+    assert kinds == [e.ExecutionStart, e.ExecutionStart, e.ExecutionComplete, e.ExecutionComplete]
+    assert (root / "a.new").exists()
+    assert (root / "b.new").exists()
+
+
+async def test_one_that_only_looks_has_no_world(stage: Stage, root: Path) -> None:
+    scripts = {
+        "Do it": [given("Look", read_only=True), Say("Done.")],
+        "Look": [Call("read_file", path="a.txt"), Call("write_file", path="x", content=""), Say("It says a.")],
+    }
+    agent = stage.agent(ByTask(scripts), builtin=True)
+    seen = await play(agent.chat(root=root).send("Do it"))
+    (one,) = of(seen, e.SubagentCompleted)
+    assert one.world == ""
+    assert "It says a." in of(seen, e.ExecutionComplete)[0].result
+    assert not await agent.worlds.list()
+    assert not (root / "x").exists()
+
+
+async def test_a_conflict_is_said_and_nothing_of_that_child_is_committed(stage: Stage, root: Path) -> None:
+    scripts = {
+        "Do it": [given("Child 1", "Child 2"), Say("Done.")],
+        "Child 1": [Call("run_command", command="echo one > a.txt"), Say("One.")],
+        "Child 2": [Call("run_command", command="echo two > a.txt; echo x > other.txt"), Say("Two.")],
+    }
+    agent = stage.agent(ByTask(scripts), builtin=True)
+    seen = await play(agent.chat(root=root, mode="autopilot", max_continuations=0).send("Do it"))
+    first, second = of(seen, e.SubagentCompleted)
+    assert (first.committed, second.committed) == (True, False)
+    assert (root / "a.txt").read_text() == "one\n"
+    assert not (root / "other.txt").exists()
+    assert "conflict: a.txt" in of(seen, e.ExecutionComplete)[0].result
+    assert of(seen, e.WorkspaceConflict)[0].conflicts[0].path == "a.txt"
+    assert agent.workspace_of((await agent.worlds.get(second.world)).project).read_bytes("a.txt") == b"two\n"
+
+
+async def test_what_children_spend_the_parent_spends(stage: Stage, root: Path) -> None:
+    info = ModelInfo("scripted", "family", usd_per_million_input=1_000, usd_per_million_output=1_000)
+    scripts = {
+        "Do it": [given("Child a", "Child b"), Say("Done.")],
+        "Child a": [Say("Cheap.")],
+        "Child b": [Say("Cheap.")],
+    }
+    agent = stage.agent(ByTask(scripts, info), builtin=True)
+    chat = agent.chat(root=root, chat_budget=Budget(usd=1_000.0, tool_calls=40), verify=False)
+    seen = await play(chat.send("Do it"))
+    told = of(seen, e.SubagentCompleted)
+    own = sum(one.usage.usd for one in of(seen, e.AssistantMessage) if one.usage is not None)
+    state = await chat.state()
+    assert sum(one.usage.usd for one in told) > 0
+    assert state.totals.usage.usd == pytest.approx(own + sum(one.usage.usd for one in told))
+    budget = (await agent.chat(told[0].chat).state()).options.chat_budget
+    assert 0 < budget.usd < 500
+    assert budget.tool_calls == 19, "one is used, and there are two of them"
+
+
+async def test_depth_and_number_are_limited(stage: Stage, root: Path) -> None:
+    scripts = {
+        "Do it": [given("Child a", "Child b", "Child c"), given("Child a"), Say("Done.")],
+        "Child a": [given("Grandchild"), Say("Child.")],
+        "Grandchild": [given("Too deep"), Say("Grandchild.")],
+    }
+    agent = stage.agent(ByTask(scripts), builtin=True)
+    chat = agent.chat(root=root, subagents=2, verify=False)
+    seen = await play(chat.send("Do it"))
+    refused, done = of(seen, e.ExecutionComplete)
+    assert "At most 2 sub-agents" in refused.error
+    assert done.success
+    rows = await children(agent, chat.id)
+    assert [(row.depth, row.ended) for row in rows] == [(1, "done"), (2, "done")]
+    deepest = await agent.chat(rows[1].chat).events()
+    assert "There is no tool 'delegate'" in of(deepest, e.ExecutionComplete)[0].error
+
+
+async def test_interrupting_the_parent_ends_the_children(stage: Stage, root: Path) -> None:
+    stage.replayed = False  # an interrupt races with what the children do
+    scripts = {
+        "Do it": [given("Child a", "Child b"), Say("Never.")],
+        "Child a": [Call("run_command", command="sleep 300"), Say("Never.")],
+        "Child b": writes("b.new", "b\n"),
+    }
+    agent = stage.agent(ByTask(scripts), builtin=True)
+    chat = agent.chat(root=root)
+
+    async def when_one_is_done() -> None:
+        while "done" not in [row.ended for row in await children(agent, chat.id)]:
+            await asyncio.sleep(0.05)
+        await chat.interrupt()
+
+    async with asyncio.timeout(60):
+        seen, _ = await asyncio.gather(play(chat.send("Do it")), when_one_is_done())
+    assert of(seen, e.RunEnd)[0].reason == "interrupted"
+    assert [row.ended for row in await children(agent, chat.id)] == ["interrupted", "done"]
+    assert len(of(seen, e.SubagentCompleted)) == 2
+    assert not (root / "b.new").exists()
+
+
+async def test_an_approval_in_a_child_is_answered_there_and_the_parent_goes_on(stage: Stage, root: Path) -> None:
+    """By a worker that may drive one chat at a time (A-08): the parent takes no place while it waits."""
+    stage.replayed = False  # the answer comes from elsewhere while the parent works
+    scripts = {
+        "Do it": [given("Child a"), Say("Done.")],
+        "Child a": [Call("write_file", path=".env", content="X=1\n"), Say("Wrote it.")],
+    }
+    agent = stage.agent(ByTask(scripts), builtin=True, concurrency=1)
+    chat = agent.chat(root=root, interactive=True)
+
+    async def answered() -> None:
+        while not (rows := [row for row in await children(agent, chat.id) if row.waits]):
+            await asyncio.sleep(0.05)
+        child = agent.chat(rows[0].chat)
+        (action,) = await child.actions()
+        await child.command(Decide(action.action, "allow", action.hash))
+
+    async with asyncio.timeout(60):
+        seen, _ = await asyncio.gather(play(chat.send("Do it")), answered())
+    assert of(seen, e.SubagentCompleted)[0].committed
+    assert (root / ".env").read_text() == "X=1\n"
+    shown = "".join(one.text for one in of(seen, e.ExecutionOutput))
+    assert "waits for an answer: write_file" in shown
+
+
+async def test_a_killed_worker_s_children_are_found_again(stage: Stage, root: Path) -> None:
+    stage.replayed = False  # the first worker dies in the middle
+    scripts = {
+        "Do it": [given("Child a", "Child b"), Say("Done.")],
+        "Child a": writes("a.new", "a\n"),
+        "Child b": [[Delay(1.0), Call("write_file", path="b.new", content="b\n")], Say("Wrote it.")],
+    }
+    agent = stage.agent(ByTask(scripts), builtin=True)
+    chat = agent.chat(root=root)
+    await chat.send("Do it")
+    async with asyncio.timeout(60):
+        while "done" not in [row.ended for row in await children(agent, chat.id)]:
+            await asyncio.sleep(0.05)
+    await stage.kill()
+    second = stage.agent(ByTask(scripts), builtin=True)
+    again = second.chat(chat.id)
+    async with asyncio.timeout(60):
+        seen = await play(again.resume())
+    assert len(of(seen, e.SubagentCompleted)) == 2
+    assert len(await second.chats()) == 3, "a parent and two children, none twice"
+    assert (root / "a.new").read_text() == "a\n"
+    for one in of(seen, e.SubagentCompleted):
+        assert len(of(await second.chat(one.chat).events(), e.UserMessage)) == 1
