@@ -20,7 +20,17 @@ from scripts.http_reference import http_page
 from scripts.library_reference import library_page, tools_page
 from treadle import errors, following
 from treadle.ports import toolset
-from treadle.protocol import content, events, files, live_events, options, tool_events, tools, workspace_events
+from treadle.protocol import (
+    content,
+    events,
+    files,
+    live_events,
+    options,
+    subagent_events,
+    tool_events,
+    tools,
+    workspace_events,
+)
 from treadle.protocol.events import LIVE, RECORDED, Event
 
 DOCS = Path(__file__).parents[1] / "docs" / "reference"
@@ -69,7 +79,7 @@ def field_docs(module: ModuleType) -> dict[tuple[str, str], str]:
 
 
 MODULES = (
-    *(content, events, tool_events, workspace_events, live_events, files, options, tools),
+    *(content, events, tool_events, subagent_events, workspace_events, live_events, files, options, tools),
     *(following, toolset),
 )
 DOCUMENTED = {key: text for module in MODULES for key, text in field_docs(module).items()}
@@ -127,6 +137,7 @@ def event_lines(kind: type[Event]) -> list[str]:
 
 ELSEWHERE = {
     tool_events.__name__: "the tools (V-02)",
+    subagent_events.__name__: "the tools (V-02)",
     workspace_events.__name__: "the workspace (V-03)",
     live_events.__name__: "live only (V-05)",
 }

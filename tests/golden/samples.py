@@ -7,7 +7,7 @@ from treadle.protocol.files import FileChange, FileConflict, FileState, Uncaptur
 from treadle.protocol.options import Budget, ChatOptions, Skill
 from treadle.protocol.permissions import Offer, Rule
 from treadle.protocol.tools import DynamicTool
-from treadle.types import CallKey, call_key
+from treadle.types import CallKey, ChatId, call_key
 
 KEY = call_key(3, 1)
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -70,6 +70,8 @@ OPTIONS = ChatOptions(
     diagnose=False,
     instructions="Run make test before you are done.",
     skills=(Skill("release", "How releases are made.", ".claude/skills/release/SKILL.md", "5f" * 32),),
+    subagents=3,
+    subagent_depth=1,
     agent="reviewer",
     agent_prompt="You review code.",
     own_servers="review",
@@ -77,7 +79,7 @@ OPTIONS = ChatOptions(
 )
 
 _ALL: tuple[e.Event, ...] = (
-    e.SessionCreated(OPTIONS, "ada", "c_0123456789abcdef@12"),
+    e.SessionCreated(OPTIONS, "ada", "c_0123456789abcdef@12", "c_fedcba9876543210/3.1"),
     e.SessionImported("c_0123456789abcdef", "ada"),
     e.UserMessage("Why does the test fail?", "steering", "autopilot", (IMAGE,), "q_1", 7, TRACEPARENT),
     e.TurnStart(3, "openai:gpt-4.1", USAGE, True),
@@ -103,6 +105,23 @@ _ALL: tuple[e.Event, ...] = (
     e.CompactionStart("threshold", 110_000),
     e.CompactionComplete(
         "context_limit", False, 110_000, 30_000, USAGE, "So far: …", 40, (2, 31), 44, "no summary", 100_000
+    ),
+    e.SubagentCompleted(
+        KEY,
+        ChatId("c_fedcba9876543210"),
+        2,
+        "the parser",
+        "openai:gpt-4.1",
+        "task_complete",
+        USAGE,
+        7,
+        12,
+        "world_fedcba9876543210",
+        3,
+        40,
+        12,
+        True,
+        True,
     ),
     e.ModelCall("summary", USAGE, "The test was mended.", "cut short"),
     e.ExecutionStart(

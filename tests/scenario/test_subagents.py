@@ -2,6 +2,7 @@
 parent's as one change that can be undone; they end with the parent, and what they spend the parent spends."""
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,16 @@ from treadle.ports.model import ModelInfo
 from treadle.protocol import events as e
 from treadle.protocol.commands import Decide
 from treadle.protocol.options import Budget
+from treadle.stores.sqlite import SqliteStore
 from treadle.subagents.tree import Row
 from treadle.subagents.tree import tree as rows_of
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+    made = Stage(SqliteStore(tmp_path / "treadle.db"))
+    yield made
+    await made.close()
 
 
 @pytest.fixture
@@ -30,6 +39,15 @@ def given(*tasks: str, **more: object) -> Call:
 
 def writes(path: str, text: str) -> list[object]:
     return [Call("write_file", path=path, content=text), Say(f"Wrote {path}.")]
+
+
+async def until(agent: Agent, chat: str, fits: Callable[[Row], object]) -> Row:
+    """The first child that is like this."""
+    while True:
+        for row in await children(agent, chat):
+            if fits(row):
+                return row
+        await asyncio.sleep(0.05)
 
 
 async def children(agent: Agent, chat: str) -> list[Row]:
@@ -153,11 +171,10 @@ async def test_interrupting_the_parent_ends_the_children(stage: Stage, root: Pat
         "Child b": writes("b.new", "b\n"),
     }
     agent = stage.agent(ByTask(scripts), builtin=True)
-    chat = agent.chat(root=root)
+    chat = await agent.chat(root=root)
 
     async def when_one_is_done() -> None:
-        while "done" not in [row.ended for row in await children(agent, chat.id)]:
-            await asyncio.sleep(0.05)
+        await until(agent, chat.id, lambda row: row.ended == "done")
         await chat.interrupt()
 
     async with asyncio.timeout(60):
@@ -176,12 +193,10 @@ async def test_an_approval_in_a_child_is_answered_there_and_the_parent_goes_on(s
         "Child a": [Call("write_file", path=".env", content="X=1\n"), Say("Wrote it.")],
     }
     agent = stage.agent(ByTask(scripts), builtin=True, concurrency=1)
-    chat = agent.chat(root=root, interactive=True)
+    chat = await agent.chat(root=root, interactive=True)
 
     async def answered() -> None:
-        while not (rows := [row for row in await children(agent, chat.id) if row.waits]):
-            await asyncio.sleep(0.05)
-        child = agent.chat(rows[0].chat)
+        child = agent.chat((await until(agent, chat.id, lambda row: row.waits)).chat)
         (action,) = await child.actions()
         await child.command(Decide(action.action, "allow", action.hash))
 
@@ -204,8 +219,7 @@ async def test_a_killed_worker_s_children_are_found_again(stage: Stage, root: Pa
     chat = agent.chat(root=root)
     await chat.send("Do it")
     async with asyncio.timeout(60):
-        while "done" not in [row.ended for row in await children(agent, chat.id)]:
-            await asyncio.sleep(0.05)
+        await until(agent, chat.id, lambda row: row.ended == "done")
     await stage.kill()
     second = stage.agent(ByTask(scripts), builtin=True)
     again = second.chat(chat.id)

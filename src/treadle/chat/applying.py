@@ -7,11 +7,12 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from treadle.chat.fold_helpers import title_of
 from treadle.chat.state import ChatState
 from treadle.errors import InvalidInput, Refused
 from treadle.protocol.commands import Apply
 from treadle.protocol.content import AssistantEntry, ToolRequest, Usage
-from treadle.protocol.events import AssistantMessage, Event, TurnStart, UserMessage
+from treadle.protocol.events import AssistantMessage, Event, TitleChanged, TurnStart, UserMessage
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.tools import COMMAND_TOOL, PATCH_TOOL, RACE_TOOL, WORLD_TOOL, WRITE_TOOL
 from treadle.types import call_key
@@ -28,9 +29,11 @@ def applied(state: ChatState, command: Apply) -> tuple[Event, ...]:
         arguments = msgspec.json.encode(values).decode()
     except UnicodeEncodeError as error:
         raise InvalidInput(f"The path or the content is no valid Unicode: {error}.") from error
+    named = () if state.title or command.race is None else (TitleChanged(title_of(said), by="treadle"),)
     turn = state.turn + 1
     request = ToolRequest(call_key(turn, 0), tool, arguments)
     return (
+        *named,
         UserMessage(said, source="apply"),
         TurnStart(turn),
         AssistantMessage(turn, tool_requests=(request,), usage=Usage(), finish_reason="tool_calls"),

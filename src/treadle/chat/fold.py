@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from treadle.chat.fold_calls import CALLS
-from treadle.chat.fold_helpers import Fold, change_run, say, spend
+from treadle.chat.fold_helpers import Fold, change_run, say, spend, title_of
 from treadle.chat.fold_workspace import WORKSPACE, told
 from treadle.chat.history import weigh
 from treadle.chat.state import AnsweredTurn, Call, ChatState, Compaction, OpenTurn, Run, awaits_person
@@ -22,8 +22,6 @@ from treadle.protocol.content import AssistantEntry, Failure, Shell, Usage, User
 from treadle.protocol.events import Envelope, Event
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.views import QueueItem
-
-TITLE_LENGTH = 60
 
 
 def fold(state: ChatState, envelope: Envelope) -> ChatState:
@@ -99,11 +97,6 @@ def _user_message(state: ChatState, event: e.UserMessage, at: Envelope) -> ChatS
 def _afresh(state: ChatState) -> ChatState:
     """The model is asked again: how its last run ended is history."""
     return replace(state, last_end="", last_why="", last_error=None)
-
-
-def title_of(content: str) -> str:
-    first = next((line.strip() for line in content.splitlines() if line.strip()), "")
-    return first if len(first) <= TITLE_LENGTH else first[: TITLE_LENGTH - 1].rstrip() + "…"
 
 
 def position_of(state: ChatState, seq: int) -> int | None:

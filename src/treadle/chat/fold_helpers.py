@@ -14,6 +14,7 @@ from treadle.types import CallKey
 
 Fold = Callable[[ChatState, Any, Envelope], ChatState]
 """What one type of event means."""
+TITLE_LENGTH = 60
 
 
 def change_run(state: ChatState, **changes: Any) -> ChatState:
@@ -50,3 +51,8 @@ def say(state: ChatState, entry: Entry) -> ChatState:
         transcript=attach(state.transcript, entry),
         context_chars=state.context_chars + weigh(entry),
     )
+
+
+def title_of(content: str) -> str:
+    first = next((line.strip() for line in content.splitlines() if line.strip()), "")
+    return first if len(first) <= TITLE_LENGTH else first[: TITLE_LENGTH - 1].rstrip() + "…"

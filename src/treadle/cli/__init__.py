@@ -8,6 +8,7 @@ from treadle._version import __version__
 
 COMMANDS = {
     "run": "Give a model a task in a project and watch it work.",
+    "race": "Let several attempts at one task run at once, and keep the best.",
     "resume": "Go on with a chat that was cut off or waits for someone.",
     "stop": "Stop the run of a chat, wherever it works.",
     "apply": "Apply a patch or a fenced block of an answer to the project.",

@@ -1,5 +1,5 @@
-"""What `race` does (L-22): attempts side by side, each a chat in a world of its own. The winner is noted in its log, and
-then committed as the one change of the call. The others stay to be looked at."""
+"""What `race` does (L-22): attempts side by side, each a chat in a world of its own. The winner is noted in its log and
+then committed, as the one change of the call. The others stay to be looked at."""
 
 import asyncio
 

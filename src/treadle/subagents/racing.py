@@ -63,6 +63,7 @@ class RunningRace:
     async def __aiter__(self) -> AsyncIterator[list[Row]]:
         """The rows of its attempts whenever one of them has changed; the last ones when it is over. Then `result`
         tells what came of it."""
+        await self.chat.open()
         running = asyncio.ensure_future(self._run())
         shown: list[Row] = []
         try:
@@ -86,7 +87,6 @@ class RunningRace:
 
     async def rows(self) -> list[Row]:
         """Its attempts as they are now, whoever drives them."""
-        await self.chat.open()
         return await tree(self._home.deps, self.chat.id)
 
     async def _run(self) -> RaceResult:

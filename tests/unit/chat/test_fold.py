@@ -1,7 +1,8 @@
 """What each event means: the cases that matter one by one. Everything else is in the property tests."""
 
 from tests.unit.chat.logs import answer, chat, ran, said
-from treadle.chat.fold import _APPLY, NO_EFFECT, title_of
+from treadle.chat.fold import _APPLY, NO_EFFECT
+from treadle.chat.fold_helpers import title_of
 from treadle.chat.state import ChatState, awaits_action, open_actions, runnable_calls, status, summary
 from treadle.protocol import events as e
 from treadle.protocol.content import AssistantEntry, ResultsEntry, ToolResult, Usage, UserEntry

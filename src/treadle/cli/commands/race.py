@@ -1,0 +1,188 @@
+"""`treadle race`: several attempts at one task at once, each in a world of its own; the best is kept."""
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from treadle.cli.options import EXIT_ERROR, EXIT_OK, gathered, json_option, root_options
+from treadle.errors import ConfigError
+from treadle.inert import inert, inert_line
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from treadle.config import Config
+    from treadle.runtime import Agent
+    from treadle.subagents.racing import RunningRace
+    from treadle.subagents.tree import Row
+
+MODES = ("ask", "auto-edit", "autopilot")
+
+
+class Wanted(NamedTuple):
+    task: str | None
+    worlds: int
+    models: str
+    passes: str
+    judge: str
+    everything: bool
+    chat: str
+    root: str | None
+    force_root: bool
+
+    def check(self) -> None:
+        if bool(self.task) == bool(self.chat):
+            raise click.UsageError("Say what is to be done as TASK, or name a race to go on with by --chat.")
+
+
+@click.command("race")
+@click.argument("task", required=False)
+@click.option("--worlds", type=click.IntRange(min=0, max=16), default=0, metavar="N", help="How many attempts; else 4.")
+@click.option("--model", "models", default="", metavar="A,B", help="The models, given out in turn.")
+@click.option(
+    "--check", "passes", default="", metavar="CMD", help="A command that must succeed in the world of an attempt."
+)
+@click.option("--judge", default="", metavar="MODEL", help="A model that chooses among those that passed.")
+@click.option("--all", "everything", is_flag=True, help="Let all of them finish, even if one has passed.")
+@click.option("--mode", type=click.Choice(MODES), help="What attempts may do without asking, in their worlds.")
+@click.option("--max-turns", type=click.IntRange(min=1), metavar="N", help="How many model calls an attempt may make.")
+@click.option("--budget-usd", type=click.FloatRange(min=0), metavar="X", help="What all of it may cost together.")
+@click.option("--budget-tokens", type=click.IntRange(min=0), metavar="N", help="How many tokens, together.")
+@root_options
+@click.option("--chat", default="", metavar="ID", help="Go on with this race, after a crash or a stop of the machine.")
+@json_option("Print every change of an attempt, and at last the result, as a line of JSON.")
+@gathered(Wanted, "wanted")
+def race(wanted: Wanted, as_json: bool, **flags: Any) -> int:
+    """Let several attempts at one task run at once, and keep the best.
+
+    Each attempt is a chat in a copy-on-write world of the project, so they do not see each other, and the project stays
+    as it is. The first whose --check passes wins, and the others are stopped; with --all, or without a check, it is the
+    smallest change; with --judge a model chooses. The winner is committed as one change that treadle undo takes back.
+    The others stay to be looked at: treadle world list.
+    """
+    import asyncio
+
+    from treadle.cli.session import configured
+
+    first = wanted.models.split(",")[0].strip()
+    return asyncio.run(_race(configured({**flags, "model": first or None}), wanted, as_json))
+
+
+async def _race(config: "Config", wanted: Wanted, as_json: bool) -> int:
+    import asyncio
+
+    from treadle.cli.drive import Signals
+    from treadle.cli.session import open_agent
+
+    async with open_agent(config, works=True) as agent:
+        running = await _begin(agent, config, wanted)
+        work = asyncio.current_task()
+        assert work is not None
+        signals = Signals(running.chat, work)
+        signals.install()
+        try:
+            await _show(running, as_json)
+        except asyncio.CancelledError:
+            if not signals.ended_by:
+                raise
+            work.uncancel()
+            click.echo(f"treadle: left; go on with: treadle race --chat {running.chat.id}", err=True)
+            return 128 + signals.ended_by
+        finally:
+            signals.remove()
+        return _end(running, as_json)
+
+
+async def _begin(agent: "Agent", config: "Config", wanted: Wanted) -> "RunningRace":
+    from treadle.cli.commands.run import NO_MODEL
+    from treadle.cli.session import find_chat, project_root
+    from treadle.subagents.racing import RunningRace, order
+
+    if wanted.chat:
+        return RunningRace(agent, agent.chat(await find_chat(agent.deps.store, wanted.chat)))
+    models = tuple(name.strip() for name in wanted.models.split(",") if name.strip()) or (config.settings.model,)
+    if not all(models):
+        raise ConfigError(NO_MODEL)
+    for name in (*models, *([wanted.judge] if wanted.judge else [])):
+        agent.deps.models.get(name)
+        if told := agent.disclose(name):
+            click.echo(f"treadle: {inert_line(told)}", err=True)
+    given = order(wanted.task or "", wanted.worlds, models, wanted.passes, wanted.judge, wanted.everything)
+    root = project_root(wanted.root, force=wanted.force_root)
+    chat = agent.chat(options=config.settings.chat_options(str(root)), interactive=False)
+    return RunningRace(agent, chat, given)
+
+
+async def _show(running: "RunningRace", as_json: bool) -> None:
+    from treadle.cli.terminal import Terminal, write_json
+
+    terminal = Terminal()
+    if terminal.live and not as_json:
+        return await _live(running)
+    shown: dict[str, Row] = {}
+    async for rows in running:
+        for row in rows:
+            if shown.get(row.chat) == row:
+                continue
+            before = shown.get(row.chat)
+            shown[row.chat] = row
+            if as_json:
+                write_json(_object(row))
+                terminal.end_line()
+            elif before is None or (before.status, before.ended) != (row.status, row.ended):
+                terminal.note(f"[{row.number}] {_state(row)} · {row.chat}")
+
+
+async def _live(running: "RunningRace") -> None:
+    from rich.live import Live
+
+    with Live(refresh_per_second=4) as live:
+        async for rows in running:
+            live.update(_table(running, rows))
+
+
+def _table(running: "RunningRace", rows: "list[Row]") -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(title=f"race {running.chat.id}", title_justify="left", box=None, pad_edge=False)
+    for head in ("", "model", "state", "turns", "cost", "does", "chat"):
+        made.add_column(head, justify="right" if head in ("turns", "cost") else "left", no_wrap=True)
+    for row in rows:
+        colour = {"done": "green", "task_complete": "green", "error": "red"}.get(row.ended, "yellow")
+        cells = (str(row.number), row.model, _state(row), str(row.turns), _cost(row), row.doing, row.chat)
+        made.add_row(*(Text(inert_line(cell, 60), style=colour if at == 2 else "") for at, cell in enumerate(cells)))
+    return made
+
+
+def _state(row: "Row") -> str:
+    if row.waits:
+        return f"waits for an answer: {', '.join(row.waits)}"
+    won = " · won" if "won" in row.labels else ""
+    return f"{row.ended or row.status}{won}"
+
+
+def _cost(row: "Row") -> str:
+    return f"${row.usage.usd:.4f}" if row.usage.usd else f"{row.usage.tokens:,} tokens"
+
+
+def _object(row: "Row") -> dict[str, object]:
+    from treadle.protocol import wire
+
+    shown: dict[str, object] = wire.whole(row)
+    return {"type": "race.attempt", **shown}
+
+
+def _end(running: "RunningRace", as_json: bool) -> int:
+    from treadle.cli.terminal import write_json
+    from treadle.protocol import wire
+
+    result = running.result
+    if as_json:
+        told: dict[str, object] = wire.whole(result)
+        write_json({"type": "race.result", **told})
+    else:
+        click.echo(inert(result.text))
+        if result.committed:
+            click.echo(f"take it back: treadle undo {result.chat}")
+    return EXIT_OK if result.committed else EXIT_ERROR

@@ -1,0 +1,132 @@
+"""Races (L-22): several attempts at one task, each in a world of its own; one is committed, once, whatever is killed on
+the way, and can be taken back."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.scenario.command_line import CommandLine
+from tests.scenario.family import project
+from tests.scenario.kit import Stage
+from tests.trees import tree
+from treadle import Agent
+from treadle.models.scripted import Call, Delay, Say, ScriptedModel
+from treadle.ports.model import Model
+from treadle.stores.sqlite import SqliteStore
+
+SOLVED = [Call("write_file", path="answer.txt", content="42\n"), Say("Done.")]
+LONG = [Call("write_file", path="answer.txt", content="42\n\n\n\n"), Say("Done.")]
+WRONG = [Call("write_file", path="answer.txt", content="41\n"), *(Say(f"Done, I said {n}.") for n in range(4))]
+CHECK = "grep -q 42 answer.txt"
+
+
+class Named:
+    """Models by their names."""
+
+    def __init__(self, **steps: object) -> None:
+        self._models = {name: ScriptedModel(one) for name, one in steps.items()}  # type: ignore[arg-type]
+
+    def get(self, ref: str) -> Model:
+        return self._models[ref]
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+    made = Stage(SqliteStore(tmp_path / "treadle.db"))
+    yield made
+    await made.close()
+
+
+def agent_of(stage: Stage, **steps: object) -> Agent:
+    made = Agent(stage.store, models=Named(**steps), retry_base_s=0.0)
+    stage._agents.append(made)
+    return made
+
+
+async def test_the_first_to_pass_wins_and_the_others_are_stopped(stage: Stage, tmp_path: Path) -> None:
+    stage.replayed = False  # one is interrupted, at whatever it does then
+    root = project(tmp_path)
+    before = tree(root)
+    slow = [[Delay(300.0), Say("Never.")]]
+    agent = agent_of(stage, wrong=WRONG, right=SOLVED, slow=slow)
+    running = agent.race("Write the answer", models=("wrong", "right", "slow"), check=CHECK, root=root)
+    states = [[row.status for row in rows] async for rows in running]
+    result = running.result
+    assert states[-1] == ["error", "idle", "idle"] or states[-1][1:] == ["idle", "idle"]
+    assert result.committed
+    assert result.winner == 2
+    assert "the first to pass the check" in result.text
+    assert [one.passed for one in result.attempts] == [False, True, False]
+    assert (root / "answer.txt").read_text() == "42\n"
+    labels = [(await agent.chat(one.chat).state()).options.labels for one in result.attempts]
+    assert labels == [("race", "lost"), ("race", "won"), ("race", "lost")], "in the log of all"
+    await agent.chat(result.chat).files.undo()
+    assert tree(root) == before
+
+
+async def test_without_a_check_the_smallest_change_wins(stage: Stage, tmp_path: Path) -> None:
+    root = project(tmp_path)
+    agent = agent_of(stage, long=LONG, short=SOLVED, none=[Say("Nothing to do.")])
+    result = await agent.race("The answer", models=("long", "short", "none"), root=root, verify=False)
+    assert (result.winner, result.committed) == (2, True)
+    assert "the smallest change" in result.text
+
+
+async def test_a_judge_chooses(stage: Stage, tmp_path: Path) -> None:
+    root = project(tmp_path)
+    verdict = Say(json.dumps({"choice": 1, "why": "It has room."}))
+    agent = agent_of(stage, long=LONG, short=SOLVED, judge=[verdict])
+    result = await agent.race("The answer", models=("long", "short"), judge="judge", check=CHECK, root=root)
+    assert result.winner == 1
+    assert "the judge's choice: It has room." in result.text
+    assert [one.title for one in result.attempts][-1] == "judge"
+
+
+async def test_without_a_winner_nothing_is_committed(stage: Stage, tmp_path: Path) -> None:
+    root = project(tmp_path)
+    before = tree(root)
+    agent = agent_of(stage, wrong=WRONG)
+    result = await agent.race("Write the answer", attempts=2, models=("wrong",), check=CHECK, root=root)
+    assert (result.winner, result.committed) == (0, False)
+    assert "none of them passed the check" in result.text
+    assert tree(root) == before
+    assert len(await agent.worlds.list()) == 2, "they stay to be looked at"
+
+
+def script(content: str, answers: int) -> str:
+    args = f'{{ path = "answer.txt", content = "{content}\\n" }}'
+    return f'[[turn]]\ncall = [{{ name = "write_file", args = {args} }}]\n' + '[[turn]]\ntext = "Done."\n' * answers
+
+
+def test_a_race_of_four_killed_three_times_has_one_winner_committed_once(cli: CommandLine) -> None:
+    right, wrong = cli.script(script("42", 1), "right.toml"), cli.script(script("41", 4), "wrong.toml")
+    before = tree(cli.project)
+    begin = ("race", "Write the answer", "--model", ",".join((wrong, right, wrong, right)), "--check", CHECK, "--all")
+    first = cli(*begin, "--json", env=killed("subagents.begun#2"))
+    assert first.code == -9, first.err
+    (chat,) = (row["chat"] for row in cli("chats", "--json").lines if row["title"].startswith("Race:"))
+    for point in ("race.rested", "transaction.put"):
+        again = cli("race", "--chat", chat, "--json", env=killed(point))
+        assert again.code == -9, (point, again.err)
+    last = cli("race", "--chat", chat, "--json")
+    assert last.code == 0, last.err
+    result = last.lines[-1]
+    assert result["type"] == "race.result"
+    assert result["winner"] in (2, 4)
+    assert [one["passed"] for one in result["attempts"]] == [False, True, False, True]
+    assert (cli.project / "answer.txt").read_text() == "42\n"
+    events = cli("export", chat).lines
+    kinds = [event["type"] for event in events]
+    assert kinds.count("workspace.files_changed") == 1
+    assert kinds.count("subagent.completed") == 4
+    assert cli("undo", chat).code == 0
+    assert tree(cli.project) == before
+
+
+def killed(point: str) -> dict[str, str]:
+    return {"TREADLE_FAULTS": f"kill@{point}"}
