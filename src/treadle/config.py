@@ -122,6 +122,7 @@ class Settings(msgspec.Struct, frozen=True):
     limit_open_files: _Count = Limits().open_files
     job_idle_s: _Amount = 28_800.0
     git_branch: bool = False
+    world: Literal["", "chat"] = ""
     snapshot_days: _Amount = 30.0
     snapshot_cap_gb: _Amount = 5.0
     store: str = ""

@@ -28,7 +28,7 @@ from treadle.engine.hub import Hub
 from treadle.engine.log import Log
 from treadle.engine.restore import SnapshotRestorer
 from treadle.engine.worker import Worker
-from treadle.errors import ConfigError, InvalidInput
+from treadle.errors import ConfigError, InvalidInput, NotFound
 from treadle.handle import Chat, Prepared
 from treadle.instructions import read_instructions
 from treadle.jobs import Job, JobRegistry
@@ -50,7 +50,7 @@ from treadle.ports.toolset import Tool, ToolSource
 from treadle.ports.workspace import Workspace
 from treadle.prompt import system_text
 from treadle.protocol.events import ModelNotice
-from treadle.protocol.options import PRESETS, ChatOptions, OptionKeywords, Preset, Project, Skill
+from treadle.protocol.options import OWN_WORLD, PRESETS, ChatOptions, OptionKeywords, Preset, Project, Skill
 from treadle.stores import open_store
 from treadle.tool_setup import ToolSetup, bind_root
 from treadle.tools.builtin import builtins
@@ -337,12 +337,14 @@ class Agent:
             self.rules.all()
         self._trust.all()
 
-    def prepare(self, options: ChatOptions, highest: str = "") -> Prepared:
+    def prepare(self, options: ChatOptions, highest: str = "", owner: str = "") -> Prepared:
         """What a new chat with these options begins with: bound to the folder that its root is now, with the
         instructions of the project, from folders no higher than `highest`. InvalidInput if its tools cannot be accepted
         (A-01)."""
         if options.root and not options.root_id:
             options = msgspec.structs.replace(options, root_id=identify(options.root))
+        if options.world:
+            options = self._in_world(options, owner)
         if self._instructions and not options.instructions:
             options = msgspec.structs.replace(
                 options, instructions=read_instructions(options.root, options.root_id, highest)
@@ -355,6 +357,18 @@ class Agent:
         ):
             options = msgspec.structs.replace(options, skills=self._found_skills(options.project, own=not highest))
         return Prepared(options, self._notices(options.model), self.tool_warnings(options))
+
+    def _in_world(self, options: ChatOptions, owner: str) -> ChatOptions:
+        """In the world that it names, or in one of its own. InvalidInput if there is none of this project."""
+        if options.world == OWN_WORLD:
+            opened = self._setup.worlds.open(options.root, "", owner, "").id if options.root else ""
+            return msgspec.structs.replace(options, world=opened)
+        world = self._setup.worlds.folders.get(options.world)
+        if owner and owner != world.owner:
+            raise NotFound(f"There is no world {options.world[:80]!r}.")
+        if world.root != os.path.realpath(options.root):
+            raise InvalidInput(f"The world {world.id} is one of {world.root}, not of {options.root}.")
+        return options
 
     def _found_skills(self, project: Project, *, own: bool) -> tuple[Skill, ...]:
         """Those of the user only for the user: other people's chats on a server get the project's alone."""

@@ -81,6 +81,7 @@ LOCAL = frozenset(
             "own_servers",
             "command_view",
             "git_branch",
+            "world",
             "checks",
             "diagnose",
         ),

@@ -1,6 +1,10 @@
 """A chat works in a world of its project: files, searches, commands and undo see it, and the project changes when the
 world is committed, as one call that can be undone (W-11, W-12)."""
 
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,6 +15,8 @@ from tests.writing import write
 from treadle.errors import Conflict
 from treadle.models.scripted import Call, Say
 from treadle.protocol import events as e
+from treadle.stores.sqlite import SqliteStore
+from treadle.worlds.home import WorldHome
 
 
 @pytest.fixture
@@ -20,6 +26,14 @@ def root(tmp_path: Path) -> Path:
     (made / "notes.txt").write_text("one\ntwo\n")
     (made / "src/a.py").write_text("a = 1\n")
     return made
+
+
+@pytest.fixture
+async def solo(tmp_path: Path) -> AsyncIterator[Stage]:
+    """On one store: worlds know nothing of stores."""
+    made = Stage(SqliteStore(tmp_path / "home" / "chats.db"))
+    yield made
+    await made.close()
 
 
 def ran(command: str, **more: object) -> Call:
@@ -63,8 +77,8 @@ async def test_nothing_of_the_project_changes_until_the_world_is_committed(stage
     assert not await agent.worlds.list()
 
 
-async def test_undo_inside_a_world_leaves_the_project_alone(stage: Stage, root: Path) -> None:
-    agent = stage.agent([Call("write_file", path="notes.txt", content="mine\n"), Say("Done.")], builtin=True)
+async def test_undo_inside_a_world_leaves_the_project_alone(solo: Stage, root: Path) -> None:
+    agent = solo.agent([Call("write_file", path="notes.txt", content="mine\n"), Say("Done.")], builtin=True)
     world = await agent.worlds.open(root)
     chat = agent.chat(root=root, world=world.id)
     before = tree(root)
@@ -75,13 +89,13 @@ async def test_undo_inside_a_world_leaves_the_project_alone(stage: Stage, root: 
     assert tree(root) == {**before, **tree(root)}
 
 
-async def test_a_background_command_writes_to_the_world(stage: Stage, root: Path) -> None:
+async def test_a_background_command_writes_to_the_world(solo: Stage, root: Path) -> None:
     steps = [
         ran("echo late > late.txt", background=True),
         ran("until test -s late.txt; do sleep 0.05; done"),
         Say("Ok."),
     ]
-    agent = stage.agent(steps, builtin=True)
+    agent = solo.agent(steps, builtin=True)
     world = await agent.worlds.open(root)
     seen = await play(agent.chat(root=root, world=world.id).send("Go."))
     assert all(done.success for done in of(seen, e.ExecutionComplete)), of(seen, e.ExecutionComplete)
@@ -89,8 +103,8 @@ async def test_a_background_command_writes_to_the_world(stage: Stage, root: Path
     assert agent.workspace_of(world.project).read_bytes("late.txt") == b"late\n"
 
 
-async def test_what_somebody_changed_meanwhile_is_a_conflict(stage: Stage, root: Path) -> None:
-    agent = stage.agent([], builtin=True)
+async def test_what_somebody_changed_meanwhile_is_a_conflict(solo: Stage, root: Path) -> None:
+    agent = solo.agent([], builtin=True)
     world = await agent.worlds.open(root)
     write(agent.workspace_of(world.project), "notes.txt", b"the world's\n")
     (root / "notes.txt").write_text("the user's\n")
@@ -99,8 +113,8 @@ async def test_what_somebody_changed_meanwhile_is_a_conflict(stage: Stage, root:
     assert (root / "notes.txt").read_text() == "the user's\n"
 
 
-async def test_a_world_of_a_world_is_committed_into_it(stage: Stage, root: Path) -> None:
-    agent = stage.agent([], builtin=True)
+async def test_a_world_of_a_world_is_committed_into_it(solo: Stage, root: Path) -> None:
+    agent = solo.agent([], builtin=True)
     before = tree(root)
     outer = await agent.worlds.open(root)
     write(agent.workspace_of(outer.project), "notes.txt", b"outer\n")
@@ -114,3 +128,116 @@ async def test_a_world_of_a_world_is_committed_into_it(stage: Stage, root: Path)
     await agent.worlds.drop(inner.id)
     await agent.worlds.commit(outer.id)
     assert (root / "src/a.py").read_text() == "a = 2\n"
+
+
+async def test_a_rebase_merges_what_both_changed_and_refuses_what_it_cannot(solo: Stage, root: Path) -> None:  # W-13
+    (root / "notes.txt").write_text("one\ntwo\nthree\nfour\nfive\n")
+    steps = [
+        Call("read_file", path="notes.txt"),
+        Call("edit_file", path="notes.txt", old_text="five", new_text="5"),
+        ran("sed -i s/1/2/ src/a.py"),
+        Say("Done."),
+    ]
+    agent = solo.agent(steps, builtin=True)
+    world = await agent.worlds.open(root)
+    await play(agent.chat(root=root, world=world.id).send("Go."))
+    (root / "notes.txt").write_text("ONE\ntwo\nthree\nfour\nfive\n")
+    (root / "other.txt").write_text("new\n")
+    assert await agent.worlds.rebase(world.id) == ("notes.txt",)
+    files = agent.workspace_of(world.project)
+    assert files.read_bytes("notes.txt") == b"ONE\ntwo\nthree\nfour\n5\n"
+    assert files.read_bytes("other.txt") == b"new\n"
+    (root / "src/a.py").write_text("a = 3\n")
+    with pytest.raises(Conflict, match=r"src/a\.py"):
+        await agent.worlds.rebase(world.id)
+    assert files.read_bytes("src/a.py") == b"a = 2\n", "nothing was changed"
+    (root / "src/a.py").write_text("a = 1\n")
+    assert await agent.worlds.rebase(world.id) == ()
+    await agent.worlds.commit(world.id)
+    assert (root / "notes.txt").read_text() == "ONE\ntwo\nthree\nfour\n5\n"
+    assert (root / "src/a.py").read_text() == "a = 2\n"
+
+
+async def test_a_chat_can_have_a_world_of_its_own(solo: Stage, root: Path) -> None:
+    agent = solo.agent(
+        [ran("git init -q . && git add -A && git stash list && git status --short"), Say("Done.")], builtin=True
+    )
+    before = tree(root)
+    chat = agent.chat(root=root, world="chat")
+    seen = await play(chat.send("Go."))
+    assert "A  notes.txt" in of(seen, e.ExecutionComplete)[0].result
+    assert (await chat.state()).options.world in [each.id for each in await agent.worlds.list()]
+    assert tree(root) == before
+
+
+async def test_without_overlays_a_copy_does_the_same_and_says_so(
+    solo: Stage, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(WorldHome, "_missing", lambda *_: "for a test")
+    steps = [
+        Call("write_file", path="new/b.py", content="b = 2\n"),
+        ran("cat new/b.py && sed -i s/two/2/ notes.txt && rm src/a.py && pwd"),
+        ran("echo late > late.txt", background=True),
+        ran("until test -s late.txt; do sleep 0.05; done"),
+        Say("Done."),
+    ]
+    agent = solo.agent(steps, builtin=True)
+    before = tree(root)
+    world = await agent.worlds.open(root)
+    assert (world.how, world.why) == ("copy", "for a test")
+    seen = await play(agent.chat(root=root, world=world.id).send("Go."))
+    assert all(done.success for done in of(seen, e.ExecutionComplete)), of(seen, e.ExecutionComplete)
+    assert str(root) in of(seen, e.ExecutionComplete)[1].result
+    assert tree(root) == before
+    inner = await agent.worlds.open(root, world.id)
+    write(agent.workspace_of(inner.project), "inner.txt", b"inner\n")
+    await agent.worlds.commit(inner.id)
+    assert "+late" in await agent.worlds.diff(world.id)
+    committed = await agent.worlds.commit(world.id)
+    assert (root / "inner.txt").read_text() == "inner\n"
+    assert not (await agent.worlds.effect(world.id)).files
+    await agent.chat(committed.chat).files.undo()
+    assert tree(root) == before
+    (root / "notes.txt").write_text("the user's\n")
+    write(agent.workspace_of(world.project), "notes.txt", b"the world's\n")
+    with pytest.raises(Conflict, match="somebody"):
+        await agent.worlds.commit(world.id)
+    assert (root / "notes.txt").read_text() == "the user's\n"
+
+
+@pytest.mark.parametrize("sandbox", ["landlock", "none"])
+@pytest.mark.parametrize("how", ["overlay", "copy"])
+async def test_commands_stay_in_the_world_in_every_sandbox(
+    solo: Stage, root: Path, how: str, sandbox: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if how == "copy":
+        monkeypatch.setattr(WorldHome, "_missing", lambda *_: "for a test")
+    agent = solo.agent([ran("mkdir sub && echo x > sub/f && cd sub"), ran("tee g < f"), Say("Done.")], builtin=True)
+    before = tree(root)
+    world = await agent.worlds.open(root)
+    seen = await play(agent.chat(root=root, world=world.id, sandbox=sandbox).send("Go."))
+    first, second = of(seen, e.ExecutionComplete)
+    if sandbox == "landlock" and "andlock" in first.error:
+        pytest.skip(first.error)
+    assert (first.success, second.success) == (True, True), (first, second)
+    assert "x" in second.result, "the shell goes on where it was"
+    assert tree(root) == before
+    assert [file.path for file in (await agent.worlds.effect(world.id)).files] == ["sub", "sub/f", "sub/g"]
+
+
+async def test_a_holder_that_is_killed_loses_nothing(solo: Stage, root: Path) -> None:
+    agent = solo.agent([], builtin=True)
+    world = await agent.worlds.open(root)
+    files = agent.workspace_of(world.project)
+    write(files, "notes.txt", b"the world's\n")
+    os.kill(_holder(world.id), signal.SIGKILL)
+    assert files.read_bytes("notes.txt") == b"the world's\n"
+
+
+def _holder(world: str) -> int:
+    """The process that holds this world, by its command line."""
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError):
+            if world.encode().hex() in Path("/proc", process, "cmdline").read_text():
+                return int(process)
+    raise AssertionError("there is no holder")

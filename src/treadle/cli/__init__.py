@@ -13,6 +13,7 @@ COMMANDS = {
     "stop": "Stop the run of a chat, wherever it works.",
     "apply": "Apply a patch or a fenced block of an answer to the project.",
     "try": "See what a command would do to the project, and change nothing.",
+    "world": "List, look into, commit and drop worlds: copies of a project in which chats work.",
     "pending": "List what chats ask of a person.",
     "approve": "Allow or refuse what a chat asks for, and go on with it.",
     "rules": "List, make and take back standing answers.",

@@ -2,13 +2,14 @@
 whoever uses it never opens a file by another way. Failures are ToolErrors with a text for the model."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Literal, Protocol
 
 import msgspec
 
 from treadle.inert import printable
 from treadle.ports.sandbox import WorldMount
+from treadle.protocol.files import FileState
 
 FileKind = Literal["file", "directory", "link", "other"]
 
@@ -197,6 +198,11 @@ class Ground(Protocol):
 
     def open(self, flags: int) -> int:
         """A descriptor of the top folder; the caller closes it. ToolError if the world is gone."""
+        ...
+
+    def changing(self, before: Mapping[str, FileState | None]) -> None:
+        """What lies at these paths is about to be changed, or was: what it was at first is remembered, for a merge
+        with what others make of it meanwhile."""
         ...
 
     def mount(self) -> WorldMount:

@@ -105,6 +105,8 @@ class CreateChat(OptionChanges, frozen=True, kw_only=True):
     content: str = ""
     images: tuple[Picture, ...] = ()
     title: Line = ""
+    world: Line | UnsetType = UNSET
+    """A world of the root in which the chat works; `chat`: one of its own (W-11)."""
 
 
 class PatchChat(OptionChanges, frozen=True, kw_only=True):

@@ -26,6 +26,10 @@ NetworkChoice = bool | tuple[str, ...]
 """Which hosts a command may reach: all, none, or those of these patterns (see `treadle.host_patterns`)."""
 
 
+OWN_WORLD = "chat"
+"""What a new chat says for a world of its own."""
+
+
 class Project(NamedTuple):
     """Where a chat works."""
 
@@ -71,7 +75,7 @@ class ChatOptions(Value, frozen=True):
     to it (S-01). Set by Treadle; naming the root again binds the chat anew."""
     world: str = ""
     """The world of the root in which the chat works: nothing of the project changes until that is committed (W-11).
-    Empty: in the project itself."""
+    Empty: in the project itself. `chat`: one that is opened for the chat when it begins."""
     mode: Mode = "auto-edit"
     system_prompt: str = ""
     interactive: bool = False

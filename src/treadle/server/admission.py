@@ -47,6 +47,8 @@ class Admission(msgspec.Struct, frozen=True):
         """The options of a new chat."""
         own = self.options if user == LOCAL else msgspec.structs.replace(self.options, root="")
         checked = self.change(user, changes)
+        if user != LOCAL and own.world and not checked.get("world", own.world):
+            raise InvalidInput("On this server every chat works in a world; leave 'world' out.")
         if not checked.get("model", own.model):
             raise InvalidInput('Name a model: "model": "provider:name"; this server has no default.')
         try:

@@ -131,7 +131,7 @@ class Service:
     ) -> ApiReply:  # fmt: skip
         """Begin a chat and say the first word in it, in one commit."""
         highest = self.admission.highest(user, options.root) if options.root else ""
-        ready = await asyncio.to_thread(self.agent.prepare, options, highest)
+        ready = await asyncio.to_thread(self.agent.prepare, options, highest, owner_of(user))
         deps = self.agent.deps
 
         def said(state: ChatState) -> ApiReply:

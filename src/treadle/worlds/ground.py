@@ -9,16 +9,18 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 
 from treadle.errors import NotFound, ToolError
 from treadle.faultpoint import faultpoint
 from treadle.ports.sandbox import WorldMount
+from treadle.protocol.files import FileState
 from treadle.sandbox.launch.world import READY, TAKEN
 from treadle.sandbox.launcher import Launcher
 from treadle.workspace.paths.identity import Bound
+from treadle.worlds.rebase import Beginnings
 from treadle.worlds.record import World, WorldFolders
 
 SOCKET = "socket"
@@ -48,6 +50,9 @@ class WorldGround:
             if not self._alive():
                 self._connect()
             return self._opened(partial(os.open, ".", dir_fd=self._top), flags)
+
+    def changing(self, before: Mapping[str, FileState | None]) -> None:
+        Beginnings(self._folders.view(self._world())).add(before)
 
     def mount(self) -> WorldMount:
         world = self._world()
@@ -188,19 +193,3 @@ def _short(folder: str) -> Iterator[str]:
         yield f"/proc/self/fd/{fd}"
     finally:
         os.close(fd)
-
-
-def can_mount(folders: WorldFolders, root: str, root_id: str) -> str:
-    """Why layers cannot be mounted over this root here; empty if they can. Tried with a world that is dropped."""
-    if not os.path.isdir("/proc/self/ns"):
-        return "this system has no overlay"
-    world = folders.make(World("", root, root_id))
-    try:
-        ground = WorldGround(folders, world.id)
-        os.close(ground.open(_LOOK))
-        ground.end()
-    except ToolError as error:
-        return str(error)
-    finally:
-        folders.remove(world)
-    return ""

@@ -2,15 +2,22 @@
 committed goes through the one transaction of projects (`workspace.history`). Knows no chats."""
 
 import os
-from collections.abc import Callable, Iterator
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from treadle.errors import InvalidInput, NotFound, ToolError
+from treadle.ports.sandbox import Confinement
 from treadle.ports.snapshots import Effect
 from treadle.protocol.options import Project
+from treadle.sandbox.none import NoSandbox
+from treadle.sandbox.supervisor.folder import boot
+from treadle.types import new_id
+from treadle.workspace.history import copied
 from treadle.workspace.history.snapshots import ProjectSnapshots
 from treadle.workspace.paths.identity import locate
 from treadle.worlds.ground import WorldGround
+from treadle.worlds.rebase import Beginnings, Rebase
 from treadle.worlds.record import World, WorldFolders
 
 HistoryOf = Callable[[str, str, str], ProjectSnapshots]
@@ -35,7 +42,29 @@ class WorldHome:
         above = self.folders.get(parent) if parent else None
         if above is not None and (above.root, above.root_id) != found:
             raise InvalidInput(f"The world {parent} is one of {above.root}, not of {found[0]}.")
-        return self.folders.make(World(id, *found, parent, owner=owner, label=label))
+        why = above.why if above is not None else self._missing(*found)
+        world = World(id, *found, parent, "copy" if why else "overlay", why, owner, label)
+        images = self._history_of(*world.beneath).images
+        source = found[0] if above is None else f"{self.folders.view(above)}/{copied.TREE}"
+        return self.folders.make(world, lambda view: copied.make(source, view, images) if why else None)
+
+    def _missing(self, root: str, root_id: str) -> str:
+        """Why there can be no layers over this root; empty if there can. Tried once for each file system."""
+        trials = self.folders.trials()
+        key = f"{boot()} {os.stat(root).st_dev} {os.geteuid()}"
+        if key not in trials:
+            trial = self.folders.make(World("", root, root_id))
+            try:
+                ground = WorldGround(self.folders, trial.id)
+                os.close(ground.open(os.O_RDONLY))
+                ground.end()
+                trials[key] = ""
+            except ToolError as error:
+                trials[key] = f"no overlay can be mounted here: {error}"
+            finally:
+                self.folders.remove(trial)
+            self.folders.keep_trials(trials)
+        return trials[key]
 
     def effect(self, id: str) -> Effect:
         world = self.folders.get(id)
@@ -56,6 +85,33 @@ class WorldHome:
 
     def call_off(self, name: str, id: str) -> Effect | None:
         return self._beneath(self.folders.get(id)).discard(name)
+
+    def rebase(self, id: str) -> tuple[str, ...]:
+        """The stamp is older than the look, as in `committed`."""
+        world = self.folders.get(id)
+        if world.how == "copy":
+            raise ToolError(f"The world {id} is a copy ({world.why}), and copies are not rebased: commit or drop it.")
+        stamped = self.folders.stamp(world)
+        effect = self.effect(id)
+        mine = self._history_of(*world.project)
+        merged = Rebase(effect, Beginnings(self.folders.view(world)), mine, self._beneath(world)).make()
+        self.folders.begin_anew(world, stamped)
+        with suppress(ToolError):  # commands run there: what is mounted may show old files until it is mounted anew
+            self._ground_of(id).end()
+        return merged
+
+    def run_inside(self, id: str, command: Sequence[str]) -> int:
+        """What it changes is compared, so that a rebase knows what was there before."""
+        world = self.folders.get(id)
+        mine, name = self._history_of(*world.project), new_id("inside")
+        confinement = Confinement(world.root, world=mine.root.world)
+        mine.capture(name)
+        try:
+            line = NoSandbox().wrap(command, confinement, world.root)
+            return subprocess.run(line, cwd=world.root, check=False).returncode
+        finally:
+            mine.compare(name)
+            mine.release(name)
 
     def drop(self, id: str) -> None:
         world = self.folders.get(id)
@@ -81,8 +137,11 @@ class WorldHome:
     def committed(self, world: str) -> None:
         """The stamp is older than the look: what changes after it is seen as somebody else's."""
         found = self._known(world)
+        if found.how == "copy":
+            return copied.begin_anew(self.folders.view(found), self._beneath(found).images)
         stamped = self.folders.stamp(found)
         if not self.effect(world).files:
+            Beginnings(self.folders.view(found)).replace({})
             self.folders.begin_anew(found, stamped)
 
     # -- inside -------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Literal
 
@@ -15,18 +15,19 @@ from msgspec.structs import replace
 
 from treadle.errors import NotFound
 from treadle.faultpoint import faultpoint
-from treadle.file_system import create_file
+from treadle.file_system import create_file, replace_file
 from treadle.protocol.content import Value
 from treadle.protocol.options import Project
 from treadle.sandbox.supervisor.removal import remove_tree
 from treadle.types import new_id
-from treadle.workspace.history.upper import BEGAN
+from treadle.workspace.history.upper import BEGAN, LASTING
 
 How = Literal["overlay", "copy"]
 
 _ID = re.compile(r"world_[A-Za-z0-9_-]{1,64}")
 _RECORD = "world.json"
 _DROPPED = ".dropped-"
+_TRIALS = "trials.json"
 
 
 class World(Value, frozen=True):
@@ -97,14 +98,15 @@ class WorldFolders:
             found.insert(0, world)
         return found
 
-    def make(self, world: World) -> World:
-        """A new one with an empty layer. It has its name when it is whole."""
+    def make(self, world: World, fill: Callable[[str], None] = lambda _view: None) -> World:
+        """A new one with an empty layer, or with what fills it. It has its name when it is whole."""
         world = replace(world, id=world.id or new_id("world"), made_ms=time.time_ns() // 1_000_000)
         path = self.path(world.id)
         os.makedirs(self.folder, mode=0o700, exist_ok=True)
         made = f"{self.folder}/.{new_id('new')}"
         os.mkdir(made, 0o700)
         _make_view(f"{made}/view", world)
+        fill(f"{made}/view")
         create_file(f"{made}/{_RECORD}", msgspec.json.encode(world))
         faultpoint("world.made")
         try:
@@ -113,6 +115,17 @@ class WorldFolders:
             remove_tree(made)
             return self.get(world.id)
         return world
+
+    def trials(self) -> dict[str, str]:
+        """Where layers were tried, and what was in their way."""
+        try:
+            with open(f"{self.folder}/{_TRIALS}", "rb") as file:
+                return msgspec.json.decode(file.read(), type=dict[str, str])
+        except (OSError, msgspec.MsgspecError):
+            return {}
+
+    def keep_trials(self, trials: dict[str, str]) -> None:
+        replace_file(f"{self.folder}/{_TRIALS}", msgspec.json.encode(trials))
 
     def begin_anew(self, world: World, stamped: str) -> None:
         """From here on, what changed beneath after this stamp was made is somebody else's change."""
@@ -160,6 +173,7 @@ def _make_view(view: str, world: World) -> None:
         with suppress(OSError):
             os.chmod(f"{view}/upper", stat.S_IMODE(os.stat(world.root).st_mode))
         _stamp(f"{view}/{BEGAN}")
+    create_file(f"{view}/{LASTING}", b"")
 
 
 def _stamp(path: str) -> None:

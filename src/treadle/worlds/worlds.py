@@ -2,11 +2,12 @@
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from treadle.errors import Conflict, ToolError
 from treadle.handle import Chat
 from treadle.ports.snapshots import Effect
+from treadle.protocol.commands import Rename
 from treadle.protocol.content import Value
 from treadle.protocol.events import ExecutionComplete, FilesChanged
 from treadle.protocol.files import FileChange
@@ -56,7 +57,11 @@ class Worlds:
     async def commit(self, id: str, into: Chat | None = None) -> Committed:
         """Make what was changed in it the project's own (or its parent's), as one call in the log of `into`, which
         must work there; without one, of a new chat. Conflict if somebody changed the same files: nothing is made."""
-        chat = into or self._begin(await self.get(id))
+        world = await self.get(id)
+        chat = into or self._begin(world)
+        if into is None:
+            await chat.open()
+            await chat.command(Rename(f"commit {world.label or id}"))
         done: ExecutionComplete | None = None
         files: list[FileChange] = []
         async for envelope in chat.commit_world(id):
@@ -81,6 +86,15 @@ class Worlds:
     async def call_off(self, name: str, id: str) -> Effect | None:
         """See to it that the commit of this name is not made; if it was, or had begun, it is completed and told."""
         return await asyncio.to_thread(self._home.call_off, name, id)
+
+    async def rebase(self, id: str) -> tuple[str, ...]:
+        """Put it onto what changed meanwhile: the paths where two changes of one text were merged. Conflict if some
+        cannot be: nothing is changed, and the world can still be looked at, mended and rebased again."""
+        return await asyncio.to_thread(self._home.rebase, id)
+
+    def run_inside(self, id: str, command: Sequence[str]) -> int:
+        """Run a program of the user's in a world, not confined; blocks until it ends, and gives its exit code."""
+        return self._home.run_inside(id, command)
 
     async def drop(self, id: str) -> None:
         """Remove it with all that was changed in it. InvalidInput if there are worlds of it; ToolError if commands run

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from treadle.handle import Chat
     from treadle.runtime import Agent
 
+OWN_WORLD = "chat"
 MODES = ("read-only", "confirm", "review", "ask", "auto-edit", "autopilot")
 ON_LIMIT = ("ask", "answer", "error")
 COMPLETION = ("tool", "marker")
@@ -44,9 +45,11 @@ class Task(NamedTuple):
     output_schema: str | None
     """The file with the JSON Schema of the answer."""
     interactive: bool | None
+    world: str | None
+    """Its id, or that it is one of its own."""
 
     def check(self) -> None:
-        if self.no_stdin and self.prompt in (None, "-"):
+        if self.no_stdin and self.prompt in (None, "-") and self.world in (None, OWN_WORLD):
             raise click.UsageError("--no-stdin leaves no prompt: say what is to be done as PROMPT.")
 
 
@@ -77,6 +80,13 @@ class Task(NamedTuple):
 @click.option("--completion", type=click.Choice(COMPLETION), help="How the model says that it is done.")
 @click.option("--tool-calls", "rung", type=click.Choice(RUNGS), help="How the model calls tools; else found out.")
 @network_option
+@click.option(
+    "--world",
+    is_flag=False,
+    flag_value=OWN_WORLD,
+    metavar="[=ID]",
+    help="Work in a world: nothing of the project changes until it is committed.",
+)
 @click.option("--git-branch", is_flag=True, default=None, help="Work on a git branch of its own.")
 @click.option("--auto-approve-commands", is_flag=True, default=None, help="Let commands pass, except critical ones.")
 @click.option(
@@ -94,6 +104,7 @@ def run(task: Task, as_json: bool, checks: tuple[str, ...], **flags: Any) -> int
     PROMPT is the task; without it, or with -, it is read from standard input. What is piped in beside a PROMPT is
     context for it: git diff | treadle run "review this". ID is a chat's id, the beginning of it, or last.
     """
+    task = _with_world(task)
     _require_sense(task, flags, as_json)
     from treadle.models.providers import preload_http
 
@@ -145,6 +156,13 @@ async def _work(agent: "Agent", config: "Config", task: Task, as_json: bool) -> 
     return await follow(
         chat, chat.send(text, traceparent=os.environ.get("TRACEPARENT", "")), after, as_json=as_json, asks=asks
     )
+
+
+def _with_world(task: Task) -> Task:
+    """A world of its own, if it was not said which: then what stands behind `--world` is the prompt."""
+    if task.world in (None, OWN_WORLD) or task.world.startswith("world_") or task.prompt is not None:
+        return task
+    return task._replace(prompt=task.world, world=OWN_WORLD)
 
 
 def _require_sense(task: Task, flags: dict[str, Any], as_json: bool) -> None:
@@ -261,6 +279,8 @@ def _said(task: Task) -> dict[str, Any]:
         said["tools"] = _names(task.tools)
     if task.interactive is not None:
         said["interactive"] = task.interactive
+    if task.world is not None:
+        said["world"] = task.world
     return said
 
 

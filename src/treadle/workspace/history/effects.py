@@ -15,6 +15,7 @@ import os
 import stat as st
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -25,11 +26,15 @@ from treadle.lines.diff import diff
 from treadle.ports.snapshots import Effect
 from treadle.ports.workspace import inert
 from treadle.protocol.files import FileChange, FileConflict, FileState, Uncaptured, change_of, decode_path, encode_path
+from treadle.workspace.history.apply import ContentSource
 from treadle.workspace.history.states import SMALL, Counting, FileContent, content_of, lstat, reading, text_of
-from treadle.workspace.history.upper import Upper, is_copy, is_deleted, is_opaque
+from treadle.workspace.history.upper import UPPER, Upper, is_copy, is_deleted, is_opaque
 from treadle.workspace.paths.entries import LIST, explain, held
 from treadle.workspace.paths.ignore import Ignoring
 from treadle.workspace.root import Root
+
+if TYPE_CHECKING:
+    from treadle.workspace.history.copied import CopiedTree
 
 CHANGED = "somebody changed or made it while the command ran"
 GONE = "somebody removed or moved it while the command ran"
@@ -53,9 +58,13 @@ def read(root: Root, view: str, *, opening: bool = False) -> Effect:
     return Effect(tuple(walk.files), tuple(walk.conflicts), tuple(walk.uncaptured))
 
 
-def source(view: str) -> Upper:
+def source(view: str) -> "Upper | CopiedTree":
     """Where the bytes of the project's files come from when the effect is made its own."""
-    return Upper(view)
+    if os.path.exists(f"{view}/{UPPER}"):
+        return Upper(view)
+    from treadle.workspace.history.copied import CopiedTree
+
+    return CopiedTree(view)
 
 
 class _Here(msgspec.Struct, frozen=True):
@@ -241,7 +250,7 @@ NOTHING = "It changes nothing in the project."
 def describe(root: Root, view: str, effect: Effect) -> str:
     """The effect as a person reads it before they allow it: a line for each file, then what changed in the texts.
     Bounded, inert, and the same for the same effect, because the answer is bound to it (S-08, W-09)."""
-    upper = Upper(view)
+    upper = source(view)
     if not effect.files and not effect.uncaptured and not effect.conflicts:
         return NOTHING
     lines = [_head(effect), *change_lines(effect.files, shown, MOST_FILES, JUDGED)]
@@ -266,7 +275,7 @@ def _head(effect: Effect) -> str:
     return f"{count(len(files), 'change')}, +{stat.added:,} -{stat.removed:,}"
 
 
-def _diffs(root: Root, upper: Upper, effect: Effect) -> list[str]:
+def _diffs(root: Root, upper: ContentSource, effect: Effect) -> list[str]:
     """As many as there is room for; the rest is counted."""
     lines: list[str] = []
     size = 0
@@ -282,7 +291,7 @@ def _diffs(root: Root, upper: Upper, effect: Effect) -> list[str]:
     return lines
 
 
-def _diff(root: Root, upper: Upper, file: FileChange) -> str:
+def _diff(root: Root, upper: ContentSource, file: FileChange) -> str:
     try:
         before = None if _no_file(file.before) else root.read_bytes(decode_path(file.path), SMALL)
         after = None if _no_file(file.after) else _bytes(upper, file.path, file.after)
@@ -296,10 +305,10 @@ def _diff(root: Root, upper: Upper, file: FileChange) -> str:
 
 def left_bytes(view: str, file: FileChange, most: int) -> bytes:
     """What a command left at a path of its view, at most so many bytes."""
-    return _bytes(Upper(view), file.path, file.after, most)
+    return _bytes(source(view), file.path, file.after, most)
 
 
-def _bytes(upper: Upper, path: str, state: FileState | None, most: int = SMALL) -> bytes:
+def _bytes(upper: ContentSource, path: str, state: FileState | None, most: int = SMALL) -> bytes:
     assert state is not None
     with os.fdopen(upper.open(path, state), "rb") as file:
         return file.read(most)

@@ -78,9 +78,7 @@ class ProjectSnapshots:
     # -- commands on a view -------------------------------------------------------------------------------------
 
     def effect(self, view: str) -> Effect:
-        from treadle.workspace.history import effects
-
-        return self._gated(view, effects.read(self._root, view))
+        return self._gated(view, self._effect(view))
 
     def diff(self, view: str, effect: Effect) -> str:
         from treadle.workspace.history import effects
@@ -91,11 +89,18 @@ class ProjectSnapshots:
         from treadle.workspace.history import effects
 
         def read() -> Effect:
-            return self._gated(view, effects.read(self._root, view, opening=True))
+            return self._gated(view, self._effect(view, opening=True))
 
         effect = self._transactions.commit(name, view, read, effects.source)
         self.remember(effect.files)
         return effect
+
+    def _effect(self, view: str, *, opening: bool = False) -> Effect:
+        from treadle.workspace.history import copied, effects
+
+        if copied.is_copied(view):
+            return copied.read(self._root, view, self.images)
+        return effects.read(self._root, view, opening=opening)
 
     def _gated(self, view: str, effect: Effect) -> Effect:
         return withhold(self._root, effect, new_gitlinks(self._root, view, effect))
@@ -119,6 +124,8 @@ class ProjectSnapshots:
 
     def compare(self, name: str) -> Effect:
         effect = self._captures().compare(name)
+        if self._root.ground is not None:
+            self._root.ground.changing({file.path: file.before for file in effect.files})
         self.remember(effect.files)
         return effect
 

@@ -121,6 +121,8 @@ class Transactions:
                     return self._settled(self._refuse(begun, taken))
                 batch.lasts(_readied(making, stage, single))  # one sync for what was and for what comes
                 batch.finish()
+                if self._root.ground is not None:
+                    self._root.ground.changing({change.path: change.before for change in begun.files})
                 closed = closed_folders(folders, [each.change for each in found if each.standing == "before"])
                 folders.forget()
                 if closed and begun.passing:

@@ -24,6 +24,8 @@ from treadle.workspace.paths.entries import LIST, READ, explain, held
 
 BEGAN = "began"
 UPPER = "upper"
+LASTING = "lasting"
+"""Marks a view that outlives its commit: that of a world (W-11)."""
 _MODES = "modes"
 _TOUCHED = "touched"
 _ORIGIN = "user.overlay.origin"
@@ -94,11 +96,11 @@ class Upper:
         except OSError as error:
             raise explain(error, decode_path(path)) from error
 
-    def lend(self) -> AbstractContextManager[Folders]:
-        return Folders(f"{self._view}/{UPPER}")
+    def lend(self) -> AbstractContextManager[Folders] | None:
+        return None if os.path.exists(f"{self._view}/{LASTING}") else Folders(f"{self._view}/{UPPER}")
 
     def let_go(self, paths: Iterable[str]) -> None:
-        with suppress(OSError), self.lend() as folders:
+        with suppress(OSError), Folders(f"{self._view}/{UPPER}") as folders:
             for path in paths:
                 folder, name = folders.of(path)
                 os.unlink(name, dir_fd=folder)

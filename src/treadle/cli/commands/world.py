@@ -1,0 +1,181 @@
+"""`treadle world`: copy-on-write worlds of projects, in which chats work without changing those (W-11 to W-13)."""
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from treadle.cli.group import in_agent
+from treadle.cli.options import EXIT_ERROR, EXIT_OK, json_option, root_options
+from treadle.cli.terminal import Terminal, write_json
+from treadle.inert import inert_line
+
+if TYPE_CHECKING:
+    from treadle.runtime import Agent
+    from treadle.worlds.record import World
+
+_ID = click.argument("id", metavar="WORLD")
+
+
+@click.group("world")
+def world() -> None:
+    """List, look into, commit and drop worlds: copies of a project in which chats work.
+
+    A chat that begins with treadle run --world has a world of its own. The project changes when the world is committed.
+    WORLD is its id or the beginning of it.
+    """
+
+
+@world.command("open")
+@root_options
+@click.option("--parent", default="", metavar="WORLD", help="Make it a world of this one.")
+@click.option("--label", default="", help="What it is for, in a few words.")
+@json_option("Print it as one JSON object.")
+@in_agent()
+async def open_world(agent: "Agent", root: str | None, force_root: bool, parent: str, label: str, as_json: bool) -> int:
+    """Open a new world of this project; nothing is copied until it is written."""
+    from treadle.cli.session import project_root
+
+    above = (await _find(agent, parent)).id if parent else ""
+    made = await agent.worlds.open(project_root(root, force=force_root), above, label=label)
+    _tell(Terminal(), made, as_json)
+    return EXIT_OK
+
+
+@world.command("list")
+@json_option("Print one JSON object a line.")
+@in_agent()
+async def list_worlds(agent: "Agent", as_json: bool) -> int:
+    """List the worlds, the oldest first."""
+    terminal, found = Terminal(), await agent.worlds.list()
+    for each in found:
+        _tell(terminal, each, as_json)
+    if not found and not as_json:
+        terminal.note("no worlds; begin one with: treadle run --world", "dim")
+    return EXIT_OK
+
+
+@world.command("show")
+@_ID
+@json_option("Print it as one JSON object.")
+@in_agent()
+async def show(agent: "Agent", id: str, as_json: bool) -> int:
+    """Show what a commit of a world would change now, and what is in its way."""
+    from treadle.cli.changes import print_patch
+    from treadle.protocol import wire
+
+    found = await _find(agent, id)
+    if as_json:
+        effect = await agent.worlds.effect(found.id)
+        write_json({**wire.whole(found), "files": wire.whole(effect.files), "conflicts": wire.whole(effect.conflicts)})
+        return EXIT_OK
+    terminal = Terminal()
+    _tell(terminal, found, as_json)
+    print_patch(terminal, await agent.worlds.diff(found.id))
+    return EXIT_OK
+
+
+@world.command("enter")
+@_ID
+@click.argument("command", nargs=-1, metavar="[-- COMMAND [ARG]...]")
+@in_agent()
+async def enter(agent: "Agent", id: str, command: tuple[str, ...]) -> int:
+    """Open a shell in a world, or run a command there; exit to come back.
+
+    It is your own shell, not confined: only the project's folder is the world's.
+    """
+    import asyncio
+
+    found = await _find(agent, id)
+    words = list(command) or [os.environ.get("SHELL") or "/bin/sh"]
+    if not command:
+        Terminal().note(f"in the world {found.id} of {inert_line(found.root)}; exit to come back", "dim")
+    return await asyncio.to_thread(agent.worlds.run_inside, found.id, words)
+
+
+@world.command("commit")
+@_ID
+@click.option("--chat", metavar="ID", help="Record it in this chat of the project; else in a new one.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@json_option("Print what was done as one JSON object, and do not ask.")
+@in_agent(works=True)
+async def commit(agent: "Agent", id: str, chat: str | None, yes: bool, as_json: bool) -> int:
+    """Make what was changed in a world the project's own, as one change that treadle undo takes back."""
+    from treadle.cli.changes import print_patch
+    from treadle.cli.dialogue import agreed, someone_is_there
+    from treadle.cli.session import find_chat
+    from treadle.errors import Conflict
+    from treadle.lines.changes import count
+    from treadle.protocol import wire
+
+    found, terminal = await _find(agent, id), Terminal()
+    effect = await agent.worlds.effect(found.id)
+    if not as_json:
+        print_patch(terminal, await agent.worlds.diff(found.id))
+    if not effect.files:
+        return EXIT_OK
+    if effect.conflicts:
+        raise Conflict(
+            f"somebody else changed the same files; nothing was committed. Try: treadle world rebase {found.id}"
+        )
+    asks = not (yes or as_json) and someone_is_there()
+    if asks and not await agreed(f"commit {count(len(effect.files), 'change')}? [y/N] "):
+        terminal.note("nothing was changed", "dim")
+        return EXIT_ERROR
+    into = agent.chat(await find_chat(agent.deps.store, chat)) if chat else None
+    done = await agent.worlds.commit(found.id, into)
+    if as_json:
+        write_json(wire.whole(done))
+    else:
+        made = count(len(done.files), "change")
+        terminal.note(f"committed {made}; take it back with: treadle undo {done.chat}", "dim")
+    return EXIT_OK
+
+
+@world.command("rebase")
+@_ID
+@in_agent()
+async def rebase(agent: "Agent", id: str) -> int:
+    """Put a world onto what changed in the project meanwhile; texts that both changed are merged."""
+    found, terminal = await _find(agent, id), Terminal()
+    for path in await agent.worlds.rebase(found.id):
+        terminal.line(f"merged {inert_line(path)}")
+    terminal.note(f"{found.id} is up to date", "dim")
+    return EXIT_OK
+
+
+@world.command("drop")
+@_ID
+@in_agent()
+async def drop(agent: "Agent", id: str) -> int:
+    """Remove a world with all that was changed in it."""
+    found = await _find(agent, id)
+    await agent.worlds.drop(found.id)
+    Terminal().note(f"dropped {found.id}", "dim")
+    return EXIT_OK
+
+
+async def _find(agent: "Agent", named: str) -> "World":
+    """By its id or the beginning of it."""
+    from treadle.errors import InvalidInput, NotFound
+
+    fit = [each for each in await agent.worlds.list() if each.id.startswith((named, f"world_{named}"))]
+    if not fit:
+        raise NotFound(f"there is no world {named!r}; see them with: treadle world list")
+    if len(fit) > 1:
+        raise InvalidInput(f"{len(fit)} worlds begin with {named!r}; say more of the id")
+    return fit[0]
+
+
+def _tell(terminal: Terminal, found: "World", as_json: bool) -> None:
+    from treadle.cli.commands.chats import age
+    from treadle.protocol import wire
+
+    if as_json:
+        write_json(wire.whole(found))
+        return
+    how = f" · {inert_line(found.why, 60)}" if found.why else ""
+    inside = f" · in {found.parent}" if found.parent else ""
+    aged = terminal.paint(f"{age(found.made_ms):>8}", "dim")
+    label = f" · {inert_line(found.label, 60)}" if found.label else ""
+    terminal.line(f"{found.id} {aged}  {found.how:8} {inert_line(found.root, 60)}{inside}{label}{how}")
