@@ -20,7 +20,7 @@ def test_every_option_of_a_chat_can_be_sent_or_is_left_out_on_purpose() -> None:
         "instructions",
         "archived",
         "root_id",
-        "world",
+        "world",  # when it begins
         # Of the machine that a chat was made on: what its own files say, and what a program asks an answer to be.
         "agent",
         "agent_prompt",

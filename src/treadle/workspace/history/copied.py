@@ -4,7 +4,7 @@ comparing the copy with what it was when it was made. Offers what `effects` offe
 import os
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from fcntl import ioctl
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from treadle.ports.snapshots import Effect
 from treadle.protocol.files import FileConflict, FileState, decode_path
 from treadle.workspace.history.capture import Captures
 from treadle.workspace.history.content_store import ContentStore
-from treadle.workspace.history.states import Folders, state_of
+from treadle.workspace.history.states import state_of
 from treadle.workspace.root import Root
 
 TREE = "tree"
@@ -64,8 +64,8 @@ class CopiedTree:
         with Root(self._tree).open(decode_path(path)) as fd:
             return os.dup(fd)
 
-    def lend(self) -> AbstractContextManager[Folders] | None:
-        return None
+    def lend(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def let_go(self, paths: Iterable[str]) -> None:
         """Nothing was lent."""

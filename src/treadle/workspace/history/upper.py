@@ -10,7 +10,7 @@ import os
 import stat as st
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 
 import msgspec
 
@@ -96,8 +96,8 @@ class Upper:
         except OSError as error:
             raise explain(error, decode_path(path)) from error
 
-    def lend(self) -> AbstractContextManager[Folders] | None:
-        return None if os.path.exists(f"{self._view}/{LASTING}") else Folders(f"{self._view}/{UPPER}")
+    def lend(self) -> AbstractContextManager[Folders | None]:
+        return nullcontext() if os.path.exists(f"{self._view}/{LASTING}") else Folders(f"{self._view}/{UPPER}")
 
     def let_go(self, paths: Iterable[str]) -> None:
         with suppress(OSError), Folders(f"{self._view}/{UPPER}") as folders:
