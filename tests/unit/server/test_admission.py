@@ -27,6 +27,9 @@ def test_every_option_of_a_chat_can_be_sent_or_is_left_out_on_purpose() -> None:
         "own_servers",
         "skills",
         "output_schema",
+        # The operator's: how many chats one chat may begin.
+        "subagents",
+        "subagent_depth",
     }
 
 
