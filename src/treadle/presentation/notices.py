@@ -51,6 +51,8 @@ def notice(event: e.Event) -> tuple[str, Colour] | None:
             how = f"exit {code}" if ending == "exited" else ending
             told = "".join(f"; would have been asked for: {inert_line(each, 200)}" for each in event.concerns)
             return f"background command {inert_line(event.job, 40)}: {how}{told}", "yellow" if told else "dim"
+        case e.SubagentCompleted():
+            return f"   └ {_child(event)}", "dim" if event.reason in ("done", "task_complete") else "yellow"
         case e.GuardNotice(action="nudge"):
             return "the model repeats itself; it was told so", "yellow"
         case e.GuardNotice():
@@ -83,6 +85,21 @@ def notice(event: e.Event) -> tuple[str, Colour] | None:
             return f"not allowed{': ' + inert_line(feedback, 300) if feedback else ''}", "yellow"
         case _:
             return None
+
+
+def _child(event: e.SubagentCompleted) -> str:
+    """A chat that a call began, when it rests."""
+    passed = {None: "", True: "passed", False: "not passed"}[event.passed]
+    facts = (
+        _ENDS[event.reason],
+        passed,
+        f"{count(event.files, 'file')} +{event.added} {MINUS}{event.removed}" if event.files else "",
+        "committed" if event.committed else "",
+        count(event.turns, "turn"),
+        f"${event.usage.usd:.4f}" if event.usage.usd else "",
+        event.chat,
+    )
+    return f"[{event.number}] {inert_line(event.title, 60)}: " + " · ".join(fact for fact in facts if fact)
 
 
 def _restored(event: e.Undone | e.Redone | e.Kept) -> tuple[str, Colour]:

@@ -10,7 +10,7 @@ from treadle.protocol.content import Usage as UsageCount
 from treadle.protocol.events import OpenAction
 from treadle.protocol.files import FileChange, FileConflict, FileState, Hunk
 from treadle.protocol.options import ChatOptions, Mode
-from treadle.protocol.views import JobView, QueueItem, Status
+from treadle.protocol.views import ChildView, JobView, QueueItem, Status
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,6 +129,12 @@ class JobList(Shape, frozen=True, kw_only=True):
     """The background commands of a chat, oldest first: those that run, and those that have ended lately."""
 
     jobs: tuple[JobView, ...]
+
+
+class ChildList(Shape, frozen=True, kw_only=True):
+    """The chats that the calls of a chat began, and theirs, each behind the one that began it."""
+
+    children: tuple[ChildView, ...]
 
 
 class UsageView(Shape, frozen=True, kw_only=True):

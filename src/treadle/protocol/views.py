@@ -7,9 +7,9 @@ from typing import Literal
 import msgspec
 
 from treadle.protocol.content import Failure, Image, Usage, Value
-from treadle.protocol.events import Delivery
+from treadle.protocol.events import Delivery, EndReason
 from treadle.protocol.tool_events import CommandEnding
-from treadle.types import ChatId
+from treadle.types import CallKey, ChatId
 
 Status = Literal["idle", "pending", "running", "interrupting", "requires_action", "error"]
 STATUSES: tuple[Status, ...] = ("idle", "pending", "running", "interrupting", "requires_action", "error")
@@ -85,6 +85,31 @@ class ChatSummary(Value, frozen=True):
     """`chat/call` of the call that began it, if one did."""
     last_error: Failure | None = None
     """Why the chat is in `error`; its sentence may be cut."""
+
+
+class ChildView(Value, frozen=True):
+    """A chat that a call of another one began: a sub-agent, an attempt of a race."""
+
+    chat: ChatId
+    parent: ChatId
+    call: CallKey
+    number: int
+    """Which of the call's chats it is, from 1."""
+    depth: int = 1
+    title: str = ""
+    model: str = ""
+    world: str = ""
+    """The world in which it works; empty: it only reads."""
+    status: Status | Literal["not begun"] = "not begun"
+    ended: EndReason | Literal[""] = ""
+    """How its last run ended."""
+    turns: int = 0
+    usage: Usage = Usage()
+    doing: str = ""
+    """The tools that it uses just now."""
+    waits: tuple[str, ...] = ()
+    """What it waits for from a person: answer it in that chat."""
+    labels: tuple[str, ...] = ()
 
 
 _TELLING = ("command", "path", "file_path")

@@ -1,42 +1,20 @@
 """Who began whom: the chats that the calls of a chat began, and theirs, each with its state and its cost."""
 
 from collections.abc import AsyncIterator
-from typing import Literal
 
 from treadle.chat.state import open_actions, status
 from treadle.engine.deps import Deps
 from treadle.engine.effects import events_of
 from treadle.errors import NotFound
-from treadle.protocol.content import Usage, Value
-from treadle.protocol.events import EndReason, ExecutionStart
-from treadle.protocol.views import Status, shown_status
+from treadle.protocol.events import ExecutionStart
+from treadle.protocol.views import ChildView, shown_status
 from treadle.subagents.children import Child, children_of
 from treadle.types import CallKey, ChatId
 
 DEEPEST = 8
 
 
-class Row(Value, frozen=True):
-    """A chat that a call began, for people."""
-
-    chat: ChatId
-    parent: ChatId
-    call: CallKey
-    number: int
-    depth: int = 1
-    title: str = ""
-    model: str = ""
-    world: str = ""
-    status: Status | Literal["not begun"] = "not begun"
-    ended: EndReason | Literal[""] = ""
-    """How its last run ended."""
-    turns: int = 0
-    usage: Usage = Usage()
-    doing: str = ""
-    """The tool that it uses just now."""
-    waits: tuple[str, ...] = ()
-    """What it waits for from a person: answer it in that chat."""
-    labels: tuple[str, ...] = ()
+Row = ChildView
 
 
 async def begun_by(deps: Deps, chat: ChatId) -> AsyncIterator[tuple[CallKey, Child]]:

@@ -146,7 +146,8 @@ function begun(fold, data, when) {
   if (found?.call.state === "running") return;
   fold.asked.set(data.call, fold.span("call", `${data.name} ${data.args_summary}`, when));
   if (!found) return;
-  Object.assign(found.call, { state: "running", summary: data.args_summary || found.call.summary, began: when.at, seq: when.seq });
+  Object.assign(found.call, { state: "running", summary: data.args_summary || found.call.summary, began: when.at, seq: when.seq,
+      children: data.plan?.children?.map((each) => ({ ...each })) });
   fold.touch(found.row);
 }
 
@@ -236,6 +237,13 @@ const HANDLERS = {
           effect: data.effect,
     });
     fold.touch(found.row);
+  },
+  "subagent.completed": (fold, data) => {
+    fold.spend(data.usage, 0);
+    const found = fold.calls.get(data.call);
+    const child = found?.call.children?.find((each) => each.chat === data.chat);
+    if (child) Object.assign(child, { ended: data.reason, ...data });
+    fold.touch(found?.row);
   },
   "permission.requested": (fold, data, when) => {
     const found = fold.calls.get(data.call);

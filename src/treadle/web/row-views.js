@@ -99,10 +99,21 @@ function user(row, page) {
         button("Edit", () => page.edit(row), { class: "quiet small" }))), said);
 }
 
+/** The chats that a call began: sub-agents, attempts of a race. */
+function children(call) {
+  const rows = call.children.map((each) => h("tr", {}, h("td", {}, String(each.number)),
+    h("td", {}, h("a", { href: `#/chat/${each.chat}` }, each.title || each.chat)), h("td", {}, each.model),
+    h("td", {}, each.ended ?? "at work"), h("td", {}, each.passed === true ? "passed" : each.passed === false ? "not passed" : ""),
+    h("td", {}, each.files ? stat({ added: each.added, removed: each.removed }) : ""),
+    h("td", {}, each.usage?.usd ? `$${each.usage.usd.toFixed(4)}` : ""), h("td", {}, each.committed ? "committed" : "")));
+  return h("table", { class: "children" }, h("tbody", {}, rows));
+}
+
 function output(call, page) {
   const text = call.state === "running" ? call.output : call.text;
   const at = text.indexOf("\n@@ ");
   const parts = [];
+  if (call.children?.length) parts.push(children(call));
   if (call.name === "run_command") parts.push(h("pre", { class: "command" }, `$ ${commandOf(call)}`));
   if (at >= 0 && call.name !== "run_command") {
     const place = h("div", { class: "diffs" });
@@ -133,7 +144,7 @@ function callLine(call, page) {
         h("span", { class: "muted" }, call.state === "done" || call.state === "failed"
         ? [call.brief && !call.stat ? ` ${call.brief}` : "", call.ms > 999 ? ` · ${duration(call.ms)}` : ""].join("")
         : ` ${STATES[call.state]}`)];
-  if (call.state === "running" && call.output) call.open ??= true;
+  if (call.state === "running" && (call.output || call.children?.length)) call.open ??= true;
   return fold(call, "open", line, () => output(call, page), "call");
 }
 

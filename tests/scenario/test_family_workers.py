@@ -1,0 +1,64 @@
+"""A parent with three children on PostgreSQL, and two workers of which one is killed (L-23, D-03): every child ends
+once, and what they changed is committed once."""
+
+import asyncio
+from collections.abc import Callable
+
+from tests.scenario.command_line import CommandLine, end
+from tests.scenario.kit import of
+from treadle import Agent
+from treadle.protocol import events as e
+from treadle.protocol.commands import Send
+from treadle.stores import open_store
+from treadle.subagents.tree import Row, tree
+
+NAMES = ("one", "two", "three")
+
+
+def prepare(cli: CommandLine) -> str:
+    """A custom agent for each child, with a script of its own; the model of the parent."""
+    (cli.home / "agents").mkdir()
+    for name in NAMES:
+        args = f'{{ path = "{name}", content = "{name}" }}'
+        call = f'[[turn]]\nwait_s = 1.0\ncall = [{{ name = "write_file", args = {args} }}]\n'
+        model = cli.script(call + '[[turn]]\nwait_s = 1.0\ntext = "Done."\n', f"{name}.toml")
+        (cli.home / "agents" / f"{name}.md").write_text(f"---\nname: {name}\nmodel: {model}\n---\nWork.\n")
+    tasks = ", ".join(f'{{ task = "Write {name}", agent = "{name}" }}' for name in NAMES)
+    calls = f'[[turn]]\ncall = [{{ name = "delegate", args = {{ tasks = [{tasks}] }} }}]\n'
+    return cli.script(calls + '[[turn]]\ntext = "All done."\n', "parent.toml")
+
+
+async def wait_for(agent: Agent, chat: str, fits: Callable[[list[Row]], bool]) -> list[Row]:
+    while True:
+        rows = await tree(agent.deps, chat)  # type: ignore[arg-type]
+        if fits(rows):
+            return rows
+        await asyncio.sleep(0.1)
+
+
+async def test_every_child_ends_once_though_a_worker_is_killed(cli: CommandLine, postgres: str) -> None:
+    model = prepare(cli)
+    env = {"TREADLE_STORE": postgres, "TREADLE_LEASE_S": "2"}
+    async with Agent(open_store(postgres), home=cli.home, env=cli.environment) as agent:
+        chat = await agent.chat(model=model, root=cli.project, verify=False)
+        await agent.deps.log.execute(chat.id, Send("Work."))
+        workers = [cli.start("worker", "--concurrency", "1", env=env) for _ in range(2)]
+        try:
+            async with asyncio.timeout(90):
+                await wait_for(agent, chat.id, lambda rows: any(row.turns for row in rows))
+                workers[0].kill()
+                rows = await wait_for(agent, chat.id, lambda rows: len([row for row in rows if row.ended]) == 3)
+                while (await chat.status()) != "idle":
+                    await chat.wait((await chat.state()).head, 1.0)
+        finally:
+            workers[1].terminate()
+            for worker in workers:
+                end(worker)
+        events = await chat.events()
+        assert [row.ended for row in rows] == ["done"] * 3
+        assert {file.path for file in of(events, e.FilesChanged)[0].files} == set(NAMES)
+        assert len(of(events, e.FilesChanged)) == 1
+        assert [one.committed for one in of(events, e.SubagentCompleted)] == [True] * 3
+        for row in rows:
+            log = await agent.chat(row.chat).events()
+            assert len(of(log, e.UserMessage)) == len(of(log, e.RunEnd)) == 1
