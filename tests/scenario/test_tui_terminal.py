@@ -212,3 +212,51 @@ def test_without_a_terminal_it_is_the_help(cli: CommandLine) -> None:
     ended = cli("rnu", "x")
     assert ended.code == 2
     assert "did you mean 'run'" in ended.err
+
+
+def test_grant_the_network_once(terminal: Terminal, cli: CommandLine) -> None:  # S-07
+    begin(terminal, cli, command("curl -s https://example.invalid; echo over > made.txt") + DONE)
+    say(terminal, "Go.")
+    terminal.wait("needs your approval", "with network, once")
+    _answer(terminal, "w", "All done.")
+    assert (cli.project / "made.txt").read_text() == "over\n"
+    told = cli("export", "last").of("permission.completed")
+    assert [each["decision"] for each in told] == ["allow"]
+
+
+def test_queue_and_steer_while_it_works(terminal: Terminal, cli: CommandLine) -> None:  # L-08
+    begin(terminal, cli, command("echo begun; sleep 20") + DONE)
+    say(terminal, "Go.")
+    terminal.wait("│ begun")
+    say(terminal, "then this")
+    terminal.wait("1 queued")
+    terminal.type("rather so")
+    terminal.wait("rather so")
+    terminal.keys("C-s")
+    terminal.wait("2 queued")
+    terminal.keys("Escape")
+    terminal.wait("interrupted ·")
+    say(terminal, "/queue")
+    terminal.wait("Queued messages", "then this", "(steers) rather so")
+    terminal.keys("s")  # what waits is kept by a stop, until it is sent
+    terminal.wait("All done.", f"{PROMPT} then this", f"{PROMPT} rather so", gone="Queued messages")
+    said = [each["content"] for each in cli("export", "last").of("user.message")]
+    assert sorted(said) == ["Go.", "rather so", "then this"]
+
+
+def test_undo_one_hunk(terminal: Terminal, cli: CommandLine) -> None:  # W-03
+    lines = [f"line {number}\n" for number in range(40)]
+    (cli.project / "notes.txt").write_text("".join(lines))
+    begin(terminal, cli, command("sed -i 's/line 2$/TWO/; s/line 35$/LATE/' notes.txt") + DONE)
+    say(terminal, "Change two places.")
+    terminal.wait("All done.", "done · ")
+    terminal.keys("C-r")
+    terminal.wait("Changes", "M notes.txt")
+    terminal.wait("TWO", "LATE")  # the preview is of what is chosen: the file, its first hunk, its second
+    terminal.keys("Down")
+    terminal.wait("TWO", gone="LATE")
+    terminal.keys("Down")
+    terminal.wait("LATE", gone="TWO")
+    terminal.keys("u")
+    terminal.wait("undone: 1 change")
+    assert (cli.project / "notes.txt").read_text() == "".join(lines).replace("line 2\n", "TWO\n")

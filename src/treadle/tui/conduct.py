@@ -325,6 +325,10 @@ class Conduct:
                 self.app.run_worker(self.app.guarded(self.resume()))
                 return True
             return False
+        if kind == "command" and not all(f"/{name}".startswith(composer.text) for name in names):
+            # What is offered is for what was typed before: who types on quickly means what is written.
+            self._show_offers("", [])
+            return False
         shown = self.app.query_one("#offers", OptionList)
         match key:
             case "up":
