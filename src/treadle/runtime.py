@@ -28,7 +28,7 @@ from treadle.engine.hub import Hub
 from treadle.engine.log import Log
 from treadle.engine.restore import SnapshotRestorer
 from treadle.engine.worker import Worker
-from treadle.errors import ConfigError, InvalidInput, NotFound
+from treadle.errors import ConfigError, InvalidInput
 from treadle.handle import Chat, Prepared
 from treadle.instructions import read_instructions
 from treadle.jobs import Job, JobRegistry
@@ -225,8 +225,8 @@ class Agent:
         """Copy-on-write worlds of projects, in which chats work without changing those; see `treadle.worlds`."""
         from treadle.worlds.worlds import Worlds  # most users have none
 
-        def begin(world: "World") -> Chat:
-            options = msgspec.structs.replace(
+        def committing(world: "World") -> ChatOptions:
+            return msgspec.structs.replace(
                 self.options,
                 root=world.root,
                 root_id=world.root_id,
@@ -236,9 +236,8 @@ class Agent:
                 instructions="",
                 skills=(),
             )
-            return self.begin(new_chat_id(), options)
 
-        return Worlds(self._setup.worlds, begin)
+        return Worlds(self._setup.worlds, committing, lambda options: self.begin(new_chat_id(), options))
 
     @cached_property
     def subagents(self) -> "AgentSubagents":
@@ -363,9 +362,10 @@ class Agent:
         if options.world == OWN_WORLD:
             opened = self._setup.worlds.open(options.root, "", owner, "").id if options.root else ""
             return msgspec.structs.replace(options, world=opened)
-        world = self._setup.worlds.folders.get(options.world)
-        if owner and owner != world.owner:
-            raise NotFound(f"There is no world {options.world[:80]!r}.")
+        found = [each for each in self._setup.worlds.folders.all() if each.id == options.world]
+        if not found or (owner and owner != found[0].owner):
+            raise InvalidInput(f"There is no world {options.world[:80]!r}.")
+        world = found[0]
         if world.root != os.path.realpath(options.root):
             raise InvalidInput(f"The world {world.id} is one of {world.root}, not of {options.root}.")
         return options

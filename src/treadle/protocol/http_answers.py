@@ -125,6 +125,38 @@ class ActionList(Shape, frozen=True, kw_only=True):
     actions: tuple[ActionView, ...]
 
 
+class WorldView(Shape, frozen=True, kw_only=True):
+    """A world: a copy-on-write view of a project in which chats work (W-11)."""
+
+    id: str
+    root: str
+    parent: str = ""
+    """The world of which it is one."""
+    how: Literal["overlay", "copy"]
+    why: str = ""
+    """Why it is a copy."""
+    label: str = ""
+    made_ms: int
+
+
+class WorldList(Shape, frozen=True, kw_only=True):
+    worlds: tuple[WorldView, ...]
+
+
+class WorldChanges(Shape, frozen=True, kw_only=True):
+    """What a commit of a world would change now, and what is in its way."""
+
+    world: WorldView
+    files: tuple[FileChange, ...]
+    conflicts: tuple[FileConflict, ...]
+    diff: str
+
+
+class Rebased(Shape, frozen=True, kw_only=True):
+    merged: tuple[str, ...]
+    """Paths of texts that both had changed."""
+
+
 class JobList(Shape, frozen=True, kw_only=True):
     """The background commands of a chat, oldest first: those that run, and those that have ended lately."""
 

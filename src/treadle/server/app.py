@@ -16,7 +16,7 @@ from treadle.server.guard import Guard
 from treadle.server.openapi import describe
 from treadle.server.problems import Problem
 from treadle.server.replies import problem
-from treadle.server.routes import actions, changes, chats, conversation, jobs, operation, streams, web
+from treadle.server.routes import actions, changes, chats, conversation, jobs, operation, streams, web, worlds
 from treadle.server.routes import environment as surroundings
 from treadle.server.routing import Route, read_query, serve
 from treadle.server.service import Service
@@ -27,6 +27,7 @@ ROUTES: tuple[Route, ...] = (
     *actions.ROUTES,
     *changes.ROUTES,
     *jobs.ROUTES,
+    *worlds.ROUTES,
     *streams.ROUTES,
     *surroundings.ROUTES,
     *operation.ROUTES,

@@ -30,6 +30,7 @@ PATH_WORDS = {
     "seq": "The seq of a message of yours.",
     "queued": "The id of a queued message.",
     "action": "The id of what the chat waits for.",
+    "world": "The id of a world.",
     "job": "The handle of a background command.",
     "name": "The name of a file of the page.",
 }

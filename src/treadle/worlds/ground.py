@@ -23,6 +23,7 @@ from treadle.workspace.paths.identity import Bound
 from treadle.worlds.rebase import Beginnings
 from treadle.worlds.record import World, WorldFolders
 
+LAUNCHER = Launcher()
 SOCKET = "socket"
 IDLE_S = 60.0
 """How long a holder waits for somebody to need it."""
@@ -153,7 +154,7 @@ class WorldGround:
             "view": self._folders.view(world),
             "idle_s": IDLE_S,
         }
-        line = Launcher().line("world", told)
+        line = LAUNCHER.line("world", told)
         ran = subprocess.run(line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, cwd="/", check=False)
         if ran.stdout not in (READY, TAKEN):
             raise ToolError(f"The world {self.name} cannot be mounted: {ran.stdout.decode() or 'its holder died'}.")

@@ -11,6 +11,7 @@ from treadle.protocol.commands import Rename
 from treadle.protocol.content import Value
 from treadle.protocol.events import ExecutionComplete, FilesChanged
 from treadle.protocol.files import FileChange
+from treadle.protocol.options import ChatOptions
 from treadle.worlds.home import WorldHome
 from treadle.worlds.record import World
 
@@ -25,9 +26,12 @@ class Committed(Value, frozen=True):
 
 
 class Worlds:
-    """`begin` gives a new chat where a world is committed, which lets edits pass."""
+    """`committing` are the options of a chat in which a world is committed: it lets edits pass."""
 
-    def __init__(self, home: WorldHome, begin: Callable[[World], Chat]) -> None:
+    def __init__(
+        self, home: WorldHome, committing: Callable[[World], ChatOptions], begin: Callable[[ChatOptions], Chat]
+    ) -> None:
+        self.committing = committing
         self._home = home
         self._begin = begin
 
@@ -58,7 +62,7 @@ class Worlds:
         """Make what was changed in it the project's own (or its parent's), as one call in the log of `into`, which
         must work there; without one, of a new chat. Conflict if somebody changed the same files: nothing is made."""
         world = await self.get(id)
-        chat = into or self._begin(world)
+        chat = into or self._begin(self.committing(world))
         if into is None:
             await chat.open()
             await chat.command(Rename(f"commit {world.label or id}"))

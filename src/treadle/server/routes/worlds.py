@@ -1,0 +1,88 @@
+"""Routes for worlds (W-11 to W-13): each user has those that were opened for their chats. A commit begins a chat, whose
+log tells what became of it and whose undo takes it back."""
+
+import asyncio
+
+import msgspec
+
+from treadle.chat.state import ChatState, status
+from treadle.protocol import commands as c
+from treadle.protocol.http_answers import ChatView, Rebased, WorldChanges, WorldList, WorldView
+from treadle.protocol.http_requests import Nothing
+from treadle.server.problems import Problem
+from treadle.server.replies import ApiReply, reply
+from treadle.server.routing import ApiRequest, Route
+from treadle.server.tokens import owner_of
+from treadle.server.views import chat_view
+from treadle.worlds.record import World
+
+
+async def listing(call: ApiRequest) -> ApiReply:
+    found = await call.service.agent.worlds.list()
+    own = owner_of(call.user)
+    return reply(WorldList(worlds=tuple(_view(each) for each in found if each.owner == own)))
+
+
+async def show(call: ApiRequest) -> ApiReply:
+    world, worlds = await _world(call), call.service.agent.worlds
+    effect, diff = await worlds.effect(world.id), await worlds.diff(world.id)
+    return reply(WorldChanges(world=_view(world), files=effect.files, conflicts=effect.conflicts, diff=diff))
+
+
+async def commit(call: ApiRequest) -> ApiReply:
+    world = await _world(call)
+    options = call.service.agent.worlds.committing(world)
+    first = (c.Rename(f"commit {world.label or world.id}"), c.Apply(world=world.id))
+
+    def answered(state: ChatState, warnings: tuple[str, ...]) -> ApiReply:
+        return reply(chat_view(state, status(state), warnings), 201)
+
+    return await call.service.create(call.user, options, first, call.key, answered)
+
+
+async def rebase(call: ApiRequest) -> ApiReply:
+    world = await _world(call)
+    return reply(Rebased(merged=await call.service.agent.worlds.rebase(world.id)))
+
+
+async def drop(call: ApiRequest) -> ApiReply:
+    world = await _world(call)
+    await call.service.agent.worlds.drop(world.id)
+    return reply(_view(world))
+
+
+async def _world(call: ApiRequest) -> World:
+    """One of somebody else is not there (S-13); nor is one whose project is open to the user no more."""
+    found = next((each for each in await call.service.agent.worlds.list() if each.id == call.path("world")), None)
+    if found is None or found.owner != owner_of(call.user):
+        raise Problem("not_found", f"There is no world {call.path('world')[:80]!r}.")
+    options = msgspec.structs.replace(call.service.admission.options, root=found.root, root_id=found.root_id)
+    await asyncio.to_thread(call.service.admission.use, call.user, options)
+    return found
+
+
+def _view(world: World) -> WorldView:
+    return WorldView(
+        id=world.id, root=world.root, parent=world.parent, how=world.how, why=world.why, label=world.label,
+        made_ms=world.made_ms,
+    )  # fmt: skip
+
+
+TAG = "worlds"
+_ONE = "/api/worlds/{world}"
+_CODES = ("invalid_input", "root_changed", "tool")
+ROUTES = (
+    Route("GET", "/api/worlds", listing, "List your worlds, the oldest first.", TAG, reply=WorldList),
+    Route("GET", _ONE, show, "See what a commit of a world would change now.", TAG, reply=WorldChanges, codes=_CODES),
+    Route(
+        "POST", f"{_ONE}/commit", commit, "Commit a world, in a new chat that tells what became of it.", TAG, 201,
+        ChatView, body=Nothing, codes=_CODES,
+    ),
+    Route(
+        "POST", f"{_ONE}/rebase", rebase, "Put a world onto what changed meanwhile.", TAG, reply=Rebased, body=Nothing,
+        codes=(*_CODES, "conflict"),
+    ),
+    Route("POST", f"{_ONE}/drop", drop, "Remove a world with all that was changed in it.", TAG, reply=WorldView,
+        body=Nothing, codes=_CODES,
+    ),
+)  # fmt: skip

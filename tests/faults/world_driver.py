@@ -1,0 +1,140 @@
+"""A program that opens, commits and drops a world and is killed at every point of it, each time in a fork and in a
+folder of its own; then it is done again. Prints what was wrong, as JSON.
+
+    python -m tests.faults.world_driver FOLDER (open|commit|drop) [UID PYTHON PACKAGE]
+"""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.trees import tree
+from treadle import faultpoint
+from treadle.sandbox.launcher import Launcher
+from treadle.workspace.history.snapshots import ProjectSnapshots
+from treadle.workspace.root import Root
+from treadle.worlds import ground
+from treadle.worlds.home import WorldHome
+from treadle.worlds.record import WorldFolders
+
+AFTER = {"a": b"world's\n", "new/b": b"b\n"}
+NAME = "chat/1.0"
+
+
+class Case:
+    """A project with a world in which something was changed."""
+
+    def __init__(self, folder: Path, *, opened: bool = True) -> None:
+        self.project, self.home = folder / "project", folder / "home"
+        self.project.mkdir(parents=True)
+        (self.project / "a").write_text("old\n")
+        (self.project / "gone").write_text("gone\n")
+        self.before = tree(self.project)
+        self.grounds: dict[str, ground.WorldGround] = {}
+        self.worlds = WorldHome(WorldFolders(str(self.home)), self.ground, self.history)
+        self.world = ""
+        if opened:
+            self.world = self.worlds.open(str(self.project), "", "", "").id
+            top = self.ground(self.world).open(os.O_RDONLY)
+            os.mkdir("new", dir_fd=top)
+            for name, data in AFTER.items():
+                with open(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644, dir_fd=top), "wb") as file:
+                    file.write(data)
+            os.unlink("gone", dir_fd=top)
+            os.close(top)
+            self.let_go()
+
+    def ground(self, world: str) -> ground.WorldGround:
+        return self.grounds.get(world) or self.grounds.setdefault(world, ground.WorldGround(self.worlds.folders, world))
+
+    def history(self, root: str, bound: str, world: str) -> ProjectSnapshots:
+        return ProjectSnapshots(Root(root, bound, self.ground(world) if world else None), self.home)
+
+    def let_go(self) -> None:
+        """Lines are those of one process."""
+        for each in self.grounds.values():
+            each.close()
+        self.grounds.clear()
+
+    def open(self) -> None:
+        self.worlds.open(str(self.project), "", "", "")
+
+    def commit(self) -> None:
+        effect = self.worlds.bring_in(NAME, self.world)
+        assert not effect.conflicts, effect
+        assert {file.path for file in effect.files} == {"a", "gone", "new", "new/b"}, effect
+
+    def drop(self) -> None:
+        if any(each.id == self.world for each in self.worlds.folders.all()):
+            self.worlds.drop(self.world)
+
+    def wrong(self, act: str) -> str:
+        """What is not as it must be when the act was done, at last."""
+        files = {path: node[2] for path, node in tree(self.project).items() if node[0] == "file"}
+        known = [each.id for each in self.worlds.folders.all()]
+        if act == "commit":
+            left = self.worlds.effect(self.world)
+            return "" if files == AFTER and not left.files and not left.conflicts else f"{files} {left}"
+        self.worlds.folders.sweep()
+        fine = tree(self.project) == self.before and (len(known) >= 1 if act == "open" else known == [])
+        return "" if fine else f"{files} {known} {os.listdir(self.worlds.folders.folder)}"
+
+    def end(self) -> None:
+        for world in self.worlds.folders.all():
+            self.ground(world.id).end()
+
+
+def killed(work: Callable[[], None], point: int) -> bool:
+    """Do it in a fork that is killed at the point of this number. Whether it came so far."""
+    pid = os.fork()
+    if pid == 0:
+        left = point
+
+        def strike(_name: str) -> None:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        faultpoint.install(strike)
+        work()
+        os._exit(0)
+    return os.WIFSIGNALED(os.waitpid(pid, 0)[1])
+
+
+def main(folder: str, act: str, *user: str) -> None:
+    if user:
+        uid, python, package = user
+        warm = Case(Path(folder, "warm"))  # what is loaded late lies where only root can read it
+        warm.commit()
+        warm.wrong("commit")
+        warm.drop()
+        ground.LAUNCHER = Launcher(python, package)
+        os.chown(folder, int(uid), int(uid))
+        os.setgroups([])
+        os.setgid(int(uid))
+        os.setuid(int(uid))
+    wrong: dict[str, str] = {}
+    point = 0
+    while True:
+        case = Case(Path(folder, str(point)), opened=act != "open")
+        struck = killed(getattr(case, act), point)
+        try:
+            if struck:
+                getattr(case, act)()
+            if problem := case.wrong(act):
+                wrong[str(point)] = problem
+        except Exception as error:
+            wrong[str(point)] = repr(error)
+        case.end()
+        if not struck:
+            break
+        point += 1
+    print(json.dumps({"points": point, "wrong": wrong}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

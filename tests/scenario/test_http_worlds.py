@@ -1,0 +1,47 @@
+"""Isolation for teams (W-11, W-12, S-13): on a server, runs of several people on one project do not touch it, nor each
+other, until somebody commits; and nobody sees the worlds of others."""
+
+from pathlib import Path
+
+from tests.homes import seed
+from tests.scenario.http_kit import serving
+from treadle.models.scripted import Call, Say
+from treadle.protocol.options import ChatOptions
+from treadle.server.admission import Admission
+from treadle.stores.sqlite import SqliteStore
+
+STEPS = [Call("write_file", path="a.txt", content="made\n"), Say("Done.")] * 2
+
+
+async def test_what_people_do_in_their_worlds_stays_there_until_it_is_committed(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    store = SqliteStore(tmp_path / "treadle.db")
+    options = ChatOptions(model="scripted:x", world="chat")
+    home = seed(tmp_path / "home")
+    opened = Admission(options, roots=(str(tmp_path),))
+    async with serving(store, home, STEPS, builtin=True, options=options, admission=opened) as server:
+        alice, bob = server.user("alice"), server.user("bob")
+        for user in (alice, bob):
+            chat = await user.create("Go.", root=str(project))
+            await user.until(chat, "session.idle")
+        assert not (project / "a.txt").exists()
+        (hers,) = (await alice("GET", "/api/worlds")).json["worlds"]
+        (his,) = (await bob("GET", "/api/worlds")).json["worlds"]
+        assert (await bob("GET", f"/api/worlds/{hers['id']}")).status == 404
+        assert (await bob("POST", f"/api/worlds/{hers['id']}/drop", {})).status == 404
+        refused = await bob("POST", "/api/chats", {"root": str(project), "world": hers["id"]})
+        assert (refused.status, refused.code) == (400, "invalid_input")
+        assert (await bob("POST", "/api/chats", {"root": str(project), "world": ""})).code == "invalid_input"
+        shown = (await alice("GET", f"/api/worlds/{hers['id']}")).json
+        assert [file["path"] for file in shown["files"]] == ["a.txt"]
+        assert "+made" in shown["diff"]
+        committed = await alice("POST", f"/api/worlds/{hers['id']}/commit", {})
+        assert committed.status == 201
+        await alice.until(committed.json["id"], "session.idle")
+        assert (project / "a.txt").read_text() == "made\n"
+        assert (await alice("POST", f"/api/chats/{committed.json['id']}/undo?wait=60")).status == 200
+        assert not (project / "a.txt").exists()
+        assert (await bob("POST", f"/api/worlds/{his['id']}/rebase", {})).status == 200
+        assert (await bob("POST", f"/api/worlds/{his['id']}/drop", {})).status == 200
+        assert (await bob("GET", "/api/worlds")).json["worlds"] == []
