@@ -4,7 +4,6 @@ to that: a copy of the old files is made and synced, then the new ones are copie
 files and brings the old ones back; `git checkout` only does the latter. All take turns on projects of their own."""
 
 import argparse
-import os
 import shutil
 import statistics
 import subprocess
@@ -57,13 +56,14 @@ class Treadle:
     def __init__(self, folder: Path, count: int) -> None:
         self._project = Project(folder, count)
         self._view = folder / "view"
+        self._written = {path: (self._project.new / path).read_bytes() for path in self._project.paths}
         self._snapshots = ProjectSnapshots(Root(str(self._project.root)), folder / "home")
         self._count = 0
 
     def round(self, spent: Times) -> None:
         self._count += 1
         for path in self._project.paths:  # a command writes its files anew
-            os.utime(self._project.new / path)
+            (self._project.new / path).write_bytes(self._written[path])
         (self._view / "began").write_text(f"{time.time_ns()} {time.clock_gettime_ns(time.CLOCK_BOOTTIME)}")
         effect = _timed(spent, "commit", lambda: self._snapshots.commit(f"bench/{self._count}", str(self._view)))
         assert len(effect.files) == len(self._project.paths), effect.conflicts
