@@ -22,7 +22,7 @@ from treadle.tools.builtin.edit import EditFile
 from treadle.tools.builtin.replacement import replace
 from treadle.types import CallKey, ChatId
 from treadle.workspace.history.snapshots import ProjectSnapshots
-from treadle.workspace.root import Root
+from treadle.workspace.root import Root, plain_root
 
 SIZE, REPEATS = 5_000_000, 9
 QUICK_SIZE, QUICK_REPEATS = 100_000, 1
@@ -103,7 +103,7 @@ def _tool(text: Text, folder: Path) -> None:
     path.parent.mkdir(exist_ok=True)
     path.write_text(text.whole)
     history = ProjectSnapshots(Root(str(path.parent)), folder / "home")
-    tool = EditFile(ToolContext(Root, MemoryStore(), snapshots_of=lambda _root, _bound, _world="": history))
+    tool = EditFile(ToolContext(plain_root, MemoryStore(), snapshots_of=lambda _root, _bound, _world="": history))
     seen = {"file": hashlib.sha256(path.read_bytes()).hexdigest()}
     arguments = {"path": "file", "old_str": text.passage, "new_str": "x\n"}
     call = Invocation(ChatId("c"), CallKey("1.0"), "edit_file", arguments, str(path.parent), seen=seen)

@@ -19,7 +19,7 @@ from treadle.ports.workspace import Query
 from treadle.tools.builtin.find import FindFiles
 from treadle.tools.builtin.search import GrepSearch
 from treadle.types import CallKey, ChatId
-from treadle.workspace.root import Root
+from treadle.workspace.root import Root, plain_root
 from treadle.workspace.search import engines
 from treadle.workspace.search.search import Engine
 
@@ -91,7 +91,7 @@ def _plain(program: str, case: Case, root: Path) -> None:
 
 
 def _tool(case: Case, root: Path) -> None:
-    tool = FindFiles(Root) if case is ALL_FILES else GrepSearch(Root)
+    tool = FindFiles(plain_root) if case is ALL_FILES else GrepSearch(plain_root)
     call = Invocation(ChatId("c"), CallKey("1.0"), tool.spec.name, dict(case.arguments), str(root))
     outcome = asyncio.run(tool.run(call))
     assert not outcome.text.startswith("No "), outcome.text

@@ -40,6 +40,14 @@ TREE_DAYS = 7.0
 _CHEAP_S = 0.5
 
 
+def sweep_worlds(home: Path) -> None:
+    """What is left of worlds that were dropped, or never finished."""
+    if (home / "worlds").is_dir():
+        from treadle.worlds.record import WorldFolders
+
+        WorldFolders(str(home)).sweep()
+
+
 class Unfinished(Exception):
     """The pass was told to stop before it had seen everything; nothing was removed."""
 
@@ -159,6 +167,7 @@ class _Keeper:
             self._upkeep.drop_trees(self._tree_line(line), wait=self._going is None)
             self._upkeep.tidy(stage=not any(self._journals.unfinished()))
             decisions = self._journals.sweep(max(DAY_S, self._retention.days * DAY_S))
+            sweep_worlds(self._folder.parent)
         keep = {digest for digest, worth in self._worth.items() if worth > line}
         since, going = self._stamp.shard if resumes else "", self._paced() if self._going is not None else None
         if not dry:

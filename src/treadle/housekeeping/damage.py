@@ -53,6 +53,10 @@ def _damage(home: Path, at_work: set[str], repair: bool) -> Iterator[Problem]:
             what = f"the snapshot {capture.name}" if capture else f"the snapshot {file.name}"
             yield Problem("snapshot", f"{what} cannot be read", _chat(capture.name if capture else ""), repaired=repair)
     yield from _left_over(images, repair)
+    if (home / "worlds").is_dir():
+        from treadle.worlds.record import WorldFolders
+
+        yield from (Problem("world", text) for text in WorldFolders(str(home)).problems())
     yield from _unfinished(home, at_work, repair)
 
 

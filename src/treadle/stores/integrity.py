@@ -22,7 +22,18 @@ class Problem(msgspec.Struct, frozen=True):
     """One thing that is wrong, and whether it was mended."""
 
     kind: Literal[
-        "database", "record", "gap", "head", "summary", "orphan", "blob", "image", "changes", "snapshot", "ahead"
+        "database",
+        "record",
+        "gap",
+        "head",
+        "summary",
+        "orphan",
+        "blob",
+        "image",
+        "changes",
+        "snapshot",
+        "world",
+        "ahead",
     ]
     text: str
     chat: str = ""

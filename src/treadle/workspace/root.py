@@ -180,6 +180,13 @@ class Root:
             yield place
 
 
+def plain_root(root: str, bound: str = "", world: str = "") -> Root:
+    """`WorkspaceOf` for whoever knows of no worlds."""
+    if world:
+        raise ToolError("There are no worlds here.")
+    return Root(root, bound)
+
+
 def _found(place: HeldPath, path: str) -> os.stat_result:
     if place.found is None:
         raise missing(path)

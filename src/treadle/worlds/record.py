@@ -152,6 +152,19 @@ class WorldFolders:
         faultpoint("world.dropped")
         remove_tree(gone)
 
+    def problems(self) -> Iterator[str]:
+        """What is wrong with worlds, in words."""
+        with suppress(FileNotFoundError):
+            known = {world.id: world for world in self.all()}
+            for name in sorted(os.listdir(self.folder)):
+                if _ID.fullmatch(name) and name not in known:
+                    yield f"the world {name} cannot be read; what was changed in it lies in {self.folder}/{name}/view"
+            for world in known.values():
+                if world.parent and world.parent not in known:
+                    yield f"the world {world.id} is one of {world.parent}, which is gone"
+                if not os.path.isdir(world.root):
+                    yield f"the project {world.root} of the world {world.id} is gone"
+
     def sweep(self) -> int:
         """Remove what processes that died left half made or half removed."""
         count = 0

@@ -36,10 +36,10 @@ async def _serve(flags: dict[str, Any]) -> int:
     from treadle.acp.agent import EditorAgent
     from treadle.cli.session import configured, open_agent, project_root
     from treadle.tools.unsaved import UnsavedFiles
-    from treadle.workspace.root import Root
+    from treadle.workspace.root import plain_root
 
     config = configured(flags)
-    unsaved = UnsavedFiles(lambda root, bound, _world="": Root(root, bound))
+    unsaved = UnsavedFiles(plain_root)
     if sys.stdin.isatty():
         click.echo("treadle: this is for editors: it waits for requests in JSON (see: treadle acp --help)", err=True)
     async with open_agent(config, works=True, hooks=[unsaved]) as agent:
