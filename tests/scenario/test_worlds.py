@@ -13,12 +13,10 @@ from tests.scenario.kit import Stage, of, play
 from tests.trees import tree
 from tests.writing import write
 from treadle.errors import Conflict
-from treadle.housekeeping.collecting import sweep_worlds
 from treadle.models.scripted import Call, Say
 from treadle.protocol import events as e
 from treadle.stores.sqlite import SqliteStore
 from treadle.worlds.home import WorldHome
-from treadle.worlds.record import WorldFolders
 
 
 @pytest.fixture
@@ -243,20 +241,3 @@ def _holder(world: str) -> int:
             if world.encode().hex() in Path("/proc", process, "cmdline").read_text():
                 return int(process)
     raise AssertionError("there is no holder")
-
-
-async def test_gc_takes_what_was_dropped_and_fsck_names_what_is_damaged(
-    solo: Stage, root: Path, tmp_path: Path
-) -> None:
-    agent = solo.agent([], builtin=True)
-    world = await agent.worlds.open(root)
-    folders = WorldFolders(str(tmp_path / "home"))
-    left = Path(folders.folder, ".dropped-world_x")
-    left.mkdir()
-    sweep_worlds(tmp_path / "home")
-    assert not left.exists()
-    assert [each.id for each in await agent.worlds.list()] == [world.id]
-    assert list(folders.problems()) == []
-    Path(folders.path(world.id), "world.json").write_text("{")
-    (told,) = folders.problems()
-    assert world.id in told
