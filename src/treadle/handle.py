@@ -187,6 +187,10 @@ class Chat:
         """Any other command: rename, change options, the queue."""
         return await self.carry_out(command)
 
+    def other(self, id: ChatId) -> "Chat":
+        """A handle to another chat of the same store, such as a sub-agent of this one."""
+        return Chat(self._deps, self._worker, id, {}, self._remember, self._check, self._jobs)
+
     @property
     def driven_here(self) -> bool:
         """Whether a worker of this process drives it just now."""

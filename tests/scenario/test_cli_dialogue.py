@@ -309,3 +309,19 @@ def test_the_library_is_told_by_its_warnings(cli: CommandLine) -> None:
     with Agent(env=program(cli), home=cli.home, accepted=["command"]) as agent:
         assert agent.chat(model="command:talker").open().events()[-1].type == "session.created"
         assert agent.warnings == []
+
+
+def test_what_a_sub_agent_asks_is_asked_here(cli: CommandLine) -> None:  # L-23, S-08
+    (cli.home / "agents").mkdir()
+    write = '[[turn]]\ncall = [{ name = "write_file", args = { path = ".env", content = "X=1" } }]\n'
+    child = cli.script(write + DONE, "child.toml")
+    (cli.home / "agents" / "writer.md").write_text(f"---\nname: writer\nmodel: {child}\n---\nWrite.\n")
+    tasks = '[{ task = "Write it", agent = "writer" }]'
+    parent = cli.script(f'[[turn]]\ncall = [{{ name = "delegate", args = {{ tasks = {tasks} }} }}]\n{DONE}')
+    with person(cli, "run", "Go.", "--model", parent) as someone:
+        someone.sees("asks:")
+        someone.sees("[y]es")
+        someone.types("y")
+        someone.sees("committed")
+        assert someone.leaves() == 0
+    assert (cli.project / ".env").read_text() == "X=1"

@@ -4,7 +4,7 @@ terminal says so and follows the chat."""
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from contextlib import suppress
 
 from treadle.chat.state import open_actions
@@ -13,7 +13,7 @@ from treadle.cli.drive import JsonLines, Show, drive
 from treadle.cli.keyboard import END, ESCAPE, Keyboard, someone_is_there
 from treadle.cli.screen import Screen
 from treadle.cli.terminal import Terminal
-from treadle.errors import Refused, TreadleError
+from treadle.errors import NotFound, Refused, TreadleError
 from treadle.following import Following
 from treadle.handle import Chat
 from treadle.inert import inert, inert_line
@@ -22,6 +22,7 @@ from treadle.presentation.styled import Colour
 from treadle.protocol.events import Envelope, OpenAction
 from treadle.protocol.files import FileChange
 from treadle.protocol.permissions import NETWORK_TOOL, RuleScope
+from treadle.protocol.subagent_events import children_of
 from treadle.protocol.views import JobView
 
 _SCOPES: dict[str, RuleScope] = {"o": "once", "c": "chat", "p": "project", "u": "user"}
@@ -58,7 +59,7 @@ async def _converse(
     """Drive the chat, and answer what it asks as long as somebody does. Esc stops the run meanwhile."""
     seen = _Seen(show, after)
     while True:
-        stopping = asyncio.ensure_future(dialogue.stop_on_escape(chat))
+        attending = asyncio.ensure_future(dialogue.attend(chat))
         try:
             code = await drive(chat, following, seen, seen.seq, detaches=detaches)
         except Refused as refusal:
@@ -68,7 +69,8 @@ async def _converse(
             following = chat.resume()
             continue
         finally:
-            stopping.cancel()
+            attending.cancel()
+            await asyncio.gather(attending, return_exceptions=True)
         if code >= _BY_SIGNAL:
             return code
         actions = [action for action in await chat.actions() if action.of_person]
@@ -113,7 +115,24 @@ class Dialogue:
         self._terminal = terminal
         self._keys = keys
 
-    async def stop_on_escape(self, chat: Chat) -> None:
+    async def attend(self, chat: Chat) -> None:
+        """While the chat works: Esc stops it, and what its sub-agents ask is asked here."""
+        left: set[str] = set()
+        while True:
+            escaping = asyncio.ensure_future(self._stop_on_escape(chat))
+            try:
+                child, action = await _asked_below(chat, left)
+            finally:
+                escaping.cancel()
+            self._terminal.note(f"── sub-agent {child.id} asks:", "yellow")
+            answered = await self.answer(child, action)
+            if answered is None:
+                left.add(child.id)
+            else:
+                with suppress(TreadleError):  # somebody was faster
+                    await answered
+
+    async def _stop_on_escape(self, chat: Chat) -> None:
         while (key := await self._keys.key()) != END:
             if key == ESCAPE:
                 with suppress(TreadleError):  # it has just ended
@@ -210,6 +229,19 @@ class Dialogue:
         sys.stdout.flush()
         sys.stderr.write(f"   {prompt}")
         sys.stderr.flush()
+
+
+async def _asked_below(chat: Chat, left: Container[str]) -> tuple[Chat, OpenAction]:
+    """What the first sub-agent of the chat asks that asks something, and was not left alone before."""
+    while True:
+        for call in (await chat.state()).calls:
+            for child in children_of(call.plan) if call.phase == "started" else ():
+                with suppress(NotFound):  # not begun yet
+                    below = chat.other(child.chat)
+                    actions = [action for action in await below.actions() if action.of_person]
+                    if actions and child.chat not in left:
+                        return below, actions[0]
+        await asyncio.sleep(_WATCH_S)
 
 
 async def _closed(chat: Chat, action: OpenAction) -> None:

@@ -257,7 +257,7 @@ class Screen:
         self._terminal.end_line()
 
     def _notice(self, event: e.Event) -> None:
-        if isinstance(event, e.TurnRetry | e.CompactionComplete):
+        if isinstance(event, e.TurnRetry | e.CompactionComplete | e.SubagentCompleted):
             self._usage += event.usage
         if told := notice(event):
             text, colour = told

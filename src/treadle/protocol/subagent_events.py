@@ -1,7 +1,12 @@
 """What became of the chats that a call began: sub-agents of a model, attempts of a race (L-22, L-23). Which chats those
 are stands in the plan of the call's intent; each of them names the call in its `session.created`."""
 
-from treadle.protocol.content import Usage
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from treadle.protocol.content import Usage, Value
 from treadle.protocol.envelope import EndReason, Event
 from treadle.types import CallKey, ChatId
 
@@ -32,3 +37,22 @@ class SubagentCompleted(Event, frozen=True):
     """Whether the check of a race passed; null: there was none."""
     committed: bool = False
     """Whether its changes are the parent's now."""
+
+
+class Child(Value, frozen=True):
+    """One of the chats of a call, as the call's plan names it."""
+
+    chat: ChatId
+    number: int
+    title: str = ""
+    model: str = ""
+    world: str = ""
+    """Empty: it has none of its own."""
+
+
+def children_of(plan: Mapping[str, Any] | None) -> list[Child]:
+    """The chats that the plan of a call names."""
+    try:
+        return msgspec.convert((plan or {}).get("children", ()), list[Child])
+    except msgspec.ValidationError:
+        return []

@@ -5,7 +5,7 @@ import hashlib
 from base64 import b32encode
 from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -20,9 +20,9 @@ from treadle.inert import inert_line
 from treadle.ports.snapshots import Effect
 from treadle.ports.toolset import Invocation
 from treadle.protocol.commands import Send
-from treadle.protocol.content import Value
 from treadle.protocol.events import Envelope, ExecutionStart, SessionCreated, SubagentCompleted
 from treadle.protocol.options import Budget, ChatOptions, Project
+from treadle.protocol.subagent_events import Child
 from treadle.tools.builtin.base import settled
 from treadle.types import CallKey, ChatId
 from treadle.worlds.worlds import Worlds
@@ -50,17 +50,6 @@ class Home(Protocol):
     def prepare(self, options: ChatOptions) -> Prepared: ...
 
     def custom_agents(self, project: Project) -> "Mapping[str, CustomAgent]": ...
-
-
-class Child(Value, frozen=True):
-    """One of the chats of a call, as the call's plan names it."""
-
-    chat: ChatId
-    number: int
-    title: str = ""
-    model: str = ""
-    world: str = ""
-    """Empty: it has none of its own."""
 
 
 class Rested(msgspec.Struct, frozen=True):
@@ -107,14 +96,6 @@ def child_of(invocation: Invocation, number: int, title: str, model: str, *, wor
     made = hashlib.sha256(f"{invocation.chat}/{invocation.call}/{number}".encode()).digest()[:10]
     id = b32encode(made).decode().lower()
     return Child(ChatId(f"c_{id}"), number, inert_line(title, 80), model, f"world_{id}" if world else "")
-
-
-def children_of(plan: Mapping[str, Any] | None) -> list[Child]:
-    """The chats that the plan of a call names."""
-    try:
-        return msgspec.convert((plan or {}).get("children", ()), list[Child])
-    except msgspec.ValidationError:
-        return []
 
 
 class Children:

@@ -14,7 +14,8 @@ from treadle.ports.toolset import Invocation, Outcome
 from treadle.ports.workspace import inert
 from treadle.protocol.files import FileChange, FileConflict, decode_path
 from treadle.protocol.options import ChatOptions
-from treadle.subagents.children import Child, Children, Home, Rested, child_of, child_options, children_of, share
+from treadle.protocol.subagent_events import Child, children_of
+from treadle.subagents.children import Children, Home, Rested, child_of, child_options, share
 from treadle.tools.builtin.base import cut
 
 LONGEST = 12_000

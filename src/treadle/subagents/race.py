@@ -14,8 +14,9 @@ from treadle.lines.changes import count
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.protocol.commands import ChangeOptions, Race
 from treadle.protocol.options import ChatOptions
+from treadle.protocol.subagent_events import Child, children_of
 from treadle.subagents import judging
-from treadle.subagents.children import Child, Children, Home, Rested, child_of, child_options, children_of, share
+from treadle.subagents.children import Children, Home, Rested, child_of, child_options, share
 from treadle.subagents.delegate import effect_lines, told
 from treadle.subagents.judging import Contender
 

@@ -5,9 +5,10 @@ from typing import Any
 import msgspec
 
 from treadle.ports.toolset import Invocation, Outcome
+from treadle.protocol.subagent_events import children_of
 from treadle.protocol.tools import RACE_TOOL
 from treadle.subagents import delegate, race
-from treadle.subagents.children import Children, Home, children_of
+from treadle.subagents.children import Children, Home
 
 
 class AgentSubagents:

@@ -7,8 +7,8 @@ from treadle.engine.deps import Deps
 from treadle.engine.effects import events_of
 from treadle.errors import NotFound
 from treadle.protocol.events import ExecutionStart
+from treadle.protocol.subagent_events import Child, children_of
 from treadle.protocol.views import ChildView, shown_status
-from treadle.subagents.children import Child, children_of
 from treadle.types import CallKey, ChatId
 
 DEEPEST = 8

@@ -54,6 +54,8 @@ def after(view: Overview, envelope: e.Envelope) -> Overview:
             return replace(view, usage=view.usage + usage, run_usage=view.run_usage + usage)
         case e.ModelCall(usage=usage):
             return replace(view, usage=view.usage + usage)
+        case e.SubagentCompleted(usage=usage):
+            return replace(view, usage=view.usage + usage, run_usage=view.run_usage + usage)
         case e.ReasoningDelta():
             return view if view.activity == "thinking" else replace(view, activity="thinking")
         case e.MessageDelta():

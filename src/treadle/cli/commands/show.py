@@ -58,10 +58,11 @@ async def show(agent: "Agent", named: str, everything: bool, short: bool, as_jso
 
 
 async def _show_tree(agent: "Agent", chat: "ChatId") -> None:
-    """The chats that its calls began, and theirs."""
+    """The chats that its calls began, and theirs, where the log of this one has not told all of it."""
     from treadle.subagents.tree import tree
 
-    for row in await tree(agent.deps, chat):
+    rows = await tree(agent.deps, chat)
+    for row in rows if any(row.depth > 1 or not row.ended for row in rows) else ():
         waits = f"waits for an answer: {', '.join(row.waits)}" if row.waits else ""
         cost = f"${row.usage.usd:.4f}" if row.usage.usd else f"{row.usage.tokens:,} tokens"
         facts = (row.chat, row.title, waits or row.ended or row.status, f"{row.turns} turns", cost)
