@@ -97,8 +97,8 @@ class _Seen:
         self._show.event(envelope)
         self.seq = envelope.seq or self.seq
 
-    def changed(self, files: Sequence[FileChange]) -> None:
-        self._show.changed(files)
+    def changed(self, files: Sequence[FileChange], world: str) -> None:
+        self._show.changed(files, world)
 
     def living(self, jobs: Sequence[JobView]) -> None:
         self._show.living(jobs)

@@ -51,8 +51,8 @@ class Show(Protocol):
 
     def event(self, envelope: Envelope) -> None: ...
 
-    def changed(self, files: Sequence[FileChange]) -> None:
-        """What the run that ends now did to each file."""
+    def changed(self, files: Sequence[FileChange], world: str) -> None:
+        """What the run that ends now did to each file, of the project or of a world of it."""
 
     def living(self, jobs: Sequence[JobView]) -> None:
         """The background commands that live on after the run that ends now."""
@@ -74,7 +74,7 @@ class JsonLines:
         self._out.write(wire.to_json(envelope) + b"\n")
         self._out.flush()
 
-    def changed(self, files: Sequence[FileChange]) -> None:
+    def changed(self, files: Sequence[FileChange], world: str) -> None:
         """The events have told it."""
 
     def living(self, jobs: Sequence[JobView]) -> None:
@@ -130,7 +130,7 @@ async def drive(chat: Chat, following: Following, show: Show, after: int, *, det
                     continue
                 envelope = await chat.whole(envelope)
                 if isinstance(envelope.data, SessionIdle):
-                    show.changed(await chat.files.net(steps))
+                    show.changed(await chat.files.net(steps), (await chat.state()).options.world)
                     show.living(await _living(chat))
                     steps.clear()
                 steps += steps_of(envelope)

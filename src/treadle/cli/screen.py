@@ -58,6 +58,7 @@ class Screen:
         self._done = 0
         self._ended = False
         self._changed: Sequence[e.FileChange] = ()
+        self._world = ""
         """What the run did to each file, from its beginning on."""
         self._living: Sequence[JobView] = ()
 
@@ -83,9 +84,9 @@ class Screen:
         """What the whole chat came to, where only its end was shown."""
         self._usage, self._turns, self._done = state.totals.usage, state.totals.turns, state.totals.tool_calls
 
-    def changed(self, files: Sequence[e.FileChange]) -> None:
-        """What the run that ends now did to each file."""
-        self._changed = files
+    def changed(self, files: Sequence[e.FileChange], world: str) -> None:
+        """What the run that ends now did to each file, of the project or of a world of it."""
+        self._changed, self._world = files, world
 
     def asked(self, action: e.OpenAction) -> None:
         """A person was shown this, and need not see it again."""
@@ -270,7 +271,7 @@ class Screen:
         if self._turns or self._done or self._ended:
             spent = cost(self._usage, self._turns, self._done, 0 if self._echo else time.monotonic() - self._began)
             self._terminal.note(f"── {end(idle)} · {spent}", "dim")
-            for line in changed(chat, self._changed):
+            for line in changed(chat, self._changed, self._world):
                 self._terminal.note(f"   {line}", "dim")
             for line in living(chat, self._living):
                 self._terminal.note(f"   {line}", "yellow")

@@ -110,10 +110,13 @@ def _restored(event: e.Undone | e.Redone | e.Kept) -> tuple[str, Colour]:
     return f"{word}: {count(event.total or len(event.files), 'change')}{left}", "yellow" if left else "dim"
 
 
-def changed(chat: ChatId, files: Sequence[e.FileChange]) -> list[str]:
-    """What a run changed, one line a file, and the way back (W-04)."""
+def changed(chat: ChatId, files: Sequence[e.FileChange], world: str = "") -> list[str]:
+    """What a run changed, one line a file, and the way back (W-04); in a world also how it gets into the project."""
     lines = change_lines(files, lambda path: inert_line(decode_path(path), 200), MOST_CHANGED)
-    return [*lines, f"changed in all: {summary(files)} · undo: treadle undo {chat}"] if lines else []
+    if not lines:
+        return []
+    lines.append(f"changed in all: {summary(files)} · undo: treadle undo {chat}")
+    return [*lines, f"all of it in a world; into the project: treadle world commit {world}"] if world else lines
 
 
 def living(chat: ChatId, jobs: Sequence[JobView]) -> list[str]:

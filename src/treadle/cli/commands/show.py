@@ -88,7 +88,7 @@ def _print(
     from treadle.protocol.events import ActionRequired, Envelope, SessionIdle
 
     screen = Screen(echo=True)
-    screen.changed(changes)
+    screen.changed(changes, state.options.world)
     screen.begin(chat, state.options.model, state.options.root)
     earlier = events[0].seq - 1 if events else 0
     if earlier:

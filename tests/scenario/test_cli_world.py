@@ -1,0 +1,56 @@
+"""Worlds from the command line (W-11 to W-13)."""
+
+from tests.scenario.command_line import CommandLine
+
+SCRIPT = """
+[[turn]]
+call = [{ name = "write_file", args = { path = "new.txt", content = "new\\n" } },
+        { name = "run_command", args = { command = "echo more >> old.txt" } }]
+[[turn]]
+text = "Done."
+"""
+
+
+def test_a_run_in_a_world_is_looked_at_entered_committed_and_undone(cli: CommandLine) -> None:
+    old = cli.project / "old.txt"
+    old.write_text("old\n")
+    ran = cli("run", "Go.", "--world", "--mode", "auto-edit", "--model", cli.script(SCRIPT))
+    assert ran.code == 0, ran.err
+    (world,) = cli("world", "list", "--json").lines
+    assert f"into the project: treadle world commit {world['id']}" in ran.err
+    assert [path.name for path in cli.project.iterdir()] == ["old.txt"]
+    assert cli("world", "enter", world["id"], "--", "cat", "old.txt", "new.txt").out == "old\nmore\nnew\n"
+    assert {file["path"] for file in cli("world", "show", world["id"], "--json").lines[0]["files"]} == {
+        "new.txt",
+        "old.txt",
+    }
+    (done,) = cli("world", "commit", world["id"], "--json").lines
+    assert old.read_text() == "old\nmore\n"
+    assert cli("undo", done["chat"], "--yes").code == 0
+    assert old.read_text() == "old\n"
+    assert [path.name for path in cli.project.iterdir()] == ["old.txt"]
+    assert cli("world", "drop", world["id"]).code == 0
+    assert cli("world", "list", "--json").lines == []
+
+
+def test_what_both_changed_is_refused_and_merged_by_a_rebase(cli: CommandLine) -> None:
+    old = cli.project / "old.txt"
+    old.write_text("".join(f"line {number}\n" for number in range(20)))
+    assert cli("run", "Go.", "--world", "--mode", "auto-edit", "--model", cli.script(SCRIPT)).code == 0
+    (world,) = cli("world", "list", "--json").lines
+    old.write_text("first\n" + old.read_text())
+    refused = cli("world", "commit", world["id"], "--yes")
+    assert refused.code != 0
+    assert f"treadle world rebase {world['id']}" in refused.err
+    assert not (cli.project / "new.txt").exists()
+    assert cli("world", "rebase", world["id"]).out == "merged old.txt\n"
+    assert cli("world", "commit", world["id"], "--yes").code == 0
+    assert old.read_text().startswith("first\nline 0\n")
+    assert old.read_text().endswith("line 19\nmore\n")
+
+
+def test_a_world_that_is_not_there(cli: CommandLine) -> None:
+    for words in (("show",), ("commit", "--yes"), ("rebase",), ("drop",), ("enter",)):
+        ended = cli("world", words[0], "world_none", *words[1:])
+        assert ended.code != 0
+        assert "world_none" in ended.err
