@@ -320,7 +320,7 @@ const HANDLERS = {
   "session.options_changed": (fold, data, when) => {
     fold.options = { ...fold.options, ...data.changes };
     const told = Object.entries(data.changes).filter(([name]) => ["model", "mode", "archived"].includes(name));
-    for (const [name, value] of told) fold.note(`${name}: ${value}`, when);
+    if (told.length) fold.note(told.map(([name, value]) => `${name}: ${value}`).join(" · "), when);
   },
   "session.title_changed": (fold, data) => { fold.title = data.title; },
   "session.limit_warning": (fold, data, when) => fold.note(`Near a limit: ${data.used} of ${data.limit} ${data.kind} (${data.scope})`, when,

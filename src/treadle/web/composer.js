@@ -99,7 +99,7 @@ class Composer extends HTMLElement {
   }
 
   async attach(files) {
-    for (const file of files) {
+    for (const file of [...files]) { // the list is emptied meanwhile
       if (file.size > MOST) toast(`${file.name} is larger than 8 MiB`, "bad");
       else if (PICTURES.has(file.type)) {
         const bytes = new Uint8Array(await file.arrayBuffer());

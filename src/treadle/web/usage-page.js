@@ -53,7 +53,7 @@ class UsagePage extends HTMLElement {
     const step = (width - left) / days;
     const bars = dates.flatMap((day, at) => {
       let y = height;
-      return (by.get(day) ?? []).map((row) => {
+      return (by.get(day) ?? []).filter(value).map((row) => {
         const tall = (value(row) / most) * (height - 16);
         y -= tall;
         return svg("rect", { class: `series-${models.indexOf(row.model) % 6}`, x: left + at * step + 1, y, width: Math.max(1, step - 2),

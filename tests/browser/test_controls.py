@@ -1,0 +1,129 @@
+"""What people steer a chat with in a browser: files in a message, its options, background commands; and what it all
+cost (U-03, L-11, S-14)."""
+
+import base64
+import json
+
+from playwright.sync_api import Browser, FilePayload, expect
+
+from tests.browser.site import Site, window
+
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+PRICED = """
+[model]
+usd_per_million_input = 1000.0
+usd_per_million_output = 1000.0
+[[turn]]
+text = "That was dear."
+"""
+SERVE = """
+[[turn]]
+call = [{ name = "run_command", args = { command = "echo up; while read l; do echo got $l; done", background = true } }]
+[[turn]]
+text = "It runs."
+"""
+IDLE = '[[turn]]\ntext = "Seen."\n[[turn]]\ntext = "Again."\n'
+
+
+def attached(name: str, media_type: str, content: bytes) -> FilePayload:
+    return {"name": name, "mimeType": media_type, "buffer": content}
+
+
+def test_files_go_with_a_message(browser: Browser, site: Site) -> None:  # U-03
+    chat = site.create("Hello.", IDLE)
+    site.idle(chat)
+    with window(browser, site) as opened:
+        page = opened.show(chat)
+        expect(page.locator(".row-end")).to_be_visible()
+        field = page.locator("chat-composer input[type=file]")
+        field.set_input_files([attached("a.png", "image/png", PIXEL), attached("b.png", "image/png", PIXEL)])
+        expect(page.locator(".attached .file")).to_have_text(["a.png", "b.png"])
+        page.click("button[aria-label='Remove a.png']")
+        expect(page.locator(".attached .file")).to_have_text(["b.png"])
+        field.set_input_files([attached("notes.md", "text/markdown", b"```\n<b>not bold</b>\n```\n")])
+        message = page.locator("textarea[aria-label=Message]")
+        expect(message).to_have_value("notes.md:\n````\n```\n<b>not bold</b>\n```\n\n````\n")
+        field.set_input_files([attached("big.bin", "application/zip", bytes((8 << 20) + 1))])
+        expect(page.locator(".toast.bad")).to_contain_text("big.bin is larger than 8 MiB")
+        page.click("button[aria-label=Send]")
+        expect(page.locator(".row-user >> nth=-1")).to_contain_text("1 image")
+        expect(page.locator(".row-user >> nth=-1 >> pre")).to_contain_text("<b>not bold</b>")
+        expect(page.locator("chat-answer >> nth=-1")).to_contain_text("Again.")
+        expect(page.locator(".attached .file")).to_have_count(0)
+        expect(message).to_have_value("")
+    said = [each for each in site("GET", f"/api/chats/{chat}/log")["events"] if each["type"] == "user.message"]
+    assert [image["media_type"] for image in said[-1]["data"]["images"]] == ["image/png"]
+
+
+def test_options_change_in_every_window(browser: Browser, site: Site) -> None:  # L-11, U-05
+    chat = site.create("Hello.", IDLE)
+    site.idle(chat)
+    before = site("GET", f"/api/chats/{chat}")["options"]
+    with window(browser, site) as here, window(browser, site) as there:
+        page, other = here.show(chat), there.show(chat)
+        expect(page.locator(".row-end")).to_be_visible()
+        page.click("button[aria-label='Options of this chat']")
+        page.fill("dialog label:has-text('Title') input", "Renamed")
+        default = page.locator("dialog select[name=model] option:not([selected])").first.get_attribute("value")
+        assert default
+        page.select_option("dialog select[name=model]", default)
+        page.select_option("dialog select[name=mode]", "read-only")
+        page.fill("input[aria-label='Budget of a run: US dollars']", "1.5")
+        page.fill("input[aria-label='Budget of the chat: turns']", "7")
+        page.click("dialog button.primary")
+        expect(page.locator("dialog")).to_have_count(0)
+        for each in (page, other):
+            expect(each.locator("chat-page h1")).to_have_text("Renamed")
+            expect(each.locator(".row-note")).to_contain_text("mode: read-only")
+            expect(each.locator(".row-note")).to_contain_text(f"model: {default}")
+        expect(other.locator(f"chat-list a[data-id='{chat}']")).to_contain_text("Renamed")
+        after = site("GET", f"/api/chats/{chat}")["options"]
+        changed = {name for name in after if json.dumps(after[name]) != json.dumps(before[name])}
+        assert changed == {"model", "mode", "run_budget", "chat_budget"}
+        assert (after["run_budget"]["usd"], after["chat_budget"]["turns"]) == (1.5, 7)
+        other.click("button[aria-label='Options of this chat']")
+        expect(other.locator("input[aria-label='Budget of a run: US dollars']")).to_have_value("1.5")
+        other.click("dialog button:has-text('Archive')")
+        expect(page.locator(".status")).to_have_text("archived")
+        expect(page.locator(f"chat-list a[data-id='{chat}']")).to_have_count(0)
+
+
+def test_a_background_command_is_read_talked_to_and_stopped(browser: Browser, site: Site) -> None:  # S-14
+    chat = site.create("Serve.", SERVE, auto_approve_commands=True)
+    with window(browser, site) as opened:
+        page = opened.show(chat)
+        expect(page.locator(".row-note:has-text('In the background: echo up')")).to_be_visible()
+        page.click(".tabs button:has-text('Jobs')")
+        job = page.locator("job-list section")
+        expect(job).to_contain_text("1.0 · running")
+        expect(job.locator("pre")).to_contain_text("up")
+        page.fill("input[aria-label='Input of 1.0']", "hello there")
+        page.keyboard.press("Enter")
+        page.click("job-list section code")  # what is typed into is not drawn anew
+        expect(job.locator("pre")).to_contain_text("got hello there")
+        page.click("job-list button:has-text('Stop')")
+        expect(job).to_contain_text("1.0 · stopped")
+        expect(page.locator(".row-note:has-text('Background command 1.0 stopped')")).to_be_visible()
+        page.click("job-list button:has-text('Output')")
+        expect(job.locator("pre")).to_contain_text("got hello there")
+
+
+def test_the_usage_of_all_chats(browser: Browser, site: Site) -> None:  # L-11
+    chat = site.create("Spend.", PRICED)
+    site.idle(chat)
+    spent = site("GET", f"/api/chats/{chat}/usage")["usage"]
+    with window(browser, site) as opened:
+        page = opened.sign_in()
+        page.click(".nav-foot a:has-text('Usage')")
+        expect(page.locator(".tile:has-text('cost') b")).to_have_text(f"${spent['usd']:.2f}")
+        row = page.locator(".numbers tbody tr", has_text=site("GET", f"/api/chats/{chat}")["model"])
+        expect(row.locator("td >> nth=0")).to_have_text(f"${spent['usd']:.2f}")
+        expect(row.locator("td >> nth=4")).to_have_text("1")
+        plots = page.locator("svg.plot")
+        expect(plots).to_have_count(3)
+        expect(plots.first).to_have_attribute("aria-label", f"Cost by day; at most ${spent['usd']:.2f}")
+        page.select_option("select[aria-label='How many days']", "7")
+        expect(plots.first.locator("rect")).to_have_count(1)
+        expect(page.locator("figure:has-text('Cost') rect title")).to_contain_text(f"${spent['usd']:.2f}")
