@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tests.scenario.command_line import CommandLine, end
 from tests.scenario.kit import of
+from tests.trees import tree as tree_of
 from treadle import Agent
 from treadle.protocol import events as e
 from treadle.protocol.commands import Send
@@ -15,13 +16,13 @@ from treadle.subagents.tree import Row, tree
 NAMES = ("one", "two", "three")
 
 
-def prepare(cli: CommandLine) -> str:
+def prepare(cli: CommandLine, wait_s: float = 1.0) -> str:
     """A custom agent for each child, with a script of its own; the model of the parent."""
     (cli.home / "agents").mkdir()
     for name in NAMES:
         args = f'{{ path = "{name}", content = "{name}" }}'
-        call = f'[[turn]]\nwait_s = 1.0\ncall = [{{ name = "write_file", args = {args} }}]\n'
-        model = cli.script(call + '[[turn]]\nwait_s = 1.0\ntext = "Done."\n', f"{name}.toml")
+        call = f'[[turn]]\nwait_s = {wait_s}\ncall = [{{ name = "write_file", args = {args} }}]\n'
+        model = cli.script(call + f'[[turn]]\nwait_s = {wait_s}\ntext = "Done."\n', f"{name}.toml")
         (cli.home / "agents" / f"{name}.md").write_text(f"---\nname: {name}\nmodel: {model}\n---\nWork.\n")
     tasks = ", ".join(f'{{ task = "Write {name}", agent = "{name}" }}' for name in NAMES)
     calls = f'[[turn]]\ncall = [{{ name = "delegate", args = {{ tasks = [{tasks}] }} }}]\n'
@@ -62,3 +63,40 @@ async def test_every_child_ends_once_though_a_worker_is_killed(cli: CommandLine,
         for row in rows:
             log = await agent.chat(row.chat).events()
             assert len(of(log, e.UserMessage)) == len(of(log, e.RunEnd)) == 1
+
+
+def test_a_parent_that_is_killed_at_every_step_does_nothing_twice(cli: CommandLine) -> None:  # D-02, faults 1 to 3
+    before = tree_of(cli.project)
+    first = cli("run", "Work.", "--model", prepare(cli, 0.0), "--json", env=killed("subagents.world_made"))
+    assert first.code == -9, first.err
+    chat = first.lines[0]["chat"]
+    for point in ("subagents.begun#2", "subagents.before_commit", "transaction.put#2", "tool.after:delegate"):
+        again = cli("resume", chat, "--json", env=killed(point))
+        assert again.code == -9, (point, again.err)
+    last = cli("resume", chat, "--json")
+    assert last.code == 0, last.err
+    logs = read_all(cli)
+    changed = of(logs[chat], e.FilesChanged)
+    assert [{file.path for file in each.files} for each in changed] == [set(NAMES)]
+    children = of(logs[chat], e.SubagentCompleted)
+    assert [child.reason for child in children] == ["done"] * 3
+    assert set(logs) == {chat, *(child.chat for child in children)}
+    for child in children:
+        assert len(of(logs[child.chat], e.UserMessage)) == len(of(logs[child.chat], e.FilesChanged)) == 1
+    assert cli("undo", chat).code == 0
+    assert tree_of(cli.project) == before
+
+
+def read_all(cli: CommandLine) -> dict[str, list[e.Envelope]]:
+    """Every chat with its log."""
+
+    async def read() -> dict[str, list[e.Envelope]]:
+        async with Agent(cli.home / "treadle.db", home=cli.home) as agent:
+            found = [listed.summary.chat for listed in await agent.chats()]
+            return {chat: await agent.chat(chat).events() for chat in found}
+
+    return asyncio.run(read())
+
+
+def killed(point: str) -> dict[str, str]:
+    return {"TREADLE_FAULTS": f"kill@{point}"}
