@@ -54,3 +54,38 @@ def test_a_world_that_is_not_there(cli: CommandLine) -> None:
         ended = cli("world", words[0], "world_none", *words[1:])
         assert ended.code != 0
         assert "world_none" in ended.err
+
+
+WRITES = """
+[[turn]]
+call = [{ name = "write_file", args = { path = "b.txt", content = "made\\n" } }]
+
+[[turn]]
+text = "Done."
+"""
+
+
+def test_a_world_is_entered_rebased_and_committed(cli: CommandLine) -> None:
+    (cli.project / "a.txt").write_text("one\ntwo\nthree\n")
+    ran = cli("run", "--model", cli.script(WRITES), "--world", "Write it.")
+    assert ran.code == 0, ran.err
+    assert not (cli.project / "b.txt").exists()
+    (world,) = cli("world", "list", "--json").lines
+    assert "+made" in cli("world", "show", world["id"]).out
+    inside = cli("world", "enter", world["id"], "--", "sh", "-c", "cat b.txt; sed -i s/three/3/ a.txt; pwd; exit 7")
+    assert (inside.code, inside.out) == (7, f"made\n{cli.project}\n")
+    (cli.project / "a.txt").write_text("1\ntwo\nthree\n")
+    refused = cli("world", "commit", "-y", world["id"])
+    assert refused.code == 1
+    assert "treadle world rebase" in refused.err
+    assert "merged a.txt" in cli("world", "rebase", world["id"]).out
+    committed = cli("world", "commit", "-y", world["id"])
+    assert committed.code == 0, committed.err
+    assert (cli.project / "a.txt").read_text() == "1\ntwo\n3\n"
+    assert (cli.project / "b.txt").read_text() == "made\n"
+    assert cli("undo", "-y").code == 0
+    assert (cli.project / "a.txt").read_text() == "1\ntwo\nthree\n"
+    assert not (cli.project / "b.txt").exists()
+    assert cli("world", "drop", world["id"]).code == 0
+    assert cli("world", "list", "--json").out == ""
+    assert cli("world", "show", "nonsense").code == 1

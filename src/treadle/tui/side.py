@@ -103,6 +103,7 @@ class Side(VerticalScroll, can_focus=False):
             "sandbox": view.sandbox or "not used yet",
             "branch": view.branch or self.branch,
             "project": options.root,
+            "world": options.world,
             "runs in": self.place,
         }
         lines: list[RenderableType] = []

@@ -33,7 +33,7 @@ export async function changeOptions(page, models) {
         h("label", {}, "Turns of a run at most", turns),
     h("label", { class: "check" }, commands, "Commands pass without asking, but for critical ones"),
         h("label", { class: "check" }, network, "Commands may reach every host"), run.element, chat.element,
-    h("p", { class: "muted" }, `Project: ${options.root || "none"}`)],
+    h("p", { class: "muted" }, `Project: ${options.root || "none"}${options.world ? `, in ${options.world}: it changes when that is committed` : ""}`)],
         [["Save", "save", "primary"], ["Compact now", "compact"], [archive, "archive"], ["Cancel", null]]);
   if (!said) return;
   if (said === "compact") return api("POST", chatPath(page.chat, "/compact"), {}).catch((error) => toast(error.message, "bad"));
