@@ -3,6 +3,8 @@ what its world's effect says, or is refused and changes nothing; the undo of eac
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,16 @@ WORK = st.lists(
     min_size=1,
     max_size=8,
 )
+
+
+@contextmanager
+def opened(case: Case, world: str) -> Iterator[int]:
+    """Anew each time, as `Root` does: a folder that stays open shows what it showed before."""
+    top = case.ground(world).open(os.O_RDONLY) if world else os.open(case.project, os.O_RDONLY)
+    try:
+        yield top
+    finally:
+        os.close(top)
 
 
 def change(top: int, name: str, data: bytes | None) -> None:
@@ -74,15 +86,15 @@ def test_commits_in_any_order_are_their_effects_in_that_order(
 
 def _play(case: Case, work: list[tuple[str, str, bytes | None]], turned: bool) -> None:
     worlds = {name: case.worlds.open(str(case.project), "", "", "").id for name in ("one", "two")}
-    tops = {name: case.ground(id).open(os.O_RDONLY) for name, id in worlds.items()}
-    tops["project"] = os.open(case.project, os.O_RDONLY)
     for place, name, data in work:
-        change(tops[place], name, data)
+        with opened(case, worlds.get(place, "")) as top:
+            change(top, name, data)
     made = []
     for name in ("two", "one") if turned else ("one", "two"):
         before = tree(case.project)
         wanted = case.worlds.effect(worlds[name])
-        inside = tree(Path(f"/proc/self/fd/{tops[name]}"))
+        with opened(case, worlds[name]) as top:
+            inside = tree(Path(f"/proc/self/fd/{top}"))
         done = case.worlds.bring_in(f"chat/{name}", worlds[name])
         if wanted.conflicts:
             assert done.conflicts
@@ -96,5 +108,3 @@ def _play(case: Case, work: list[tuple[str, str, bytes | None]], turned: bool) -
         trails = tuple(Trail(file.path, (Link(file.before, file.after),)) for file in done.files)
         assert not history.apply(f"undo/{number}", UndoRequest(trails)).conflicts
         assert tree(case.project) == before, "the undo is exact"
-    for fd in tops.values():
-        os.close(fd)
