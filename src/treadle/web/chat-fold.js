@@ -21,7 +21,8 @@ export class ChatFold {
     this.spans = [];
     this.phase = "";
     this.sandbox = "";
-    this.counts = { queue: 0, files: 0, jobs: 0 };
+    this.counts = { queue: 0, files: 0, jobs: 0, children: 0 };
+    this.parent = "";
     this.paths = new Map();
     this.jobs = new Map();
     this.branch = "";
@@ -145,6 +146,7 @@ function begun(fold, data, when) {
   const found = fold.calls.get(data.call);
   if (found?.call.state === "running") return;
   fold.asked.set(data.call, fold.span("call", `${data.name} ${data.args_summary}`, when));
+  fold.counts.children += data.plan?.children?.length ?? 0;
   if (!found) return;
   Object.assign(found.call, { state: "running", summary: data.args_summary || found.call.summary, began: when.at, seq: when.seq,
       children: data.plan?.children?.map((each) => ({ ...each })) });
@@ -155,6 +157,7 @@ const HANDLERS = {
   "session.created": (fold, data, when) => {
     fold.options = data.options;
     fold.began = when.at;
+    fold.parent = data.parent?.split("/")[0] ?? "";
     if (data.forked_from) fold.note(`A copy of ${data.forked_from}`, when);
   },
   "session.imported": (fold, data, when) => fold.note(`Brought here from an export (${data.origin})`, when),
@@ -239,7 +242,8 @@ const HANDLERS = {
     fold.touch(found.row);
   },
   "subagent.completed": (fold, data) => {
-    fold.spend(data.usage, 0);
+    fold.spend(data.usage);
+    fold.counts.children += 1;
     const found = fold.calls.get(data.call);
     const child = found?.call.children?.find((each) => each.chat === data.chat);
     if (child) Object.assign(child, { ended: data.reason, ...data });

@@ -12,8 +12,9 @@ import { api, chatPath } from "./session.js";
 import { Stream } from "./stream.js";
 
 const PANELS = { files: ["Files", "changed-files"], timeline: ["Timeline", "run-timeline"], log: ["Log", "log-view"],
-    jobs: ["Jobs", "job-list"] };
-const MODULES = { files: "changed-files", timeline: "timeline", log: "log-view", jobs: "job-list", replay: "replay-view" };
+    jobs: ["Jobs", "job-list"], tree: ["Tree", "chat-tree"], world: ["World", "world-view"] };
+const MODULES = { files: "changed-files", timeline: "timeline", log: "log-view", jobs: "job-list", tree: "chat-tree",
+    world: "world-view", replay: "replay-view" };
 
 const LONG = 300;
 
@@ -22,10 +23,11 @@ class ChatPage extends HTMLElement {
     Object.assign(this, { chat: id, app, panel: "", fold: new ChatFold(), head: 0, ready: false, seenQueue: 0 });
     this.titleText = h("h1", {}, "…");
     this.status = h("span", { class: "status", role: "status" });
+    this.above = h("a", { class: "badge", hidden: true, title: "The chat whose call began this one" }, "↑ parent");
     this.gauge = h("span", { class: "gauge muted" });
     this.tabs = h("nav", { class: "tabs", "aria-label": "Panels" },
         Object.entries(PANELS).map(([name, [text]], at) => button(text, () => this.open(this.panel === name ? "" : name),
-        { class: "quiet", "aria-pressed": "false", data: { panel: name }, title: `${text} (Alt+${at + 1})` })));
+        { class: "quiet", "aria-pressed": "false", data: { panel: name }, title: `${text} (Alt+${at + 1})`, hidden: at > 3 })));
     this.conversation = document.createElement("chat-conversation");
     this.cards = document.createElement("action-cards");
     this.composer = document.createElement("chat-composer");
@@ -34,7 +36,7 @@ class ChatPage extends HTMLElement {
     this.working = h("div", { class: "working", hidden: true, "aria-live": "off" });
     this.side = h("aside", { class: "side", hidden: true, "aria-label": "Panel" });
     this.replaceChildren(h("header", { class: "chat-head" },
-        h("a", { class: "quiet only-phone", href: "#/", "aria-label": "All chats" }, "‹"), this.titleText, this.status,
+        h("a", { class: "quiet only-phone", href: "#/", "aria-label": "All chats" }, "‹"), this.titleText, this.status, this.above,
         h("span", { class: "space" }), this.gauge, this.tabs, iconButton("gear", "Options of this chat", () => this.options())),
       h("main", { id: "main", class: "talk" }, this.conversation,
           h("div", { class: "foot" }, this.working, this.plan, this.cards, this.queue, this.composer)), this.side);
@@ -128,7 +130,12 @@ class ChatPage extends HTMLElement {
         : ""].filter(Boolean).join(" · ");
     this.gauge.title = [`${number(fold.usage.input)} tokens read (${number(fold.usage.cached)} cached), ${number(fold.usage.output)} written`,
         `mode: ${fold.options.mode}`, fold.sandbox && `sandbox: ${fold.sandbox}`, fold.branch
-        && `branch: ${fold.branch}`].filter(Boolean).join("\n");
+        && `branch: ${fold.branch}`, fold.options.world && `world: ${fold.options.world}`].filter(Boolean).join("\n");
+    this.above.hidden = !fold.parent;
+    this.above.href = `#/chat/${encodeURIComponent(fold.parent)}`;
+    const [tree, world] = [...this.tabs.children].slice(-2);
+    tree.hidden = !fold.parent && !fold.counts.children;
+    world.hidden = !fold.options.world;
     this.composer.working(Boolean(fold.run));
     this.cards.update(fold.actions);
     this.showPlan();

@@ -1,7 +1,7 @@
 // Saying something: text, pictures and files; queued or steering while the chat works. For a new chat also the model,
 // the mode and the budget.
 
-import { h, icon, iconButton, toast } from "./dom.js";
+import { h, icon, iconButton, shortened, toast } from "./dom.js";
 import { api, chatPath } from "./session.js";
 
 export const MODES = {
@@ -17,8 +17,7 @@ export function modelChoice(models, chosen) {
   const names = [...new Set([chosen, models.default,
       ...models.models.filter((each) => each.usable).map((each) => each.model)])].filter(Boolean);
   return h("select", { name: "model", "aria-label": "Model" },
-      names.map((name) => h("option", { value: name, selected: name === chosen }, name.length > 44 ? `${name.slice(0, 12)}…${name.slice(-28)}`
-      : name)));
+      names.map((name) => h("option", { value: name, selected: name === chosen }, shortened(name, 44))));
 }
 
 export function modeChoice(chosen) {

@@ -28,18 +28,14 @@ export function svg(tag, props = {}, ...children) {
 
 const ICONS = {
   plus: "M12 5v14M5 12h14",
-  back: "M15 5l-7 7 7 7",
   send: "M12 19V5M6 11l6-6 6 6",
   stop: "M7 7h10v10H7z",
   gear: "M4 7h10M18 7h2M4 17h2M10 17h10M14 4v6M6 14v6",
   close: "M6 6l12 12M18 6L6 18",
-  more: "M5 12h.01M12 12h.01M19 12h.01",
   clip: "M20 11l-8.5 8.5a5 5 0 0 1-7-7L13 4a3.3 3.3 0 0 1 4.7 4.7l-8.4 8.4a1.6 1.6 0 0 1-2.3-2.3L14.500 7.500",
   undo: "M9 7L4 12l5 5M4 12h10a6 6 0 0 1 6 6",
   down: "M12 5v14M6 13l6 6 6-6",
   sun: "M12 8a4 4 0 1 0 0 8 4 4 0 0 0 0-8M12 2v3M12 19v3M2 12h3M19 12h3",
-  play: "M8 5l11 7-11 7z",
-  chart: "M5 20V11M12 20V4M19 20v-6",
   help: "M9 9a3 3 0 1 1 4 2.800c-.8.4-1 1-1 2.200M12 18h.01",
 };
 
@@ -115,4 +111,6 @@ export function ago(iso) {
   if (past < 3600) return `${Math.floor(past / 60)} min`;
   return past < 86_400 ? `${Math.floor(past / 3600)} h` : `${Math.floor(past / 86_400)} d`;
 }
+/** A long name, with its middle left out. */
+export const shortened = (name, most) => name.length <= most ? name : `${name.slice(0, most / 4)}…${name.slice(-most * 3 / 4 + 1)}`;
 export const baseName = (path) => path.split("/").filter(Boolean).pop() ?? path;

@@ -10,7 +10,7 @@ import { Stream } from "./stream.js";
 
 const KEYS = [["n", "New chat"], ["/", "Search chats"], ["j and k", "The next and the previous chat"], ["m", "To the message"],
     ["Esc", "Close what is open; stop the run"], ["a and x", "Allow or refuse the first approval"],
-    ["Alt+1 to 4", "Files, timeline, log, jobs"], ["e", "To the end of the conversation"], ["Ctrl+Enter", "Send as a steering message"],
+    ["Alt+1 to 6", "Files, timeline, log, jobs, tree, world"], ["e", "To the end of the conversation"], ["Ctrl+Enter", "Send as a steering message"],
     ["?", "These keys"]];
 
 class App extends HTMLElement {
@@ -113,7 +113,7 @@ class App extends HTMLElement {
       return;
     }
     if (event.altKey && chat
-        && /^Digit[1-4]$/.test(event.code)) { event.preventDefault(); chat.tabs.children[Number(event.code.at(-1)) - 1].click(); return; }
+        && /^Digit[1-6]$/.test(event.code)) { event.preventDefault(); chat.tabs.querySelector(`:nth-child(${event.code.at(-1)}):not([hidden])`)?.click(); return; }
     if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
     const act = { n: () => { location.hash = "#/new"; }, "/": () => this.list?.search.focus(), j: () => this.list?.step(1),
         k: () => this.list?.step(-1), m: () => page?.querySelector("chat-composer textarea")?.focus(), a: () => chat?.cards.press("allow"),

@@ -13,11 +13,13 @@ class NewChat extends HTMLElement {
     const model = modelChoice(models, usable.includes(last) ? last : models.default);
     const mode = modeChoice(localStorage.getItem("treadle.mode") || me.mode);
     const root = h("input", { type: "text", name: "root", placeholder: me.root || "none: a plain chat", "aria-label": "Project folder" });
+    const own = h("input", { type: "checkbox" });
     const budget = budgetFields("Budget of a run");
     const composer = document.createElement("chat-composer");
     const said = async (content, images) => {
       const options = { content, images, model: model.value, mode: mode.value, run_budget: budget.value() };
       if (root.value.trim()) options.root = root.value.trim();
+      if (own.checked) options.world = "chat";
       const chat = await api("POST", "/api/chats", options);
       localStorage.setItem("treadle.mode", mode.value);
       localStorage.setItem("treadle.model", model.value);
@@ -26,6 +28,7 @@ class NewChat extends HTMLElement {
     this.replaceChildren(h("main", { id: "main", class: "page new-chat" },
         h("header", { class: "page-head" }, h("a", { class: "only-phone", href: "#/" }, "Chats"), h("h1", {}, "What is to be done?")),
       composer, h("details", {}, h("summary", {}, "Project and budget"), h("label", {}, "Project folder on the server", root),
+          h("label", { class: "check" }, own, "In a world of its own: the project changes when that is committed"),
           budget.element)));
     composer.begin({ said, extra: [model, mode] });
     composer.area.focus();

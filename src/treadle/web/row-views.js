@@ -1,7 +1,7 @@
 // How the rows of a conversation look. Each view takes a row and brings an element up to date with it; what was opened
 // stays open.
 
-import { button, duration, h, iconButton, money, number } from "./dom.js";
+import { button, duration, h, iconButton, money, number, shortened } from "./dom.js";
 import { completeUpTo, show } from "./rendered.js";
 
 const SOURCES = { autopilot: "autopilot", check: "a check", guard: "the loop guard", apply: "applied to a file" };
@@ -13,6 +13,9 @@ const DEEDS = {
 };
 const STATES = { waiting: "about to run", asked: "waits for approval", client: "a client runs it", running: "running", done: "done",
     failed: "failed" };
+
+export const ENDS = { task_complete: "Done", completed: "Done", done: "Done", answer: "Answered", interrupted: "Stopped",
+    error: "Ended with an error", budget: "Ended at a budget" };
 
 /** A fold-out that remembers in its owner whether it is open. */
 export function fold(owner, name, summary, content, className = "") {
@@ -101,12 +104,16 @@ function user(row, page) {
 
 /** The chats that a call began: sub-agents, attempts of a race. */
 function children(call) {
-  const rows = call.children.map((each) => h("tr", {}, h("td", {}, String(each.number)),
-    h("td", {}, h("a", { href: `#/chat/${each.chat}` }, each.title || each.chat)), h("td", {}, each.model),
-    h("td", {}, each.ended ?? "at work"), h("td", {}, each.passed === true ? "passed" : each.passed === false ? "not passed" : ""),
-    h("td", {}, each.files ? stat({ added: each.added, removed: each.removed }) : ""),
-    h("td", {}, each.usage?.usd ? `$${each.usage.usd.toFixed(4)}` : ""), h("td", {}, each.committed ? "committed" : "")));
-  return h("table", { class: "children" }, h("tbody", {}, rows));
+  const raced = call.children.some((each) => typeof each.passed === "boolean");
+  const rows = call.children.map((each) => h("tr", { class: each.committed ? "here" : "" },
+    h("th", { scope: "row" }, h("a", { href: `#/chat/${each.chat}` }, each.title || each.chat),
+        each.committed ? h("span", { class: "badge won" }, "committed") : null, h("span", { class: "muted model", title: each.model }, shortened(each.model, 24))),
+    h("td", {}, each.ended ? ENDS[each.ended] ?? each.ended : "at work"),
+    raced ? h("td", { class: each.passed ? "" : "muted" }, each.passed ? "passed" : "not passed") : null,
+    h("td", {}, stat(each) ?? "–"), h("td", {}, each.turns ?? ""), h("td", {}, each.usage?.usd ? money(each.usage.usd) : "–")));
+  const names = ["Chat", "State", ...(raced ? ["Check"] : []), "Change", "Turns", "Cost"];
+  return h("div", { class: "wide", tabindex: "0" }, h("table", { class: "numbers tree" },
+      h("thead", {}, h("tr", {}, names.map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, rows)));
 }
 
 function output(call, page) {
@@ -167,15 +174,13 @@ function calls(row, page) {
 }
 
 function end(row, page) {
-  const reasons = { task_complete: "Done", completed: "Done", done: "Done", answer: "Answered", interrupted: "Stopped",
-      error: "Ended with an error", budget: "Ended at a budget" };
   const facts = [duration(row.ms), row.spent.tokens ? `${number(row.spent.tokens)} tokens` : "", row.spent.usd ? money(row.spent.usd) : "",
       row.why].filter(Boolean).join(" · ");
   const files = row.files.length ? h("div", { class: "files" },
       row.files.slice(0, 8).map((file) => h("span", { class: "file" }, h("code", {}, file.path), " ", stat(file))),
     row.files.length > 8 ? `and ${row.files.length - 8} more` : null, page.readOnly ? null
         : button("Review", () => page.review(), { class: "small" })) : null;
-  return h("div", { class: `end ${row.reason}` }, h("span", { class: "muted" }, `${reasons[row.reason] ?? row.reason} · ${facts}`),
+  return h("div", { class: `end ${row.reason}` }, h("span", { class: "muted" }, `${ENDS[row.reason] ?? row.reason} · ${facts}`),
     page.readOnly ? null : h("span", { class: "tools" }, button("Fork here", () => page.fork(row.seq), { class: "quiet small" }),
         button("Replay", () => page.replay(row.run, row.seq), { class: "quiet small" })), files);
 }

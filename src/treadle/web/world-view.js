@@ -1,0 +1,61 @@
+// The world in which a chat works: what a commit of it would change now, and what can be done with it.
+
+import { ask, button, h, toast } from "./dom.js";
+import { show } from "./rendered.js";
+import { api } from "./session.js";
+
+class WorldView extends HTMLElement {
+  begin(page) {
+    Object.assign(this, { page, seen: -1 });
+    this.world = `/api/worlds/${encodeURIComponent(page.fold.options.world)}`;
+    this.body = h("div");
+    this.replaceChildren(h("div", { class: "panel-bar" }, h("b", {}, "World"),
+        h("span", { class: "space" }), this.commitButton = button("Commit", () => this.commit(), { class: "primary" }),
+        button("Rebase", () => this.act("rebase", (done) => done.merged.length ? `Merged: ${done.merged.join(", ")}` : "Rebased"),
+        { title: "Put it onto what changed in the project meanwhile" }),
+        button("Drop", () => this.drop(), { title: "Remove it with all that was changed in it" })), this.body);
+  }
+
+  update(fold) {
+    const seen = `${fold.counts.files}:${Boolean(fold.run)}`;
+    if (this.seen === seen) return;
+    this.seen = seen;
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.load(), 200);
+  }
+
+  async load() {
+    try {
+      const { files, conflicts, diff, world } = await api("GET", this.world);
+      this.commitButton.disabled = !files.length;
+      const place = h("div", { class: "diffs changed" });
+      if (diff) show(place, "diff", diff, { split: this.page.split() });
+      this.body.replaceChildren(h("p", { class: "muted" }, files.length ? "Nothing of this is in the project until it is committed. "
+          : "Nothing was changed in it that is not in the project. ", h("code", {}, world.id)),
+        ...conflicts.map((each) => h("p", { class: "warn" }, `${each.path}: ${each.reason}`)), world.why
+            ? h("p", { class: "muted" }, `A copy: ${world.why}`) : "", diff ? place : "");
+    } catch (error) {
+      this.commitButton.disabled = true;
+      this.body.replaceChildren(h("p", { class: "muted" }, error.message));
+    }
+  }
+
+  /** A chat of its own tells what became of it, and takes it back. */
+  commit() { return this.act("commit", (chat) => { location.hash = `#/chat/${chat.id}`; }); }
+
+  async drop() {
+    if (await ask("Drop this world?", [h("p", {}, "All that was changed in it is gone.")], [["Drop", true, "primary"],
+        ["Cancel", null]])) this.act("drop", () => "Dropped");
+  }
+
+  async act(deed, said) {
+    try {
+      const text = said(await api("POST", `${this.world}/${deed}`, {}));
+      if (text) toast(text);
+    } catch (error) {
+      toast(error.message, "bad");
+    }
+    if (this.isConnected) this.load();
+  }
+}
+customElements.define("world-view", WorldView);
