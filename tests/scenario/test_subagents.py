@@ -230,3 +230,38 @@ async def test_a_killed_worker_s_children_are_found_again(stage: Stage, root: Pa
     assert (root / "a.new").read_text() == "a\n"
     for one in of(seen, e.SubagentCompleted):
         assert len(of(await second.chat(one.chat).events(), e.UserMessage)) == 1
+
+
+async def test_a_parent_that_may_only_read_has_children_that_only_read(stage: Stage, root: Path) -> None:
+    scripts = {
+        "Do it": [given("Write"), Say("Done.")],
+        "Write": [Call("write_file", path="x", content=""), Say("I may not.")],
+    }
+    agent = stage.agent(ByTask(scripts), builtin=True)
+    seen = await play(agent.chat(root=root, mode="read-only").send("Do it"))
+    (one,) = of(seen, e.SubagentCompleted)
+    assert one.world == ""
+    assert "I may not." in of(seen, e.ExecutionComplete)[0].result
+    assert not (root / "x").exists()
+
+
+async def test_a_worker_that_leaves_does_not_wait_for_a_parent_that_waits(stage: Stage, root: Path) -> None:
+    """Fault 17: what it waits for may take days; whoever comes next waits on."""
+    stage.replayed = False  # it was cut off
+    scripts = {
+        "Do it": [given("Child a"), Say("Done.")],
+        "Child a": [Call("write_file", path=".env", content="X=1\n"), Say("Wrote it.")],
+    }
+    agent = stage.agent(ByTask(scripts), builtin=True)
+    chat = await agent.chat(root=root, interactive=True)
+    await chat.send("Do it")
+    async with asyncio.timeout(60):
+        child = (await until(agent, chat.id, lambda row: row.waits)).chat
+        await agent.worker.drain(3_600)
+    second = stage.agent(ByTask(scripts), builtin=True)
+    (action,) = await second.chat(child).actions()
+    await second.chat(child).approve(action)
+    async with asyncio.timeout(60):
+        seen = await play(second.chat(chat.id).resume())
+    assert of(seen, e.RunEnd)[0].reason == "done"
+    assert (root / ".env").exists()

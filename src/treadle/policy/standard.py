@@ -29,7 +29,7 @@ from treadle.ports.toolset import Invocation, Rehearsal
 from treadle.protocol.files import decode_path
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import Rule
-from treadle.protocol.tools import ToolSpec
+from treadle.protocol.tools import DELEGATE_TOOL, ToolSpec
 from treadle.types import SystemClock
 
 HARMLESS = "auto-approved (it changes nothing in the project)"
@@ -55,7 +55,9 @@ class StandardPolicy:
     async def review(self, spec: ToolSpec, invocation: Invocation, options: ChatOptions) -> Verdict:
         if spec.kind != "function":
             return Verdict("allow")
-        closed = options.mode == "read-only" and not spec.read_only
+        # What sub-agents may do is judged in their own chats, which have this one's mode.
+        delegates = spec.name == DELEGATE_TOOL and spec.effect == "none"
+        closed = options.mode == "read-only" and not spec.read_only and not delegates
         if closed and spec.command_in(invocation.arguments) is None:
             return Verdict("deny", _READ_ONLY.format(spec.name))
         try:
