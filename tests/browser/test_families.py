@@ -5,6 +5,7 @@ import json
 from playwright.sync_api import Browser, expect
 
 from tests.browser.site import PHONE, Site, window
+from tests.browser.test_accessibility import complaints
 
 WRITE = """
 [[turn]]
@@ -25,6 +26,7 @@ def test_a_world_is_looked_at_and_committed(browser: Browser, site: Site) -> Non
         page.click(".tabs button:has-text('World')")
         expect(page.locator("world-view .diffs")).to_contain_text("in-world.txt")
         expect(page.locator("world-view .added")).to_contain_text("made")
+        assert complaints(page) == []
         page.click("world-view button:has-text('Commit')")
         expect(page.locator("chat-page h1")).to_contain_text("commit")
         expect(page.locator(".row-end")).to_contain_text("in-world.txt")
@@ -51,6 +53,7 @@ def test_the_attempts_of_a_race_and_the_tree_of_chats(browser: Browser, site: Si
             each.click(".tabs button:has-text('Tree')")
             expect(each.locator("chat-tree tbody tr")).to_have_count(3)
             expect(each.locator("chat-tree tbody tr >> nth=2")).to_contain_text("won")
+            assert complaints(each) == []
         assert small.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
         page.click("chat-tree tbody tr >> nth=2 >> a")
         expect(page.locator("chat-answer >> nth=-1")).to_contain_text("Made.")

@@ -4,7 +4,7 @@
 import { button, duration, h, iconButton, money, number, shortened } from "./dom.js";
 import { completeUpTo, show } from "./rendered.js";
 
-const SOURCES = { autopilot: "autopilot", check: "a check", guard: "the loop guard", apply: "applied to a file" };
+const SOURCES = { autopilot: "autopilot", check: "a check", guard: "the loop guard", apply: "as you asked" };
 const DEEDS = {
   read_file: ["read", "file"], read_output: ["read", "output"], list_directory: ["listed", "folder"], find_files: ["searched", "time"],
   grep_search: ["searched", "time"], get_diagnostics: ["looked for errors", "time"], write_file: ["wrote", "file"],
