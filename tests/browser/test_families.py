@@ -13,6 +13,18 @@ call = [{ name = "write_file", args = { path = "NAME", content = "made\\n" } }]
 [[turn]]
 text = "Made."
 """
+ASKING = """
+[[turn]]
+call = [{ name = "write_file", args = { path = ".github/workflows/ci.yml", content = "on: push\\n" } }]
+[[turn]]
+text = "Written."
+"""
+SHARING = """
+[[turn]]
+call = [{ name = "delegate", args = { tasks = [{ task = "Write the workflow.", agent = "writer" }] } }]
+[[turn]]
+text = "Shared."
+"""
 
 
 def test_a_world_is_looked_at_and_committed(browser: Browser, site: Site) -> None:  # W-11, W-12
@@ -59,3 +71,23 @@ def test_the_attempts_of_a_race_and_the_tree_of_chats(browser: Browser, site: Si
         expect(page.locator("chat-answer >> nth=-1")).to_contain_text("Made.")
         page.click("a.badge:has-text('parent')")
         expect(page.locator(".call summary:has-text('race')")).to_be_visible()
+
+
+def test_a_sub_agent_at_work_is_seen_and_answered_from_its_parent(browser: Browser, site: Site) -> None:  # L-23
+    agents = site.cli.home / "agents"
+    agents.mkdir()
+    front = f"name: writer\ndescription: Writes.\nmodel: {site.script(ASKING)}"
+    (agents / "writer.md").write_text(f"---\n{front}\n---\nWrite.\n")
+    chat = site.create("Share it.", SHARING, mode="ask")
+    with window(browser, site, PHONE) as opened:
+        page = opened.show(chat)
+        expect(page.locator(".call table.tree tbody tr")).to_contain_text("at work")
+        page.click(".tabs button:has-text('Tree')")
+        expect(page.locator("chat-tree tbody tr >> nth=1")).to_contain_text("needs you")
+        page.click("chat-tree tbody tr >> nth=1 >> a")
+        expect(page.locator("a.badge:has-text('parent')")).to_be_visible()
+        page.click(".action .allow")
+        expect(page.locator(".row-end")).to_be_visible()
+        page.click("a.badge:has-text('parent')")
+        expect(page.locator(".row-end")).to_contain_text("ci.yml")
+        expect(page.locator("chat-answer >> nth=-1")).to_contain_text("Shared.")
