@@ -52,7 +52,7 @@ class ChatTree extends HTMLElement {
     const cost = row.usage.usd ? money(row.usage.usd) : `${number(row.usage.input + row.usage.output)} tokens`;
     return h("tr", { class: here ? "here" : "" }, h("th", { scope: "row" }, depth ? `${"\u2003".repeat(depth - 1)}└ ` : "",
         here || row.status === "not begun" ? title : h("a", { href: `#/chat/${row.chat}` }, title),
-        won ? h("span", { class: `badge ${won}` }, won) : null, h("span", { class: "muted model", title: row.model }, shortened(row.model, 24))),
+        won ? h("span", { class: `badge ${won}` }, won) : null, h("span", { class: "muted model", title: row.model }, shortened(row.model, 20))),
       h("td", {}, h("span", { class: `dot ${row.status}` }), h("span", {}, state, row.doing ? ` · ${row.doing}` : "")),
       h("td", {}, number(row.turns)), h("td", {}, cost));
   }

@@ -107,7 +107,7 @@ function children(call) {
   const raced = call.children.some((each) => typeof each.passed === "boolean");
   const rows = call.children.map((each) => h("tr", { class: each.committed ? "here" : "" },
     h("th", { scope: "row" }, h("a", { href: `#/chat/${each.chat}` }, each.title || each.chat),
-        each.committed ? h("span", { class: "badge won" }, "committed") : null, h("span", { class: "muted model", title: each.model }, shortened(each.model, 24))),
+        each.committed ? h("span", { class: "badge won" }, "committed") : null, h("span", { class: "muted model", title: each.model }, shortened(each.model, 20))),
     h("td", {}, each.ended ? ENDS[each.ended] ?? each.ended : "at work"),
     raced ? h("td", { class: each.passed ? "" : "muted" }, each.passed ? "passed" : "not passed") : null,
     h("td", {}, stat(each) ?? "–"), h("td", {}, each.turns ?? ""), h("td", {}, each.usage?.usd ? money(each.usage.usd) : "–")));
