@@ -233,6 +233,7 @@ class Agent:
                 world=world.parent,
                 mode="auto-edit",
                 auto_approve_sensitive_edits=True,  # who commits it has seen it, and each change was judged in it
+                tools=(),  # nobody works in a chat that may do so
                 instructions="",
                 skills=(),
             )

@@ -33,6 +33,8 @@ async def test_what_people_do_in_their_worlds_stays_there_until_it_is_committed(
         refused = await bob("POST", "/api/chats", {"root": str(project), "world": hers["id"]})
         assert (refused.status, refused.code) == (400, "invalid_input")
         assert (await bob("POST", "/api/chats", {"root": str(project), "world": ""})).code == "invalid_input"
+        for root in (str(project), ""):  # out of the world, by naming the root again
+            assert (await bob("PATCH", f"/api/chats/{chat}", {"root": root})).code == "invalid_input"
         shown = (await alice("GET", f"/api/worlds/{hers['id']}")).json
         assert [file["path"] for file in shown["files"]] == ["a.txt"]
         assert "+made" in shown["diff"]
@@ -40,6 +42,8 @@ async def test_what_people_do_in_their_worlds_stays_there_until_it_is_committed(
         assert committed.status == 201
         await alice.until(committed.json["id"], "session.idle")
         assert (project / "a.txt").read_text() == "made\n"
+        more = await alice("POST", f"/api/chats/{committed.json['id']}/messages", {"content": "More."})
+        assert (more.status, more.code) == (400, "invalid_input")  # only a commit touches the project
         assert (await alice("POST", f"/api/chats/{committed.json['id']}/undo?wait=60")).status == 200
         assert not (project / "a.txt").exists()
         assert (await bob("POST", f"/api/worlds/{his['id']}/rebase", {})).status == 200

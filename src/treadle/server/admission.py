@@ -56,6 +56,17 @@ class Admission(msgspec.Struct, frozen=True):
         except msgspec.ValidationError as error:
             raise InvalidInput(f"These options do not fit: {error}.") from error
 
+    def work(self, user: str, options: ChatOptions) -> None:
+        """Where chats work in worlds, a project changes by commits alone: InvalidInput in a chat of one without."""
+        if user != LOCAL and self.options.world and options.root and not options.world:
+            raise InvalidInput("On this server chats work in worlds, and this one has none; begin another one.")
+
+    def alter(self, user: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """What may be changed of a chat that has begun."""
+        if user != LOCAL and self.options.world and "root" in changes:
+            raise InvalidInput("On this server a chat stays in its world; begin another one for another root.")
+        return self.change(user, changes)
+
     def change(self, user: str, changes: Mapping[str, Any]) -> dict[str, Any]:
         """The options that a user wants, checked; the root without links, and bound to the folder that it is now."""
         checked = dict(changes)

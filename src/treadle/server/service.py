@@ -154,7 +154,10 @@ class Service:
         deps = self.agent.deps
         answer = None if key is None else key.answer(answered, deps.clock.now_ms())
         if any(isinstance(command, WORK) for command in commands):
-            await self.project(await deps.log.load(chat))
+            state = await deps.log.load(chat)
+            await self.project(state)
+            if not all(isinstance(command, c.Restore) for command in commands):
+                self.admission.work(user_of(state.owner), state.options)
         with self._taking(chat) as take:
             state = await deps.log.execute(chat, commands, None, take, answer)
         self.go_on(state)

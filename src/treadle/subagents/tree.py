@@ -1,12 +1,12 @@
 """Who began whom: the chats that the calls of a chat began, and theirs, each with its state and its cost."""
 
-from collections.abc import AsyncIterator
+from collections.abc import Iterable
 
 from treadle.chat.state import open_actions, status
 from treadle.engine.deps import Deps
 from treadle.engine.effects import events_of
 from treadle.errors import NotFound
-from treadle.protocol.events import ExecutionStart
+from treadle.protocol.events import Event, ExecutionStart
 from treadle.protocol.subagent_events import Child, children_of
 from treadle.protocol.views import ChildView, shown_status
 from treadle.types import CallKey, ChatId
@@ -17,26 +17,27 @@ DEEPEST = 8
 Row = ChildView
 
 
-async def begun_by(deps: Deps, chat: ChatId) -> AsyncIterator[tuple[CallKey, Child]]:
-    """The chats of its calls, in the order in which they were begun."""
-    async for _, event in events_of(deps.store, chat, {ExecutionStart.TYPE}):
-        if isinstance(event, ExecutionStart) and event.plan:
-            for child in children_of(event.plan):
-                yield event.call, child
-
-
-async def tree(deps: Deps, chat: ChatId, depth: int = 1) -> list[Row]:
+async def tree(deps: Deps, chat: ChatId) -> list[Row]:
     """Every chat below this one, each behind the one that began it."""
+    return await tree_of(deps, chat, [event async for _, event in events_of(deps.store, chat, {ExecutionStart.TYPE})])
+
+
+async def tree_of(deps: Deps, chat: ChatId, events: Iterable[Event], depth: int = 1) -> list[Row]:
+    """The same for those that were begun by some of its events."""
     rows: list[Row] = []
-    seen: set[ChatId] = set()
-    async for call, child in begun_by(deps, chat):
-        if child.chat in seen:  # a call that was answered in its middle is recorded again
-            continue
-        seen.add(child.chat)
+    for child, call in begun_by(events).items():
         rows.append(await row(deps, chat, call, child, depth))
         if depth < DEEPEST and rows[-1].status != "not begun":
-            rows += await tree(deps, child.chat, depth + 1)
+            below = [event async for _, event in events_of(deps.store, child.chat, {ExecutionStart.TYPE})]
+            rows += await tree_of(deps, child.chat, below, depth + 1)
     return rows
+
+
+def begun_by(events: Iterable[Event]) -> dict[Child, CallKey]:
+    """The chats of calls, in the order in which they were begun. A call that was answered in its middle is recorded
+    again, with the same ones."""
+    started = (event for event in events if isinstance(event, ExecutionStart) and event.plan)
+    return {child: event.call for event in started for child in children_of(event.plan or {})}
 
 
 async def row(deps: Deps, parent: ChatId, call: CallKey, child: Child, depth: int = 1) -> Row:

@@ -53,15 +53,15 @@ async def show(agent: "Agent", named: str, everything: bool, short: bool, as_jso
     if state.parent:
         click.echo(f"begun by {inert_line(state.parent, 120)}", err=True)
     _print(chat.id, state, events, changes, short)
-    await _show_tree(agent, chat.id)
+    await _show_tree(agent, chat.id, events)
     return 0
 
 
-async def _show_tree(agent: "Agent", chat: "ChatId") -> None:
-    """The chats that its calls began, and theirs, where the log of this one has not told all of it."""
-    from treadle.subagents.tree import tree
+async def _show_tree(agent: "Agent", chat: "ChatId", events: "list[Envelope]") -> None:
+    """The chats that its calls began, and theirs, where what was shown has not told all of it."""
+    from treadle.subagents.tree import tree_of
 
-    rows = await tree(agent.deps, chat)
+    rows = await tree_of(agent.deps, chat, [each.data for each in events])
     for row in rows if any(row.depth > 1 or not row.ended for row in rows) else ():
         waits = f"waits for an answer: {', '.join(row.waits)}" if row.waits else ""
         cost = f"${row.usage.usd:.4f}" if row.usage.usd else f"{row.usage.tokens:,} tokens"

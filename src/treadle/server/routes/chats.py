@@ -93,7 +93,7 @@ async def show(call: ApiRequest) -> ApiReply:
 async def patch(call: ApiRequest) -> ApiReply:
     wanted = call.body(PatchChat)
     chat = await call.service.owned(call.user, call.path("chat"))
-    changes = call.service.admission.change(call.user, wanted.changes())
+    changes = call.service.admission.alter(call.user, wanted.changes())
     commands: list[c.Command] = []
     warnings: tuple[str, ...] = ()
     if changes:

@@ -34,7 +34,7 @@ class FileTool(Plain, ABC):
     async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:
         changes = await self._considered(invocation)
         planned = await in_thread(plan, self._workspace(invocation), changes)
-        return {"files": msgspec.to_builtins(planned)}
+        return {"files": [msgspec.to_builtins(each) for each in planned]}
 
     async def preview(self, invocation: Invocation) -> str:
         changes = [each for each in await self._considered(invocation) if each.pre != each.post]
