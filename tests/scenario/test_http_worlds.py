@@ -4,6 +4,7 @@ other, until somebody commits; and nobody sees the worlds of others."""
 from pathlib import Path
 
 from tests.homes import seed
+from tests.scenario.family import ByTask
 from tests.scenario.http_kit import serving
 from treadle.models.scripted import Call, Say
 from treadle.protocol.options import ChatOptions
@@ -49,3 +50,27 @@ async def test_what_people_do_in_their_worlds_stays_there_until_it_is_committed(
         assert (await bob("POST", f"/api/worlds/{his['id']}/rebase", {})).status == 200
         assert (await bob("POST", f"/api/worlds/{his['id']}/drop", {})).status == 200
         assert (await bob("GET", "/api/worlds")).json["worlds"] == []
+
+
+async def test_a_sub_agent_of_a_user_gets_nothing_of_the_operators_and_its_world_is_hers(tmp_path: Path) -> None:
+    project = tmp_path / "served" / "project"
+    project.mkdir(parents=True)
+    (tmp_path / "AGENTS.md").write_text("Words above what is served.")
+    home = seed(tmp_path / "home")
+    skill = home / "skills" / "own" / "SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("---\nname: own\ndescription: Of the operator.\n---\nSecret ways.\n")
+    options = ChatOptions(model="scripted:x")
+    opened = Admission(options, roots=(str(project.parent),))
+    model = ByTask({"Go": [Call("delegate", tasks=[{"task": "Write."}]), Say("Both done.")], "Write": STEPS[:2]})
+    store = SqliteStore(tmp_path / "treadle.db")
+    async with serving(store, home, model, builtin=True, options=options, admission=opened) as server:
+        alice = server.user("alice")
+        chat = await alice.create("Go.", root=str(project))
+        await alice.until(chat, "session.idle")
+        (child,) = (await alice("GET", f"/api/chats/{chat}/children")).json["children"]
+        (world,) = (await alice("GET", "/api/worlds")).json["worlds"]
+        assert world["id"] == child["world"]
+        state = await server.agent.chat(child["chat"]).state()
+        assert (state.options.skills, state.options.instructions) == ((), "")
+        assert (project / "a.txt").read_text() == "made\n"

@@ -47,7 +47,7 @@ class Home(Protocol):
 
     def chat(self, id: str) -> Chat: ...
 
-    def prepare(self, options: ChatOptions) -> Prepared: ...
+    def prepare(self, options: ChatOptions, highest: str, owner: str) -> Prepared: ...
 
     def custom_agents(self, project: Project) -> "Mapping[str, CustomAgent]": ...
 
@@ -109,11 +109,13 @@ class Children:
         """The child with its task, made at first and found again later. Its world is there before it is."""
         log, call = self._home.deps.log, self._invocation
         if not await self._is_there(child.chat):
-            if child.world:
-                await self._home.worlds.open(call.root, call.options.world, label=child.title, id=child.world)
-            faultpoint("subagents.world_made")
-            ready = self._home.prepare(replace(options, world=child.world or call.options.world))
             owner = (await log.load(call.chat)).owner
+            if child.world:
+                beneath = call.options.world
+                await self._home.worlds.open(call.root, beneath, owner=owner, label=child.title, id=child.world)
+            faultpoint("subagents.world_made")
+            world, highest = child.world or call.options.world, call.root if owner else ""  # others get no files of mine
+            ready = self._home.prepare(replace(options, world=world), highest, owner)
             created = SessionCreated(ready.options, owner, parent=f"{call.chat}/{call.call}")
             with suppress(ChatExists):
                 await log.create(child.chat, created, *ready.notices, first=(Send(task),))
