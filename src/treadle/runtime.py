@@ -394,11 +394,11 @@ class Agent:
 
         return commands(self.documents("commands", project))
 
-    def custom_agents(self, project: Project) -> "dict[str, CustomAgent]":
-        """Ways to work under a name, by their names: the user's, and the project's trusted ones."""
+    def custom_agents(self, project: Project, *, own: bool = True) -> "dict[str, CustomAgent]":
+        """Ways to work under a name, by their names: the user's if `own`, and the project's trusted ones."""
         from treadle.skills.reading import custom_agents
 
-        return custom_agents(self.documents("agents", project))
+        return custom_agents(each for each in self.documents("agents", project) if own or each.of_project)
 
     def tool_warnings(self, options: ChatOptions) -> tuple[str, ...]:
         """What is odd about the tools that a client declares; InvalidInput if they cannot be accepted (A-01)."""

@@ -6,7 +6,9 @@ from pathlib import Path
 from tests.homes import seed
 from tests.scenario.family import ByTask
 from tests.scenario.http_kit import serving
+from tests.scenario.kit import of
 from treadle.models.scripted import Call, Say
+from treadle.protocol.events import ExecutionComplete
 from treadle.protocol.options import ChatOptions
 from treadle.server.admission import Admission
 from treadle.stores.sqlite import SqliteStore
@@ -62,13 +64,18 @@ async def test_a_sub_agent_of_a_user_gets_nothing_of_the_operators_and_its_world
     skill.write_text("---\nname: own\ndescription: Of the operator.\n---\nSecret ways.\n")
     options = ChatOptions(model="scripted:x")
     opened = Admission(options, roots=(str(project.parent),))
-    model = ByTask({"Go": [Call("delegate", tasks=[{"task": "Write."}]), Say("Both done.")], "Write": STEPS[:2]})
+    (home / "agents").mkdir()
+    (home / "agents" / "mine.md").write_text("---\nname: mine\n---\nSecret words.\n")
+    tries = [Call("delegate", tasks=[{"task": "Write.", **more}]) for more in ({"agent": "mine"}, {})]
+    model = ByTask({"Go": [*tries, Say("Both done.")], "Write": STEPS[:2]})
     store = SqliteStore(tmp_path / "treadle.db")
     async with serving(store, home, model, builtin=True, options=options, admission=opened) as server:
         alice = server.user("alice")
         chat = await alice.create("Go.", root=str(project))
         await alice.until(chat, "session.idle")
         (child,) = (await alice("GET", f"/api/chats/{chat}/children")).json["children"]
+        results = of(await server.agent.chat(chat).events(), ExecutionComplete)
+        assert "There is no custom agent 'mine'" in results[0].error
         (world,) = (await alice("GET", "/api/worlds")).json["worlds"]
         assert world["id"] == child["world"]
         state = await server.agent.chat(child["chat"]).state()

@@ -49,7 +49,7 @@ class Home(Protocol):
 
     def prepare(self, options: ChatOptions, highest: str, owner: str) -> Prepared: ...
 
-    def custom_agents(self, project: Project) -> "Mapping[str, CustomAgent]": ...
+    def custom_agents(self, project: Project, *, own: bool) -> "Mapping[str, CustomAgent]": ...
 
 
 class Rested(msgspec.Struct, frozen=True):
@@ -110,12 +110,12 @@ class Children:
         log, call = self._home.deps.log, self._invocation
         if not await self._is_there(child.chat):
             owner = (await log.load(call.chat)).owner
+            beneath = call.options.world
             if child.world:
-                beneath = call.options.world
                 await self._home.worlds.open(call.root, beneath, owner=owner, label=child.title, id=child.world)
             faultpoint("subagents.world_made")
-            world, highest = child.world or call.options.world, call.root if owner else ""  # others get no files of mine
-            ready = self._home.prepare(replace(options, world=world), highest, owner)
+            highest = call.root if owner else ""  # as for any chat of others
+            ready = self._home.prepare(replace(options, world=child.world or beneath), highest, owner)
             created = SessionCreated(ready.options, owner, parent=f"{call.chat}/{call.call}")
             with suppress(ChatExists):
                 await log.create(child.chat, created, *ready.notices, first=(Send(task),))

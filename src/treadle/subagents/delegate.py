@@ -33,15 +33,16 @@ _WORDS = {
 }
 
 
-def plan(home: Home, invocation: Invocation) -> list[Child]:
+async def plan(home: Home, invocation: Invocation) -> list[Child]:
     options, tasks = invocation.options, _tasks(invocation)
     if len(tasks) > options.subagents:
         raise ToolError(f"At most {count(options.subagents, 'sub-agent')} may be begun at once; give fewer tasks.")
     if options.subagent_depth <= 0:
         raise ToolError("Sub-agents may not go deeper than this: do it yourself.")
+    owner = (await home.deps.log.load(invocation.chat)).owner
     found = []
     for number, task in enumerate(tasks, 1):
-        own = _options_of(home, options, task)
+        own = _options_of(home, options, task, owner)
         title = str(task.get("title") or task["task"]).strip().partition("\n")[0]
         found.append(child_of(invocation, number, title, own.model, world=own.mode != "read-only"))
     return found
@@ -53,7 +54,7 @@ async def delegate(home: Home, invocation: Invocation) -> Outcome:
     budget = share(state, home.deps.clock.now_ms(), len(children))
 
     async def see_through(child: Child, task: dict[str, Any]) -> Rested:
-        options = child_options(_options_of(home, invocation.options, task), budget)
+        options = child_options(_options_of(home, invocation.options, task, state.owner), budget)
         chat = await group.begin(child, str(task["task"]), options)
         return Rested(child, await group.rest(child, chat))
 
@@ -137,11 +138,12 @@ def _tasks(invocation: Invocation) -> list[dict[str, Any]]:
     return list(invocation.arguments["tasks"])
 
 
-def _options_of(home: Home, parent: ChatOptions, task: dict[str, Any]) -> ChatOptions:
-    """A child may do no more than its parent, whatever a custom agent asks for."""
+def _options_of(home: Home, parent: ChatOptions, task: dict[str, Any], owner: str) -> ChatOptions:
+    """A child may do no more than its parent, whatever a custom agent asks for. Of the custom agents of whoever runs
+    the server, chats of others know none (S-13)."""
     options = replace(parent, agent="", agent_prompt="")
     if name := str(task.get("agent") or ""):
-        found = home.custom_agents(parent.project)
+        found = home.custom_agents(parent.project, own=not owner)
         if name not in found:
             raise ToolError(f"There is no custom agent {name!r}; there is: {', '.join(found) or 'none'}.")
         agent = found[name]

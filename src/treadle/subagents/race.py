@@ -26,7 +26,7 @@ LABEL = "race"
 _NOT_ONE = "No attempt won: {}. Nothing was committed; their worlds stay to be looked at."
 
 
-def plan(home: Home, invocation: Invocation) -> list[Child]:
+async def plan(home: Home, invocation: Invocation) -> list[Child]:
     order = _order(invocation)
     if invocation.options.mode == "read-only":
         raise ToolError("In mode read-only nothing can be committed, so there is nothing to race for.")

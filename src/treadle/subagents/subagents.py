@@ -17,7 +17,7 @@ class AgentSubagents:
 
     async def plan(self, invocation: Invocation) -> dict[str, Any]:
         way = race.plan if invocation.name == RACE_TOOL else delegate.plan
-        return {"children": msgspec.to_builtins(way(self._home, invocation))}
+        return {"children": msgspec.to_builtins(await way(self._home, invocation))}
 
     async def delegate(self, invocation: Invocation) -> Outcome:
         return await delegate.delegate(self._home, invocation)
