@@ -22,9 +22,12 @@ from treadle.ports.store import Listed
 from treadle.protocol.events import Envelope
 from treadle.protocol.options import ChatOptions, OptionKeywords, Preset, Project
 from treadle.protocol.views import JobView
+from treadle.types import ChatId
 
 if TYPE_CHECKING:
     from treadle.skills.reading import CustomAgent, OwnCommand
+    from treadle.subagents.racing import RaceResult
+    from treadle.worlds.sync import SyncWorlds
 
 __all__ = ["Agent", "Chat", "ChatFiles", "Following", "Job"]
 
@@ -101,6 +104,9 @@ class Chat(Facade[handle.Chat]):
     def jobs(self) -> list[Job]:
         return [Job(self._loop, job) for job in self._loop.run(self._wrapped.jobs())]
 
+    def other(self, id: ChatId) -> "Chat":
+        return Chat(self._loop, self._wrapped.other(id))
+
     send = _followed(handle.Chat.send)
     submit = _followed(handle.Chat.submit)
     approve = _followed(handle.Chat.approve)
@@ -108,6 +114,9 @@ class Chat(Facade[handle.Chat]):
     answer = _followed(handle.Chat.answer)
     edit = _followed(handle.Chat.edit)
     apply = _followed(handle.Chat.apply)
+    commit_world = _followed(handle.Chat.commit_world)
+    run_command = _followed(handle.Chat.run_command)
+    race = _followed(handle.Chat.race)
     compact = _followed(handle.Chat.compact)
     promote = _followed(handle.Chat.promote)
     resume = _followed(handle.Chat.resume)
@@ -147,11 +156,24 @@ class Agent(LoopOwner[runtime.Agent]):
 
     chats = waited(runtime.Agent.chats)
 
+    @wraps(runtime.Agent.race)
+    def race(self, *args: Any, **keywords: Any) -> "RaceResult":
+        async def run() -> "RaceResult":
+            return await self._wrapped.race(*args, **keywords)
+
+        return self._loop.run(run())
+
+    @property
+    def worlds(self) -> "SyncWorlds":
+        from treadle.worlds.sync import SyncWorlds
+
+        return SyncWorlds(self._loop, self._wrapped.worlds)
+
     def own_commands(self, project: Project) -> "dict[str, OwnCommand]":
         return self._wrapped.own_commands(project)
 
-    def custom_agents(self, project: Project) -> "dict[str, CustomAgent]":
-        return self._wrapped.custom_agents(project)
+    def custom_agents(self, project: Project, *, own: bool = True) -> "dict[str, CustomAgent]":
+        return self._wrapped.custom_agents(project, own=own)
 
     def __iter__(self) -> Iterator[Listed]:
         return iter(self.chats())

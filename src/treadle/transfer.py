@@ -87,7 +87,7 @@ LOCAL = frozenset(
         ),
         *("mode", "interactive", "tools", "rules", "sandbox", "network", "strict_paths"),
         *("auto_approve_commands", "auto_approve_sensitive_edits", "sensitive"),
-        *("max_turns", "on_limit", "on_guard", "run_budget", "chat_budget"),
+        *("max_turns", "on_limit", "on_guard", "run_budget", "chat_budget", "subagents", "subagent_depth"),
     }
 )
 """The options that say what may be done, where, by whom and at what expense. They do not move; nor does an option that

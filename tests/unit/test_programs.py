@@ -32,8 +32,10 @@ PLACES = {
     "evaluation.places": "git of a repository that the user names to evaluate with, without hooks and fetches",
     "mcp.transport": "MCP servers: the user's own; of a project only trusted and, unless told otherwise, confined",
     "tui.commands": "Treadle itself, for /doctor",
-    "tui.conduct": "what a person types behind !",
     "tui.editor": "the user's own editor",
+    "tui.images": "the user's own program for the clipboard",
+    "worlds.ground": "Treadle itself: the holder of a world",
+    "worlds.home": "what a person runs in a world",
 }
 GIT = {
     "workspace.git": "confined",

@@ -19,11 +19,12 @@ def names(kind: type) -> set[str]:
 def test_it_has_the_names_and_arguments_of_the_library() -> None:
     hidden = {"carry_out", "follow", "driven_here"}
     assert names(Chat) == names(handle.Chat) - hidden
-    of_front_ends = {"prepare", "tool_warnings", "begin", "documents", "disclose", "mcp"}  # which are async
+    # Those of front ends, which are async.
+    of_front_ends = {"prepare", "tool_warnings", "begin", "documents", "disclose", "mcp", "subagents", "workspace_of"}
     assert names(Agent) == names(runtime.Agent) - of_front_ends
     assert names(ChatFiles) == names(files.ChatFiles) - {"look", "undoing", "redoing", "keeping"}
     for ours, theirs in ((Agent, runtime.Agent), (Chat, handle.Chat), (ChatFiles, files.ChatFiles)):
-        shared = names(ours) - {"files"} | ({"__init__"} if ours is Agent else set())
+        shared = names(ours) - {"files", "worlds"} | ({"__init__"} if ours is Agent else set())
         for name in shared:
             one, other = (inspect.signature(getattr(kind, name)) for kind in (ours, theirs))
             assert list(one.parameters.values()) == list(other.parameters.values()), name
@@ -122,3 +123,19 @@ def test_after_the_end_nothing_hangs() -> None:
     with pytest.raises(InvalidInput, match="closed"):
         chat.status()
     assert not [thread for thread in threading.enumerate() if thread.name == "treadle-sync"]
+
+
+def test_a_world_and_a_race(tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    root.mkdir()
+    model = ScriptedModel([Call("write_file", path="a.txt", content="a\n"), Say("Done.")], follow="entries")
+    with Agent(tmp_path / "chats.db", model=model, home=tmp_path / "home") as agent:
+        world = agent.worlds.open(root)
+        agent.chat(root=str(root), world=world.id).ask("Go.")
+        assert not (root / "a.txt").exists()
+        assert agent.worlds.commit(world.id).files
+        assert (root / "a.txt").read_text() == "a\n"
+        (root / "a.txt").unlink()
+        agent.worlds.drop(world.id)
+        assert agent.race("Go.", attempts=2, root=str(root)).committed
+        assert (root / "a.txt").exists()

@@ -33,6 +33,7 @@ TEXTS: dict[type[Event], tuple[str, ...]] = {
     e.UserInputRequested: ("question",),
     e.UserInputCompleted: ("answer",),
     e.TitleChanged: ("title",),
+    e.SubagentCompleted: ("title",),
     e.ModelNotice: ("text",),
     e.SandboxNotice: ("text",),
     e.GuardNotice: ("text",),
@@ -46,7 +47,9 @@ TEXTS: dict[type[Event], tuple[str, ...]] = {
 def refuse_secrets(command: Command, redact: Redact) -> None:
     """A person's own text goes to the letter into the arguments of a call, and with them into the log: one with a
     secret is not taken."""
-    text = (command.command or command.patch or command.content) if isinstance(command, Apply) else None
+    text = None
+    if isinstance(command, Apply):
+        text = command.race.task if command.race else command.command or command.patch or command.content
     if text is not None and redact(text) != text:
         raise InvalidInput("The content holds a secret, which would stand in the log; write that file yourself.")
 

@@ -34,7 +34,7 @@ def test_texts_are_remembered_until_they_are_swept(tmp_path: Path, project: Path
     store = after_images(tmp_path)
     change = left(project, "f", b"text\n")
     for _ in range(2):
-        remember(str(project), store, [change])
+        remember(Root(str(project)), store, [change])
     assert store.read(digest(change)) == b"text\n"
     assert store.size() == 5
     assert store.sweep((), 3600).size == 0
@@ -55,14 +55,14 @@ def test_what_is_no_small_text_or_nobodys_work_is_not(tmp_path: Path, project: P
     ]
     stale = left(project, "changed", b"was\n")
     (project / "changed").write_bytes(b"is!\n")
-    remember(str(project), store, [*changes, stale])
+    remember(Root(str(project)), store, [*changes, stale])
     assert store.size() == 0
 
 
 def test_a_damaged_one_is_none(tmp_path: Path, project: Path) -> None:
     store = after_images(tmp_path)
     change = left(project, "f", b"text\n")
-    remember(str(project), store, [change])
+    remember(Root(str(project)), store, [change])
     (tmp_path / "left" / digest(change)[:2] / digest(change)).write_bytes(b"tex")
     with pytest.raises(ToolError):
         store.read(digest(change))
@@ -72,7 +72,10 @@ def test_it_never_fails(tmp_path: Path, project: Path) -> None:
     """Fault 13."""
     (tmp_path / "file").write_text("")
     change = left(project, "f", b"text\n")
-    remember(str(project), after_images(tmp_path / "file"), [change])
-    remember(str(tmp_path / "nowhere"), after_images(tmp_path), [change])
+    remember(Root(str(project)), after_images(tmp_path / "file"), [change])
+    (tmp_path / "nowhere").mkdir()
+    gone = Root(str(tmp_path / "nowhere"))
+    (tmp_path / "nowhere").rmdir()
+    remember(gone, after_images(tmp_path), [change])
     os.symlink("/etc/passwd", project / "link")
-    remember(str(project), after_images(tmp_path), [change_of("link", None, change.after, DiffStat())])
+    remember(Root(str(project)), after_images(tmp_path), [change_of("link", None, change.after, DiffStat())])
