@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from treadle import Agent
+from treadle.models.script import Part
 from treadle.models.scripted import Call, Delay, Say, ScriptedModel
 
 FILES = 2_000
@@ -21,7 +22,7 @@ CHECK = "grep -q 42 answer.txt"
 
 
 def model() -> ScriptedModel:
-    write = [Delay(THINKS_S), Call("write_file", path="answer.txt", content="42\n")]
+    write: list[Part] = [Delay(THINKS_S), Call("write_file", path="answer.txt", content="42\n")]
     return ScriptedModel([write, [Delay(THINKS_S), Say("Done.")]])
 
 

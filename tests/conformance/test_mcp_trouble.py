@@ -2,6 +2,7 @@
 second of each over streamable HTTP. Real processes, stopped and killed by signals. `make conformance` installs them;
 what is missing is skipped."""
 
+import asyncio
 import os
 import re
 import signal
@@ -102,6 +103,7 @@ async def test_it_hangs_and_is_killed_in_the_middle_of_a_call(kit: Kit, name: st
     async for envelope in chat.send("Go."):
         events.append(envelope)
         if isinstance(envelope.data, e.ExecutionStart):
+            await asyncio.sleep(3)  # until it was asked: stopped as it is, it cannot answer
             for pid in children:
                 os.kill(pid, signal.SIGKILL)
     [killed] = results(events)
