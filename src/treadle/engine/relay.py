@@ -43,10 +43,11 @@ class Relay:
         self._number = 0
         self._timer: asyncio.TimerHandle | None = None
         self._flushing: asyncio.Task[None] | None = None
+        self._closed = False
 
     def hear(self, envelope: Envelope) -> None:
         """Something was shown live here."""
-        if _turn_of(envelope.data):
+        if _turn_of(envelope.data) and not self._closed:
             _join(self._pending.setdefault(envelope.chat, []), envelope)
             if self._timer is None:
                 self._timer = asyncio.get_running_loop().call_later(self.every_s, self._due)
@@ -91,6 +92,8 @@ class Relay:
         return rows
 
     async def close(self) -> None:
+        """Nothing is passed on any more, whoever still has something to show."""
+        self._closed = True
         if self._timer is not None:
             self._timer.cancel()
         if self._flushing is not None:

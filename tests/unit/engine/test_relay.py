@@ -9,6 +9,7 @@ import pytest
 
 from treadle import Agent, Envelope, ScriptedModel, tool
 from treadle.engine.pool import WorkerPool
+from treadle.engine.relay import Relay
 from treadle.models.scripted import Call, Delay, Fail, Hang, Say, Turn
 from treadle.ports.store import Reach, Store
 from treadle.ports.toolset import Invocation
@@ -199,3 +200,13 @@ async def test_nothing_is_written_where_nobody_else_reads() -> None:
                 break
         assert agent.deps.log.relay is None
         assert await store.read_deltas({chat.id: (0, 0, 0)}) == []
+
+
+async def test_what_is_shown_after_the_end_is_not_passed_on() -> None:
+    relay = Relay(MemoryStore(), {ChatId("c_1"): 1}, every_s=0)
+    await relay.close()
+    tasks = asyncio.all_tasks()
+    relay.hear(Envelope(0, ChatId("c_1"), 0, MessageDelta(1, "late")))
+    await asyncio.sleep(0.01)
+    assert relay._flushing is None
+    assert asyncio.all_tasks() == tasks
