@@ -35,6 +35,8 @@ class ChatLine(Shape, frozen=True, kw_only=True):
     usage: UsageCount
     last_error: Failure | None
     """Why it is in `error`; null if it is not. In lists the sentence may be cut."""
+    parent: str = ""
+    """The chat whose call began it (a sub-agent, an attempt of a race); empty: nobody's."""
 
 
 class ChatView(ChatLine, frozen=True, kw_only=True):

@@ -114,6 +114,22 @@ class PatchChat(OptionChanges, frozen=True, kw_only=True):
     archived: bool | UnsetType = UNSET
 
 
+class StartRace(OptionChanges, frozen=True, kw_only=True):
+    """Several attempts at one task at once, each in a world of its own; the best is committed (L-22)."""
+
+    task: str
+    attempts: Annotated[int, Meta(ge=0, le=16)] = 0
+    """How many; 0: one for each of `models`, or four."""
+    models: Annotated[tuple[Line, ...], Meta(max_length=16)] = ()
+    """Given out in turn; empty: `model` makes them all."""
+    check: Line = ""
+    """A command that must succeed in the world of an attempt."""
+    judge: Line = ""
+    """A model that chooses among those that passed."""
+    all: bool = False
+    """Whether all attempts are made to the end even if one has passed."""
+
+
 class SendMessage(Body, frozen=True):
     content: str = ""
     delivery: Delivery = "queued"
@@ -314,6 +330,11 @@ class ChatQuery(Body, frozen=True):
     limit: Annotated[int, Meta(ge=1, le=200)] = 50
     cursor: Annotated[str, Meta(max_length=200, pattern=r"^[A-Za-z0-9_.:-]*$")] = ""
     """`next` of the page before."""
+
+
+class ActionQuery(Body, frozen=True):
+    below: bool = False
+    """Also what the chats wait for that its calls began, and theirs."""
 
 
 class PathQuery(Body, frozen=True):

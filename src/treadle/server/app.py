@@ -16,13 +16,14 @@ from treadle.server.guard import Guard
 from treadle.server.openapi import describe
 from treadle.server.problems import Problem
 from treadle.server.replies import problem
-from treadle.server.routes import actions, changes, chats, conversation, jobs, operation, streams, web, worlds
+from treadle.server.routes import actions, changes, chats, conversation, families, jobs, operation, streams, web, worlds
 from treadle.server.routes import environment as surroundings
 from treadle.server.routing import Route, read_query, serve
 from treadle.server.service import Service
 
 ROUTES: tuple[Route, ...] = (
     *chats.ROUTES,
+    *families.ROUTES,
     *conversation.ROUTES,
     *actions.ROUTES,
     *changes.ROUTES,

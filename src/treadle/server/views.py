@@ -24,6 +24,7 @@ def chat_line(listed: Listed) -> ChatLine:
         turns=line.turns,
         usage=line.usage,
         last_error=line.last_error,
+        parent=_chat_of(line.parent),
     )
 
 
@@ -43,6 +44,7 @@ def chat_view(state: ChatState, shown: Status, warnings: tuple[str, ...] = ()) -
         turns=state.totals.turns,
         usage=state.totals.usage,
         last_error=failure_of(state),
+        parent=_chat_of(state.parent),
         options=options,
         queue=state.queue,
         actions=open_actions(state),
@@ -51,6 +53,11 @@ def chat_view(state: ChatState, shown: Status, warnings: tuple[str, ...] = ()) -
         last_why=state.last_why,
         warnings=warnings,
     )
+
+
+def _chat_of(parent: str) -> str:
+    """Of `chat/call`, the chat."""
+    return parent.partition("/")[0]
 
 
 def accepted(state: ChatState, queue_id: str = "", restore: str = "") -> Accepted:

@@ -11,7 +11,7 @@ from treadle.host_patterns import choice
 from treadle.ports.store import ChatFilter
 from treadle.protocol import commands as c
 from treadle.protocol.http_answers import Accepted, ActionList, ActionView
-from treadle.protocol.http_requests import AnswerBody, Decision, RuleWish, ToolResults
+from treadle.protocol.http_requests import ActionQuery, AnswerBody, Decision, RuleWish, ToolResults
 from treadle.protocol.permissions import BEYOND, NETWORK_TOOL, Rule
 from treadle.server.problems import Problem
 from treadle.server.replies import NOTHING, ApiReply, reply
@@ -19,6 +19,7 @@ from treadle.server.routes.conversation import carry_out
 from treadle.server.routing import ApiRequest, Route
 from treadle.server.tokens import owner_of
 from treadle.server.views import accepted
+from treadle.subagents.tree import tree
 from treadle.types import new_id
 
 MOST = 500
@@ -35,8 +36,12 @@ async def submit(call: ApiRequest) -> ApiReply:
 
 
 async def actions(call: ApiRequest) -> ApiReply:
-    state = await call.service.state(call.user, call.path("chat"))
-    return reply(ActionList(actions=_shown(state)))
+    states = [await call.service.state(call.user, call.path("chat"))]
+    if call.query(ActionQuery).below:
+        deps = call.service.agent.deps
+        below = await tree(deps, states[0].chat)
+        states += [await deps.log.load(row.chat) for row in below if row.status == "requires_action"]
+    return reply(ActionList(actions=tuple(action for state in states for action in _shown(state))))
 
 
 async def approvals(call: ApiRequest) -> ApiReply:
@@ -105,7 +110,10 @@ ROUTES = (
         body=ToolResults, large=True,
         codes=("not_awaiting_action", "results_mismatch", "archived", "invalid_input", "root_changed"),
     ),
-    Route("GET", f"{_AT}/actions", actions, "See what a chat waits for.", TAG, reply=ActionList),
+    Route(
+        "GET", f"{_AT}/actions", actions, "See what a chat waits for, and the chats that it began.", TAG,
+        reply=ActionList, query=ActionQuery,
+    ),
     Route("GET", f"{_AT}/approvals", approvals, "See which approvals a chat waits for.", TAG, reply=ActionList),
     Route("GET", "/api/actions", actions_of_all, "See what all chats wait for.", TAG, reply=ActionList),
     Route(

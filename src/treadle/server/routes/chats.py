@@ -10,7 +10,7 @@ from treadle.ports.store import ChatFilter, Cursor, Listed
 from treadle.protocol import commands as c
 from treadle.protocol import wire
 from treadle.protocol.content import Image
-from treadle.protocol.http_answers import ChatList, ChatView, ChildList, EventPage, MessageList, UsageView
+from treadle.protocol.http_answers import ChatList, ChatView, EventPage, MessageList, UsageView
 from treadle.protocol.http_requests import ChatQuery, CreateChat, MessagePage, Page, PatchChat, Picture
 from treadle.server.problems import Problem
 from treadle.server.replies import ApiReply, reply
@@ -163,13 +163,6 @@ async def usage_of_all(call: ApiRequest) -> ApiReply:
     return reply(UsageView(usage=total.usage, turns=total.turns, chats=total.chats))
 
 
-async def children(call: ApiRequest) -> ApiReply:
-    from treadle.subagents.tree import tree
-
-    chat = await call.service.owned(call.user, call.path("chat"))
-    return reply(ChildList(children=tuple(await tree(call.service.agent.deps, chat))))
-
-
 TAG = "chats"
 ROUTES = (
     Route(
@@ -187,10 +180,6 @@ ROUTES = (
         query=MessagePage,
     ),
     Route("GET", "/api/chats/{chat}/log", log, "Read recorded events.", TAG, reply=EventPage, query=Page),
-    Route(
-        "GET", "/api/chats/{chat}/children", children, "List the chats that its calls began: sub-agents, attempts.",
-        TAG, reply=ChildList,
-    ),
     Route("GET", "/api/chats/{chat}/export", export, "Get the whole log as JSON lines.", TAG, media_type=NDJSON),
     Route("GET", "/api/chats/{chat}/usage", usage, "See what a chat has cost.", TAG, reply=UsageView),
     Route("GET", "/api/usage", usage_of_all, "See what all chats have cost.", TAG, reply=UsageView),

@@ -1,0 +1,49 @@
+"""Routes for chats that begin others (L-22, L-23): races, and the chats below one. They are all of one owner."""
+
+from treadle.chat.state import ChatState, status
+from treadle.errors import InvalidInput
+from treadle.protocol import commands as c
+from treadle.protocol.http_answers import ChatView, ChildList
+from treadle.protocol.http_requests import StartRace
+from treadle.server.replies import ApiReply, reply
+from treadle.server.routing import ApiRequest, Route
+from treadle.server.views import chat_view
+from treadle.subagents.tree import tree
+
+
+async def race(call: ApiRequest) -> ApiReply:
+    from treadle.subagents.racing import order
+
+    wanted = call.body(StartRace)
+    admission, models = call.service.admission, call.service.agent.deps.models
+    options = admission.begin(call.user, wanted.changes())
+    if not options.root:
+        raise InvalidInput("A race is about a project: name its root.")
+    named = wanted.models or (options.model,)
+    for model in filter(None, (*named, wanted.judge)):
+        admission.model(call.user, model)
+        models.get(model)
+    given = order(wanted.task, wanted.attempts, named, wanted.check, wanted.judge, wanted.all)
+
+    def answered(state: ChatState, warnings: tuple[str, ...]) -> ApiReply:
+        return reply(chat_view(state, status(state), warnings), 201)
+
+    return await call.service.create(call.user, options, (c.Apply(race=given),), call.key, answered)
+
+
+async def children(call: ApiRequest) -> ApiReply:
+    chat = await call.service.owned(call.user, call.path("chat"))
+    return reply(ChildList(children=tuple(await tree(call.service.agent.deps, chat))))
+
+
+TAG = "chats"
+ROUTES = (
+    Route(
+        "POST", "/api/races", race, "Begin a race: several attempts at one task, of which the best is committed.", TAG,
+        201, ChatView, body=StartRace, codes=("invalid_input", "config", "empty"),
+    ),
+    Route(
+        "GET", "/api/chats/{chat}/children", children, "List the chats that its calls began: sub-agents, attempts.",
+        TAG, reply=ChildList,
+    ),
+)  # fmt: skip
