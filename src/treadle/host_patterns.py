@@ -45,8 +45,8 @@ READY: dict[str, tuple[str, ...]] = {
 """Ready sets by name. A name has no dot, so it is never taken for a host."""
 
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
-_HOST = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})+")
-_PLAIN_HOST = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
+_HOST = rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})+"
+_PLAIN_HOST = rf"{_LABEL}(?:\.{_LABEL})*"
 _LONGEST = 253
 
 
@@ -59,7 +59,7 @@ def check(pattern: str) -> str:
     if is_address(host):
         if why := refused_address(host):
             raise InvalidInput(f"{pattern!r} cannot be allowed: {host} is {why}; the proxy never connects there")
-    elif not _HOST.fullmatch(host) or len(host) > _LONGEST:
+    elif not re.fullmatch(_HOST, host) or len(host) > _LONGEST:
         raise InvalidInput(
             f"{pattern!r} is no host: write a name such as pypi.org, *.crates.io or example.org:8443, or a ready set "
             f"({', '.join(READY)})"
@@ -124,7 +124,7 @@ def matches(patterns: Iterable[str], host: str, port: int) -> bool:
     """Whether one of the expanded patterns covers this host and port. What a program sends may be no host at all: a
     zero byte or a slash before an allowed name would end the name for some and not for others."""
     plain = host.lower().removesuffix(".")
-    if not _PLAIN_HOST.fullmatch(plain) and not is_address(plain):
+    if not re.fullmatch(_PLAIN_HOST, plain) and not is_address(plain):
         return False
     return any(_covers(pattern, plain, port) for pattern in patterns)
 

@@ -4,7 +4,7 @@ for screens, where scripts and emoji should look right; `printable` is stricter,
 
 import re
 
-_LIVELY = re.compile(
+_LIVELY = (
     "["
     "\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and newline, DEL, C1
     "\u00ad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e"  # format characters
@@ -22,7 +22,7 @@ def _escaped(character: str) -> str:
 
 def inert(text: str) -> str:
     """Text of several lines. Line ends of Windows become plain ones; joiners within words and emoji stay."""
-    return _LIVELY.sub(lambda found: _escaped(found[0]), text.replace("\r\n", "\n"))
+    return re.sub(_LIVELY, lambda found: _escaped(found[0]), text.replace("\r\n", "\n"))
 
 
 def printable(text: str, keep: str = "\n\t") -> str:

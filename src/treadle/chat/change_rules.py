@@ -24,15 +24,15 @@ OBEYED = "git would obey it: in .git only git's own data may change"
 BARE = "git takes a folder with HEAD, objects and refs for a repository, and would obey it"
 
 _SPECIAL_BITS = 0o7000
-_IGNORABLE = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2064\u206a-\u206f\ufeff]")
+_IGNORABLE = "[\u200b-\u200f\u202a-\u202e\u2060-\u2064\u206a-\u206f\ufeff]"
 """What some file systems do not see in a name."""
-_SHORT_NAME = re.compile(r"git~\d+")
+_SHORT_NAME = r"git~\d+"
 _OBEYED = frozenset(("hooks", "config", "config.worktree", "commondir", "gitdir", "info", "branches", "remotes"))
 _FOLDERS = frozenset(("refs", "logs", "rebase-merge", "rebase-apply", "sequencer"))
 _BORROWED = frozenset(("alternates", "http-alternates"))
 _WITHIN = frozenset(("modules", "worktrees"))
 """Repositories of submodules and worktrees, with the same data in them."""
-_FILES = re.compile(
+_FILES = (
     r"(?:index|sharedindex\..+|HEAD|[A-Z]+(?:_[A-Z]+)*_HEAD|packed-refs|shallow|description|COMMIT_EDITMSG|TAG_EDITMSG"
     r"|(?:MERGE|SQUASH|BISECT)_[A-Z]+|AUTO_MERGE|gc\.log|gc\.pid)(?:\.lock|\.new)?"
 )
@@ -79,8 +79,8 @@ def is_git_name(name: str) -> bool:
     """Whether some file system takes this name for `.git`: any letter case, names of other length, what it ignores."""
     if name.isascii() and "git" not in name.lower():
         return False
-    plain = _IGNORABLE.sub("", name).casefold().partition(":")[0].rstrip(". ")
-    return any(each == ".git" or _SHORT_NAME.fullmatch(each) is not None for each in plain.split("\\"))
+    plain = re.sub(_IGNORABLE, "", name).casefold().partition(":")[0].rstrip(". ")
+    return any(each == ".git" or re.fullmatch(_SHORT_NAME, each) is not None for each in plain.split("\\"))
 
 
 def _in_repository(parts: list[str], after: FileState | None) -> str:
@@ -106,7 +106,7 @@ def _is_data(parts: list[str], *, folder: bool) -> bool:
         if _OBEYED.intersection(parts):
             return False
         return folder or any(_is_data(parts[depth:], folder=False) for depth in range(2, len(parts)))
-    return len(parts) == 1 and not folder and _FILES.fullmatch(first) is not None
+    return len(parts) == 1 and not folder and re.fullmatch(_FILES, first) is not None
 
 
 def bare_repositories(changes: Iterable[FileChange], exists: Callable[[str], bool]) -> frozenset[str]:

@@ -47,9 +47,6 @@ def _empty(_kind: type, _value: object) -> History[Entry]:
 
 _encoder = msgspec.msgpack.Encoder()
 _plain = msgspec.json.Encoder(enc_hook=_nothing)  # arguments may hold integers that are too large for msgpack
-_bodies = msgspec.msgpack.Decoder(_Body)
-_states = msgspec.json.Decoder(ChatState, dec_hook=_empty)
-_entries = msgspec.msgpack.Decoder(list[Entry])
 
 
 def encode(state: ChatState) -> bytes:
@@ -61,11 +58,11 @@ def encode(state: ChatState) -> bytes:
 def decode(body: bytes) -> ChatState | None:
     """The state, or None when these bytes are not of this version."""
     try:
-        read = _bodies.decode(body)
+        read = msgspec.msgpack.decode(body, type=_Body)
         if read.key != KEY:
             return None
-        history: History[Entry] = History(_entries.decode(read.entries))
-        state = _states.decode(read.state)
+        history: History[Entry] = History(msgspec.msgpack.decode(read.entries, type=list[Entry]))
+        state = msgspec.json.decode(read.state, type=ChatState, dec_hook=_empty)
     except msgspec.MsgspecError:
         return None
     return replace(state, history=history, transcript=rebuild(history, state.compaction))

@@ -21,7 +21,7 @@ from treadle.protocol.events import (
     Undone,
 )
 from treadle.protocol.files import FileChange
-from treadle.protocol.references import REFERRING, Reference, references
+from treadle.protocol.references import Reference, references, referring
 from treadle.types import ChatId
 
 _PAGE = 5_000
@@ -115,7 +115,7 @@ async def _read_manifest(store: Store, digest: str) -> tuple[FileChange, ...]:
 async def all_references(store: Store, chat: ChatId) -> AsyncIterator[tuple[int, Reference]]:
     """Everything that a log refers to, with the seq of the event; what manifests list follows them. A manifest
     that is lost hides only what it alone listed."""
-    async for seq, event in events_of(store, chat, REFERRING, page=_SHORT_PAGE):  # others are served in between
+    async for seq, event in events_of(store, chat, referring(), page=_SHORT_PAGE):  # others are served in between
         for found in references(event):
             yield seq, found
             for listed in await _listed(store, found):

@@ -33,13 +33,12 @@ _BELOW: dict[Rung, str] = {
     "text": "{ref} calls tools in its text instead of by its protocol; expect more mistakes",
     "plain": "{ref} runs without tools: it can only answer",
 }
-_TOOLS = re.compile(r"\btools?\b|\btool[_ -]?(?:use|call|choice)|\bfunctions?\b|function[_ -]?call", re.I)
-_REFUSED = re.compile(
-    r"(?:n't|not|no longer) (?:be )?(?:support|enabled|available|permitted|allowed|implement)|unsupported"
-    r"|unknown|unrecognized|unexpected|requires --|no endpoints found|extra inputs",
-    re.I,
+_TOOLS = r"(?i)\btools?\b|\btool[_ -]?(?:use|call|choice)|\bfunctions?\b|function[_ -]?call"
+_REFUSED = (
+    r"(?i)(?:n't|not|no longer) (?:be )?(?:support|enabled|available|permitted|allowed|implement)|unsupported"
+    r"|unknown|unrecognized|unexpected|requires --|no endpoints found|extra inputs"
 )
-_ANOTHER_FAULT = re.compile(r"schema|tools?[.\[]\d|function\.(?:name|param)|properties", re.I)
+_ANOTHER_FAULT = r"(?i)schema|tools?[.\[]\d|function\.(?:name|param)|properties"
 
 
 def refuses_tools(error: ModelError) -> bool:
@@ -47,7 +46,7 @@ def refuses_tools(error: ModelError) -> bool:
     if error.kind != "bad_request" and error.status not in (500, 501):  # llama.cpp calls it a fault of its own
         return False
     said = str(error)
-    return bool(_TOOLS.search(said) and _REFUSED.search(said)) and not _ANOTHER_FAULT.search(said)
+    return bool(re.search(_TOOLS, said) and re.search(_REFUSED, said)) and not re.search(_ANOTHER_FAULT, said)
 
 
 class Ladder:

@@ -26,12 +26,12 @@ TAGS = {
     "<|inner_prefix|>": "<|inner_suffix|>",  # Apertus
     "<|open|>think<|sep|>": "<|close|>think<|sep|>",  # Kimi K3
 }
-_OPENER = re.compile("|".join(map(re.escape, TAGS)))
-_CLOSER = re.compile("|".join(map(re.escape, TAGS.values())))
-_STRAY = re.compile(rf"(?:{_CLOSER.pattern})[ \t]*+(\n|\r)?")
+_OPENERS = tuple(TAGS)
+_CLOSERS = tuple(TAGS.values())
+_STRAY = rf"(?:{'|'.join(map(re.escape, _CLOSERS))})[ \t]*+(\n|\r)?"
 """An end without its beginning, which stood in the prompt. It has the line to itself."""
 _BEGUN = frozenset(tag[:end] for pair in TAGS.items() for tag in pair for end in range(1, len(tag)))
-_SURE = re.compile(r"[\w\r\n*#]")
+_SURE = r"[\w\r\n*#]"
 """What follows a tag of which the text does not merely speak."""
 _DOTS = " \t\r\n.…"
 _GAP_CAP = 1_000
@@ -93,11 +93,11 @@ class TextThinking:
         """Before the first word; gives back what is left to be read."""
         body = text.lstrip()
         gap = text[: len(text) - len(body)]
-        opener = _OPENER.match(body)
-        if opener is not None and len(gap) <= _GAP_CAP:
-            self._stretch = _Stretch(gap + opener[0], TAGS[opener[0]], "".join(self._native))
-            return body[opener.end() :]
-        stray = _STRAY.match(body)
+        if body.startswith(_OPENERS) and len(gap) <= _GAP_CAP:
+            opener = next(tag for tag in _OPENERS if body.startswith(tag))
+            self._stretch = _Stretch(gap + opener, TAGS[opener], "".join(self._native))
+            return body[len(opener) :]
+        stray = re.match(_STRAY, body) if body.startswith(_CLOSERS) else None
         if stray is not None and stray[1]:
             self._trim = True
             return body[stray.end() :]
@@ -131,7 +131,7 @@ class TextThinking:
         """No more text of this kind will come; `cut` if what there is was not meant to be the whole."""
         held, stretch, self._held = self._held, self._stretch, ""
         if stretch is None:
-            stray = _STRAY.fullmatch(held.strip())
+            stray = held.lstrip().startswith(_CLOSERS) and re.fullmatch(_STRAY, held.strip())
             return self._say("" if stray else held)
         self._out += stretch.add(held, last=True)
         if stretch.doubtful and not cut:
@@ -176,7 +176,7 @@ class _Stretch:
     def add(self, text: str, *, last: bool) -> Sequence[Delta]:
         if text and not self._begun:
             self._begun = True
-            self.doubtful = _SURE.match(text) is None
+            self.doubtful = re.match(_SURE, text) is None
         if self.doubtful or self._native:
             self._pieces.append(text)
             return ()

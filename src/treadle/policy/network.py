@@ -17,7 +17,7 @@ from treadle.ports.toolset import Rehearsal
 from treadle.protocol.options import NetworkChoice
 from treadle.protocol.permissions import NETWORK_TOOL, Offer, Rule
 
-_ADDRESS = re.compile(r"(?:https?|git|ssh|ftp)://(?:[^/@\s]*@)?([A-Za-z0-9.-]+)(?::(\d+))?|^[\w.-]+@([A-Za-z0-9.-]+):")
+_ADDRESS = r"(?:https?|git|ssh|ftp)://(?:[^/@\s]*@)?([A-Za-z0-9.-]+)(?::(\d+))?|^[\w.-]+@([A-Za-z0-9.-]+):"
 # fmt: off
 _FAMILIES = {
     "pip": "pypi", "pip3": "pypi", "uv": "pypi", "poetry": "pypi", "pipx": "pypi", "pdm": "pypi",
@@ -81,7 +81,7 @@ def hosts_in(parts: Iterable[Part]) -> tuple[str, ...]:
 def _hosts_of(part: Part) -> Iterator[str]:
     named = False
     for word in part.words[1:]:
-        for name, port, login in _ADDRESS.findall(word):
+        for name, port, login in re.findall(_ADDRESS, word):
             host = family((name or login).lower())
             try:
                 yield check(f"{host}:{port}" if port and host not in READY else host)

@@ -99,5 +99,7 @@ def _leads(hint: Any) -> bool:
     return any(_leads(each) for each in inner)
 
 
-REFERRING = frozenset(name for name, kind in RECORDED.items() if _fields(kind))
-"""The types of events that may refer to anything at all; no other need be decoded to find out."""
+@cache
+def referring() -> frozenset[str]:
+    """The types of events that may refer to anything at all; no other need be decoded to find out."""
+    return frozenset(name for name, kind in RECORDED.items() if _fields(kind))

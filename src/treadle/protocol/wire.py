@@ -5,6 +5,7 @@ Nothing else in Treadle encodes or decodes an event.
 """
 
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -15,7 +16,7 @@ from treadle.protocol.events import LIVE, RECORDED, Envelope, Event, RecordLost
 from treadle.types import ChatId
 
 _encoder = msgspec.json.Encoder()
-_decoders = {name: msgspec.json.Decoder(kind) for name, kind in (RECORDED | LIVE).items()}
+_KINDS = RECORDED | LIVE
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -51,17 +52,23 @@ def encode(envelope: Envelope) -> Record:
 
 def decode_event(kind: str, version: int, body: bytes | msgspec.Raw) -> Event:
     """Decode one event, upcasting an old version. Raises Damaged when it cannot be read."""
-    decoder = _decoders.get(kind)
-    if decoder is None:
+    if kind not in _KINDS:
         raise Damaged(f"unknown event type {kind!r}")
     if version == 0:  # how a store marks a body that it could not restore
         raise Damaged(f"{kind} cannot be read: its stored bytes are damaged")
+    decoder = _decoder(kind)
     try:
         if version == decoder.type.VERSION:
             return decoder.decode(body)
         return msgspec.convert(upcast.upcast(kind, version, msgspec.json.decode(body)), decoder.type)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Damaged(f"{kind} cannot be read: {error}") from error
+
+
+@cache
+def _decoder(kind: str) -> msgspec.json.Decoder[Event]:
+    """Made when the first event of its kind comes: most kinds are not in most chats."""
+    return msgspec.json.Decoder(_KINDS[kind])
 
 
 def decode(chat: ChatId, record: Record) -> Envelope:
