@@ -1,4 +1,4 @@
-"""`treadle eval`: attempts are chats in copies, checked in the sandbox, killed anywhere and resumed; and compared."""
+"""`treadle eval`: attempts are chats in worlds, checked in the sandbox, killed anywhere and resumed; and compared."""
 
 import json
 import signal
@@ -10,11 +10,13 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.scenario.command_line import CommandLine, end
-from treadle.evaluation import Result, Task, compare, read_results, read_suite
+from treadle import Agent
+from treadle.evaluation import Plan, Result, Task, compare, evaluate, read_results, read_suite
 from treadle.evaluation.measures import Rate
 from treadle.evaluation.results import FILE, append
 from treadle.evaluation.suites import missing
 from treadle.stores import open_store
+from treadle.worlds.home import WorldHome
 
 COUNT = 'call = [{ name = "run_command", args = { command = "echo x >> count" } }]'
 WRITE = 'call = [{ name = "write_file", args = { path = "answer", content = "42\\n" } }]'
@@ -39,6 +41,12 @@ def suite(cli: CommandLine, **turns: list[str]) -> list[str]:
 def results(cli: CommandLine) -> list[dict[str, Any]]:
     lines = (cli.project / "eval-results" / "suite" / FILE).read_text().splitlines()
     return [json.loads(line) for line in lines]
+
+
+def counted(cli: CommandLine) -> list[int]:
+    """How often each attempt's command wrote, by what was changed in its world."""
+    diffs = sorted((cli.project / "eval-results" / "suite" / "attempts").glob("*/*/*/diff"))
+    return [diff.read_text().splitlines().count("+x") for diff in diffs]
 
 
 async def chats(cli: CommandLine) -> int:
@@ -67,7 +75,9 @@ async def test_attempts_are_checked_counted_and_reported(cli: CommandLine) -> No
     folder = cli.project / "eval-results" / "suite"
     assert (folder / "report.txt").read_text().strip() in ended.out
     assert ElementTree.parse(folder / "report.svg").getroot().tag.endswith("svg")
-    assert not (folder / "attempts" / "good" / "checked-1").exists()
+    worlds = [path.name for path in (folder / "store" / "worlds").glob("world_*")]
+    assert sorted(worlds) == sorted(row["world"] for row in rows), "those of checks are gone"
+    assert len(list((folder / "starts").iterdir())) == 2, "attempts at a task share what they begin with"
     assert not (cli.folder / "suite" / "good" / "start" / "answer").exists()
     again = cli("eval", *words, "-n", "2")
     assert again.code == 0
@@ -78,6 +88,7 @@ async def test_attempts_are_checked_counted_and_reported(cli: CommandLine) -> No
 @pytest.mark.parametrize(
     "fault",
     [
+        "kill@world.made#2",
         "kill@evaluation.chat_made",
         "kill@tool.write_after",
         "kill@evaluation.chat_ended#2",
@@ -91,8 +102,7 @@ async def test_killed_anywhere_nothing_is_done_twice(cli: CommandLine, fault: st
     ended = cli("eval", *words)
     assert ended.code == 0, ended.err
     assert [(row["task"], row["solved"]) for row in results(cli)] == [("a", True), ("b", True)]
-    trees = sorted((cli.project / "eval-results" / "suite" / "attempts").glob("*/*/*/tree"))
-    assert [(tree / "count").read_text() for tree in trees] == ["x\n", "x\n"]
+    assert counted(cli) == [1, 1]
     assert await chats(cli) == 2
 
 
@@ -106,8 +116,7 @@ async def test_what_ended_in_an_error_is_made_again_if_told(cli: CommandLine) ->
     assert cli("eval", *words, "--retry-errors").code == 0
     [found] = read_results(cli.project / "eval-results" / "suite")
     assert found.solved
-    [tree] = (cli.project / "eval-results" / "suite" / "attempts").glob("*/*/*/tree")
-    assert (tree / "count").read_text() == "x\n"  # from the beginning
+    assert counted(cli) == [1]  # from the beginning
 
 
 def test_a_check_cannot_reach_out_of_its_copy(cli: CommandLine) -> None:
@@ -154,8 +163,17 @@ def test_a_swe_bench_instance(cli: CommandLine) -> None:
     assert ended.code == 0, ended.err
     [found] = read_results(cli.project / "out")
     assert found.solved, found.check
-    [tree] = (cli.project / "out" / "attempts").glob("*/*/*/tree")
-    assert (tree / "commits").read_text().strip() == "1"  # what came later is not there to be found
+    [diff] = (cli.project / "out" / "attempts").glob("*/*/*/diff")
+    assert "+++ commits\n@@ -0,0 +1 @@\n+1\n" in diff.read_text()  # what came later is not there to be found
+
+
+async def test_without_overlays_an_attempt_works_in_a_copy(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(WorldHome, "_missing", lambda *_: "for a test")
+    place, _, model = suite(cli, a=[WRITE, DONE])
+    async with Agent(cli.folder / "out" / "store" / "chats.db") as agent:
+        [found] = await evaluate(agent, read_suite(Path(place)), Plan((model,)), cli.folder / "out")
+        assert found.solved, found
+        assert [(each.id, each.how) for each in await agent.worlds.list()] == [(found.world, "copy")]
 
 
 def reference_script(task: Task) -> str:

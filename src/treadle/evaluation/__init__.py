@@ -1,5 +1,5 @@
-"""Measuring models at tasks whose outcome a command can check. Each attempt is a durable chat in a private copy of the
-task's tree; what is done is written down and never done again, so that an evaluation may be killed anywhere.
+"""Measuring models at tasks whose outcome a command can check. Each attempt is a durable chat in a world of the task's
+tree; what is done is written down and never done again, so that an evaluation may be killed anywhere.
 
     tasks = read_suite(Path("evals"))
     results = await evaluate(agent, tasks, Plan(("openai:gpt-4.1",), attempts=3), Path("results"))
@@ -7,12 +7,11 @@ task's tree; what is done is written down and never done again, so that an evalu
 
 from treadle.evaluation.attempts import Attempt
 from treadle.evaluation.comparison import compare
-from treadle.evaluation.places import Place, open_place
 from treadle.evaluation.report import text_report
 from treadle.evaluation.results import Result, read_results
 from treadle.evaluation.runner import Plan, evaluate
 from treadle.evaluation.suites import read_suite
 from treadle.evaluation.tasks import Task
 
-__all__ = ["Attempt", "Place", "Plan", "Result", "Task", "compare", "evaluate", "open_place", "read_results"]
+__all__ = ["Attempt", "Plan", "Result", "Task", "compare", "evaluate", "read_results"]
 __all__ += ["read_suite", "text_report"]

@@ -1,16 +1,16 @@
-"""One attempt at a task: a chat in a place of its own, driven to its end, and the check. Every step can be repeated, or
+"""One attempt at a task: a chat in a world of its own, driven to its end, and the check. Every step can be repeated, or
 finds what a process that was killed had done already."""
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
-from re import sub
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from treadle.errors import TreadleError
 from treadle.evaluation.measures import figures
-from treadle.evaluation.places import Place, with_patch
+from treadle.evaluation.places import checked, plain, with_patch
 from treadle.evaluation.results import Result
 from treadle.evaluation.tasks import Task
 from treadle.faultpoint import faultpoint
@@ -24,7 +24,10 @@ from treadle.protocol.options import Budget, ChatOptions
 from treadle.protocol.tools import COMMAND_TOOL, ToolSpec
 from treadle.runtime import Agent
 from treadle.types import CallKey, ChatId
+from treadle.worlds.record import World
 
+DIFF = "diff"
+"""What the model changed, for people."""
 SHOWN = 2_000  # characters of the end of a check's output are kept in its result
 
 
@@ -40,16 +43,17 @@ class Attempt(NamedTuple):
 
     @property
     def folder(self) -> Path:
-        """Where it works, below the folder of the evaluation."""
-        return Path(_plain(self.task.name), _plain(self.model), str(self.number))
+        """What is kept of it, below the folder of all attempts."""
+        return Path(plain(self.task.name), plain(self.model), str(self.number))
 
-    def options(self, settings: ChatOptions, root: Path) -> ChatOptions:
+    def options(self, settings: ChatOptions, world: World) -> ChatOptions:
         task = self.task
         budget = Budget(tokens=task.max_tokens, wall_s=task.wall_s, usd=settings.run_budget.usd)
         return replace(
             settings,
             model=self.model.replace("{task}", task.name),
-            root=str(root),
+            root=world.root,
+            world=world.id,
             mode=task.mode,
             interactive=False,
             max_turns=task.max_turns,
@@ -58,25 +62,23 @@ class Attempt(NamedTuple):
         )
 
 
-def _plain(name: str) -> str:
-    return sub(r"[^\w.-]+", "_", name).lstrip(".") or "_"
-
-
-async def carry_out(agent: Agent, attempt: Attempt, place: Place, folder: Path, settings: ChatOptions) -> Result:
-    """Drive the attempt to its end, from wherever it stands."""
-    chat = await _chat(agent, attempt, place, folder, settings)
+async def carry_out(agent: Agent, attempt: Attempt, world: World, folder: Path, settings: ChatOptions) -> Result:
+    """Drive the attempt to its end, from wherever it stands. `folder` is its own."""
+    chat = await _chat(agent, attempt, world, folder, settings)
     faultpoint("evaluation.chat_made")
     waits = await _drive(chat, attempt.task.prompt)
     faultpoint("evaluation.chat_ended")
     state = await chat.state()
-    solved, said = await _check(agent, attempt.task, place, chat.id, state.options)
-    place.close()
+    replace_file(str(folder / DIFF), f"{await agent.worlds.diff(world.id)}\n".encode())
+    async with checked(agent, attempt.task, world) as inner:
+        solved, said = await _check(agent, attempt.task, inner, chat.id, state.options)
     failure = state.last_error
     return Result(
         *attempt.key,
         solved=solved,
         ended="action_required" if waits else state.last_end or "done",
         chat=chat.id,
+        world=world.id,
         error=inert(str(failure.message)) if failure is not None and state.last_end == "error" else "",
         check=inert(said)[-SHOWN:],
         date=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -84,16 +86,22 @@ async def carry_out(agent: Agent, attempt: Attempt, place: Place, folder: Path, 
     )
 
 
-async def _chat(agent: Agent, attempt: Attempt, place: Place, folder: Path, settings: ChatOptions) -> Chat:
+async def _chat(agent: Agent, attempt: Attempt, world: World, folder: Path, settings: ChatOptions) -> Chat:
     """The chat of the attempt, which is written down before anything is said in it."""
     note = folder / "chat"
-    if note.exists():
-        return agent.chat(note.read_text())
-    # The instructions of folders above the copy are none of the task's.
-    ready = agent.prepare(attempt.options(settings, place.root), highest=str(place.root))
+    if known := noted(note):
+        return agent.chat(known)
+    # The instructions of folders above the tree are none of the task's.
+    ready = agent.prepare(attempt.options(settings, world), highest=world.root)
     chat = await agent.chat(options=ready.options)
+    os.makedirs(folder, mode=0o700, exist_ok=True)
     replace_file(str(note), chat.id.encode(), sync=True)
     return chat
+
+
+def noted(note: Path) -> str:
+    """The chat of an attempt; empty if it has not begun."""
+    return note.read_text() if note.exists() else ""
 
 
 async def _drive(chat: Chat, prompt: str) -> bool:
@@ -106,19 +114,16 @@ async def _drive(chat: Chat, prompt: str) -> bool:
     return waits
 
 
-async def _check(agent: Agent, task: Task, place: Place, chat: ChatId, options: ChatOptions) -> tuple[bool, str]:
+async def _check(agent: Agent, task: Task, world: World, chat: ChatId, options: ChatOptions) -> tuple[bool, str]:
     """Whether the task is solved, and what the check wrote. It runs as a command of the model would: in the sandbox,
     supervised, without network."""
-    number = 1
-    while (place.root.parent / f"checked-{number}").exists():
-        number += 1
-    root = place.checked(number)
     tool = agent.deps.tools.find(COMMAND_TOOL, ChatOptions())
     if tool is None or isinstance(tool, ToolSpec):
         return False, "no commands can be run here"
-    own = ChatOptions(root=str(root), sandbox=options.sandbox, mode="autopilot")
+    own = ChatOptions(root=world.root, root_id=world.root_id, world=world.id, sandbox=options.sandbox, mode="autopilot")
     arguments = {"command": with_patch(task), "timeout_s": min(600.0, task.check_timeout_s), "fresh": True}
-    call = Invocation(chat, CallKey(f"eval-check-{number}"), COMMAND_TOOL, arguments, str(root), options=own)
+    key = CallKey(f"eval-{world.id.rpartition('-')[2]}")
+    call = Invocation(chat, key, COMMAND_TOOL, arguments, world.root, options=own)
     try:
         plan = await tool.prepare(call)
         outcome = await tool.run(replace(call, plan=plan))

@@ -1,70 +1,110 @@
-"""Where an attempt works: a private copy of the task's tree. `open_place` is the seam: whatever gives a root to work in
-and a second one to check can stand in its place."""
+"""Where an attempt works: in a world of its own over a tree that all attempts at its task share, so that nothing is
+copied for it where the system has overlays (W-11). The check runs in a world of that world."""
 
+import hashlib
 import os
 import shutil
 import tarfile
+from asyncio import to_thread
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from itertools import count
 from pathlib import Path
-from typing import Protocol
+from re import sub
 
-from treadle.errors import InvalidInput
+from treadle.errors import InvalidInput, NotFound, ToolError
 from treadle.evaluation.tasks import GitState, Task
 from treadle.file_system import replace_file
+from treadle.runtime import Agent
 from treadle.sandbox.supervisor.removal import remove_tree
 from treadle.subprocesses import Launch, run_blocking
+from treadle.types import new_id
+from treadle.worlds.record import World
 
 PATCH = ".treadle-check.patch"
+LABEL = "eval"
+_STARTS = "starts"
 _GIT_S = 300.0
 
 
-class Place(Protocol):
-    @property
-    def root(self) -> Path:
-        """The tree that the model works in."""
-
-    def checked(self, number: int) -> Path:
-        """A copy of the tree as the model left it, with what the check needs laid over it."""
-
-    def close(self) -> None:
-        """Remove the copies that were checked; the tree stays to be looked at."""
-
-
-class CopiedPlace:
-    def __init__(self, task: Task, folder: Path) -> None:
-        self._task = task
-        self._folder = folder
-
-    @property
-    def root(self) -> Path:
-        return self._folder / "tree"
-
-    def checked(self, number: int) -> Path:
-        copy = self._folder / f"checked-{number}"
-        if copy.exists():
-            remove_tree(str(copy))
-        shutil.copytree(self.root, copy, symlinks=True)
-        lay_over(self._task.check_files, copy)
-        if self._task.check_patch:
-            replace_file(str(copy / PATCH), self._task.check_patch.encode(), mode=0o644)
-        return copy
-
-    def close(self) -> None:
-        for copy in self._folder.glob("checked-*"):
-            remove_tree(str(copy))
+async def open_place(agent: Agent, task: Task, folder: Path, name: str) -> World:
+    """The world of an attempt, by its name in the evaluation of this folder: made at first and found again after a
+    crash, over the tree that it began with even if the task has changed meanwhile."""
+    id = _id(folder, name)
+    try:
+        return await agent.worlds.get(id)
+    except NotFound:
+        start = await to_thread(start_of, task, folder)
+        return await agent.worlds.open(start, label=f"{LABEL} {task.name}", id=id)
 
 
-def open_place(task: Task, folder: Path) -> Place:
-    """The place of an attempt in a folder of its own, made at first and found again after a crash: a tree that was not
-    wholly made has not got its name yet."""
-    place = CopiedPlace(task, folder)
-    if not place.root.exists():
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        new = folder / "tree.new"
-        if new.exists():
-            remove_tree(str(new))
+async def leave_place(agent: Agent, folder: Path, name: str) -> None:
+    """Remove the world of an attempt, if there is one."""
+    id = _id(folder, name)
+    for world in reversed(await agent.worlds.list()):
+        if id in (world.id, world.parent):
+            await agent.worlds.drop(world.id)
+
+
+@asynccontextmanager
+async def checked(agent: Agent, task: Task, world: World) -> AsyncIterator[World]:
+    """A world of the attempt's, with what the check needs laid over what the model left. One that a process left that
+    was killed is not used again: its check may still be running."""
+    taken = {each.id for each in await agent.worlds.list()}
+    number = next(number for number in count(1) if f"{world.id}-check{number}" not in taken)
+    made = await agent.worlds.open(world.root, world.id, label=f"{LABEL} check", id=f"{world.id}-check{number}")
+    try:
+        await to_thread(_lay_check, agent, task, made)
+        yield made
+    finally:
+        with suppress(ToolError):  # something that the check left still runs there
+            await agent.worlds.drop(made.id)
+
+
+def _lay_check(agent: Agent, task: Task, world: World) -> None:
+    with agent.worlds.reached(world.id) as top:
+        lay_over(task.check_files, Path(top))
+        if task.check_patch:
+            replace_file(f"{top}/{PATCH}", task.check_patch.encode(), mode=0o644)
+
+
+def _id(folder: Path, name: str) -> str:
+    return f"world_{hashlib.sha256(f'{folder}/{name}'.encode()).hexdigest()[:20]}"
+
+
+# -- what attempts begin with ---------------------------------------------------------------------------------------
+
+
+def start_of(task: Task, folder: Path) -> Path:
+    """The tree that attempts at a task begin with, made once: away from the check and the reference, which commands
+    could read. A tree that was not wholly made has not got its name yet."""
+    tree = folder / _STARTS / f"{plain(task.name)}-{_mark(task)}"
+    if not tree.exists():
+        tree.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        new = tree.with_name(new_id(".new"))
         copy_start(task, new)
-        os.rename(new, place.root)
-    return place
+        try:
+            os.rename(new, tree)
+        except OSError:  # another attempt at it was faster
+            remove_tree(str(new))
+    return tree
+
+
+def sweep_starts(folder: Path) -> None:
+    """Remove what processes that were killed left half made."""
+    for left in (folder / _STARTS).glob(".new*"):
+        remove_tree(str(left)) if left.is_dir() else left.unlink()
+
+
+def _mark(task: Task) -> str:
+    """Changes whenever the start of the task does."""
+    if isinstance(task.start, GitState):
+        return task.start.commit[:12]
+    seen = hashlib.sha256()
+    for path in sorted(task.start.rglob("*")):
+        found = path.lstat()
+        seen.update(f"{path.relative_to(task.start)} {found.st_mode} {found.st_size} {found.st_mtime_ns}\n".encode())
+    return seen.hexdigest()[:12]
 
 
 def copy_start(task: Task, target: Path) -> None:
@@ -72,6 +112,10 @@ def copy_start(task: Task, target: Path) -> None:
         _export(task.start, target)
     else:
         shutil.copytree(task.start, target, symlinks=True)
+
+
+def plain(name: str) -> str:
+    return sub(r"[^\w.-]+", "_", name).lstrip(".") or "_"
 
 
 def lay_over(files: Path | None, target: Path) -> None:

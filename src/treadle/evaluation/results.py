@@ -20,6 +20,8 @@ class Result(msgspec.Struct, frozen=True):
     ended: str
     """How the run ended, in the word of `session.run_end`; `failed` if it could not be carried out at all."""
     chat: str = ""
+    world: str = ""
+    """Where what the model changed can be looked at."""
     error: str = ""
     turns: int = 0
     input_tokens: int = 0

@@ -9,18 +9,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from treadle.errors import Refused, TreadleError
-from treadle.evaluation.attempts import Attempt, carry_out
-from treadle.evaluation.places import Place, open_place
+from treadle.evaluation.attempts import Attempt, carry_out, noted
+from treadle.evaluation.places import leave_place, open_place, sweep_starts
 from treadle.evaluation.results import ERRORS, FILE, Result, append, read_results
 from treadle.evaluation.suites import missing
 from treadle.evaluation.tasks import Task
 from treadle.faultpoint import faultpoint
 from treadle.protocol.options import ChatOptions
 from treadle.runtime import Agent
-from treadle.sandbox.supervisor.removal import remove_tree
 
 STORE = Path("store", "chats.db")
-"""Where in the folder of an evaluation its chats are kept: beside the trees, so that no command sees them."""
+"""Where in the folder of an evaluation its chats are kept, and their worlds: no command sees those."""
 
 
 class Plan(NamedTuple):
@@ -62,6 +61,7 @@ async def evaluate(
             told(result)
 
     with _alone(folder):
+        sweep_starts(folder)
         async with asyncio.TaskGroup() as group:
             for attempt, failed in waiting(tasks, plan, folder).items():
                 group.create_task(work(attempt, failed))
@@ -70,23 +70,23 @@ async def evaluate(
 
 
 async def _one(agent: Agent, attempt: Attempt, folder: Path, settings: ChatOptions, failed: str) -> Result:
-    own = folder / "attempts" / attempt.folder
+    name = str(attempt.folder)
+    own = folder / "attempts" / name
     try:
-        place = await asyncio.to_thread(_place, attempt, own, failed)
-        return await carry_out(agent, attempt, place, own, settings)
+        if failed:
+            await _leave(agent, folder, name, own / "chat", failed)
+        world = await open_place(agent, attempt.task, folder, name)
+        return await carry_out(agent, attempt, world, own, settings)
     except TreadleError as error:
         return Result(*attempt.key, solved=False, ended="failed", error=str(error))
 
 
-def _place(attempt: Attempt, own: Path, failed: str) -> Place:
-    """Where it works. What the attempt that failed left there goes, its chat's name last: as long as that stands there,
-    the new one has not begun."""
-    note = own / "chat"
-    if failed and note.exists() and note.read_text() == failed:
-        for left in own.glob("*tree*"):
-            remove_tree(str(left))
-        note.unlink()
-    return open_place(attempt.task, own)
+async def _leave(agent: Agent, folder: Path, name: str, note: Path, failed: str) -> None:
+    """What the attempt that failed left goes, its chat's name last: as long as that stands there, the new one has not
+    begun."""
+    if noted(note) == failed:
+        await leave_place(agent, folder, name)
+        os.unlink(note)
 
 
 def _known(folder: Path) -> list[Result]:

@@ -18,11 +18,11 @@ class Task(msgspec.Struct, frozen=True):
     name: str
     prompt: str
     check: str
-    """The command that succeeds if the task is solved, carried out by bash in a copy of the tree."""
+    """The command that succeeds if the task is solved, carried out by bash in a world of the attempt's."""
     start: Path | GitState
     """The tree to begin with."""
     check_files: Path | None = None
-    """Files that are laid over that copy before the check; the model never sees them."""
+    """Files that are laid over it before the check; the model never sees them."""
     check_patch: str = ""
     """The same as a patch."""
     reference: Path | None = None
@@ -36,7 +36,7 @@ class Task(msgspec.Struct, frozen=True):
     wall_s: float = 900.0
     """How long the model may work; 0 is no limit."""
     mode: Mode = "auto-edit"
-    """What the model may do without asking. The tree is a copy: what could not be got back is no concern here."""
+    """What the model may do without asking. It works in a world: what could not be got back is no concern here."""
     requires: tuple[str, ...] = ()
     """Programs without which the task cannot be done here."""
     tags: tuple[str, ...] = ()

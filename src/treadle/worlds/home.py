@@ -113,6 +113,15 @@ class WorldHome:
             mine.compare(name)
             mine.release(name)
 
+    @contextmanager
+    def reached(self, id: str) -> Iterator[str]:
+        ground = self._ground_of(self.folders.get(id).id)
+        fd = ground.open(os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            yield ground.folder or f"/proc/self/fd/{fd}"
+        finally:
+            os.close(fd)
+
     def drop(self, id: str) -> None:
         world = self.folders.get(id)
         if inner := [each.id for each in self.folders.all() if each.parent == id]:

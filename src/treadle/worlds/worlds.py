@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 
 from treadle.errors import Conflict, ToolError
 from treadle.handle import Chat
@@ -99,6 +100,11 @@ class Worlds:
     def run_inside(self, id: str, command: Sequence[str]) -> int:
         """Run a program of the user's in a world, not confined; blocks until it ends, and gives its exit code."""
         return self._home.run_inside(id, command)
+
+    def reached(self, id: str) -> AbstractContextManager[str]:
+        """A path at which this process finds its files, while it is in here. What is written there is the world's, but
+        nobody notes it: no undo, and a rebase cannot merge it. Blocks."""
+        return self._home.reached(id)
 
     async def drop(self, id: str) -> None:
         """Remove it with all that was changed in it. InvalidInput if there are worlds of it; ToolError if commands run

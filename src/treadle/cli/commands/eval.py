@@ -46,10 +46,10 @@ class Evaluation(NamedTuple):
 def eval_(wanted: Evaluation) -> int:
     """Measure how well models do a suite of tasks.
 
-    SUITE is a folder of tasks, or a file of JSON lines in the way of SWE-bench. Every attempt is a chat in a private
-    copy of the task's tree; then the task's check decides whether it is solved. Run the same line again to go on after
-    a stop: what is done is not done again, what was under way is resumed. `compare A B` tells what got better and what
-    got worse from one result to another.
+    SUITE is a folder of tasks, or a file of JSON lines in the way of SWE-bench. Every attempt is a chat in a world
+    of its own of the task's tree; then the task's check decides whether it is solved. Run the same line again to go on
+    after a stop: what is done is not done again, what was under way is resumed. `compare A B` tells what got better and
+    what got worse from one result to another.
     """
     if wanted.words[0] == COMPARE:
         return _compare(*map(Path, wanted.words[1:]))
