@@ -15,11 +15,14 @@ from treadle.protocol.events import (
     AssistantMessage,
     EndReason,
     Envelope,
+    ExecutionComplete,
+    FilesChanged,
     ModelCall,
     SessionError,
     SessionIdle,
     UserMessage,
 )
+from treadle.protocol.files import FileChange
 from treadle.protocol.simple import SimpleView, Word
 from treadle.types import ChatId
 
@@ -90,6 +93,28 @@ class Following:
     def __aiter__(self) -> AsyncIterator[Envelope]:
         self._begun = True
         return self.chat.follow(self.command, self._after)
+
+
+class Applied(msgspec.Struct, frozen=True):
+    """What came of a call that a person made, such as `Chat.apply`: how it ended, unless it waits for an answer, and
+    the files that it changed."""
+
+    done: ExecutionComplete | None
+    files: tuple[FileChange, ...]
+
+
+async def applied(following: Following) -> Applied:
+    done: ExecutionComplete | None = None
+    files: list[FileChange] = []
+    async for envelope in following:
+        match (await following.chat.whole(envelope)).data:
+            case ExecutionComplete() as told:
+                done = told
+            case FilesChanged(files=changed):
+                files += changed
+            case _:
+                pass
+    return Applied(done, tuple(files))
 
 
 async def collect(following: Following) -> Answer:

@@ -28,13 +28,12 @@ from treadle.engine.hub import Hub
 from treadle.engine.log import Log
 from treadle.engine.restore import SnapshotRestorer
 from treadle.engine.worker import Worker
-from treadle.errors import ConfigError, InvalidInput
+from treadle.errors import InvalidInput
 from treadle.handle import Chat, Prepared
 from treadle.instructions import read_instructions
 from treadle.jobs import Job, JobRegistry
-from treadle.models.capability_ladder import Ladder
 from treadle.models.disclosure import recipient
-from treadle.models.registry import ModelRegistry
+from treadle.models.registry import ModelRegistry, OneModel
 from treadle.policy.consent import Consent, disclosure
 from treadle.policy.redaction import Redactor
 from treadle.policy.rule_book import RuleBook, rules_of
@@ -50,8 +49,9 @@ from treadle.ports.toolset import Tool, ToolSource
 from treadle.ports.workspace import Workspace
 from treadle.prompt import system_text
 from treadle.protocol.events import ModelNotice
-from treadle.protocol.options import OWN_WORLD, PRESETS, ChatOptions, OptionKeywords, Preset, Project, Skill
-from treadle.stores import open_store
+from treadle.protocol.options import PRESETS, ChatOptions, OptionKeywords, Preset, Project
+from treadle.protocol.permissions import Rule
+from treadle.stores import store_of
 from treadle.tool_setup import ToolSetup, bind_root
 from treadle.tools.builtin import builtins
 from treadle.tools.registry import Tools
@@ -60,26 +60,12 @@ from treadle.workspace.paths.identity import identify
 
 if TYPE_CHECKING:
     from treadle.mcp_hub.setup import McpServers
-    from treadle.skills.places import Document, Kind
+    from treadle.skills.documents import Documents
     from treadle.skills.reading import CustomAgent, OwnCommand
     from treadle.subagents.racing import RunningRace
     from treadle.subagents.subagents import AgentSubagents
     from treadle.telemetry.settings import Telemetry
-    from treadle.worlds.record import World
     from treadle.worlds.worlds import Worlds
-
-
-class OneModel:
-    """Models of which there is exactly one, whatever is asked for."""
-
-    def __init__(self, model: Model) -> None:
-        self._model = model if isinstance(model, Ladder) else Ladder(model)  # one on another would retell twice
-
-    def get(self, ref: str) -> Model:
-        return self._model
-
-    async def close(self) -> None:
-        await self._model.close()
 
 
 class Agent:
@@ -134,44 +120,30 @@ class Agent:
         telemetry: "bool | Telemetry" = False,
     ) -> None:
         self.options = options or ChatOptions()
-        self._instructions = instructions
-        self._skills = skills
-        self._extensions = tuple(extensions)
         self.warnings: list[str] = []
+        self._instructions, self._skills, self._extensions = instructions, skills, extensions
         self._env = os.environ if env is None else env
         self._home = Path(home) if home is not None else home_of(self._env)
         self.rules = RuleBook(self._home, clock)
-        self.consent = Consent(self._home, accepted)
+        self.consent = Consent(self._home, accepted, lambda ref: recipient(ref, self._env) if model is None else "")
         self._trust = Trust(self._home)
         self._standard = policy is None
-        self._told: set[str] = set()
-        self._one_model = model is not None
-        found = OneModel(model) if model is not None else models or self._registry()
-        if plugins:
-            tools = [*tools, *self._plugins()]
-        kept = _open_store(store)
-        secrets = Redactor(self._env) if redact is None else redact
-        shared = bool(getattr(kept, "shared", False))
         self._mcp_given = mcp
         self._mcp: McpServers | None = None
-        used = clock or SystemClock()
-        observer = self._observer(kept, telemetry)
-        self._setup = ToolSetup(
-            kept,
-            self._env,
-            self._home,
-            secrets,
-            shared,
-            allowance,
-            lambda root, options: rules_of(self.rules, root, options, used.now_ms()),
-        )
+        kept, used = store_of(store), clock or SystemClock()
+        shared = bool(getattr(kept, "shared", False))
+        secrets = Redactor(self._env) if redact is None else redact
+        observer = self._observer(telemetry, kept)
+        self._setup = ToolSetup(kept, self._env, self._home, secrets, shared, allowance, self._rules_of)
         given = msgspec.structs.replace(self._setup.context, subagents=lambda: self.subagents)
-        self._tools = Tools(builtins(given) if builtin else [], tools, self._mcp_source)
+        own = [*tools, *(self._plugins() if plugins else ())]
+        self._tools = Tools(builtins(given) if builtin else (), own, self._mcp_source)
+        watching = [hooks] if not isinstance(hooks, Sequence) else hooks
         self.deps = Deps(
             kept,
-            found,
+            OneModel(model) if model is not None else models or self._registry(),
             self._tools,
-            policy or StandardPolicy(self.rules, clock.now_ms if clock is not None else None),
+            policy or StandardPolicy(self.rules, used.now_ms),
             Log(kept, Hub(), used, secrets, relays=relays or shared, observer=observer),
             used,
             lambda files: spill(files, kept),
@@ -180,7 +152,7 @@ class Agent:
             silence_s=silence_s,
             answer_s=answer_s,
             renew_s=renew_s,
-            hooks=chained([*([hooks] if not isinstance(hooks, Sequence) else hooks), *self._project_hooks()]),
+            hooks=chained([*watching, *self._setup.project_hooks(self._trust, self.warnings.append)]),
             observer=observer,
             redact=secrets,
             redact_live=secrets.live if isinstance(secrets, Redactor) else lambda: secrets,
@@ -193,21 +165,27 @@ class Agent:
         self.worker = Worker(self.deps, concurrency=concurrency)
         self.job_registry = JobRegistry(self.deps, self._setup.context, self._setup.commands)
 
-    def _observer(self, store: Store, telemetry: "bool | Telemetry") -> Observer:
+    def _observer(self, telemetry: "bool | Telemetry", store: Store) -> Observer:
         if telemetry is False:
             return NoObserver()
-        from treadle.telemetry.settings import Telemetry
+        from treadle.telemetry.watcher import observer_of
 
-        wanted = Telemetry() if telemetry is True else telemetry
-        try:
-            if not wanted.check(os.environ):
-                return NoObserver()
-        except ConfigError as error:
-            self.warnings.append(f"no traces: {error}")
-            return NoObserver()
-        from treadle.telemetry.watcher import Watcher
+        return observer_of(telemetry, store, self.warnings.append)
 
-        return Watcher(store, wanted)
+    def _rules_of(self, root: str, options: ChatOptions) -> Sequence[Rule]:
+        return rules_of(self.rules, root, options, self.deps.clock.now_ms())
+
+    def _registry(self) -> Models:
+        found = ModelRegistry(self._env, home=self._home)
+        self.warnings += found.catalogue.warnings
+        return found
+
+    def _plugins(self) -> Sequence[Tool]:
+        from treadle.tools.function import load_tools
+
+        brought, warnings = load_tools()
+        self.warnings += warnings
+        return brought
 
     @property
     def mcp(self) -> "McpServers":
@@ -225,20 +203,7 @@ class Agent:
         """Copy-on-write worlds of projects, in which chats work without changing those; see `treadle.worlds`."""
         from treadle.worlds.worlds import Worlds  # most users have none
 
-        def committing(world: "World") -> ChatOptions:
-            return msgspec.structs.replace(
-                self.options,
-                root=world.root,
-                root_id=world.root_id,
-                world=world.parent,
-                mode="auto-edit",
-                auto_approve_sensitive_edits=True,  # who commits it has seen it, and each change was judged in it
-                tools=(),  # nobody works in a chat that may do so
-                instructions="",
-                skills=(),
-            )
-
-        return Worlds(self._setup.worlds, committing, lambda options: self.begin(new_chat_id(), options))
+        return Worlds(self._setup.worlds, self.options, lambda options: self.begin(new_chat_id(), options))
 
     @cached_property
     def subagents(self) -> "AgentSubagents":
@@ -287,18 +252,6 @@ class Agent:
         if state is None or state.jobs:
             await self.job_registry.close_ended(chat)
 
-    def _registry(self) -> Models:
-        found = ModelRegistry(self._env, home=self._home)
-        self.warnings += found.catalogue.warnings
-        return found
-
-    def _plugins(self) -> Sequence[Tool]:
-        from treadle.tools.function import load_tools
-
-        brought, warnings = load_tools()
-        self.warnings += warnings
-        return brought
-
     def chat(
         self,
         id: str = "",
@@ -341,64 +294,35 @@ class Agent:
         """What a new chat with these options begins with: bound to the folder that its root is now, with the
         instructions of the project, from folders no higher than `highest`. InvalidInput if its tools cannot be accepted
         (A-01)."""
+        found: dict[str, Any] = {}
         if options.root and not options.root_id:
-            options = msgspec.structs.replace(options, root_id=identify(options.root))
+            found["root_id"] = identify(options.root)
         if options.world:
-            options = self._in_world(options, owner)
+            found["world"] = self._setup.worlds.named(options, owner)
+        options = msgspec.structs.replace(options, **found)
         if self._instructions and not options.instructions:
-            options = msgspec.structs.replace(
-                options, instructions=read_instructions(options.root, options.root_id, highest)
-            )
-        if (
-            self._skills
-            and options.root
-            and not options.skills
-            and (options.tools is None or "use_skill" in options.tools)
-        ):
-            options = msgspec.structs.replace(options, skills=self._found_skills(options.project, own=not highest))
+            found["instructions"] = read_instructions(options.root, options.root_id, highest)
+        usable = options.tools is None or "use_skill" in options.tools
+        if self._skills and usable and options.root and not options.skills:
+            # The user's own are for the user: other people's chats on a server get the project's alone.
+            found["skills"] = self.documents.skills(options.project, own=not highest)
+        options = msgspec.structs.replace(options, **found)
         return Prepared(options, self._notices(options.model), self.tool_warnings(options))
 
-    def _in_world(self, options: ChatOptions, owner: str) -> ChatOptions:
-        """In the world that it names, or in one of its own. InvalidInput if there is none of this project."""
-        if options.world == OWN_WORLD:
-            opened = self._setup.worlds.open(options.root, "", owner, "").id if options.root else ""
-            return msgspec.structs.replace(options, world=opened)
-        found = [each for each in self._setup.worlds.folders.all() if each.id == options.world]
-        if not found or (owner and owner != found[0].owner):
-            raise InvalidInput(f"There is no world {options.world[:80]!r}.")
-        world = found[0]
-        if world.root != os.path.realpath(options.root):
-            raise InvalidInput(f"The world {world.id} is one of {world.root}, not of {options.root}.")
-        return options
+    @cached_property
+    def documents(self) -> "Documents":
+        """The skills, commands and custom agents that there are for a project, with those that are not trusted."""
+        from treadle.skills.documents import Documents
 
-    def _found_skills(self, project: Project, *, own: bool) -> tuple[Skill, ...]:
-        """Those of the user only for the user: other people's chats on a server get the project's alone."""
-        found = [each for each in self.documents("skills", project) if own or each.of_project]
-        if not found:  # most projects have none, and nothing is to be loaded for them
-            return ()
-        from treadle.skills.reading import skills
-
-        return skills(found)
-
-    def documents(self, kind: "Kind", project: Project) -> "list[Document]":
-        """The skills, commands or custom agents that there are for this project, with those that are not trusted."""
-        from treadle.skills.places import documents
-
-        return documents(
-            kind, project.root, project.root_id, self._home, self._env, self._trust.trusted, self._extensions
-        )
+        return Documents(self._home, self._env, self._trust.trusted, self._extensions)
 
     def own_commands(self, project: Project) -> "dict[str, OwnCommand]":
         """Prompts under a name, by their names: the user's, and the project's trusted ones."""
-        from treadle.skills.reading import commands
-
-        return commands(self.documents("commands", project))
+        return self.documents.commands(project)
 
     def custom_agents(self, project: Project, *, own: bool = True) -> "dict[str, CustomAgent]":
         """Ways to work under a name, by their names: the user's if `own`, and the project's trusted ones."""
-        from treadle.skills.reading import custom_agents
-
-        return custom_agents(each for each in self.documents("agents", project) if own or each.of_project)
+        return self.documents.agents(project, own=own)
 
     def tool_warnings(self, options: ChatOptions) -> tuple[str, ...]:
         """What is odd about the tools that a client declares; InvalidInput if they cannot be accepted (A-01)."""
@@ -419,46 +343,15 @@ class Agent:
         """The background commands of all chats that have some in this home."""
         return await self.job_registry.all()
 
-    def _project_hooks(self) -> list[Hooks]:
-        """Hooks that projects bring: looked for only if the user has ever trusted a file of a project (S-09)."""
-        trust = self._trust
-        try:
-            if not trust.all():
-                return []
-        except ConfigError as error:
-            self.warnings.append(str(error))
-        from treadle.tools.hooks import ProjectHooks
-
-        context = self._setup.context
-        return [
-            ProjectHooks(
-                context.workspace_of,
-                trust.trusted,
-                context.sandbox_of,
-                self._env,
-                lambda root: context.guarded(root).hidden,
-            )
-        ]
-
     def _notices(self, ref: str) -> tuple[ModelNotice, ...]:
         """What the user has not been told yet about the model: who gets to see the project (S-10)."""
-        whom = "" if self._one_model else recipient(ref, self._env)
-        if not whom or self.consent.given(whom, ref.partition(":")[0]):
+        whom = self.consent.missing(ref)
+        if not whom:
             return ()
         text = disclosure(whom)
-        if whom not in self._told:
-            self._told.add(whom)
+        if text not in self.warnings:
             self.warnings.append(text)
         return (ModelNotice("consent", text),)
-
-    def disclose(self, ref: str) -> str:
-        """What the user must be told now about who gets to see the project with this model; empty if they know. It
-        counts as told from here on (S-10)."""
-        whom = "" if self._one_model else recipient(ref, self._env)
-        if not whom or self.consent.given(whom, ref.partition(":")[0]):
-            return ""
-        self.consent.give(whom)
-        return disclosure(whom)
 
     async def close(self) -> None:
         """Stop driving, give leases back, close models and store."""
@@ -486,11 +379,3 @@ class Agent:
     async def _each(self) -> AsyncIterator[Listed]:
         for listed in await self.chats():
             yield listed
-
-
-def _open_store(store: Store | Path | str | None) -> Store:
-    if store is None:
-        from treadle.stores.memory import MemoryStore
-
-        return MemoryStore()
-    return open_store(store) if isinstance(store, str | Path) else store

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from treadle.errors import ConfigError
 from treadle.file_system import is_below
+from treadle.policy.trust import Trust
 from treadle.ports.commands import Allowance
+from treadle.ports.hooks import Hooks
 from treadle.ports.sandbox import Demand, PrivateHome, Sandbox
 from treadle.ports.snapshots import SnapshotsOf
 from treadle.ports.store import Store
@@ -156,6 +158,20 @@ class ToolSetup:
         if key not in self._viewed:
             self._viewed[key] = view_works(sandbox, root, self.commands.folder)
         return self._viewed[key]
+
+    def project_hooks(self, trust: Trust, warn: Callable[[str], object]) -> list[Hooks]:
+        """Hooks that projects bring: looked for only if the user has ever trusted a file of a project (S-09)."""
+        try:
+            if not trust.all():
+                return []
+        except ConfigError as error:
+            warn(str(error))
+        from treadle.tools.hooks import ProjectHooks
+
+        def hidden(root: str) -> tuple[str, ...]:
+            return self._guarded(root).hidden
+
+        return [ProjectHooks(self._roots, trust.trusted, self._sandbox_of, self.context.env, hidden)]
 
     def _unrecoverable(self, project: Project, files: Sequence[FileChange]) -> tuple[str, ...]:
         from treadle.workspace.history.unrecoverable import unrecoverable

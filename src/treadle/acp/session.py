@@ -187,7 +187,7 @@ class Session:
             case e.SessionError() as error:
                 self._failure = error
             case e.ModelNotice(kind="consent"):
-                self._agent.disclose(self.options.model)  # it is told here
+                self._agent.consent.disclose(self.options.model)  # it is told here
             case _:
                 pass
         await self._send(*await self._projection.show(envelope))
@@ -220,7 +220,7 @@ class Session:
         """Change options of the chat; the editor that asked is told in the answer, others by the log."""
         await self.chat.command(c.ChangeOptions(changes))
         self.options = (await self.chat.state()).options
-        told = self._agent.disclose(self.options.model) if "model" in changes else ""
+        told = self._agent.consent.disclose(self.options.model) if "model" in changes else ""
         if told:
             await self._send(remark(told))
 

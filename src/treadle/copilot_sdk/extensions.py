@@ -41,7 +41,7 @@ def found_skills(agent: Agent, config: Config, project: Project) -> dict[str, tu
         ("custom", skill) for skill in skills([each for folder in folders for each in in_folder("skills", folder)])
     ]
     if config.enable_config_discovery:
-        usual = agent.documents("skills", project)
+        usual = agent.documents.all("skills", project)
         found += [
             ("project" if not Path(skill.path).is_absolute() else "personal-agents", skill) for skill in skills(usual)
         ]

@@ -33,6 +33,19 @@ PROVIDERS: Mapping[str, str] = {
 }
 
 
+class OneModel:
+    """Models of which there is exactly one, whatever is asked for."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model if isinstance(model, Ladder) else Ladder(model)  # one on another would retell twice
+
+    def get(self, ref: str) -> Model:
+        return self._model
+
+    async def close(self) -> None:
+        await self._model.close()
+
+
 class ModelRegistry:
     """The models of one process, each on its ladder (M-07). `register` adds a provider (`"acme"`) or one model
     (`"scripted:demo"`), which is looked for first. `home` is where fetched models and the user's own catalogue lie."""

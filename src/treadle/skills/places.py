@@ -3,7 +3,7 @@ content is trusted (S-09)."""
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -11,6 +11,7 @@ import msgspec
 
 from treadle.errors import TreadleError
 from treadle.ports.workspace import Workspace
+from treadle.protocol.options import Project
 from treadle.workspace.root import Root
 
 Kind = Literal["skills", "commands", "agents"]
@@ -38,16 +39,6 @@ class Document(msgspec.Struct, frozen=True):
     of_project: bool = False
 
 
-def documents(
-    kind: Kind, root: str, bound: str, home: Path, env: Mapping[str, str], trusted: Trusted, more: Sequence[str] = ()
-) -> list[Document]:
-    """All of a kind, the user's own first: of several with one name the first counts. `more`: folders of plugins."""
-    folders = [home / kind, *(Path(env["HOME"], each, kind) for each in OF_USER if env.get("HOME"))]
-    folders += [Path(each, kind) for each in more]
-    found = [each for folder in folders for each in in_folder(kind, folder)]
-    return found + (list(_of_project(kind, root, bound, trusted)) if root else [])
-
-
 def in_folder(kind: Kind, folder: Path) -> Iterator[Document]:
     """Those below a folder of the user's, or of a program that the user runs: they count as they are."""
     if not folder.is_dir():
@@ -61,11 +52,12 @@ def in_folder(kind: Kind, folder: Path) -> Iterator[Document]:
             yield _document(kind, path.relative_to(folder).as_posix(), str(path), data, trusted=True)
 
 
-def _of_project(kind: Kind, root: str, bound: str, trusted: Trusted) -> Iterator[Document]:
-    if not any(os.path.isdir(os.path.join(root, each, kind)) for each in IN_PROJECT):
+def of_project(kind: Kind, project: Project, trusted: Trusted) -> Iterator[Document]:
+    """Those of a project, each as trusted as its content is."""
+    if not any(os.path.isdir(os.path.join(project.root, each, kind)) for each in IN_PROJECT):
         return
     try:
-        workspace = Root(root, bound)
+        workspace = Root(project.root, project.root_id)
     except (TreadleError, OSError):
         return
     for place in IN_PROJECT:

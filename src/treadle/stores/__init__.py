@@ -4,12 +4,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treadle.errors import ConfigError
-from treadle.ports.store import LEASE_S
+from treadle.ports.store import LEASE_S, Store
 from treadle.stores.address import is_postgres, shown
 
 if TYPE_CHECKING:
     from treadle.stores.postgres import PostgresStore
     from treadle.stores.sqlite import SqliteStore
+
+
+def store_of(given: Store | Path | str | None) -> Store:
+    """A store as it is, the one at an address, or for None one in memory."""
+    if given is None:
+        from treadle.stores.memory import MemoryStore
+
+        return MemoryStore()
+    return open_store(given) if isinstance(given, str | Path) else given
 
 
 def open_store(

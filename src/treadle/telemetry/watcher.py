@@ -3,14 +3,17 @@ in a task of its own: the loop waits for nothing here, and what a dead worker di
 
 import asyncio
 import logging
+import os
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from treadle.chat.state import ChatState
+from treadle.errors import ConfigError
+from treadle.ports.observer import NoObserver, Observer
 from treadle.ports.store import Store
 from treadle.protocol import events as e
 from treadle.protocol import wire
@@ -33,6 +36,16 @@ CLOSE_S = 3.0
 _LOOK_BACK = 50
 """Outside runs: a compaction begins so few events before it ends."""
 _ENDS = e.RunEnd | e.CompactionComplete | e.PermissionRequested | e.ExternalToolRequested | e.UserInputRequested
+
+
+def observer_of(telemetry: bool | Telemetry, store: Store, warn: Callable[[str], object]) -> Observer:
+    """Whoever exports what this says; nobody, with a warning where one is due, if nothing can be."""
+    wanted = telemetry if isinstance(telemetry, Telemetry) else Telemetry()
+    try:
+        return Watcher(store, wanted) if telemetry and wanted.check(os.environ) else NoObserver()
+    except ConfigError as error:
+        warn(f"no traces: {error}")
+        return NoObserver()
 
 
 class _Job(msgspec.Struct, frozen=True):

@@ -13,7 +13,6 @@ from treadle.feeds.fan_out import Feeds
 from treadle.files import RunSpan
 from treadle.handle import Chat
 from treadle.lines.changes import change_lines, sort_out
-from treadle.models.disclosure import recipient
 from treadle.models.offering import all_offers, usable
 from treadle.models.registry import ModelRegistry
 from treadle.policy.consent import disclosure
@@ -275,13 +274,11 @@ class Embedded:
         return await asyncio.to_thread(self.agent.rules.all)
 
     async def disclosure(self, model: str) -> str:
-        whom = recipient(model, os.environ)
-        if not whom or self.agent.consent.given(whom, model.partition(":")[0]):
-            return ""
-        return disclosure(whom)
+        whom = self.agent.consent.missing(model)
+        return disclosure(whom) if whom else ""
 
     async def consent(self, model: str) -> None:
-        await asyncio.to_thread(self.agent.consent.give, recipient(model, os.environ))
+        await asyncio.to_thread(self.agent.consent.disclose, model)
 
     async def close(self) -> None:
         """Nobody reads any more. Whoever opened the agent closes it."""

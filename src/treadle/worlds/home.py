@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from treadle.errors import InvalidInput, NotFound, ToolError
 from treadle.ports.sandbox import Confinement
 from treadle.ports.snapshots import Effect
-from treadle.protocol.options import Project
+from treadle.protocol.options import OWN_WORLD, ChatOptions, Project
 from treadle.sandbox.none import NoSandbox
 from treadle.sandbox.supervisor.folder import boot
 from treadle.types import new_id
@@ -65,6 +65,18 @@ class WorldHome:
                 self.folders.remove(trial)
             self.folders.keep_trials(trials)
         return trials[key]
+
+    def named(self, options: ChatOptions, owner: str) -> str:
+        """The world that a new chat says it works in, or one that is opened for it. InvalidInput if there is none of
+        its project, or of its owner's."""
+        if options.world == OWN_WORLD:
+            return self.open(options.root, "", owner, "").id if options.root else ""
+        world = next((each for each in self.folders.all() if each.id == options.world), None)
+        if world is None or (owner and owner != world.owner):
+            raise InvalidInput(f"There is no world {options.world[:80]!r}.")
+        if world.root != os.path.realpath(options.root):
+            raise InvalidInput(f"The world {world.id} is one of {world.root}, not of {options.root}.")
+        return world.id
 
     def effect(self, id: str) -> Effect:
         world = self.folders.get(id)

@@ -5,12 +5,14 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
+from msgspec.structs import replace
+
 from treadle.errors import Conflict, ToolError
+from treadle.following import applied
 from treadle.handle import Chat
 from treadle.ports.snapshots import Effect
 from treadle.protocol.commands import Rename
 from treadle.protocol.content import Value
-from treadle.protocol.events import ExecutionComplete, FilesChanged
 from treadle.protocol.files import FileChange
 from treadle.protocol.options import ChatOptions
 from treadle.worlds.home import WorldHome
@@ -27,14 +29,26 @@ class Committed(Value, frozen=True):
 
 
 class Worlds:
-    """`committing` are the options of a chat in which a world is committed: it lets edits pass."""
+    """`options`: what chats have unless they say otherwise; `begin` makes one in which a world is committed."""
 
-    def __init__(
-        self, home: WorldHome, committing: Callable[[World], ChatOptions], begin: Callable[[ChatOptions], Chat]
-    ) -> None:
-        self.committing = committing
+    def __init__(self, home: WorldHome, options: ChatOptions, begin: Callable[[ChatOptions], Chat]) -> None:
         self._home = home
+        self._options = options
         self._begin = begin
+
+    def committing(self, world: World) -> ChatOptions:
+        """The options of a chat in which a world is committed: it lets edits pass."""
+        return replace(
+            self._options,
+            root=world.root,
+            root_id=world.root_id,
+            world=world.parent,
+            mode="auto-edit",
+            auto_approve_sensitive_edits=True,  # who commits it has seen it, and each change was judged in it
+            tools=(),  # nobody works in a chat that may do so
+            instructions="",
+            skills=(),
+        )
 
     async def open(
         self, root: str | os.PathLike[str], parent: str = "", *, owner: str = "", label: str = "", id: str = ""
@@ -67,21 +81,13 @@ class Worlds:
         if into is None:
             await chat.open()
             await chat.command(Rename(f"commit {world.label or id}"))
-        done: ExecutionComplete | None = None
-        files: list[FileChange] = []
-        async for envelope in chat.commit_world(id):
-            match (await chat.whole(envelope)).data:
-                case ExecutionComplete() as told:
-                    done = told
-                case FilesChanged(files=changed):
-                    files += changed
-                case _:
-                    pass
+        came = await applied(chat.commit_world(id))
+        done = came.done
         if done is None:
             raise ToolError(f"The commit of {id} waits for an approval in chat {chat.id}.")
         if not done.success:
             raise Conflict(done.error or done.result)
-        return Committed(chat.id, done.call, tuple(files), done.result)
+        return Committed(chat.id, done.call, came.files, done.result)
 
     async def bring_in(self, name: str, id: str) -> Effect:
         """The commit alone, for a tool that records the effect as its own outcome. `name` is the call's

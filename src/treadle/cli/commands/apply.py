@@ -12,10 +12,9 @@ from treadle.errors import InvalidInput, Refused, ToolError
 
 if TYPE_CHECKING:
     from treadle.config import Config
-    from treadle.following import Following
+    from treadle.following import Applied, Following
     from treadle.handle import Chat
     from treadle.protocol.commands import Apply
-    from treadle.protocol.events import ExecutionComplete
     from treadle.protocol.files import FileChange
     from treadle.runtime import Agent
 
@@ -196,27 +195,17 @@ async def _agreed(wish: Wish, number: int, as_json: bool) -> bool:
 
 async def _made(terminal: Terminal, chat: "Chat", command: "Apply", wish: Wish, as_json: bool) -> int:
     """Carry it out in the way of every call: policy, checkpoint, log."""
+    from treadle.following import applied
     from treadle.protocol.commands import Rename
-    from treadle.protocol.events import ExecutionComplete, FilesChanged
 
     await chat.open()
     if not wish.chat:
         named = wish.source if wish.source not in (None, "-") else "standard input"
         await chat.command(Rename(f"apply {named}"))
-    done: ExecutionComplete | None = None
-    files: list[FileChange] = []
-    following: Following | None = chat.apply(command.path, content=command.content, patch=command.patch)
-    while following is not None:
-        async for envelope in following:
-            match (await chat.whole(envelope)).data:
-                case ExecutionComplete() as told:
-                    done = told
-                case FilesChanged(files=changed):
-                    files += changed
-                case _:
-                    pass
-        following = await _answer(terminal, chat, asks=not as_json)
-    return _tell(terminal, chat, done, files, as_json)
+    came = await applied(chat.apply(command.path, content=command.content, patch=command.patch))
+    while (answer := await _answer(terminal, chat, asks=not as_json)) is not None:
+        came = await applied(answer)
+    return _tell(terminal, chat, came, as_json)
 
 
 async def _answer(terminal: Terminal, chat: "Chat", *, asks: bool) -> "Following | None":
@@ -235,16 +224,15 @@ async def _answer(terminal: Terminal, chat: "Chat", *, asks: bool) -> "Following
     return None
 
 
-def _tell(
-    terminal: Terminal, chat: "Chat", done: "ExecutionComplete | None", files: "list[FileChange]", as_json: bool
-) -> int:
+def _tell(terminal: Terminal, chat: "Chat", came: "Applied", as_json: bool) -> int:
     from treadle.presentation.notices import summary
     from treadle.protocol import wire
 
+    done, files = came.done, came.files
     made = done is not None and done.success
     error = done.error if done is not None and not done.success else ""
     if as_json:
-        write_json({"chat": chat.id, "applied": made, "error": error, "files": wire.whole(tuple(files))})
+        write_json({"chat": chat.id, "applied": made, "error": error, "files": wire.whole(files)})
     elif error:
         raise ToolError(error)
     elif made:

@@ -105,7 +105,7 @@ async def _begin(agent: "Agent", config: "Config", wanted: Wanted) -> "RunningRa
         raise ConfigError(NO_MODEL)
     for name in (*models, *([wanted.judge] if wanted.judge else [])):
         agent.deps.models.get(name)
-        if told := agent.disclose(name):
+        if told := agent.consent.disclose(name):
             click.echo(f"treadle: {inert_line(told)}", err=True)
     given = order(wanted.task or "", wanted.worlds, models, wanted.passes, wanted.judge, wanted.everything)
     root = project_root(wanted.root, force=wanted.force_root)

@@ -302,11 +302,10 @@ async def _tell_recipient(agent: "Agent", model: str, *, asks: bool) -> bool:
     """Tell the user, once for each provider, who gets to see the project (S-10): as a question where somebody can
     answer, else in a line on standard error. False if the run may not begin."""
     from treadle.cli.dialogue import agreed
-    from treadle.models.disclosure import recipient
     from treadle.policy.consent import disclosure
 
-    whom = recipient(model, os.environ)
-    if not whom or agent.consent.given(whom, model.partition(":")[0]):
+    whom = agent.consent.missing(model)
+    if not whom:
         return True
     told = inert_line(disclosure(whom))
     if not asks:

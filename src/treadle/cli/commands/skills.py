@@ -33,7 +33,7 @@ async def skills(agent: "Agent", as_json: bool) -> int:
         root = ""
     terminal, project = Terminal(), Project(root)
     kinds: tuple[Kind, ...] = ("skills", "commands", "agents")
-    found: list[tuple[Kind, Document]] = [(kind, each) for kind in kinds for each in agent.documents(kind, project)]
+    found: list[tuple[Kind, Document]] = [(kind, each) for kind in kinds for each in agent.documents.all(kind, project)]
     for kind, each in found:
         about = inert_line(line(split(each.text)[0].get("description")), 300)
         if as_json:
