@@ -91,6 +91,7 @@ class CommandCall:
         """How it was last tried, as far as that is recorded."""
         self.plan = _as_recorded(recorded, invocation.call if self.trial is None else self.trial.own)
         """As the intent recorded it. Calls of earlier versions wrote through, and nothing was compared."""
+        self._sandbox: Sandbox | None = None
 
     @property
     def background(self) -> bool:
@@ -110,22 +111,31 @@ class CommandCall:
         """The shell that it goes on with."""
         return Shell() if self._arguments.get("fresh") else self._invocation.shell
 
+    async def sandbox(self) -> Sandbox | None:
+        """The one that the chat demands, looked for once."""
+        self._sandbox = self._sandbox or await sandbox_of(self._context, self._invocation)
+        return self._sandbox
+
     async def locate(self) -> None:
         """Find out where it runs."""
+        await in_thread(self._locate)
+
+    def _locate(self) -> None:
         workspace = self._context.workspace_of(*self._invocation.project)
-        wanted = str(self._arguments.get("cwd") or "")
-        self.cwd, note = await in_thread(shell.start_directory, workspace, wanted, self.shell.cwd)
-        self._world = await in_thread(lambda: workspace.world)
+        self.cwd, note = shell.start_directory(workspace, str(self._arguments.get("cwd") or ""), self.shell.cwd)
+        self._world = workspace.world
         self.notes = (note,) if note else ()
-        self._guarded = await in_thread(lambda: self._context.guarded(os.path.realpath(self._invocation.root)))
+        self._root = os.path.realpath(self._invocation.root)
+        self._guarded = self._context.guarded(self._root)
         self.environment = command_environment(self._context.env, self._context.allowance.env)
         if self._guarded.home is not None:
             self.environment = {**self._guarded.home.variables, **self.environment}
         if self._arguments.get("pty"):
             self.environment["TERM"] = "xterm"
 
-    def refuse_outside(self, sandbox: Sandbox | None) -> None:
+    async def refuse_outside(self) -> None:
         """The strict profile: by setting, and always where no sandbox works (S-15)."""
+        sandbox = await self.sandbox()
         confined = sandbox is not None and sandbox.level != "none"
         if confined and not self._invocation.options.strict_paths:
             return
@@ -138,11 +148,11 @@ class CommandCall:
                 "and without '..'."
             )
 
-    def spec(self, plan: CommandPlan, sandbox: Sandbox | None, view: str, log: str) -> CommandSpec:
+    async def spec(self, plan: CommandPlan, view: str, log: str) -> CommandSpec:
         """`view` is the folder of the copy-on-write view that it runs on; empty: on the project itself. `log` is where
         the proxy writes what the command reaches."""
-        line = str(self._arguments["command"])
-        root, pty = os.path.realpath(self._invocation.root), bool(self._arguments.get("pty"))
+        sandbox, line = await self.sandbox(), str(self._arguments["command"])
+        root, pty = self._root, bool(self._arguments.get("pty"))
         argv, state_fd = shell.shell_argv(line)
         lays = bool(view) and sandbox is not None and sandbox.lays
         lays = lays and self._world is None and not is_below(root, LAID) and not is_below(view, LAID)
@@ -181,7 +191,7 @@ class CommandCall:
         """What the command may reach. Named hosts need a network of its own, which only bubblewrap makes: elsewhere
         there are none."""
         wanted = self.wanted(rehearsal=rehearsal)
-        sandbox = await sandbox_of(self._context, self._invocation)
+        sandbox = await self.sandbox()
         return wanted if isinstance(wanted, bool) or (sandbox is not None and sandbox.level == "bubblewrap") else False
 
     def wanted(self, *, rehearsal: bool = False) -> NetworkChoice:
@@ -208,7 +218,7 @@ class CommandCall:
         """Whether the command can run on a copy-on-write view of the project."""
         if self.background or self._arguments.get("pty") or not self._invocation.options.command_view:
             return False
-        sandbox = await sandbox_of(self._context, self._invocation)
+        sandbox = await self.sandbox()
         if sandbox is None or self._context.snapshots_of is None or not sandbox.views:
             return False
         return await in_thread(self._context.views, sandbox, self._invocation.root)

@@ -13,7 +13,6 @@ from treadle.faultpoint import faultpoint
 from treadle.host_patterns import in_words
 from treadle.lines.changes import count, sort_out
 from treadle.ports.commands import Command, Ended
-from treadle.ports.sandbox import Sandbox
 from treadle.ports.toolset import Fact, Invocation, Outcome, Rehearsal, Settlement
 from treadle.protocol.events import ModelNotice, SandboxNotice
 from treadle.protocol.tools import digest
@@ -22,7 +21,7 @@ from treadle.tools.builtin.command import output
 from treadle.tools.builtin.command.background import begun, job_started, make_room
 from treadle.tools.builtin.command.call import CommandCall, CommandPlan
 from treadle.tools.builtin.command.network import in_one_line, wanted_hosts
-from treadle.tools.builtin.command.project import CommandProject, ProjectChange, sandbox_of
+from treadle.tools.builtin.command.project import CommandProject, ProjectChange
 from treadle.tools.builtin.command.shell import ShellEnd
 from treadle.tools.builtin.context import ToolContext
 from treadle.types import CallKey
@@ -77,27 +76,25 @@ class CommandRun:
     # -- before the intent ----------------------------------------------------------------------------------------
 
     async def prepare(self) -> CommandPlan:
-        sandbox = await self._examine()
+        await self._examine()
         await self._claim_name()
         await self._choose_plan()
         if self._invocation.discard and not self.plan.view:
             raise ToolError("Not run: no copy-on-write view can be had for it any more. Try again.")
-        return replace(await self._placed(self.plan, sandbox), discard=self._invocation.discard)
+        return replace(await self._placed(self.plan), discard=self._invocation.discard)
 
-    async def _placed(self, plan: CommandPlan, sandbox: Sandbox | None) -> CommandPlan:
-        level = "none"
+    async def _placed(self, plan: CommandPlan) -> CommandPlan:
+        level, sandbox = "none", await self._call.sandbox()
         if sandbox is not None and sandbox.level != "none":
             level = f"{sandbox.level}, {in_words(plan.network)}"
         return replace(plan, place=await in_thread(lambda: self._commands.place), sandbox=level)
 
-    async def _examine(self) -> Sandbox | None:
-        """Find out where it runs, and in which sandbox; ToolError for what is not run at all."""
+    async def _examine(self) -> None:
+        """Find out where it runs; ToolError for what is not run at all."""
         if "\0" in str(self._invocation.arguments["command"]):
             raise ToolError("The command contains a NUL character, which no shell takes.")
         await self._call.locate()
-        sandbox = await sandbox_of(self._context, self._invocation)
-        self._call.refuse_outside(sandbox)
-        return sandbox
+        await self._call.refuse_outside()
 
     async def _claim_name(self) -> None:
         """Take a name of its own: whatever this home knows under the call's key was begun before, in a log that was
@@ -165,13 +162,12 @@ class CommandRun:
     async def _begin(self, key: CallKey) -> Command:
         await make_room(self._context, self._invocation)
         await self._project.tidy()
-        sandbox = await sandbox_of(self._context, self._invocation)
         if self.plan.captured and self._project.kept:
             await self._project.capture()
             faultpoint("tool.command_captured")
         view = self._commands.view(self._invocation.chat, key) if self.plan.view else ""
         log = self._commands.network_log(self._invocation.chat, key)
-        return await self._commands.start(self._invocation.chat, key, self._call.spec(self.plan, sandbox, view, log))
+        return await self._commands.start(self._invocation.chat, key, await self._call.spec(self.plan, view, log))
 
     async def begun(self) -> Outcome:
         """The outcome of a command in the background."""

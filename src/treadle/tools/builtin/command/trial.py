@@ -38,11 +38,11 @@ class CommandTrial(CommandRun):
         changes them, it is another command."""
         if not self._project.kept or not await self._call.can_view():
             return None
-        sandbox = await self._examine()
+        await self._examine()
         await self._claim_name()
         own, recorded = self.plan.own, self._fitting_trial
         fresh = CommandPlan(view=True, network=await self._call.network(rehearsal=True), key=self._dry_key, own=own)
-        self.plan = await self._placed(recorded or fresh, sandbox)
+        self.plan = await self._placed(recorded or fresh)
         attempt = await self._current()
         if recorded is not None:
             await self._refuse_repetition(recorded, attempt)
