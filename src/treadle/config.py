@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from treadle.did_you_mean import did_you_mean
 from treadle.errors import ConfigError, InvalidInput
+from treadle.home import HOME_VARIABLE, home_of
 from treadle.ports.commands import Allowance, Limits
 from treadle.ports.sandbox import Demand
 from treadle.protocol.options import (
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from treadle.tools.hooks import Hook
 
 PREFIX = "TREADLE_"
-HOME_VARIABLE = "TREADLE_HOME"
 PROGRAM_PREFIX = "TREADLE_COMMAND_"
 """Models that are programs, by names that a user chooses."""
 OTHER_VARIABLES = tuple(
@@ -192,16 +192,6 @@ class Config(msgspec.Struct, frozen=True):
 
 def variable(name: str) -> str:
     return f"{PREFIX}{name.upper()}"
-
-
-def home_of(environment: Mapping[str, str]) -> Path:
-    """Where Treadle keeps its data: $TREADLE_HOME, or the platform's folder for it."""
-    named = environment.get(HOME_VARIABLE, "")
-    if named:
-        return Path(named).expanduser().absolute()
-    from platformdirs import user_data_path
-
-    return user_data_path("treadle")
 
 
 def load(environment: Mapping[str, str] | None = None, flags: Mapping[str, Any] | None = None) -> Config:

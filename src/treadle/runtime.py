@@ -20,7 +20,6 @@ import msgspec
 
 from treadle import host_patterns
 from treadle.chat.fold import change_options
-from treadle.config import home_of
 from treadle.did_you_mean import unknown_names
 from treadle.engine.deps import Deps
 from treadle.engine.effects import spill
@@ -30,6 +29,7 @@ from treadle.engine.restore import SnapshotRestorer
 from treadle.engine.worker import Worker
 from treadle.errors import InvalidInput
 from treadle.handle import Chat, Prepared
+from treadle.home import home_of
 from treadle.instructions import read_instructions
 from treadle.jobs import Job, JobRegistry
 from treadle.models.disclosure import recipient

@@ -12,8 +12,9 @@ import pytest
 
 from treadle.cli import COMMANDS
 from treadle.cli.group import cli
-from treadle.config import HOME_VARIABLE, Settings, variable
+from treadle.config import Settings, variable
 from treadle.engine.worker import ENDING_S
+from treadle.home import HOME_VARIABLE
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

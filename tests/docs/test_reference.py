@@ -9,7 +9,8 @@ import pytest
 
 from treadle.cli import COMMANDS
 from treadle.cli.group import cli
-from treadle.config import HOME_VARIABLE, Settings, variable
+from treadle.config import Settings, variable
+from treadle.home import HOME_VARIABLE
 from treadle.models.catalog.lookup import KEYS as MODEL_KEYS
 from treadle.models.providers import ADDRESSES, KEYS, SERVERS
 from treadle.models.registry import PROVIDERS

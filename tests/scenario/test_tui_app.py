@@ -200,6 +200,7 @@ async def test_a_chat_of_ten_thousand_events_opens_at_its_end_and_scrolls() -> N
 
     app = make_app(connect, Start("/", "m:x", chat="c_1"))
     async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: app.conduct is not None)
         await until(pilot, lambda: app.conversation.seq >= 10_000 and "the last words" in shown(app))
         drawn = len(app.transcript._lines)
         assert drawn < 200
@@ -250,6 +251,7 @@ async def test_esc_stops_and_double_ctrl_c_leaves_with_a_word(tmp_path: Path) ->
         (tmp_path / "project").mkdir()
         app = app_on(agent, tmp_path / "project", prompt="Go on.")
         async with app.run_test(size=(60, 14)) as pilot:
+            await until(pilot, lambda: app.conduct is not None)
             await until(pilot, lambda: app.conversation.view.activity == "running run_command")
             await pilot.press("ctrl+c")
             await until(pilot, lambda: any("stops where it is" in str(each.message) for each in app._notifications))
@@ -273,7 +275,7 @@ async def test_live_text_of_a_chat_that_another_process_runs(tmp_path: Path) -> 
         async with app.run_test(size=(100, 30)) as pilot:
             await until(pilot, lambda: app.conduct is not None)
             assert app.connection is not None
-            app.attach(await app.connection.open(chat.id))
+            app.showing.attach(await app.connection.open(chat.id))
             await until(pilot, lambda: "Half of the answer is here" in shown(app))
             assert app.conversation.view.busy
             await chat.interrupt()

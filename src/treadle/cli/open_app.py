@@ -57,7 +57,7 @@ def run_app(wanted: Wanted, root: str, first_words: str = "") -> int:
     gc.disable()  # until all is loaded: what is loaded stays, and looking through it finds nothing
     import asyncio
 
-    from treadle.config import home_of
+    from treadle.home import home_of
     from treadle.tui.app import Start
     from treadle.tui.launch import run
 

@@ -169,8 +169,8 @@ async def review(desk: Desk) -> None:
 
     keys = {"k": "keep", "u": "undo"}
     await desk.app.push_screen_wait(Picker("Changes", found, keys=keys, act=act, preview=preview, searches=False))
-    desk.app.side.files = list(files.values())
-    desk.app.draw_facts()
+    desk.app.showing.side.files = list(files.values())
+    desk.app.showing.draw_facts()
 
 
 def _file_entries(file: ChangedFile) -> list[Entry[tuple[str, int]]]:

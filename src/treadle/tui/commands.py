@@ -122,7 +122,7 @@ async def _change(desk: Desk, **options: object) -> None:
     if desk.app.link is not None:
         await desk.app.link.change(**options)
     desk.chosen.update(options)
-    desk.app.draw_facts()
+    desk.app.showing.draw_facts()
 
 
 async def _network(desk: Desk, rest: str) -> None:
@@ -165,7 +165,7 @@ async def _rename(desk: Desk, rest: str) -> None:
 
 
 async def _new(desk: Desk, rest: str) -> None:
-    desk.app.detach()
+    desk.app.showing.detach()
     if rest:
         await desk.say(rest, ())
 

@@ -137,7 +137,7 @@ class Composer(TextArea):
         if self.app.clipboard:
             super().action_paste()
         else:
-            self.call_later(self.app.run_action, "picture")
+            self.call_later(self.app.run_action, "do('paste')")
 
     def add_chip(self, kind: str, label: str, text: str, image: str = "") -> None:
         number = max(self._chips, default=0) + 1

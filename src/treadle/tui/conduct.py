@@ -75,7 +75,7 @@ class Conduct:
         self._names = await asyncio.to_thread(file_names, start.root)
 
     async def open(self, link: ChatLink) -> None:
-        self.app.attach(link)
+        self.app.showing.attach(link)
         listed = {row.id: row for row in await self.connection.chats(limit=500)}
         row = listed.get(link.id)
         cut = row is not None and row.status == "pending" and not self.connection.stays
@@ -98,7 +98,7 @@ class Conduct:
         self._purpose = purpose
         self.app.composer.put(text)
         self.app.composer.focus()
-        self.app.draw_facts()
+        self.app.showing.draw_facts()
 
     def put_down(self) -> bool:
         """Esc: leave what the composer was used for, or what is offered; False if there is nothing to leave."""
@@ -109,7 +109,7 @@ class Conduct:
             return False
         self._purpose = None
         self.app.composer.put(self._draft)
-        self.app.draw_facts()
+        self.app.showing.draw_facts()
         if self.app.card.action is not None and self.app.card.action.kind == "permission":
             self.app.card.focus()
         return True
@@ -121,7 +121,7 @@ class Conduct:
             await self._for_purpose(purpose, text)
             self.app.composer.put(self._draft)
             self._draft = ""
-            self.app.draw_facts()
+            self.app.showing.draw_facts()
             return
         asked = self.app.card.action
         if asked is not None and asked.kind == "user_input" and not text.startswith("/"):
@@ -167,7 +167,7 @@ class Conduct:
         except TreadleError as error:
             app.composer.put(text)
             app.conversation.add_local(Note(text=str(error), colour="red", mark="error"))
-            app.draw()
+            app.showing.draw()
 
     async def _begin_chat(self) -> bool:
         app = self.app
@@ -176,7 +176,7 @@ class Conduct:
             raise InvalidInput("no model is chosen yet; choose one with /model")
         if not await self.may_see(model):
             return False
-        app.attach(await self.connection.create(**{"model": model, **self.chosen}), new=True)
+        app.showing.attach(await self.connection.create(**{"model": model, **self.chosen}), new=True)
         return True
 
     async def may_see(self, model: str) -> bool:
@@ -257,7 +257,7 @@ class Conduct:
         else:  # somebody else's doing
             self._typed = ""
             self._mine.discard(action.action)
-            self.app.draw()
+            self.app.showing.draw()
 
     async def _answer(self, work: Any) -> None:
         """An answer that comes too late is a notice, never an end."""

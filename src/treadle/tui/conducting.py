@@ -1,13 +1,47 @@
-"""What the app asks of whoever carries out what people do."""
+"""What the app asks of its parts that are loaded behind the first frame: what is shown, and what people do."""
 
 from typing import Any, Protocol
 
 from treadle.protocol.events import OpenAction
-from treadle.tui.card import Choice
+from treadle.tui.card import Card, Choice
 from treadle.tui.composer import Composer
+from treadle.tui.connection import ChatLink
+from treadle.tui.conversation import Conversation
+from treadle.tui.side import Side
+from treadle.tui.transcript import Transcript
+
+
+class Showing(Protocol):
+    """The chat that is followed, and what is drawn of it when."""
+
+    conversation: Conversation
+    link: ChatLink | None
+    transcript: Transcript
+    card: Card
+    side: Side
+
+    async def mount(self) -> None:
+        """Take the places that the first frame left open."""
+        ...
+
+    def attach(self, link: ChatLink, *, new: bool = False) -> None:
+        """Follow a chat from its beginning. A `new` one stands below what the screen has shown so far."""
+        ...
+
+    def detach(self) -> None:
+        """Nothing is followed: the next message begins a chat."""
+        ...
+
+    def leave(self) -> None: ...
+
+    def draw(self) -> None: ...
+
+    def draw_facts(self) -> None: ...
 
 
 class Conducting(Protocol):
+    """What people do, carried out."""
+
     chosen: dict[str, Any]
     """Options for the next chat."""
 

@@ -28,7 +28,7 @@ async def first_run(desk: Desk) -> None:
         desk.app.tell("no model is chosen; /model shows the list, and `treadle demo` needs none", grave=False)
         return
     desk.chosen["model"] = chosen
-    desk.app.draw_facts()
+    desk.app.showing.draw_facts()
     if not await desk.may_see(chosen):
         desk.chosen.pop("model")
         return

@@ -2,23 +2,32 @@
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from treadle.tui.app import Left, Start, TreadleApp
-from treadle.tui.conducting import Conducting
-from treadle.tui.connection import Connection
+
+if TYPE_CHECKING:
+    from treadle.tui.conducting import Conducting, Showing
+    from treadle.tui.connection import Connection
 
 
 def make_app(
-    connect: Callable[[], Awaitable[Connection]], start: Start, *, home: Path | None = None, theme: str = ""
+    connect: "Callable[[], Awaitable[Connection]]", start: Start, *, home: Path | None = None, theme: str = ""
 ) -> TreadleApp:
-    return TreadleApp(connect, _conduct, start, home=home, theme=theme)
+    return TreadleApp(connect, _show, _conduct, start, home=home, theme=theme)
 
 
-async def run(connect: Callable[[], Awaitable[Connection]], start: Start, *, home: Path | None = None) -> Left | None:
+async def run(connect: "Callable[[], Awaitable[Connection]]", start: Start, *, home: Path | None = None) -> Left | None:
     return await make_app(connect, start, home=home).run_async()
 
 
-def _conduct(app: TreadleApp) -> Conducting:
+def _show(app: TreadleApp) -> "Showing":
+    from treadle.tui.showing import Shown
+
+    return Shown(app)
+
+
+def _conduct(app: TreadleApp) -> "Conducting":
     from treadle.tui.conduct import Conduct
 
     return Conduct(app)

@@ -1,11 +1,11 @@
 """The signs of the app, with and without Unicode."""
 
-import msgspec
+from typing import NamedTuple
 
 _ASCII = str.maketrans({"●": "*", "✗": "x", "✓": "v", "·": "-", "…": "~", "\N{MINUS SIGN}": "-", "│": "|", "─": "-"})
 
 
-class Marks(msgspec.Struct, frozen=True):
+class Marks(NamedTuple):
     unicode: bool = True
     prompt: str = "\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT}"
     call: str = "●"

@@ -1,13 +1,10 @@
-"""The panel beside the conversation: what changed, the plan, what waits, what runs, what it costs and where it runs."""
+"""What the panel at the side says: what changed, the plan, what waits, what runs, what it costs and where it runs."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
-from textual.app import ComposeResult
-from textual.containers import VerticalScroll
-from textual.widgets import Static
 
 from treadle.inert import inert_line
 from treadle.protocol.files import decode_path
@@ -20,29 +17,23 @@ from treadle.tui.overview import Overview
 MOST = 12
 
 
-class Side(VerticalScroll, can_focus=False):
-    DEFAULT_CSS = """
-    Side { width: 38; padding: 0 1; border-left: solid $panel; scrollbar-size-vertical: 1; }
-    Side.folded { display: none; }
-    """
+class Side:
+    """`write` puts what it says where the panel is."""
 
-    def __init__(self, marks: Marks, place: str = "") -> None:
-        super().__init__(id="side")
+    def __init__(self, marks: Marks, write: Callable[[RenderableType], None]) -> None:
         self._marks = marks
-        self.place = place
+        self._write = write
+        self.place = ""
         self.files: Sequence[ChangedFile] = ()
         self.jobs: Sequence[JobRow] = ()
         self.branch = ""
         self._last: object = None
 
-    def compose(self) -> ComposeResult:
-        yield Static(id="facts")
-
     def show(self, view: Overview) -> None:
         seen = (view, tuple(self.files), tuple(self.jobs), self.branch, self.place)
         if seen != self._last:
             self._last = seen
-            self.query_one("#facts", Static).update(Group(*self._sections(view)))
+            self._write(Group(*self._sections(view)))
 
     def _sections(self, view: Overview) -> list[RenderableType]:
         width = 34

@@ -60,7 +60,8 @@ async def _show_chat(config: "Config", named: str, as_json: bool) -> int:
 def _show_settings(config: "Config", as_json: bool) -> None:
     import msgspec
 
-    from treadle.config import FILE_NAME, HOME_VARIABLE
+    from treadle.config import FILE_NAME
+    from treadle.home import HOME_VARIABLE
     from treadle.models.providers import ADDRESSES, KEYS
     from treadle.stores.address import shown as shown_address
 

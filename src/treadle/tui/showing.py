@@ -1,0 +1,194 @@
+"""The chat that the app follows, and what is drawn of it when. Loaded behind the first frame."""
+
+import asyncio
+import time
+
+from msgspec.structs import replace
+from rich.text import Text
+from textual.containers import Vertical
+from textual.timer import Timer
+from textual.widgets import OptionList
+
+from treadle.chat.fold import change_options
+from treadle.errors import TreadleError
+from treadle.inert import inert_line
+from treadle.tui.app import TreadleApp
+from treadle.tui.blocks import Note
+from treadle.tui.card import Card
+from treadle.tui.connection import ChatLink
+from treadle.tui.conversation import Conversation
+from treadle.tui.overview import Overview
+from treadle.tui.side import Side
+from treadle.tui.transcript import Transcript
+
+FLUSH_S = 0.032
+SHARE = 3.0
+"""Drawing may take one part of the time, and leave so many to keys and to the run."""
+TICK_S = 0.25
+LOOK_S = 2.0
+WELCOME = "Say what is to be done · / commands · @ files · ! shell · F1 help"
+
+
+class Shown:
+    def __init__(self, app: TreadleApp) -> None:
+        self._app = app
+        self.conversation = Conversation()
+        self.link: ChatLink | None = None
+        self.transcript = Transcript(app.marks)
+        self.card = Card(app.marks, lambda: app.last_key)
+        self.side = Side(app.marks, lambda facts: app.write("#facts", facts, grows=True))
+        self._following: asyncio.Task[None] | None = None
+        self._flushing: Timer | None = None
+        self._drew_s = 0.0
+        self._frame = 0
+        self._files_at = -1
+
+    async def mount(self) -> None:
+        app = self._app
+        await app.query_one("#stage", Vertical).mount(self.transcript)
+        left = app.query_one("#left", Vertical)
+        await left.mount(self.card, after="#stage")
+        await left.mount(OptionList(id="offers"), before="#entry")
+        if words := app.start.first_words.strip():
+            self.conversation.add_local(Note(text=words, colour="cyan"))
+        self.transcript.show(self.conversation)
+        app.set_interval(TICK_S, self._tick)
+        app.set_interval(LOOK_S, self._look)
+
+    # -- the chat -----------------------------------------------------------------------------------------------------
+
+    def attach(self, link: ChatLink, *, new: bool = False) -> None:
+        self._follow_none()
+        before = self.conversation.blocks if new else []
+        self._show(Conversation())
+        for block in before:
+            self.conversation.add_local(block)
+        self.link = link
+        self._following = asyncio.create_task(self._follow(link), name=f"follow {link.id}")
+
+    def detach(self) -> None:
+        self._follow_none()
+        self.link = None
+        self._show(Conversation())
+        self.draw()
+
+    def leave(self) -> None:
+        self._follow_none()
+
+    def _follow_none(self) -> None:
+        if self._following is not None:
+            self._following.cancel()
+
+    def _show(self, conversation: Conversation) -> None:
+        self.conversation = conversation
+        self._files_at = -1
+        self.side.files, self.side.jobs = (), ()
+        self.transcript.show(conversation)
+
+    async def _follow(self, link: ChatLink) -> None:
+        try:
+            async for batch in link.news():
+                for envelope in batch:
+                    self.conversation.apply(envelope)
+                if self._flushing is None:
+                    self._flushing = self._app.set_timer(max(FLUSH_S, SHARE * self._drew_s), self.draw)
+        except TreadleError as error:
+            self._app.say_status(f"lost the chat: {inert_line(str(error))}", "red")
+
+    async def _look(self) -> None:
+        """What no event tells while it happens: the last lines of background commands, the files that are left."""
+        link, view = self.link, self.conversation.view
+        if link is None:
+            return
+        try:
+            if view.jobs or any(job.status == "running" for job in self.side.jobs):
+                self.side.jobs = await link.jobs()
+            if self._files_at != self.conversation.seq and not view.busy:
+                self._files_at = self.conversation.seq
+                self.side.files = await link.changes()
+        except TreadleError:
+            pass
+        self.draw_facts()
+
+    # -- drawing ------------------------------------------------------------------------------------------------------
+
+    def draw(self) -> None:
+        self._flushing = None
+        app = self._app
+        if not app.is_running or not app.screen_stack:
+            return
+        began = time.perf_counter()
+        self.transcript.update_blocks()
+        self._drew_s = time.perf_counter() - began
+        self.draw_facts()
+        self._draw_card()
+        if self.card.action is None and self.card.has_focus:
+            app.composer.focus()
+
+    def _draw_card(self) -> None:
+        conduct, before = self._app.conduct, self.card.action
+        actions = [
+            action
+            for action in self.conversation.view.actions
+            if action.of_person and not (conduct is not None and conduct.settles(action))
+        ]
+        self.card.ask(actions[0] if actions else None, max(0, len(actions) - 1))
+        if conduct is not None and before is not None and (not actions or actions[0].action != before.action):
+            conduct.answered(before)
+
+    def draw_facts(self) -> None:
+        app, view = self._app, self.conversation.view
+        if self.link is None and app.connection is not None:
+            chosen = app.conduct.chosen if app.conduct is not None else {}
+            view = replace(view, options=change_options(app.connection.initial, chosen))
+        self.side.place = app.connection.place if app.connection is not None else ""
+        self.side.show(view)
+        app.write("#footer", Text(" · ".join(part for part in self._footer(view) if part), no_wrap=True))
+        self._draw_status()
+
+    def _footer(self, view: Overview) -> list[str]:
+        app, options = self._app, view.options
+        parts = [inert_line(options.model or app.start.model or "no model", 40), options.mode]
+        if view.window:
+            parts.append(f"{view.tokens / view.window:.0%} full")
+        if cost := view.cost or view.usage.usd:
+            parts.append(f"${cost:.4f}")
+        if app.folded:
+            if self.side.files:
+                parts.append(f"{len(self.side.files)} changed")
+            if view.jobs:
+                parts.append(f"{len(view.jobs)} in the background")
+        if view.queue:
+            parts.append(f"{len(view.queue)} queued")
+        return [*parts, _tail(inert_line(options.root or app.start.root), 40)]
+
+    def _draw_status(self) -> None:
+        app, view = self._app, self.conversation.view
+        if app.conduct is None:
+            return
+        if (purpose := app.conduct.purpose_words()) and not view.actions:
+            app.say_status(purpose, "yellow")
+        elif app.conduct.cut_off:
+            app.say_status("this run was cut off: Enter goes on with it, Esc ends it", "yellow")
+        elif view.busy:
+            mark = app.marks.spinner[self._frame % len(app.marks.spinner)] if not view.actions else app.marks.asks
+            seconds = max(0, round(time.time() - view.began_ms / 1000)) if view.began_ms else 0
+            activity = "waiting for you" if view.actions else view.activity or "working"
+            hint = "Enter queues, Ctrl-S steers, Esc stops" if app.size.width >= 70 else "Esc stops"
+            app.say_status(f"{mark} {inert_line(activity, 60)} {seconds} s · {purpose or hint}", "yellow")
+        elif not self.conversation.blocks:
+            app.say_status(WELCOME)
+        else:
+            app.say_status("")
+
+    def _tick(self) -> None:
+        self._frame += 1
+        if self.conversation.view.busy:
+            self._draw_status()
+            if self._frame % 4 == 0:
+                self.transcript.tick()
+
+
+def _tail(text: str, width: int) -> str:
+    """The end of a path says more than its beginning."""
+    return text if len(text) <= width else f"…{text[1 - width :]}"
