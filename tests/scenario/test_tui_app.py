@@ -240,9 +240,10 @@ async def test_a_stale_answer_is_a_notice_and_no_end(tmp_path: Path, after: str)
 
 def _too_late(app: TreadleApp, action: Any) -> Awaitable[None]:
     from treadle.tui.card import Choice
+    from treadle.tui.connection import Asked
 
     assert app.conduct is not None
-    return app.conduct.chose(Choice(action, "once"))
+    return app.conduct.chose(Choice(Asked(action), "once"))
 
 
 async def test_esc_stops_and_double_ctrl_c_leaves_with_a_word(tmp_path: Path) -> None:  # L-07

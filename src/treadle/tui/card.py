@@ -21,6 +21,7 @@ from treadle.lines.changes import count
 from treadle.presentation.notices import why_asked
 from treadle.protocol.events import OpenAction
 from treadle.protocol.permissions import NETWORK_TOOL, RuleScope
+from treadle.tui.connection import Asked
 from treadle.tui.drawing import Look, diff, key_hints
 from treadle.tui.marks import Marks
 
@@ -33,9 +34,9 @@ _RED = ("critical", "high")
 class Choice(Message):
     """What a person chose: `kind` is once, rule, deny, feedback, edit or answer."""
 
-    def __init__(self, action: OpenAction, kind: str, *, scope: RuleScope = "once", offer: int = -1, text: str = ""):
+    def __init__(self, asked: Asked, kind: str, *, scope: RuleScope = "once", offer: int = -1, text: str = ""):
         super().__init__()
-        self.action = action
+        self.asked = asked
         self.kind = kind
         self.scope = scope
         self.offer = offer
@@ -54,7 +55,7 @@ class Card(VerticalScroll, can_focus=True):
         super().__init__(id="card")
         self._marks = marks
         self._last_key = last_key
-        self.action: OpenAction | None = None
+        self.asked: Asked | None = None
         self._others = 0
         self._shown_at = 0.0
         self.armed = False
@@ -66,17 +67,21 @@ class Card(VerticalScroll, can_focus=True):
     def on_mount(self) -> None:
         self.set_interval(LOOK_S, self._look)
 
-    def ask(self, action: OpenAction | None, others: int = 0) -> None:
+    @property
+    def action(self) -> OpenAction | None:
+        return None if self.asked is None else self.asked.action
+
+    def ask(self, asked: Asked | None, others: int = 0) -> None:
         """Show this, and how many more wait behind it; None: nothing is asked."""
-        if action is None or self.action is None or action.action != self.action.action:
+        if asked is None or self.asked is None or asked.key != self.asked.key:
             self.armed = False
             self._shown_at = time.monotonic()
-        elif others == self._others and action == self.action:
+        elif others == self._others and asked == self.asked:
             return
-        self.action, self._others = action, others
-        self.display = action is not None
-        if action is not None:
-            self.set_class(action.severity in _RED, "severe")
+        self.asked, self._others = asked, others
+        self.display = asked is not None
+        if asked is not None:
+            self.set_class(asked.action.severity in _RED, "severe")
             self._draw()
 
     def _look(self) -> None:
@@ -92,14 +97,16 @@ class Card(VerticalScroll, can_focus=True):
     # -- drawing ------------------------------------------------------------------------------------------------------
 
     def _draw(self) -> None:
-        assert self.action is not None
+        assert self.asked is not None
         self.set_class(self.armed, "armed")
         width = max(20, self.size.width - 4 if self.size.width else 76)
         look = Look(width, 0, dark=self.app.current_theme.dark, marks=self._marks)
-        self.query_one("#asked", Static).update(Group(*self._parts(self.action, look)))
+        self.query_one("#asked", Static).update(Group(*self._parts(self.asked, look)))
 
-    def _parts(self, action: OpenAction, look: Look) -> list[RenderableType]:
+    def _parts(self, asked: Asked, look: Look) -> list[RenderableType]:
+        action = asked.action
         more = f"  ({count(self._others, 'more question')} behind it)" if self._others else ""
+        more += f"  (sub-agent: {inert_line(asked.title or asked.chat, 40)})" if asked.chat else ""
         if action.kind == "user_input":
             head = Text(f"{look.marks.asks} {inert(action.text)}{more}", "bold")
             options = [Text(f"  {number} {inert_line(text, 200)}") for number, text in enumerate(action.options, 1)]
@@ -128,9 +135,9 @@ class Card(VerticalScroll, can_focus=True):
 
     def press(self, key: str) -> bool:
         """Take a key if it means something here."""
-        action = self.action
-        if action is None or not self.armed:
+        if self.asked is None or not self.armed:
             return False
+        action = self.asked.action
         if action.kind == "user_input":
             if key.isdecimal() and 1 <= int(key) <= len(action.options):
                 self._choose("answer", text=action.options[int(key) - 1])
@@ -144,9 +151,9 @@ class Card(VerticalScroll, can_focus=True):
             case "n":
                 self._choose("deny")
             case "f":
-                self.post_message(Choice(action, "feedback"))
+                self.post_message(Choice(self.asked, "feedback"))
             case "e":
-                self.post_message(Choice(action, "edit"))
+                self.post_message(Choice(self.asked, "edit"))
             case "w":
                 self._choose("rule", scope="once", offer=_network_offer(action))
             case "c" | "p" | "u":
@@ -157,9 +164,9 @@ class Card(VerticalScroll, can_focus=True):
         return True
 
     def _choose(self, kind: str, *, scope: RuleScope = "once", offer: int = -1, text: str = "") -> None:
-        assert self.action is not None
+        assert self.asked is not None
         self.armed = False  # a second key is no second answer
-        self.post_message(Choice(self.action, kind, scope=scope, offer=offer, text=text))
+        self.post_message(Choice(self.asked, kind, scope=scope, offer=offer, text=text))
 
 
 def choices(action: OpenAction) -> list[tuple[str, str]]:

@@ -56,6 +56,8 @@ def _chat_entry(row: ChatRow) -> Entry[ChatRow]:
     words, style = _STATES[row.status]
     text = Text(no_wrap=True, overflow="ellipsis")
     text.append(f"{_age(row.updated_ms):>4} ", "dim")
+    if row.parent:
+        text.append("sub-agent ", "cyan")
     if words:
         text.append(f"{words} ", style)
     text.append(inert_line(row.title or row.id, 100), "bold")

@@ -2,13 +2,13 @@
 purpose: a message, unless something else was asked for."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
 from treadle.did_you_mean import did_you_mean
-from treadle.errors import InvalidInput, Refused, TreadleError
+from treadle.errors import InvalidInput, TreadleError
 from treadle.inert import inert, inert_line
 from treadle.protocol.events import OpenAction
 from treadle.tui.app import TreadleApp
@@ -16,7 +16,7 @@ from treadle.tui.blocks import Note
 from treadle.tui.card import Choice
 from treadle.tui.commands import COMMANDS, carry_out
 from treadle.tui.composer import Composer
-from treadle.tui.connection import ChatLink, Connection
+from treadle.tui.connection import Asked, ChatLink, Connection
 from treadle.tui.desk import Purpose
 from treadle.tui.file_names import best, file_names
 from treadle.tui.first_run import first_run
@@ -36,7 +36,7 @@ class Conduct:
         self._draft = ""
         self._names: list[str] | None = None
         self._offered: tuple[str, list[str]] = ("", [])
-        self._mine: set[str] = set()
+        self._mine: set[tuple[str, str]] = set()
         """Actions that were answered here."""
         self._cut_at = -1
         """Where the log ended when the chat's run was driven by nobody."""
@@ -123,12 +123,11 @@ class Conduct:
             self._draft = ""
             self.app.showing.draw_facts()
             return
-        asked = self.app.card.action
-        if asked is not None and asked.kind == "user_input" and not text.startswith("/"):
-            self._mine.add(asked.action)
-            number = int(text) if text.isdecimal() else 0
-            chosen = asked.options[number - 1] if 1 <= number <= len(asked.options) else text
-            await self._answer(self.link().answer(asked, chosen))
+        asked = self.app.card.asked
+        if asked is not None and asked.action.kind == "user_input" and not text.startswith("/"):
+            options, number = asked.action.options, int(text) if text.isdecimal() else 0
+            chosen = options[number - 1] if 1 <= number <= len(options) else text
+            await self._answer(asked, lambda link: link.answer(asked.action, chosen))
         elif text.startswith("/") and not text.startswith("//"):
             name, _, rest = text[1:].partition(" ")
             await self.command(name, rest.strip())
@@ -138,14 +137,13 @@ class Conduct:
             await self.say(text, message.images, steers=message.steers)
 
     async def _for_purpose(self, purpose: Purpose, text: str) -> None:
-        link, action = self.link(), purpose.action
+        link, asked = self.link(), purpose.asked
         match purpose.kind:
-            case "feedback" if action is not None:
-                self._mine.add(action.action)
-                await self._answer(link.deny(action, text))
-            case "edit" if action is not None:
-                self._mine.add(action.action)
-                await self._answer(link.approve(action, arguments={**purpose.arguments, "command": text}))
+            case "feedback" if asked is not None:
+                await self._answer(asked, lambda link: link.deny(asked.action, text))
+            case "edit" if asked is not None:
+                arguments = {**purpose.arguments, "command": text}
+                await self._answer(asked, lambda link: link.approve(asked.action, arguments=arguments))
             case "queued":
                 await link.edit_queued(purpose.target, text)
             case "rename":
@@ -223,62 +221,64 @@ class Conduct:
     # -- what is asked ------------------------------------------------------------------------------------------------
 
     async def chose(self, choice: Choice) -> None:
-        action, link = choice.action, self.link()
-        if choice.kind in ("once", "rule", "deny", "answer"):
-            self._mine.add(action.action)
+        asked = choice.asked
+        action = asked.action
         match choice.kind:
             case "once":
-                await self._answer(link.approve(action))
+                await self._answer(asked, lambda link: link.approve(action))
             case "rule":
-                await self._answer(link.approve(action, offer=choice.offer, scope=choice.scope))
+                await self._answer(asked, lambda link: link.approve(action, offer=choice.offer, scope=choice.scope))
             case "deny":
-                await self._answer(link.deny(action))
+                await self._answer(asked, lambda link: link.deny(action))
             case "answer":
-                await self._answer(link.answer(action, choice.text))
+                await self._answer(asked, lambda link: link.answer(action, choice.text))
             case "feedback":
-                self.ask_for(Purpose("feedback", "why not? Enter tells the model, Esc goes back", action))
+                self.ask_for(Purpose("feedback", "why not? Enter tells the model, Esc goes back", asked))
             case "edit":
-                arguments = await link.arguments(action)
+                arguments = await (await self._asking(asked)).arguments(action)
                 words = "run this instead: Enter runs it, Esc goes back"
-                self.ask_for(Purpose("edit", words, action, arguments), str(arguments.get("command", "")))
+                self.ask_for(Purpose("edit", words, asked, arguments), str(arguments.get("command", "")))
 
     def settles(self, action: OpenAction) -> bool:
         """Whether an approval is for the command that was typed here; whoever typed it has answered."""
         if not self._typed or action.kind != "permission" or action.severity == "critical":
             return False
-        if action.action not in self._mine:
-            self._mine.add(action.action)
-            self.app.run_worker(self.app.guarded(self._settle(action)))
+        asked = Asked(action)
+        if asked.key not in self._mine:
+            self._mine.add(asked.key)
+            self.app.run_worker(self.app.guarded(self._settle(asked)))
         return True
 
-    async def _settle(self, action: OpenAction) -> None:
-        if (await self.link().arguments(action)).get("command") == self._typed:
-            await self._answer(self.link().approve(action))
+    async def _settle(self, asked: Asked) -> None:
+        if (await self.link().arguments(asked.action)).get("command") == self._typed:
+            await self._answer(asked, lambda link: link.approve(asked.action))
         else:  # somebody else's doing
             self._typed = ""
-            self._mine.discard(action.action)
+            self._mine.discard(asked.key)
             self.app.showing.draw()
 
-    async def _answer(self, work: Any) -> None:
+    async def _asking(self, asked: Asked) -> ChatLink:
+        return await self.connection.open(asked.chat) if asked.chat else self.link()
+
+    async def _answer(self, asked: Asked, give: Callable[[ChatLink], Awaitable[None]]) -> None:
         """An answer that comes too late is a notice, never an end."""
+        self._mine.add(asked.key)
         try:
-            await work
-        except Refused as refusal:
-            if refusal.reason not in _STALE:
-                raise
-            self.app.tell("this was answered elsewhere, or has changed", grave=False)
+            await give(await self._asking(asked))
         except TreadleError as error:
             if getattr(error, "reason", "") not in _STALE and error.code not in _STALE:
                 raise
             self.app.tell("this was answered elsewhere, or has changed", grave=False)
+        if asked.chat:
+            await self.app.showing.look_below()
 
-    def answered(self, action: OpenAction) -> None:
+    def answered(self, asked: Asked) -> None:
         """A card went: by an answer from here, or from elsewhere."""
-        if action.action in self._mine:
-            self._mine.discard(action.action)
+        if asked.key in self._mine:
+            self._mine.discard(asked.key)
         elif self.app.conversation.view.busy and not self.app.conversation.view.stopping:
             self.app.tell("answered elsewhere", grave=False)
-        if self._purpose is not None and self._purpose.action == action:
+        if self._purpose is not None and self._purpose.asked == asked:
             self.put_down()
 
     # -- completion ---------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 from treadle.protocol.events import OpenAction
 from treadle.tui.card import Card, Choice
 from treadle.tui.composer import Composer
-from treadle.tui.connection import ChatLink
+from treadle.tui.connection import Asked, ChatLink
 from treadle.tui.conversation import Conversation
 from treadle.tui.side import Side
 from treadle.tui.transcript import Transcript
@@ -33,6 +33,10 @@ class Showing(Protocol):
         ...
 
     def leave(self) -> None: ...
+
+    async def look_below(self) -> None:
+        """See anew what the chats ask that calls of this one began."""
+        ...
 
     def draw(self) -> None: ...
 
@@ -66,7 +70,7 @@ class Conducting(Protocol):
         """Whether an approval needs nobody's answer."""
         ...
 
-    def answered(self, action: OpenAction) -> None:
+    def answered(self, asked: Asked) -> None:
         """A card went."""
         ...
 

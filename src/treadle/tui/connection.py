@@ -10,7 +10,7 @@ from treadle.protocol.events import Delivery, Envelope, OpenAction
 from treadle.protocol.files import Hunk
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import Rule, RuleScope
-from treadle.protocol.views import Status
+from treadle.protocol.views import ChildView, Status
 
 if TYPE_CHECKING:
     from treadle.skills.reading import CustomAgent, OwnCommand
@@ -29,6 +29,8 @@ class ChatRow(msgspec.Struct, frozen=True):
     archived: bool = False
     head: int = 0
     """The seq of its last event."""
+    parent: str = ""
+    """The chat whose call began it."""
     found: str = ""
     """Where the words that were looked for stand in it."""
 
@@ -38,6 +40,19 @@ class ModelRow(msgspec.Struct, frozen=True):
     window: int = 0
     why: str = ""
     """What is missing before it can be used."""
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What a person is asked: by the chat that is shown, or by one that its calls began."""
+
+    action: OpenAction
+    chat: str = ""
+    """Empty: the one that is shown."""
+    title: str = ""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.chat, self.action.action
 
 
 class ChangedFile(msgspec.Struct, frozen=True):
@@ -101,6 +116,14 @@ class ChatLink(Protocol):
     async def answer(self, action: OpenAction, text: str) -> None: ...
 
     async def arguments(self, action: OpenAction) -> Mapping[str, Any]: ...
+
+    async def children(self) -> Sequence[ChildView]:
+        """The chats that its calls began, and theirs."""
+        ...
+
+    async def asked_below(self) -> Sequence[Asked]:
+        """What those ask."""
+        ...
 
     async def change(self, **options: Any) -> None:
         """Options, `title` among them."""

@@ -7,9 +7,8 @@ import msgspec
 
 from treadle.inert import inert_line
 from treadle.lines.changes import count
-from treadle.protocol.events import OpenAction
 from treadle.tui.app import TreadleApp
-from treadle.tui.connection import ChatLink, Connection, Outcome
+from treadle.tui.connection import Asked, ChatLink, Connection, Outcome
 
 
 class Purpose(msgspec.Struct, frozen=True):
@@ -17,7 +16,7 @@ class Purpose(msgspec.Struct, frozen=True):
 
     kind: Literal["feedback", "edit", "queued", "rename"]
     words: str
-    action: OpenAction | None = None
+    asked: Asked | None = None
     arguments: Mapping[str, Any] = {}
     target: str = ""
 

@@ -24,10 +24,11 @@ from treadle.protocol.events import Delivery, Envelope, OpenAction, Restored
 from treadle.protocol.files import decode_path
 from treadle.protocol.options import ChatOptions, Project
 from treadle.protocol.permissions import Rule, RuleScope
-from treadle.protocol.views import shown_status
+from treadle.protocol.views import ChildView, shown_status
 from treadle.runtime import Agent
+from treadle.subagents.tree import tree
 from treadle.transfer import export_chat, fork
-from treadle.tui.connection import ChangedFile, ChatRow, JobRow, ModelRow, Outcome
+from treadle.tui.connection import Asked, ChangedFile, ChatRow, JobRow, ModelRow, Outcome
 from treadle.tui.images import read_picture
 from treadle.types import ChatId
 
@@ -110,6 +111,18 @@ class EmbeddedChat:
 
     async def arguments(self, action: OpenAction) -> Mapping[str, Any]:
         return await self._chat.arguments(action)
+
+    async def children(self) -> Sequence[ChildView]:
+        return await tree(self._agent.deps, self._chat.id)
+
+    async def asked_below(self) -> Sequence[Asked]:
+        return [
+            Asked(action, row.chat, row.title)
+            for row in await self.children()
+            if row.waits
+            for action in await self._chat.other(row.chat).actions()
+            if action.of_person
+        ]
 
     async def change(self, **options: Any) -> None:
         if "title" in options:
@@ -233,6 +246,7 @@ class Embedded:
                 each.summary.turns,
                 each.summary.archived,
                 each.summary.head,
+                each.summary.parent.partition("/")[0],
             )
             for each in listed
         ]

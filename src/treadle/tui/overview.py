@@ -6,7 +6,9 @@ from msgspec.structs import replace
 from treadle.protocol import events as e
 from treadle.protocol.content import PlanStep, Usage
 from treadle.protocol.options import ChatOptions
+from treadle.protocol.subagent_events import children_of
 from treadle.protocol.views import QueueItem
+from treadle.types import ChatId
 
 
 class Overview(msgspec.Struct, frozen=True):
@@ -23,6 +25,8 @@ class Overview(msgspec.Struct, frozen=True):
     queue: tuple[QueueItem, ...] = ()
     jobs: tuple[str, ...] = ()
     """The handles of background commands that have not ended."""
+    children: tuple[ChatId, ...] = ()
+    """Chats that calls of the run began and that are not at rest yet."""
     actions: tuple[e.OpenAction, ...] = ()
     usage: Usage = Usage()
     """Of the whole chat."""
@@ -54,13 +58,17 @@ def after(view: Overview, envelope: e.Envelope) -> Overview:
             return replace(view, usage=view.usage + usage, run_usage=view.run_usage + usage)
         case e.ModelCall(usage=usage):
             return replace(view, usage=view.usage + usage)
-        case e.SubagentCompleted(usage=usage):
-            return replace(view, usage=view.usage + usage, run_usage=view.run_usage + usage)
+        case e.SubagentCompleted(usage=usage, chat=chat):
+            left = tuple(each for each in view.children if each != chat)
+            return replace(view, usage=view.usage + usage, run_usage=view.run_usage + usage, children=left)
         case e.ReasoningDelta():
             return view if view.activity == "thinking" else replace(view, activity="thinking")
         case e.MessageDelta():
             return view if view.activity == "answering" else replace(view, activity="answering")
-        case e.ExecutionStart(name=name) | e.TrialStart(name=name):
+        case e.ExecutionStart(name=name, plan=plan):
+            begun = tuple(child.chat for child in children_of(plan) if child.chat not in view.children)
+            return replace(view, activity=f"running {name}", busy=True, children=(*view.children, *begun))
+        case e.TrialStart(name=name):
             return replace(view, activity=f"running {name}", busy=True)
         case e.ExecutionComplete():
             sandbox = event.sandbox or view.sandbox
@@ -82,16 +90,14 @@ def after(view: Overview, envelope: e.Envelope) -> Overview:
         case e.JobEnded(job=job):
             return replace(view, jobs=tuple(each for each in view.jobs if each != job))
         case e.PermissionCompleted() | e.UserInputCompleted():
-            left = _actions(view.actions, event)
-            return replace(view, actions=left, activity=view.activity if left else "working")
+            still = _actions(view.actions, event)
+            return replace(view, actions=still, activity=view.activity if still else "working")
         case e.QueueChanged():
             return replace(view, queue=_queue(view.queue, event))
         case e.RunEnd(reason=reason):
-            return replace(
-                view, busy=False, stopping=False, activity="", actions=(), last_end=reason, run_usage=Usage(), plan=()
-                if all(step.status == "done" for step in view.plan)
-                else view.plan,
-            )  # fmt: skip
+            steps = () if all(step.status == "done" for step in view.plan) else view.plan
+            ended = replace(view, busy=False, stopping=False, activity="", last_end=reason, plan=steps)
+            return replace(ended, actions=(), children=(), run_usage=Usage())
         case _:
             return replace(view, actions=_actions(view.actions, event))
 

@@ -14,10 +14,11 @@ from treadle.errors import NotFound, TreadleError
 from treadle.lines.changes import change_lines, is_folder
 from treadle.protocol.events import Delivery, Envelope, OpenAction
 from treadle.protocol.files import decode_path
-from treadle.protocol.http_answers import Accepted, ChatView, ModelList
+from treadle.protocol.http_answers import Accepted, ActionList, ChatView, ChildList, ModelList
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import Rule, RuleScope
-from treadle.tui.connection import ChangedFile, ChatRow, JobRow, ModelRow, Outcome
+from treadle.protocol.views import ChildView
+from treadle.tui.connection import Asked, ChangedFile, ChatRow, JobRow, ModelRow, Outcome
 from treadle.tui.images import read_picture
 
 PATIENCE_S = 60.0
@@ -73,6 +74,17 @@ class RemoteChat:
             if each.action == action.action:
                 return each.arguments
         raise NotFound("this is not asked any more")
+
+    async def children(self) -> Sequence[ChildView]:
+        return (await self._http.get(f"{self._at}/children", ChildList)).children
+
+    async def asked_below(self) -> Sequence[Asked]:
+        asked = (await self._http.get(f"{self._at}/actions", ActionList, {"below": "true"})).actions
+        return [
+            Asked(each.action, each.chat, each.title)
+            for each in asked
+            if each.chat != self.id and each.action.of_person
+        ]
 
     async def change(self, **options: Any) -> None:
         await self._chat.change(**options)
@@ -176,6 +188,7 @@ class Remote:
                     line.turns,
                     line.archived,
                     line.head,
+                    line.parent,
                 )
             )
             if len(rows) >= limit:

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 from rich.text import Text
@@ -15,7 +16,7 @@ from treadle.inert import inert_line
 from treadle.tui.app import TreadleApp
 from treadle.tui.blocks import Note
 from treadle.tui.card import Card
-from treadle.tui.connection import ChatLink
+from treadle.tui.connection import Asked, ChatLink
 from treadle.tui.conversation import Conversation
 from treadle.tui.overview import Overview
 from treadle.tui.side import Side
@@ -26,6 +27,7 @@ SHARE = 3.0
 """Drawing may take one part of the time, and leave so many to keys and to the run."""
 TICK_S = 0.25
 LOOK_S = 2.0
+BELOW_S = 1.0
 WELCOME = "Say what is to be done · / commands · @ files · ! shell · F1 help"
 
 
@@ -42,6 +44,8 @@ class Shown:
         self._drew_s = 0.0
         self._frame = 0
         self._files_at = -1
+        self._below: Sequence[Asked] = ()
+        self._below_lock = asyncio.Lock()
 
     async def mount(self) -> None:
         app = self._app
@@ -54,6 +58,7 @@ class Shown:
         self.transcript.show(self.conversation)
         app.set_interval(TICK_S, self._tick)
         app.set_interval(LOOK_S, self._look)
+        app.set_interval(BELOW_S, self._look_if_below)
 
     # -- the chat -----------------------------------------------------------------------------------------------------
 
@@ -82,7 +87,8 @@ class Shown:
     def _show(self, conversation: Conversation) -> None:
         self.conversation = conversation
         self._files_at = -1
-        self.side.files, self.side.jobs = (), ()
+        self._below = ()
+        self.side.files, self.side.jobs, self.side.children = (), (), ()
         self.transcript.show(conversation)
 
     async def _follow(self, link: ChatLink) -> None:
@@ -110,6 +116,25 @@ class Shown:
             pass
         self.draw_facts()
 
+    async def _look_if_below(self) -> None:
+        if self.conversation.view.children or self._below or self.side.children:
+            await self.look_below()
+
+    async def look_below(self) -> None:
+        link, known = self.link, self.conversation.view.children
+        if link is None or self._below_lock.locked():
+            return
+        async with self._below_lock:
+            try:
+                rows = await link.children() if known else ()
+                asked = await link.asked_below() if any(row.waits for row in rows) else ()
+            except TreadleError:
+                return
+        if link is self.link:
+            self.side.children = tuple(row for row in rows if row.chat in known or not row.ended)
+            self._below = asked
+            self.draw()
+
     # -- drawing ------------------------------------------------------------------------------------------------------
 
     def draw(self) -> None:
@@ -126,14 +151,15 @@ class Shown:
             app.composer.focus()
 
     def _draw_card(self) -> None:
-        conduct, before = self._app.conduct, self.card.action
-        actions = [
-            action
+        conduct, before = self._app.conduct, self.card.asked
+        own = [
+            Asked(action)
             for action in self.conversation.view.actions
             if action.of_person and not (conduct is not None and conduct.settles(action))
         ]
-        self.card.ask(actions[0] if actions else None, max(0, len(actions) - 1))
-        if conduct is not None and before is not None and (not actions or actions[0].action != before.action):
+        asked = [*own, *self._below]
+        self.card.ask(asked[0] if asked else None, max(0, len(asked) - 1))
+        if conduct is not None and before is not None and (not asked or asked[0].key != before.key):
             conduct.answered(before)
 
     def draw_facts(self) -> None:
@@ -171,9 +197,10 @@ class Shown:
         elif app.conduct.cut_off:
             app.say_status("this run was cut off: Enter goes on with it, Esc ends it", "yellow")
         elif view.busy:
-            mark = app.marks.spinner[self._frame % len(app.marks.spinner)] if not view.actions else app.marks.asks
+            waits = bool(view.actions or self._below)
+            mark = app.marks.asks if waits else app.marks.spinner[self._frame % len(app.marks.spinner)]
             seconds = max(0, round(time.time() - view.began_ms / 1000)) if view.began_ms else 0
-            activity = "waiting for you" if view.actions else view.activity or "working"
+            activity = "waiting for you" if waits else view.activity or "working"
             hint = "Enter queues, Ctrl-S steers, Esc stops" if app.size.width >= 70 else "Esc stops"
             app.say_status(f"{mark} {inert_line(activity, 60)} {seconds} s · {purpose or hint}", "yellow")
         elif not self.conversation.blocks:

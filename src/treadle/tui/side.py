@@ -9,6 +9,7 @@ from rich.text import Text
 from treadle.inert import inert_line
 from treadle.protocol.files import decode_path
 from treadle.protocol.options import NetworkChoice
+from treadle.protocol.views import ChildView
 from treadle.tui.connection import ChangedFile, JobRow
 from treadle.tui.drawing import checklist, numbers
 from treadle.tui.marks import Marks
@@ -26,11 +27,12 @@ class Side:
         self.place = ""
         self.files: Sequence[ChangedFile] = ()
         self.jobs: Sequence[JobRow] = ()
+        self.children: Sequence[ChildView] = ()
         self.branch = ""
         self._last: object = None
 
     def show(self, view: Overview) -> None:
-        seen = (view, tuple(self.files), tuple(self.jobs), self.branch, self.place)
+        seen = (view, tuple(self.files), tuple(self.jobs), tuple(self.children), self.branch, self.place)
         if seen != self._last:
             self._last = seen
             self._write(Group(*self._sections(view)))
@@ -45,6 +47,8 @@ class Side:
         if view.queue:
             parts += [_heading("queue", "/queue")]
             parts += [Text(f"  {inert_line(item.content, width - 4)}", "cyan") for item in view.queue[:MOST]]
+        if self.children:
+            parts += [_heading("sub-agents"), *self._family(width)]
         if running := [job for job in self.jobs if job.status == "running"]:
             parts += [_heading("in the background", "/jobs"), *self._working(running, width)]
         return [*parts, _heading("context"), *self._gauge(view, width), _heading("here"), *self._facts(view, width)]
@@ -69,6 +73,18 @@ class Side:
             lines.append(Text(f"  {inert_line(job.command, width - 8)} {took} s", "yellow"))
             if job.last_line:
                 lines.append(Text(f"    {inert_line(job.last_line, width - 4)}", "dim"))
+        return lines
+
+    def _family(self, width: int) -> list[RenderableType]:
+        lines: list[RenderableType] = []
+        for child in self.children[:MOST]:
+            words, style = ("waits for you", "bold yellow") if child.waits else (child.doing or child.status, "dim")
+            if child.ended:
+                words, style = child.ended, "green" if child.ended == "done" else "red"
+            text = Text("  " * child.depth)
+            text.append(inert_line(child.title or child.chat, max(8, width - len(words) - 2 * child.depth - 1)))
+            text.append(f" {inert_line(words, 20)}", style)
+            lines.append(text)
         return lines
 
     def _gauge(self, view: Overview, width: int) -> list[RenderableType]:

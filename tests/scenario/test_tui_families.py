@@ -1,0 +1,72 @@
+"""The app and chats that a chat began: what a sub-agent asks is asked in the parent's view, here and on a server."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.scenario.family import ByTask, project
+from tests.scenario.http_kit import serving
+from tests.scenario.test_tui_app import app_on, say, shown, until
+from treadle import Agent
+from treadle.models.scripted import Call, Say
+from treadle.protocol.options import ChatOptions
+from treadle.stores.sqlite import SqliteStore
+from treadle.tui.app import Start, TreadleApp
+from treadle.tui.launch import make_app
+from treadle.tui.remote import Remote
+
+SCRIPTS = {
+    "Do it": [Call("delegate", tasks=[{"task": "Child a"}, {"task": "Child b"}]), Say("All is done.")],
+    "Child a": [Call("write_file", path=".env", content="X=1\n"), Say("Wrote it.")],
+    "Child b": [Call("ask_user", question="Which one?", options=["this", "that"]), Say("Chosen.")],
+}
+
+
+@asynccontextmanager
+async def here(root: Path, home: Path) -> AsyncIterator[TreadleApp]:
+    async with Agent(SqliteStore(home / "treadle.db"), model=ByTask(SCRIPTS), home=home) as agent:
+        yield app_on(agent, root)
+
+
+@asynccontextmanager
+async def on_a_server(root: Path, home: Path) -> AsyncIterator[TreadleApp]:
+    options = ChatOptions(model="scripted:test", interactive=True, summarize=False, verify=False)
+    store = SqliteStore(home / "treadle.db")
+    async with serving(store, home, ByTask(SCRIPTS), builtin=True, options=options) as server:
+        remote = Remote(server.address, server.local.token, {"root": str(root)})
+
+        async def connect() -> Remote:
+            return remote
+
+        yield make_app(connect, Start(str(root), "scripted:x"))
+        await remote.close()
+
+
+@pytest.mark.parametrize("place", [here, on_a_server])
+async def test_what_sub_agents_ask_is_answered_in_the_view_of_the_parent(  # L-23, S-08
+    tmp_path: Path, place: Callable[[Path, Path], AbstractAsyncContextManager[TreadleApp]]
+) -> None:
+    root = project(tmp_path)
+    (tmp_path / "home").mkdir()
+    async with place(root, tmp_path / "home") as app, app.run_test(size=(120, 34)) as pilot:
+        await say(pilot, "Do it")
+        asked = set()
+        for _ in range(2):
+            await until(pilot, lambda: app.card.asked is not None and app.card.armed)
+            assert app.card.asked is not None
+            assert app.card.asked.chat
+            assert app.link is not None
+            assert app.card.asked.chat != app.link.id
+            key = app.card.asked.key
+            asked.add(app.card.asked.action.kind)
+            await pilot.press("y" if app.card.asked.action.kind == "permission" else "2")
+            await until(pilot, lambda key=key: app.card.asked is None or app.card.asked.key != key)
+        assert asked == {"permission", "user_input"}
+        await until(pilot, lambda: "All is done." in shown(app) and not app.conversation.view.busy)
+        assert app.connection is not None
+        rows = {row.title: row.parent for row in await app.connection.chats()}
+        assert rows["Child a"] == rows["Child b"] == app.link.id
+        app.leave()
+    assert (root / ".env").read_text() == "X=1\n"
