@@ -10,7 +10,7 @@ from tests.scenario.http_kit import Server, serving
 from treadle import ScriptedModel
 from treadle.models.script import Say, Used
 from treadle.protocol.content import Usage
-from treadle.server.routes.web import FOLDER, POLICY, parts
+from treadle.server.routes.web import FOLDER, POLICY, web_page
 from treadle.server.sign_in import SignIn
 from treadle.stores.memory import MemoryStore
 
@@ -30,13 +30,20 @@ async def test_the_page_and_its_parts(server: Server) -> None:  # U-05, S-12, S-
     assert page.headers["content-security-policy"] == POLICY
     assert "unsafe" not in POLICY
     assert "require-trusted-types-for 'script'" in POLICY
-    named = set(re.findall(r'(?:src|href)="/web/([\w.-]+)"', page.data.decode()))
-    assert named <= set(parts())
-    for name, part in parts().items():
+    own = web_page()
+    named = re.findall(r'(?:src|href)="/web/(\w+)/([\w.-]+)"', page.data.decode())
+    assert {version for version, _ in named} == {own.version}
+    assert {"main.js", "base.css", "chat-fold.js", "family.js"} <= {name for _, name in named} <= set(own.parts)
+    for name, part in own.parts.items():
         found = await server.nobody("GET", f"/web/{name}")
         assert (found.status, found.data) == (200, part.body)
+        assert found.headers["content-security-policy"] == POLICY
         again = await server.nobody("GET", f"/web/{name}", headers={"if-none-match": found.headers["etag"]})
-        assert again.status == 304
+        assert (again.status, again.headers["cache-control"]) == (304, "no-cache")
+        kept = await server.nobody("GET", f"/web/{own.version}/{name}")
+        assert (kept.data, "immutable" in kept.headers["cache-control"]) == (part.body, True)
+    old = await server.nobody("GET", "/web/0123456789abcdef/main.js")
+    assert (old.status, old.headers["cache-control"]) == (200, "no-cache")
     for name in ("nothing.js", "..%2fapp.py", "%2e%2e%2fconfig.py"):
         assert (await server.nobody("GET", f"/web/{name}")).status == 404
 

@@ -31,6 +31,7 @@ PATH_WORDS = {
     "queued": "The id of a queued message.",
     "action": "The id of what the chat waits for.",
     "world": "The id of a world.",
+    "version": "What the page names its parts by; they are kept under it.",
     "job": "The handle of a background command.",
     "name": "The name of a file of the page.",
 }

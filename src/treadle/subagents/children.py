@@ -19,7 +19,7 @@ from treadle.handle import Chat, Prepared
 from treadle.inert import inert_line
 from treadle.ports.snapshots import Effect
 from treadle.ports.toolset import Invocation
-from treadle.protocol.commands import Send
+from treadle.protocol.commands import Rename, Send
 from treadle.protocol.events import Envelope, ExecutionStart, SessionCreated, SubagentCompleted
 from treadle.protocol.options import Budget, ChatOptions, Project
 from treadle.protocol.subagent_events import Child
@@ -117,8 +117,9 @@ class Children:
             highest = call.root if owner else ""  # as for any chat of others
             ready = self._home.prepare(replace(options, world=child.world or beneath), highest, owner)
             created = SessionCreated(ready.options, owner, parent=f"{call.chat}/{call.call}")
+            named = (Rename(child.title, by=BY),) if child.title else ()
             with suppress(ChatExists):
-                await log.create(child.chat, created, *ready.notices, first=(Send(task),))
+                await log.create(child.chat, created, *ready.notices, first=(*named, Send(task)))
             faultpoint("subagents.begun")
         return self._home.chat(child.chat)
 

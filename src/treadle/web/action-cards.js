@@ -16,23 +16,24 @@ class ActionCards extends HTMLElement {
 
   /** Cards stay as they are, with what was typed into them, as long as their action does. */
   update(actions) {
-    const wanted = new Map(actions.map((action) => [`${action.action} ${action.hash ?? ""} ${action.kind}`, action]));
+    const wanted = new Map(actions.map((action) => [`${action.chat} ${action.action} ${action.hash ?? ""} ${action.kind}`, action]));
     for (const [key, card] of this.cards) if (!wanted.has(key)) { card.remove(); this.cards.delete(key); }
-    const client = actions.filter((action) => action.kind === "external_tool");
     for (const [key, action] of wanted) {
       if (this.cards.has(key)) continue;
       const card = action.kind === "permission" ? this.approval(action) : action.kind === "user_input" ? this.question(action)
-          : this.client(action, client);
+          : this.client(action, actions.filter(({ kind, chat }) => kind === "external_tool" && chat === action.chat));
+      if (action.chat !== this.chat) card.firstChild.after(h("p", { class: "muted" }, "Asked by ",
+          h("a", { href: `#/chat/${action.chat}` }, action.title || action.chat), ", which this chat began."));
       this.cards.set(key, card);
       this.append(card);
     }
     this.hidden = !this.cards.size;
   }
 
-  async answer(path, body, card) {
+  async answer({ chat }, path, body, card) {
     card.querySelectorAll("button").forEach((each) => { each.disabled = true; });
     try {
-      await api("POST", chatPath(this.chat, path), body);
+      await api("POST", chatPath(chat, path), body);
     } catch (error) {
       toast(error.code === "no_such_action" ? "Somebody else has answered this." : error.message, "bad");
       card.querySelectorAll("button").forEach((each) => { each.disabled = false; });
@@ -65,7 +66,7 @@ class ActionCards extends HTMLElement {
       const body = { decision, hash: action.hash, feedback: feedback.value };
       if (decision === "allow" && edited && edited.value !== command) body.arguments = { ...action.arguments, command: edited.value };
       if (rule.value) { const [offer, scope] = rule.value.split(" "); body.rule = { offer: Number(offer), scope }; }
-      return this.answer(`/approvals/${encodeURIComponent(action.action)}`, body, card);
+      return this.answer(action, `/approvals/${encodeURIComponent(action.action)}`, body, card);
     };
     return card;
   }
@@ -73,7 +74,7 @@ class ActionCards extends HTMLElement {
   question(action) {
     const field = h("input", { type: "text", "aria-label": "Your answer", placeholder: action.options?.length ? "Or something else"
         : "Your answer" });
-    const say = (answer) => answer.trim() && this.answer(`/answers/${encodeURIComponent(action.action)}`, { answer }, card);
+    const say = (answer) => answer.trim() && this.answer(action, `/answers/${encodeURIComponent(action.action)}`, { answer }, card);
     const text = h("div", { class: "markdown" });
     show(text, "markdown", action.text || action.question || "");
     const card = h("section", { class: "card action question", data: { action: action.action }, tabindex: "-1" }, h("h3", {}, "A question"),
@@ -93,9 +94,9 @@ class ActionCards extends HTMLElement {
       h("p", { class: "muted" }, `The chat waits for its result${until}.`),
           h("pre", { class: "output", tabindex: "0" }, JSON.stringify(action.arguments ?? {}, null, 2)),
       all.length === 1 ? h("details", {}, h("summary", {}, "Answer in its place"), field,
-          h("footer", {}, button("Hand in", () => this.answer("/tool-results",
+          h("footer", {}, button("Hand in", () => this.answer(action, "/tool-results",
           { results: [{ tool_call_id: action.tool_call_id, output: read(field.value) }] }, card), { class: "primary" }),
-        button("Say that it failed", () => this.answer("/tool-results",
+        button("Say that it failed", () => this.answer(action, "/tool-results",
             { results: [{ tool_call_id: action.tool_call_id, output: field.value || "It failed.", is_error: true }] }, card)))) : null);
     return card;
   }

@@ -1,8 +1,8 @@
 // What the chat changed in the project, by file and hunk: keep, undo with a preview, redo; inline or side by side.
 
-import { ask, button, h, toast } from "./dom.js";
+import { ask, button, h, toast, tried } from "./dom.js";
 import { show } from "./rendered.js";
-import { stat } from "./row-views.js";
+import { stat } from "./family.js";
 import { api, chatPath } from "./session.js";
 
 const WORDS = { created: "new", modified: "", deleted: "deleted" };
@@ -81,29 +81,25 @@ class ChangedFiles extends HTMLElement {
 
   /** Undo, after a look at what it would do. */
   async undo(chosen) {
-    try {
-      const plan = await api("POST", chatPath(this.page.chat, "/undo"),
-          { ...this.choice(chosen), preview: true, even_kept: this.kept.checked });
-      const said = await ask("Undo these changes?", planned(plan),
-          [["Undo", {}, "primary"], ...(plan.conflicts.length ? [["Undo and merge", { merge: true }]] : []), ["Cancel", null]]);
-      if (said) await this.act("undo", { ...chosen, ...said, even_kept: this.kept.checked });
-    } catch (error) {
-      toast(error.message, "bad");
-    }
+    const plan = await tried(api("POST", chatPath(this.page.chat, "/undo"),
+        { ...this.choice(chosen), preview: true, even_kept: this.kept.checked }));
+    const said = plan && await ask("Undo these changes?", planned(plan),
+        [["Undo", {}, "primary"], ...(plan.conflicts.length ? [["Undo and merge", { merge: true }]] : []), ["Cancel", null]]);
+    if (said) await this.act("undo", { ...chosen, ...said, even_kept: this.kept.checked });
   }
 
   async act(deed, chosen, plain = false) {
-    try {
-      const done = await api("POST", chatPath(this.page.chat, `/${deed}?wait=30`), plain ? chosen : this.choice(chosen));
-      if (done.error) toast(done.error, "bad");
-      else if (done.conflicts?.length) toast(done.conflicts.map((each) => `${each.path}: ${each.reason}`).join("\n"), "bad");
-    } catch (error) {
-      toast(error.message, "bad");
-    }
+    const done = await tried(api("POST", chatPath(this.page.chat, `/${deed}?wait=30`), plain ? chosen : this.choice(chosen)));
+    if (done) tellConflicts(done);
     this.load();
   }
 }
 customElements.define("changed-files", ChangedFiles);
+
+/** Why something was not done, if so. */
+export function tellConflicts({ error, conflicts = [] }) {
+  if (error || conflicts.length) toast(error || conflicts.map((each) => `${each.path}: ${each.reason}`).join("\n"), "bad");
+}
 
 /** What an undo would do, for people. */
 export function planned(plan) {

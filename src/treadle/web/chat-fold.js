@@ -21,6 +21,7 @@ export class ChatFold {
     this.spans = [];
     this.phase = "";
     this.sandbox = "";
+    this.turns = 0;
     this.counts = { queue: 0, files: 0, jobs: 0, children: 0 };
     this.parent = "";
     this.paths = new Map();
@@ -80,6 +81,14 @@ export class ChatFold {
     if (!row) return;
     this.answers.delete(row.turn);
     this.rows = this.rows.filter((each) => each !== row);
+  }
+
+  /** What the chats do that calls began, as the server says just now. */
+  kin(rows) {
+    for (const { row, call } of this.calls.values()) for (const each of call.children ?? []) {
+      each.now = rows.find(({ chat }) => chat === each.chat);
+      this.touch(row);
+    }
   }
 
   span(kind, label, when, more = {}) {
@@ -172,6 +181,7 @@ const HANDLERS = {
     fold.begin(when, "");
     fold.phase = "thinking";
     fold.turn = { turn: data.turn, at: when.at };
+    fold.turns += 1;
     fold.span("turn", `turn ${data.turn}`, when, { turn: data.turn, model: data.model });
   },
   "assistant.message_delta": (fold, data, when) => {

@@ -56,23 +56,33 @@ class ChatList extends HTMLElement {
     if (this.frame) return;
     this.frame = requestAnimationFrame(() => {
       this.frame = 0;
-      const sorted = [...this.chats.values()].sort((a, b) => (a.updated < b.updated ? 1 : -1));
+      const newest = [...this.chats.values()].sort((a, b) => (a.updated < b.updated ? 1 : -1));
+      const top = (chat) => this.chats.has(chat.parent) ? top(this.chats.get(chat.parent)) : chat;
+      const lines = [];
+      const put = (chat, depth) => {
+        lines.push(this.line(chat, depth));
+        newest.filter(({ parent }) => parent === chat.id).sort((a, b) => (a.created < b.created ? -1 : 1)).forEach((each) => put(each, depth + 1));
+      };
+      for (const chat of new Set(newest.map(top))) put(chat, 0);
       const focused = document.activeElement?.closest?.("chat-list a.chat")?.dataset.id;
-      this.items.replaceChildren(...sorted.map((chat) => this.line(chat)));
+      this.items.replaceChildren(...lines);
       if (focused) this.items.querySelector(`[data-id="${CSS.escape(focused)}"]`)?.focus();
-      if (!sorted.length) this.items.append(h("li", { class: "muted empty" }, this.query || this.status ? "Nothing fits." : this.archived
+      if (!lines.length) this.items.append(h("li", { class: "muted empty" }, this.query || this.status ? "Nothing fits." : this.archived
           ? "The archive is empty." : "No chats yet."));
       this.more.hidden = !this.next;
     });
   }
 
-  line(chat) {
+  /** Chats that others began stand below those. */
+  line(chat, depth) {
     const here = chat.id === this.app.chat;
-    const facts = [baseName(chat.root), ago(chat.updated), chat.usage.usd ? money(chat.usage.usd) : ""].filter(Boolean).join(" · ");
+    const facts = [chat.labels.find((each) => each === "won" || each === "lost"), depth ? "" : baseName(chat.root), ago(chat.updated),
+        chat.usage.usd ? money(chat.usage.usd) : ""].filter(Boolean).join(" · ");
+    const mark = chat.parent ? h("span", { class: "muted", title: "Begun by another chat" }, `${"\u2003".repeat(Math.max(0, depth - 1))}└ `) : null;
     return h("li", {}, h("a", { class: "chat", href: `#/chat/${chat.id}`, data: { id: chat.id }, "aria-current": here ? "page"
         : undefined },
       h("span", { class: `dot ${chat.status}`, title: STATUSES[chat.status] }),
-      h("span", { class: "title" }, chat.title || "Untitled"), h("span", { class: "unseen" }, `, ${STATUSES[chat.status]}`),
+      h("span", { class: "title" }, mark, chat.title || "Untitled"), h("span", { class: "unseen" }, `, ${STATUSES[chat.status]}`),
       h("span", { class: "muted" }, chat.status === "requires_action" ? h("b", {}, "needs you · ") : null, facts)));
   }
 

@@ -1,6 +1,6 @@
 // The options of a chat that people change: title, model, mode, what passes by itself, budgets, the archive.
 
-import { ask, h, toast } from "./dom.js";
+import { ask, h, tried } from "./dom.js";
 import { modeChoice, modelChoice } from "./composer.js";
 import { api, chatPath } from "./session.js";
 
@@ -36,7 +36,7 @@ export async function changeOptions(page, models) {
     h("p", { class: "muted" }, `Project: ${options.root || "none"}${options.world ? `, in ${options.world}: it changes when that is committed` : ""}`)],
         [["Save", "save", "primary"], ["Compact now", "compact"], [archive, "archive"], ["Cancel", null]]);
   if (!said) return;
-  if (said === "compact") return api("POST", chatPath(page.chat, "/compact"), {}).catch((error) => toast(error.message, "bad"));
+  if (said === "compact") return tried(api("POST", chatPath(page.chat, "/compact"), {}));
   const before = { title: page.fold.title, model: options.model, mode: options.mode, max_turns: options.max_turns,
       auto_approve_commands: options.auto_approve_commands, network: options.network, run_budget: options.run_budget,
       chat_budget: options.chat_budget };
@@ -45,10 +45,5 @@ export async function changeOptions(page, models) {
       run_budget: run.value(), chat_budget: chat.value() };
   const changes = said === "archive" ? { archived: !options.archived }
       : Object.fromEntries(Object.entries(now).filter(([name, value]) => JSON.stringify(value) !== JSON.stringify(before[name])));
-  if (!Object.keys(changes).length) return;
-  try {
-    await api("PATCH", chatPath(page.chat), changes);
-  } catch (error) {
-    toast(error.message, "bad");
-  }
+  if (Object.keys(changes).length) await tried(api("PATCH", chatPath(page.chat), changes));
 }

@@ -3,30 +3,30 @@
 import "./action-cards.js";
 import "./composer.js";
 import "./conversation.js";
-import { planned } from "./changed-files.js";
+import { planned, tellConflicts } from "./changed-files.js";
 import { ChatFold } from "./chat-fold.js";
 import { changeOptions } from "./chat-options.js";
 import { STATUSES } from "./chat-list.js";
-import { announce, ask, button, h, iconButton, money, number, toast } from "./dom.js";
+import { announce, ask, button, h, iconButton, money, number, toast, tried } from "./dom.js";
 import { api, chatPath } from "./session.js";
 import { Stream } from "./stream.js";
 
-const PANELS = { files: ["Files", "changed-files"], timeline: ["Timeline", "run-timeline"], log: ["Log", "log-view"],
-    jobs: ["Jobs", "job-list"], tree: ["Tree", "chat-tree"], world: ["World", "world-view"] };
-const MODULES = { files: "changed-files", timeline: "timeline", log: "log-view", jobs: "job-list", tree: "chat-tree",
-    world: "world-view", replay: "replay-view" };
-
+/** By name: what is on the tab, the module, and its element where that has another name. */
+const PANELS = { files: ["Files", "changed-files"], timeline: ["Timeline", "timeline", "run-timeline"], log: ["Log", "log-view"],
+    jobs: ["Jobs", "job-list"], tree: ["Tree", "family", "chat-tree"], world: ["World", "world-view"], replay: ["Replay", "replay-view"] };
 const LONG = 300;
+const LOOK_MS = 500;
 
 class ChatPage extends HTMLElement {
   begin(id, app) {
-    Object.assign(this, { chat: id, app, panel: "", fold: new ChatFold(), head: 0, ready: false, seenQueue: 0 });
+    Object.assign(this, { chat: id, app, panel: "", fold: new ChatFold(), head: 0, ready: false, seenQueue: 0, seenFamily: 0,
+        family: [], below: [] });
     this.titleText = h("h1", {}, "…");
     this.status = h("span", { class: "status", role: "status" });
     this.above = h("a", { class: "badge", hidden: true, title: "The chat whose call began this one" }, "↑ parent");
     this.gauge = h("span", { class: "gauge muted" });
     this.tabs = h("nav", { class: "tabs", "aria-label": "Panels" },
-        Object.entries(PANELS).map(([name, [text]], at) => button(text, () => this.open(this.panel === name ? "" : name),
+        Object.entries(PANELS).slice(0, -1).map(([name, [text]], at) => button(text, () => this.open(this.panel === name ? "" : name),
         { class: "quiet", "aria-pressed": "false", data: { panel: name }, title: `${text} (Alt+${at + 1})`, hidden: at > 3 })));
     this.conversation = document.createElement("chat-conversation");
     this.cards = document.createElement("action-cards");
@@ -74,6 +74,7 @@ class ChatPage extends HTMLElement {
     this.stream?.close();
     clearInterval(this.clock);
     clearTimeout(this.timer);
+    clearTimeout(this.looking);
     this.app?.told("chat", "live");
   }
 
@@ -111,7 +112,7 @@ class ChatPage extends HTMLElement {
     const { fold } = this;
     const listed = this.app.list?.chats.get(this.chat)?.status;
     if (!fold.run) return fold.lastEnd === "error" ? "error" : "idle";
-    if (fold.actions.length) return "requires_action";
+    if (fold.actions.length || this.below.length) return "requires_action";
     return listed === "interrupting" || listed === "pending" ? listed : "running";
   }
 
@@ -137,10 +138,11 @@ class ChatPage extends HTMLElement {
     tree.hidden = !fold.parent && !fold.counts.children;
     world.hidden = !fold.options.world;
     this.composer.working(Boolean(fold.run));
-    this.cards.update(fold.actions);
+    this.cards.update([...fold.actions.map((each) => ({ ...each, chat: this.chat })), ...this.below]);
     this.showPlan();
     this.tick();
     if (this.seenQueue !== fold.counts.queue) { this.seenQueue = fold.counts.queue; this.loadQueue(); }
+    if (this.seenFamily !== fold.counts.children) { this.seenFamily = fold.counts.children; this.loadFamily(); }
     this.side.firstElementChild?.update?.(fold);
   }
 
@@ -164,9 +166,7 @@ class ChatPage extends HTMLElement {
 
   async loadQueue() {
     const { queue } = await api("GET", chatPath(this.chat, "/queue")).catch(() => ({ queue: [] }));
-    const act = async (method, id, rest = "",
-        body = {}) => { try { await api(method, chatPath(this.chat, `/queue/${encodeURIComponent(id)}${rest}`),
-        body); } catch (error) { toast(error.message, "bad"); } };
+    const act = (method, id, rest = "", body = {}) => tried(api(method, chatPath(this.chat, `/queue/${encodeURIComponent(id)}${rest}`), body));
     const edit = async (item) => {
       const area = h("textarea", { rows: 5, value: item.content, "aria-label": "Queued message" });
       if (await ask("Change a queued message", [area], [["Save", true, "primary"], ["Cancel", null]])) act("PUT", item.id, "",
@@ -181,16 +181,38 @@ class ChatPage extends HTMLElement {
           iconButton("close", "Take it out of the queue", () => act("DELETE", item.id)))));
   }
 
+  /** A chat has changed: if it is below this one, look at all of them, at most so often. */
+  heard({ id, parent }) {
+    if (parent === this.chat || this.family.some(({ chat }) => chat === id || chat === parent)) {
+      this.looking ??= setTimeout(() => { this.looking = null; this.loadFamily(); }, LOOK_MS);
+    }
+  }
+
+  /** The chats that calls of this one began, and what they wait for: it is answered here as well. */
+  async loadFamily() {
+    try {
+      const [{ children }, { actions }] = await Promise.all([api("GET", chatPath(this.chat, "/children")),
+          api("GET", chatPath(this.chat, "/actions?below=true"))]);
+      const below = actions.filter(({ chat }) => chat !== this.chat).map(({ action, ...whose }) => ({ ...action, ...whose }));
+      if (below.length > this.below.length) announce(`${below[0].title} waits for you: ${below[0].text || below[0].name}`);
+      Object.assign(this, { family: children, below });
+    } catch { return; } // it is looked at again when the next thing happens
+    this.fold.kin(this.family);
+    this.conversation.news();
+    this.update();
+  }
+
   async open(name, ...more) {
     this.panel = name;
     for (const tab of this.tabs.children) tab.setAttribute("aria-pressed", String(tab.dataset.panel === name));
     this.classList.toggle("with-side", Boolean(name));
     this.side.hidden = !name;
     if (!name) return this.side.replaceChildren();
-    await import(`./${MODULES[name]}.js`);
+    const [text, module, element = module] = PANELS[name];
+    await import(`./${module}.js`);
     if (this.panel !== name) return;
-    const view = document.createElement(PANELS[name]?.[1] ?? MODULES[name]);
-    this.side.setAttribute("aria-label", PANELS[name]?.[0] ?? "Replay");
+    const view = document.createElement(element);
+    this.side.setAttribute("aria-label", text);
     this.side.replaceChildren(view, iconButton("close", "Close the panel", () => this.open(""), { class: "quiet shut" }));
     view.begin(this, ...more);
     view.update?.(this.fold);
@@ -213,16 +235,14 @@ class ChatPage extends HTMLElement {
   }
 
   async interrupt() {
-    try { await api("POST", chatPath(this.chat, "/interrupt"), {}); } catch (error) { if (error.code !== "not_running") toast(error.message,
-        "bad"); }
+    await api("POST", chatPath(this.chat, "/interrupt"), {}).catch(({ code, message }) => { if (code !== "not_running") toast(message, "bad"); });
   }
 
   async fork(seq) {
-    try {
-      const chat = await api("POST", chatPath(this.chat, "/fork"), { seq });
-      toast("This is the copy.");
-      location.hash = `#/chat/${chat.id}`;
-    } catch (error) { toast(error.message, "bad"); }
+    const chat = await tried(api("POST", chatPath(this.chat, "/fork"), { seq }));
+    if (!chat) return;
+    toast("This is the copy.");
+    location.hash = `#/chat/${chat.id}`;
   }
 
   async rewind(row) {
@@ -235,12 +255,9 @@ class ChatPage extends HTMLElement {
           ["Conversation only", { conversation: true, files: false }], ["Files only", { conversation: false, files: true }],
           ["Cancel", null]]);
     if (!said) return;
-    try {
-      const done = await api("POST", chatPath(this.chat, "/back?wait=30"), { message: row.seq, ...said });
-      if (done.error || done.conflicts?.length) toast(done.error || done.conflicts.map((each) => `${each.path}: ${each.reason}`).join("\n"),
-          "bad");
-      if (said.conversation) this.composer.fill(row.text);
-    } catch (error) { toast(error.message, "bad"); }
+    const done = await tried(api("POST", chatPath(this.chat, "/back?wait=30"), { message: row.seq, ...said }));
+    if (done) tellConflicts(done);
+    if (done && said.conversation) this.composer.fill(row.text);
   }
 
   async edit(row) {
@@ -249,9 +266,7 @@ class ChatPage extends HTMLElement {
     const said = await ask("Say it differently", [area, h("label", { class: "check" }, files, "Files go back to that point, too"),
         h("p", { class: "muted" }, "What came after it leaves the conversation; the log keeps it.")],
         [["Run again", true, "primary"], ["Cancel", null]]);
-    if (!said) return;
-    try { await api("PUT", chatPath(this.chat, `/messages/${row.seq}`),
-        { content: area.value, files: files.checked }); } catch (error) { toast(error.message, "bad"); }
+    if (said) tried(api("PUT", chatPath(this.chat, `/messages/${row.seq}`), { content: area.value, files: files.checked }));
   }
 
   async options() { changeOptions(this, await this.app.models()); }

@@ -77,6 +77,9 @@ export function toast(text, kind = "") {
   setTimeout(() => line.remove(), kind === "bad" ? 8000 : 4000);
 }
 
+/** What comes of something that may fail; if it does, that is told. */
+export const tried = (work) => work.catch((error) => toast(error.message, "bad"));
+
 /** Tell those who do not see the screen. */
 export function announce(text) {
   let place = document.getElementById("announcer");

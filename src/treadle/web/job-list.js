@@ -1,6 +1,6 @@
 // Background commands of a chat: what they write, a word to their input, and a stop.
 
-import { button, duration, h, toast } from "./dom.js";
+import { button, duration, h, tried } from "./dom.js";
 import { api, chatPath } from "./session.js";
 
 const LOOK_MS = 2_000;
@@ -39,9 +39,7 @@ class JobList extends HTMLElement {
     const open = this.open === job.job || job.status === "running";
     const said = open ? await api("GET", chatPath(this.page.chat, `${path}/output`)).catch((error) => ({ text: error.message })) : null;
     const field = h("input", { type: "text", "aria-label": `Input of ${job.job}`, placeholder: "A line for its input" });
-    const act = async (rest,
-        body) => { try { await api("POST", chatPath(this.page.chat, path + rest), body); } catch (error) { toast(error.message,
-        "bad"); } this.load(); };
+    const act = (rest, body) => tried(api("POST", chatPath(this.page.chat, path + rest), body)).then(() => this.load());
     return h("section", { class: "changed", "aria-label": job.command },
         h("header", {}, h("span", { class: `state ${job.status === "running" ? "running" : job.code ? "failed" : "done"}` }),
         h("code", {}, job.command), h("span", { class: "muted" },

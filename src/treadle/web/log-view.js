@@ -1,6 +1,6 @@
 // The log as it is: every recorded event, with a filter; copies as JSON lines, and new chats from any place of it.
 
-import { button, copy, h, toast } from "./dom.js";
+import { button, copy, h, tried } from "./dom.js";
 import { fold as folded } from "./row-views.js";
 import { api, chatPath } from "./session.js";
 
@@ -85,14 +85,11 @@ class LogView extends HTMLElement {
   }
 
   async download() {
-    try {
-      const blob = await (await api("GET", chatPath(this.page.chat, "/export"))).blob();
-      const link = h("a", { href: URL.createObjectURL(blob), download: `${this.page.chat}.jsonl` });
-      link.click();
-      setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
-    } catch (error) {
-      toast(error.message, "bad");
-    }
+    const blob = await tried(api("GET", chatPath(this.page.chat, "/export")).then((answer) => answer.blob()));
+    if (!blob) return;
+    const link = h("a", { href: URL.createObjectURL(blob), download: `${this.page.chat}.jsonl` });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
   }
 }
 customElements.define("log-view", LogView);

@@ -47,7 +47,7 @@ class App extends HTMLElement {
     this.classList.add("open");
     this.list.begin(this);
     let place = null;
-    this.watch = new Stream("/api/watch", { place: () => place, take: ({ changed, chat }) => { place = changed; this.list.take(chat); },
+    this.watch = new Stream("/api/watch", { place: () => place, take: ({ changed, chat }) => { place = changed; this.list.take(chat); this.main.firstElementChild?.heard?.(chat); },
         told: (state) => { this.told("watch", state); if (state === "live" && place === null) this.list.load(); } });
     this.route();
   }
@@ -91,10 +91,9 @@ class App extends HTMLElement {
   }
 
   theme() {
-    const root = document.documentElement;
-    const dark = (root.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
-    root.dataset.theme = dark ? "light" : "dark";
-    localStorage.setItem("treadle.theme", root.dataset.theme);
+    const { dataset } = document.documentElement;
+    dataset.theme = dataset.theme === "dark" ? "light" : "dark";
+    localStorage.setItem("treadle.theme", dataset.theme);
   }
 
   help() {

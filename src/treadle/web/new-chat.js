@@ -16,19 +16,30 @@ class NewChat extends HTMLElement {
     const own = h("input", { type: "checkbox" });
     const budget = budgetFields("Budget of a run");
     const composer = document.createElement("chat-composer");
+    const attempts = h("input", { type: "number", min: 1, max: 16, placeholder: "1" });
+    const check = h("input", { type: "text", placeholder: "such as make test; else the smallest change wins" });
+    const others = h("input", { type: "text", placeholder: "provider:name, provider:name" });
+    const race = ({ content, images, ...options }) => {
+      if (images.length) throw new Error("Attempts take no pictures with them.");
+      const models = [model.value, ...others.value.split(",").map((each) => each.trim()).filter(Boolean)];
+      return api("POST", "/api/races", { ...options, task: content, attempts: Number(attempts.value), check: check.value, models });
+    };
     const said = async (content, images) => {
       const options = { content, images, model: model.value, mode: mode.value, run_budget: budget.value() };
       if (root.value.trim()) options.root = root.value.trim();
       if (own.checked) options.world = "chat";
-      const chat = await api("POST", "/api/chats", options);
+      const chat = await (attempts.value > 1 ? race(options) : api("POST", "/api/chats", options));
       localStorage.setItem("treadle.mode", mode.value);
       localStorage.setItem("treadle.model", model.value);
       location.hash = `#/chat/${chat.id}`;
     };
     this.replaceChildren(h("main", { id: "main", class: "page new-chat" },
         h("header", { class: "page-head" }, h("a", { class: "only-phone", href: "#/" }, "Chats"), h("h1", {}, "What is to be done?")),
-      composer, h("details", {}, h("summary", {}, "Project and budget"), h("label", {}, "Project folder on the server", root),
+      composer, h("details", {}, h("summary", {}, "Project, race and budget"), h("label", {}, "Project folder on the server", root),
           h("label", { class: "check" }, own, "In a world of its own: the project changes when that is committed"),
+          h("fieldset", {}, h("legend", {}, "Race"), h("p", { class: "muted" },
+              "Several attempts at once, each in a world of its own; the best is committed."), h("div", { class: "grid" },
+              h("label", {}, "Attempts", attempts), h("label", {}, "The first wins that passes", check), h("label", {}, "Models beside the chosen one", others))),
           budget.element)));
     composer.begin({ said, extra: [model, mode] });
     composer.area.focus();

@@ -1,7 +1,8 @@
 // How the rows of a conversation look. Each view takes a row and brings an element up to date with it; what was opened
 // stays open.
 
-import { button, duration, h, iconButton, money, number, shortened } from "./dom.js";
+import { button, duration, h, iconButton, money, number } from "./dom.js";
+import { ENDS, familyTable, stat } from "./family.js";
 import { completeUpTo, show } from "./rendered.js";
 
 const SOURCES = { autopilot: "autopilot", check: "a check", guard: "the loop guard", apply: "as you asked" };
@@ -14,9 +15,6 @@ const DEEDS = {
 const STATES = { waiting: "about to run", asked: "waits for approval", client: "a client runs it", running: "running", done: "done",
     failed: "failed" };
 
-export const ENDS = { task_complete: "Done", completed: "Done", done: "Done", answer: "Answered", interrupted: "Stopped",
-    error: "Ended with an error", budget: "Ended at a budget" };
-
 /** A fold-out that remembers in its owner whether it is open. */
 export function fold(owner, name, summary, content, className = "") {
   const made = h("details", { class: className, open: Boolean(owner[name]) }, h("summary", {}, ...[summary].flat()));
@@ -24,12 +22,6 @@ export function fold(owner, name, summary, content, className = "") {
   made.addEventListener("toggle", () => { owner[name] = made.open; fill(); });
   fill();
   return made;
-}
-
-export function stat(value) {
-  if (!value || !(value.added || value.removed)) return null;
-  return h("span", { class: "stat", "aria-label": `${value.added} lines added, ${value.removed} removed` },
-    h("ins", {}, `+${value.added}`), " ", h("del", {}, `−${value.removed}`));
 }
 
 class Answer extends HTMLElement {
@@ -102,25 +94,11 @@ function user(row, page) {
         button("Edit", () => page.edit(row), { class: "quiet small" }))), said);
 }
 
-/** The chats that a call began: sub-agents, attempts of a race. */
-function children(call) {
-  const raced = call.children.some((each) => typeof each.passed === "boolean");
-  const rows = call.children.map((each) => h("tr", { class: each.committed ? "here" : "" },
-    h("th", { scope: "row" }, h("a", { href: `#/chat/${each.chat}` }, each.title || each.chat),
-        each.committed ? h("span", { class: "badge won" }, "committed") : null, h("span", { class: "muted model", title: each.model }, shortened(each.model, 20))),
-    h("td", {}, each.ended ? ENDS[each.ended] ?? each.ended : "at work"),
-    raced ? h("td", { class: each.passed ? "" : "muted" }, each.passed ? "passed" : "not passed") : null,
-    h("td", {}, stat(each) ?? "–"), h("td", {}, each.turns ?? ""), h("td", {}, each.usage?.usd ? money(each.usage.usd) : "–")));
-  const names = ["Chat", "State", ...(raced ? ["Check"] : []), "Change", "Turns", "Cost"];
-  return h("div", { class: "wide", tabindex: "0" }, h("table", { class: "numbers tree" },
-      h("thead", {}, h("tr", {}, names.map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, rows)));
-}
-
 function output(call, page) {
   const text = call.state === "running" ? call.output : call.text;
   const at = text.indexOf("\n@@ ");
   const parts = [];
-  if (call.children?.length) parts.push(children(call));
+  if (call.children?.length) parts.push(familyTable(call.children.map((each) => ({ ...each.now, ...each, depth: 0 }))));
   if (call.name === "run_command") parts.push(h("pre", { class: "command" }, `$ ${commandOf(call)}`));
   if (at >= 0 && call.name !== "run_command") {
     const place = h("div", { class: "diffs" });

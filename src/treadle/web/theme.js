@@ -1,3 +1,5 @@
-// Light or dark as chosen before the first paint; without a choice, as the system has it.
-const chosen = localStorage.getItem("treadle.theme");
-if (chosen) document.documentElement.dataset.theme = chosen;
+// Light or dark before the first paint: as chosen, else as the system has it.
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const put = () => { document.documentElement.dataset.theme = localStorage.getItem("treadle.theme") ?? (dark.matches ? "dark" : "light"); };
+dark.addEventListener("change", put);
+put();

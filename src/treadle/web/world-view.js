@@ -1,6 +1,6 @@
 // The world in which a chat works: what a commit of it would change now, and what can be done with it.
 
-import { ask, button, h, toast } from "./dom.js";
+import { ask, button, h, toast, tried } from "./dom.js";
 import { show } from "./rendered.js";
 import { api } from "./session.js";
 
@@ -49,12 +49,9 @@ class WorldView extends HTMLElement {
   }
 
   async act(deed, said) {
-    try {
-      const text = said(await api("POST", `${this.world}/${deed}`, {}));
-      if (text) toast(text);
-    } catch (error) {
-      toast(error.message, "bad");
-    }
+    const done = await tried(api("POST", `${this.world}/${deed}`, {}));
+    const text = done && said(done);
+    if (text) toast(text);
     if (this.isConnected) this.load();
   }
 }

@@ -3,6 +3,8 @@ what was spent by day. The page itself is in `treadle/web`."""
 
 import asyncio
 import hashlib
+import re
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -22,6 +24,9 @@ from treadle.server.views import chat_view
 from treadle.transfer import fork as fork_chat
 
 FOLDER = Path(__file__).parents[2] / "web"
+INDEX = "index.html"
+IMPORTED = re.compile(r'^import (?:[^"]+ from )?"\./([\w.-]+)"', re.MULTILINE)
+FOREVER = "public, max-age=31536000, immutable"
 KINDS = {
     ".html": "text/html",
     ".js": "text/javascript",
@@ -53,33 +58,57 @@ class Part(msgspec.Struct, frozen=True):
     tag: str
 
 
+class Page(msgspec.Struct, frozen=True):
+    version: str
+    parts: dict[str, Part]
+
+
 @cache
-def parts() -> dict[str, Part]:
-    """The files of the page, read once: nothing else can be asked for."""
-    found: dict[str, Part] = {}
-    for path in sorted(FOLDER.iterdir()):
-        if path.suffix in KINDS:
-            body = path.read_bytes()
-            found[path.name] = Part(body, KINDS[path.suffix], f'"{hashlib.sha256(body).hexdigest()[:32]}"')
-    return found
+def web_page() -> Page:
+    """The files of the page, read once: nothing else can be asked for. Its parts lie in a folder that is named after
+    what is in them, so that a browser asks for each once and never again."""
+    bodies = {path.name: path.read_bytes() for path in sorted(FOLDER.iterdir()) if path.suffix in KINDS}
+    version = hashlib.sha256(b"".join(bodies.values())).hexdigest()[:16]
+    links = "\n".join(f'<link rel="modulepreload" href="/web/{name}">' for name in needed(bodies, "main.js"))
+    index = bodies[INDEX].decode().replace("<!-- modules -->", links).replace('"/web/', f'"/web/{version}/')
+    bodies[INDEX] = index.encode()
+    return Page(version, {name: _part(name, body) for name, body in bodies.items()})
 
 
-def _sent(call: ApiRequest, name: str) -> Response:
-    part = parts().get(name)
+def needed(bodies: Mapping[str, bytes], first: str) -> list[str]:
+    """The modules without which this one does not start: it would ask for them one after the other."""
+    found = [first]
+    for name in found:
+        found += [each for each in IMPORTED.findall(bodies[name].decode()) if each not in found]
+    return list(dict.fromkeys(found[1:]))
+
+
+def _part(name: str, body: bytes) -> Part:
+    return Part(body, KINDS[Path(name).suffix], f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+
+
+def _sent(call: ApiRequest, name: str, version: str = "") -> Response:
+    page = web_page()
+    part = page.parts.get(name)
     if part is None:
         raise Problem("not_found", "The page has no such part.")
-    headers = {"etag": part.tag, "cache-control": "no-cache", "content-security-policy": POLICY}
+    kept = FOREVER if version == page.version else "no-cache"
+    headers = {"etag": part.tag, "cache-control": kept, "content-security-policy": POLICY}
     if part.tag in call.request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
     return Response(part.body, media_type=part.kind, headers=headers)
 
 
 async def page(call: ApiRequest) -> Response:
-    return _sent(call, "index.html")
+    return _sent(call, INDEX)
 
 
 async def page_part(call: ApiRequest) -> Response:
     return _sent(call, call.path("name"))
+
+
+async def kept_part(call: ApiRequest) -> Response:
+    return _sent(call, call.path("name"), call.path("version"))
 
 
 async def sign_in(call: ApiRequest) -> ApiReply:
@@ -125,6 +154,10 @@ TAG = "web app"
 ROUTES = (
     Route("GET", "/", page, "The web app.", TAG, media_type="text/html", open=True),
     Route("GET", "/web/{name}", page_part, "A part of the web app.", TAG, media_type="*/*", open=True),
+    Route(
+        "GET", "/web/{version}/{name}", kept_part, "A part of the web app as it is in this version.", TAG,
+        media_type="*/*", open=True,
+    ),
     Route(
         "POST", "/api/sign-in", sign_in, "Get a token for the code that the server's terminal shows.", TAG, 201,
         SignedIn, body=SignInCode, codes=("unauthorized", "too_many_tries"), open=True,
