@@ -10,6 +10,7 @@ folder of the shape that git takes for a bare one.
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 
 from treadle.protocol.files import FileChange, FileState, decode_path
 
@@ -75,6 +76,7 @@ def never_committed(path: str, before: FileState | None, after: FileState | None
     return NESTED if at else OTHER_NAME
 
 
+@lru_cache(1 << 12)
 def is_git_name(name: str) -> bool:
     """Whether some file system takes this name for `.git`: any letter case, names of other length, what it ignores."""
     if name.isascii() and "git" not in name.lower():

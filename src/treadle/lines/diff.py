@@ -15,6 +15,8 @@ CONTEXT = 3
 """Equal lines that are shown around a change."""
 _MAX_COMPARED = 1_500
 """Changed lines on either side that are still compared line by line; the comparison is quadratic."""
+_SHORT = 4_096
+"""Texts of so many characters are split as they are."""
 
 Opcode = tuple[str, int, int, int, int]
 """As difflib has it: what became of lines i1 to i2 of the one, which are lines j1 to j2 of the other."""
@@ -221,6 +223,8 @@ def diff(path: str, old: str | None, new: str | None) -> Diff:
 
 def count_lines(old: str, new: str) -> DiffStat:
     """How many lines come and go."""
+    if len(old) + len(new) <= _SHORT:
+        return _stat(_pieces(split(old), split(new)))
     before, after, _ = middle(old, new)
     return _stat(_pieces(before, after))
 

@@ -13,7 +13,6 @@ import stat
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
@@ -131,9 +130,8 @@ class Bubblewrap:
 
     def _outside(self, confinement: Confinement) -> Iterable[Mount]:
         yield "/dev", ["--dev", "/dev"]
-        yield "/proc", ["--proc", "/proc"]
-        for path in kernel_settings():
-            yield path, ["--ro-bind", path, path]
+        # What lies beside processes are settings of the whole machine, which root owns without any capability.
+        yield "/proc", ["--proc", "/proc", "--remount-ro", "/proc"]
         for path in ("/tmp", "/dev/shm"):
             yield path, ["--perms", "1777", "--size", PRIVATE_SIZE, "--tmpfs", path]
         for folder in SOCKET_FOLDERS:
@@ -305,25 +303,6 @@ def _own_python() -> set[str]:
     """Where this interpreter and Treadle itself lie, if the private /tmp would cover them."""
     treadle = str(Path(__file__).resolve().parents[1])
     return {path for path in (sys.prefix, sys.base_prefix, treadle) if is_below(path, "/tmp")}
-
-
-@cache
-def kernel_settings() -> tuple[str, ...]:
-    """What is in /proc beside processes and could be written to: settings of the whole machine, which are root's own
-    even when he has no capability left. (/sys is read-only with all the rest.)"""
-    try:
-        entries = sorted(os.scandir("/proc"), key=lambda entry: entry.name)
-    except OSError:
-        return ()
-    return tuple(entry.path for entry in entries if not entry.name.isdigit() and _may_be_written(entry))
-
-
-def _may_be_written(entry: "os.DirEntry[str]") -> bool:
-    try:
-        mode = entry.stat(follow_symlinks=False).st_mode
-    except OSError:
-        return False
-    return stat.S_ISDIR(mode) or (stat.S_ISREG(mode) and bool(mode & 0o222))
 
 
 def _writable(confinement: Confinement) -> Iterable[Mount]:

@@ -23,6 +23,7 @@ from treadle.workspace.history.states import Folders, lstat, parts_of, reading, 
 from treadle.workspace.paths import entries
 from treadle.workspace.paths.durable import FEW, sync_all, write_at
 from treadle.workspace.paths.entries import held
+from treadle.workspace.paths.freeing import Freeing
 
 
 class ContentSource(Protocol):
@@ -126,6 +127,7 @@ class ChangeApplier:
             if each.together and each.stat is not None:
                 self._first.setdefault((each.stat.st_dev, each.stat.st_ino), each)
         self._conflicts: list[FileConflict] = []
+        self._freeing = Freeing()
         self._touched: dict[tuple[str, ...], None] = {}
         self._adopted: list[str] = []
 
@@ -186,6 +188,22 @@ class ChangeApplier:
     def make(self, closed: Mapping[str, int]) -> list[FileConflict]:
         """`closed` are folders that must be opened for it, with the modes that they get back."""
         opened = self._open_up(closed)
+        with self._freeing:
+            self._remove()
+            self._folders.forget()
+            for each in self._open:
+                if _is_directory(each.change.after) and not _is_directory(each.change.before):
+                    self._step(each, self._mkdir)
+            for each in self._open:
+                if each.change.after is not None and each.change.after.kind != "directory":
+                    self._step(each, self._put)
+            self._touch()
+            self._close_again(opened)
+            self._sync()
+        return self._conflicts
+
+    def _remove(self) -> None:
+        """What must be gone before anything else can come: files, then folders from the bottom up."""
         going = [each for each in self._open if _goes(each)]
         for each in going:
             if not _is_directory(each.change.before):
@@ -193,17 +211,6 @@ class ChangeApplier:
         for each in reversed(going):
             if _is_directory(each.change.before):
                 self._step(each, self._rmdir)
-        self._folders.forget()
-        for each in self._open:
-            if _is_directory(each.change.after) and not _is_directory(each.change.before):
-                self._step(each, self._mkdir)
-        for each in self._open:
-            if each.change.after is not None and each.change.after.kind != "directory":
-                self._step(each, self._put)
-        self._touch()
-        self._close_again(opened)
-        self._sync()
-        return self._conflicts
 
     def _step(self, each: PathProgress, step: "ApplyStep") -> None:
         path = each.change.path
@@ -214,7 +221,7 @@ class ChangeApplier:
             if error.errno not in _IN_THE_WAY:
                 raise
             self._conflicts.append(FileConflict(path, CHANGED))
-        self._touched[tuple(parts_of(path)[:-1])] = None
+        self._touched[parts_of(path)[:-1]] = None
 
     def _untouched(self, each: PathProgress, folder: int, name: str) -> bool:
         """Whether a name is still what was surveyed; if it was touched, whether it is still the same."""
@@ -227,6 +234,7 @@ class ChangeApplier:
 
     def _unlink(self, each: PathProgress, folder: int, name: str) -> None:
         if self._untouched(each, folder, name):
+            self._freeing.hold(name, folder)
             os.unlink(name, dir_fd=folder)
             faultpoint("transaction.removed")
 
@@ -255,6 +263,8 @@ class ChangeApplier:
         elif each.together:
             self._write_in_place(each, folder, name)
         else:
+            if not new:
+                self._freeing.hold(name, folder)
             self._stage.put(self._numbers[change.path], folder, name, new=new)
         faultpoint("transaction.put")
 
@@ -281,9 +291,9 @@ class ChangeApplier:
     def _open_up(self, closed: Mapping[str, int]) -> dict[str, int]:
         """Open folders from the top down. Which modes folders have in the end, by path."""
         modes = dict(closed)
-        for path in sorted(closed, key=lambda path: [] if path == "." else parts_of(path)):
+        for path in sorted(closed, key=_folder_parts):
             with suppress(OSError):  # it was removed before the crash
-                parts = [] if path == "." else parts_of(path)
+                parts = _folder_parts(path)
                 self._folders.set_mode(parts, self._folders.mode(parts) | st.S_IRWXU)
                 faultpoint("transaction.opened")
         for each in self._found:
@@ -298,7 +308,7 @@ class ChangeApplier:
     def _close_again(self, modes: Mapping[str, int]) -> None:
         """Modes of folders from the bottom up: one may close what lies below it."""
         left = {conflict.path for conflict in self._conflicts}
-        paths = {path: ([] if path == "." else parts_of(path)) for path in modes if path not in left}
+        paths = {path: _folder_parts(path) for path in modes if path not in left}
         for path in sorted(paths, key=lambda path: paths[path], reverse=True):
             try:
                 if self._folders.mode(paths[path]) == modes[path]:
@@ -327,7 +337,7 @@ class ChangeApplier:
 
     def _sync(self) -> None:
         if len(self._touched) > FEW:
-            with held(os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._folders.at([]))) as fd:
+            with held(os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._folders.at(()))) as fd:
                 sync_all(fd)
         else:
             for parts in self._touched:
@@ -356,6 +366,10 @@ def _goes(each: PathProgress) -> bool:
     if before is None or each.stat is None or _is_directory(before) != st.S_ISDIR(each.stat.st_mode):
         return False
     return after is None or _is_directory(before) != _is_directory(after)
+
+
+def _folder_parts(path: str) -> tuple[str, ...]:
+    return () if path == "." else parts_of(path)
 
 
 def _is_directory(state: FileState | None) -> bool:

@@ -27,7 +27,7 @@ from treadle.ports.snapshots import Effect
 from treadle.ports.workspace import inert
 from treadle.protocol.files import FileChange, FileConflict, FileState, Uncaptured, change_of, decode_path, encode_path
 from treadle.workspace.history.apply import ContentSource
-from treadle.workspace.history.states import SMALL, Counting, FileContent, content_of, lstat, reading, text_of
+from treadle.workspace.history.states import SMALL, Counting, FileContent, content_of, lstat, open_file, text_of
 from treadle.workspace.history.upper import UPPER, Upper, is_copy, is_deleted, is_opaque
 from treadle.workspace.paths.entries import LIST, explain, held
 from treadle.workspace.paths.ignore import Ignoring
@@ -141,33 +141,36 @@ class _Walk:
                 self.merge(up, low, here.path + "/", inner, opaque=is_opaque(up))
 
     def _compare(self, here: _Here, found: os.stat_result, beneath: os.stat_result | None) -> None:
-        after, brought_up = self._left(here, found)
+        after = self._left(here, found)
         if after.state.kind == "other":
             self.uncaptured.append(Uncaptured(encode_path(here.path), _SPECIAL))
             return
         before = None if beneath is None else self._present(here, beneath)
         if before is not None and before.state == after.state:
-            if brought_up and beneath is not None and found.st_mtime_ns != beneath.st_mtime_ns and self._old(beneath):
+            touched = beneath is not None and found.st_mtime_ns != beneath.st_mtime_ns and self._old(beneath)
+            if touched and self._brought_up(here, found):
                 self.touched[encode_path(here.path)] = found.st_mtime_ns
             return
         if beneath is not None and not self._old(beneath):
             self._clash(here, CHANGED, after, before)
-        elif beneath is None and brought_up and here.shaken and found.st_nlink == 1:
+        elif beneath is None and here.shaken and found.st_nlink == 1 and self._brought_up(here, found):
             self._missing.append(FileConflict(encode_path(here.path), GONE))
         self._change(here, before, after)
 
-    def _left(self, here: _Here, found: os.stat_result) -> tuple[FileContent, bool]:
-        """What the command left, and whether it is a file from beneath that was brought up."""
-        brought_up = False
+    def _left(self, here: _Here, found: os.stat_result) -> FileContent:
+        """What the command left."""
+        mode = self._upper.mode(here.path, found)
+        return content_of(here.up, here.name, found, mode, lambda: self._open_left(here, found))
 
-        def opened() -> int:
-            nonlocal brought_up
-            fd = self._upper.file(here.up, here.name, here.path, found)
-            brought_up = is_copy(fd)
-            return fd
+    def _brought_up(self, here: _Here, found: os.stat_result) -> bool:
+        """Whether what the command left is a file from beneath."""
+        if not st.S_ISREG(found.st_mode):
+            return False
+        with held(self._open_left(here, found)) as fd:
+            return is_copy(fd)
 
-        content = content_of(here.up, here.name, found, self._upper.mode(here.path, found), opened)
-        return content, brought_up
+    def _open_left(self, here: _Here, found: os.stat_result) -> int:
+        return self._upper.file(here.up, here.name, here.path, found)
 
     def _removed(self, here: _Here, beneath: os.stat_result, rules: Ignoring) -> None:
         """Nothing lies there in the view any more. A folder stands before what lies in it, as everywhere."""
@@ -207,14 +210,9 @@ class _Walk:
         """What lies in the project now."""
         low, mode = here.low, st.S_IMODE(beneath.st_mode)
         assert low is not None
-
-        def opened() -> int:
-            with reading(low, here.name) as fd:
-                return os.dup(fd)
-
         if st.S_ISREG(beneath.st_mode) and not self._opening and not beneath.st_mode & st.S_IRUSR and os.geteuid():
             return FileContent(FileState("file", mode, size=beneath.st_size))
-        return content_of(low, here.name, beneath, mode, opened)
+        return content_of(low, here.name, beneath, mode, lambda: open_file(low, here.name))
 
     def _old(self, beneath: os.stat_result) -> bool:
         """Whether it is as the command found it."""

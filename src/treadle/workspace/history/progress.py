@@ -197,7 +197,7 @@ def closed_folders(folders: Folders, changes: Iterable[FileChange]) -> dict[str,
     """Folders in which something changes although their own modes forbid that to their owner."""
     if os.geteuid() == 0:
         return {}
-    above = {tuple(parts_of(change.path)[:-1]) for change in changes}
+    above = {parts_of(change.path)[:-1] for change in changes}
     above |= {parts[:length] for parts in above for length in range(len(parts))}
     closed: dict[str, int] = {}
     for parts in sorted(above):

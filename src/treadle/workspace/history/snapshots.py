@@ -185,7 +185,7 @@ def remember(root: Root, after_images: ContentStore, changes: Sequence[FileChang
                 if batch.known(state.digest):
                     continue
                 with reading(*folders.of(path)) as fd:
-                    data = os.pread(fd, _LARGEST_REMEMBERED + 1, 0)
+                    data = os.pread(fd, state.size + 1, 0)
                 if hashlib.sha256(data).hexdigest() == state.digest and is_text(data):
                     batch.add(state.digest, data)
 

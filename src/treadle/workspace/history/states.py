@@ -6,8 +6,9 @@ import errno
 import hashlib
 import os
 import stat as st
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from typing import Self
 
 import msgspec
@@ -17,7 +18,7 @@ from treadle.protocol.files import DiffStat, FileState, StateKind, decode_path, 
 from treadle.workspace.history.store_batch import StoreBatch
 from treadle.workspace.paths import entries
 from treadle.workspace.paths.durable import digest_of
-from treadle.workspace.paths.entries import READ, Missing, chmod_held, held, outside, require_file
+from treadle.workspace.paths.entries import READ, Missing, chmod_held, outside, require_file
 from treadle.workspace.root import Root
 
 _CHUNK = 1 << 20
@@ -47,18 +48,24 @@ def content_of(parent: int, name: str, found: os.stat_result, mode: int, opened:
         return FileContent(FileState("fifo", mode))
     if not st.S_ISREG(found.st_mode):
         return FileContent(FileState("other", mode))
-    with held(opened()) as fd:
-        return _file(fd, mode)
+    fd = opened()
+    try:
+        return _file(fd, mode, found.st_size)
+    finally:
+        os.close(fd)
 
 
-def _file(fd: int, mode: int) -> FileContent:
+def _file(fd: int, mode: int, expected: int) -> FileContent:
     total, size, lines, first, last = hashlib.sha256(), 0, 0, b"", b""
-    while chunk := os.read(fd, _CHUNK):
+    most = min(expected + 1, _CHUNK)
+    while chunk := os.read(fd, most):
         total.update(chunk)
         lines += chunk.count(b"\n")
         first = first or chunk
         last = chunk
         size += len(chunk)
+        if size == expected and len(chunk) < most:  # the end was seen already
+            break
     state = FileState("file", mode, total.hexdigest(), size)
     if b"\0" in first[:_SNIFFED]:
         return FileContent(state)
@@ -165,9 +172,22 @@ def matches(folder: int, name: str, expected: FileState | None) -> bool:
 def reading(folder: int, name: str) -> Iterator[int]:
     """A regular file, open for reading. One that its owner has closed to himself is opened for a moment: its bytes must
     be kept, whatever its mode."""
-    with held(_open(folder, name)) as fd:
-        require_file(os.fstat(fd), name)
+    fd = open_file(folder, name)
+    try:
         yield fd
+    finally:
+        os.close(fd)
+
+
+def open_file(folder: int, name: str) -> int:
+    """The same; whoever asks closes it."""
+    fd = _open(folder, name)
+    try:
+        require_file(os.fstat(fd), name)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
 
 
 def _open(folder: int, name: str) -> int:
@@ -196,33 +216,35 @@ class Folders:
     def __init__(self, root: str | int) -> None:
         """A path, or a descriptor of the root, which is closed at the end."""
         self._held = [os.open(root, _STEP) if isinstance(root, str) else root]
-        self._parts: list[str] = []
+        self._parts: tuple[str, ...] = ()
         self._modes = [_let_in(self._held[0])]
 
     def of(self, path: str) -> tuple[int, str]:
         """The folder of a path (as `encode_path` has it) and the name in it. OSError ENOENT or ENOTDIR if there is no
         such folder."""
-        *above, name = parts_of(path)
-        return self.at(above), name
+        parts = parts_of(path)
+        return self.at(parts[:-1]), parts[-1]
 
-    def at(self, parts: Sequence[str]) -> int:
+    def at(self, parts: tuple[str, ...]) -> int:
+        if parts == self._parts:
+            return self._held[-1]
         same = 0
         while same < min(len(parts), len(self._parts)) and parts[same] == self._parts[same]:
             same += 1
         self._shorten(same)
         for part in parts[same:]:
             self._held.append(os.open(part, _STEP, dir_fd=self._held[-1]))
-            self._parts.append(part)
+            self._parts = (*self._parts, part)
             self._modes.append(_let_in(self._held[-1]))
         return self._held[-1]
 
-    def mode(self, parts: Sequence[str]) -> int:
+    def mode(self, parts: tuple[str, ...]) -> int:
         """The mode of a folder, as it is when nobody holds it."""
         fd = self.at(parts)
         kept = self._modes[-1]
         return st.S_IMODE(os.fstat(fd).st_mode) if kept is None else kept
 
-    def set_mode(self, parts: Sequence[str], mode: int) -> None:
+    def set_mode(self, parts: tuple[str, ...], mode: int) -> None:
         chmod_held(self.at(parts), mode)
         self._modes[-1] = None
 
@@ -232,7 +254,7 @@ class Folders:
 
     def _shorten(self, length: int) -> None:
         while len(self._parts) > length:
-            self._parts.pop()
+            self._parts = self._parts[:-1]
             self._leave()
 
     def _leave(self) -> None:
@@ -284,9 +306,10 @@ def _let_in(fd: int) -> int | None:
     return st.S_IMODE(found.st_mode)
 
 
-def parts_of(path: str) -> list[str]:
+@lru_cache(1 << 12)  # each step of a change asks for them
+def parts_of(path: str) -> tuple[str, ...]:
     """The components of a recorded path. OutsideRoot if it is none that Treadle would record."""
-    parts = decode_path(path).split("/")
+    parts = tuple(decode_path(path).split("/"))
     if any(part in ("", ".", "..") or "\0" in part for part in parts):
         raise outside(path)
     return parts

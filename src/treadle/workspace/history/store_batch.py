@@ -52,9 +52,10 @@ class StoreBatch:
     def put_file(self, fd: int) -> str:
         """The bytes of a regular file, from its beginning; its hash is that of what was kept, whoever writes to the
         file meanwhile."""
-        if os.fstat(fd).st_size <= CHUNK:
-            data = os.pread(fd, CHUNK + 1, 0)
-            if len(data) <= CHUNK:
+        size = os.fstat(fd).st_size
+        if size <= CHUNK:
+            data = os.pread(fd, size + 1, 0)
+            if len(data) <= size:
                 return self.put(data)
         digest = digest_of(fd)
         if self.known(digest):

@@ -254,7 +254,7 @@ class Transactions:
 
     def _stage(self, folders: Folders, name: str, way: str = "") -> StagingFolder:
         home = os.path.join(self._images.folder, "stage")
-        return StagingFolder(folders.at([]), home, f"{self._root.key}/{name}/{way}")
+        return StagingFolder(folders.at(()), home, f"{self._root.key}/{name}/{way}")
 
     def _kept(self, _view: str = "") -> ContentSource:
         return StoreSource(self._images)
