@@ -1,5 +1,6 @@
 """What a model is asked: the request built from a state, its estimated size, and what an answer cost."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 
 import msgspec
@@ -8,6 +9,7 @@ from msgspec.structs import replace
 from treadle.chat.budget import forbidden
 from treadle.chat.decide import RunLimits
 from treadle.chat.history import tokens
+from treadle.chat.small_window import SMALL_WINDOW, in_short
 from treadle.chat.state import ChatState
 from treadle.chat.transcript import entries, estimate
 from treadle.engine.deps import Deps
@@ -16,6 +18,8 @@ from treadle.errors import Damaged, NotFound
 from treadle.ports.model import Model, ModelInfo, ModelRequest
 from treadle.protocol.content import Usage, UserEntry
 from treadle.protocol.events import LimitReached
+from treadle.protocol.options import ChatOptions
+from treadle.protocol.tools import ToolSpec
 
 TYPICAL_OUTPUT = 600
 """Tokens that an answer is expected to have when nothing is known yet."""
@@ -34,16 +38,23 @@ def limits_of(state: ChatState, deps: Deps) -> RunLimits:
     rules must be able to say that a run has ended, whatever is broken."""
     try:
         info = find_model(state, deps).info
-        return RunLimits(info.window, state.options.max_tokens or info.max_output, overhead(state, deps))
+        return RunLimits(info.window, state.options.max_tokens or info.max_output, overhead(state, info, deps))
     except Exception:
         return RunLimits()
 
 
-def overhead(state: ChatState, deps: Deps) -> int:
+def offered(options: ChatOptions, info: ModelInfo, deps: Deps) -> Sequence[ToolSpec]:
+    """The tools as this model is told of them."""
+    specs = deps.tools.specs(options)
+    small = (options.context_window or info.window) <= SMALL_WINDOW
+    return in_short(specs, chosen=options.tools is not None) if small else specs
+
+
+def overhead(state: ChatState, info: ModelInfo, deps: Deps) -> int:
     """Characters of system text and tool schemas; only needed until the provider has counted once."""
     if state.context_tokens:
         return 0
-    specs = deps.tools.specs(state.options)
+    specs = offered(state.options, info, deps)
     return len(deps.system_text(state.options)) + len(msgspec.json.encode(specs))
 
 
@@ -53,7 +64,7 @@ def build(tenure: Tenure, model: Model, final: bool, deps: Deps) -> ModelRequest
     request = ModelRequest(
         system=deps.system_text(options),
         entries=entries(tenure.state),
-        tools=() if final else tuple(deps.tools.specs(options)),
+        tools=() if final else tuple(offered(options, model.info, deps)),
         temperature=options.temperature,
         max_tokens=options.max_tokens,
         window=options.context_window,
@@ -63,7 +74,7 @@ def build(tenure: Tenure, model: Model, final: bool, deps: Deps) -> ModelRequest
         pictures=memo.pictures,
         output_schema=options.output_schema,
     )
-    return fitted(request, estimate(tenure.state, overhead(tenure.state, deps)), model.info)
+    return fitted(request, estimate(tenure.state, overhead(tenure.state, model.info, deps)), model.info)
 
 
 def fitted(request: ModelRequest, used: int, info: ModelInfo) -> ModelRequest:
@@ -93,7 +104,7 @@ def expected(state: ChatState, info: ModelInfo, deps: Deps) -> Usage:
     """What the next call will probably cost: reserved before it is made (L-11)."""
     run = state.run
     output = run.usage.output // run.turns if run is not None and run.turns else TYPICAL_OUTPUT
-    return priced(Usage(estimate(state, overhead(state, deps)), output, estimated=True), info)
+    return priced(Usage(estimate(state, overhead(state, info, deps)), output, estimated=True), info)
 
 
 def over(state: ChatState, estimate: Usage, deps: Deps) -> LimitReached | None:
@@ -103,7 +114,7 @@ def over(state: ChatState, estimate: Usage, deps: Deps) -> LimitReached | None:
 
 def guessed(state: ChatState, text: str, info: ModelInfo, deps: Deps) -> Usage:
     """What a call cost whose provider told nothing: because it cannot, or because the stream was cut."""
-    used = estimate(state, overhead(state, deps))
+    used = estimate(state, overhead(state, info, deps))
     return priced(Usage(used, tokens(len(text)), estimated=True), info)
 
 

@@ -1,0 +1,82 @@
+"""A model with a small window is told of tools in short: system text and tools together take at most 1,200 tokens on
+every rung, and nothing that it may call is lost."""
+
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from treadle import Agent
+from treadle.chat.history import tokens
+from treadle.chat.small_window import SMALL_WINDOW
+from treadle.models.local import prompt as local
+from treadle.models.script import Part
+from treadle.models.scripted import Call, Say, ScriptedModel
+from treadle.models.text_calls.prompt import tools_text
+from treadle.ports.model import ModelInfo, ModelRequest
+from treadle.protocol.deltas import Delta
+from treadle.protocol.events import ExecutionComplete
+from treadle.protocol.tools import ToolSpec
+
+MOST = 1_200
+LEFT_OUT = {"apply_patch", "get_diagnostics", "delegate", "update_plan", "check_command", "send_input", "stop_command"}
+
+
+class Listening(ScriptedModel):
+    """Remembers what it was asked first."""
+
+    asked: ModelRequest | None = None
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
+        self.asked = self.asked or request
+        return super().stream(request)
+
+
+def asked(folder: Path, window: int, *script: Part) -> tuple[Agent, Listening]:
+    model = Listening([*script, Say("Done.")], info=ModelInfo("scripted", "small", window=window))
+    return Agent(folder / "chats.db", model=model, home=folder / "home"), model
+
+
+async def said(agent: Agent, model: Listening, root: Path, **options: object) -> tuple[str, tuple[ToolSpec, ...]]:
+    async with agent:
+        async for _ in agent.chat(root=root, interactive=True, **options).send("Go."):  # type: ignore[arg-type]
+            pass
+    assert model.asked is not None
+    return model.asked.system, tuple(model.asked.tools)
+
+
+async def test_system_text_and_tools_take_at_most_1200_tokens(tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    root.mkdir()
+    system, tools = await said(*asked(tmp_path, SMALL_WINDOW), root)
+    native = [{"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in tools]
+    texts = (
+        msgspec.json.encode(native).decode(),
+        tools_text(tools),
+        local.build(system, (), tools, 9_999).messages[0].content,
+    )
+    for text in texts:
+        assert tokens(len(system) + len(text)) <= MOST
+    assert {tool.name for tool in tools}.isdisjoint(LEFT_OUT)
+    edit = next(tool for tool in tools if tool.name == "edit_file")
+    assert edit.parameters["required"] == ["path", "old_str", "new_str"]
+
+
+async def test_what_is_left_out_can_be_called_all_the_same(tmp_path: Path) -> None:
+    (root := tmp_path / "project").mkdir()
+    step = {"text": "look", "status": "done"}
+    agent, _ = asked(tmp_path, SMALL_WINDOW, Call("update_plan", steps=[step]))
+    async with agent:
+        chat = agent.chat(root=root)
+        seen = [envelope.data async for envelope in chat.send("Go.")]
+    assert [done.success for done in seen if isinstance(done, ExecutionComplete)] == [True]
+
+
+@pytest.mark.parametrize(("window", "tools"), [(SMALL_WINDOW + 1, None), (SMALL_WINDOW, ("read_file", "update_plan"))])
+async def test_a_larger_window_and_chosen_tools_lose_none(
+    tmp_path: Path, window: int, tools: tuple[str, ...] | None
+) -> None:
+    (root := tmp_path / "project").mkdir()
+    _, offered = await said(*asked(tmp_path, window), root, tools=tools)
+    assert {tool.name for tool in offered} >= (LEFT_OUT if tools is None else {"read_file", "update_plan"})
