@@ -3,8 +3,9 @@ is not sure it says no, because a model that is told without reason that it did 
 
 A message asks for changes if one of its sentences is a request with a verb of change: an imperative at its beginning
 ("Fix the test", "Please add …", "then rename …"), or a polite one ("can you fix …", "I want you to add …", "it should
-be renamed"). Questions ("How would I fix this?"), wishes to be told ("Explain how to add …"), negations ("Don't change
-anything") and quoted or fenced text do not count.
+be renamed"), or says of a file what must be so ("deploy.sh … must stop at the first step that fails"). Of other
+languages the plainest imperatives are known. Questions ("How would I fix this?"), wishes to be told ("Explain how to
+add …"), negations of everything ("Don't change anything") and quoted or fenced text do not count.
 """
 
 import re
@@ -16,19 +17,20 @@ def words_of(text: str) -> frozenset[str]:
 
 _CHANGE = words_of(
     """
-    adapt add adjust annotate append apply bump change clean correct create dedupe delete deprecate disable document
-    drop edit enable enhance expand expose extend extract factor fix format generate handle implement improve inline
-    insert integrate introduce make mend merge migrate modernise modernize modify move optimise optimize parametrize
-    patch port prepend put refactor reformat remove rename reorder reorganise reorganize repair replace resolve
-    restore restructure revert rewrite save set simplify speed split support swap switch uncomment undo update
-    upgrade wire wrap write
+    adapt add adjust annotate append apply bump change clean convert correct create decrease dedupe delete deprecate
+    disable document drop edit enable enhance ensure expand expose extend extract factor fix format generate give handle
+    implement improve increase inline insert integrate introduce lower make mend merge migrate modernise modernize
+    modify move optimise optimize parametrize patch port prepend put raise reduce refactor reformat remove rename
+    reorder reorganise reorganize repair replace resolve restore restructure revert rewrite save set simplify speed
+    split support swap switch turn uncomment undo update upgrade wire wrap write
     """
 )
 _TELL = words_of("tell explain describe summarise summarize list show say discuss outline propose suggest")
 """What only wants words. A sentence that begins so asks for none of the changes that it mentions."""
 _ASKING = words_of("what why how when where who which whose")
 _WORDS = (
-    r"^(?:write|make|create|generate|add|put) .*\b(?:poem|haiku|story|joke|limerick|essay|e?mail|letter|summary"
+    r"^give (?:me|us)\b"
+    r"|^(?:write|make|create|generate|add|put) .*\b(?:poem|haiku|story|joke|limerick|essay|e?mail|letter|summary"
     r"|explanation|list|table|overview|plan|proposal|suggestions?|review|analysis|comparison|guess|example|answer|sure)\b"
 )
 """What is written into the answer, not into a file, unless one is named."""
@@ -43,6 +45,21 @@ _PASSIVE = (
     r"\b(?:should|must|needs? to|has to|have to|ought to) (?:also |now )?be "
     r"(?:added|changed|created|deleted|fixed|implemented|moved|removed|renamed|replaced|rewritten|split|updated)\b"
 )
+_DEMAND = r"\b(?:should|must|has to|have to|needs? to) (?:also |now |still )?(?!not\b|be\b|have\b|work\b|do\b)[a-z]{2,}"
+_GUESS = r"^(?:i|we|you|it seems)\b"
+_PLACE = r"^(?:in|inside|within|under) (?:\S+ ){0,3}?\S*[\w-]\.[a-z]\w{0,4},? "
+_OTHER = (
+    r"^(?:bitte )?(?:ergänze|ändere|füge|korrigiere|behebe|repariere|benenne|entferne|lösche|ersetze|schreibe?|erstelle"
+    r"|implementiere|verschiebe|aktualisiere)\b"
+    r"|^(?:ajoute|corrige|modifie|supprime|remplace|renomme|crée|écris|implémente)(?:z|r)?\b"
+    r"|^(?:por favor,? )?(?:añade|agrega|corrige|arregla|cambia|modifica|elimina|borra|reemplaza|renombra|crea)\b"
+    r"|(?:変え|変更し|追加し|修正し|削除し|直し|作成し|書き換え|置き換え|実装し)て(?:ください|下さい|くれ)"
+    r"|(?:请|帮我).{0,20}?(?:添加|修改|修复|删除|替换|重命名|实现|创建|更新|编写)"
+)
+_OTHER_NEGATION = (
+    r"nichts ändern|ändere nichts|ne (?:change|modifie)z? rien|no (?:cambies|modifiques) nada"
+    r"|不要(?:修改|更改)|何も変えない"
+)
 _FILLER = (
     r"^(?:please|kindly|now|then|next|also|and|but|so|ok|okay|first of all|first|second|third|finally|just|hey|hi|hello"
     r"|thanks|great|good|yes|no|well|actually|instead|afterwards|after that|once more|again|simply|quickly|carefully)"
@@ -50,8 +67,11 @@ _FILLER = (
 )
 _NEGATION = (
     r"\b(?:do not|don'?t|never|without|no need to|not to|rather than|instead of) (?:\w+ ){0,2}?"
-    r"(?:chang|edit|modif|writ|touch|mak|creat|delet|fix|implement|apply)"
+    r"(?:chang|edit|modif|writ|touch|mak|creat|delet|fix|implement|apply)[a-z]*"
+    r"(?=\s*(?:$|[.,;:!\n])| (?:anything|any|something|yet|(?:the )?(?:code|sources?|files?|project|repository))\b)"
 )
+"""Of everything: what leaves out one thing, "do not change the tests", asks for the rest."""
+_HINT = f"{_PASSIVE}|{_DEMAND}|" + _OTHER.replace("^", r"\b")
 _SENTENCE = r"(?<=[.!?:;])\s+|\n+|, (?=then |and then |and )|(?: and| then) (?=[a-z]+ )"
 _BULLET = r"^\s*(?:[-*•+]|\d+[.)]|\[[ x]\]|#+)\s+"
 _FENCE = r"(?sm)```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|^>[^\n]*"
@@ -64,19 +84,22 @@ _LONGEST = 20_000
 def asks_for_changes(message: str) -> bool:
     """Whether the message, read carefully, asks for something to be changed."""
     text = _plain(message)
-    if _CHANGE.isdisjoint(re.findall(_WORD, text)) and not re.search(_PASSIVE, text):
+    file = re.search(_FILE, text) is not None
+    if _CHANGE.isdisjoint(re.findall(_WORD, text)) and not re.search(_HINT, text):
         return False  # most messages: no verb of change in any of their sentences
-    if re.search(_NEGATION, text):
+    if re.search(_NEGATION, text) or re.search(_OTHER_NEGATION, text):
         return False
     told = False
     for sentence in _sentences(text):
+        if re.search(_OTHER, sentence):
+            return True
         words = re.findall(_WORD, sentence)
         if not words:
             continue
         told = words[0] in _TELL if words[0] not in _CHANGE else told
         if told:
             continue  # "Explain it and suggest how to fix it": what follows belongs to the telling
-        if _requests(sentence, words):
+        if _requests(sentence, words) or (file and _demands(sentence)):
             return True
     return False
 
@@ -100,6 +123,15 @@ def _requests(sentence: str, words: list[str]) -> bool:
     return words[0] in _CHANGE or re.search(_PASSIVE, sentence) is not None
 
 
+def _demands(sentence: str) -> bool:
+    """Whether it says how something must be. Only of files that are named: else it may be an opinion."""
+    return (
+        re.search(_DEMAND, sentence) is not None
+        and re.match(_GUESS, sentence) is None
+        and not sentence.rstrip().endswith("?")
+    )
+
+
 def _questions(sentence: str) -> bool:
     words = re.findall(_WORD, sentence)
     return sentence.rstrip().endswith("?") or words[0] in _ASKING or words[0] in _TELL
@@ -112,7 +144,8 @@ def _plain(message: str) -> str:
 
 
 def _sentences(text: str) -> list[str]:
-    return [_unfilled(re.sub(_BULLET, "", part).strip()) for part in re.split(_SENTENCE, text)]
+    parts = (_unfilled(re.sub(_BULLET, "", part).strip()) for part in re.split(_SENTENCE, text))
+    return [re.sub(_PLACE, "", part, count=1) for part in parts]
 
 
 def _unfilled(sentence: str) -> str:

@@ -55,6 +55,18 @@ Write a summary of the design into docs/design.md
 First of all, wrap the errors
 Make sure to handle the empty list
 and then add a test for it
+Raise the version in package.yml from 1.4.0 to 1.5.0
+In server.conf change the port to 9090
+Give tidy.sh the option -n
+Run the tests and make them pass. Do not change the tests.
+Find out why in basket.py and fix it without changing how it is used.
+deploy.sh says that all went well even if a step fails. It must stop at the first step that fails.
+In tools.py the function shorten should put an ellipsis at the end
+Bitte ergänze die fehlenden Texte
+Corrige le test
+Añade una opción --json
+メニュー.txt の値段を変えてください。
+请修复这个测试
 """.strip().split("\n")
 
 NO_CHANGES = r"""
@@ -105,6 +117,14 @@ Use grep to find all callers
 Who wrote this?
 When was it added?
 Outline the steps to remove the dependency
+Give me a list of the tests
+I think main.py should work now
+It should not take long, see main.py
+How must main.py look?
+Ändere nichts, sieh nur nach
+Füge nichts hinzu, du sollst nichts ändern
+メニュー.txt は変えないでください。
+Don't change anything in main.py, it must stay so
 """.strip().split("\n")
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from treadle.chat.intent import asks_for_changes
 from treadle.evaluation.places import lay_over
 from treadle.evaluation.suites import missing, read_suite
 from treadle.evaluation.tasks import Task
@@ -23,6 +24,7 @@ def passes(task: Task, tree: Path) -> bool:
 def test_only_a_solution_passes(task: Task, tmp_path: Path) -> None:
     if lacking := missing(task):
         pytest.skip(f"{', '.join(lacking)} is not here")
+    assert asks_for_changes(task.prompt), "else a run that changes nothing would be taken for done (L-16)"
     assert isinstance(task.start, Path)
     assert task.reference is not None
     untouched, solved = tmp_path / "untouched", tmp_path / "solved"
