@@ -59,26 +59,26 @@ class Prepared(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...]
 
 
+class ChatHome(msgspec.Struct, frozen=True):
+    """What all chats of an agent have in common."""
+
+    deps: Deps
+    worker: Worker
+    jobs: JobRegistry
+    remember: Callable[[Rule], object]
+    """Keeps a rule that reaches beyond its chat."""
+    check: Callable[[], None]
+    """ConfigError if a file is damaged that says what may be done: no run begins as long as it is."""
+
+
 class Chat:
     """`begin`: what a new chat begins with, or the options of one that exists which are to be changed."""
 
-    def __init__(
-        self,
-        deps: Deps,
-        worker: Worker,
-        chat: ChatId,
-        begin: Prepared | Mapping[str, Any],
-        remember: Callable[[Rule], Rule] | None = None,
-        check: Callable[[], None] = lambda: None,
-        jobs: JobRegistry | None = None,
-    ) -> None:
-        self.id = chat
-        self._deps = deps
-        self._worker = worker
+    def __init__(self, home: ChatHome, id: ChatId, begin: Prepared | Mapping[str, Any]) -> None:
+        self.id = id
+        self._home = home
+        self._deps = home.deps
         self._begin = begin
-        self._remember = remember
-        self._check = check
-        self._jobs = jobs
         self._opened = False
         self.warnings: tuple[str, ...] = begin.warnings if isinstance(begin, Prepared) else ()
         """What is odd about the options of a new chat, such as a client tool whose schema cannot be used (A-01)."""
@@ -189,12 +189,12 @@ class Chat:
 
     def other(self, id: ChatId) -> "Chat":
         """A handle to another chat of the same store, such as a sub-agent of this one."""
-        return Chat(self._deps, self._worker, id, {}, self._remember, self._check, self._jobs)
+        return Chat(self._home, id, {})
 
     @property
     def driven_here(self) -> bool:
         """Whether a worker of this process drives it just now."""
-        return self._worker.holds(self.id)
+        return self._home.worker.holds(self.id)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -206,7 +206,7 @@ class Chat:
     async def jobs(self) -> list[Job]:
         """Its background commands, those that run and those that have ended lately: to read, to talk to, to stop."""
         await self.open()
-        return await self._jobs.of(self.id) if self._jobs is not None else []
+        return await self._home.jobs.of(self.id)
 
     async def state(self) -> ChatState:
         await self.open()
@@ -273,35 +273,35 @@ class Chat:
         """Write the command down and, unless others are to do so, let a worker go on. `seen` is told the state that the
         command meets. ConfigError, and nothing is written, if a run could not be judged by the user's rules."""
         if isinstance(command, _GOES_ON):
-            self._check()
+            self._home.check()
         await self.open()
         log = self._deps.log
         if command is None:
             state = await log.load(self.id)
             if status(state) == "pending":
-                self._check()
+                self._home.check()
             if seen is not None:
                 seen(state)
         else:
-            with self._worker.taking(self.id) if work else nullcontext() as take:
+            with self._home.worker.taking(self.id) if work else nullcontext() as take:
                 state = await log.execute(self.id, command, seen, take)
             await self._keep_rule(command, state)
             await self._end_jobs(state)
         if work:
-            self._worker.start(self.id)
+            self._home.worker.start(self.id)
         return state
 
     async def _end_jobs(self, state: ChatState) -> None:
         """The jobs of a chat end when it is archived; here those of this home, elsewhere by whoever is there."""
-        if state.options.archived and state.jobs and self._jobs is not None:
-            await self._jobs.stop_all(self.id, "archive")
+        if state.options.archived and state.jobs:
+            await self._home.jobs.stop_all(self.id, "archive")
 
     async def _keep_rule(self, command: c.Command, state: ChatState) -> None:
         """A rule that reaches beyond the chat is kept outside its log, after the answer that made it was recorded."""
         rule = command.rule if isinstance(command, c.Decide) else None
-        if rule is not None and rule.scope in BEYOND and self._remember is not None:
+        if rule is not None and rule.scope in BEYOND:
             kept = msgspec.structs.replace(rule, root=state.options.root if rule.scope == "project" else "")
-            await asyncio.to_thread(self._remember, kept)
+            await asyncio.to_thread(self._home.remember, kept)
 
     async def follow(self, command: c.Command | None, after: int | None = None) -> AsyncIterator[Envelope]:
         """Carry out the command and give every piece of news until the chat is quiet; before it, what is recorded
@@ -355,7 +355,7 @@ class Chat:
     async def _next(self, reader: Subscription) -> Envelope:
         """Wait for news: from this process at once, from a worker elsewhere by looking at the store."""
         while True:
-            drive = self._worker.start(self.id)
+            drive = self._home.worker.start(self.id)
             if drive is not reader.source:
                 reader.source = drive
                 drive.add_done_callback(lambda _task: reader.nudge())

@@ -28,7 +28,7 @@ from treadle.engine.log import Log
 from treadle.engine.restore import SnapshotRestorer
 from treadle.engine.worker import Worker
 from treadle.errors import InvalidInput
-from treadle.handle import Chat, Prepared
+from treadle.handle import Chat, ChatHome, Prepared
 from treadle.home import home_of
 from treadle.instructions import read_instructions
 from treadle.jobs import Job, JobRegistry
@@ -164,6 +164,7 @@ class Agent:
         )
         self.worker = Worker(self.deps, concurrency=concurrency)
         self.job_registry = JobRegistry(self.deps, self._setup.context, self._setup.commands)
+        self._chats = ChatHome(self.deps, self.worker, self.job_registry, self.rules.add, self._check)
 
     def _observer(self, telemetry: "bool | Telemetry", store: Store) -> Observer:
         if telemetry is False:
@@ -276,16 +277,14 @@ class Agent:
                 self.tool_warnings(self._changed(self.options, named))
             if "root" in named:
                 named["root_id"] = identify(named["root"])
-            return Chat(self.deps, self.worker, ChatId(id), named, self.rules.add, self._check, self.job_registry)
+            return Chat(self._chats, ChatId(id), named)
         return self.begin(new_chat_id(), self._changed(options or self.options, given))
 
     def begin(self, id: str, options: ChatOptions) -> Chat:
         """A new chat under an id that the caller chose. ChatExists, when it is first used, if there is one already."""
-        ready = self.prepare(options)
-        return Chat(self.deps, self.worker, ChatId(id), ready, self.rules.add, self._check, self.job_registry)
+        return Chat(self._chats, ChatId(id), self.prepare(options))
 
     def _check(self) -> None:
-        """ConfigError if a file is damaged that says what may be done: no run begins as long as it is."""
         if self._standard:
             self.rules.all()
         self._trust.all()

@@ -168,10 +168,7 @@ class ToolSetup:
             warn(str(error))
         from treadle.tools.hooks import ProjectHooks
 
-        def hidden(root: str) -> tuple[str, ...]:
-            return self._guarded(root).hidden
-
-        return [ProjectHooks(self._roots, trust.trusted, self._sandbox_of, self.context.env, hidden)]
+        return [ProjectHooks(self.context, trust.trusted)]
 
     def _unrecoverable(self, project: Project, files: Sequence[FileChange]) -> tuple[str, ...]:
         from treadle.workspace.history.unrecoverable import unrecoverable

@@ -19,12 +19,13 @@ import msgspec
 
 from treadle.errors import ConfigError, SandboxError, ToolError
 from treadle.faultpoint import faultpoint
-from treadle.ports.sandbox import Confinement, Demand, Sandbox, Unwritable, WorldMount
+from treadle.ports.sandbox import Confinement, Unwritable, WorldMount
 from treadle.ports.toolset import Invocation, Outcome
-from treadle.ports.workspace import Workspace, WorkspaceOf
+from treadle.ports.workspace import Workspace
 from treadle.protocol.content import Value
 from treadle.protocol.tools import ToolSpec
 from treadle.subprocesses import Completed, run_program
+from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.environment import without_secrets
 
 BLOCK = 2
@@ -127,19 +128,9 @@ class ProjectHooks:
     """The hooks of the project that a call is about. They are code of the repository: without trust in exactly this
     content they do not exist, and with it they still run in a sandbox: the scripts that they call may change."""
 
-    def __init__(
-        self,
-        workspace_of: WorkspaceOf,
-        trusted: Callable[[str, bytes], bool],
-        sandbox_of: Callable[[Demand], Sandbox] | None,
-        env: Mapping[str, str],
-        hidden: Callable[[str], tuple[str, ...]] = lambda _root: (),
-    ) -> None:
-        self._workspace_of = workspace_of
+    def __init__(self, context: ToolContext, trusted: Callable[[str, bytes], bool]) -> None:
+        self._context = context
         self._trusted = trusted
-        self._sandbox_of = sandbox_of
-        self._env = env
-        self._hidden = hidden
         self._told: set[str] = set()
 
     async def before(self, spec: ToolSpec, invocation: Invocation) -> str:
@@ -154,7 +145,7 @@ class ProjectHooks:
         """The trusted hooks; none if there are none or nobody trusts them; or why nothing may run."""
         if not invocation.root:
             return CommandHooks((), {})
-        workspace = self._workspace_of(*invocation.project)
+        workspace = self._context.workspace_of(*invocation.project)
         data = await asyncio.to_thread(_contents, workspace)
         path = f"{workspace.path}/{FILE}"
         if data is None:
@@ -167,16 +158,17 @@ class ProjectHooks:
         except ConfigError as error:
             return f"This project's hooks are trusted but cannot be read, so nothing is run: {error}"
         return CommandHooks(
-            hooks, self._env, lambda argv, root: self._confined(argv, root, invocation, workspace.world)
+            hooks, self._context.env, lambda argv, root: self._confined(argv, root, invocation, workspace.world)
         )
 
     def _confined(self, argv: list[str], root: str, invocation: Invocation, world: WorldMount | None) -> list[str]:
-        if self._sandbox_of is None:
+        found = self._context.sandbox_of
+        sandbox = None if found is None else found(invocation.options.sandbox)
+        if sandbox is None or sandbox.level == "none":
             raise SandboxError("a project's hooks run only in a sandbox, and there is none")
-        sandbox = self._sandbox_of(invocation.options.sandbox)
-        if sandbox.level == "none":
-            raise SandboxError("a project's hooks run only in a sandbox, and there is none")
-        return sandbox.wrap(argv, Confinement(root, Unwritable(), hidden=self._hidden(root), world=world), root)
+        return sandbox.wrap(
+            argv, Confinement(root, Unwritable(), hidden=self._context.guarded(root).hidden, world=world), root
+        )
 
     def _tell(self, path: str, data: bytes) -> None:
         mark = f"{path}:{hashlib.sha256(data).hexdigest()}"

@@ -15,6 +15,8 @@ from treadle.ports.hooks import Hooks, chained
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.protocol.content import ResultsEntry
 from treadle.protocol.tools import ToolSpec
+from treadle.stores.memory import MemoryStore
+from treadle.tools.builtin.context import ToolContext
 from treadle.tools.hooks import FILE, CommandHooks, FunctionHooks, Hook, ProjectHooks, When
 from treadle.types import CallKey, ChatId
 from treadle.workspace.root import Root
@@ -224,7 +226,8 @@ def brings(root: Path, command: str) -> bytes:
 
 
 def of_project(trusted: set[bytes], *, sandbox: bool = True) -> ProjectHooks:
-    return ProjectHooks(Root, lambda _path, data: data in trusted, (lambda _l: Bubble()) if sandbox else None, ENV)
+    context = ToolContext(Root, MemoryStore(), sandbox_of=(lambda _level: Bubble()) if sandbox else None, env=ENV)
+    return ProjectHooks(context, lambda _path, data: data in trusted)
 
 
 async def test_a_projects_hooks_do_not_exist_without_trust(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
