@@ -5,7 +5,7 @@ import io
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TextIO
 from unicodedata import east_asian_width
 
@@ -137,6 +137,17 @@ def _painted(text: str, colours: tuple[Colour, ...]) -> str:
     if not colours or not text:
         return text
     return f"\x1b[{';'.join(_CODES[colour] for colour in colours)}m{text}\x1b[0m"
+
+
+def write_list(terminal: Terminal, rows: Sequence[tuple[object, str]], none: str, *, as_json: bool) -> None:
+    """Rows as a value and a text: an object a line for programs; for people the texts, or that there is none."""
+    for value, text in rows:
+        if as_json:
+            write_json(value)
+        else:
+            terminal.line(text)
+    if not rows and not as_json:
+        terminal.note(none, "dim")
 
 
 def write_json(value: object) -> None:

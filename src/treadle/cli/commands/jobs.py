@@ -6,7 +6,7 @@ import click
 
 from treadle.cli.group import in_agent
 from treadle.cli.options import gathered, json_option
-from treadle.cli.terminal import Terminal, write_json
+from treadle.cli.terminal import Terminal, write_list
 from treadle.inert import inert, inert_line
 from treadle.presentation.styled import Colour
 
@@ -53,6 +53,7 @@ async def jobs(agent: "Agent", id: str | None, everything: bool, act: JobAct, as
     and in the home where it runs.
     """
     from treadle.cli.session import find_chat
+    from treadle.protocol import wire
 
     chat = await find_chat(agent.deps.store, id) if id else ""
     found = await (agent.chat(chat).jobs() if chat else agent.jobs())
@@ -69,20 +70,9 @@ async def jobs(agent: "Agent", id: str | None, everything: bool, act: JobAct, as
         shown = [await job.stop() for job in chosen]
     else:
         shown = [job.view for job in found if everything or job.view.status in ("running", "elsewhere")]
-    _list(terminal, shown, as_json)
+    rows = [(wire.whole(view), _line(terminal, view)) for view in shown]
+    write_list(terminal, rows, "no background command runs", as_json=as_json)
     return 0
-
-
-def _list(terminal: Terminal, shown: "list[JobView]", as_json: bool) -> None:
-    from treadle.protocol import wire
-
-    for view in shown:
-        if as_json:
-            write_json(wire.whole(view))
-        else:
-            terminal.line(_line(terminal, view))
-    if not shown and not as_json:
-        terminal.note("no background command runs", "dim")
 
 
 def _line(terminal: Terminal, view: "JobView") -> str:

@@ -6,7 +6,7 @@ import click
 
 from treadle.cli.group import in_agent
 from treadle.cli.options import json_option
-from treadle.cli.terminal import Terminal, write_json
+from treadle.cli.terminal import Terminal, write_list
 
 if TYPE_CHECKING:
     from treadle.runtime import Agent
@@ -25,15 +25,10 @@ async def pending(agent: "Agent", as_json: bool) -> int:
     from treadle.protocol import wire
 
     terminal = Terminal()
-    found = await asked_of_people(agent)
-    for chat, action in found:
+    rows = []
+    for chat, action in await asked_of_people(agent):
         id = f"{chat.id}:{action.action}"
-        if as_json:
-            write_json({"chat": chat.id, "id": id, **wire.whole(action)})
-            continue
-        terminal.line(terminal.paint(id, "bold"))
-        for line in waiting(action):
-            terminal.line(f"  {line}")
-    if not found and not as_json:
-        terminal.note("no chat waits for a person", "dim")
+        lines = [terminal.paint(id, "bold"), *(f"  {line}" for line in waiting(action))]
+        rows.append(({"chat": chat.id, "id": id, **wire.whole(action)}, "\n".join(lines)))
+    write_list(terminal, rows, "no chat waits for a person", as_json=as_json)
     return 0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from treadle.cli.options import SCOPES, gathered, json_option
-from treadle.cli.terminal import Terminal, write_json
+from treadle.cli.terminal import Terminal, write_list
 from treadle.errors import NotFound
 from treadle.inert import inert_line
 
@@ -118,13 +118,8 @@ def _list(chat: str | None, as_json: bool) -> int:
     if chat is not None:
         found += _in_chat(chat, _chat_rules)
     terminal = Terminal()
-    for rule in found:
-        if as_json:
-            write_json(wire.whole(rule))
-        else:
-            terminal.line(_line(terminal, rule))
-    if not found and not as_json:
-        terminal.note("no rules; make one with: treadle rules add --allow 'make test'", "dim")
+    rows = [(wire.whole(rule), _line(terminal, rule)) for rule in found]
+    write_list(terminal, rows, "no rules; make one with: treadle rules add --allow 'make test'", as_json=as_json)
     return 0
 
 

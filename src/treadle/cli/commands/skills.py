@@ -6,7 +6,7 @@ import click
 
 from treadle.cli.group import in_agent
 from treadle.cli.options import json_option
-from treadle.cli.terminal import Terminal, write_json
+from treadle.cli.terminal import Terminal, write_list
 from treadle.errors import InvalidInput
 from treadle.inert import inert_line
 
@@ -34,18 +34,14 @@ async def skills(agent: "Agent", as_json: bool) -> int:
     terminal, project = Terminal(), Project(root)
     kinds: tuple[Kind, ...] = ("skills", "commands", "agents")
     found: list[tuple[Kind, Document]] = [(kind, each) for kind in kinds for each in agent.documents.all(kind, project)]
+    rows = []
     for kind, each in found:
         about = inert_line(line(split(each.text)[0].get("description")), 300)
-        if as_json:
-            write_json(
-                {"kind": kind, "name": each.name, "description": about, "path": each.path, "trusted": each.trusted}
-            )
-            continue
         state = (
             "" if each.trusted else terminal.paint(f" (not trusted: treadle trust {inert_line(each.path)})", "yellow")
         )
         name = terminal.paint(inert_line(each.name, 64), "bold")
-        terminal.line(f"{kind.removesuffix('s'):8} {name} {inert_line(about, 100)}{state}")
-    if not found and not as_json:
-        terminal.note("there are none, neither yours nor of this project", "dim")
+        value = {"kind": kind, "name": each.name, "description": about, "path": each.path, "trusted": each.trusted}
+        rows.append((value, f"{kind.removesuffix('s'):8} {name} {inert_line(about, 100)}{state}"))
+    write_list(terminal, rows, "there are none, neither yours nor of this project", as_json=as_json)
     return 0

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from treadle.cli.options import json_option
-from treadle.cli.terminal import Terminal, write_json
+from treadle.cli.terminal import Terminal, write_list
 from treadle.errors import InvalidInput
 from treadle.inert import inert, inert_line
 
@@ -73,15 +73,14 @@ def _list(as_json: bool) -> None:
     rows = [(file.path, _state(file)) for file in _book().all()]
     known = {path for path, _ in rows}
     rows += [(path, "not trusted") for path in _found() if path not in known]
-    for path, state in rows:
-        if as_json:
-            write_json({"path": path, "state": state})
-        else:
-            terminal.line(
-                f"{terminal.paint(f'{state:12}', 'green' if state == 'trusted' else 'yellow')} {inert_line(path)}"
-            )
-    if not rows and not as_json:
-        terminal.note("nothing is trusted, and this project has nothing to trust", "dim")
+    shown = [
+        (
+            {"path": path, "state": state},
+            f"{terminal.paint(f'{state:12}', 'green' if state == 'trusted' else 'yellow')} {inert_line(path)}",
+        )
+        for path, state in rows
+    ]
+    write_list(terminal, shown, "nothing is trusted, and this project has nothing to trust", as_json=as_json)
 
 
 def _state(file: "Trusted") -> str:

@@ -11,7 +11,7 @@ from treadle.ports.worlds import WorldPlaces
 from treadle.protocol.tools import WORLD_TOOL, ToolSpec
 from treadle.tools.builtin.base import Plain, in_thread, parameters
 from treadle.tools.builtin.command.project import CommandProject, ProjectChange
-from treadle.tools.builtin.context import ToolContext
+from treadle.tools.builtin.context import WithContext
 
 _ELSEWHERE = "The world {} is not one of the place in which this chat works; commit it in a chat that works there."
 
@@ -21,7 +21,7 @@ class _Committed(CommandProject):
     mend = "rebase the world, look at it, and commit it again"
 
 
-class CommitWorld(Plain):
+class CommitWorld(WithContext, Plain):
     spec = ToolSpec(
         name=WORLD_TOOL,
         description="Make what was changed in a world the project's own.",
@@ -30,9 +30,6 @@ class CommitWorld(Plain):
         timeout_s=600.0,
         summary_argument="world",
     )
-
-    def __init__(self, context: ToolContext) -> None:
-        self._context = context
 
     async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:
         return {

@@ -73,3 +73,10 @@ class ToolContext(msgspec.Struct, frozen=True):
     unrecoverable: Unrecoverable = lambda _project, _files: ()
     after_the_fact: Callable[[str, Sequence[FileChange], ChatOptions], Sequence[str]] = lambda _root, _files, _how: ()
     """Why changes that were made would have been asked for, had anybody known them beforehand (W-10)."""
+
+
+class WithContext:
+    """A tool that works with it."""
+
+    def __init__(self, context: ToolContext) -> None:
+        self._context = context

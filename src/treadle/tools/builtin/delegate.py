@@ -10,7 +10,7 @@ from treadle.ports.toolset import Invocation, Outcome, Settlement
 from treadle.protocol.content import JsonSchema
 from treadle.protocol.tools import DELEGATE_TOOL, RACE_TOOL, ToolSpec
 from treadle.tools.builtin.base import Plain, parameters
-from treadle.tools.builtin.context import ToolContext
+from treadle.tools.builtin.context import WithContext
 
 MOST = 16
 _TASK: JsonSchema = parameters(
@@ -22,11 +22,8 @@ _TASK: JsonSchema = parameters(
 )
 
 
-class _Begins(Plain):
+class _Begins(WithContext, Plain):
     """After a crash it is run again, and finds what it had begun."""
-
-    def __init__(self, context: ToolContext) -> None:
-        self._context = context
 
     async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:
         return await self._subagents().plan(invocation)

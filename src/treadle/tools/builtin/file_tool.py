@@ -15,17 +15,14 @@ from treadle.ports.toolset import Invocation, Outcome, Rehearsal, Settlement
 from treadle.ports.workspace import Workspace
 from treadle.tools.builtin import file_change, knowledge
 from treadle.tools.builtin.base import Plain, carried_out, in_thread
-from treadle.tools.builtin.context import ToolContext
+from treadle.tools.builtin.context import WithContext
 from treadle.tools.builtin.file_change import Change, Planned, files_of, plan, recorded, standings
 
 
-class FileTool(Plain, ABC):
+class FileTool(WithContext, Plain, ABC):
     """A tool that writes files. `word` names its fault points."""
 
     word = "write"
-
-    def __init__(self, context: ToolContext) -> None:
-        self._context = context
 
     @abstractmethod
     def changes(self, workspace: Workspace, invocation: Invocation) -> list[Change]:

@@ -12,12 +12,12 @@ from treadle.protocol.content import Seen
 from treadle.protocol.tools import ToolSpec
 from treadle.tools.builtin import knowledge
 from treadle.tools.builtin.base import MAX_BYTES, MAX_LINES, PATH, ReadOnly, cut, in_thread, parameters
-from treadle.tools.builtin.context import ToolContext
+from treadle.tools.builtin.context import WithContext
 from treadle.tools.builtin.file_change import sha256
 from treadle.tools.builtin.text import BOM, MAX_FILE, NAMES, Text, decode, refusal, visible
 
 
-class ReadFile(ReadOnly):
+class ReadFile(WithContext, ReadOnly):
     spec = ToolSpec(
         name="read_file",
         description=(
@@ -35,9 +35,6 @@ class ReadFile(ReadOnly):
         idempotent=True,
         summary_argument="path",
     )
-
-    def __init__(self, context: ToolContext) -> None:
-        self._context = context
 
     async def run(self, invocation: Invocation) -> Outcome:
         arguments = invocation.arguments

@@ -11,13 +11,13 @@ from treadle.ports.toolset import Invocation, Outcome
 from treadle.protocol.options import Skill
 from treadle.protocol.tools import ToolSpec
 from treadle.tools.builtin.base import MAX_BYTES, ReadOnly, cut, in_thread, parameters
-from treadle.tools.builtin.context import ToolContext
+from treadle.tools.builtin.context import WithContext
 
 SKILL_TOOL = "use_skill"
 _MOST_FILES = 50
 
 
-class UseSkill(ReadOnly):
+class UseSkill(WithContext, ReadOnly):
     spec = ToolSpec(
         name=SKILL_TOOL,
         description=(
@@ -29,9 +29,6 @@ class UseSkill(ReadOnly):
         idempotent=True,
         summary_argument="name",
     )
-
-    def __init__(self, context: ToolContext) -> None:
-        self._context = context
 
     async def run(self, invocation: Invocation) -> Outcome:
         named = {skill.name: skill for skill in invocation.options.skills}

@@ -14,7 +14,7 @@ from treadle.protocol.tools import ToolSpec, digest
 from treadle.tools.builtin.base import Plain, in_thread, parameters
 from treadle.tools.builtin.command.output import exit_words, view_between
 from treadle.tools.builtin.command.project import CommandProject, ProjectChange
-from treadle.tools.builtin.context import ToolContext
+from treadle.tools.builtin.context import ToolContext, WithContext
 from treadle.types import CallKey, SystemClock
 
 MAX_RUNNING = 8
@@ -65,12 +65,9 @@ def job_started(handle: str, title: str, place: str) -> JobStarted:
     return JobStarted(handle, title, place, os.uname().nodename)
 
 
-class _Handled(Plain):
+class _Handled(WithContext, Plain):
     """A tool for one background command; the supervisor takes what comes with the same call once, so after a crash it
     simply runs again."""
-
-    def __init__(self, context: ToolContext) -> None:
-        self._context = context
 
     async def prepare(self, invocation: Invocation) -> None:
         await _find(self._context, invocation)

@@ -15,7 +15,7 @@ from treadle.ports.commands import Command, Ended
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.protocol.tools import ToolSpec
 from treadle.tools.builtin.base import MAX_BYTES, MAX_LINES, ReadOnly, in_thread, parameters
-from treadle.tools.builtin.context import ToolContext
+from treadle.tools.builtin.context import WithContext
 from treadle.types import CallKey
 
 CAP = 64 << 20
@@ -221,7 +221,7 @@ class LiveOutput:
 # -- read_output ------------------------------------------------------------------------------------------------------
 
 
-class ReadOutput(ReadOnly):
+class ReadOutput(WithContext, ReadOnly):
     spec = ToolSpec(
         name="read_output",
         description=(
@@ -239,9 +239,6 @@ class ReadOutput(ReadOnly):
         idempotent=True,
         summary_argument="handle",
     )
-
-    def __init__(self, context: ToolContext) -> None:
-        self._context = context
 
     async def run(self, invocation: Invocation) -> Outcome:
         handle = str(invocation.arguments["handle"]).strip().strip("[]\"'")

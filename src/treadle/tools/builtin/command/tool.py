@@ -12,12 +12,12 @@ from treadle.tools.builtin.command.call import DEFAULT_TIMEOUT_S, MAX_TIMEOUT_S
 from treadle.tools.builtin.command.output import HEAD_LINES, TAIL_LINES
 from treadle.tools.builtin.command.run import CommandRun
 from treadle.tools.builtin.command.trial import CommandTrial, DryRun
-from treadle.tools.builtin.context import ToolContext
+from treadle.tools.builtin.context import WithContext
 
 _LAST_LINES = 20
 
 
-class RunCommand(Plain):
+class RunCommand(WithContext, Plain):
     spec = ToolSpec(
         name="run_command",
         description=(
@@ -49,9 +49,6 @@ class RunCommand(Plain):
         summary_argument="command",
         command_argument="command",
     )
-
-    def __init__(self, context: ToolContext) -> None:
-        self._context = context
 
     async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:
         return msgspec.structs.asdict(await CommandRun(self._context, invocation).prepare())
