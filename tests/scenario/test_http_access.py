@@ -154,6 +154,10 @@ async def test_users_see_only_their_own(server: Server) -> None:  # S-13
         assert answers[0][0] == 404, route.path
     assert [each["id"] for each in (await alice("GET", "/api/chats")).json["chats"]] == [chat]
     assert (await server.local("GET", f"/api/chats/{chat}")).status == 404
+    found = (await alice("GET", "/api/search?text=HELLO")).json["chats"]
+    assert [(each["id"], each["found"]) for each in found] == [(chat, "")]  # it is in the title
+    assert (await bob("GET", "/api/search?text=hello")).json["chats"] == []
+    assert (await bob("GET", "/api/search?text=")).status == 400
 
 
 def _body(kind: str) -> object:

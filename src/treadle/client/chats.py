@@ -12,7 +12,16 @@ from treadle.client.http import Http
 from treadle.client.jobs import ClientJob, jobs_of
 from treadle.protocol.commands import Result
 from treadle.protocol.events import Delivery, Envelope, OpenAction
-from treadle.protocol.http_answers import Accepted, ChatLine, ChatList, ChatView, MessageList, MessageView
+from treadle.protocol.http_answers import (
+    Accepted,
+    ChatLine,
+    ChatList,
+    ChatView,
+    FoundChat,
+    FoundList,
+    MessageList,
+    MessageView,
+)
 from treadle.protocol.permissions import RuleScope
 from treadle.protocol.tools import DynamicTool
 from treadle.protocol.views import Status
@@ -142,6 +151,13 @@ class Chats:
         chat = ClientChat(self._http, id, self._patience_s)
         await chat.info()
         return chat
+
+    async def search(self, text: str, *, archived: bool | None = None, limit: int = 50) -> tuple[FoundChat, ...]:
+        """Chats by words in them, newest change first."""
+        wanted = {"text": text, "limit": str(limit)}
+        if archived is not None:
+            wanted["archived"] = str(archived).lower()
+        return (await self._http.get("/api/search", FoundList, wanted)).chats
 
     async def list(
         self, *, status: Status | None = None, archived: bool | None = None, label: str = "", query: str = ""

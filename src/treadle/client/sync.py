@@ -84,6 +84,8 @@ class Chats(Facade[asynchronous.Chats]):
     def get(self, id: str) -> ClientChat:
         return ClientChat(self._loop, self._loop.run(self._wrapped.get(id)))
 
+    search = waited(asynchronous.Chats.search)
+
     def list(self, **wanted: Any) -> list[ChatLine]:
         return list(self._loop.each(self._wrapped.list(**wanted)))
 

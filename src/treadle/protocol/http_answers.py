@@ -55,6 +55,15 @@ class ChatView(ChatLine, frozen=True, kw_only=True):
     """What is odd about the options of a new chat (A-01)."""
 
 
+class FoundChat(ChatLine, frozen=True, kw_only=True):
+    found: str
+    """The place where the words stand in what was said; empty: they are in this line."""
+
+
+class FoundList(Shape, frozen=True, kw_only=True):
+    chats: tuple[FoundChat, ...]
+
+
 class ChatList(Shape, frozen=True, kw_only=True):
     chats: tuple[ChatLine, ...]
     next: str

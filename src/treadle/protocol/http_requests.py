@@ -332,6 +332,14 @@ class ChatQuery(Body, frozen=True):
     """`next` of the page before."""
 
 
+class SearchQuery(Body, frozen=True):
+    text: Annotated[str, Meta(min_length=1, max_length=200)]
+    """Words that must all stand in the title, the project or the id of a chat, or in one message of it."""
+    archived: bool | None = None
+    """Without it, chats of both kinds are looked through."""
+    limit: Annotated[int, Meta(ge=1, le=200)] = 50
+
+
 class ActionQuery(Body, frozen=True):
     below: bool = False
     """Also what the chats wait for that its calls began, and theirs."""

@@ -12,7 +12,7 @@ from treadle.inert import inert, inert_line
 from treadle.presentation.modes import MODE_WORDS
 from treadle.protocol.files import decode_path
 from treadle.protocol.options import MODES
-from treadle.tui.connection import ChangedFile, ChatRow
+from treadle.tui.connection import ChangedFile, ChatLink, ChatRow
 from treadle.tui.conversation import Conversation
 from treadle.tui.desk import Desk, Purpose, outcome_words
 from treadle.tui.drawing import Look, diff, drawn, numbers
@@ -116,14 +116,23 @@ async def rewind(desk: Desk) -> None:
         return [Entry(inert_line(text, 200), seq) for seq, text in said.items() if query.casefold() in text.casefold()]
 
     async def preview(seq: int) -> RenderableType:
-        lines = await link.preview_back(seq)
+        lines = await _files_back(link, seq)
         files = [Text(inert_line(line)) for line in lines] or [Text("no file would change", "dim")]
         return Group(Text(inert(said[seq]), "bold"), Text("\nfiles that would go back:", "dim"), *files)
 
-    seq = await app.push_screen_wait(Picker("Go back to before", messages, preview=preview))
+    async def act(key: str, seq: int) -> str | None:
+        try:
+            await desk.open(await desk.connection.fork(link.id, seq - 1))
+        except TreadleError as error:
+            return inert_line(str(error))
+        app.composer.put(said[seq])
+        return None
+
+    keys = {"ctrl+f": "in a copy: fork"}
+    seq = await app.push_screen_wait(Picker("Go back to before", messages, keys=keys, act=act, preview=preview))
     if seq is None:
         return
-    lines = await link.preview_back(seq)
+    lines = await _files_back(link, seq)
 
     async def ways(query: str) -> Sequence[Entry[str]]:
         shown = [Entry[str](Text(f"   {inert_line(line)}", "dim"), None) for line in lines[:12]]
@@ -143,6 +152,13 @@ async def rewind(desk: Desk) -> None:
         app.tell(outcome_words("taken back", done), grave=bool(done.error or done.conflicts))
     if way != "files":
         app.composer.put(said[seq])
+
+
+async def _files_back(link: ChatLink, seq: int) -> Sequence[str]:
+    try:
+        return await link.preview_back(seq)
+    except TreadleError as error:  # the conversation can go back without them
+        return [str(error)]
 
 
 async def review(desk: Desk) -> None:

@@ -16,7 +16,7 @@ from treadle.lines.changes import change_lines, sort_out
 from treadle.models.offering import all_offers, usable
 from treadle.models.registry import ModelRegistry
 from treadle.policy.consent import disclosure
-from treadle.ports.store import ChatFilter, Store
+from treadle.ports.store import ChatFilter, Listed, Store
 from treadle.protocol import commands as c
 from treadle.protocol import wire
 from treadle.protocol.content import Image
@@ -26,6 +26,7 @@ from treadle.protocol.options import ChatOptions, Project
 from treadle.protocol.permissions import Rule, RuleScope
 from treadle.protocol.views import ChildView, shown_status
 from treadle.runtime import Agent
+from treadle.searching import search
 from treadle.subagents.tree import tree
 from treadle.transfer import export_chat, fork
 from treadle.tui.connection import Asked, ChangedFile, ChatRow, JobRow, ModelRow, Outcome
@@ -235,41 +236,9 @@ class Embedded:
     async def chats(self, query: str = "", *, archived: bool = False, limit: int = 200) -> Sequence[ChatRow]:
         store = self.agent.deps.store
         listed = await store.list(ChatFilter(archived=archived), limit=SEARCHED if query else limit)
-        rows = [
-            ChatRow(
-                each.summary.chat,
-                each.summary.title,
-                shown_status(each.summary.status, each.leased),
-                each.summary.root,
-                each.summary.model,
-                each.summary.updated_ms,
-                each.summary.turns,
-                each.summary.archived,
-                each.summary.head,
-                each.summary.parent.partition("/")[0],
-            )
-            for each in listed
-        ]
-        return [row for row in [await self._matched(row, query) for row in rows] if row is not None][:limit]
-
-    async def _matched(self, row: ChatRow, query: str) -> ChatRow | None:
-        """The row, if the words are in its title, its project, or in what was said (U-04)."""
-        words = query.casefold().split()
-        if all(word in f"{row.title} {row.id} {row.root} {row.model}".casefold() for word in words):
-            return row
-        records = await self.agent.deps.store.read(ChatId(row.id))
-
-        def look() -> str:
-            for record in records:
-                if record.type in ("user.message", "assistant.message"):
-                    text = record.body.decode(errors="replace")
-                    if all(word in text.casefold() for word in words):
-                        at = text.casefold().find(words[0])
-                        return text[max(0, at - 30) : at + 50]
-            return ""
-
-        found = await asyncio.to_thread(look)
-        return replace(row, found=found) if found else None
+        if not query.strip():
+            return [_row(each) for each in listed]
+        return [_row(hit.listed, hit.text) async for hit in search(store, listed, query)][:limit]
 
     async def models(self) -> Sequence[ModelRow]:
         registry = self._registry or ModelRegistry(os.environ)
@@ -301,6 +270,14 @@ class Embedded:
 
 def _decoded(chat: ChatId, records: Sequence[wire.Record]) -> list[Envelope]:
     return [wire.decode(chat, each) for each in records]
+
+
+def _row(listed: Listed, found: str = "") -> ChatRow:
+    line = listed.summary
+    return ChatRow(
+        line.chat, line.title, shown_status(line.status, listed.leased), line.root, line.model, line.updated_ms,
+        line.turns, line.archived, line.head, line.parent.partition("/")[0], found,
+    )  # fmt: skip
 
 
 def _outcome(done: Restored) -> Outcome:

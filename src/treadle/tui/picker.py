@@ -14,6 +14,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
+from treadle.errors import TreadleError
+from treadle.inert import inert, inert_line
 from treadle.tui.drawing import key_hints
 
 T = TypeVar("T")
@@ -94,7 +96,10 @@ class Picker(ModalScreen[T | None]):
         query = self.query_one("#query", Input).value if self._searches else ""
         rows = self.query_one(OptionList)
         before = rows.highlighted
-        found = list(await self._found(query))
+        try:
+            found = list(await self._found(query))
+        except TreadleError as error:
+            found = [Entry(Text(inert_line(str(error)), "red"), None)]
         if not self.is_attached:  # it was left meanwhile
             return
         self._entries = found
@@ -121,7 +126,12 @@ class Picker(ModalScreen[T | None]):
 
     async def _show(self, value: T) -> None:
         assert self._preview is not None
-        self.query_one("#shown", Static).update(await self._preview(value))
+        try:
+            shown = await self._preview(value)
+        except TreadleError as error:
+            shown = Text(inert(str(error)), "dim")
+        if self.is_attached:
+            self.query_one("#shown", Static).update(shown)
 
     def on_option_list_option_selected(self) -> None:
         self._enter()

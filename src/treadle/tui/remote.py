@@ -14,7 +14,7 @@ from treadle.errors import NotFound, TreadleError
 from treadle.lines.changes import change_lines, is_folder
 from treadle.protocol.events import Delivery, Envelope, OpenAction
 from treadle.protocol.files import decode_path
-from treadle.protocol.http_answers import Accepted, ActionList, ChatView, ChildList, ModelList
+from treadle.protocol.http_answers import Accepted, ActionList, ChatLine, ChatView, ChildList, ModelList
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import Rule, RuleScope
 from treadle.protocol.views import ChildView
@@ -174,23 +174,12 @@ class Remote:
         return RemoteChat(self._http, await self._chats.get(made.id))
 
     async def chats(self, query: str = "", *, archived: bool = False, limit: int = 200) -> Sequence[ChatRow]:
+        if query.strip():
+            found = await self._chats.search(query, archived=archived, limit=min(limit, 200))
+            return [_row(each, each.found) for each in found]
         rows: list[ChatRow] = []
-        async for line in self._chats.list(archived=archived, query=query):
-            changed = round(datetime.fromisoformat(line.updated).timestamp() * 1000)
-            rows.append(
-                ChatRow(
-                    line.id,
-                    line.title,
-                    line.status,
-                    line.root,
-                    line.model,
-                    changed,
-                    line.turns,
-                    line.archived,
-                    line.head,
-                    line.parent,
-                )
-            )
+        async for line in self._chats.list(archived=archived):
+            rows.append(_row(line))
             if len(rows) >= limit:
                 break
         return rows
@@ -215,6 +204,14 @@ class Remote:
 
     async def close(self) -> None:
         await self._http.close()
+
+
+def _row(line: ChatLine, found: str = "") -> ChatRow:
+    changed = round(datetime.fromisoformat(line.updated).timestamp() * 1000)
+    return ChatRow(
+        line.id, line.title, line.status, line.root, line.model, changed, line.turns, line.archived, line.head,
+        line.parent, found,
+    )  # fmt: skip
 
 
 def _outcome(done: Restoration) -> Outcome:

@@ -23,7 +23,12 @@ MOST = 200
 @click.command("chats")
 @click.option("--all", "everything", is_flag=True, help="Show all chats, archived ones too.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Show the N newest.")
-@click.option("--search", default="", metavar="TEXT", help="Only those with TEXT in their title, project or id.")
+@click.option(
+    "--search",
+    default="",
+    metavar="TEXT",
+    help="Only those with these words in them: title, project, id, what was said.",
+)
 @click.option(
     "--project", is_flag=False, flag_value=".", metavar="[DIR]", help="Only those that work in DIR; without it, here."
 )
@@ -39,7 +44,11 @@ async def chats(
     most = limit or (0 if everything or as_json else MOST)
     narrow = bool(search or project)
     found = await agent.chats(archived=None if everything else False, limit=most + 1 if most and not narrow else 0)
-    found = _fitting(found, search, project)
+    found = _of_project(found, project)
+    if search.strip():
+        from treadle.searching import search as hits
+
+        found = [hit.listed async for hit in hits(agent.deps.store, found, search)]
     if as_json:
         found = found[:most] if most else found
         for listed in found:
@@ -57,7 +66,7 @@ async def chats(
     return 0
 
 
-def _fitting(found: "list[Listed]", search: str, project: str | None) -> "list[Listed]":
+def _of_project(found: "list[Listed]", project: str | None) -> "list[Listed]":
     import os
 
     from treadle.cli.session import project_root
@@ -66,12 +75,6 @@ def _fitting(found: "list[Listed]", search: str, project: str | None) -> "list[L
     if project is not None:
         here = str(project_root(project if project != "." else None, force=True))
         found = [each for each in found if each.summary.root and is_below(here, os.path.realpath(each.summary.root))]
-    if word := search.casefold():
-        found = [
-            each
-            for each in found
-            if any(word in part.casefold() for part in (each.summary.title, each.summary.root, each.summary.chat))
-        ]
     return found
 
 

@@ -2,6 +2,7 @@
 
 import base64
 
+import msgspec
 from starlette.responses import Response, StreamingResponse
 
 from treadle.chat.fold import change_options
@@ -10,8 +11,8 @@ from treadle.ports.store import ChatFilter, Cursor, Listed
 from treadle.protocol import commands as c
 from treadle.protocol import wire
 from treadle.protocol.content import Image
-from treadle.protocol.http_answers import ChatList, ChatView, EventPage, MessageList, UsageView
-from treadle.protocol.http_requests import ChatQuery, CreateChat, MessagePage, Page, PatchChat, Picture
+from treadle.protocol.http_answers import ChatList, ChatView, EventPage, FoundChat, FoundList, MessageList, UsageView
+from treadle.protocol.http_requests import ChatQuery, CreateChat, MessagePage, Page, PatchChat, Picture, SearchQuery
 from treadle.server.problems import Problem
 from treadle.server.replies import ApiReply, reply
 from treadle.server.routing import ApiRequest, Route
@@ -23,6 +24,7 @@ from treadle.transfer import export_chat
 from treadle.types import ChatId, new_id
 
 NDJSON = "application/x-ndjson"
+SEARCHED = 500
 
 
 async def pictures(service: Service, images: tuple[Picture, ...]) -> tuple[Image, ...]:
@@ -64,6 +66,20 @@ async def listing(call: ApiRequest) -> ApiReply:
     page = found[: wanted.limit]
     after = _cursor(page[-1]) if len(found) > len(page) else ""
     return reply(ChatList(chats=tuple(map(chat_line, page)), next=after))
+
+
+async def search(call: ApiRequest) -> ApiReply:
+    """Chats of the caller alone (S-13)."""
+    from treadle.searching import search as hits
+
+    wanted, store = call.query(SearchQuery), call.service.agent.deps.store
+    which = ChatFilter(owner=owner_of(call.user), archived=wanted.archived)
+    found: list[FoundChat] = []
+    async for hit in hits(store, await store.list(which, limit=SEARCHED), wanted.text):
+        found.append(FoundChat(**msgspec.structs.asdict(chat_line(hit.listed)), found=hit.text))
+        if len(found) == wanted.limit:
+            break
+    return reply(FoundList(chats=tuple(found)))
 
 
 def _cursor(last: Listed) -> str:
@@ -170,6 +186,10 @@ ROUTES = (
         body=CreateChat, codes=("invalid_input", "config", "empty"), large=False,
     ),
     Route("GET", "/api/chats", listing, "List chats, newest change first.", TAG, reply=ChatList, query=ChatQuery),
+    Route(
+        "GET", "/api/search", search, "Find chats by what was said in them, the newest 500.", TAG, reply=FoundList,
+        query=SearchQuery,
+    ),
     Route("GET", "/api/chats/{chat}", show, "Look at a chat.", TAG, reply=ChatView),
     Route(
         "PATCH", "/api/chats/{chat}", patch, "Change title, labels, options; archive.", TAG, reply=ChatView,
