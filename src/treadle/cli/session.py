@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from treadle.cli.options import LAST
@@ -48,19 +49,8 @@ async def open_agent(
     relays: bool = False,
     hooks: Sequence[Hooks] = (),
 ) -> AsyncIterator[Agent]:
-    """An agent for the length of a command; with the tools of installed packages if it `works`. Treadle's home is made
-    at first use, for its owner alone."""
-    try:
-        config.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(
-            f"Treadle's home {config.home} cannot be made: {error.strerror}; choose another with TREADLE_HOME"
-        ) from error
-    if works and not os.access(config.home, os.W_OK):
-        raise StoreError(
-            f"Treadle's home {config.home} is read-only: chats can be read, but not worked on; allow writing, or "
-            "choose another with TREADLE_HOME"
-        )
+    """An agent for the length of a command; with the tools of installed packages if it `works`."""
+    _make_home(config.home, works)
     settings = config.settings
     models = ModelRegistry(os.environ, home=config.home)
     if works:
@@ -73,7 +63,7 @@ async def open_agent(
         open_store(config.store, lease_s=settings.lease_s),
         models=models,
         plugins=works,
-        mcp=works and config.settings.mcp and mcp,
+        mcp=works and settings.mcp and mcp,
         hooks=hooks,
         instructions=settings.instructions,
         skills=settings.skills,
@@ -94,6 +84,21 @@ async def open_agent(
     warn(agent.warnings)
     async with agent:
         yield agent
+
+
+def _make_home(home: Path, works: bool) -> None:
+    """At first use, for its owner alone. StoreError if it cannot be used."""
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"Treadle's home {home} cannot be made: {error.strerror}; choose another with TREADLE_HOME"
+        ) from error
+    if works and not os.access(home, os.W_OK):
+        raise StoreError(
+            f"Treadle's home {home} is read-only: chats can be read, but not worked on; allow writing, or "
+            "choose another with TREADLE_HOME"
+        )
 
 
 def _telemetry(settings: Settings) -> "bool | Telemetry":

@@ -55,7 +55,6 @@ _OPEN_FILES = f'given=$1; shift; exec "$@" {_FILTER_FD}<"$0" {_GITCONFIG_FD}<"$g
 """bwrap closes what it is told to read; anything else would be open in the command."""
 PRIVATE_SIZE = str(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4)
 """Bytes of memory that a private folder may take."""
-_PIECE = 1 << 16
 
 
 class Bubblewrap:

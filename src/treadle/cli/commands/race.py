@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MODES = ("ask", "auto-edit", "autopilot")
 
 
-class Wanted(NamedTuple):
+class RaceFlags(NamedTuple):
     task: str | None
     worlds: int
     models: str
@@ -51,8 +51,8 @@ class Wanted(NamedTuple):
 @root_options
 @click.option("--chat", default="", metavar="ID", help="Go on with this race, after a crash or a stop of the machine.")
 @json_option("Print every change of an attempt, and at last the result, as a line of JSON.")
-@gathered(Wanted, "wanted")
-def race(wanted: Wanted, as_json: bool, **flags: Any) -> int:
+@gathered(RaceFlags, "wanted")
+def race(wanted: RaceFlags, as_json: bool, **flags: Any) -> int:
     """Let several attempts at one task run at once, and keep the best.
 
     Each attempt is a chat in a copy-on-write world of the project, so they do not see each other, and the project stays
@@ -68,7 +68,7 @@ def race(wanted: Wanted, as_json: bool, **flags: Any) -> int:
     return asyncio.run(_race(configured({**flags, "model": first or None}), wanted, as_json))
 
 
-async def _race(config: "Config", wanted: Wanted, as_json: bool) -> int:
+async def _race(config: "Config", wanted: RaceFlags, as_json: bool) -> int:
     import asyncio
 
     from treadle.cli.drive import Signals
@@ -93,7 +93,7 @@ async def _race(config: "Config", wanted: Wanted, as_json: bool) -> int:
         return _end(running, as_json)
 
 
-async def _begin(agent: "Agent", config: "Config", wanted: Wanted) -> "RunningRace":
+async def _begin(agent: "Agent", config: "Config", wanted: RaceFlags) -> "RunningRace":
     from treadle.cli.commands.run import NO_MODEL
     from treadle.cli.session import find_chat, project_root
     from treadle.subagents.racing import RunningRace, order

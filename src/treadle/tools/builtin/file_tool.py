@@ -29,17 +29,15 @@ class FileTool(WithContext, Plain, ABC):
         """What the call would change, from what is on disk. Reads only; ToolError if it cannot be done."""
 
     async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:
-        changes = await self._considered(invocation)
-        planned = await in_thread(plan, self._workspace(invocation), changes)
+        _, planned = await self._considered(invocation, counted=True)
         return {"files": [msgspec.to_builtins(each) for each in planned]}
 
     async def preview(self, invocation: Invocation) -> str:
-        changes = [each for each in await self._considered(invocation) if each.pre != each.post]
+        changes = [each for each in (await self._considered(invocation))[0] if each.pre != each.post]
         return await in_thread(lambda: printable(bounded("\n".join(each.diff().text for each in changes))))
 
     async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
-        changes = await self._considered(invocation)
-        planned = await in_thread(plan, self._workspace(invocation), changes, counted=False)
+        _, planned = await self._considered(invocation)
         files = tuple(each.file for each in planned if each.alters)
         lost = await in_thread(self._context.unrecoverable, invocation.project, files)
         return Rehearsal(
@@ -52,8 +50,7 @@ class FileTool(WithContext, Plain, ABC):
         if begun:
             effect = await self._make(invocation, then, [])
             return file_change.found_done(then, effect.files, file_change.FINISHED)
-        changes = await self._changes_as_planned(invocation, then)
-        now = await in_thread(plan, self._workspace(invocation), changes, counted=not then)
+        changes, now = await self._as_planned(invocation, then)
         if then:
             now = tuple(each.begun_as(old) for each, old in zip(now, then, strict=True))
         effect = await self._make(invocation, now, changes)
@@ -86,9 +83,6 @@ class FileTool(WithContext, Plain, ABC):
         files = await in_thread(file_change.made_of, snapshots, planned, standing)
         return Outcome("It was stopped while the files were written.", success=False, files=files) if files else None
 
-    def _workspace(self, invocation: Invocation) -> Workspace:
-        return self._context.workspace_of(*invocation.project)
-
     def _snapshots(self, invocation: Invocation) -> Snapshots:
         if self._context.snapshots_of is None:
             raise ToolError("This Treadle keeps nothing of what files were, so it changes none.")
@@ -114,15 +108,16 @@ class FileTool(WithContext, Plain, ABC):
             raise await self._conflict(invocation, changed or tuple(each.path for each in planned))
         return effect
 
-    async def _considered(self, invocation: Invocation) -> list[Change]:
-        """The changes, if the model knows the files they are for (T-13)."""
-        workspace = self._workspace(invocation)
+    async def _considered(self, invocation: Invocation, *, counted: bool = False) -> tuple[list[Change], Planned]:
+        """The changes and their plan, if the model knows the files they are for (T-13)."""
+        workspace = self._context.workspace_of(*invocation.project)
 
-        def consider() -> list[Change]:
+        def consider() -> tuple[list[Change], Planned]:
             changes = self.changes(workspace, invocation)
-            file_change.refuse_never_committed(plan(workspace, changes, counted=False), workspace)
+            planned = plan(workspace, changes, counted=counted)
+            file_change.refuse_never_committed(planned, workspace)
             knowledge.check(invocation, changes)
-            return changes
+            return changes, planned
 
         try:
             return await in_thread(consider)
@@ -130,10 +125,10 @@ class FileTool(WithContext, Plain, ABC):
             paths = stale.paths
         raise await self._conflict(invocation, paths)
 
-    async def _changes_as_planned(self, invocation: Invocation, planned: Planned) -> list[Change]:
+    async def _as_planned(self, invocation: Invocation, planned: Planned) -> tuple[list[Change], Planned]:
         """The changes anew, from what is on disk; Conflict if they are no longer those that were planned."""
         try:
-            changes = await self._considered(invocation)
+            changes, now = await self._considered(invocation, counted=not planned)
         except Conflict:
             raise
         except ToolError:  # on other bytes the reason would only be that something is not found
@@ -144,7 +139,7 @@ class FileTool(WithContext, Plain, ABC):
             raise
         if planned and [(each.path, each.pre, each.post) for each in changes] != [each.key for each in planned]:
             raise await self._conflict(invocation, tuple(each.path for each in planned))
-        return changes
+        return changes, now
 
     async def _conflict(self, invocation: Invocation, paths: tuple[str, ...]) -> Conflict:
         return await knowledge.refusal(self._context, invocation, paths)
