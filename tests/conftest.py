@@ -6,11 +6,14 @@ import os
 
 from hypothesis import HealthCheck, settings
 
+from tests.faults.chance import examples
 from tests.homes import shared_home
 from tests.postgres import own_postgres, postgres, postgres_database, postgres_server
 
 __all__ = ["own_postgres", "postgres", "postgres_database", "postgres_server"]
 
-settings.register_profile("treadle", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "treadle", max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("treadle")
 os.environ["TREADLE_HOME"] = str(shared_home())

@@ -12,6 +12,11 @@ SEED = int(os.environ.get("TREADLE_SEED") or random.randrange(10**6))
 T = TypeVar("T")
 
 
+def examples(most: int) -> int:
+    """How many examples of a property are tried: all of them in a soak."""
+    return most if SOAK else max(most // 4, 10)
+
+
 def some(items: Sequence[T], one_of: int, salt: str) -> list[T]:
     """One of so many by chance, in their order; all of them for a soak."""
     if SOAK or one_of == 1:

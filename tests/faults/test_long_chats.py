@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from bench.long_chats import CHAT, many, write
+from tests.faults.chance import SOAK
 from treadle import Agent, ScriptedModel
 from treadle.cli.commands import chats, show
 from treadle.cli.group import invoke
@@ -86,7 +87,7 @@ def opened(path: Path) -> tuple[float, int, int]:
     return float(seconds), int(kilobytes), int(head)
 
 
-@pytest.mark.parametrize("length", [10_000, 100_000])
+@pytest.mark.parametrize("length", [10_000, 100_000 if SOAK else 30_000])
 async def test_a_long_chat_opens_from_its_tail_and_grows_at_the_price_of_a_short_one(
     length: int, tmp_path: Path
 ) -> None:

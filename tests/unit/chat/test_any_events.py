@@ -7,6 +7,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.faults.chance import examples
 from tests.unit.chat.player import CHAT, LIMITS, valid_history
 from treadle.chat import snapshot
 from treadle.chat.decide import decide
@@ -50,7 +51,7 @@ def of(kind: Any) -> st.SearchStrategy[Any]:
 EVENTS = st.one_of([of(kind) for kind in e.RECORDED.values()])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(EVENTS, min_size=1, max_size=25), st.integers(0, 25))
 def test_any_log_can_be_folded_decided_and_kept(events: list[e.Event], cut: int) -> None:
     state = ChatState(chat=CHAT)

@@ -5,6 +5,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.faults.chance import examples
 from treadle.chat.ledger import LedgerEntry, covers, fingerprint, last_undo, redone, trails, unnamed
 from treadle.protocol.events import FilesChanged, Kept, Redone, RestoreRequested, Undone
 from treadle.protocol.files import DiffStat, FileChange, FileState, Link, Trail, change_of, encode_path
@@ -155,7 +156,7 @@ steps = st.lists(
 
 
 @given(steps)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_alone_the_disk_is_always_what_the_standing_changes_make_of_it(moves: list[tuple[str, object, object]]) -> None:
     """Contents come back again and again here, and files go and come: chains that cancel themselves out."""
     world = World()
@@ -206,7 +207,7 @@ lives = st.lists(
 
 
 @given(lives)
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_a_persons_edit_always_survives(moves: list[tuple[str, object]]) -> None:
     """Every content is new here, so that it is known whose it is."""
     world = World()
@@ -261,7 +262,7 @@ def _redo_and_check(world: World) -> None:
 
 
 @given(lives)
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_what_was_undone_and_redone_can_be_undone_again(moves: list[tuple[str, object]]) -> None:
     world = World()
     for move, what in moves:

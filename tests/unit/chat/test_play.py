@@ -5,6 +5,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from tests.faults.chance import examples
 from tests.unit.chat.player import LIMITS, Player
 from treadle.chat.decide import Rest, RunCalls, decide
 from treadle.chat.state import open_actions, summary
@@ -147,7 +148,7 @@ class ChatMachine(RuleBasedStateMachine):
 
 
 ChatMachine.TestCase.settings = settings(
-    max_examples=120,
+    max_examples=examples(120),
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],

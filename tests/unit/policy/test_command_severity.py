@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from tests.faults.chance import examples
 from tests.unit.policy.command_corpus import BY_EFFECT, HIDDEN, ROWS, Row
 from treadle.policy.command_severity import classify, parts
 
@@ -115,7 +116,7 @@ def test_a_target_that_is_not_literal_is_no_look(command: str) -> None:  # S-04,
 @example("cat <<''\nx\n\nrm -rf /")
 @example("{" * 60)
 @example("\ue000" + "0" + "\ue000")
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_text_gets_an_answer(text: str) -> None:
     assert classify(text).severity in RANK
     parts(text)
@@ -131,7 +132,7 @@ _PIECES = st.sampled_from(
 
 
 @given(st.lists(_PIECES, max_size=25).map("".join))
-@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(500), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_heap_of_shell_gets_an_answer(text: str) -> None:
     assert classify(text).severity in RANK
 
@@ -174,7 +175,7 @@ def test_a_prefix_never_lowers_the_severity_of_a_program() -> None:
 
 
 @given(st.lists(st.sampled_from(COMMANDS), min_size=2, max_size=4))
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_the_highest_of_all_parts_wins(commands: list[str]) -> None:
     together = "\n".join(f"bash -c {shlex.quote(command)}" for command in commands)
     assert RANK[classify(together).severity] >= max(RANK[classify(command).severity] for command in commands)

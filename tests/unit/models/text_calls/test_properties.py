@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
+from tests.faults.chance import examples
 from tests.unit.models.text_calls.corpus import CASES, KNOWN
 from treadle.models.text_calls import Scanner, TextCall, detect_partial, extract, strip
 
@@ -59,7 +60,7 @@ fast = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @given(soup | st.text(), known)
-@settings(fast, max_examples=200)
+@settings(fast, max_examples=examples(200))
 def test_no_text_crashes_it(text: str, names: tuple[str, ...] | None) -> None:
     found = extract(text, names)
     for call in found.calls:
@@ -73,7 +74,7 @@ def test_no_text_crashes_it(text: str, names: tuple[str, ...] | None) -> None:
 
 
 @given(soup, known, st.data())
-@settings(fast, max_examples=200)
+@settings(fast, max_examples=examples(200))
 def test_every_split_gives_the_same(text: str, names: tuple[str, ...] | None, data: st.DataObject) -> None:
     whole = extract(text, names)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=4) | st.just(list(range(len(text))))))

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
+from tests.faults.chance import SOAK, examples
 from tests.unit.workspace.trees import (
     Bench,
     FromFolder,
@@ -32,7 +33,7 @@ from treadle.protocol.files import FileChange, FileState
 from treadle.testing.faults import InjectedFault, faults
 
 
-@settings(max_examples=100, database=None)
+@settings(max_examples=examples(100), database=None)
 @given(nodes(), nodes())
 def test_a_tree_becomes_another_and_back_and_again(old: dict[bytes, Node], new: dict[bytes, Node]) -> None:
     with fast_folder() as folder:
@@ -59,7 +60,7 @@ from tests.unit.workspace.history import test_transaction as tests
 test = tests.test_a_tree_becomes_another_and_back_and_again
 test.hypothesis.inner_test({}, {b"a": tests.Node("file")})  # so that all is loaded
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
-settings(max_examples=100, phases=[Phase.generate], database=None, deadline=None)(
+settings(max_examples=tests.examples(100), phases=[Phase.generate], database=None, deadline=None)(
     given(tests.nodes(), tests.nodes())(test.hypothesis.inner_test))()
 """
 
@@ -330,15 +331,16 @@ def test_paths_that_nobody_would_record_are_refused(bench: Bench, path: str) -> 
     assert sorted(each.name for each in bench.folder.iterdir() if each.name != "home") == ["goal", "project"]
 
 
-def test_ten_thousand_changes(bench: Bench) -> None:
+def test_very_many_changes(bench: Bench) -> None:
+    many = 10_000 if SOAK else 1_500
     for folder, data in ((bench.project, b"old"), (bench.goal, b"new")):
-        for number in range(10_000):
+        for number in range(many):
             path = folder / str(number // 100) / str(number)
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(data + b"%d" % number)
     before, after = picture(bench.project), picture(bench.goal)
     effect = bench.commit()
-    assert len(effect.files) == 10_000
+    assert len(effect.files) == many
     assert picture(bench.project) == after
     bench.restore("c_1/u_1", taken_back(effect))
     assert picture(bench.project) == before
