@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.scenario.command_line import CommandLine
+from tests.scenario.copilot_kit import Program, Start
 from tests.scenario.kit import Stage
 from tests.scenario.scenes import World
 from treadle.ports.store import Store
@@ -16,6 +17,20 @@ from treadle.stores.sqlite import SqliteStore
 @pytest.fixture
 def cli(tmp_path: Path) -> CommandLine:
     return CommandLine(tmp_path)
+
+
+@pytest.fixture
+async def start(cli: CommandLine) -> AsyncIterator[Start]:
+    """Starts `treadle copilot` with a script for its model; a program that speaks to it."""
+    started: list[Program] = []
+
+    async def begin(script: str) -> Program:
+        started.append(await Program.start(cli, cli.script(script)))
+        return started[-1]
+
+    yield begin
+    for program in started:
+        await program.close()
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -129,3 +129,19 @@ class Program:
             await asyncio.wait_for(self.process.wait(), PATIENCE_S)
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             await asyncio.wait_for(self._reading, PATIENCE_S)
+
+
+Start = Callable[[str], Awaitable[Program]]
+
+
+def turns(*calls: tuple[str, dict[str, Any]], last: str = "Done.") -> str:
+    """A script: one turn a call, then a last word."""
+    made = [f'[[turn]]\n[[turn.call]]\nname = "{name}"\nraw = {json.dumps(json.dumps(args))}\n' for name, args in calls]
+    return "\n".join([*made, f'[[turn]]\ntext = "{last}"\n'])
+
+
+async def talk(program: Program, session: str = "s1", **config: Any) -> dict[str, Any]:
+    """Make a session, send a message, wait until it is idle; the answer."""
+    await program.call("session.create", {"sessionId": session, "requestPermission": True, **config})
+    found: dict[str, Any] = await program.call("session.sendAndWait", {"sessionId": session, "prompt": "Go."})
+    return found

@@ -2,31 +2,16 @@
 4). With real servers and files, through JSON-RPC as the SDKs frame it."""
 
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.scenario.command_line import CommandLine
-from tests.scenario.copilot_kit import Answered, Program
+from tests.scenario.copilot_kit import Answered, Program, Start, talk, turns
 from tests.scenario.mcp_servers.kit import ODD
-from tests.scenario.test_copilot_rpc import Start, talk, turns
 
 APPROVE = {"requestPermission": True}
-
-
-@pytest.fixture
-async def start(cli: CommandLine) -> AsyncIterator[Start]:
-    started: list[Program] = []
-
-    async def begin(script: str) -> Program:
-        started.append(await Program.start(cli, cli.script(script)))
-        return started[-1]
-
-    yield begin
-    for program in started:
-        await program.close()
 
 
 @pytest.fixture

@@ -3,50 +3,22 @@ byte as the SDKs frame it. The published SDKs themselves are in `tests/conforman
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.scenario.command_line import CommandLine, end
-from tests.scenario.copilot_kit import Answered, Program
+from tests.scenario.copilot_kit import Answered, Program, Start, talk, turns
 from treadle.copilot_sdk.methods import SESSION_METHODS
 from treadle.copilot_sdk.server import SERVER_METHODS
 
-Start = Callable[[str], Awaitable[Program]]
 TOOL = {"name": "lookup", "description": "Looks up.", "parameters": {"type": "object"}}
-
-
-@pytest.fixture
-async def start(cli: CommandLine) -> AsyncIterator[Start]:
-    started: list[Program] = []
-
-    async def begin(script: str) -> Program:
-        started.append(await Program.start(cli, cli.script(script)))
-        return started[-1]
-
-    yield begin
-    for program in started:
-        await program.close()
 
 
 def test_every_method_is_in_the_reference() -> None:
     page = (Path(__file__).parents[2] / "docs/reference/copilot-sdk.md").read_text()
     assert not [method for method in (*SERVER_METHODS, *SESSION_METHODS) if f"`{method}`" not in page]
-
-
-def turns(*calls: tuple[str, dict[str, Any]], last: str = "Done.") -> str:
-    """A script: one turn a call, then a last word."""
-    made = [f'[[turn]]\n[[turn.call]]\nname = "{name}"\nraw = {json.dumps(json.dumps(args))}\n' for name, args in calls]
-    return "\n".join([*made, f'[[turn]]\ntext = "{last}"\n'])
-
-
-async def talk(program: Program, session: str = "s1", **config: Any) -> dict[str, Any]:
-    """Make a session, send a message, wait until it is idle; the answer."""
-    await program.call("session.create", {"sessionId": session, "requestPermission": True, **config})
-    found: dict[str, Any] = await program.call("session.sendAndWait", {"sessionId": session, "prompt": "Go."})
-    return found
 
 
 async def test_the_runtime_says_what_it_is(start: Start) -> None:

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import msgspec
+
 if TYPE_CHECKING:
     import asyncio
 
@@ -20,29 +22,18 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-class LaneJob(Generic[S, T]):
+class LaneJob(msgspec.Struct, Generic[S, T], eq=False):
     """One piece of work and, later, its outcome."""
 
-    __slots__ = ("abandoned", "durable", "error", "future", "prepare", "result", "work")
-
-    def __init__(
-        self,
-        work: Callable[[S], T],
-        future: asyncio.Future[T],
-        *,
-        prepare: Callable[[], None] | None = None,
-        durable: bool = False,
-        abandoned: Callable[[T], None] | None = None,
-    ) -> None:
-        self.work = work
-        self.future = future
-        self.prepare = prepare
-        """What can be done before the transaction, and should be: it may be slow."""
-        self.durable = durable
-        self.abandoned = abandoned
-        """Gets the result if whoever asked was cancelled meanwhile."""
-        self.result: T | None = None
-        self.error: BaseException | None = None
+    work: Callable[[S], T]
+    future: asyncio.Future[T]
+    prepare: Callable[[], None] | None = None
+    """What can be done before the transaction, and should be: it may be slow."""
+    durable: bool = False
+    abandoned: Callable[[T], None] | None = None
+    """Gets the result if whoever asked was cancelled meanwhile."""
+    result: T | None = None
+    error: BaseException | None = None
 
     def settle(self) -> None:
         """Tell whoever asked; on the loop's thread."""
