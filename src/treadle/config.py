@@ -125,6 +125,7 @@ class Settings(msgspec.Struct, frozen=True):
     world: Literal["", "chat"] = ""
     snapshot_days: _Amount = 30.0
     snapshot_cap_gb: _Amount = 5.0
+    world_days: _Amount = 14.0
     store: str = ""
     concurrency: Annotated[int, Meta(ge=1)] = 32
     drain_s: _Amount = 25.0

@@ -27,6 +27,7 @@ def test_what_nobody_needs_is_told_and_removed(cli: CommandLine) -> None:
             "captures": 0,
             "decisions": 0,
             "commands": 0,
+            "worlds": 0,
             "dry_run": False,
         }
     ]

@@ -16,12 +16,15 @@ from treadle.subagents.tree import Row, tree
 NAMES = ("one", "two", "three")
 
 
-def prepare(cli: CommandLine, wait_s: float = 1.0) -> str:
+WRITE = '{ name = "write_file", args = { path = "NAME", content = "NAME" } }'
+EDIT = '{ name = "edit_file", args = { path = "shared", old_str = "NAME\\n", new_str = "by NAME\\n" } }'
+
+
+def prepare(cli: CommandLine, wait_s: float = 1.0, does: str = WRITE) -> str:
     """A custom agent for each child, with a script of its own; the model of the parent."""
     (cli.home / "agents").mkdir()
     for name in NAMES:
-        args = f'{{ path = "{name}", content = "{name}" }}'
-        call = f'[[turn]]\nwait_s = {wait_s}\ncall = [{{ name = "write_file", args = {args} }}]\n'
+        call = f"[[turn]]\nwait_s = {wait_s}\ncall = [{does.replace('NAME', name)}]\n"
         model = cli.script(call + f'[[turn]]\nwait_s = {wait_s}\ntext = "Done."\n', f"{name}.toml")
         (cli.home / "agents" / f"{name}.md").write_text(f"---\nname: {name}\nmodel: {model}\n---\nWork.\n")
     tasks = ", ".join(f'{{ task = "Write {name}", agent = "{name}" }}' for name in NAMES)
@@ -83,6 +86,26 @@ def test_a_parent_that_is_killed_at_every_step_does_nothing_twice(cli: CommandLi
     assert set(logs) == {chat, *(child.chat for child in children)}
     for child in children:
         assert len(of(logs[child.chat], e.UserMessage)) == len(of(logs[child.chat], e.FilesChanged)) == 1
+    assert cli("undo", chat).code == 0
+    assert tree_of(cli.project) == before
+
+
+def test_a_merge_that_is_killed_is_made_once(cli: CommandLine) -> None:  # W-13
+    lines = [*(["-"] * 9), *(line for name in NAMES for line in (name, *["-"] * 9))]
+    (cli.project / "shared").write_text("\n".join(lines))
+    before = tree_of(cli.project)
+    model = prepare(cli, 0.0, EDIT)
+    first = cli("run", "Work.", "--model", model, "--json", env=killed("subagents.rebased"))
+    assert first.code == -9, first.err
+    chat = first.lines[0]["chat"]
+    again = cli("resume", chat, "--json", env=killed("subagents.rebased"))
+    assert again.code == -9, again.err
+    last = cli("resume", chat, "--json")
+    assert last.code == 0, last.err
+    told = of(read_all(cli)[chat], e.SubagentCompleted)
+    assert [each.committed for each in told] == [True] * 3
+    found = (cli.project / "shared").read_text().split("\n")
+    assert found == [f"by {line}" if line in NAMES else line for line in lines]
     assert cli("undo", chat).code == 0
     assert tree_of(cli.project) == before
 

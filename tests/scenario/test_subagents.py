@@ -108,6 +108,29 @@ async def test_one_that_only_looks_has_no_world(stage: Stage, root: Path) -> Non
     assert not (root / "x").exists()
 
 
+async def test_changes_of_one_file_in_different_places_are_merged(stage: Stage, root: Path) -> None:  # W-13
+    (root / "long.txt").write_text("".join(f"{number}\n" for number in range(20)))
+    before = tree(root)
+    scripts = {
+        "Do it": [given("Child 1", "Child 2"), Say("Done.")],
+        "Child 1": [Call("run_command", command="sed -i s/^2$/two/ long.txt"), Say("One.")],
+        "Child 2": [
+            Call("read_file", path="long.txt"),
+            Call("edit_file", path="long.txt", old_str="18\n", new_str="eighteen\n"),
+            Say("Two."),
+        ],
+    }
+    agent = stage.agent(ByTask(scripts), builtin=True)
+    chat = agent.chat(root=root, mode="auto-edit")
+    seen = await play(chat.send("Do it"))
+    assert [each.committed for each in of(seen, e.SubagentCompleted)] == [True, True]
+    (done,) = of(seen, e.ExecutionComplete)
+    assert "merged with what others changed meanwhile: long.txt" in done.result
+    assert (root / "long.txt").read_text().split()[2::16] == ["two", "eighteen"]
+    await chat.files.undo()
+    assert tree(root) == before
+
+
 async def test_a_conflict_is_said_and_nothing_of_that_child_is_committed(stage: Stage, root: Path) -> None:
     scripts = {
         "Do it": [given("Child 1", "Child 2"), Say("Done.")],

@@ -3,6 +3,7 @@ world is committed, as one call that can be undone (W-11, W-12)."""
 
 import os
 import signal
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from tests.scenario.kit import Stage, of, play
 from tests.trees import tree
 from tests.writing import write
-from treadle.errors import Conflict
+from treadle.errors import Conflict, ToolError
 from treadle.models.scripted import Call, Say
 from treadle.protocol import events as e
 from treadle.stores.sqlite import SqliteStore
@@ -170,6 +171,62 @@ async def test_a_chat_can_have_a_world_of_its_own(solo: Stage, root: Path) -> No
     assert tree(root) == before
 
 
+@pytest.mark.parametrize("how", ["overlay", "copy"])
+async def test_a_world_in_which_a_command_runs_is_not_dropped(
+    solo: Stage, root: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if how == "copy":
+        monkeypatch.setattr(WorldHome, "_missing", lambda *_: "for a test")
+    steps = [
+        ran("echo here > mark; sleep 600", background=True),
+        ran("until test -s mark; do sleep 0.05; done"),
+        Say("Ok."),
+    ]
+    agent = solo.agent(steps, builtin=True)
+    world = await agent.worlds.open(root)
+    chat = agent.chat(root=root, world=world.id)
+    await play(chat.send("Go."))
+    with pytest.raises(ToolError, match="stop them first"):
+        await agent.worlds.drop(world.id)
+    assert agent.workspace_of(world.project).read_bytes("mark") == b"here\n"
+    [job] = await chat.jobs()
+    await job.stop()
+    await agent.worlds.drop(world.id)
+    assert not await agent.worlds.list()
+
+
+@pytest.mark.parametrize("how", ["overlay", "copy"])
+async def test_git_in_a_world_stashes_branches_and_commits_and_the_project_gets_all_of_it(
+    solo: Stage, root: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if how == "copy":
+        monkeypatch.setattr(WorldHome, "_missing", lambda *_: "for a test")
+    git(root, "init", "-q", "-b", "main")
+    git(root, "add", "-A")
+    git(root, "commit", "-qm", "first")
+    before, name = tree(root), "git -c user.name=x -c user.email=x@y"
+    steps = [
+        ran(f"echo stashed >> notes.txt && {name} stash && git status --short && git stash pop && git diff --stat"),
+        ran("git checkout -q -b other && git rm -q src/a.py && echo b > b.txt && git add -A"),
+        ran(f"{name} commit -qm second && git checkout -q main && test -f src/a.py && git checkout -q other"),
+        ran("echo more > more.txt"),
+        Say("Done."),
+    ]
+    agent = solo.agent(steps, builtin=True)
+    world = await agent.worlds.open(root)
+    seen = await play(agent.chat(root=root, world=world.id, mode="autopilot", max_continuations=0).send("Go."))
+    assert [done.success for done in of(seen, e.ExecutionComplete)] == [True] * 4, of(seen, e.ExecutionComplete)
+    assert tree(root) == before
+    committed = await agent.worlds.commit(world.id)
+    assert git(root, "log", "--format=%s", "--all").split() == ["second", "first"]
+    assert git(root, "rev-parse", "--abbrev-ref", "HEAD").strip() == "other"
+    assert git(root, "status", "--short").split() == ["??", "more.txt"]
+    git(root, "fsck", "--strict")
+    await agent.chat(committed.chat).files.undo()
+    assert git(root, "log", "--format=%s").split() == ["first"]
+    assert git(root, "status", "--short") == ""
+
+
 async def test_without_overlays_a_copy_does_the_same_and_says_so(
     solo: Stage, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,6 +289,11 @@ async def test_a_holder_that_is_killed_loses_nothing(solo: Stage, root: Path) ->
     write(files, "notes.txt", b"the world's\n")
     os.kill(_holder(world.id), signal.SIGKILL)
     assert files.read_bytes("notes.txt") == b"the world's\n"
+
+
+def git(root: Path, *words: str) -> str:
+    name = ["-c", "user.name=x", "-c", "user.email=x@y"]
+    return subprocess.run(["git", *name, *words], cwd=root, check=True, capture_output=True, text=True).stdout
 
 
 def _holder(world: str) -> int:

@@ -27,6 +27,7 @@ from treadle.housekeeping.retention import (
     worth_of,
     write_stamp,
 )
+from treadle.housekeeping.worlds import collect_worlds
 from treadle.ports.store import Listed, Store
 from treadle.protocol.references import references
 from treadle.sandbox.supervisor.commands import SupervisedCommands
@@ -38,14 +39,6 @@ from treadle.workspace.history.journal import Journals
 TREE_DAYS = 7.0
 """So long the tree of a root is remembered that no command was run on."""
 _CHEAP_S = 0.5
-
-
-def sweep_worlds(home: Path) -> None:
-    """What is left of worlds that were dropped, or never finished."""
-    if (home / "worlds").is_dir():
-        from treadle.worlds.record import WorldFolders
-
-        WorldFolders(str(home)).sweep()
 
 
 class Unfinished(Exception):
@@ -167,7 +160,7 @@ class _Keeper:
             self._upkeep.drop_trees(self._tree_line(line), wait=self._going is None)
             self._upkeep.tidy(stage=not any(self._journals.unfinished()))
             decisions = self._journals.sweep(max(DAY_S, self._retention.days * DAY_S))
-            sweep_worlds(self._folder.parent)
+        worlds = collect_worlds(self._chats, self._home, self._now - self._retention.world_days * DAY_S, dry=dry)
         keep = {digest for digest, worth in self._worth.items() if worth > line}
         since, going = self._stamp.shard if resumes else "", self._paced() if self._going is not None else None
         if not dry:
@@ -182,6 +175,7 @@ class _Keeper:
             len(trees),
             gone,
             decisions,
+            worlds=worlds,
             line=line,
         )
         if not dry and self._folder.is_dir():

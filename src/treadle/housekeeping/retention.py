@@ -18,6 +18,7 @@ class Retention(msgspec.Struct, frozen=True):
     days: float = 30.0
     cap: int = 5 << 30
     """How many bytes of images are kept at most."""
+    world_days: float = 14.0
 
 
 class Collected(msgspec.Struct, frozen=True):
@@ -33,12 +34,18 @@ class Collected(msgspec.Struct, frozen=True):
     """Journals of what was settled long ago."""
     commands: int = 0
     """Folders of commands that ended long ago; that they ran stays known."""
+    worlds: int = 0
+    """Worlds of sub-agents and of attempts of races."""
     line: float = 0.0
     """What chats refer to that have not changed since (seconds since 1970) is not kept any more."""
 
 
 def retention_of(settings: Settings, days: float | None = None) -> Retention:
-    return Retention(settings.snapshot_days if days is None else days, int(settings.snapshot_cap_gb * 10**9))
+    return Retention(
+        settings.snapshot_days if days is None else days,
+        int(settings.snapshot_cap_gb * 10**9),
+        settings.world_days if days is None else days,
+    )
 
 
 def folder_of(home: Path) -> Path:

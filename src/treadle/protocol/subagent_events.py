@@ -56,3 +56,9 @@ def children_of(plan: Mapping[str, Any] | None) -> list[Child]:
         return msgspec.convert((plan or {}).get("children", ()), list[Child])
     except msgspec.ValidationError:
         return []
+
+
+def world_of(chat: ChatId) -> str:
+    """The world of a chat that a call began, if it has one of its own: named like it, so that either leads to the
+    other."""
+    return f"world_{chat.removeprefix('c_')}"

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from treadle.chat.state import ChatState, open_actions, status
 from treadle.engine.deps import Deps
 from treadle.engine.worker import Worker
-from treadle.errors import ChatExists, NotFound, Refused
+from treadle.errors import ChatExists, Conflict, NotFound, Refused, ToolError
 from treadle.faultpoint import faultpoint
 from treadle.handle import Chat, Prepared
 from treadle.inert import inert_line
@@ -22,7 +22,7 @@ from treadle.ports.toolset import Invocation
 from treadle.protocol.commands import Rename, Send
 from treadle.protocol.events import Envelope, ExecutionStart, SessionCreated, SubagentCompleted
 from treadle.protocol.options import Budget, ChatOptions, Project
-from treadle.protocol.subagent_events import Child
+from treadle.protocol.subagent_events import Child, world_of
 from treadle.tools.builtin.base import settled
 from treadle.types import CallKey, ChatId
 from treadle.worlds.worlds import Worlds
@@ -60,6 +60,8 @@ class Rested(msgspec.Struct, frozen=True):
     effect: Effect = Effect(())
     passed: bool | None = None
     committed: bool = False
+    merged: tuple[str, ...] = ()
+    """Where both it and somebody else had changed a file."""
 
     @property
     def size(self) -> tuple[int, int]:
@@ -94,8 +96,8 @@ class Rested(msgspec.Struct, frozen=True):
 
 def child_of(invocation: Invocation, number: int, title: str, model: str, *, world: bool) -> Child:
     made = hashlib.sha256(f"{invocation.chat}/{invocation.call}/{number}".encode()).digest()[:10]
-    id = b32encode(made).decode().lower()
-    return Child(ChatId(f"c_{id}"), number, inert_line(title, 80), model, f"world_{id}" if world else "")
+    chat = ChatId(f"c_{b32encode(made).decode().lower()}")
+    return Child(chat, number, inert_line(title, 80), model, world_of(chat) if world else "")
 
 
 class Children:
@@ -158,6 +160,16 @@ class Children:
         """Make what it changed the parent's own, once."""
         faultpoint("subagents.before_commit")
         return await _whole(self._home.worlds.bring_in(self._name(child), child.world))
+
+    async def merge(self, child: Child) -> tuple[Effect, tuple[str, ...]]:
+        """Make what it changed the parent's own, put onto what others changed meanwhile if need be; and the paths where
+        two changes were merged. With conflicts nothing of it is made."""
+        merged: tuple[str, ...] = ()
+        if (await self.effect(child)).conflicts:
+            with suppress(Conflict, ToolError):  # they contradict each other, or the world is a copy
+                merged = await _whole(self._home.worlds.rebase(child.world))
+                faultpoint("subagents.rebased")
+        return await self.commit(child), merged
 
     def _name(self, child: Child) -> str:
         return f"{self._invocation.chat}/{self._invocation.call}-{child.number}"

@@ -1,5 +1,6 @@
 """What `delegate` does (L-23): sub-agents side by side, their changes committed one after the other when all of them
-rest, and a report for the model. A child whose changes are in conflict is told and not committed; its world stays."""
+rest, and a report for the model. What two of them changed in one text is merged; a child whose changes contradict
+others is told and not committed, and its world stays."""
 
 import asyncio
 from typing import Any
@@ -77,8 +78,8 @@ async def _merged(group: Children, rested: Rested) -> Rested:
         return rested
     if not rested.ended_well:
         return replace(rested, effect=await group.effect(rested.child))
-    effect = await group.commit(rested.child)
-    return replace(rested, effect=effect, committed=not effect.conflicts)
+    effect, merged = await group.merge(rested.child)
+    return replace(rested, effect=effect, committed=not effect.conflicts, merged=merged)
 
 
 def told(invocation: Invocation, merged: list[Rested], reports: list[str], *, success: bool = True) -> Outcome:
@@ -126,7 +127,11 @@ def _changed(rested: Rested) -> list[str]:
             f"[conflict: {names} changed in the project meanwhile, so nothing of it was committed. Its work is in "
             f"world {world}: look at the project, and do by hand what is still wanted]"
         ]
-    return effect_lines(effect, "changed in the project" if rested.committed else f"not committed, in world {world}")
+    lines = effect_lines(effect, "changed in the project" if rested.committed else f"not committed, in world {world}")
+    if rested.merged:
+        names = ", ".join(inert(decode_path(path)) for path in rested.merged[:_MOST_FILES])
+        lines.append(f"[merged with what others changed meanwhile: {names}; check that it fits together]")
+    return lines
 
 
 def effect_lines(effect: Effect, head: str) -> list[str]:

@@ -65,10 +65,13 @@ class WorldGround:
 
     def end(self) -> None:
         """End the holder, if there is one: what it has mounted changes, or goes. ToolError if commands run there."""
+        busy = f"Commands run in the world {self.name}; stop them first."
+        if self.folder:
+            if _is_used(self.folder):
+                raise ToolError(busy)
+            return
         with self._lock:
             self._hang_up()
-            if self.folder:
-                return
             line = self._call()
             if line is None:
                 return
@@ -77,7 +80,7 @@ class WorldGround:
                 with suppress(OSError):
                     line.send(b"end")
                     if line.recv(16) == b"busy":
-                        raise ToolError(f"Commands run in the world {self.name}; stop them first.")
+                        raise ToolError(busy)
                     line.recv(16)  # nothing, when it has ended
         faultpoint("world.ended")
 
@@ -184,6 +187,22 @@ class WorldGround:
         except OSError as error:
             self._world()  # says so if it is gone
             raise ToolError(f"The world {self.name} cannot be opened: {error.strerror}.") from error
+
+
+def _is_used(folder: str) -> bool:
+    """Whether a process works in the tree of a copy, or sees it in the place of the project. Where there is no /proc,
+    nobody knows."""
+    if not os.path.isdir("/proc/self"):
+        return False
+    mounted = f"/{'/'.join(folder.split('/')[-3:])} ".encode()  # a path there begins at its own file system
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError):
+            if f"{os.readlink(f'/proc/{process}/cwd')}/".startswith(f"{folder}/"):
+                return True
+            with open(f"/proc/{process}/mountinfo", "rb") as file:
+                if mounted in file.read():
+                    return True
+    return False
 
 
 @contextmanager

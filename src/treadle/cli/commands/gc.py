@@ -1,4 +1,4 @@
-"""`treadle gc`: remove what is kept for undoing changes and needed no more."""
+"""`treadle gc`: remove what is kept for undoing changes, and of sub-agents and races, and needed no more."""
 
 import click
 
@@ -12,7 +12,7 @@ from treadle.cli.terminal import Terminal, write_json
     "days",
     type=click.FloatRange(min=0),
     metavar="DAYS",
-    help="Keep what chats refer to that changed within so many days, instead of the setting snapshot_days.",
+    help="Keep what chats refer to that changed within so many days, instead of snapshot_days and world_days.",
 )
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @json_option("Print one JSON object.")
@@ -22,6 +22,9 @@ def gc(days: float | None, dry_run: bool, as_json: bool) -> int:
     What a chat changed can be undone as long as it is kept: for 30 days after the chat last changed, or until all of it
     takes more than 5 GB, when the oldest goes first. What was used within a day, and what a chat at work refers to,
     always stays.
+
+    The worlds of sub-agents and of a race's attempts go 14 days (world_days) after their chats, and the chat that began
+    them, last changed. Worlds that you opened yourself stay until you drop them.
     """
     import asyncio
 
@@ -58,6 +61,7 @@ async def _gc(days: float | None, dry: bool, as_json: bool) -> int:
         (found.captures, "snapshot of a project", "snapshots of projects"),
         (found.trees, "list of a project's files", "lists of projects' files"),
         (found.decisions, "journal", "journals"),
+        (found.worlds, "world of a sub-agent or a race", "worlds of sub-agents and races"),
     )
     for number, one, many in rest:
         if number:

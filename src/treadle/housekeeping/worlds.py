@@ -1,0 +1,56 @@
+"""Worlds that nobody needs any more (W-11): those of sub-agents and of the attempts of races, some time after the calls
+that began them have ended. Worlds that people opened are theirs to drop."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from treadle.errors import ToolError
+from treadle.housekeeping.retention import worth_of
+from treadle.ports.store import Listed
+from treadle.protocol.subagent_events import world_of
+from treadle.types import ChatId
+
+if TYPE_CHECKING:
+    from treadle.worlds.record import World, WorldFolders
+
+
+def collect_worlds(chats: Sequence[Listed], home: Path, line: float, *, dry: bool = False) -> int:
+    """Drop those whose chats, and the chats that began them, rest since before `line`, and what is left of worlds that
+    were dropped or never finished; how many there were. One in which commands run stays."""
+    if not (home / "worlds").is_dir():  # most users have none, and nothing is to be loaded for them
+        return 0
+    from treadle.worlds.ground import WorldGround
+    from treadle.worlds.record import WorldFolders
+
+    folders, count = WorldFolders(str(home)), 0
+    for world in _old(chats, folders, line):
+        if not dry:
+            try:
+                WorldGround(folders, world.id).end()
+            except ToolError:
+                continue
+            with suppress(FileNotFoundError):  # somebody else did
+                folders.remove(world)
+        count += 1
+    if not dry:
+        folders.sweep()
+    return count
+
+
+def _old(chats: Sequence[Listed], folders: "WorldFolders", line: float) -> "Iterator[World]":
+    """Those of worlds before what they are worlds of."""
+    worth = {listed.summary.chat: worth_of(listed) for listed in chats}
+    began = {
+        world_of(each.summary.chat): (each.summary.chat, ChatId(each.summary.parent.partition("/")[0]))
+        for each in chats
+        if each.summary.parent
+    }
+    kept: set[str] = set()
+    for world in reversed([*folders.all()]):
+        child = began.get(world.id)
+        if child is None or max(worth.get(chat, 0.0) for chat in child) >= line or world.id in kept:
+            kept.add(world.parent)
+        else:
+            yield world
