@@ -12,7 +12,7 @@ from treadle.errors import ConfigError, ModelError
 from treadle.models.keys import Secret, find_key
 from treadle.models.listing import list_from
 from treadle.models.ollama.request import OllamaEncoder
-from treadle.models.ollama.show import Shown, read_shown
+from treadle.models.ollama.show import ServedModel, read_shown
 from treadle.models.ollama.stream import OllamaReader
 from treadle.models.provider_context import ProviderContext
 from treadle.models.wire.failures import refuses
@@ -78,12 +78,12 @@ class OllamaChat(HttpModel):
         super().__init__(info, connection)
         self._given = info
         self._think = think
-        self._shown: Shown | None = None
+        self._shown: ServedModel | None = None
         self._asking = asyncio.Lock()
         self._encoder = OllamaEncoder(info.ref)
 
     @property
-    def shown(self) -> Shown | None:
+    def shown(self) -> ServedModel | None:
         """What the server told of the model; None before it was asked. Until then `info` is what is safe to assume."""
         return self._shown
 
@@ -107,7 +107,7 @@ class OllamaChat(HttpModel):
             raise ModelError("bad_request", f"{info.ref} does not support tools", status=400)
         return request
 
-    async def _show(self) -> Shown | None:
+    async def _show(self) -> ServedModel | None:
         """Ask what the model is. A server that cannot tell is used all the same; None when it may tell next time."""
         access = self._access
         body = encode_json({"model": self._info.name})
@@ -120,12 +120,12 @@ class OllamaChat(HttpModel):
             if error.kind in ("overloaded", "cut_stream"):
                 return None
             if error.kind == "bad_request" and not _NO_MODEL.search(str(error)):
-                return Shown()
+                return ServedModel()
             raise
         return read_shown(bytes(told))
 
     def _parameters(self, request: ModelRequest) -> dict[str, Any]:
-        info, shown = self._info, self._shown or Shown()
+        info, shown = self._info, self._shown or ServedModel()
         options = {
             "num_ctx": min(request.window, shown.window or request.window) or info.window,
             "num_predict": request.max_tokens or info.max_output or None,
@@ -142,7 +142,7 @@ class OllamaChat(HttpModel):
             "options": {name: value for name, value in options.items() if value is not None},
         }
 
-    def _thinking(self, shown: Shown) -> Think | None:
+    def _thinking(self, shown: ServedModel) -> Think | None:
         can = shown.can("thinking")
         if "think" in self._refused or can is False:
             return None

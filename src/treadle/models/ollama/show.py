@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from treadle.ports.model import ModelInfo
 
 
-class Shown(msgspec.Struct, frozen=True):
+class ServedModel(msgspec.Struct, frozen=True):
     capabilities: frozenset[str] | None = None
     """completion, tools, thinking, vision, …; None from a server that is too old to tell."""
     window: int = 0
@@ -38,16 +38,16 @@ class Shown(msgspec.Struct, frozen=True):
         )
 
 
-def read_shown(body: bytes) -> Shown:
+def read_shown(body: bytes) -> ServedModel:
     try:
         found = msgspec.json.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return Shown()
+        return ServedModel()
     if not isinstance(found, dict):
-        return Shown()
+        return ServedModel()
     listed = found.get("capabilities")
     set_in_file = _parameters(found.get("parameters"))
-    return Shown(
+    return ServedModel(
         frozenset(map(str, listed)) if isinstance(listed, list) else None,
         _window(found.get("model_info")),
         _count(set_in_file.get("num_ctx", "")),
