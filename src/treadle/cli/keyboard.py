@@ -8,7 +8,6 @@ import sys
 import termios
 from collections.abc import Callable
 from contextlib import suppress
-from types import TracebackType
 from typing import Self
 
 ESCAPE = "\x1b"
@@ -60,9 +59,7 @@ class Keyboard:
                 asyncio.get_running_loop().add_signal_handler(signal.SIGCONT, self._singly)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if Keyboard._entered is self:
             Keyboard._entered = None
             with suppress(RuntimeError, ValueError):

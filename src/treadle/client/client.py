@@ -1,7 +1,6 @@
 """The client: an address, a token, tools, and chats."""
 
 from collections.abc import Callable
-from types import TracebackType
 from typing import Self, overload
 
 from treadle.client.answering import Answer, Approve, Handlers, Reply, RunFollower, Show
@@ -72,7 +71,5 @@ class Client:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()

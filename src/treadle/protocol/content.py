@@ -144,6 +144,25 @@ class PlanStep(Value, frozen=True):
 JsonSchema = dict[str, Any]
 
 
+def json_type(value: object) -> str:
+    """The type of a JSON value, as schemas name it."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case str():
+            return "string"
+        case dict():
+            return "object"
+        case _:
+            return "array"
+
+
 class Failure(Value, frozen=True):
     """Why a run ended in error, as its `session.error` said."""
 

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from http import HTTPStatus
-from types import TracebackType
 from typing import Self, cast
 
 import msgspec
@@ -170,9 +169,7 @@ class ThreadedServer:
         self._started.result()
         return self
 
-    def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_raised: object) -> None:
         _, loop, stop = self._started.result()
         loop.call_soon_threadsafe(stop.set)
         self._thread.join()

@@ -8,9 +8,10 @@ from typing import Any, Final
 
 import msgspec
 
+from treadle.protocol.content import json_type
 from treadle.protocol.tools import ToolSpec
 from treadle.tools.synonyms import SYNONYMS
-from treadle.tools.validate import MAX_DEPTH, allowed_types, problem, type_of, unstorable
+from treadle.tools.validate import MAX_DEPTH, allowed_types, problem, unstorable
 
 _PATH_NAMES: Final = ("path", "file", "filePath", "file_path")
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,14})")
@@ -47,7 +48,7 @@ def _fit(schema: object, value: object, depth: int) -> object:
     if not isinstance(schema, dict) or depth > MAX_DEPTH:
         return value
     allowed = allowed_types(schema)
-    kind = type_of(value)
+    kind = json_type(value)
     if kind not in allowed and not (kind == "integer" and "number" in allowed):
         mended = [made for wanted in allowed if (made := _as(wanted, value)) is not None]
         if len(mended) != 1:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from treadle.protocol.content import json_type
 from treadle.protocol.tools import digest
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def parse(text: str) -> dict[str, Any] | str:
     except (msgspec.DecodeError, ValueError) as error:
         return f"The arguments are not valid JSON ({error}). Send the call again with one complete JSON object."
     if not isinstance(value, dict):
-        return f"The arguments must be one JSON object, not {_a(type_of(value))}: {_shown(value)}"
+        return f"The arguments must be one JSON object, not {_a(json_type(value))}: {_shown(value)}"
     return unstorable(value) or _said_twice(text) or value
 
 
@@ -111,7 +112,7 @@ def schema_problem(schema: object) -> str:
 def problem(schema: dict[str, Any], arguments: object) -> str:
     """What is wrong with the arguments: which field, what is expected, what was sent. Empty if nothing is."""
     if not isinstance(arguments, dict):
-        return f"The arguments must be one JSON object, not {_a(type_of(arguments))}."
+        return f"The arguments must be one JSON object, not {_a(json_type(arguments))}."
     validator = _validator(schema)
     if validator is None:
         return ""
@@ -191,24 +192,6 @@ def _expectation(schema: dict[str, Any]) -> str:
 
 
 # -- words ------------------------------------------------------------------------------------------------------
-
-
-def type_of(value: object) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "number"
-        case str():
-            return "string"
-        case dict():
-            return "object"
-        case _:
-            return "array"
 
 
 def _a(kind: str) -> str:

@@ -4,6 +4,8 @@ this is for those that refuse it. What the subset cannot say is left out: argume
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from treadle.protocol.content import json_type
+
 Schema = Mapping[str, Any]
 
 _MOST = 1_000
@@ -92,7 +94,7 @@ class _Reducer:
         if isinstance(values, list) and values:
             # Only words can be listed; of other values, the kind is told.
             words = [value for value in values if isinstance(value, str)]
-            return {"type": "string", "enum": words} if words else self._plain({"type": _kind(values[0])}, within)
+            return {"type": "string", "enum": words} if words else self._plain({"type": json_type(values[0])}, within)
         kind = schema.get("type")
         if kind not in _TYPES:
             kind = "array" if "items" in schema else _ANY["type"]
@@ -141,19 +143,3 @@ def _names(found: Any) -> list[str]:
 
 def _is_null(schema: Any) -> bool:
     return isinstance(schema, Mapping) and (schema.get("type") == "null" or schema.get("enum") == [None])
-
-
-def _kind(value: Any) -> str:
-    match value:
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "number"
-        case list():
-            return "array"
-        case dict():
-            return "object"
-        case _:
-            return str(_ANY["type"])
