@@ -70,10 +70,39 @@ class _Handled(WithContext, Plain):
     simply runs again."""
 
     async def prepare(self, invocation: Invocation) -> None:
-        await _find(self._context, invocation)
+        await self._find(invocation)
 
     async def settle(self, invocation: Invocation) -> Settlement:
         return "run_again"
+
+    async def _known(self, invocation: Invocation) -> list[Known]:
+        commands = self._context.commands
+        known = await commands.known(invocation.chat) if commands is not None else ()
+        return [one for one in known if one.background]
+
+    async def _find(self, invocation: Invocation) -> Command:
+        handle, commands = _handle(invocation), self._context.commands
+        known = await self._known(invocation)
+        if commands is not None and any(one.call == handle for one in known):
+            command = await commands.find(invocation.chat, CallKey(handle))
+            if command is not None:
+                return command
+        there = "\n".join(_line(one) for one in known) or "There are none."
+        raise ToolError(f"There is no background command with the handle {handle!r}. Background commands:\n{there}")
+
+    async def _report(self, command: Command, invocation: Invocation, ended: Ended | None, by: str = "") -> Outcome:
+        """What is new, and with the first call that finds it ended, how that was and what it changed."""
+        text, size = await in_thread(_news, command, invocation.call)
+        state, handle = _state(ended), _handle(invocation)
+        seen = ProjectChange(source="observed")
+        facts: tuple[JobEnded, ...] = ()
+        if ended is not None and await in_thread(command.first, invocation.call):
+            seen = await observed(self._context, invocation, handle)
+            who = by if ended.ending == "stopped" else ""
+            facts = (JobEnded(handle, ended.ending, ended.code, who, seen.concerns),)
+        body = "\n".join((text or "(nothing new)", *seen.lines, f"[{state}]"))
+        outcome = Outcome(body, f"{state}, {size:,} new bytes", success=not _failed(ended), facts=facts)
+        return seen.added_to(outcome)
 
 
 class CheckCommand(_Handled):
@@ -97,12 +126,12 @@ class CheckCommand(_Handled):
 
     async def run(self, invocation: Invocation) -> Outcome:
         if not invocation.arguments.get("handle"):
-            known = await _known(self._context, invocation)
+            known = await self._known(invocation)
             return Outcome("\n".join(_line(one) for one in known) or "There are no background commands.")
-        command = await _find(self._context, invocation)
+        command = await self._find(invocation)
         begin, _ = await in_thread(command.since, invocation.call)
         ended = await _settle_down(command, begin, float(invocation.arguments.get("wait_s") or 0), until_news=True)
-        return await _report(command, invocation, ended, self._context)
+        return await self._report(command, invocation, ended)
 
 
 class SendInput(_Handled):
@@ -125,7 +154,7 @@ class SendInput(_Handled):
     )
 
     async def run(self, invocation: Invocation) -> Outcome:
-        command = await _find(self._context, invocation)
+        command = await self._find(invocation)
         arguments = invocation.arguments
         text = str(arguments.get("text") or "")
         end = bool(arguments.get("end"))
@@ -135,7 +164,7 @@ class SendInput(_Handled):
         token = f"{invocation.call}~{digest(arguments)[:12]}"  # of these words: a log that was put back may say others
         await command.write(text.encode(errors="surrogateescape"), token=token, end=end)
         ended = await _settle_down(command, begin, _LOOK_S, until_news=True)
-        return await _report(command, invocation, ended, self._context)
+        return await self._report(command, invocation, ended)
 
 
 class StopCommand(_Handled):
@@ -149,24 +178,8 @@ class StopCommand(_Handled):
     )
 
     async def run(self, invocation: Invocation) -> Outcome:
-        command = await _find(self._context, invocation)
-        return await _report(command, invocation, await command.stop(), self._context, by="model")
-
-
-async def _known(context: ToolContext, invocation: Invocation) -> list[Known]:
-    known = await context.commands.known(invocation.chat) if context.commands is not None else ()
-    return [one for one in known if one.background]
-
-
-async def _find(context: ToolContext, invocation: Invocation) -> Command:
-    handle = _handle(invocation)
-    known = await _known(context, invocation)
-    if context.commands is not None and any(one.call == handle for one in known):
-        command = await context.commands.find(invocation.chat, CallKey(handle))
-        if command is not None:
-            return command
-    there = "\n".join(_line(one) for one in known) or "There are none."
-    raise ToolError(f"There is no background command with the handle {handle!r}. Background commands:\n{there}")
+        command = await self._find(invocation)
+        return await self._report(command, invocation, await command.stop(), by="model")
 
 
 def _handle(invocation: Invocation) -> str:
@@ -186,23 +199,6 @@ async def _settle_down(command: Command, begin: int, wait_s: float, *, until_new
             break
         size = grown
     return ended
-
-
-async def _report(
-    command: Command, invocation: Invocation, ended: Ended | None, context: ToolContext, by: str = ""
-) -> Outcome:
-    """What is new, and with the first call that finds it ended, how that was and what it changed."""
-    text, size = await in_thread(_news, command, invocation.call)
-    state, handle = _state(ended), _handle(invocation)
-    seen = ProjectChange(source="observed")
-    facts: tuple[JobEnded, ...] = ()
-    if ended is not None and await in_thread(command.first, invocation.call):
-        seen = await observed(context, invocation, handle)
-        who = by if ended.ending == "stopped" else ""
-        facts = (JobEnded(handle, ended.ending, ended.code, who, seen.concerns),)
-    body = "\n".join((text or "(nothing new)", *seen.lines, f"[{state}]"))
-    outcome = Outcome(body, f"{state}, {size:,} new bytes", success=not _failed(ended), facts=facts)
-    return seen.added_to(outcome)
 
 
 async def observed(context: ToolContext, invocation: Invocation, handle: str) -> ProjectChange:
