@@ -2,7 +2,6 @@
 searched 3 times, ran 2 commands`. A projection: it can be made again from events at any time."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
 
 from treadle.protocol import events as e
 from treadle.types import CallKey
@@ -60,13 +59,3 @@ class Progress:
             return
         self._done[_DEEDS.get(name, (f"called {name or 'a tool'}", "time", "times"))] += 1
         self._failed += not success
-
-
-def progress(events: Iterable[e.Event]) -> Iterator[str]:
-    """The lines about all groups of calls."""
-    taken = Progress()
-    for event in events:
-        if line := taken.take(event):
-            yield line
-    if line := taken.end():
-        yield line

@@ -1,9 +1,17 @@
 """Finished calls in groups."""
 
+from collections.abc import Iterable
+
 from treadle.protocol import events as e
 from treadle.protocol.content import ToolRequest
-from treadle.protocol.progress import progress
+from treadle.protocol.progress import Progress
 from treadle.types import call_key
+
+
+def progress(events: Iterable[e.Event]) -> list[str]:
+    """The lines about all groups of calls."""
+    taken = Progress()
+    return [line for line in (*map(taken.take, events), taken.end()) if line]
 
 
 def turn(number: int, *names: str, text: str = "", failed: int = 0) -> list[e.Event]:
