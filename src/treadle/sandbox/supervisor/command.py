@@ -67,7 +67,8 @@ class SupervisedCommand:
                     async with asyncio.timeout(left):
                         await gone.wait()
                         gone.clear()
-                        await asyncio.sleep(_SETTLE_S)  # who writes there is gone, and how it ended will be known
+                        if names.look(self.folder) != names.ENDED:  # it died, and the last of it may not be gone yet
+                            await asyncio.sleep(_SETTLE_S)
             return ended
         finally:
             loop.remove_reader(alive)

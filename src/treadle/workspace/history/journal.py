@@ -22,6 +22,7 @@ from treadle.protocol.content import Value
 from treadle.protocol.files import FileChange, FileConflict, Uncaptured
 from treadle.workspace.paths.durable import private_folder
 from treadle.workspace.paths.entries import held
+from treadle.workspace.paths.freeing import Freeing
 
 Verdict = Literal["commit", "restore", "refuse", "discard", "released"]
 """commit: the effect of a view is made, all of it or nothing · restore: states are brought back, what others changed
@@ -111,8 +112,11 @@ class Journals:
             return
         if journal.verdict in ("commit", "restore") and self.ending(name) is None:
             return
-        self._write(self._file(name, "json"), Journal(name, journal.root, "released"), lasting=False)
-        self._remove(name, "end")
+        with Freeing() as freeing:
+            for ending in ("json", "end"):
+                freeing.hold(self._file(name, ending))
+            self._write(self._file(name, "json"), Journal(name, journal.root, "released"), lasting=False)
+            self._remove(name, "end")
 
     def unfinished(self) -> Iterator[Journal]:
         """Decisions that are not carried out yet, or are being so at this moment."""

@@ -10,6 +10,7 @@ from typing import Self
 from treadle.protocol.files import FileState, decode_path
 from treadle.workspace.paths.durable import Syncing, copy, private_folder, temp_name
 from treadle.workspace.paths.entries import LIST, held
+from treadle.workspace.paths.freeing import Freeing
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _ORIGIN = "user.overlay.origin"
@@ -228,9 +229,9 @@ def _remove(folder: int, name: str) -> None:
         fd = os.open(name, LIST, dir_fd=folder)
     except OSError:
         return
-    try:
+    with Freeing() as freeing, held(fd):
         for each in os.listdir(fd):
+            freeing.hold(each, fd)
             os.unlink(each, dir_fd=fd)
-    finally:
-        os.close(fd)
-    os.rmdir(name, dir_fd=folder)
+        freeing.hold(name, folder)
+        os.rmdir(name, dir_fd=folder)

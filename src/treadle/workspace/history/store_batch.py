@@ -33,7 +33,6 @@ class StoreBatch:
         self._room = FULL
         self._lock = threading.Lock()
         self._temps: list[str] = []
-        self._shards: set[str] = set()
         self._named = self._finished = False
 
     def put(self, data: bytes) -> str:
@@ -77,10 +76,7 @@ class StoreBatch:
         self._sync.data()
         self._strike("snapshot.written")
         for digest, temp in self._made.items():
-            if temp in self._packs:
-                self._link(temp, digest)
-            else:
-                os.rename(temp, place_of(self._objects, digest))
+            self._name(temp, digest)
         named = set(self._made.values()) - self._packs
         self._temps = [temp for temp in self._temps if temp not in named]
         self._made.clear()
@@ -111,25 +107,28 @@ class StoreBatch:
         if digest in self._made or digest in self._small:
             return True
         path = place_of(self._objects, digest)
-        self._make_shard(path[: -len(digest) - 1])
         try:
             used = os.lstat(path).st_mtime
         except FileNotFoundError:
             return False
+        self._sync.folder(os.path.dirname(path))
         if time.time() - used > _FRESH_S:
             os.utime(path)
         return True
 
     # -- files ----------------------------------------------------------------------------------------------------
 
-    def _make_shard(self, folder: str) -> None:
-        if folder in self._shards:
-            return
-        if not os.path.isdir(folder):
-            os.makedirs(folder, 0o700, exist_ok=True)
+    def _name(self, temp: str, digest: str) -> None:
+        path = place_of(self._objects, digest)
+        shard = os.path.dirname(path)
+        name = self._link if temp in self._packs else os.rename
+        try:
+            name(temp, path)
+        except FileNotFoundError:  # the first one there
+            os.makedirs(shard, 0o700, exist_ok=True)
             self._sync.folder(self._objects)
-        self._sync.folder(folder)
-        self._shards.add(folder)
+            name(temp, path)
+        self._sync.folder(shard)
 
     def _pack(self, digest: str, data: bytes) -> None:
         with self._lock:
@@ -153,9 +152,9 @@ class StoreBatch:
         self._packs.add(temp)
         self._made.update(dict.fromkeys(small, temp))
 
-    def _link(self, pack: str, digest: str) -> None:
+    def _link(self, pack: str, path: str) -> None:
         with suppress(FileExistsError):  # somebody else keeps it, too
-            os.link(pack, place_of(self._objects, digest))
+            os.link(pack, path)
 
     def _write(self, digest: str, data: bytes) -> None:
         temp, fd = self._new()

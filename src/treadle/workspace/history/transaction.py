@@ -33,6 +33,7 @@ from treadle.workspace.history.journal import Ending, Journal, Journals, Verdict
 from treadle.workspace.history.progress import PathProgress, Surveyor, closed_folders, mode_pending
 from treadle.workspace.history.staging import StagingFolder
 from treadle.workspace.history.states import Folders
+from treadle.workspace.paths.durable import FEW, sync_ahead
 from treadle.workspace.root import Root
 
 SourceOf = Callable[[str], ContentSource]
@@ -106,6 +107,8 @@ class Transactions:
 
     def _first(self, begun: Journal, source: ContentSource, folders: Folders) -> Effect:
         self._journals.begin(begun.name)
+        if len(begun.files) > FEW:
+            sync_ahead(folders.at(()))
         self._stage(folders, begun.name, "back").remove()
         with self._stage(folders, begun.name) as stage, self._images.batch() as batch:
             try:

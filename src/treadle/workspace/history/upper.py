@@ -121,7 +121,8 @@ class Upper:
 
     def note_touched(self, touched: dict[str, int]) -> None:
         """Remember, for the commit, which files stay as they are but for their time."""
-        replace_file(f"{self._view}/{_TOUCHED}", msgspec.json.encode(touched))
+        if touched or os.path.exists(f"{self._view}/{_TOUCHED}"):
+            replace_file(f"{self._view}/{_TOUCHED}", msgspec.json.encode(touched))
 
     @contextmanager
     def _parent(self, path: str) -> Iterator[tuple[int, str]]:

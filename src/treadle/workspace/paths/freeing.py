@@ -2,9 +2,9 @@
 a sync (where the disk is told of each), and nobody has to wait for it: what counts is that the name is gone. After a
 crash the file system itself frees what had no name."""
 
+import _thread
 import os
 import resource
-import threading
 from contextlib import suppress
 from typing import Self
 
@@ -14,8 +14,13 @@ _SHARE = 8
 """… and beyond that whoever takes the name away waits."""
 _HOLD = getattr(os, "O_PATH", 0) | os.O_NOFOLLOW | os.O_CLOEXEC
 
-_lock = threading.Lock()
+_lock = _thread.allocate_lock()
 _count = 0
+
+
+def pending() -> int:
+    """How many files are held at this moment."""
+    return _count
 
 
 class Freeing:
@@ -23,13 +28,14 @@ class Freeing:
 
     def __init__(self) -> None:
         self._held: list[int] = []
+        self._most = min(_MOST, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _SHARE)
 
     def __enter__(self) -> Self:
         return self
 
     def hold(self, name: str, folder: int | None = None) -> None:
         """To be called before the name goes. Whatever cannot be held is freed at once."""
-        if not hasattr(os, "O_PATH") or not _take():
+        if not hasattr(os, "O_PATH") or not _take(self._most):
             return
         try:
             self._held.append(os.open(name, _HOLD, dir_fd=folder))
@@ -41,7 +47,7 @@ class Freeing:
         if not held:
             return
         try:
-            threading.Thread(target=_let_go, args=(held,), name="treadle-freeing", daemon=True).start()
+            _thread.start_new_thread(_let_go, (held,))  # whoever starts a `Thread` waits until it runs
         except RuntimeError:  # no more threads
             _let_go(held)
 
@@ -53,10 +59,10 @@ def _let_go(held: list[int]) -> None:
         _give_back()
 
 
-def _take() -> bool:
+def _take(most: int) -> bool:
     global _count
     with _lock:
-        if _count >= min(_MOST, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _SHARE):
+        if _count >= most:
             return False
         _count += 1
         return True

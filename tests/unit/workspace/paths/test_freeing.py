@@ -2,7 +2,7 @@
 
 import os
 import resource
-import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,10 +25,10 @@ def held_below(folder: Path) -> int:
     return found
 
 
-def join() -> None:
-    for thread in threading.enumerate():
-        if thread.name == "treadle-freeing":
-            thread.join(60)
+def settle() -> None:
+    until = time.monotonic() + 60
+    while freeing.pending() and time.monotonic() < until:
+        time.sleep(0.001)
 
 
 def test_a_file_lives_until_the_block_is_left(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_a_file_lives_until_the_block_is_left(tmp_path: Path) -> None:
         afterwards.hold(str(file))
         file.unlink()
         assert held_below(tmp_path) == 1
-    join()
+    settle()
     assert held_below(tmp_path) == 0
 
 
@@ -48,7 +48,7 @@ def test_an_error_leaves_nothing_open(tmp_path: Path) -> None:
     with suppress(ValueError), afterwards:
         afterwards.hold(str(tmp_path / "old"))
         raise ValueError
-    join()
+    settle()
     assert held_below(tmp_path) == 0
 
 
@@ -68,5 +68,5 @@ def test_only_a_part_of_the_descriptors_is_taken(tmp_path: Path, monkeypatch: py
             for file in files:
                 afterwards.hold(str(file))
             assert held_below(tmp_path) == 2
-        join()
+        settle()
     assert held_below(tmp_path) == 0
