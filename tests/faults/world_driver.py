@@ -1,9 +1,11 @@
-"""A program that opens, commits and drops a world and is killed at every point of it, each time in a fork and in a
-folder of its own; then it is done again. Prints what was wrong, as JSON.
+"""A program that opens, commits and drops a world and is struck at every point of it, each time in a folder of its own:
+killed, in a fork, or by an exception. Then it is done again. Prints what was wrong, as JSON.
 
-    python -m tests.faults.world_driver FOLDER (open|commit|drop) [UID PYTHON PACKAGE]
+    python -m tests.faults.world_driver FOLDER (open|commit|drop) (kill|memory|full|cancel) [UID PYTHON PACKAGE]
 """
 
+import asyncio
+import errno
 import json
 import os
 import signal
@@ -20,6 +22,11 @@ from treadle.worlds import ground
 from treadle.worlds.home import WorldHome
 from treadle.worlds.record import WorldFolders
 
+RAISED: dict[str, BaseException] = {
+    "memory": MemoryError(),
+    "full": OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
+    "cancel": asyncio.CancelledError(),
+}
 AFTER = {"a": b"world's\n", "new/b": b"b\n"}
 NAME = "chat/1.0"
 
@@ -91,21 +98,44 @@ def killed(work: Callable[[], None], point: int) -> bool:
     """Do it in a fork that is killed at the point of this number. Whether it came so far."""
     pid = os.fork()
     if pid == 0:
-        left = point
-
-        def strike(_name: str) -> None:
-            nonlocal left
-            left -= 1
-            if left < 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        faultpoint.install(strike)
+        at(point, lambda: os.kill(os.getpid(), signal.SIGKILL))
         work()
         os._exit(0)
     return os.WIFSIGNALED(os.waitpid(pid, 0)[1])
 
 
-def main(folder: str, act: str, *user: str) -> None:
+def raised(work: Callable[[], None], point: int, error: BaseException) -> bool:
+    """Do it, with an exception at the point of this number. Whether it came so far."""
+    came = False
+
+    def strike() -> None:
+        nonlocal came
+        came = True
+        raise error
+
+    at(point, strike)
+    try:
+        work()
+    except BaseException:
+        assert came
+    finally:
+        faultpoint.install(None)
+    return came
+
+
+def at(point: int, strike: Callable[[], None]) -> None:
+    left = point
+
+    def pass_by(_name: str) -> None:
+        nonlocal left
+        left -= 1
+        if left == -1:
+            strike()
+
+    faultpoint.install(pass_by)
+
+
+def main(folder: str, act: str, how: str, *user: str) -> None:
     if user:
         uid, python, package = user
         warm = Case(Path(folder, "warm"))  # what is loaded late lies where only root can read it
@@ -121,10 +151,11 @@ def main(folder: str, act: str, *user: str) -> None:
     point = 0
     while True:
         case = Case(Path(folder, str(point)), opened=act != "open")
-        struck = killed(getattr(case, act), point)
+        work = getattr(case, act)
         try:
+            struck = killed(work, point) if how == "kill" else raised(work, point, RAISED[how])
             if struck:
-                getattr(case, act)()
+                work()
             if problem := case.wrong(act):
                 wrong[str(point)] = problem
         except Exception as error:

@@ -179,6 +179,10 @@ class ChangeApplier:
         with held(self._source.open(path, after)) as source:
             self._stage.file(name, source, after, self._source.time_of(source), old)
 
+    def from_here(self, found: Sequence[PathProgress]) -> "ChangeApplier":
+        """What is left of it, by how it stands now."""
+        return ChangeApplier(self._folders, found, self._source, self._stage, self._numbers)
+
     def let_go(self) -> None:
         """All is made, and stays."""
         self._source.let_go(self._adopted)

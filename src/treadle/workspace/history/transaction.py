@@ -181,7 +181,7 @@ class Transactions:
         self, journal: Journal, making: ChangeApplier, taken: list[FileConflict], folders: Folders, stage: StagingFolder
     ) -> Effect:
         try:
-            taken = taken + making.make(journal.closed)
+            taken = taken + self._made(journal, making, folders, stage)
         except Exception as error:  # whatever it is: what is decided and cannot be made is taken back
             try:
                 self._take_back(journal, folders)
@@ -204,6 +204,24 @@ class Transactions:
             self._journals.withdraw(journal.name)
             stage.remove()
         return _result(journal, ending)
+
+    def _made(
+        self, journal: Journal, making: ChangeApplier, folders: Folders, stage: StagingFolder
+    ) -> list[FileConflict]:
+        """What was left alone. What an exception interrupts is tried once more, from what is found then, as after a
+        crash: what strikes once must not cost the changes."""
+        try:
+            return making.make(journal.closed)
+        except Exception:
+            folders.forget()
+            stage.open()
+            numbers = _numbers(journal.files)
+            found = Surveyor(folders, self._images, lambda path: stage.read(numbers[path])).survey(journal.files)
+            if (taken := _taken(found)) and journal.verdict == "commit":
+                return taken
+            again = making.from_here(found)
+            again.prepare()
+            return [*taken, *again.make(journal.closed)]
 
     def _call_off(self, journal: Journal, taken: list[FileConflict], folders: Folders) -> Effect:
         """Somebody else was faster with one of the files: nothing of the command's effect stays."""
