@@ -11,8 +11,8 @@ made, so no decision is kept once they are. Of a single file the rename is the d
 
 Whoever comes after a crash finds either no decision, and the project as it was, or one, and completes it: a path that
 is as after is done, one that is as before is made, anything else is somebody else's. The effect of a command is then
-taken back as a whole and refused; of an undo, that path is left and said. What cannot be made for another reason is
-taken back, too, with the images that were kept in step 1, and the decision is withdrawn.
+taken back as a whole and refused; of an undo, that path is left and said. What cannot be made for another reason, at
+the second try either, is taken back, too, with the images that were kept in step 1, and the decision is withdrawn.
 """
 
 import os
