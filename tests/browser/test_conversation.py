@@ -45,10 +45,29 @@ call = [{ name = "write_file", args = { path = "<img src=x onerror=hacked=1>.md"
 [[turn]]
 text = "Done."
 """
-MAKE_HTML = "() => { try { document.body.innerHTML = '<b>x</b>'; } catch (error) { return error.name; } }"
+BREACHES = """async () => {
+  const broken = new Set();
+  document.addEventListener('securitypolicyviolation', (event) => broken.add(event.effectiveDirective));
+  const tried = (act) => { try { act(); return 'done'; } catch (error) { return error.name; } };
+  const html = [
+    () => { document.body.innerHTML = '<b>x</b>'; },
+    () => document.createElement('iframe').srcdoc = '<b>x</b>',
+    () => document.createElement('script').textContent = 'window.hacked = 1',
+    () => trustedTypes.createPolicy('other', {}),
+    () => trustedTypes.createPolicy('treadle', {}),
+  ].map(tried);
+  document.body.setAttribute('style', 'color: red');
+  document.body.append(Object.assign(document.createElement('style'), { textContent: 'body { color: red }' }));
+  document.body.append(Object.assign(new Image(), { src: 'https://evil.example/pixel.png' }));
+  document.body.append(Object.assign(document.createElement('iframe'), { src: 'https://evil.example/' }));
+  const far = await fetch('https://evil.example/').then(() => 'done', (error) => error.name);
+  await new Promise((resolve) => setTimeout(() => { try { eval('window.hacked = 1'); } catch { resolve(); } }));
+  while (broken.size < WANTED) await new Promise((resolve) => setTimeout(resolve, 20));
+  return { html, far, broken: [...broken].sort(), hacked: window.hacked };
+}"""
 ASK = """
 [[turn]]
-text = "I need to write a workflow."
+text = "I need to write a workflow.\\n\\nLINES"
 call = [{ name = "write_file", args = { path = ".github/workflows/ci.yml", content = "on: push\\n" } }]
 [[turn]]
 call = [{ name = "ask_user", args = { question = "Which colour?", options = ["red", "blue"] } }]
@@ -57,6 +76,10 @@ call = [{ name = "weather", args = { city = "Oslo" } }]
 [[turn]]
 text = "All answered."
 """
+ASK = ASK.replace("LINES", "".join(f"- {number}\\n" for number in range(60)))  # more than a screen
+AT_END = (
+    "() => { const s = document.querySelector('.scroller'); return s.scrollHeight - s.scrollTop - s.clientHeight < 5; }"
+)
 WEATHER = {"name": "weather", "description": "Tells the weather.", "input_schema": {"type": "object"}}
 
 
@@ -114,11 +137,15 @@ def test_nothing_hostile_comes_alive(browser: Browser, site: Site) -> None:  # S
         assert all(re.match(r"https?://|#/", link) for link in links)
 
 
-def test_no_script_can_make_html(browser: Browser, site: Site) -> None:  # S-12
+def test_the_browser_enforces_the_policy(browser: Browser, site: Site) -> None:  # S-12
+    """Whatever a script of the page tried: no HTML but the renderer's, nothing inline, nothing from elsewhere."""
+    wanted = ["connect-src", "frame-src", "img-src", "require-trusted-types-for", "style-src-attr", "style-src-elem"]
+    wanted.append("trusted-types")
     page = browser.new_page()
     page.goto(site.address)
     page.wait_for_selector("sign-in")
-    assert page.evaluate(MAKE_HTML) == "TypeError"
+    found = page.evaluate(BREACHES.replace("WANTED", str(len(wanted))))
+    assert found == {"html": ["TypeError"] * 5, "far": "TypeError", "broken": wanted, "hacked": None}
     page.close()
 
 
@@ -129,6 +156,9 @@ def test_answered_in_one_window_and_gone_from_the_other(browser: Browser, site: 
         for page in (here, there):
             expect(page.locator(".action.card")).to_contain_text("Allow write_file?")
             expect(page.locator(".action .added")).to_contain_text("on: push")
+            expect(page.locator("chat-answer li >> nth=59")).to_be_visible()
+            page.wait_for_function(AT_END)  # the card took its room from below
+            expect(page.locator(".jump")).to_be_hidden()
         here.click(".action .allow")
         for page in (here, there):
             expect(page.locator(".action.question")).to_contain_text("Which colour?")

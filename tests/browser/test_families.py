@@ -116,7 +116,7 @@ def test_a_race_is_begun_in_the_page(browser: Browser, site: Site) -> None:  # L
         page.fill("textarea[aria-label=Message]", "Say hello.")
         page.click("summary:has-text('race')")
         page.fill("label:has-text('Attempts') input", "2")
-        page.fill("label:has-text('passes') input", "test ! -e nothing-like-it")
+        page.fill("label:has-text('Check') input", "test ! -e nothing-like-it")
         page.click("button[aria-label=Send]")
         attempts = page.locator(".call table.tree tbody tr")
         expect(attempts).to_have_count(2)

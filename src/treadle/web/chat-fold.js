@@ -8,30 +8,10 @@ const KEPT_OUTPUT = 20_000;
 
 export class ChatFold {
   constructor() {
-    this.seq = 0;
-    this.rows = [];
-    this.options = {};
-    this.title = "";
-    this.plan = [];
-    this.actions = [];
-    this.usage = { input: 0, output: 0, cached: 0, usd: 0, calls: 0 };
-    this.context = { tokens: 0, window: undefined };
-    this.run = null;
-    this.lastEnd = "";
-    this.spans = [];
-    this.phase = "";
-    this.sandbox = "";
-    this.turns = 0;
-    this.counts = { queue: 0, files: 0, jobs: 0, children: 0 };
-    this.parent = "";
-    this.paths = new Map();
-    this.jobs = new Map();
-    this.branch = "";
-    this.calls = new Map();
-    this.answers = new Map();
-    this.asked = new Map();
-    this.waits = new Map();
-    this.changed = new Set();
+    Object.assign(this, { seq: 0, rows: [], options: {}, title: "", parent: "", branch: "", sandbox: "", plan: [], actions: [],
+        run: null, lastEnd: "", phase: "", turns: 0, spans: [], context: { tokens: 0, window: undefined },
+        usage: { input: 0, output: 0, cached: 0, usd: 0, calls: 0 }, counts: { queue: 0, files: 0, jobs: 0, children: 0 },
+        paths: new Map(), jobs: new Map(), calls: new Map(), answers: new Map(), asked: new Map(), waits: new Map(), changed: new Set() });
   }
 
   /** Whether the event was news. */
@@ -154,10 +134,12 @@ function begun(fold, data, when) {
   fold.phase = `running ${data.name}`;
   const found = fold.calls.get(data.call);
   if (found?.call.state === "running") return;
-  fold.asked.set(data.call, fold.span("call", `${data.name} ${data.args_summary}`, when));
+  const tried = fold.asked.get(data.call);
+  if (!tried || tried.to) fold.asked.set(data.call, fold.span("call", `${data.name} ${data.args_summary}`, when));
   fold.counts.children += data.plan?.children?.length ?? 0;
   if (!found) return;
-  Object.assign(found.call, { state: "running", summary: data.args_summary || found.call.summary, began: when.at, seq: when.seq,
+  const told = data.args_summary.startsWith("{") ? data.plan?.children?.map(({ title }) => title).join(", ") : "";
+  Object.assign(found.call, { state: "running", summary: told || data.args_summary || found.call.summary, began: when.at, seq: when.seq,
       children: data.plan?.children?.map((each) => ({ ...each })) });
   fold.touch(found.row);
 }

@@ -13,7 +13,7 @@ const FIRST_WORDS = 8;
 class Conversation extends HTMLElement {
   /** `page` acts for the rows; `fold` is what is shown. */
   begin(fold, page) {
-    Object.assign(this, { fold, page, first: 0, last: 0, follows: true, views: new Map(), timer: 0, shownAt: 0 });
+    Object.assign(this, { fold, page, first: 0, last: 0, follows: true, views: new Map(), timer: 0, shownAt: 0, top: 0 });
     this.rows = h("div", { class: "rows", role: "log", "aria-label": "Conversation", "aria-live": "off" });
     this.above = h("div", { class: "above muted" });
     this.scroller = h("div", { class: "scroller", tabindex: "0", "aria-label": "Conversation, scrollable",
@@ -72,12 +72,15 @@ class Conversation extends HTMLElement {
 
   scrollDown() {
     this.scroller.scrollTop = this.scroller.scrollHeight;
+    this.top = this.scroller.scrollTop;
   }
 
   scrolled() {
     const { scrollTop, scrollHeight, clientHeight } = this.scroller;
     const below = scrollHeight - scrollTop - clientHeight;
-    this.follows = below < 40 && this.last >= this.fold.rows.length;
+    const up = scrollTop < this.top; // somebody did that: what grows, or gets less room, moves nothing up
+    this.top = scrollTop;
+    this.follows = below < 40 ? this.last >= this.fold.rows.length : this.follows && !up;
     this.jump.hidden = this.follows;
     if (scrollTop < NEAR && this.first > 0) this.move(Math.max(0, this.first - PAGE));
     else if (below < NEAR && this.last < this.fold.rows.length) this.move(Math.min(this.first + PAGE, this.fold.rows.length - MOST));

@@ -35,7 +35,7 @@ export function familyTable(rows, here = "") {
       h("td", {}, h("span", { class: `dot ${row.waits?.length ? "requires_action" : row.reason ? "idle" : row.status ?? ""}` }), standing(row)),
       raced ? h("td", { class: row.passed ? "" : "muted" }, row.passed ? "passed" : "not passed") : null,
       changed ? h("td", {}, stat(row) ?? "–") : null, h("td", {}, row.turns ?? ""),
-      h("td", {}, row.usage?.usd ? money(row.usage.usd) : row.usage ? `${number(row.usage.input + row.usage.output)} tokens` : "–"));
+      h("td", {}, row.usage?.usd ? money(row.usage.usd) : row.usage?.input ? `${number(row.usage.input + row.usage.output)} tokens` : "–"));
   };
   const names = ["Chat", "State", raced && "Check", changed && "Change", "Turns", "Cost"].filter(Boolean);
   return h("div", { class: "wide", tabindex: "0" }, h("table", { class: "numbers tree" },

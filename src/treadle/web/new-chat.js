@@ -6,18 +6,23 @@ import { budgetFields } from "./chat-options.js";
 import { api } from "./session.js";
 
 class NewChat extends HTMLElement {
-  async begin(app) {
-    const [models, me] = await Promise.all([app.models(), api("GET", "/api/me").catch(() => ({}))]);
-    const usable = models.models.filter((each) => each.usable).map((each) => each.model);
-    const last = localStorage.getItem("treadle.model");
-    const model = modelChoice(models, usable.includes(last) ? last : models.default);
-    const mode = modeChoice(localStorage.getItem("treadle.mode") || me.mode);
-    const root = h("input", { type: "text", name: "root", placeholder: me.root || "none: a plain chat", "aria-label": "Project folder" });
+  begin(app) {
+    let model, mode;
+    const choices = h("span", { class: "choices-later" });
+    const known = Promise.all([app.models(), api("GET", "/api/me").catch(() => ({}))]).then(([models, me]) => {
+      const usable = models.models.filter((each) => each.usable).map((each) => each.model);
+      const last = localStorage.getItem("treadle.model");
+      model = modelChoice(models, usable.includes(last) ? last : models.default);
+      mode = modeChoice(localStorage.getItem("treadle.mode") || me.mode);
+      choices.replaceChildren(model, mode);
+      root.placeholder = me.root || "none: a plain chat";
+    });
+    const root = h("input", { type: "text", name: "root", "aria-label": "Project folder" });
     const own = h("input", { type: "checkbox" });
     const budget = budgetFields("Budget of a run");
     const composer = document.createElement("chat-composer");
     const attempts = h("input", { type: "number", min: 1, max: 16, placeholder: "1" });
-    const check = h("input", { type: "text", placeholder: "such as make test; else the smallest change wins" });
+    const check = h("input", { type: "text", placeholder: "make test" });
     const others = h("input", { type: "text", placeholder: "provider:name, provider:name" });
     const race = ({ content, images, ...options }) => {
       if (images.length) throw new Error("Attempts take no pictures with them.");
@@ -25,6 +30,7 @@ class NewChat extends HTMLElement {
       return api("POST", "/api/races", { ...options, task: content, attempts: Number(attempts.value), check: check.value, models });
     };
     const said = async (content, images) => {
+      await known;
       const options = { content, images, model: model.value, mode: mode.value, run_budget: budget.value() };
       if (root.value.trim()) options.root = root.value.trim();
       if (own.checked) options.world = "chat";
@@ -38,10 +44,10 @@ class NewChat extends HTMLElement {
       composer, h("details", {}, h("summary", {}, "Project, race and budget"), h("label", {}, "Project folder on the server", root),
           h("label", { class: "check" }, own, "In a world of its own: the project changes when that is committed"),
           h("fieldset", {}, h("legend", {}, "Race"), h("p", { class: "muted" },
-              "Several attempts at once, each in a world of its own; the best is committed."), h("div", { class: "grid" },
-              h("label", {}, "Attempts", attempts), h("label", {}, "The first wins that passes", check), h("label", {}, "Models beside the chosen one", others))),
+              "Several attempts at once, each in a world of its own. The first that passes the check is committed; without one, the smallest change."), h("div", { class: "grid roomy" },
+              h("label", {}, "Attempts", attempts), h("label", {}, "Check, a command", check), h("label", {}, "Models beside the chosen one", others))),
           budget.element)));
-    composer.begin({ said, extra: [model, mode] });
+    composer.begin({ said, extra: [choices] });
     composer.area.focus();
   }
 }

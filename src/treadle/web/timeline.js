@@ -82,7 +82,8 @@ class Timeline extends HTMLElement {
       parts.push(svg("text", { x: 4, y: y + 14, class: "lane" }, name));
       y += lanes.length * ROW + 8;
     }
-    parts.push(...this.ticks(width, y, whole), ...this.tokens(spans, x, y + 10, width));
+    parts.unshift(...this.ticks(width, y, whole));
+    parts.push(...this.tokens(spans, x, y + 10, width));
     return svg("svg", { viewBox: `0 0 ${width} ${y + 96}`, width, height: y + 96, role: "group",
         "aria-label": `Timeline of the run: ${chosen.label}, ${duration(until - chosen.from)}` }, parts);
   }
