@@ -123,6 +123,7 @@ def write_page(outcome: Outcome, template: Path, docs: Path) -> None:
         missing="".join(f"\nNot measured: {failure}.\n" for failure in outcome.failures),
         server=section(written.read_text(), "server") if written.exists() else "",  # made by bench.server
         terminal=section(written.read_text(), "terminal") if written.exists() else "",  # made by bench.terminal
+        web=section(written.read_text(), "web") if written.exists() else "",  # by hand, from bench.web
     )
     written.write_text(page)
     picture = docs / "images" / "performance.svg"

@@ -62,7 +62,6 @@ def test_the_attempts_of_a_race_and_the_tree_of_chats(browser: Browser, site: Si
     chat = json.loads(done.out.splitlines()[-1])["chat"]
     with window(browser, site, PHONE) as phone, window(browser, site) as opened:
         page, small = opened.show(chat), phone.show(chat)
-        page.click(".call summary:has-text('race')")
         attempts = page.locator(".call table.tree tbody tr")
         expect(attempts).to_have_count(2)
         expect(attempts.nth(1)).to_contain_text("committed")
@@ -122,7 +121,7 @@ def test_a_race_is_begun_in_the_page(browser: Browser, site: Site) -> None:  # L
         expect(attempts).to_have_count(2)
         expect(attempts.nth(0)).to_contain_text("attempt 1: Say hello.")
         expect(page.locator(".row-end")).to_be_visible()
-        expect(page.locator("chat-list a.chat:has-text('└ attempt')")).to_have_count(2)
+        expect(page.locator("chat-list a.chat:has-text(': Say hello.'):has-text('└ attempt')")).to_have_count(2)
 
 
 def test_a_chat_is_begun_in_a_world_which_is_dropped(browser: Browser, site: Site) -> None:  # W-11

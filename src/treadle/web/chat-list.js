@@ -61,7 +61,8 @@ class ChatList extends HTMLElement {
       const lines = [];
       const put = (chat, depth) => {
         lines.push(this.line(chat, depth));
-        newest.filter(({ parent }) => parent === chat.id).sort((a, b) => (a.created < b.created ? -1 : 1)).forEach((each) => put(each, depth + 1));
+        const below = newest.filter(({ parent }) => parent === chat.id);
+        below.sort((a, b) => a.title.localeCompare(b.title, "en", { numeric: true })).forEach((each) => put(each, depth + 1));
       };
       for (const chat of new Set(newest.map(top))) put(chat, 0);
       const focused = document.activeElement?.closest?.("chat-list a.chat")?.dataset.id;

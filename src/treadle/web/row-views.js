@@ -129,7 +129,7 @@ function callLine(call, page) {
         h("span", { class: "muted" }, call.state === "done" || call.state === "failed"
         ? [call.brief && !call.stat ? ` ${call.brief}` : "", call.ms > 999 ? ` · ${duration(call.ms)}` : ""].join("")
         : ` ${STATES[call.state]}`)];
-  if (call.state === "running" && (call.output || call.children?.length)) call.open ??= true;
+  if (call.name === "race" || call.state === "running" && (call.output || call.children?.length)) call.open ??= true;
   return fold(call, "open", line, () => output(call, page), "call");
 }
 
