@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 
 _LOOK_S = 10.0
-"""How long it is remembered what lies in the user's home: commands come one after the other."""
+"""How long it is remembered what lies in the user's home and which keys the machine has: commands come one after the
+other, and each looks several times."""
 
 
 class ToolSetup:
@@ -66,6 +67,7 @@ class ToolSetup:
         self.snapshots_of: SnapshotsOf = lru_cache(maxsize=64)(self.history_of)
         self._choice_of = lru_cache(maxsize=8)(self._choice)
         self._homes = lru_cache(maxsize=8)(self._private_home)
+        self._keys = lru_cache(maxsize=1)(_system_keys)
         self._viewed: dict[tuple[str, str], bool] = {}
         self.context = ToolContext(
             self._roots,
@@ -186,18 +188,16 @@ class ToolSetup:
         return Git(found, self._sandbox_of("auto"), self._guarded(root).hidden)
 
     def _guarded(self, root: str) -> Guarded:
-        from treadle.sandbox.homes import system_keys
         from treadle.sandbox.places import hidden, protected
 
+        moment = int(time.monotonic() / _LOOK_S)
         self._data.mkdir(mode=0o700, parents=True, exist_ok=True)  # what is not there cannot be hidden
-        own = dict.fromkeys((str(self._home), str(self._data), self.commands.folder))
-        found = [*(path for home in own for path in hidden(home)), *system_keys()]
+        found = (*hidden(str(self._home), str(self._data), self.commands.folder), *self._keys(moment))
         # What holds the project, or lies in it, cannot be hidden from the commands of that project.
         apart = [path for path in dict.fromkeys(found) if not is_below(root, path) and not is_below(path, root)]
         # What lies in something hidden is out of sight with it, and there is no place to mount anything any more.
         outermost = [path for path in apart if not any(is_below(path, other) for other in apart if other != path)]
-        home = self._homes(root, int(time.monotonic() / _LOOK_S))
-        return Guarded(protected(root), tuple(outermost), home)
+        return Guarded(protected(root), tuple(outermost), self._homes(root, moment))
 
     def _private_home(self, root: str, _moment: int) -> PrivateHome | None:
         from treadle.sandbox.homes import private_home
@@ -234,6 +234,12 @@ def bind_root(options: ChatOptions, owner: str) -> str:
     if found[1] != bound if bound else owner and found[0] != root:
         raise changed(root)
     return found[1]
+
+
+def _system_keys(_moment: int) -> tuple[str, ...]:
+    from treadle.sandbox.homes import system_keys
+
+    return tuple(system_keys())
 
 
 def _outside(command: str, root: str, cwd: str) -> tuple[str, ...]:

@@ -44,10 +44,10 @@ def protected(root: str) -> tuple[str, ...]:
     return (*found, *(os.path.join(root, name) for name in PROTECTED))
 
 
-def hidden(treadle_home: str, user_home: str | None = None) -> tuple[str, ...]:
-    """The paths that commands may not read: Treadle's own data, and the user's keys."""
+def hidden(*own: str, user_home: str | None = None) -> tuple[str, ...]:
+    """The paths that commands may not read: Treadle's own folders, and the user's keys."""
     home = user_home or str(Path.home())
-    paths = [treadle_home, *(os.path.join(home, name) for name in SECRETS)]
+    paths = [*own, *(os.path.join(home, name) for name in SECRETS)]
     return tuple(dict.fromkeys(os.path.realpath(path) for path in paths if os.path.lexists(path)))
 
 
