@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.errors import ToolError
+from treadle.errors import SandboxError, ToolError
 from treadle.file_system import is_below
 from treadle.host_patterns import joined, without
 from treadle.ports.commands import CommandSpec, Ended
@@ -18,7 +18,6 @@ from treadle.protocol.options import NetworkChoice
 from treadle.tools.builtin.base import in_thread
 from treadle.tools.builtin.command import output, shell
 from treadle.tools.builtin.command.network import network_of, through_proxy
-from treadle.tools.builtin.command.project import sandbox_of
 from treadle.tools.builtin.command.shell import ShellEnd
 from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.environment import command_environment
@@ -91,7 +90,7 @@ class CommandCall:
         """How it was last tried, as far as that is recorded."""
         self.plan = _as_recorded(recorded, invocation.call if self.trial is None else self.trial.own)
         """As the intent recorded it. Calls of earlier versions wrote through, and nothing was compared."""
-        self._sandbox: Sandbox | None = None
+        self._sandbox: Sandbox | SandboxError | None = None
 
     @property
     def background(self) -> bool:
@@ -112,9 +111,19 @@ class CommandCall:
         return Shell() if self._arguments.get("fresh") else self._invocation.shell
 
     async def sandbox(self) -> Sandbox | None:
-        """The one that the chat demands, looked for once."""
-        self._sandbox = self._sandbox or await sandbox_of(self._context, self._invocation)
+        """The one that the chat demands, looked for once; None where there is none to be had and none is demanded."""
+        if self._sandbox is None and self._context.sandbox_of is not None:
+            await in_thread(self._find_sandbox)
+        if isinstance(self._sandbox, SandboxError):
+            raise self._sandbox
         return self._sandbox
+
+    def _find_sandbox(self) -> None:
+        if self._sandbox is None and self._context.sandbox_of is not None:
+            try:
+                self._sandbox = self._context.sandbox_of(self._invocation.options.sandbox)
+            except SandboxError as error:  # for whoever needs it: what runs already does not
+                self._sandbox = error
 
     async def locate(self) -> None:
         """Find out where it runs."""
@@ -132,6 +141,7 @@ class CommandCall:
             self.environment = {**self._guarded.home.variables, **self.environment}
         if self._arguments.get("pty"):
             self.environment["TERM"] = "xterm"
+        self._find_sandbox()
 
     async def refuse_outside(self) -> None:
         """The strict profile: by setting, and always where no sandbox works (S-15)."""
@@ -218,10 +228,14 @@ class CommandCall:
         """Whether the command can run on a copy-on-write view of the project."""
         if self.background or self._arguments.get("pty") or not self._invocation.options.command_view:
             return False
-        sandbox = await self.sandbox()
-        if sandbox is None or self._context.snapshots_of is None or not sandbox.views:
-            return False
-        return await in_thread(self._context.views, sandbox, self._invocation.root)
+        return self._context.snapshots_of is not None and await in_thread(self._views)
+
+    def _views(self) -> bool:
+        self._find_sandbox()
+        if isinstance(self._sandbox, SandboxError):
+            raise self._sandbox
+        sandbox = self._sandbox
+        return sandbox is not None and sandbox.views and self._context.views(sandbox, self._invocation.root)
 
     def ending(self, ended: Ended, plan: CommandPlan) -> tuple[str, str]:
         """In a few words for people, and as the last line for the model."""

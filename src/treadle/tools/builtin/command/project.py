@@ -11,7 +11,6 @@ import msgspec
 
 from treadle.errors import StoreError, ToolError
 from treadle.lines.changes import change_lines, sort_out, total
-from treadle.ports.sandbox import Sandbox
 from treadle.ports.snapshots import Effect
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.ports.workspace import inert
@@ -60,13 +59,6 @@ def change_of(effect: Effect, source: Source) -> ProjectChange:
     return ProjectChange(tuple(lines), True, effect.files, source, effect.uncaptured, git=effect.git)
 
 
-async def sandbox_of(context: ToolContext, invocation: Invocation) -> Sandbox | None:
-    """The sandbox that the chat demands; None where there is none to be had and none is demanded."""
-    if context.sandbox_of is None:
-        return None
-    return await in_thread(context.sandbox_of, invocation.options.sandbox)
-
-
 class CommandProject:
     """`call` names the effect. Without snapshots nothing is known of what commands change: all answers are empty."""
 
@@ -88,12 +80,15 @@ class CommandProject:
     async def tidy(self) -> None:
         """Take out of projects what the sandbox had put there for commands that were killed together with whoever would
         have removed it (W-10)."""
-        sandbox = await sandbox_of(self._context, self._invocation)
-        if sandbox is not None:
-            await in_thread(sandbox.tidy)
+        if self._context.sandbox_of is not None:
+            sandbox_of, demand = self._context.sandbox_of, self._invocation.options.sandbox
+            await in_thread(lambda: sandbox_of(demand).tidy())
 
     async def decided(self) -> bool:
-        return self._snapshots is not None and await in_thread(self._snapshots.decided, self._name)
+        return await in_thread(self.is_decided)
+
+    def is_decided(self) -> bool:
+        return self._snapshots is not None and self._snapshots.decided(self._name)
 
     async def capture(self) -> None:
         if self._snapshots is not None:

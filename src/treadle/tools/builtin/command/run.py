@@ -105,9 +105,11 @@ class CommandRun:
         for number in itertools.count():
             own = CallKey(f"{call}-{number}" if number else call)
             self._adopt(CommandPlan(key=own, own=own))
-            taken = await in_thread(self._commands.taken, self._invocation.chat, own)
-            if not taken and not await self._project.decided():
+            if await in_thread(self._is_free, own):
                 return
+
+    def _is_free(self, own: CallKey) -> bool:
+        return not self._commands.taken(self._invocation.chat, own) and not self._project.is_decided()
 
     async def _choose_plan(self) -> None:
         own = self.plan.own
