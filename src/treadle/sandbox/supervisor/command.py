@@ -56,13 +56,18 @@ class SupervisedCommand:
             return await self._ended()
         loop = asyncio.get_running_loop()
         gone = asyncio.Event()
-        loop.add_reader(alive, gone.set)
+
+        def hung_up() -> None:
+            loop.remove_reader(alive)  # from now on it can always be read, and would be, all the time
+            gone.set()
+
         try:
             until = None if timeout_s is None else loop.time() + timeout_s
             while (ended := await self._ended()) is None:
                 left = _LOOK_S if until is None else min(_LOOK_S, until - loop.time())
                 if left <= 0:
                     return None
+                loop.add_reader(alive, hung_up)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(left):
                         await gone.wait()
