@@ -23,6 +23,7 @@ from treadle.handle import Chat
 from treadle.inert import inert, inert_line
 from treadle.ports.store import ChatFilter
 from treadle.protocol.options import ChatOptions
+from treadle.protocol.trace_context import brought
 from treadle.runtime import Agent
 from treadle.tools.unsaved import ReadText, UnsavedFiles
 from treadle.transfer import fork
@@ -167,8 +168,8 @@ class EditorAgent:
     # -- in a session -------------------------------------------------------------------------------------------------
 
     @told
-    async def prompt(self, session_id: str, prompt: list[ContentBlock], **_: Any) -> a.PromptResponse:
-        return await self._session(session_id).prompt(prompt)
+    async def prompt(self, session_id: str, prompt: list[ContentBlock], **given: Any) -> a.PromptResponse:
+        return await self._session(session_id).prompt(prompt, brought(given))
 
     async def cancel(self, session_id: str, **_: Any) -> None:
         session = self._sessions.get(session_id)

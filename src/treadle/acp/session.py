@@ -94,7 +94,7 @@ class Session:
 
     # -- prompts ------------------------------------------------------------------------------------------------------
 
-    async def prompt(self, blocks: Sequence[ContentBlock]) -> a.PromptResponse:
+    async def prompt(self, blocks: Sequence[ContentBlock], traceparent: str = "") -> a.PromptResponse:
         """Answered when the run is over, or when the chat waits for words."""
         text, images = await read_prompt(blocks, self.options.root, self._agent.deps.store.put_blob)
         turn = Turn()
@@ -107,12 +107,12 @@ class Session:
                 if (found := find_slash(text)) is not None:
                     slash, words = found
                     return await self._answer(await slash.run(self._agent, self.chat, words))
-                ended = await self._follow(await self._said(text, images), turn)
+                ended = await self._follow(await self._said(text, images, traceparent), turn)
                 return self._response(ended, turn)
         finally:
             self._turns.remove(turn)
 
-    async def _said(self, text: str, images: Sequence[Image]) -> Following:
+    async def _said(self, text: str, images: Sequence[Image], traceparent: str) -> Following:
         """The message to the chat; the answer, if the chat waits for one in words."""
         if self._seq:
             for action in await self.chat.actions():
@@ -120,7 +120,7 @@ class Session:
                     return self.chat.answer(action, text)
         text = await asyncio.to_thread(expanded, self._agent, self.options.project, text)
         self._projection.said.append(text)
-        return self.chat.send(text, images=images)
+        return self.chat.send(text, images=images, traceparent=traceparent)
 
     async def _answer(self, text: str) -> a.PromptResponse:
         """What came of a slash command: what the log says about it, and `text`."""

@@ -18,6 +18,7 @@ from treadle.handle import Chat
 from treadle.mcp_server.words import action_of, change_of, told
 from treadle.protocol.events import OpenAction
 from treadle.protocol.options import MODES, Mode
+from treadle.protocol.trace_context import brought
 from treadle.runtime import Agent
 
 LABEL = "mcp"
@@ -61,7 +62,9 @@ class Desk:
             made.add_tool(_explained(tool), name=tool.__name__, annotations=hints)
         return made
 
-    async def start_task(self, prompt: str, root: str = "", mode: str = "", model: str = "") -> Answered:
+    async def start_task(
+        self, prompt: str, context: Context, root: str = "", mode: str = "", model: str = ""
+    ) -> Answered:
         """Hand a task over. Returns its id at once; the work goes on in the background.
 
         root: the folder to work in, if it is not the server's own. mode: read-only, confirm, review, ask, auto-edit or
@@ -75,7 +78,7 @@ class Desk:
         if named := model or self._model:
             options["model"] = named
         chat = self._agent.chat(**options)
-        await chat.send(prompt)
+        await chat.send(prompt, traceparent=brought(context.request_context.meta))
         return {"task": chat.id, "status": await chat.status()}
 
     async def follow_task(self, task: str, context: Context, after: int = 0, wait_s: float = _WAIT_S) -> Answered:
@@ -121,10 +124,11 @@ class Desk:
         newest = listed[: max(1, min(limit, 100))]
         return [{"task": each.chat, "status": each.status, "title": each.title} for each in newest]
 
-    async def send_message(self, task: str, message: str, steer: bool = False) -> Answered:
+    async def send_message(self, task: str, message: str, context: Context, steer: bool = False) -> Answered:
         """Say more to a task: it is done next, or with `steer` taken into account at once."""
         chat = await self._chat(task)
-        await chat.send(message, delivery="steering" if steer else "queued")
+        trace = brought(context.request_context.meta)
+        await chat.send(message, delivery="steering" if steer else "queued", traceparent=trace)
         return {"task": chat.id, "status": await chat.status()}
 
     async def decide(

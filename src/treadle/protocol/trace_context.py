@@ -1,7 +1,9 @@
 """The context of a trace as the W3C writes it (`traceparent`), and the ids of a run's own trace. They follow from what
 is recorded, so that any worker says the same ones, and nothing need be remembered. Knows nothing of OpenTelemetry."""
 
+from collections.abc import Mapping
 from hashlib import sha256
+from typing import Any
 
 import msgspec
 
@@ -34,6 +36,13 @@ def checked(traceparent: str) -> str:
     """In its one spelling; empty if it cannot be joined."""
     found = read(traceparent) if traceparent else None
     return str(found) if found is not None else ""
+
+
+def brought(told: Mapping[str, Any] | None) -> str:
+    """The `traceparent` that came along with a request, where protocols have no field for it but a map of anything
+    (`_meta`); empty if none did, or none that can be joined."""
+    found = (told or {}).get("traceparent")
+    return checked(found) if isinstance(found, str) else ""
 
 
 def trace_of(chat: str, first: int, traceparent: str = "") -> TraceContext:

@@ -30,6 +30,7 @@ TOOLS: dict[str, dict[str, Any]] = {
     "fail": {"description": "Fail.", "inputSchema": NONE},
     "roots": {"description": "Ask for the roots.", "inputSchema": NONE},
     "step": {"description": "Tell of progress.", "inputSchema": NONE},
+    "trace": {"description": "Tell the trace.", "inputSchema": NONE},
 }
 
 
@@ -64,14 +65,14 @@ def ask() -> dict[str, Any]:
     return said(f"{answer.get('action')}: {(answer.get('content') or {}).get('colour')}")
 
 
-def call(name: str, arguments: dict[str, Any], token: object) -> dict[str, Any]:
+def call(name: str, arguments: dict[str, Any], meta: dict[str, Any]) -> dict[str, Any]:
     text = str(arguments.get("text", ""))
     match name:
         case "note":
             note(text)
             return said(f"noted {text}")
         case "look":
-            return said("some notes")
+            return said(Path(NOTES).read_text() if Path(NOTES).exists() else "some notes")
         case "die":
             note(text)
             os._exit(7)
@@ -105,9 +106,11 @@ def call(name: str, arguments: dict[str, Any], token: object) -> dict[str, Any]:
         case "roots":
             return said(json.dumps(asked("roots/list", {})))
         case "step":
-            params = {"progressToken": token, "progress": 1, "total": 2, "message": "half-way"}
+            params = {"progressToken": meta.get("progressToken"), "progress": 1, "total": 2, "message": "half-way"}
             send({"method": "notifications/progress", "params": params})
             return said("stepped")
+        case "trace":
+            return said(str(meta.get("traceparent", "")))
     raise KeyError(name)
 
 
@@ -121,8 +124,7 @@ def answer(message: dict[str, Any]) -> dict[str, Any]:
         case "tools/list":
             return {"result": {"tools": [{"name": name, **tool} for name, tool in TOOLS.items()]}}
         case "tools/call" if params["name"] in TOOLS:
-            token = (params.get("_meta") or {}).get("progressToken")
-            return {"result": call(params["name"], params.get("arguments") or {}, token)}
+            return {"result": call(params["name"], params.get("arguments") or {}, params.get("_meta") or {})}
     return {"error": {"code": -32601, "message": "no such method"}}
 
 

@@ -40,17 +40,28 @@ WORK_OF_TOOLS = {
 }
 """What calls need that a run without any does not make."""
 OTHER_WORK = {
+    "acp",
+    "mcp",
     "opentelemetry",
+    "pydantic",
     "pygments",
     "rich",
     "textual",
-    "treadle.cli.prose",
     "tomllib",
+    "treadle.acp",
+    "treadle.cli.prose",
+    "treadle.copilot_sdk",
+    "treadle.jsonrpc",
+    "treadle.mcp",
+    "treadle.mcp_hub",
+    "treadle.mcp_server",
     "treadle.models.text_calls",
     "treadle.replay",
+    "treadle.skills.reading",
     "treadle.telemetry",
     "treadle.transfer",
 }
+"""What a run has nothing to do with that has no servers, no skills and nobody who watches it."""
 
 
 def loaded(*arguments: str) -> set[str]:

@@ -1,0 +1,84 @@
+"""A client's trace goes on in ours, by whichever protocol it came; and ours in the servers that we call (E-04)."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import acp
+import pytest
+from mcp import Client
+
+from tests.collector import Collector
+from tests.scenario.command_line import CommandLine
+from tests.scenario.copilot_kit import Program
+from tests.scenario.editor import begin, editing
+from tests.scenario.mcp_servers.kit import Kit, results, seen
+from treadle.mcp_server.server import Desk
+from treadle.models.scripted import Call, Say
+from treadle.protocol.trace_context import brought
+from treadle.telemetry.settings import Telemetry
+
+OUTSIDE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+HELLO = '[[turn]]\ntext = "Hello."\n'
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    with Collector() as made:
+        yield made
+
+
+@pytest.fixture
+async def kit(tmp_path: Path) -> AsyncIterator[Kit]:
+    made = Kit(tmp_path)
+    yield made
+    await made.close()
+
+
+async def joined(collector: Collector) -> bool:
+    await asyncio.to_thread(collector.until, lambda: bool(collector.named("invoke_agent treadle")))
+    run = collector.one("invoke_agent treadle")
+    return (run.trace, run.parent) == tuple(OUTSIDE.split("-")[1:3])
+
+
+async def test_a_prompt_of_an_editor_joins_its_trace(cli: CommandLine, collector: Collector) -> None:
+    traced = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url}
+    async with editing(cli, "--model", cli.script(HELLO), env=traced) as editor:
+        session = await begin(editor, cli)
+        said = [acp.text_block("Say hello.")]
+        await editor.agent.prompt(session_id=session, prompt=said, traceparent=OUTSIDE)  # the SDK's way to say _meta
+        assert await joined(collector)
+
+
+async def test_a_message_of_a_program_joins_its_trace(cli: CommandLine, collector: Collector) -> None:
+    cli.environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = collector.url
+    program = await Program.start(cli, cli.script(HELLO))
+    await program.call("session.create", {"sessionId": "s1"})
+    await program.call("session.sendAndWait", {"sessionId": "s1", "prompt": "Say hello.", "traceparent": OUTSIDE})
+    assert await joined(collector)
+    await program.close()
+
+
+async def test_a_task_of_another_agent_joins_its_trace(kit: Kit, collector: Collector) -> None:
+    agent = kit.agent([Say("Hello.")], {}, telemetry=Telemetry(collector.url))
+    async with Client(Desk(agent, [str(kit.root)]).server()) as client:
+        given = {"prompt": "Say hello."}
+        begun = await client.call_tool("start_task", given, meta={"traceparent": OUTSIDE})
+        await client.call_tool("follow_task", {"task": (begun.structured_content or {})["task"], "after": 3})
+    await agent.close()
+    assert await joined(collector)
+
+
+async def test_a_server_of_tools_is_told_the_span_of_its_call(kit: Kit, collector: Collector) -> None:
+    agent = kit.agent([Call("odd__trace"), Say("Done.")], telemetry=Telemetry(collector.url))
+    events = await seen(kit.chat(agent).send("Look.", traceparent=OUTSIDE))
+    await agent.close()
+    (done,) = results(events)
+    span = collector.one("execute_tool odd__trace")
+    assert done.result == f"00-{span.trace}-{span.id}-01"
+    assert await joined(collector)
+
+
+@pytest.mark.parametrize("told", [None, {}, {"traceparent": 7}, {"traceparent": "00-none"}, {"tracestate": "a=b"}])
+def test_what_is_no_trace_is_none(told: dict[str, object] | None) -> None:
+    assert brought(told) == ""
