@@ -156,6 +156,7 @@ class Agent:
             redact=secrets,
             redact_live=secrets.live if isinstance(secrets, Redactor) else lambda: secrets,
             tidy=self._tidy,
+            rested=self._rested,
             restorer=SnapshotRestorer(kept, self._setup.snapshots_of),
             branch=self._setup.branch,
             bind=bind_root,
@@ -251,6 +252,10 @@ class Agent:
         state = self.deps.log.peek(chat)
         if state is None or state.jobs:
             await self.job_registry.close_ended(chat)
+
+    def _rested(self, chat: ChatId) -> None:
+        if self._mcp is not None:
+            self._mcp.hub.rest(chat)
 
     def chat(
         self,

@@ -83,6 +83,8 @@ class Deps(msgspec.Struct, frozen=True):
     redact_live: Callable[[], Callable[[str], str]] = lambda: str
     """The same for text that is shown as it comes, one stream each."""
     tidy: Tidy | None = None
+    rested: Callable[[ChatId], None] | None = None
+    """Told when a chat is not driven here any more."""
     restorer: Restorer | None = None
     branch: Branch | None = None
     bind: Bind | None = None

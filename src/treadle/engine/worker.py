@@ -191,6 +191,8 @@ class Worker:
             self._held.pop(lease.chat, None)
             self._tenures.pop(lease.chat, None)
             self.changed.set()
+            if self._deps.rested is not None:
+                self._deps.rested(lease.chat)
 
     def _withdraw(self, chat: ChatId) -> None:
         """Another worker has the chat now: what its calls left running here must not outlive their settlement."""

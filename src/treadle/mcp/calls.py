@@ -80,6 +80,10 @@ class Calls:
     def __init__(self) -> None:
         self._parked: dict[Key, Underway] = {}
 
+    def parked(self, chat: ChatId) -> bool:
+        """Whether a call of the chat waits for an answer here."""
+        return any(key[0] == chat for key in self._parked)
+
     async def tidy(self, chat: ChatId, open_calls: Collection[CallKey]) -> None:
         """Give up calls of the chat that nobody will go on with."""
         for key in [key for key in self._parked if key[0] == chat and key[1] not in open_calls]:
@@ -90,7 +94,7 @@ class Calls:
             await self._parked.pop(key).cancel()
 
     async def carry_on(
-        self, connection: ServerConnection, tool: str, invocation: Invocation
+        self, connection: ServerConnection, tool: str, invocation: Invocation, meta: dict[str, Any] | None = None
     ) -> types.CallToolResult | Question:
         """Begin a call, or go on with it after an answer."""
         key = (invocation.chat, invocation.call)
@@ -109,7 +113,7 @@ class Calls:
                 return found
             resume = found
         underway = Underway(interactive=invocation.options.interactive)
-        underway.begin(connection.call(tool, invocation.arguments, invocation.emit, underway, resume))
+        underway.begin(connection.call(tool, invocation.arguments, invocation.emit, underway, resume, meta))
         return await self._on(key, underway, connection, tool, invocation)
 
     async def _on(

@@ -6,7 +6,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
 import mcp_types as types
 from mcp import Client, MCPError
@@ -114,12 +114,18 @@ class ServerConnection:
         progress: Callable[[str], None],
         asker: Asker,
         resume: tuple[types.InputResponses | None, str | None] = (None, None),
+        meta: dict[str, Any] | None = None,
     ) -> Result:
-        """One call of a tool. Lost: the server went away meanwhile. ToolError: it refused."""
+        """One call of a tool, with `meta` as what it is told beside the arguments (`_meta`). Lost: the server went away
+        meanwhile. ToolError: it refused."""
         client = await self.ready()
         responses, state = resume
         params = types.CallToolRequestParams(
-            name=tool, arguments=arguments, input_responses=responses, request_state=state
+            name=tool,
+            arguments=arguments,
+            input_responses=responses,
+            request_state=state,
+            _meta=cast("types.RequestParamsMeta | None", meta),
         )
 
         key = object()

@@ -23,11 +23,21 @@ class Blobs(Protocol):
     async def put_blob(self, data: bytes) -> str: ...
 
 
-class Keeping(msgspec.Struct, frozen=True):
-    """Where what is too large for the log goes, and what takes secrets out of it (S-11)."""
+Meta = Callable[[Invocation, str, str], "Awaitable[dict[str, Any] | None]"]
+"""(call, server, tool) → what the server is told beside the arguments."""
+
+
+async def no_meta(_invocation: Invocation, _server: str, _tool: str) -> dict[str, Any] | None:
+    return None
+
+
+class Keeping(msgspec.Struct):
+    """Where what is too large for the log goes, what takes secrets out of it (S-11), and who has something to add to
+    calls."""
 
     blobs: Blobs
     redact: Callable[[str], str] = str
+    meta: Meta = no_meta
 
 
 Connected = Callable[[], "Awaitable[tuple[ServerConnection, Calls]]"]
@@ -78,7 +88,8 @@ class ServerTool(Lone):
         from treadle.mcp.content import seen
 
         connection, calls = await self._connected()
-        result = await calls.carry_on(connection, self.listed.name, invocation)
+        meta = await self._keeping.meta(invocation, connection.name, self.listed.name)
+        result = await calls.carry_on(connection, self.listed.name, invocation, meta)
         if isinstance(result, Question):
             return Outcome("", question=result)
         found = seen(result.content, result.structured_content)

@@ -3,7 +3,7 @@ on. What is offered to models is fixed then (L-21): what a server adds later is 
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -26,8 +26,16 @@ if TYPE_CHECKING:
 WAIT_S = 10.0
 """How long the first model call waits for servers of which nothing is known yet. The others start beside it."""
 
-Place = tuple[str, str]
-"""The root of a chat, and the name under which a program brought it servers of its own, if one did."""
+
+class Place(NamedTuple):
+    """Where chats share their servers. In a world programs are started anew, so that they see its files (W-11); they
+    end when no chat of it is worked on any more."""
+
+    root: str = ""
+    own: str = ""
+    """The name under which a program brought servers of its own, if one did."""
+    world: str = ""
+
 
 DeclaredFor = Callable[[str, str], "tuple[Sequence[Declared], Sequence[str]]"]
 """(root, own) → the servers of that place, and what is odd about their declarations."""
@@ -55,10 +63,12 @@ class Project(msgspec.Struct):
     warnings: tuple[str, ...] = ()
     offered: tuple[Tool, ...] | None = None
     """Fixed at the first model call."""
+    chats: set[ChatId] = msgspec.field(default_factory=set)
+    """Those that are worked on."""
 
 
-Connect = Callable[[Declared, str, Callable[[Listing], None]], "ServerConnection"]
-"""(declared, root, what is told of new lists) → the connection, which starts by itself."""
+Connect = Callable[[Declared, Place, Callable[[Listing], None]], "ServerConnection"]
+"""(declared, place, what is told of new lists) → the connection, which starts by itself."""
 
 
 class Hub:
@@ -83,6 +93,7 @@ class Hub:
         self._projects: dict[Place, Project] = {}
         self._calls: Calls | None = None
         self._told: set[tuple[ChatId, str]] = set()
+        self._ending: set[asyncio.Task[None]] = set()
 
     # -- the tools of a chat ------------------------------------------------------------------------------------------
 
@@ -92,6 +103,7 @@ class Hub:
         if options.tools is not None and not any("__" in name or name == FIND for name in options.tools):
             return []
         project = await self.start(options)
+        project.chats.add(chat)
         if project.offered is None:
             await self._await_unknown(project)
             project.offered = self._offer(project, _place(options))
@@ -102,9 +114,9 @@ class Hub:
 
     async def start(self, options: ChatOptions) -> Project:
         """Have the servers of the chat start, and wait for none."""
-        project = await self._project(*_place(options))
+        project = await self._project(_place(options))
         for link in project.links.values():
-            self._start(link, options.root)
+            self._start(link, _place(options))
         return project
 
     def listed(self, options: ChatOptions) -> tuple[Tool, ...]:
@@ -160,34 +172,37 @@ class Hub:
 
     # -- servers ------------------------------------------------------------------------------------------------------
 
-    async def connected(self, name: str, root: str, own: str = "") -> "tuple[ServerConnection, Calls]":
+    async def connected(self, name: str, root: str, own: str = "", world: str = "") -> "tuple[ServerConnection, Calls]":
         """The connection to a server, started if need be. ToolError if it cannot be had."""
-        link = await self.link(name, root, own)
-        connection = await asyncio.shield(self._start(link, root))
+        place = Place(root, own, world)
+        link = await self._link(name, place)
+        connection = await asyncio.shield(self._start(link, place))
         if self._calls is None:
             from treadle.mcp.calls import Calls
 
             self._calls = Calls()
         return connection, self._calls
 
-    async def link(self, name: str, root: str = "", own: str = "") -> Link:
-        project = await self._project(root, own)
+    async def link(self, name: str, root: str = "") -> Link:
+        return await self._link(name, Place(root))
+
+    async def _link(self, name: str, place: Place) -> Link:
+        project = await self._project(place)
         if name not in project.links:
             raise ToolError(f"There is no MCP server {name!r} for this project any more.")
         return project.links[name]
 
     async def servers(self, root: str = "", own: str = "") -> list[Link]:
         """Those that are declared for a project, or for chats that have their own."""
-        return list((await self._project(root, own)).links.values())
+        return list((await self._project(Place(root, own))).links.values())
 
-    async def _project(self, root: str, own: str = "") -> Project:
-        """As its files declare it now: what is no longer trusted ends, what is new comes in. Chats with servers of
-        their own share those of their project."""
-        found, warnings = await asyncio.to_thread(self._declared_for, root, own)
-        shared = (await self._project(root)).links if own and any(each.source for each in found) else {}
-        project = self._projects.get((root, own))
+    async def _project(self, place: Place) -> Project:
+        """As its files declare it now: what is no longer trusted ends, what is new comes in."""
+        found, warnings = await asyncio.to_thread(self._declared_for, place.root, place.own)
+        shared = await self._shared(place, found)
+        project = self._projects.get(place)
         if project is None:
-            project = self._projects.setdefault((root, own), Project({}))
+            project = self._projects.setdefault(place, Project({}))
         project.warnings = tuple(warnings)
         wanted = {declared.name: declared for declared in found if not declared.server.disabled}
         if {name: link.declared for name, link in project.links.items()} == wanted:
@@ -205,18 +220,42 @@ class Hub:
                 await _close(link)
         return project
 
+    async def _shared(self, place: Place, found: Sequence[Declared]) -> dict[str, Link]:
+        """Chats with servers of their own share those of their project; those of a world share what is elsewhere."""
+        if place.world:
+            outside = (await self._project(place._replace(world=""))).links
+            return {name: link for name, link in outside.items() if not link.declared.server.command}
+        return (await self._project(Place(place.root))).links if place.own and any(e.source for e in found) else {}
+
+    def rest(self, chat: ChatId) -> None:
+        """A chat is not worked on any more: what was started for its world ends, unless others need it."""
+        parked = self._calls is not None and self._calls.parked(chat)
+        for place, project in self._projects.items() if not parked else ():
+            if chat in project.chats:
+                project.chats.discard(chat)
+                if place.world and not project.chats:
+                    task = asyncio.create_task(self._end(project))
+                    self._ending.add(task)
+                    task.add_done_callback(self._ending.discard)
+
+    async def _end(self, project: Project) -> None:
+        """Whoever needs them next starts them anew."""
+        links = [link for link in project.links.values() if link.declared.server.command]
+        project.links |= {link.declared.name: Link(link.declared, link.known) for link in links}
+        await asyncio.gather(*map(_close, links))
+
     async def leave(self, own: str) -> None:
         """End the servers that chats have under this name, and nobody else."""
-        left = [self._projects.pop(place) for place in list(self._projects) if place[1] == own]
+        left = [self._projects.pop(place) for place in list(self._projects) if place.own == own]
         used = [link for project in self._projects.values() for link in project.links.values()]
         await asyncio.gather(*(_close(link) for project in left for link in project.links.values() if link not in used))
 
-    def _start(self, link: Link, root: str) -> "asyncio.Task[ServerConnection]":
+    def _start(self, link: Link, place: Place) -> "asyncio.Task[ServerConnection]":
         if link.connecting is None:
-            link.connecting = asyncio.create_task(self._connecting(link, root))
+            link.connecting = asyncio.create_task(self._connecting(link, place))
         return link.connecting
 
-    async def _connecting(self, link: Link, root: str) -> "ServerConnection":
+    async def _connecting(self, link: Link, place: Place) -> "ServerConnection":
         """The SDK is large: it is loaded in a thread, beside the first model call."""
         try:
             await asyncio.to_thread(__import__, "treadle.mcp.calls")
@@ -230,7 +269,7 @@ class Hub:
                 link.known = listing
                 self._remember(link.declared.mark, listing)
 
-        return self._connect(link.declared, root, listed)
+        return self._connect(link.declared, place, listed)
 
     async def _await_unknown(self, project: Project) -> None:
         waiting = [asyncio.create_task(_settled(link)) for link in project.links.values() if link.known is None]
@@ -250,12 +289,12 @@ class Hub:
         if self._calls is not None:
             await self._calls.close()
         links = {id(link): link for each in self._projects.values() for link in each.links.values()}
-        await asyncio.gather(*map(_close, links.values()))
+        await asyncio.gather(*map(_close, links.values()), *self._ending)
         self._projects.clear()
 
 
 def _place(options: ChatOptions) -> Place:
-    return options.root, options.own_servers
+    return Place(options.root, options.own_servers, options.world)
 
 
 async def _settled(link: Link) -> None:

@@ -18,7 +18,7 @@ from treadle.file_system import is_below
 from treadle.mcp.listing import FILE_NAME as LISTINGS_NAME
 from treadle.mcp.listing import Listing, ListingsFile, remember
 from treadle.mcp.tool import Keeping
-from treadle.mcp_hub.hub import Hub
+from treadle.mcp_hub.hub import Hub, Place
 from treadle.mcp_hub.offerings import Offerings
 from treadle.mcp_hub.settings import (
     FILE_NAME,
@@ -33,7 +33,7 @@ from treadle.mcp_hub.settings import (
 )
 from treadle.policy.home_file import HomeFile
 from treadle.policy.trust import read
-from treadle.ports.sandbox import AllHosts, Confinement, Direct, NoNetwork, PrivateHome, Unwritable
+from treadle.ports.sandbox import AllHosts, Confinement, Direct, NoNetwork, PrivateHome, Unwritable, WorldMount
 from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.environment import command_environment
 
@@ -114,10 +114,11 @@ class McpServers(Offerings):
         self._listings = HomeFile(home / LISTINGS_NAME, ListingsFile)
         for name, server in given.items():
             self.add(name, server)
+        self.keeping = Keeping(context.blobs, context.redact)
         self.hub = Hub(
             self.declared,
             self._connect,
-            Keeping(context.blobs, context.redact),
+            self.keeping,
             recall=self._recall,
             remember=self._remember,
         )
@@ -195,7 +196,7 @@ class McpServers(Offerings):
         storage.clear()
         await browser.open()
         storage.put("back", {"url": browser.back})
-        opens = partial(self.opened, declared, root, browser=browser)
+        opens = partial(self.opened, declared, Place(root), browser=browser)
         connection = ServerConnection(name, root, lambda errors, gone: opens(errors=errors, gone=gone), LOGIN_S)
         try:
             await connection.ready()
@@ -220,13 +221,13 @@ class McpServers(Offerings):
 
     # -- the way to a server ------------------------------------------------------------------------------------------
 
-    def _connect(self, declared: Declared, root: str, listed: Callable[[Listing], None]) -> "ServerConnection":
+    def _connect(self, declared: Declared, place: Place, listed: Callable[[Listing], None]) -> "ServerConnection":
         from treadle.mcp.connection import ServerConnection
 
         return ServerConnection(
             declared.name,
-            root,
-            lambda errors, gone: self.opened(declared, root, errors, gone),
+            place.root,
+            lambda errors, gone: self.opened(declared, place, errors, gone),
             declared.server.start_s,
             listed=listed,
         )
@@ -235,7 +236,7 @@ class McpServers(Offerings):
     async def opened(
         self,
         declared: Declared,
-        root: str,
+        place: Place,
         errors: "Errors",
         gone: asyncio.Event,
         browser: "Browser | None" = None,
@@ -243,13 +244,13 @@ class McpServers(Offerings):
         """The way to a server; with a browser a person may sign in."""
         from treadle.mcp import transport
 
-        server, env = declared.server, self._context.env
+        server, env, root = declared.server, self._context.env, place.root
         if server.command:
             argv = [filled(word, env) for word in (server.command, *server.args)]
             given = {name: filled(value, env) for name, value in server.env.items()}
             cwd = filled(server.cwd, env) or root or env.get("HOME") or "/"
-            if declared.confined:
-                argv = await asyncio.to_thread(self._confined, argv, server, root or cwd, cwd)
+            if declared.confined or place.world:
+                argv = await asyncio.to_thread(self._placed, argv, declared, place, cwd)
             environment = command_environment(env, self._context.allowance.env) | given
             async with transport.program(argv, environment, cwd, errors, gone) as streams:
                 yield streams
@@ -264,7 +265,15 @@ class McpServers(Offerings):
         async with transport.http(declared.name, server.url, headers, auth) as streams:
             yield streams
 
-    def _confined(self, argv: list[str], server: Server, root: str, cwd: str) -> list[str]:
+    def _placed(self, argv: list[str], declared: Declared, place: Place, cwd: str) -> list[str]:
+        """The command line that runs a server in its place: in a sandbox, in a world, or both."""
+        world = self._context.workspace_of(place.root, "", place.world).world if place.world else None
+        if declared.confined:
+            return self._confined(argv, declared.server, place.root or cwd, cwd, world)
+        assert self._context.sandbox_of is not None
+        return self._context.sandbox_of("none").wrap(argv, Confinement(place.root, world=world), cwd)
+
+    def _confined(self, argv: list[str], server: Server, root: str, cwd: str, world: WorldMount | None) -> list[str]:
         if self._context.sandbox_of is None or (sandbox := self._context.sandbox_of("auto")).level == "none":
             raise SandboxError("it runs only in a sandbox, and none works here; say `sandbox: false` if you trust it")
         guarded = self._context.guarded(root)
@@ -272,11 +281,12 @@ class McpServers(Offerings):
         argv = [shutil.which(argv[0], path=self._context.env.get("PATH")) or argv[0], *argv[1:]]
         confinement = Confinement(
             root,
-            Direct() if server.write else Unwritable(),
+            Direct() if server.write else Unwritable(live=True),
             AllHosts() if server.network else NoNetwork(),
             protected=guarded.protected,
             hidden=guarded.hidden,
             home=guarded.home,
+            world=world,
         )
         return sandbox.wrap(argv, confinement, cwd)
 

@@ -25,6 +25,10 @@ class Direct(Value, tag="direct", frozen=True):
 class Unwritable(Value, tag="unwritable", frozen=True):
     """The root can only be read."""
 
+    live: bool = False
+    """Whether what others write there must be seen, for as long as it runs. In a world it then stands in the namespace
+    of the holder, which must not end before it; without, it sees the world as it is when it begins."""
+
 
 class View(Value, tag="view", frozen=True):
     """A copy-on-write view: writes go to `upper` (empty, outside the root) and the root stays as it is (W-08). `work`

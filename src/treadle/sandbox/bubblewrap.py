@@ -111,7 +111,7 @@ class Bubblewrap:
         if missing:
             line = self._holding(confinement, missing, line)
         world = confinement.world
-        if world is not None and world.holder and isinstance(confinement.mount, Direct):
+        if world is not None and world.holder and confinement.mount in (Direct(), Unwritable(live=True)):
             return in_world(self._launcher, line, world, "/")
         return line
 
@@ -189,8 +189,8 @@ class Bubblewrap:
         match confinement.mount:
             case Direct():
                 return ["--bind", source, root]
-            case Unwritable():
-                return [*layers, "--ro-overlay", root] if world.layers else ["--ro-bind", source, root]
+            case Unwritable(live=live):
+                return [*layers, "--ro-overlay", root] if world.layers and not live else ["--ro-bind", source, root]
             case View(upper=upper, work=work, laid=laid):
                 if not self.views:
                     raise SandboxError(

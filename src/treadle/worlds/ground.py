@@ -63,26 +63,32 @@ class WorldGround:
         layers = [self._folders.view(each) for each in (*self._folders.ancestors(world), world)]
         return WorldMount(layers=tuple(f"{view}/upper" for view in layers), holder=self._socket())
 
-    def end(self) -> None:
-        """End the holder, if there is one: what it has mounted changes, or goes. ToolError if commands run there."""
-        busy = f"Commands run in the world {self.name}; stop them first."
-        if self.folder:
-            if _is_used(self.folder):
-                raise ToolError(busy)
-            return
+    def end(self, patience_s: float = 0.0) -> None:
+        """End the holder, if there is one: what it has mounted changes, or goes. ToolError if commands run there, and
+        do not end in that time."""
+        deadline = time.monotonic() + patience_s
         with self._lock:
             self._hang_up()
-            line = self._call()
-            if line is None:
-                return
-            with line:
-                line.settimeout(_PATIENCE_S)
-                with suppress(OSError):
-                    line.send(b"end")
-                    if line.recv(16) == b"busy":
-                        raise ToolError(busy)
-                    line.recv(16)  # nothing, when it has ended
+            while not self._ended():
+                if time.monotonic() >= deadline:
+                    raise ToolError(f"Commands run in the world {self.name}; stop them first.")
+                time.sleep(_STEP_S)
         faultpoint("world.ended")
+
+    def _ended(self) -> bool:
+        if self.folder:
+            return not _is_used(self.folder)
+        line = self._call()
+        if line is None:
+            return True
+        with line:
+            line.settimeout(_PATIENCE_S)
+            with suppress(OSError):
+                line.send(b"end")
+                if line.recv(16) == b"busy":
+                    return False
+                line.recv(16)  # nothing, when it has ended
+        return True
 
     def close(self) -> None:
         """Let go of the holder; it is asked again when it is needed."""

@@ -20,6 +20,9 @@ from treadle.worlds.ground import WorldGround
 from treadle.worlds.rebase import Beginnings, Rebase
 from treadle.worlds.record import World, WorldFolders
 
+_LEAVING_S = 5.0
+"""How long servers of tools may take to leave a world whose chat has come to rest."""
+
 HistoryOf = Callable[[str, str, str], ProjectSnapshots]
 """Of a root, its identity and a world."""
 
@@ -138,7 +141,7 @@ class WorldHome:
         world = self.folders.get(id)
         if inner := [each.id for each in self.folders.all() if each.parent == id]:
             raise InvalidInput(f"There are worlds of {id}: {', '.join(inner[:5])}. Drop them first.")
-        self._ground_of(id).end()
+        self._ground_of(id).end(_LEAVING_S)
         self.folders.remove(world)
 
     # -- for tools ----------------------------------------------------------------------------------------------------

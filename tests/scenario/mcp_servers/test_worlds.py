@@ -1,0 +1,92 @@
+"""MCP servers of chats in worlds (E-01, W-11): a program sees the files of its chat's world and changes those, however
+it is confined; and it ends when the chat rests, so that the world can be dropped."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.processes import running_with, unlike_any_other
+from tests.scenario.mcp_servers.kit import ODD, Kit, action, results, seen
+from treadle.models.scripted import Call, Say
+
+UNCONFINED: dict[str, Any] = {"sandbox": False}
+CONFINED = {"sandbox": True, "write": True}
+LOOKS = {"sandbox": True}
+
+
+confined = pytest.mark.skipif(
+    Path(__file__).is_relative_to("/tmp"), reason="a checkout in /tmp, of which a confined program sees nothing"
+)
+
+
+def noting(kit: Kit, mark: str = "", **more: Any) -> dict[str, Any]:
+    """A server whose notes lie in the project."""
+    return {"odd": {"command": sys.executable, "args": ["-S", ODD, str(kit.root / "notes"), mark], **more}}
+
+
+@pytest.mark.parametrize(
+    "how", [pytest.param(UNCONFINED, id="unconfined"), pytest.param(CONFINED, id="confined", marks=confined)]
+)
+async def test_what_a_server_writes_is_written_to_the_world(kit: Kit, how: dict[str, Any]) -> None:
+    steps = [
+        Call("odd__note", text="one"),
+        Call("edit_file", path="notes", old_str="one", new_str="two"),
+        Call("odd__look"),
+        Call("odd__note", text="three"),
+        Call("read_file", path="notes"),
+        Say("Done."),
+    ]
+    agent = kit.agent(steps, noting(kit, **how))
+    world = await agent.worlds.open(kit.root)
+    events = await seen(kit.chat(agent, world=world.id).send("Note it."))
+    _, _, looked, _, read = results(events)
+    assert looked.result == "two\n"  # what the chat wrote is seen at once
+    assert "three" in read.result
+    assert not (kit.root / "notes").exists()
+    await agent.worlds.commit(world.id)
+    assert (kit.root / "notes").read_text() == "two\nthree\n"
+
+
+@confined
+async def test_a_server_that_may_not_write_sees_what_is_written_meanwhile(kit: Kit) -> None:
+    steps = [
+        Call("odd__look"),
+        Call("write_file", path="notes", content="later\n"),
+        Call("odd__look"),
+        Call("odd__note", text="mine"),
+        Say("Done."),
+    ]
+    agent = kit.agent(steps, noting(kit, **LOOKS))
+    world = await agent.worlds.open(kit.root)
+    events = await seen(kit.chat(agent, world=world.id).send("Look."))
+    before, _, after, wrote = results(events)
+    assert (before.result, after.result) == ("some notes", "later\n")
+    assert not wrote.success
+    assert not (kit.root / "notes").exists()
+
+
+async def test_worlds_have_servers_of_their_own_that_end_with_the_run(kit: Kit) -> None:
+    mark = unlike_any_other()
+    steps = [Call("odd__note", text="one"), Say("Done.")]
+    agent = kit.agent([*steps, *steps, *steps], noting(kit, mark, **UNCONFINED))
+    worlds = [await agent.worlds.open(kit.root) for _ in range(2)]
+    for world in worlds:
+        await seen(kit.chat(agent, world=world.id).send("Note it."))
+    for world in worlds:
+        await agent.worlds.drop(world.id)  # which nobody who stands in it would let go
+    assert running_with(mark) == []
+    await seen(kit.chat(agent).send("Note it."))
+    assert (kit.root / "notes").read_text() == "one\n"
+    assert running_with(mark) != []  # that of the project stays
+
+
+async def test_a_server_that_asks_stays_until_it_is_answered(kit: Kit) -> None:
+    agent = kit.agent([Call("odd__ask"), Say("Done.")], noting(kit, **UNCONFINED))
+    world = await agent.worlds.open(kit.root)
+    chat = kit.chat(agent, world=world.id, interactive=True)
+    asked = action(await seen(chat.send("Ask.")))
+    events = await seen(chat.answer(asked, "blue"))
+    assert results(events)[0].result == "accept: blue"
+    assert not (kit.root / "notes").exists()
