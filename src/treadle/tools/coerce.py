@@ -14,19 +14,24 @@ from treadle.tools.synonyms import SYNONYMS
 from treadle.tools.validate import MAX_DEPTH, allowed_types, problem, unstorable
 
 _PATH_NAMES: Final = ("path", "file", "filePath", "file_path")
+_REMARKS: Final = ("description", "explanation", "allow_freeform")
+"""What models that learned on other tools say about a call beside what it is to do: here any answer may be given."""
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,14})")
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]{1,15})?([eE][+-]?[0-9]{1,2})?")
 
 
 def coerce(spec: ToolSpec, arguments: dict[str, Any]) -> dict[str, Any]:
     """The arguments with what can be meant in only one way put right: the names models use for `path`, a number or
-    boolean in quotes, an object or array as JSON text, null for a field that may be left out. Arguments that fit
-    are returned as they are."""
+    boolean in quotes, an object or array as JSON text, null for a field that may be left out, a remark about the call
+    that no field is for. Arguments that fit are returned as they are."""
     if not problem(spec.parameters, arguments):
         return arguments
     properties = spec.parameters.get("properties")
     if not isinstance(properties, dict):
         return arguments
+    if spec.parameters.get("additionalProperties") is False:
+        remarks = [name for name in _REMARKS if name not in properties and isinstance(arguments.get(name), str | bool)]
+        arguments = {name: value for name, value in arguments.items() if name not in remarks}
     paths = [name for name in _PATH_NAMES if name in properties]
     synonyms = {paths[0]: _PATH_NAMES} if len(paths) == 1 else {}
     renamed = _rename(properties, _rename(properties, arguments, synonyms), SYNONYMS.get(spec.name, {}))

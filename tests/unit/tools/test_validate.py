@@ -199,6 +199,14 @@ def test_what_could_mean_two_things_is_left_alone(sent: dict[str, Any]) -> None:
     assert problem(SCHEMA, arguments)
 
 
+def test_a_remark_about_the_call_is_no_argument() -> None:  # P-06
+    assert coerce(SPEC, {"path": "a", "description": "Look at a."}) == {"path": "a"}
+    left = {"path": "a", "description": 7, "other": "text"}
+    assert coerce(SPEC, left) == left
+    told = ToolSpec("t", parameters={**SCHEMA, "properties": {**SCHEMA["properties"], "description": {}}})
+    assert coerce(told, {"path": 1, "description": "kept"})["description"] == "kept"
+
+
 def test_two_names_for_the_path_are_ambiguous() -> None:
     for sent in ({"file": "a", "filePath": "b"}, {"path": "a", "file": "b"}):
         assert coerce(SPEC, dict(sent)) == sent
