@@ -59,6 +59,22 @@ async def test_a_server_of_the_session_is_used_after_an_approval(  # E-01
     assert "by the model" in (tmp_path / "notes").read_text()
 
 
+async def test_a_hook_says_what_a_server_is_told_beside_the_arguments(start: Start, odd: dict[str, Any]) -> None:
+    program = await start(turns(("odd__trace", {})))
+    trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    program.answers["hooks.invoke"] = lambda given: {
+        "output": {"metaToUse": {"traceparent": trace}} if given["hookType"] == "preMcpToolCall" else None
+    }
+    await program.call("session.create", {"sessionId": "s1", **APPROVE, "hooks": True, "mcpServers": {"odd": odd}})
+    await state_of(program, "odd", "connected")
+    await program.call("session.send", {"sessionId": "s1", "prompt": "Go."})
+    await approve(program)
+    done = await program.heard("tool.execution_complete")
+    assert done["data"]["result"]["content"] == trace
+    given = next(params["input"] for _, params in program.asked if params["hookType"] == "preMcpToolCall")
+    assert (given["serverName"], given["toolName"], given["arguments"]) == ("odd", "trace", {})
+
+
 async def test_servers_of_one_session_are_no_other_sessions(start: Start, odd: dict[str, Any]) -> None:
     program = await start(turns(("odd__note", {"text": "x"})))
     await program.call("session.create", {"sessionId": "s1", "mcpServers": {"odd": odd}})

@@ -10,15 +10,21 @@ import pytest
 
 from tests.scenario.command_line import CommandLine, end
 from tests.scenario.copilot_kit import Answered, Program, Start, talk, turns
-from treadle.copilot_sdk.methods import SESSION_METHODS
-from treadle.copilot_sdk.server import SERVER_METHODS
+from treadle.copilot_sdk.methods import Method
+from treadle.copilot_sdk.server import Runtime
+from treadle.copilot_words import methods
 
 TOOL = {"name": "lookup", "description": "Looks up.", "parameters": {"type": "object"}}
 
 
 def test_every_method_is_in_the_reference() -> None:
     page = (Path(__file__).parents[2] / "docs/reference/copilot-sdk.md").read_text()
-    assert not [method for method in (*SERVER_METHODS, *SESSION_METHODS) if f"`{method}`" not in page]
+    assert not [method for method in (*methods.RUNTIME, *methods.SESSION) if f"`{method}`" not in page]
+
+
+def test_every_method_is_answered() -> None:
+    assert not [name for name in methods.RUNTIME.values() if not callable(getattr(Runtime, name, None))]
+    assert not [name for name in methods.SESSION.values() if not callable(getattr(Method, name, None))]
 
 
 async def test_the_runtime_says_what_it_is(start: Start) -> None:
@@ -135,6 +141,51 @@ async def test_an_approval_for_the_session_is_not_asked_for_again(start: Start, 
     await program.heard("session.idle")
     assert (cli.project / "a.txt").read_text() == "2"
     assert len([event for event in program.events if event["type"] == "permission.requested"]) == 1
+
+
+async def test_a_program_that_is_asked_is_asked_for_every_command(start: Start) -> None:  # S-07
+    look = ("run_command", {"command": "ls"})
+    program = await start(turns(look, look))
+    await program.call("session.create", {"sessionId": "s1", "requestPermission": True})
+    await program.call("session.send", {"sessionId": "s1", "prompt": "Go."})
+    asked = (await program.heard("permission.requested"))["data"]
+    shell = asked["permissionRequest"]
+    assert (shell["kind"], shell["fullCommandText"], shell["commands"][0]["readOnly"]) == ("shell", "ls", True)
+    decision = {"sessionId": "s1", "requestId": asked["requestId"], "result": {"kind": "approve-for-session"}}
+    await program.call("session.permissions.handlePendingPermissionRequest", decision)
+    await program.heard("session.idle")
+    assert len([event for event in program.events if event["type"] == "permission.requested"]) == 1
+    unasked = await talk(program, "s2", requestPermission=False)
+    assert unasked["response"]["data"]["content"] == "Done."
+
+
+async def test_a_refusal_without_a_word_ends_the_run(start: Start, cli: CommandLine) -> None:
+    program = await start(turns(("write_file", {"path": "a.txt", "content": "1"}), last="Never said."))
+    await program.call("session.create", {"sessionId": "s1", "requestPermission": True})
+    await program.call("session.send", {"sessionId": "s1", "prompt": "Go."})
+    asked = (await program.heard("permission.requested"))["data"]
+    decision = {"sessionId": "s1", "requestId": asked["requestId"], "result": {"kind": "reject"}}
+    await program.call("session.permissions.handlePendingPermissionRequest", decision)
+    idle = await program.heard("session.idle")
+    done = await program.heard("tool.execution_complete")
+    assert "user rejected" in done["data"]["error"]["message"]
+    assert idle["data"] == {"aborted": True}
+    assert not (cli.project / "a.txt").exists()
+
+
+async def test_a_session_is_forked_whole_or_before_an_event(start: Start) -> None:  # D-07
+    program = await start(turns(last="One.") + turns(last="Two.") + turns(last="Three."))
+    await talk(program)
+    await program.call("session.sendAndWait", {"sessionId": "s1", "prompt": "Again."})
+    told = (await program.call("session.getMessages", {"sessionId": "s1"}))["events"]
+    second = [event["id"] for event in told if event["type"] == "user.message"][1]
+    for upto, said in ((None, ["Go.", "Again."]), (second, ["Go."])):
+        made = await program.call("sessions.fork", {"sessionId": "s1", **({"toEventId": upto} if upto else {})})
+        await program.call("session.resume", {"sessionId": made["sessionId"]})
+        events = (await program.call("session.getMessages", {"sessionId": made["sessionId"]}))["events"]
+        assert [event["data"]["content"] for event in events if event["type"] == "user.message"] == said
+    with pytest.raises(Answered, match="Event nothing not found"):
+        await program.call("sessions.fork", {"sessionId": "s1", "toEventId": "nothing"})
 
 
 async def test_approve_all_answers_what_is_open_and_what_comes(start: Start, cli: CommandLine) -> None:

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from treadle.copilot_sdk.config import Config, CustomAgent, Tool
 from treadle.copilot_sdk.extensions import found_skills
-from treadle.copilot_sdk.names import shown_name
 from treadle.copilot_sdk.session import Session
+from treadle.copilot_words.config import Config, Tool
+from treadle.copilot_words.shapes import agent_shown, tool_shown
 from treadle.jsonrpc.connection import INVALID_PARAMS, Connection, RpcError
 from treadle.protocol import events as e
-from treadle.protocol.tools import ToolSpec
 from treadle.tools.builtin.skill import SKILL_TOOL
 
 if TYPE_CHECKING:
@@ -28,11 +27,6 @@ def text_of(params: Params, name: str) -> str:
     if not isinstance(value, str) or not value.strip():
         raise RpcError(INVALID_PARAMS, f"{name} is missing, empty, or no text.")
     return value
-
-
-def tool_shown(spec: ToolSpec) -> dict[str, Any]:
-    schema = spec.parameters
-    return {"name": shown_name(spec.name), "description": spec.description, "parameters": schema, "inputSchema": schema}
 
 
 class ExtensionCall(msgspec.Struct):
@@ -56,11 +50,11 @@ class ExtensionCall(msgspec.Struct):
         return {"tools": [tool_shown(spec) for spec in self.session.agent.deps.tools.specs(self.session.options)]}
 
     async def agents(self) -> Any:
-        return {"agents": [_agent(agent) for agent in self.config.custom_agents or ()]}
+        return {"agents": [agent_shown(agent) for agent in self.config.custom_agents or ()]}
 
     async def agent_now(self) -> Any:
         chosen = self.config.custom_agent
-        return {"agent": _agent(chosen) if chosen is not None else None}
+        return {"agent": agent_shown(chosen) if chosen is not None else None}
 
     async def choose_agent(self) -> Any:
         name = self.params.get("name")
@@ -140,12 +134,6 @@ class ExtensionCall(msgspec.Struct):
             self.session.stopped.discard(name)
             await self.session.configure(self.config)
         return {}
-
-
-def _agent(agent: CustomAgent) -> dict[str, Any]:
-    shown = {"id": agent.name, "name": agent.name, "displayName": agent.display_name or agent.name}
-    more = {"model": agent.model, "tools": agent.tools, "skills": agent.skills, "prompt": agent.prompt}
-    return {**shown, "description": agent.description or "", **{name: value for name, value in more.items() if value}}
 
 
 def _state(link: "Link | None") -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from treadle.copilot_sdk.config import Config, Extras, McpServer
+from treadle.copilot_words.config import Config, Extras, McpServer
 from treadle.mcp_hub.search import CALL, FIND
 from treadle.protocol.options import ChatOptions, Project, Skill
 from treadle.runtime import Agent

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.copilot_sdk.names import own_arguments, shown_arguments, shown_name
+from treadle.copilot_words.names import own_arguments, shown_arguments, shown_name
 from treadle.jsonrpc.connection import Connection, Gone, RpcError
 from treadle.ports.hooks import Instead
 from treadle.ports.toolset import Invocation, Outcome
@@ -88,6 +88,15 @@ class SessionHooks:
                     context.append(str(said["additionalContext"]))
         return "\n\n".join((text, *context))
 
+    async def meta(self, server: str, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
+        """What a server is told beside the arguments of a call."""
+        said: dict[str, Any] | None = None
+        if self.wanted:
+            given = {"serverName": server, "toolName": tool, "arguments": arguments}
+            for each in await self.invoke("preMcpToolCall", **given):
+                said = each.get("metaToUse", said)
+        return said
+
     async def submitted(self, prompt: str) -> tuple[str, str]:
         """A message as the hooks leave it, and why it must not be sent."""
         for said in await self.invoke("userPromptSubmitted", prompt=prompt):
@@ -126,6 +135,11 @@ class ProgramHooks:
             return ""
         said = await hooks.before(invocation.call, spec.name, invocation.arguments)
         return Instead(said) if isinstance(said, dict) else said or ""
+
+    async def meta(self, invocation: Invocation, server: str, tool: str) -> dict[str, Any] | None:
+        """As of `treadle.mcp.tool.Keeping.meta`."""
+        hooks = self.of(invocation.chat)
+        return await hooks.meta(server, tool, invocation.arguments) if hooks is not None else None
 
     async def after(self, spec: ToolSpec, invocation: Invocation, outcome: Outcome) -> Outcome:
         hooks = self.of(invocation.chat)

@@ -1,15 +1,16 @@
-"""What may be called of a session, by name. Each is a few lines: parameters in, the library, an answer out. A name that
-is not here is answered with an error that says so."""
+"""What may be called of a session (`copilot_words.methods`). Each is a few lines: parameters in, the library, an answer
+out."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any
 
 from treadle.chat.state import status
-from treadle.copilot_sdk.events import MODES, stamp
 from treadle.copilot_sdk.extension_methods import ExtensionCall, text_of
+from treadle.copilot_words.events import MODES, stamp
 from treadle.jsonrpc.connection import INVALID_PARAMS, RpcError
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
+from treadle.protocol.trace_context import brought
 
 _OWN_MODES = {"interactive": "confirm", "plan": "read-only", "autopilot": "autopilot"}
 
@@ -23,7 +24,8 @@ class Method(ExtensionCall):
         if self.params.get("responseFormat"):
             raise RpcError(INVALID_PARAMS, "Treadle does not support responseFormat for messages of a session.")
         mode = str(self.params.get("mode") or "enqueue")
-        return self.session.send(text_of(self.params, "prompt"), mode, self.params.get("attachments") or ())
+        attachments, trace = self.params.get("attachments") or (), brought(self.params)
+        return self.session.send(text_of(self.params, "prompt"), mode, attachments, trace)
 
     async def send(self) -> Any:
         return {"messageId": await self._sending()}
@@ -169,59 +171,3 @@ class Method(ExtensionCall):
         if self.params.get("model"):
             raise RpcError(INVALID_PARAMS, "Change the model with session.model.switchTo.")
         return {"success": True}
-
-
-SESSION_METHODS: Mapping[str, Callable[[Method], Awaitable[Any]]] = {
-    "session.send": Method.send,
-    "session.sendAndWait": Method.send_and_wait,
-    "session.abort": Method.abort,
-    "session.interruptMainTurn": Method.abort,
-    "session.detach": Method.detach,
-    "session.destroy": Method.detach,
-    "session.suspend": Method.detach,
-    "session.shutdown": Method.shutdown,
-    "session.history.compact": Method.compact,
-    "session.getMessages": Method.get_messages,
-    "session.eventLog.read": Method.read_events,
-    "session.eventLog.tail": Method.tail,
-    "session.eventLog.registerInterest": Method.interest,
-    "session.eventLog.releaseInterest": Method.interest,
-    "session.log": Method.log,
-    "session.metadata.isProcessing": Method.is_processing,
-    "session.metadata.snapshot": Method.snapshot,
-    "session.tools.handlePendingToolCall": Method.tool_result,
-    "session.tools.listPendingRequests": Method.pending_tools,
-    "session.tools.set": Method.set_tools,
-    "session.tools.getCurrentMetadata": Method.tools_now,
-    "session.permissions.handlePendingPermissionRequest": Method.permission,
-    "session.permissions.pendingRequests": Method.pending_permissions,
-    "session.permissions.setApproveAll": Method.approve_all,
-    "session.ui.handlePendingUserInput": Method.user_input,
-    "session.agent.list": Method.agents,
-    "session.agent.reload": Method.agents,
-    "session.agent.getCurrent": Method.agent_now,
-    "session.agent.select": Method.choose_agent,
-    "session.agent.deselect": Method.choose_agent,
-    "session.skills.list": Method.skills,
-    "session.skills.enable": Method.toggle_skill,
-    "session.skills.disable": Method.toggle_skill,
-    "session.skills.reload": Method.toggle_skill,
-    "session.skills.ensureLoaded": Method.toggle_skill,
-    "session.skills.getInvoked": Method.used_skills,
-    "session.mcp.list": Method.servers,
-    "session.mcp.listTools": Method.server_tools,
-    "session.mcp.isServerRunning": Method.server_runs,
-    "session.mcp.startServer": Method.toggle_server,
-    "session.mcp.stopServer": Method.toggle_server,
-    "session.mcp.restartServer": Method.toggle_server,
-    "session.mcp.enable": Method.toggle_server,
-    "session.mcp.disable": Method.toggle_server,
-    "session.mode.get": Method.mode_get,
-    "session.mode.set": Method.mode_set,
-    "session.name.get": Method.name_get,
-    "session.name.set": Method.name_set,
-    "session.queue.pendingItems": Method.queued,
-    "session.queue.clear": Method.drop_queued,
-    "session.queue.removeMostRecent": Method.drop_queued,
-    "session.options.update": Method.options_update,
-}

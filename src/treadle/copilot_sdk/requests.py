@@ -7,14 +7,15 @@ until all calls of a turn have theirs, because the chat takes them together (A-0
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from treadle.chat.state import open_actions, status
-from treadle.copilot_sdk.config import Tool
 from treadle.copilot_sdk.hooks import SessionHooks, result_text
-from treadle.copilot_sdk.permissions import asked, custom_tool, decided, rule_of
+from treadle.copilot_words.config import Tool
+from treadle.copilot_words.permissions import asked, custom_tool, decided, rule_of
 from treadle.errors import NotFound, Refused
 from treadle.handle import Chat
 from treadle.jsonrpc.connection import Connection, Gone, RpcError
@@ -54,6 +55,7 @@ class Requests:
         self._arguments: dict[str, dict[str, Any]] = {}
         """Of calls of programs' tools: as hooks left them."""
         self._results: dict[str, Result] = {}
+        self._final = False
         self._settling = asyncio.Lock()
 
     async def attend(self) -> None:
@@ -87,9 +89,12 @@ class Requests:
         self._tell(kind, data)
 
     def _announce_permission(self, request: str, what: dict[str, Any]) -> None:
-        self._announce(request, "permission.requested", {"requestId": request, "permissionRequest": what})
+        data = {"requestId": request, "permissionRequest": what}
         if self.approve_all:
+            self.open[request] = "permission.requested", data
             self._background(self.decide(request, {"kind": "approve-once"}))
+        else:
+            self._announce(request, "permission.requested", data)
 
     # -- approvals ----------------------------------------------------------------------------------------------------
 
@@ -108,7 +113,7 @@ class Requests:
             if decision.decision == "allow":
                 self._announce_tool(action)
             else:
-                await self._keep(action, decision.feedback, failed=True)
+                await self._keep(action, decision.feedback, failed=True, final=decision.final)
             return True
         try:
             if decision.decision == "allow":
@@ -117,7 +122,13 @@ class Requests:
                 await self._chat.deny(action, decision.feedback)
         except (Refused, NotFound):
             return False
+        if decision.final:
+            await self._stop()
         return True
+
+    async def _stop(self) -> None:
+        with suppress(Refused):
+            await self._chat.interrupt("program")
 
     # -- tools of programs --------------------------------------------------------------------------------------------
 
@@ -159,11 +170,13 @@ class Requests:
         given = msgspec.json.encode(arguments).decode()
         text = _FAILED.format(action.name, given) if error is not None else result_text(result)
         text = await self._hooks.after(action.call, action.name, arguments, text, not failed)
-        await self._keep(action, text, failed=failed)
+        await self._keep(action, text, failed=failed, final=kind == "rejected")
         return True
 
-    async def _keep(self, action: OpenAction, text: str, *, failed: bool) -> None:
+    async def _keep(self, action: OpenAction, text: str, *, failed: bool, final: bool = False) -> None:
+        """With `final` the run is over once the chat has its results."""
         self._results[action.tool_call_id] = Result(action.tool_call_id, text, failed)
+        self._final = self._final or final
         await self._settle()
 
     async def _settle(self) -> None:
@@ -180,6 +193,9 @@ class Requests:
             for call in calls:
                 self._results.pop(call)
                 self._arguments.pop(call, None)
+            if self._final:
+                self._final = False
+                await self._stop()
 
     # -- questions ----------------------------------------------------------------------------------------------------
 

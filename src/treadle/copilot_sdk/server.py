@@ -11,25 +11,28 @@ from typing import Any
 import msgspec
 
 from treadle import __version__
-from treadle.copilot_sdk.config import Config, options_of, read_config, without_effect
-from treadle.copilot_sdk.events import stamp
-from treadle.copilot_sdk.extension_methods import Params, text_of, tool_shown
+from treadle.copilot_sdk.extension_methods import Params, text_of
 from treadle.copilot_sdk.extensions import bring, builtin_names, extras_of
 from treadle.copilot_sdk.hooks import ProgramHooks
-from treadle.copilot_sdk.methods import SESSION_METHODS, Method
+from treadle.copilot_sdk.methods import Method
 from treadle.copilot_sdk.session import Session
-from treadle.copilot_sdk.system_message import transforms
+from treadle.copilot_words import methods
+from treadle.copilot_words.config import ASKS, Config, options_of, read_config, without_effect
+from treadle.copilot_words.events import event_id, stamp
+from treadle.copilot_words.shapes import model_shown, session_shown, tool_shown
+from treadle.copilot_words.system_message import transforms
 from treadle.errors import ChatExists, NotFound, Refused
 from treadle.handle import Chat
 from treadle.jsonrpc.connection import INVALID_PARAMS, METHOD_NOT_FOUND, Connection, RpcError
 from treadle.models.bare_names import BareNames
 from treadle.models.brought import BroughtModels
 from treadle.models.registry import ModelRegistry
-from treadle.ports.model import ModelInfo
+from treadle.policy.standard import StandardPolicy
 from treadle.ports.store import ChatFilter, Listed
 from treadle.protocol.commands import ChangeOptions, Rename
 from treadle.protocol.options import ChatOptions
 from treadle.runtime import Agent
+from treadle.transfer import fork as copied
 
 PROTOCOL = 3
 DELETED = "copilot-sdk-deleted"
@@ -61,7 +64,10 @@ class Runtime:
         self._opening = asyncio.Lock()
         self.ended = asyncio.Event()
         """Set when a program wants the runtime to end."""
+        self._hooks = hooks
         hooks.of = lambda chat: self.sessions[chat].hooks if chat in self.sessions else None
+        if isinstance(agent.deps.policy, StandardPolicy):
+            agent.deps.policy.every_command = lambda options: ASKS in options.labels
 
     async def converse(self, connection: Connection) -> None:
         self.connections.add(connection)
@@ -82,16 +88,16 @@ class Runtime:
     async def handle(self, connection: Connection, method: str, params: dict[str, Any]) -> Any:
         if not connection.admitted and method != "connect":
             raise RpcError(-32001, "AUTHENTICATION_FAILED: connect with the runtime's token first.")
-        own = getattr(self, SERVER_METHODS.get(method, ""), None)
-        if own is not None:
-            return await own(connection, params)
-        asked = SESSION_METHODS.get(method)
-        if asked is None:
+        if method in methods.RUNTIME:
+            return await getattr(self, methods.RUNTIME[method])(connection, params)
+        if method not in methods.SESSION:
             raise RpcError(METHOD_NOT_FOUND, f"Unhandled method {method}: Treadle's runtime does not have it.")
         session = self.sessions.get(str(params.get("sessionId")))
-        if asked is Method.detach and (session is None or connection not in session.programs):
+        if methods.SESSION[method] == "detach" and (session is None or connection not in session.programs):
             return {"success": True}  # it has left already
-        return await asked(Method(self._of(connection, params), connection, method, params))
+        return await getattr(
+            Method(self._of(connection, params), connection, method, params), methods.SESSION[method]
+        )()
 
     def tell_all(self, kind: str, session: str) -> None:
         for connection in self.connections:
@@ -121,7 +127,7 @@ class Runtime:
 
     async def models(self, _connection: Connection, _params: Params) -> Any:
         found = await asyncio.to_thread(self._names.usable)
-        return {"models": [_model(name, info) for name, info in found.items()]}
+        return {"models": [model_shown(name, info) for name, info in found.items()]}
 
     async def tools(self, _connection: Connection, _params: Params) -> Any:
         specs = self.agent.deps.tools.specs(msgspec.structs.replace(self._options, interactive=True))
@@ -140,7 +146,7 @@ class Runtime:
     # -- sessions -----------------------------------------------------------------------------------------------------
 
     async def create(self, connection: Connection, params: Params) -> Any:
-        config = read_config(params)
+        config = self._config(params)
         session = config.session_id = config.session_id or os.urandom(16).hex()
         if not _ID.fullmatch(session):
             raise RpcError(INVALID_PARAMS, "A sessionId has 1 to 128 letters, digits, dots, hyphens and underscores.")
@@ -170,8 +176,14 @@ class Runtime:
         self.tell_all("session.created", session)
         return {"sessionId": session, **_HERE}
 
-    async def resume(self, connection: Connection, params: Params) -> Any:
+    def _config(self, params: Params) -> Config:
         config = read_config(params)
+        if config.servers:
+            self.agent.mcp.keeping.meta = self._hooks.meta
+        return config
+
+    async def resume(self, connection: Connection, params: Params) -> Any:
+        config = self._config(params)
         async with self._opening:
             session = await self._opened(config.session_id)
         changes: dict[str, Any] = {}
@@ -260,16 +272,29 @@ class Runtime:
         wanted = params.get("filter")
         folder = wanted.get("cwd") if isinstance(wanted, Mapping) else None
         found = [each for each in await self._listed() if not folder or each.summary.root == folder]
-        return {"sessions": [_metadata(listed) for listed in found]}
+        return {"sessions": [session_shown(listed) for listed in found]}
 
     async def metadata(self, _connection: Connection, params: Params) -> Any:
         id = text_of(params, "sessionId")
         found = next((listed for listed in await self._listed() if listed.summary.chat == id), None)
-        return {"session": _metadata(found) if found is not None else None}
+        return {"session": session_shown(found) if found is not None else None}
 
     async def last(self, _connection: Connection, _params: Params) -> Any:
         found = await self._listed()
         return {"sessionId": found[0].summary.chat if found else None}
+
+    async def fork(self, _connection: Connection, params: Params) -> Any:
+        """A copy of a session, whole or up to what came before an event."""
+        chat = (await self._opened(text_of(params, "sessionId"))).chat
+        upto, events = params.get("toEventId"), await chat.events()
+        before = (each.seq - 1 for each in events if event_id(chat.id, each.seq, 0) == upto)
+        seq = next(before, 0) if upto else events[-1].seq
+        if not seq:
+            raise RpcError(INVALID_PARAMS, f"Event {upto} not found in session {chat.id}.")
+        made = await copied(self.agent.deps.store, chat.id, seq, {})
+        if params.get("name"):
+            await self.agent.chat(made).command(Rename(text_of(params, "name"), by="program"))
+        return {"sessionId": made}
 
     async def delete(self, _connection: Connection, params: Params) -> Any:
         id = text_of(params, "sessionId")
@@ -298,43 +323,3 @@ async def _stop(chat: Chat) -> None:
         return
     async for _ in chat.resume():
         pass
-
-
-def _metadata(listed: Listed) -> dict[str, Any]:
-    summary = listed.summary
-    shown: dict[str, Any] = {
-        "sessionId": summary.chat,
-        "startTime": stamp(summary.created_ms),
-        "modifiedTime": stamp(summary.updated_ms),
-        "isRemote": False,
-        "context": {"cwd": summary.root},
-    }
-    return {**shown, "summary": summary.title} if summary.title else shown
-
-
-def _model(name: str, info: ModelInfo) -> dict[str, Any]:
-    limits = {"max_context_window_tokens": info.window, "max_prompt_tokens": info.window - info.max_output}
-    supports = {"vision": info.vision, "reasoningEffort": False}
-    return {"id": name, "name": info.name, "capabilities": {"supports": supports, "limits": limits}}
-
-
-SERVER_METHODS: Mapping[str, str] = {
-    "connect": "connect",
-    "ping": "ping",
-    "status.get": "status",
-    "auth.getStatus": "auth_status",
-    "models.list": "models",
-    "tools.list": "tools",
-    "runtime.shutdown": "shutdown",
-    "session.getForeground": "foreground",
-    "session.setForeground": "foreground",
-    "session.create": "create",
-    "session.resume": "resume",
-    "session.model.switchTo": "switch_model",
-    "session.model.getCurrent": "current_model",
-    "session.list": "list",
-    "session.getMetadata": "metadata",
-    "session.getLastId": "last",
-    "session.delete": "delete",
-}
-"""By method: the name of the function of `Runtime`."""

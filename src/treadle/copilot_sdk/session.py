@@ -10,12 +10,12 @@ import msgspec
 
 from treadle.chat.state import starts_queued, status
 from treadle.copilot_sdk.attachments import read_attachments
-from treadle.copilot_sdk.config import Config, McpServer, Tool, options_of
-from treadle.copilot_sdk.events import SdkEvent, Telling, event_id, stamp
 from treadle.copilot_sdk.extensions import bring, builtin_names, extras_of
 from treadle.copilot_sdk.hooks import SessionHooks
 from treadle.copilot_sdk.requests import GATE, Requests
-from treadle.copilot_sdk.system_message import transformed_prompt, transforms
+from treadle.copilot_words.config import Config, McpServer, Tool, options_of
+from treadle.copilot_words.events import SdkEvent, Telling, event_id, stamp
+from treadle.copilot_words.system_message import transformed_prompt, transforms
 from treadle.errors import Refused
 from treadle.handle import Chat
 from treadle.jsonrpc.connection import INVALID_PARAMS, Connection, Gone, RpcError
@@ -225,7 +225,7 @@ class Session:
 
     # -- commands -----------------------------------------------------------------------------------------------------
 
-    async def send(self, prompt: str, mode: str, attachments: Sequence[Any]) -> str:
+    async def send(self, prompt: str, mode: str, attachments: Sequence[Any], traceparent: str) -> str:
         """Say something; the id of the message. RpcError if a hook refuses it."""
         if self._source is not None:
             source, self._source = self._source, None
@@ -240,7 +240,7 @@ class Session:
         delivery: e.Delivery = "steering" if mode == "immediate" else "queued"
         self.announce("pending_messages.modified", {})
         heads: list[int] = []
-        sent = Send(prompt + below, delivery, tuple(images), new_id("q"))
+        sent = Send(prompt + below, delivery, tuple(images), new_id("q"), traceparent)
         state = await self.chat.carry_out(sent, lambda met: heads.append(met.head))
         if any(item.id == sent.queue_id for item in state.queue):
             return sent.queue_id

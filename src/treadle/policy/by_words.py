@@ -29,6 +29,8 @@ class Case(msgspec.Struct, frozen=True):
     rules: tuple[Rule, ...]
     """Those that hold for it."""
     act: Act
+    every: bool = False
+    """Whether a command is asked for that only looks, too, unless a rule allows it."""
 
     @property
     def root(self) -> str:
@@ -153,7 +155,9 @@ def _command(case: Case) -> Judged:
         return None, passed
     writes = bool(case.act.files) and case.options.mode == "confirm"
     if case.act.finding.severity == "none" and not writes:
-        return None, f"auto-approved ({rated(case.act)})"
+        if not case.every:
+            return None, f"auto-approved ({rated(case.act)})"
+        return command_need(case, "every command is asked for"), ""
     return command_need(case, "it writes files" if writes else rated(case.act)), ""
 
 

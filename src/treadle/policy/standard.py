@@ -51,6 +51,8 @@ class StandardPolicy:
     def __init__(self, book: RuleBook | None = None, now_ms: Callable[[], int] | None = None) -> None:
         self._book = book
         self._now_ms = now_ms or SystemClock().now_ms
+        self.every_command: Callable[[ChatOptions], bool] = lambda _options: False
+        """Whether a chat in mode `confirm` asks for commands that only look, too."""
 
     async def review(self, spec: ToolSpec, invocation: Invocation, options: ChatOptions) -> Verdict:
         if spec.kind != "function":
@@ -66,7 +68,7 @@ class StandardPolicy:
             return Verdict("deny", f"The user's rules cannot be read, so nothing is allowed: {error}")
         if spec.read_only and not spec.needs_approval and not any(rules.names(rule, spec) for rule in found):
             return Verdict("allow")
-        case = Case(spec, invocation, options, found, act_of(spec, invocation))
+        case = Case(spec, invocation, options, found, act_of(spec, invocation), self.every_command(options))
         stopped = network.stopped(case) or by_words.stopped(case)
         if closed and stopped is not None and stopped.decision != "deny":
             return Verdict("deny", _READ_ONLY.format(spec.name))

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from treadle.copilot_sdk.names import OURS, matches, server_patterns
-from treadle.copilot_sdk.system_message import SystemMessage, prompt_of
+from treadle.copilot_words.names import OURS, matches, server_patterns
+from treadle.copilot_words.system_message import SystemMessage, prompt_of
 from treadle.jsonrpc.connection import INVALID_PARAMS, RpcError
 from treadle.models.brought import Provider, ProviderModel
 from treadle.protocol.options import ChatOptions, Skill
@@ -15,6 +15,8 @@ from treadle.protocol.tools import ANY_OBJECT, DynamicTool
 
 LABEL = "copilot-sdk"
 """The label of chats that were made by a program of the SDKs."""
+ASKS = "copilot-sdk-asks"
+"""The label of those whose program wants to be asked before anything is run."""
 MAX_TURNS = 200
 """Turns a run: the SDKs know no cap, and a loop that never ends helps nobody."""
 
@@ -204,8 +206,12 @@ def options_of(
         own_servers=config.session_id if extras.servers else "",
         tools=(*_enabled(config, tools, builtin), *_of_servers(config, extras.servers)),
         dynamic_tools=tuple(_declared(tool) for tool in tools if _wanted(config, tool.name, builtin=False)),
-        labels=tuple(dict.fromkeys((*base.labels, LABEL))),
+        labels=(*(each for each in base.labels if each not in (LABEL, ASKS)), *_labels(config)),
     )
+
+
+def _labels(config: Config) -> tuple[str, ...]:
+    return (LABEL, ASKS) if config.request_permission else (LABEL,)
 
 
 def _declared(tool: Tool) -> DynamicTool:

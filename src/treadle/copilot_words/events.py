@@ -10,7 +10,7 @@ from uuid import UUID, uuid5
 import msgspec
 
 from treadle import __version__
-from treadle.copilot_sdk.names import shown_arguments, shown_name
+from treadle.copilot_words.names import shown_arguments, shown_name
 from treadle.protocol import events as e
 from treadle.protocol.content import ToolRequest, Usage
 from treadle.protocol.events import Envelope

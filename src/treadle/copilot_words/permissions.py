@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from treadle.copilot_sdk.names import shown_arguments, shown_name
+from treadle.copilot_words.names import shown_arguments, shown_name
 from treadle.protocol.events import OpenAction
 from treadle.protocol.permissions import Rule, RuleScope
 from treadle.protocol.tools import COMMAND_TOOL, EDIT_TOOLS, only_looks
@@ -19,8 +19,8 @@ _SCOPES: Mapping[str, RuleScope] = {
     "approve-permanently": "user",
 }
 UNANSWERED = ("no-result", "noResult")
-NOT_ALLOWED = "The user did not allow this call."
-NOBODY = "Nobody was there to allow this call."
+REJECTED = "The user rejected this tool call."
+NOBODY = "Permission denied: nobody was there to allow this call."
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -29,6 +29,8 @@ class Decision(msgspec.Struct, frozen=True):
     scope: RuleScope = "once"
     absent: bool = False
     """Whether it was refused only because nobody was there."""
+    final: bool = False
+    """Whether it was refused without a word on what to do instead: then the run is over, too."""
 
 
 def asked(action: OpenAction, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,7 +84,8 @@ def decided(result: Mapping[str, Any]) -> Decision | None:
         return Decision("allow", scope=_SCOPES.get(kind, "once"))
     feedback = result.get("feedback") or result.get("message") or result.get("reason")
     absent = "not-available" in kind or "could-not-request" in kind
-    return Decision("deny", str(feedback) if feedback else NOBODY if absent else NOT_ALLOWED, absent=absent)
+    text = str(feedback) if feedback else NOBODY if absent else REJECTED
+    return Decision("deny", text, absent=absent, final=text == REJECTED)
 
 
 def rule_of(action: OpenAction, scope: RuleScope) -> Rule | None:
