@@ -99,7 +99,7 @@ text = """
 | `mean([2, 4, 9])` | 15 | 5 |
 | `spread([2, 4, 9])` | 7 | 7 |
 
-Look at *Files* to keep or undo each change by itself.
+Each change can be kept or undone by itself.
 """
 '''
 

@@ -45,7 +45,8 @@ class Choice(Message):
 
 class Card(VerticalScroll, can_focus=True):
     DEFAULT_CSS = """
-    Card { height: auto; max-height: 60%; border: round $warning; padding: 0 1; margin: 0 1; }
+    Card { height: auto; max-height: 60%; border: round $warning; padding: 0 1; margin: 0 1; scrollbar-size-vertical: 1;
+        scrollbar-background: $background; scrollbar-background-hover: $background; scrollbar-color: $panel; }
     Card.severe { border: heavy $error; }
     Card.armed { border: round $accent; }
     Card.armed.severe { border: heavy $error; }
@@ -92,7 +93,7 @@ class Card(VerticalScroll, can_focus=True):
             self.armed = True
             self._draw()
             if self.action.kind == "permission":
-                self.focus()
+                self.screen.set_focus(self)  # at once: the next key is for the card
 
     # -- drawing ------------------------------------------------------------------------------------------------------
 

@@ -8,11 +8,12 @@ from typing import ClassVar
 from pygments.lexer import Lexer  # type: ignore[import-untyped]
 from pygments.lexers import get_lexer_by_name, get_lexer_for_filename  # type: ignore[import-untyped]
 from pygments.util import ClassNotFound  # type: ignore[import-untyped]
-from rich.console import RenderableType
-from rich.markdown import CodeBlock, Markdown, MarkdownElement
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement
 from rich.padding import Padding
 from rich.syntax import Syntax
 from rich.text import Text
+from rich.theme import Theme
 
 MOST_COLOURED = 40_000
 """Characters of a text that is given colours."""
@@ -43,8 +44,37 @@ class _Code(CodeBlock):
         yield Padding(Syntax(code, lexer_named(self.lexer_name), theme=self.theme, word_wrap=True), (0, 2))
 
 
+class _Heading(Heading):
+    """At the left, and in no box."""
+
+    def __rich_console__(self, console: object, options: object) -> Iterator[RenderableType]:
+        self.text.justify = "left"
+        yield self.text
+
+
 class _Markdown(Markdown):
-    elements: ClassVar[dict[str, type[MarkdownElement]]] = {**Markdown.elements, "fence": _Code, "code_block": _Code}
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {
+        **Markdown.elements,
+        "fence": _Code,
+        "code_block": _Code,
+        "heading_open": _Heading,
+    }
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        with console.use_theme(_THEME):
+            yield from super().__rich_console__(console, options)
+
+
+_THEME = Theme(
+    {
+        "markdown.h1": "bold underline",
+        "markdown.h2": "bold underline",
+        "markdown.code": "cyan",
+        "markdown.table.header": "bold",
+        "markdown.table.border": "dim",
+    }
+)
+"""No red: a heading is no failure."""
 
 
 def markdown(text: str, theme: str) -> RenderableType:

@@ -7,6 +7,7 @@ from itertools import groupby
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
 from treadle.inert import inert, inert_line
@@ -101,16 +102,15 @@ def _thought(block: Thought, look: Look) -> RenderableType | None:
 
 
 def checklist(steps: Iterable[PlanStep], marks: Marks) -> RenderableType:
-    shown = []
+    shown = Table.grid(padding=0)
     for step in steps:
         mark, style = {
             "done": (marks.done, "green"),
             "in_progress": (marks.now, "bold yellow"),
         }.get(step.status, (marks.todo, "dim"))
-        text = _marked(f"  {mark}", style)
-        text.append(inert_line(step.text, 300), "dim" if step.status == "done" else "")
-        shown.append(text)
-    return Group(*shown)
+        text = Text(inert_line(step.text, 300), "dim" if step.status == "done" else "")
+        shown.add_row(_marked(f"  {mark}", style), text)
+    return shown
 
 
 def _note(block: Note, look: Look) -> RenderableType:

@@ -12,7 +12,7 @@ from treadle.errors import TreadleError
 from treadle.feeds.fan_out import Feeds
 from treadle.files import RunSpan
 from treadle.handle import Chat
-from treadle.lines.changes import change_lines, sort_out
+from treadle.lines.changes import change_lines, sort_out, without_parents
 from treadle.models.offering import all_offers, usable
 from treadle.models.registry import ModelRegistry
 from treadle.policy.consent import disclosure
@@ -150,7 +150,7 @@ class EmbeddedChat:
     async def changes(self, *, everything: bool = False) -> Sequence[ChangedFile]:
         files = self._chat.files
         found = await files.diff(RunSpan() if everything else await files.last_run())
-        told = {each.path for each in sort_out(each.change for each in found).told}
+        told = {each.path for each in without_parents(sort_out(each.change for each in found).told)}
         return [
             ChangedFile(
                 each.change.path, each.change.action, each.change.added, each.change.removed, each.hunks, each.notes

@@ -4,6 +4,7 @@ letters. Reads names and rules for ignoring only: no program is run in a project
 import os
 from collections.abc import Sequence
 from itertools import islice
+from pathlib import Path
 
 from treadle.workspace.paths.ignore import Rules
 from treadle.workspace.search.scan import leaves
@@ -53,3 +54,20 @@ def _in_order(wanted: str, name: str) -> bool:
         if at < 0:
             return False
     return True
+
+
+def branch_of(root: str) -> str:
+    """The git branch of a project as its files say, or the beginning of the commit that is checked out; or nothing."""
+    try:
+        git = Path(root, ".git")
+        if git.is_file():  # a worktree
+            git = Path(root, _beginning(git).removeprefix("gitdir:").strip())
+        head = _beginning(git / "HEAD").strip() if (git / "HEAD").is_file() else ""
+    except (OSError, ValueError):
+        return ""
+    return head.removeprefix("ref: refs/heads/") if head.startswith("ref: ") else head[:8]
+
+
+def _beginning(file: Path) -> str:
+    with file.open(encoding="utf-8") as opened:
+        return opened.read(4_096)

@@ -18,6 +18,7 @@ from treadle.tui.blocks import Note
 from treadle.tui.card import Card
 from treadle.tui.connection import Asked, ChatLink
 from treadle.tui.conversation import Conversation
+from treadle.tui.file_names import branch_of
 from treadle.tui.overview import Overview
 from treadle.tui.side import Side
 from treadle.tui.transcript import Transcript
@@ -104,7 +105,11 @@ class Shown:
     async def _look(self) -> None:
         """What no event tells while it happens: the last lines of background commands, the files that are left."""
         link, view = self.link, self.conversation.view
+        if self._app.connection is not None and not self._app.connection.stays:
+            root = view.options.root or self._app.start.root
+            self.side.branch = await asyncio.to_thread(branch_of, root)
         if link is None:
+            self.draw_facts()
             return
         try:
             if view.jobs or any(job.status == "running" for job in self.side.jobs):
@@ -201,7 +206,7 @@ class Shown:
             mark = app.marks.asks if waits else app.marks.spinner[self._frame % len(app.marks.spinner)]
             seconds = max(0, round(time.time() - view.began_ms / 1000)) if view.began_ms else 0
             activity = "waiting for you" if waits else view.activity or "working"
-            hint = "Enter queues, Ctrl-S steers, Esc stops" if app.size.width >= 70 else "Esc stops"
+            hint = "Enter queues, Ctrl-S steers, Esc stops" if app.size.width >= 70 and not waits else "Esc stops"
             app.say_status(f"{mark} {inert_line(activity, 60)} {seconds} s · {purpose or hint}", "yellow")
         elif not self.conversation.blocks:
             app.say_status(WELCOME)

@@ -108,7 +108,7 @@ class Side:
             "mode": options.mode,
             "network": network_words(options.network),
             "sandbox": view.sandbox or "not used yet",
-            "branch": view.branch or self.branch,
+            "branch": self.branch or view.branch,
             "project": options.root,
             "world": options.world,
             "runs in": self.place,

@@ -30,7 +30,8 @@ READY = 2_000
 
 class Transcript(ScrollView, can_focus=True):
     DEFAULT_CSS = """
-    Transcript { height: 1fr; padding: 0 1; scrollbar-size-vertical: 1; scrollbar-gutter: stable; }
+    Transcript { height: 1fr; padding: 0 1; overflow-x: hidden; scrollbar-size-vertical: 1; scrollbar-gutter: stable;
+        scrollbar-background: $background; scrollbar-background-hover: $background; scrollbar-color: $panel; }
     """
 
     def __init__(self, marks: Marks) -> None:

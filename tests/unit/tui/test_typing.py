@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from treadle.tui.file_names import best, file_names
+from treadle.tui.file_names import best, branch_of, file_names
 from treadle.tui.history import History
 from treadle.tui.images import picture_at
 
@@ -62,3 +62,13 @@ def test_a_picture_is_known_by_its_path(tmp_path: Path) -> None:
     assert picture_at(f"'{picture}'\n") == str(picture)
     assert picture_at(str(tmp_path / "none.png")) == ""
     assert picture_at("some words") == ""
+
+
+def test_the_branch_of_a_project_and_of_a_worktree(tmp_path: Path) -> None:
+    assert branch_of(str(tmp_path)) == ""
+    subprocess.run(["git", "init", "-q", "-b", "feature/x", str(tmp_path / "main")], check=True)
+    assert branch_of(str(tmp_path / "main")) == "feature/x"
+    (tmp_path / "main" / ".git" / "HEAD").write_text("0123456789abcdef\n")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / ".git").write_text("gitdir: ../main/.git\n")
+    assert branch_of(str(tmp_path / "other")) == "01234567"
