@@ -29,6 +29,9 @@ QUIET_S = 0.5
 LOOK_S = 0.1
 _NOT_ANSWERS = ("tab", "escape", "enter", "ctrl+c", "ctrl+o")
 _RED = ("critical", "high")
+NARROW = 50
+_SHORT = {"y": "yes", "f": "why not", "w": "with net", "c": "chat", "p": "project", "u": "all"}
+"""What keys mean where there is no room for more words: what is asked must be seen beside them."""
 
 
 class Choice(Message):
@@ -122,7 +125,8 @@ class Card(VerticalScroll, can_focus=True):
     def _keys(self, action: OpenAction, width: int) -> Text:
         if not self.armed:
             return Text("one moment: what is being typed is no answer", "dim")
-        return key_hints(choices(action), width)
+        found = choices(action)
+        return key_hints(found if width >= NARROW else [(key, _SHORT.get(key, words)) for key, words in found], width)
 
     # -- keys ---------------------------------------------------------------------------------------------------------
 

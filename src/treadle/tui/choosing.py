@@ -17,6 +17,7 @@ from treadle.tui.conversation import Conversation
 from treadle.tui.desk import Desk, Purpose, outcome_words
 from treadle.tui.drawing import Look, diff, drawn, numbers
 from treadle.tui.picker import Entry, Picker
+from treadle.tui.screens import Reading
 
 if TYPE_CHECKING:
     from treadle.skills.reading import CustomAgent
@@ -174,6 +175,10 @@ async def review(desk: Desk) -> None:
     async def act(key: str, chosen: tuple[str, int]) -> str | None:
         path, hunk = chosen
         hunks = {path: (hunk,)} if hunk else None
+        if key == "enter":
+            shown = _file_diff(files[path], hunk, _look(desk, max(30, desk.app.size.width - 8)))
+            await desk.app.push_screen_wait(Reading(inert_line(decode_path(path)), shown))
+            return ""
         try:
             if key == "k":
                 return outcome_words("kept", await link.keep(() if hunk else (path,), hunks))
@@ -185,15 +190,18 @@ async def review(desk: Desk) -> None:
     async def preview(chosen: tuple[str, int]) -> RenderableType:
         return _file_diff(files[chosen[0]], chosen[1], _look(desk, 80))
 
-    keys = {"k": "keep", "u": "undo"}
+    keys = {"enter": "look", "k": "keep", "u": "undo"}
     await desk.app.push_screen_wait(Picker("Changes", found, keys=keys, act=act, preview=preview, searches=False))
     desk.app.showing.side.files = list(files.values())
     desk.app.showing.draw_facts()
 
 
+_SIGNS = {"created": "A", "deleted": "D"}
+
+
 def _file_entries(file: ChangedFile) -> list[Entry[tuple[str, int]]]:
     head = Text(no_wrap=True)
-    head.append(f"{file.action[:1].upper()} {inert_line(decode_path(file.path))} ", "bold")
+    head.append(f"{_SIGNS.get(file.action, 'M')} {inert_line(decode_path(file.path))} ", "bold")
     head.append_text(numbers(file.added, file.removed))
     entries = [Entry(head, (file.path, 0))]
     if len(file.hunks) > 1:

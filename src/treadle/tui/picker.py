@@ -140,8 +140,12 @@ class Picker(ModalScreen[T | None]):
         self._enter()
 
     def _enter(self) -> None:
-        if self.chosen() is not None:
-            self.dismiss(self.chosen())
+        if (value := self.chosen()) is None:
+            return
+        if "enter" in self._keys:
+            self.run_worker(self._do("enter", value))
+        else:
+            self.dismiss(value)
 
     async def on_key(self, event: Key) -> None:
         rows = self.query_one(OptionList)
@@ -149,16 +153,22 @@ class Picker(ModalScreen[T | None]):
             case "up" | "down" | "pageup" | "pagedown" if not rows.has_focus:
                 event.stop()
                 getattr(rows, f"action_{_MOVES[event.key]}")()
-            case key if key in self._keys and self._act is not None and (value := self.chosen()) is not None:
+            case key if (
+                key != "enter" and key in self._keys and self._act is not None and (value := self.chosen()) is not None
+            ):
                 event.stop()
                 event.prevent_default()
-                said = await self._act(key, value)
-                if said is None:
-                    self.dismiss(None)
-                else:
-                    if said:
-                        self.notify(said, markup=False)
-                    await self.load()
+                await self._do(key, value)
+
+    async def _do(self, key: str, value: T) -> None:
+        assert self._act is not None
+        said = await self._act(key, value)
+        if said is None:
+            self.dismiss(None)
+        else:
+            if said:
+                self.notify(said, markup=False)
+            await self.load()
 
     def action_leave(self) -> None:
         self.dismiss(None)
