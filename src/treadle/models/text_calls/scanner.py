@@ -39,7 +39,7 @@ RETRY = 160
 RESCUES = 8
 """So often text is gone over again that was read to its end in vain."""
 
-_MARKUP = r"<(?=[a-z/|\uff5c]|\Z)|\](?=<\]|<?\Z)|`+|~+"
+_MARKUP = r"<(?=[a-zT/|\uff5c]|\Z)|\](?=<\]|<?\Z)|`+|~+"
 """Where something may begin; said so closely that most of what programs are made of is passed over."""
 _POINT = re.compile(rf"{_MARKUP}|\[(?=[\s{{T]|[^\W\d]|\Z)|\{{|>(?=>>[^\W\d]|>{{0,2}}\Z)")
 _MARKED_POINT = re.compile(rf"{_MARKUP}|\[(?=T|\Z)")

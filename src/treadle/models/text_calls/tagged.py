@@ -1,5 +1,5 @@
 """Calls whose arguments stand in tags of their own: `<function=…><parameter=…>`, `<invoke name=…><parameter name=…>`,
-`<function name=…><param name=…>` (MiniCPM 5), `<arg_key>…<arg_value>` (GLM)."""
+`<function name=…><param name=…>` (MiniCPM 5), `<arg_key>…<arg_value>` (GLM, LongCat)."""
 
 import re
 from collections.abc import Iterator
@@ -30,8 +30,10 @@ _VALUE_END = re.compile(
 )
 _CLOSED = re.compile(_END)
 _CDATA = re.compile(r"\s{0,8}<!\[CDATA\[(.*)\]\]>\s{0,8}", re.S)
-_ARG_KEY = re.compile(r"<arg_key>\s*([^<]{1,128}?)\s*</arg_key>\s{0,40}<arg_value>")
-_ARG_END = re.compile(rf"</arg_value>(?=\s*+(?:<arg_key>|</tool_call>|{_CUT}))")
+_ARG_KEY = re.compile(
+    r"<(?:longcat_)?arg_key>\s*([^<]{1,128}?)\s*</(?:longcat_)?arg_key>\s{0,40}<(?:longcat_)?arg_value>"
+)
+_ARG_END = re.compile(rf"</(?:longcat_)?arg_value>(?=\s*+(?:<(?:longcat_)?arg_key>|</(?:longcat_)?tool_call>|{_CUT}))")
 _REST_CUT = re.compile(rf"\s*+(?:{_CUT})")
 _CUT_TAG = re.compile(rf"\n?<(?:/?{_DSML}[a-z_:]{{0,12}})?\Z")
 

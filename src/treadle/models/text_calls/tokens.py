@@ -30,7 +30,10 @@ def _special(words: str) -> list[str]:
     return [f"<{bar}{words.replace(' ', gap)}{bar}>" for bar in _BARS for gap in _GAPS]
 
 
-_TAGS = ("tool_call", "tool_calls", "function_call", "function_calls", "functioncall", "minimax:tool_call")
+_TAGS = (
+    *("tool_call", "tool_calls", "function_call", "function_calls", "functioncall"),
+    *("minimax:tool_call", "seed:tool_call", "longcat_tool_call", "TOOLCALL"),
+)
 DSML = f"{_WIDE}DSML{_WIDE}"
 MINIMAX = "]<]minimax[>["
 """Stands before every tag of MiniMax M3."""
@@ -38,6 +41,7 @@ MINIMAX = "]<]minimax[>["
 OPENERS: dict[str, Family] = {
     **dict.fromkeys((f"<{tag}>" for tag in _TAGS), "tag"),
     **dict.fromkeys(("<|tool_call|>", "<|tool_call_start|>", f"<{DSML}function_calls>"), "tag"),
+    **dict.fromkeys(("<|START_ACTION|>", "<|action_start|><|plugin|>", "<|python_start|>"), "tag"),
     "<tools>": "tools",
     "<function=": "function",
     "<invoke name=": "invoke",
@@ -63,10 +67,11 @@ ENDINGS: tuple[str, ...] = (
     *(*_special("tool call end"), *_special("tool calls end"), *_special("tool calls section end")),
     *_special("tool call section end"),
     *("<tool_call|>", "<end_function_call>", "<end_of_turn>", "<turn|>", "<|tools_suffix|>", "<|assistant_end|>"),
+    *("<|END_ACTION|>", "<|action_end|>", "<|python_end|>"),
     *("<|call|>", "<|return|>", "<|stop|>", "<|end_of_msg|>"),
     *(f"<|close|>{word}<|sep|>" for word in ("call", "tools", "response", "think", "message")),
     *(f"{MINIMAX}</{word}>" for word in ("invoke", "tool_call")),
-    *("</s>", "<|eom_id|>", "<|eot_id|>", "<|im_end|>", "<|end|>", "<|endoftext|>", "<|end_of_text|>"),
+    *("</s>", "<|eom_id|>", "<|eot_id|>", "<|eot|>", "<|im_end|>", "<|end|>", "<|endoftext|>", "<|end_of_text|>"),
     *_special("end of sentence"),
 )
 SEPARATORS: tuple[str, ...] = (*_special("tool sep"), *_special("tool call argument begin"))

@@ -635,6 +635,36 @@ OTHERS = [
         [("read_file", {"path": "a."}, True)],
     ),
 ]
+# Seed-OSS, LongCat, Nemotron, Command A, InternLM, Llama 4
+MORE = [
+    Case(
+        "seed-oss",
+        "<seed:tool_call>\n<function=read_file>\n<parameter=path>a.py</parameter>\n</function>\n</seed:tool_call>",
+        [READ],
+    ),
+    Case("longcat", f"I look.<longcat_tool_call>{JSON}</longcat_tool_call>", [READ], "I look."),
+    Case(
+        "longcat, keys and values",
+        "<longcat_tool_call>read_file\n<longcat_arg_key>path</longcat_arg_key>\n"
+        "<longcat_arg_value>a.py</longcat_arg_value>\n</longcat_tool_call>",
+        [READ],
+    ),
+    Case("nemotron", f"<TOOLCALL>[{JSON}, {JSON_2}]</TOOLCALL>", [READ, LIST]),
+    Case(
+        "command a",
+        'I look.<|START_ACTION|>[\n{"tool_call_id": "0", "tool_name": "read_file", "parameters": {"path": "a.py"}}\n]'
+        "<|END_ACTION|>",
+        [READ],
+        "I look.",
+    ),
+    Case(
+        "internlm",
+        'I look.<|action_start|><|plugin|>{"name": "read_file", "parameters": {"path": "a.py"}}<|action_end|>',
+        [READ],
+        "I look.",
+    ),
+    Case("llama 4", '<|python_start|>[read_file(path="a.py")]<|python_end|><|eot|>', [READ]),
+]
 EMPTY = [
     Case("nothing but a name", "<tool_call>now</tool_call>", [("now", {})]),
     Case("glm without arguments", "<tool_call>now\n</tool_call>", [("now", {})]),
@@ -718,6 +748,7 @@ CASES = [
     *DEEPSEEK,
     *CHANNELS,
     *OTHERS,
+    *MORE,
     *EMPTY,
     *FENCED,
     *SHAPES,
