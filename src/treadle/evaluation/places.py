@@ -57,8 +57,10 @@ async def checked(agent: Agent, task: Task, world: World) -> AsyncIterator[World
         await to_thread(_lay_check, agent, task, made)
         yield made
     finally:
-        with suppress(ToolError):  # something that the check left still runs there
-            await agent.worlds.drop(made.id)
+        for each in await agent.worlds.list():
+            if each.parent == world.id:
+                with suppress(ToolError):  # something that the check left still runs there
+                    await agent.worlds.drop(each.id)
 
 
 def _lay_check(agent: Agent, task: Task, world: World) -> None:
