@@ -239,6 +239,20 @@ async def test_a_hook_refuses_a_message(start: Start) -> None:
     assert "user.message" not in program.types
 
 
+async def test_a_hook_at_the_end_of_a_run_sends_the_model_on(start: Start) -> None:
+    program = await start(turns(last="First.") + turns(last="Second."))
+    program.answers["hooks.invoke"] = lambda given: {
+        "output": {"decision": "block", "reason": "Look again."}
+        if given["hookType"] == "agentStop" and not given["input"]["stopHookActive"]
+        else None
+    }
+    answer = await talk(program, hooks=True)
+    assert answer["response"]["data"]["content"] == "Second."
+    said = [event["data"]["content"] for event in program.events if event["type"] == "user.message"]
+    assert said == ["Go.", "Look again."]
+    assert len([event for event in program.events if event["type"] == "session.idle"]) == 1
+
+
 async def test_a_failed_run_is_told_to_hooks_and_programs(start: Start) -> None:
     program = await start('[[turn]]\n[turn.fail]\nkind = "auth"\nmessage = "no key"\ntimes = 0\n')
     with pytest.raises(Answered, match="no key"):

@@ -113,6 +113,11 @@ class SessionHooks:
         said = await self.invoke("sessionStart", source=source, initialPrompt=prompt)
         return "\n\n".join(str(each["additionalContext"]) for each in said if each.get("additionalContext"))
 
+    async def stopping(self, *, again: bool) -> str:
+        """What the model is to be told instead of coming to an end; `again`: it was told so already."""
+        said = await self.invoke("agentStop", stopReason="end_turn", stopHookActive=again)
+        return next((str(each.get("reason") or "Go on.") for each in said if each.get("decision") == "block"), "")
+
 
 def result_text(result: Any) -> str:
     """The text for the model in any of the shapes that a tool's result has."""

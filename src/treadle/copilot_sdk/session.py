@@ -59,6 +59,8 @@ class Session:
         self._listeners: list[asyncio.Queue[SdkEvent]] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._reading = False
+        self._again = False
+        """Whether the run is one that a hook wanted."""
         self._source: str | None = None
         """How the session began here, until its first message."""
 
@@ -155,6 +157,8 @@ class Session:
             goes_on = state is not None and (state.run is not None or starts_queued(state))
             if envelope.data.reason == "superseded" or goes_on:
                 return  # the session is idle when its queue is
+            if envelope.data.reason == "done" and await self._sent_on():
+                return
         for event in self._telling.tell(envelope):
             self.tell(event)
         match envelope.data:
@@ -170,6 +174,14 @@ class Session:
                 self.background(self.hooks.invoke("errorOccurred", **given))
             case e.SessionIdle() if not self.programs:
                 await self._end_servers()
+
+    async def _sent_on(self) -> bool:
+        """Whether a hook had more to say at the end of a run."""
+        more = await self.hooks.stopping(again=self._again)
+        self._again = bool(more)
+        if more:
+            await self.chat.carry_out(Send(more, queue_id=new_id("q")), lambda _state: None)
+        return self._again
 
     def tell(self, event: SdkEvent, only: Connection | None = None) -> None:
         for heard in self._listeners:
