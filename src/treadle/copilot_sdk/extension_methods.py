@@ -104,7 +104,7 @@ class ExtensionCall(msgspec.Struct):
     async def _links(self) -> "dict[str, Link]":
         options = self.session.options
         hub = self.session.agent.mcp.hub if self.session.servers else None
-        found = await hub.servers(options.root, options.own_servers) if hub is not None else ()
+        found = await hub.servers(options.root, options.own_servers, options.world) if hub is not None else ()
         return {link.declared.name: link for link in found}
 
     async def servers(self) -> Any:

@@ -192,9 +192,9 @@ class Hub:
             raise ToolError(f"There is no MCP server {name!r} for this project any more.")
         return project.links[name]
 
-    async def servers(self, root: str = "", own: str = "") -> list[Link]:
+    async def servers(self, root: str = "", own: str = "", world: str = "") -> list[Link]:
         """Those that are declared for a project, or for chats that have their own."""
-        return list((await self._project(Place(root, own))).links.values())
+        return list((await self._project(Place(root, own, world))).links.values())
 
     async def _project(self, place: Place) -> Project:
         """As its files declare it now: what is no longer trusted ends, what is new comes in."""
