@@ -127,7 +127,7 @@ async def test_completion_of_commands_and_files(tmp_path: Path) -> None:
     async with agent_with([], tmp_path) as agent:
         app = app_on(agent, tmp_path)
         async with app.run_test(size=(100, 30)) as pilot:
-            await until(pilot, lambda: app.conduct is not None and app.conduct._names is not None)  # type: ignore[attr-defined]
+            await until(pilot, lambda: app.conduct is not None and app.conduct.offers.files)  # type: ignore[attr-defined]
             await pilot.press("/", "c", "o", "m")
             await until(pilot, lambda: app.query_one("#offers", OptionList).option_count == 1)
             await pilot.press("tab")
@@ -168,7 +168,7 @@ async def test_own_commands_and_custom_agents(tmp_path: Path) -> None:  # E-03
     async with agent_with([Say("Tidied.")], home) as agent:
         app = app_on(agent, tmp_path)
         async with app.run_test(size=(100, 30)) as pilot:
-            await until(pilot, lambda: app.conduct is not None and app.conduct._names is not None)  # type: ignore[attr-defined]
+            await until(pilot, lambda: app.conduct is not None and app.conduct.offers.own)  # type: ignore[attr-defined]
             await pilot.press("/", "t", "i")
             await until(pilot, lambda: app.query_one("#offers", OptionList).option_count == 1)
             await pilot.press("tab")

@@ -16,6 +16,7 @@ from treadle.errors import InvalidInput
 from treadle.inert import inert, inert_line
 from treadle.protocol.options import MODES, Mode
 from treadle.tui import choosing
+from treadle.tui.chat_list import pick_chat
 from treadle.tui.connection import Outcome
 from treadle.tui.desk import Desk, Purpose, outcome_words
 from treadle.tui.screens import Reading
@@ -239,19 +240,19 @@ async def _quit(desk: Desk, rest: str) -> None:
     desk.app.leave()
 
 
-def _picked(name: str) -> Callable[[Desk, str], Awaitable[None]]:
+def _picked(choose: Callable[[Desk], Awaitable[None]]) -> Callable[[Desk, str], Awaitable[None]]:
     async def act(desk: Desk, rest: str) -> None:
-        await getattr(choosing, name)(desk)
+        await choose(desk)
 
     return act
 
 
 _ACTS: dict[str, Callable[[Desk, str], Awaitable[None]]] = {
     "help": _help, "model": _model, "mode": _mode, "agent": _agent, "undo": _undo, "redo": _redo,
-    "review": _picked("review"),
-    "diff": _picked("review"), "compact": _compact, "fork": _fork, "rewind": _picked("rewind"),
-    "chats": _picked("pick_chat"), "resume": _picked("pick_chat"), "new": _new, "rename": _rename,
-    "queue": _picked("queue"), "jobs": _picked("jobs"), "rules": _rules, "network": _network, "cost": _cost,
-    "export": _export, "copy": _copy, "paste": _paste, "doctor": _doctor,
-    "theme": _picked("choose_theme"), "quit": _quit,
+    "review": _picked(choosing.review),
+    "diff": _picked(choosing.review), "compact": _compact, "fork": _fork, "rewind": _picked(choosing.rewind),
+    "chats": _picked(pick_chat), "resume": _picked(pick_chat), "new": _new, "rename": _rename,
+    "queue": _picked(choosing.queue), "jobs": _picked(choosing.jobs), "rules": _rules, "network": _network,
+    "cost": _cost, "export": _export, "copy": _copy, "paste": _paste, "doctor": _doctor,
+    "theme": _picked(choosing.choose_theme), "quit": _quit,
 }  # fmt: skip

@@ -2,10 +2,8 @@
 purpose: a message, unless something else was asked for."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
-
-from rich.text import Text
 
 from treadle.did_you_mean import did_you_mean
 from treadle.errors import InvalidInput, TreadleError
@@ -18,12 +16,13 @@ from treadle.tui.commands import COMMANDS, carry_out
 from treadle.tui.composer import Composer
 from treadle.tui.connection import Asked, ChatLink, Connection
 from treadle.tui.desk import Purpose
-from treadle.tui.file_names import best, file_names
+from treadle.tui.file_names import file_names
 from treadle.tui.first_run import first_run
+from treadle.tui.offers import Offers
 from treadle.tui.screens import Confirm
 
 if TYPE_CHECKING:
-    from treadle.skills.reading import OwnCommand
+    pass
 
 OFFERS = 8
 _STALE = ("no_such_action", "hash_mismatch", "not_awaiting_action")
@@ -34,18 +33,15 @@ class Conduct:
         self.app = app
         self._purpose: Purpose | None = None
         self._draft = ""
-        self._names: list[str] | None = None
-        self._offered: tuple[str, list[str]] = ("", [])
         self._mine: set[tuple[str, str]] = set()
         """Actions that were answered here."""
         self._cut_at = -1
         """Where the log ended when the chat's run was driven by nobody."""
         self._typed = ""
         """The command that was typed here last: nobody is asked about it again, unless it is critical (S-05)."""
-        self._own: Mapping[str, OwnCommand] = {}
         self.chosen: dict[str, Any] = {}
         """Options for the next chat."""
-        app.composer.completes = self._offers_key
+        self.offers = Offers(app, self._take_key)
 
     @property
     def connection(self) -> Connection:
@@ -72,7 +68,7 @@ class Conduct:
         if start.prompt:
             await self.say(start.prompt, ())
         await self._read_own()
-        self._names = await asyncio.to_thread(file_names, start.root)
+        await self._read_files()
 
     async def open(self, link: ChatLink) -> None:
         self.app.showing.attach(link)
@@ -102,8 +98,7 @@ class Conduct:
 
     def put_down(self) -> bool:
         """Esc: leave what the composer was used for, or what is offered; False if there is nothing to leave."""
-        if self._offered[1]:
-            self._show_offers("", [])
+        if self.offers.put_down():
             return True
         if self._purpose is None:
             return False
@@ -192,14 +187,17 @@ class Conduct:
             await carry_out(self, name, rest)
             return
         await self._read_own()
-        if (own := self._own.get(name)) is None:
-            near = did_you_mean(name, [*COMMANDS, *self._own])
+        if (own := self.offers.own.get(name)) is None:
+            near = did_you_mean(name, [*COMMANDS, *self.offers.own])
             raise InvalidInput(f"there is no command /{inert_line(name, 40)}{near}; see /help")
         await self.say(own.expand(rest), ())
 
     async def _read_own(self) -> None:
         """The user's own commands, as they are now."""
-        self._own = await self.connection.own_commands(self.root)
+        self.offers.own = await self.connection.own_commands(self.root)
+
+    async def _read_files(self) -> None:
+        self.offers.files = await asyncio.to_thread(file_names, self.root)
 
     async def shell(self, command: str) -> None:
         """A command of the person's own, like one of the model: on the same view, with its effect shown and undoable.
@@ -281,66 +279,18 @@ class Conduct:
         if self._purpose is not None and self._purpose.asked == asked:
             self.put_down()
 
-    # -- completion ---------------------------------------------------------------------------------------------------
+    # -- keys that are offered to others first ------------------------------------------------------------------------
 
     def completing(self, message: Composer.Completing) -> None:
-        match message.kind:
-            case "command":
-                if not message.typed:
-                    self.app.run_worker(self.app.guarded(self._read_own()))
-                names = [name for name in (*COMMANDS, *self._own) if name.startswith(message.typed)]
-                self._show_offers("command", [] if names == [message.typed] else names)
-            case "file" if self._names is not None:
-                self._show_offers("file", best(self._names, message.typed, OFFERS))
-            case _:
-                self._show_offers("", [])
+        if message.kind and not message.typed:  # what is there by now
+            reading = self._read_own() if message.kind == "command" else self._read_files()
+            self.app.run_worker(self.app.guarded(reading), group="reading", exclusive=True)
+        self.offers.offer(message.kind, message.typed)
 
-    def _show_offers(self, kind: str, names: list[str]) -> None:
-        from textual.widgets import OptionList
-
-        self._offered = (kind, names)
-        shown = self.app.query_one("#offers", OptionList)
-        shown.clear_options()
-        shown.display = bool(names)
-        width = max((len(name) for name in names), default=0)
-        for name in names:
-            shown.add_option(Text(self._offer(name, width) if kind == "command" else inert_line(name), no_wrap=True))
-        if names:
-            shown.highlighted = 0
-
-    def _offer(self, name: str, width: int) -> str:
-        own = self._own.get(name)
-        words = COMMANDS.get(name) or (inert_line(f"{own.hint} {own.description}".strip(), 200) if own else "")
-        return f"/{name:{width}}  {words}"
-
-    def _offers_key(self, key: str) -> bool:
-        from textual.widgets import OptionList
-
-        kind, names = self._offered
-        composer = self.app.composer
+    def _take_key(self, key: str) -> bool:
         if key.isdecimal():
             return self.app.card.press(key)
-        if not names:
-            if key == "enter" and self.cut_off and not composer.text:
-                self.app.run_worker(self.app.guarded(self.resume()))
-                return True
-            return False
-        if kind == "command" and not all(f"/{name}".startswith(composer.text) for name in names):
-            # What is offered is for what was typed before: who types on quickly means what is written.
-            self._show_offers("", [])
-            return False
-        shown = self.app.query_one("#offers", OptionList)
-        match key:
-            case "up":
-                shown.action_cursor_up()
-            case "down":
-                shown.action_cursor_down()
-            case "escape":
-                self._show_offers("", [])
-            case _:
-                composer.complete(kind, names[shown.highlighted or 0])
-                self._show_offers("", [])
-                return not (
-                    key == "enter" and kind == "command" and composer.text.strip()[1:] in (*COMMANDS, *self._own)
-                )
-        return True
+        if key == "enter" and self.cut_off and not self.app.composer.text:
+            self.app.run_worker(self.app.guarded(self.resume()))
+            return True
+        return False

@@ -1,5 +1,6 @@
 """What commands and lists work with: the app, the connection, the chat. And what the composer may be used for."""
 
+import time
 from collections.abc import Mapping
 from typing import Any, Literal, Protocol
 
@@ -9,6 +10,7 @@ from treadle.inert import inert_line
 from treadle.lines.changes import count
 from treadle.tui.app import TreadleApp
 from treadle.tui.connection import Asked, ChatLink, Connection, Outcome
+from treadle.tui.drawing import Look
 
 
 class Purpose(msgspec.Struct, frozen=True):
@@ -57,3 +59,9 @@ def outcome_words(word: str, done: Outcome) -> str:
         return f"not {word}: {inert_line(done.error, 300)}"
     left = "".join(f"\nleft as it is: {inert_line(each, 200)}" for each in done.conflicts[:5])
     return f"{word}: {count(done.files, 'change')}{left}" if done.files or left else f"there is nothing to be {word}"
+
+
+def look_of(desk: Desk, width: int) -> Look:
+    """How things are drawn for this width."""
+    app = desk.app
+    return Look(width, time.time_ns() // 1_000_000, dark=app.current_theme.dark, marks=app.marks)

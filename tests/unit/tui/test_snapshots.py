@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from textual.pilot import Pilot
-from textual.widgets import OptionList
+from textual.widgets import Input, OptionList
 
 from tests.unit.tui.recorded import Recorded, asking_log, ended_log, question_log
 from treadle.protocol.events import Event
@@ -88,6 +88,8 @@ def test_view(snap_compare: Compare, view: str, size: tuple[int, int], theme: st
     async def before(pilot: Pilot[Any]) -> None:
         await ready(pilot)
         await does(pilot)
+        for field in pilot.app.screen.query(Input):
+            field.cursor_blink = False
         await pilot.pause(0.2)
 
     assert snap_compare(app_of(log(), f"textual-{theme}"), terminal_size=size, run_before=before)

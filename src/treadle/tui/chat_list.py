@@ -1,0 +1,95 @@
+"""The list of chats, to find one and go on with it."""
+
+import time
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from treadle.errors import TreadleError
+from treadle.inert import inert_line
+from treadle.tui.connection import ChatRow
+from treadle.tui.conversation import Conversation
+from treadle.tui.desk import Desk, Purpose, look_of
+from treadle.tui.drawing import drawn
+from treadle.tui.picker import Entry, Picker
+
+PREVIEWED = 8
+"""Blocks of a chat that its preview shows."""
+_STATES = {
+    "requires_action": ("waits for you", "bold yellow"),
+    "running": ("works", "green"),
+    "pending": ("was cut off", "yellow"),
+    "interrupting": ("stops", "yellow"),
+    "error": ("failed", "red"),
+    "idle": ("", ""),
+}
+
+
+async def pick_chat(desk: Desk) -> None:
+    async def found(query: str) -> Sequence[Entry[ChatRow]]:
+        return [_chat_entry(row) for row in await desk.connection.chats(query)]
+
+    async def act(key: str, row: ChatRow) -> str | None:
+        try:
+            return await _chat_key(desk, key, row)
+        except TreadleError as error:
+            return inert_line(str(error))
+
+    async def preview(row: ChatRow) -> RenderableType:
+        return await _chat_preview(desk, row)
+
+    keys = {"ctrl+t": "rename", "ctrl+x": "archive", "ctrl+f": "fork"}
+    chosen = await desk.app.push_screen_wait(Picker("Chats", found, keys=keys, act=act, preview=preview))
+    if chosen is not None:
+        await desk.open(await desk.connection.open(chosen.id))
+
+
+def _chat_entry(row: ChatRow) -> Entry[ChatRow]:
+    words, style = _STATES[row.status]
+    text = Text(no_wrap=True, overflow="ellipsis")
+    text.append(f"{_age(row.updated_ms):>4} ", "dim")
+    if row.parent:
+        text.append("sub-agent ", "cyan")
+    if words:
+        text.append(f"{words} ", style)
+    text.append(inert_line(row.title or row.id, 100), "bold")
+    text.append(f"  {inert_line(row.root.rpartition('/')[2], 40)} · {inert_line(row.model, 40)}", "dim")
+    if row.found:
+        text.append(f"  “{inert_line(row.found, 80)}”", "italic dim")
+    return Entry(text, row)
+
+
+async def _chat_key(desk: Desk, key: str, row: ChatRow) -> str | None:
+    match key:
+        case "ctrl+t":
+            await desk.open(await desk.connection.open(row.id))
+            desk.ask_for(Purpose("rename", "the title: Enter keeps it", target=row.id), row.title)
+            return None
+        case "ctrl+x":
+            await (await desk.connection.open(row.id)).change(archived=not row.archived)
+            return f"archived: {inert_line(row.title or row.id, 60)}"
+        case _:
+            await desk.open(await desk.connection.fork(row.id, 0))
+            return None
+
+
+async def _chat_preview(desk: Desk, row: ChatRow) -> RenderableType:
+    conversation = Conversation()
+    link = await desk.connection.open(row.id)
+    async for batch in link.news():
+        for envelope in batch:
+            conversation.apply(envelope)
+        if (conversation.seq >= 1 and not any(envelope.seq for envelope in batch)) or len(batch) < 1_000:
+            break
+    look = look_of(desk, 60)
+    parts = [drawn(block, look) for block in conversation.blocks[-PREVIEWED:]]
+    return Group(*(part for part in parts if part is not None))
+
+
+def _age(then_ms: int) -> str:
+    seconds = max(0, time.time() - then_ms / 1000)
+    for size, letter in ((86_400, "d"), (3_600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{int(seconds // size)}{letter}"
+    return "now"

@@ -1,0 +1,88 @@
+"""What could be meant by what is being written: commands behind a slash, files behind an @."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+from textual.widgets import OptionList
+
+from treadle.inert import inert_line
+from treadle.tui.app import TreadleApp
+from treadle.tui.commands import COMMANDS
+from treadle.tui.file_names import best
+
+if TYPE_CHECKING:
+    from treadle.skills.reading import OwnCommand
+
+MOST = 8
+
+
+class Offers:
+    """`otherwise` is given the keys that nothing here needs; True: it took one."""
+
+    def __init__(self, app: TreadleApp, otherwise: Callable[[str], bool]) -> None:
+        self._app = app
+        self._otherwise = otherwise
+        self._kind = ""
+        self._names: Sequence[str] = ()
+        self.files: Sequence[str] = ()
+        """The names of the project's files, once they are known."""
+        self.own: Mapping[str, OwnCommand] = {}
+        app.composer.completes = self._key
+
+    def offer(self, kind: str, typed: str) -> None:
+        match kind:
+            case "command":
+                names = [name for name in (*COMMANDS, *self.own) if name.startswith(typed)]
+                self._show("command", [] if names == [typed] else names)
+            case "file" if self.files:
+                self._show("file", best(self.files, typed, MOST))
+            case _:
+                self.put_down()
+
+    def put_down(self) -> bool:
+        """Nothing is offered any more; False if nothing was."""
+        before = bool(self._names)
+        if before:
+            self._show("", [])
+        return before
+
+    def _show(self, kind: str, names: Sequence[str]) -> None:
+        self._kind, self._names = kind, names
+        shown = self._app.query_one("#offers", OptionList)
+        shown.clear_options()
+        shown.display = bool(names)
+        width = max((len(name) for name in names), default=0)
+        for name in names:
+            shown.add_option(Text(self._line(name, width) if kind == "command" else inert_line(name), no_wrap=True))
+        if names:
+            shown.highlighted = 0
+
+    def _line(self, name: str, width: int) -> str:
+        own = self.own.get(name)
+        words = COMMANDS.get(name) or (inert_line(f"{own.hint} {own.description}".strip(), 200) if own else "")
+        return f"/{name:{width}}  {words}"
+
+    def _key(self, key: str) -> bool:
+        composer = self._app.composer
+        if not self._names or key.isdecimal():
+            return self._otherwise(key)
+        if self._kind == "command" and not all(f"/{name}".startswith(composer.text) for name in self._names):
+            # What is offered is for what was typed before: who types on quickly means what is written.
+            self.put_down()
+            return False
+        shown = self._app.query_one("#offers", OptionList)
+        match key:
+            case "up":
+                shown.action_cursor_up()
+            case "down":
+                shown.action_cursor_down()
+            case "escape":
+                self.put_down()
+            case _:
+                kind, name = self._kind, self._names[shown.highlighted or 0]
+                composer.complete(kind, name)
+                self.put_down()
+                whole = composer.text.strip()[1:] in (*COMMANDS, *self.own)
+                return not (key == "enter" and kind == "command" and whole)
+        return True
