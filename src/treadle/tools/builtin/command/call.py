@@ -127,9 +127,10 @@ class CommandCall:
 
     async def locate(self) -> None:
         """Find out where it runs."""
-        await in_thread(self._locate)
+        await in_thread(self.look_around)
 
-    def _locate(self) -> None:
+    def look_around(self) -> None:
+        """The same in a thread of the caller's."""
         workspace = self._context.workspace_of(*self._invocation.project)
         self.cwd, note = shell.start_directory(workspace, str(self._arguments.get("cwd") or ""), self.shell.cwd)
         self._world = workspace.world

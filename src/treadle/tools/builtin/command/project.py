@@ -99,11 +99,14 @@ class CommandProject:
             with suppress(ToolError):
                 await in_thread(self._snapshots.release, self._name)
 
-    async def preview(self, view: str) -> tuple[Effect, str]:
-        """What a commit of this view would change, and that in words."""
+    async def preview(self, view: str) -> tuple[Effect, str, tuple[str, ...]]:
+        """What a commit of this view would change, that in words, and what of it is `unrecoverable`."""
+        return await in_thread(self._preview, view)
+
+    def _preview(self, view: str) -> tuple[Effect, str, tuple[str, ...]]:
         assert self._snapshots is not None
-        effect = await self.effect(view)
-        return effect, await in_thread(self._snapshots.diff, view, effect)
+        effect = self._snapshots.effect(view)
+        return effect, self._snapshots.diff(view, effect), self._lost(effect)
 
     async def effect(self, view: str) -> Effect:
         """What a commit of this view would change."""
@@ -112,7 +115,10 @@ class CommandProject:
 
     async def unrecoverable(self, effect: Effect) -> tuple[str, ...]:
         """Paths whose bytes this effect would remove for good, without those that this run changed itself."""
-        lost = await in_thread(self._context.unrecoverable, self._invocation.project, effect.files)
+        return await in_thread(self._lost, effect)
+
+    def _lost(self, effect: Effect) -> tuple[str, ...]:
+        lost = self._context.unrecoverable(self._invocation.project, effect.files)
         return tuple(path for path in lost if path not in self._invocation.changed)
 
     async def compare(self, source: Source = "direct", seen: Mapping[str, str] | None = None) -> ProjectChange:

@@ -56,6 +56,8 @@ class CommandAttempt(msgspec.Struct, frozen=True):
 class CommandRun:
     """`plan` is what the intent recorded. Cancelling stops the watching, not the command."""
 
+    _place: str
+    """Where it is planned, known once it was examined."""
     command: Command
     ended: Ended
     change: ProjectChange
@@ -87,14 +89,18 @@ class CommandRun:
         level, sandbox = "none", await self._call.sandbox()
         if sandbox is not None and sandbox.level != "none":
             level = f"{sandbox.level}, {in_words(plan.network)}"
-        return replace(plan, place=await in_thread(lambda: self._commands.place), sandbox=level)
+        return replace(plan, place=self._place, sandbox=level)
 
     async def _examine(self) -> None:
         """Find out where it runs; ToolError for what is not run at all."""
         if "\0" in str(self._invocation.arguments["command"]):
             raise ToolError("The command contains a NUL character, which no shell takes.")
-        await self._call.locate()
+        self._place = await in_thread(self._look_around)
         await self._call.refuse_outside()
+
+    def _look_around(self) -> str:
+        self._call.look_around()
+        return self._commands.place
 
     async def _claim_name(self) -> None:
         """Take a name of its own: whatever this home knows under the call's key was begun before, in a log that was

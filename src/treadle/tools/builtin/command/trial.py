@@ -84,7 +84,6 @@ class CommandTrial(CommandRun):
         if self.ended.ending not in DONE:
             raise ToolError(f"The command could not be tried on a copy of the project: {self.ended.error or summary}.")
         seen = await in_thread(output.view, self.command, self.ended)
-        effect, diff = await self._project.preview(self._commands.view(self._invocation.chat, attempt.key))
-        lost = await self._project.unrecoverable(effect)
+        effect, diff, lost = await self._project.preview(self._commands.view(self._invocation.chat, attempt.key))
         wants = await self._wants(seen.text)
         return DryRun(self.ended, seen.text, effect, diff, lost, self._call.notes, last, wants)
