@@ -65,6 +65,22 @@ async def output(command: Command, piece: bytes) -> bytes:
     return command.read(0, 1 << 20).data
 
 
+async def test_whoever_waits_does_not_look_all_the_time(
+    commands: SupervisedCommands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_event, woken = asyncio.Event.set, 0
+
+    def counted(event: asyncio.Event) -> None:
+        nonlocal woken
+        woken += 1
+        set_event(event)
+
+    monkeypatch.setattr(supervised, "_SETTLE_S", 0.2)
+    monkeypatch.setattr(asyncio.Event, "set", counted)
+    await run(commands, "sleep 0.1")
+    assert woken < 20
+
+
 async def test_output_end_and_where_it_ran(commands: SupervisedCommands, tmp_path: Path) -> None:
     command, ended = await run(commands, "pwd; echo err >&2; exit 3", cwd=tmp_path)
     assert ended == Ended("exited", 3, size=len(str(tmp_path)) + 5, lines=2)
