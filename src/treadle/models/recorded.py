@@ -12,26 +12,17 @@ from treadle.faultpoint import faultpoint
 from treadle.models.base import ModelBase
 from treadle.models.provider_context import ProviderContext
 from treadle.ports.model import Model, ModelInfo, ModelRequest
+from treadle.protocol import deltas as d
 from treadle.protocol.content import UserEntry
-from treadle.protocol.deltas import (
-    CallDelta,
-    Delta,
-    FinishDelta,
-    NoticeDelta,
-    TextDelta,
-    ThinkingBlock,
-    ThinkingDelta,
-    UsageDelta,
-)
 
-_WORDS: dict[str, type[Delta]] = {
-    "text": TextDelta,
-    "thinking": ThinkingDelta,
-    "block": ThinkingBlock,
-    "call": CallDelta,
-    "usage": UsageDelta,
-    "finish": FinishDelta,
-    "notice": NoticeDelta,
+_WORDS: dict[str, type[d.Delta]] = {
+    "text": d.TextDelta,
+    "thinking": d.ThinkingDelta,
+    "block": d.ThinkingBlock,
+    "call": d.CallDelta,
+    "usage": d.UsageDelta,
+    "finish": d.FinishDelta,
+    "notice": d.NoticeDelta,
 }
 _WORD_OF = {kind: word for word, kind in _WORDS.items()}
 
@@ -74,7 +65,7 @@ class RecordingModel:
     def info(self) -> ModelInfo:
         return self._inner.info
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[d.Delta]]:
         reads: list[list[tuple[str, msgspec.Raw]]] = []
         error: _Failure | None = None
         try:
@@ -122,7 +113,7 @@ class RecordedModel(ModelBase):
         if left:
             raise ScriptError(f"{left} recorded answers of {self._path} were never asked for")
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[d.Delta]]:
         key = request_digest(request)
         takes = self._takes.get(key)
         if takes is None:

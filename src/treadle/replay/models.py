@@ -10,16 +10,8 @@ import msgspec
 from treadle.chat.completion import MARKER
 from treadle.errors import ConfigError, ModelError, ModelErrorKind
 from treadle.ports.model import Model, ModelInfo, ModelRequest
+from treadle.protocol import deltas as d
 from treadle.protocol.content import Usage
-from treadle.protocol.deltas import (
-    CallDelta,
-    Delta,
-    FinishDelta,
-    NoticeDelta,
-    TextDelta,
-    ThinkingBlock,
-    UsageDelta,
-)
 from treadle.protocol.events import (
     AssistantMessage,
     CompactionComplete,
@@ -41,7 +33,7 @@ NEVER = math.inf
 class Said(msgspec.Struct, frozen=True):
     """What a model call came to."""
 
-    deltas: tuple[Delta, ...] = ()
+    deltas: tuple[d.Delta, ...] = ()
     error: Exception | None = None
     stopped: bool = False
 
@@ -76,7 +68,7 @@ class RecordedModel:
     def info(self) -> ModelInfo:
         return info(self._log, self._ref)
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[d.Delta]]:
         stage = self._log.stage
         due = await stage.turn()
         following = [envelope.data for envelope in stage.recording.following(due)]
@@ -99,17 +91,17 @@ def _turn(following: Sequence[Event]) -> Said | None:
     first, *rest = following
     match first:
         case ModelNotice(kind=kind, text=text):
-            later = _turn(rest) if rest else Said((UsageDelta(Usage()), FinishDelta()))
-            notice = (NoticeDelta(kind, text),)
+            later = _turn(rest) if rest else Said((d.UsageDelta(Usage()), d.FinishDelta()))
+            notice = (d.NoticeDelta(kind, text),)
             return later and msgspec.structs.replace(later, deltas=(*notice, *later.deltas))
         case TurnRetry():
             return Said(_counted(first.usage), _failure(first, rest))
         case AssistantMessage():
             marked = bool(rest) and isinstance(rest[0], TaskComplete)  # one by the tool comes behind its result
-            deltas = (*_deltas(first, marked), UsageDelta(first.usage or Usage()))  # none in a torn copy
+            deltas = (*_deltas(first, marked), d.UsageDelta(first.usage or Usage()))  # none in a torn copy
             if first.partial:
                 return Said(deltas, stopped=True)
-            return Said((*deltas, FinishDelta(first.finish_reason)))
+            return Said((*deltas, d.FinishDelta(first.finish_reason)))
         case TurnEnd(usage=usage, finish_reason="interrupted"):
             return Said(_counted(usage), stopped=True)
         case SessionError(error_class=kind, message=message):
@@ -118,21 +110,21 @@ def _turn(following: Sequence[Event]) -> Said | None:
             return None
 
 
-def _deltas(message: AssistantMessage, marked: bool) -> list[Delta]:
+def _deltas(message: AssistantMessage, marked: bool) -> list[d.Delta]:
     """The parts of a message, in an order that adds up to it."""
-    deltas: list[Delta] = [ThinkingBlock(block) for block in message.reasoning]
+    deltas: list[d.Delta] = [d.ThinkingBlock(block) for block in message.reasoning]
     text = message.content + (MARKER if marked else "")
     if text:
-        deltas.append(TextDelta(text))
+        deltas.append(d.TextDelta(text))
     for position, request in enumerate(message.tool_requests):
         named = (request.id or None, position, request.name or None)
-        deltas.append(CallDelta(*named, request.arguments, request.repaired))
+        deltas.append(d.CallDelta(*named, request.arguments, request.repaired))
     return deltas
 
 
-def _counted(usage: Usage) -> tuple[Delta, ...]:
+def _counted(usage: Usage) -> tuple[d.Delta, ...]:
     """What was counted before the end; nothing was heard of a call that cost nothing."""
-    return (UsageDelta(usage),) if usage != Usage() else ()
+    return (d.UsageDelta(usage),) if usage != Usage() else ()
 
 
 def _failure(retry: TurnRetry, rest: Sequence[Event]) -> Exception:
@@ -158,7 +150,7 @@ def _side_call(following: Sequence[Event]) -> Said | None:
         case ModelCall(usage=usage, text=text):
             if rest and isinstance(rest[0], CompactionComplete):
                 text = rest[0].summary
-            return Said((TextDelta(text), UsageDelta(usage), FinishDelta()))
+            return Said((d.TextDelta(text), d.UsageDelta(usage), d.FinishDelta()))
         case CompactionComplete(error="interrupted") | RunEnd(reason="interrupted"):
             return Said(stopped=True)
         case _:
