@@ -301,6 +301,8 @@ NUMBERS = [
 
 AMBIGUOUS = [
     fails("twice", "x\ny\nx\n", "x", "z", "occurs 2 times", "lines 1, 3", "replace_all"),
+    fails("a way out", "a\nport\nb\n  port\n", "port", "x", 'line 2: "a\\nport"', 'line 4: "  port"', "same lines"),
+    fails("a way out at the top", "port\nb\nport\n", "port\n", "x", 'line 3: "b\\nport\\n"'),
     fails("overlapping", "aaa", "aa", "b", "occurs 2 times", "line 1"),
     fails("the line before is shown", "a:\n  x\nb:\n  x\n", "  x", "y", "lines 2, 4", "1  a:", "3  b:"),
     fails("across CRLF", "x\r\ny\r\nx\r\ny", "x\ny", "z", "occurs 2 times", "lines 1, 3", "line endings"),

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import msgspec
+from msgspec.json import encode
 
 from treadle.tools.builtin.matching import How, SearchedText, plain_punctuation
 
@@ -25,6 +26,8 @@ ASIDE: dict[How, str] = {
 
 _LINES_NAMED = 50
 _PLACES_SHOWN = 5
+_WAYS_SHOWN = 3
+_LINES_BEFORE = 4
 _NUMBERED = re.compile(r"[ \t]*(\d{1,7})(\t|→|[:|│](?! )|[:|│] )")
 
 
@@ -40,7 +43,31 @@ def ambiguous(text: str, starts: list[int], old: str, how: How) -> str:
     return (
         f"old_str occurs {total:,} times, beginning in {places}{more}{aside}. Add lines around the one you mean "
         f"so that it is unique, or set replace_all to true.\n{_around(text.split(chr(10)), numbers[:_PLACES_SHOWN])}"
+        f"{_ways_out(text, starts[:_WAYS_SHOWN], old) if how == 'exact' else ''}"
     )
+
+
+def _ways_out(text: str, starts: list[int], old: str) -> str:
+    """Passages that can be sent as they are. Small models read "add lines around it" and send the same again."""
+    found = [(start, passage) for start in starts if (passage := _unique(text, start, start + len(old)))]
+    if not found:
+        return ""
+    rows = [
+        f"line {line}: {encode(passage.replace(chr(13), '')).decode()}"
+        for line, (_, passage) in zip(_lines_of(text, [start for start, _ in found]), found, strict=True)
+    ]
+    return "\nEach of these is unique as old_str; new_str must then begin with the same lines:\n" + "\n".join(rows)
+
+
+def _unique(text: str, start: int, end: int) -> str:
+    """The passage with as many whole lines before it as make it unique; empty if that takes too many."""
+    for _ in range(_LINES_BEFORE):
+        start = text.rfind("\n", 0, max(start - 1, 0)) + 1
+        if end - start > _WIDTH or not start:
+            break
+        if text.count(text[start:end]) == 1:
+            return text[start:end]
+    return text[start:end] if not start and end <= _WIDTH and text.count(text[:end]) == 1 else ""
 
 
 def _around(lines: list[str], numbers: list[int]) -> str:
