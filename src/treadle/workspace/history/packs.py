@@ -21,12 +21,18 @@ _SIGN = b"TREADLE PACK 1\n"
 _HEAD = len(_SIGN) + 8
 _LARGEST_INDEX = 1 << 24
 
-_index = msgspec.msgpack.Decoder(dict[str, tuple[int, int]])
+_MOST_KNOWN = 4
+
+Places = dict[str, tuple[int, int]]
+"""By hash, where an object begins behind the index, and how long it is."""
+_index = msgspec.msgpack.Decoder(Places)
+_known: dict[tuple[int, ...], Places] = {}
+"""The indexes that were read last: whoever wants one object often wants its neighbours."""
 
 
 def write_pack(fd: int, objects: Mapping[str, bytes]) -> None:
     """The objects, by their hashes, into an empty file."""
-    places: dict[str, tuple[int, int]] = {}
+    places: Places = {}
     offset = 0
     for digest, data in objects.items():
         places[digest] = (offset, len(data))
@@ -42,13 +48,25 @@ def packed(fd: int, digest: str) -> bytes | None:
     if not head.startswith(_SIGN) or size > _LARGEST_INDEX:
         return None
     try:
-        place = _index.decode(os.pread(fd, size, _HEAD)).get(digest)
+        place = _places(fd, size).get(digest)
     except msgspec.DecodeError:
         return None
     if place is None:
         return None
     data = os.pread(fd, place[1], _HEAD + size + place[0])
     return data if hashlib.sha256(data).hexdigest() == digest else None
+
+
+def _places(fd: int, size: int) -> Places:
+    found = os.fstat(fd)
+    key = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, size)
+    places = _known.get(key)
+    if places is None:
+        places = _index.decode(os.pread(fd, size, _HEAD))
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        _known[key] = places
+    return places
 
 
 def passing_file(data: bytes) -> int:

@@ -24,7 +24,8 @@ def pending() -> int:
 
 
 class Freeing:
-    """For the time in which names are taken away: what is held is freed when the block is left."""
+    """For the time in which names are taken away: what is held is freed when the block is left, or when there is no
+    room for more."""
 
     def __init__(self) -> None:
         self._held: list[int] = []
@@ -35,7 +36,11 @@ class Freeing:
 
     def hold(self, name: str, folder: int | None = None) -> None:
         """To be called before the name goes. Whatever cannot be held is freed at once."""
-        if not hasattr(os, "O_PATH") or not _take(self._most):
+        if not hasattr(os, "O_PATH"):
+            return
+        if not _take(self._most):
+            if len(self._held) >= self._most // 2:  # there will be room again
+                self._begin()
             return
         try:
             self._held.append(os.open(name, _HOLD, dir_fd=folder))
@@ -43,6 +48,9 @@ class Freeing:
             _give_back()
 
     def __exit__(self, *_: object) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
         held, self._held = self._held, []
         if not held:
             return

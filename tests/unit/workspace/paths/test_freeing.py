@@ -67,6 +67,6 @@ def test_only_a_part_of_the_descriptors_is_taken(tmp_path: Path, monkeypatch: py
         with Freeing() as afterwards:
             for file in files:
                 afterwards.hold(str(file))
-            assert held_below(tmp_path) == 2
+                assert held_below(tmp_path) <= 2
         settle()
     assert held_below(tmp_path) == 0
