@@ -1,5 +1,7 @@
 """Changed files in a browser: hunks, previews, going back; and the panels about a run (W-03, W-04)."""
 
+import json
+
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.site import Site, window
@@ -74,6 +76,31 @@ def test_going_back_to_a_message(browser: Browser, site: Site) -> None:  # W-03,
         expect(page.locator(".row-user")).to_have_count(0)
         expect(page.locator("textarea[aria-label=Message]")).to_have_value("Read b.txt and edit it.")
         assert text(site, "b.txt") == LINES
+        opened.show(edited(site, "d.txt"))
+        for what, left, file in (("Files only", 1, LINES), ("Conversation only", 0, LINES)):
+            page.hover(".row-user")
+            page.click("button[aria-label='Go back to before this message']")
+            page.click(f"dialog button:has-text('{what}')")
+            expect(page.locator(".row-user")).to_have_count(left)
+            if left:
+                expect(page.locator(".row-note >> nth=-1")).to_contain_text("Undid 1 file: d.txt")
+            assert text(site, "d.txt") == file
+
+
+def test_a_message_is_said_differently(browser: Browser, site: Site) -> None:  # L-09
+    chat = edited(site, "e.txt")
+    with window(browser, site) as opened:
+        page = opened.show(chat)
+        expect(page.locator(".row-end")).to_be_visible()
+        page.hover(".row-user")
+        page.click(".row-user button:has-text('Edit')")
+        page.fill("dialog textarea", "Edit it again.")
+        page.click("dialog button.primary")
+        expect(page.locator(".row-user .bubble")).to_have_text(["Edit it again."])
+        expect(page.locator("chat-answer")).to_have_text(["Two edits.", "Edited."])
+        expect(page.locator(".row-end")).to_contain_text("e.txt")
+    log = site("GET", f"/api/chats/{chat}/log")["events"]
+    assert [each["data"]["files"][0]["path"] for each in log if each["type"] == "workspace.undone"] == ["e.txt"]
 
 
 def test_the_panels_of_a_run(browser: Browser, site: Site) -> None:  # D-07
@@ -90,6 +117,11 @@ def test_the_panels_of_a_run(browser: Browser, site: Site) -> None:  # D-07
         page.keyboard.press("Alt+3")
         page.fill("input[aria-label='Filter events']", "execution_complete")
         expect(page.locator(".events li")).to_have_count(3)
+        opened.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        page.click("button:has-text('Copy as JSONL')")
+        expect(page.locator(".toast")).to_have_text("Copied")
+        copied = page.evaluate("navigator.clipboard.readText()").splitlines()
+        assert [json.loads(line)["type"] for line in copied] == ["tool.execution_complete"] * 3
         page.click(".events summary >> nth=0")
         page.click(".events button:has-text('Fork from here')")
         expect(page.locator(".row-note >> nth=0")).to_contain_text(f"A copy of {chat}@")

@@ -32,13 +32,14 @@ class ChatList extends HTMLElement {
 
   async load(further = false) {
     const turn = ++this.turn;
-    const wanted = new URLSearchParams({ limit: 50, archived: this.archived, query: this.query });
-    if (this.status) wanted.set("status", this.status);
+    const wanted = new URLSearchParams({ limit: 50, archived: this.archived });
+    if (this.query) wanted.set("text", this.query);
+    else if (this.status) wanted.set("status", this.status);
     if (further) wanted.set("cursor", this.next);
-    const { chats, next } = await api("GET", `/api/chats?${wanted}`).catch(() => ({}));
+    const { chats, next } = await api("GET", `/api/${this.query ? "search" : "chats"}?${wanted}`).catch(() => ({}));
     if (!chats || turn !== this.turn) return;
     if (!further) this.chats.clear();
-    for (const chat of chats) this.chats.set(chat.id, chat);
+    for (const chat of chats) if (!this.status || chat.status === this.status) this.chats.set(chat.id, chat);
     this.next = next;
     this.draw();
   }
@@ -47,7 +48,7 @@ class ChatList extends HTMLElement {
   take(chat) {
     if (this.query && !this.chats.has(chat.id)) return this.later();
     const fits = chat.archived === this.archived && (!this.status || chat.status === this.status);
-    if (fits) this.chats.set(chat.id, chat);
+    if (fits) this.chats.set(chat.id, { ...chat, found: this.chats.get(chat.id)?.found });
     else this.chats.delete(chat.id);
     this.draw();
   }
@@ -77,7 +78,7 @@ class ChatList extends HTMLElement {
   /** Chats that others began stand below those. */
   line(chat, depth) {
     const here = chat.id === this.app.chat;
-    const facts = [chat.labels.find((each) => each === "won" || each === "lost"), depth ? "" : baseName(chat.root), ago(chat.updated),
+    const facts = chat.found ? `… ${chat.found} …` : [chat.labels.find((each) => each === "won" || each === "lost"), depth ? "" : baseName(chat.root), ago(chat.updated),
         chat.usage.usd ? money(chat.usage.usd) : ""].filter(Boolean).join(" · ");
     const mark = chat.parent ? h("span", { class: "muted", title: "Begun by another chat" }, `${"\u2003".repeat(Math.max(0, depth - 1))}└ `) : null;
     return h("li", {}, h("a", { class: "chat", href: `#/chat/${chat.id}`, data: { id: chat.id }, "aria-current": here ? "page"

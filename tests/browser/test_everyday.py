@@ -1,0 +1,86 @@
+"""What people see and do all day: a run with all that happens in one, chats found again, and a terminal beside the page
+(U-03, U-05, L-08)."""
+
+from playwright.sync_api import Browser, expect
+
+from tests.browser.site import Site, window
+
+BUSY = """
+[model]
+usd_per_million_input = 1000.0
+[[turn]]
+fail = { kind = "overloaded", message = "come back later" }
+text = "First I look."
+call = [
+  { name = "update_plan", args = { steps = [
+    { text = "look", status = "done" }, { text = "write", status = "in_progress" } ] } },
+  { name = "list_directory", args = { path = "." } },
+  { name = "list_directory", args = { path = "./" } },
+  { name = "find_files", args = { pattern = "*.md" } },
+  { name = "grep_search", args = { pattern = "x" } },
+]
+[[turn]]
+call = [{ name = "write_file", args = { path = ".github/workflows/day.yml", content = "on: push\\n" } }]
+[[turn]]
+call = [{ name = "write_file", args = { path = ".github/workflows/day.yml", content = "on: tag\\n" } }]
+[[turn]]
+text = "All done."
+[[turn]]
+text = "And more."
+"""
+TALK = '[[turn]]\ntext = "The needle is in the hay."\n'
+BROKEN = '[[turn]]\nfail = { kind = "auth", message = "no key", times = 0 }\n'
+
+
+def test_a_busy_run(browser: Browser, site: Site) -> None:  # U-03, L-08, S-08
+    chat = site.create("Work.", BUSY, mode="ask")
+    with window(browser, site) as opened:
+        page = opened.show(chat)
+        expect(page.locator(".row-note >> nth=0")).to_contain_text("Attempt 1 failed (overloaded)")
+        expect(page.locator(".action .added")).to_contain_text("on: push")
+        expect(page.locator(".plan-box summary")).to_contain_text("Plan: 1 of 2 done write")
+        expect(page.locator(".gauge")).to_contain_text("$")
+        page.fill("textarea[aria-label=Message]", "later")
+        page.keyboard.press("Enter")
+        expect(page.locator(".queued")).to_contain_text("later")
+        page.click(".queued button:has-text('Edit')")
+        page.fill("dialog textarea", "much later")
+        page.click("dialog button.primary")
+        expect(page.locator(".queued")).to_contain_text("much later")
+        page.fill("textarea[aria-label=Message]", "on a tag, please")
+        page.click("button:has-text('Steer')")
+        expect(page.locator(".row-user >> nth=1")).to_contain_text("You (steering)")
+        expect(page.locator(".group summary >> nth=0")).to_contain_text("listed 2 folders, searched 2 times")
+        expect(page.locator(".action .added")).to_contain_text("on: tag")
+        expect(page.locator(".action")).to_have_count(1)
+        assert site.cli("approve", chat, "--leave").code == 0  # at a terminal
+        expect(page.locator(".action")).to_have_count(0)
+        expect(page.locator("chat-answer >> nth=-1")).to_contain_text("And more.")
+        expect(page.locator(".row-user >> nth=-1")).to_contain_text("much later")
+        expect(page.locator(".row-end >> nth=0")).to_contain_text(".github/workflows/day.yml")
+
+
+def test_chats_are_found_again(browser: Browser, site: Site) -> None:  # U-05
+    talk, broken = site.create("Where is it?", TALK), site.create("Broken.", BROKEN)
+    for chat in (talk, broken):
+        site.idle(chat)
+    with window(browser, site) as opened:
+        page = opened.sign_in()
+        lines = page.locator("chat-list a.chat")
+        page.keyboard.press("Escape")
+        page.evaluate("document.activeElement.blur()")
+        page.keyboard.press("/")
+        page.keyboard.type("needle")
+        expect(lines).to_have_count(1)
+        expect(lines).to_contain_text("… The needle is in the hay. …")
+        page.fill("input[aria-label='Search chats']", "nothing like it")
+        expect(page.locator("chat-list .empty")).to_have_text("Nothing fits.")
+        page.fill("input[aria-label='Search chats']", "")
+        page.select_option("select[aria-label=Status]", "error")
+        expect(lines).to_have_count(1)
+        expect(lines).to_contain_text("Broken.")
+        page.select_option("select[aria-label=Status]", "")
+        site("PATCH", f"/api/chats/{talk}", {"archived": True})
+        expect(page.locator(f"chat-list a[data-id='{talk}']")).to_have_count(0)
+        page.select_option("select[aria-label='Which chats']", "archive")
+        expect(page.locator(f"chat-list a[data-id='{talk}']")).to_be_visible()
