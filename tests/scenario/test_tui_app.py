@@ -15,7 +15,7 @@ from tests.scenario.http_kit import serving
 from tests.unit.tui.recorded import Recorded, long_log
 from treadle import Agent
 from treadle.models.scripted import Call, Hang, Say, ScriptedModel, Turn
-from treadle.protocol.options import ChatOptions
+from treadle.protocol.options import ChatOptions, Mode
 from treadle.stores.sqlite import SqliteStore
 from treadle.tui.app import Left, Start, TreadleApp
 from treadle.tui.embedded import Embedded
@@ -40,9 +40,11 @@ def shown(app: Any) -> str:
     return "\n".join(transcript.render_line(y).text.rstrip() for y in range(transcript.size.height))
 
 
-def app_on(agent: Agent, root: Path, *, model: str = "scripted:x", prompt: str = "") -> TreadleApp:
+def app_on(
+    agent: Agent, root: Path, *, model: str = "scripted:x", prompt: str = "", mode: Mode = "confirm"
+) -> TreadleApp:
     async def connect() -> Embedded:
-        return Embedded(agent, ChatOptions(model=model, root=str(root), mode="confirm"), _find)
+        return Embedded(agent, ChatOptions(model=model, root=str(root), mode=mode), _find)
 
     return make_app(connect, Start(str(root), model, prompt))
 

@@ -260,3 +260,17 @@ def test_undo_one_hunk(terminal: Terminal, cli: CommandLine) -> None:  # W-03
     terminal.keys("u")
     terminal.wait("undone: 1 change")
     assert (cli.project / "notes.txt").read_text() == "".join(lines).replace("line 2\n", "TWO\n")
+
+
+def test_write_in_an_editor(terminal: Terminal, cli: CommandLine, tmp_path: Path) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\necho "and a line of the editor" >> "$1"\n')
+    editor.chmod(0o755)
+    terminal.environment["VISUAL"] = str(editor)
+    begin(terminal, cli, DONE)
+    terminal.type("Mine, ")
+    terminal.wait("Mine,")
+    terminal.keys("C-g")
+    terminal.wait("Mine, and a line of the editor")
+    terminal.keys("Enter")
+    terminal.wait("All done.")

@@ -22,13 +22,13 @@ class Terminal:
     def __init__(self, folder: Path, environment: Mapping[str, str], width: int = 100, height: int = 30) -> None:
         self._socket = str(folder / "tmux.sock")
         self._folder = folder
-        self._environment = dict(environment)
+        self.environment = dict(environment)
         self._size = (width, height)
 
     def start(self, *arguments: str, cwd: Path) -> None:
         """Run `treadle` with these arguments."""
         command = shlex.join([sys.executable, "-m", "treadle", *arguments])
-        variables = {**self._environment, "TERM": "tmux-256color", "LANG": "C.UTF-8"}
+        variables = {**self.environment, "TERM": "tmux-256color", "LANG": "C.UTF-8"}
         settings = " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())
         ending = "code=$?; echo; echo ended with $code; exec sleep 600"
         line = f"cd {shlex.quote(str(cwd))}; env -i {settings} {command}; {ending}"

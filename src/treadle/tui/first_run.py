@@ -58,12 +58,12 @@ def _entries(
     missing: dict[str, str] = {}
     for row in known:
         if row.why:
-            missing.setdefault(row.model.partition(":")[0], row.why)
+            missing.setdefault(row.model.partition(":")[0], row.why.partition(", or ")[0])
+    add("without any key", [Entry(Text("  treadle demo · treadle models fetch qwen-coder", "dim"), None)])
     add(
         "not ready",
         [Entry(Text(f"  {name}: {inert_line(why, 150)}", "dim"), None) for name, why in missing.items()],
     )
-    add("without any key", [Entry(Text("  treadle demo · treadle models fetch qwen-coder", "dim"), None)])
     return entries
 
 

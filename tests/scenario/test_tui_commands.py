@@ -1,0 +1,64 @@
+"""The commands behind the slash: each does what its line of help says, and none ends the app."""
+
+from pathlib import Path
+
+from tests.scenario.test_tui_app import agent_with, app_on, say, shown, until
+from treadle.models.scripted import Call, Say
+from treadle.tui.app import TreadleApp
+from treadle.tui.commands import COMMANDS
+from treadle.tui.picker import Picker
+from treadle.tui.screens import Reading
+
+LISTS = ("model", "mode", "review", "diff", "rewind", "chats", "resume", "queue", "jobs", "theme")
+TEXTS = {"help": "Keys and commands", "rules": "Standing answers", "cost": "What this chat has cost"}
+ELSEWHERE = ("agent", "compact", "copy", "doctor", "network", "paste", "quit", "redo", "rename", "undo", "fork", "new")
+"""What the test does one by one, and what other tests do."""
+
+
+def told(app: TreadleApp) -> str:
+    return "\n".join(str(each.message) for each in app._notifications)
+
+
+async def test_the_commands_one_after_the_other(tmp_path: Path) -> None:  # U-04
+    assert {*LISTS, *TEXTS, *ELSEWHERE, "export"} == set(COMMANDS)
+    steps = [[Call("write_file", path="made.txt", content="made\n")], Say("The *last* words.")]
+    (tmp_path / "project").mkdir()
+    made = tmp_path / "project" / "made.txt"
+    async with agent_with(steps, tmp_path / "home") as agent:
+        app = app_on(agent, tmp_path / "project", mode="auto-edit")
+        async with app.run_test(size=(100, 30)) as pilot:
+            await say(pilot, "Go.")
+            await until(pilot, lambda: "last words" in shown(app) and not app.conversation.view.busy)
+            assert app.link is not None
+            first = app.link.id
+            for name in LISTS:
+                await say(pilot, f"/{name}")
+                await until(pilot, lambda: isinstance(app.screen, Picker))
+                await pilot.press("escape")
+                await until(pilot, lambda: not isinstance(app.screen, Picker))
+            for name in TEXTS:
+                await say(pilot, f"/{name}")
+                await until(pilot, lambda: isinstance(app.screen, Reading))
+                await pilot.press("escape")
+                await until(pilot, lambda: not isinstance(app.screen, Reading))
+            await say(pilot, "/undo")
+            await until(pilot, lambda: not made.exists() and "undone: 1 change" in told(app))
+            await say(pilot, "/redo made.txt")
+            await until(pilot, made.exists)
+            await say(pilot, "/network registries, example.org")
+            await until(pilot, lambda: app.conversation.view.options.network)
+            await say(pilot, "/rename A title")
+            await until(pilot, lambda: app.conversation.view.title == "A title")
+            await say(pilot, "/copy")
+            await until(pilot, lambda: app.clipboard == "The *last* words.")
+            await say(pilot, f"/export {tmp_path}/chat.jsonl")
+            await until(pilot, (tmp_path / "chat.jsonl").exists)
+            await say(pilot, "/mode nonsense")
+            await until(pilot, lambda: "there is no mode 'nonsense'" in told(app))
+            await say(pilot, "/comapct")
+            await until(pilot, lambda: "did you mean 'compact'" in told(app))
+            await say(pilot, "/fork")
+            await until(pilot, lambda: app.link is not None and app.link.id != first)
+            await say(pilot, "/new")
+            await until(pilot, lambda: app.link is None and not app.conversation.blocks)
+            app.leave()
