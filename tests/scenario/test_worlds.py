@@ -104,6 +104,18 @@ async def test_a_background_command_writes_to_the_world(solo: Stage, root: Path)
     assert agent.workspace_of(world.project).read_bytes("late.txt") == b"late\n"
 
 
+async def test_diagnostics_are_those_of_the_world(solo: Stage, root: Path) -> None:
+    steps = [
+        Call("write_file", path="bad.py", content="def f(:\n"),
+        Call("get_diagnostics", path="bad.py"),
+        Say("Ok."),
+    ]
+    agent = solo.agent(steps, builtin=True)
+    world = await agent.worlds.open(root)
+    seen = await play(agent.chat(root=root, world=world.id, diagnose=False).send("Go."))
+    assert "bad.py:1:" in of(seen, e.ExecutionComplete)[1].result
+
+
 async def test_what_somebody_changed_meanwhile_is_a_conflict(solo: Stage, root: Path) -> None:
     agent = solo.agent([], builtin=True)
     world = await agent.worlds.open(root)
