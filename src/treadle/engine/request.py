@@ -46,8 +46,16 @@ def limits_of(state: ChatState, deps: Deps) -> RunLimits:
 def offered(options: ChatOptions, info: ModelInfo, deps: Deps) -> Sequence[ToolSpec]:
     """The tools as this model is told of them."""
     specs = deps.tools.specs(options)
-    small = (options.context_window or info.window) <= SMALL_WINDOW
-    return in_short(specs, chosen=options.tools is not None) if small else specs
+    return in_short(specs, chosen=options.tools is not None) if _is_small(options, info) else specs
+
+
+def system_text(options: ChatOptions, info: ModelInfo, deps: Deps) -> str:
+    """A small model that knows the path of the project writes it out in every call, which takes it long."""
+    return deps.system_text(replace(options, root="") if _is_small(options, info) else options)
+
+
+def _is_small(options: ChatOptions, info: ModelInfo) -> bool:
+    return (options.context_window or info.window) <= SMALL_WINDOW
 
 
 def overhead(state: ChatState, info: ModelInfo, deps: Deps) -> int:
@@ -55,14 +63,14 @@ def overhead(state: ChatState, info: ModelInfo, deps: Deps) -> int:
     if state.context_tokens:
         return 0
     specs = offered(state.options, info, deps)
-    return len(deps.system_text(state.options)) + len(msgspec.json.encode(specs))
+    return len(system_text(state.options, info, deps)) + len(msgspec.json.encode(specs))
 
 
 def build(tenure: Tenure, model: Model, final: bool, deps: Deps) -> ModelRequest:
     """The request of a turn. Its beginning is the same bytes as the turn before (L-21)."""
     options = tenure.state.options
     request = ModelRequest(
-        system=deps.system_text(options),
+        system=system_text(options, model.info, deps),
         entries=entries(tenure.state),
         tools=() if final else tuple(offered(options, model.info, deps)),
         temperature=options.temperature,
