@@ -13,6 +13,8 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+import pytest
+
 from tests.scenario.command_line import CommandLine
 from treadle.protocol.events import ModelNotice
 from treadle.sync import Agent
@@ -174,10 +176,12 @@ def test_always_in_this_project(cli: CommandLine) -> None:  # S-07
     assert json.loads(cli("rules", "--json").out)["scope"] == "project"
 
 
-def test_a_question_of_the_model(cli: CommandLine) -> None:
+@pytest.mark.parametrize("answer", ["blue", "2"])
+def test_a_question_of_the_model(cli: CommandLine, answer: str) -> None:  # T-07
     with person(cli, *prepared(cli, ASK + DONE)) as one:
-        one.sees("(red / blue)")
-        one.types("blue")
+        one.sees("1 red")
+        one.sees("a number, or your own words")
+        one.types(answer)
         assert one.leaves() == 0
     assert cli("export", "last").of("user_input.completed")[0]["answer"] == "blue"
 
@@ -222,7 +226,7 @@ def test_an_answer_that_comes_too_late_is_a_notice(cli: CommandLine) -> None:  #
 
 def test_a_question_answered_elsewhere(cli: CommandLine) -> None:  # S-08
     with person(cli, *prepared(cli, ASK + DONE)) as one:
-        one.sees("(red / blue)")
+        one.sees("a number, or your own words")
         assert cli("resume", "last", "--answer", "blue", "--json").code == 0
         one.sees("answered elsewhere")
         one.sees("All done.")

@@ -17,7 +17,7 @@ from treadle.errors import NotFound, Refused, TreadleError
 from treadle.following import Following
 from treadle.handle import Chat
 from treadle.inert import inert, inert_line
-from treadle.presentation.notices import how_to_answer, waiting
+from treadle.presentation.notices import chosen_option, how_to_answer, waiting, why_asked
 from treadle.presentation.styled import Colour
 from treadle.protocol.events import Envelope, OpenAction
 from treadle.protocol.files import FileChange
@@ -140,10 +140,12 @@ class Dialogue:
 
     async def answer(self, chat: Chat, action: OpenAction) -> Following | None:
         """What the person answers; None if they leave."""
+        words = {f"  {line}" for line in why_asked(action)}
         for line in waiting(action):
             head = not line.startswith(" ")
             colour = "yellow" if head else _DIFF.get(line[2:3])
-            self._terminal.note(f"── {line}" if head else line, *((colour,) if colour else ()))
+            for part in self._terminal.folded(f"── {line}") if head else self._folded(line, words):
+                self._terminal.note(part, *((colour,) if colour else ()))
         choosing = asyncio.ensure_future(self._choose(chat, action))
         closing = asyncio.ensure_future(_closed(chat, action))
         try:
@@ -160,6 +162,10 @@ class Dialogue:
         if chosen is None:
             self._terminal.note(f"── left; answer later with: {how_to_answer(chat.id, action)}", "dim")
         return chosen
+
+    def _folded(self, line: str, words: Container[str]) -> list[str]:
+        """Words break where words end; what would be done is shown as it is."""
+        return self._terminal.folded(line, "    ") if line in words else [line]
 
     def note_stale(self) -> None:
         self._terminal.note("── this was answered elsewhere, or has changed; following the chat", "yellow")
@@ -201,12 +207,12 @@ class Dialogue:
 
     async def _tell(self, chat: Chat, action: OpenAction) -> Following | None:
         while True:
-            hint = f" ({' / '.join(inert_line(option, 60) for option in action.options)})" if action.options else ""
-            typed = await self._ask(f"your answer{hint}: ")
+            hint = "a number, or your own words" if action.options else "your answer"
+            typed = await self._ask(f"{hint}: ")
             if typed is None:
                 return None
             if typed:
-                return chat.answer(action, typed)
+                return chat.answer(action, chosen_option(action, typed))
 
     async def _rewritten(self, chat: Chat, action: OpenAction) -> str | None:
         """Another command than this one. One of several lines is written anew: it cannot be shown on one."""

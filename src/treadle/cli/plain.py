@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from treadle.handle import Chat
     from treadle.runtime import Agent
 
-_HELP = "say what is to be done; /undo takes the last run back, /new begins another chat, /quit or Ctrl-D leaves"
+_HELP = "say what is to be done\n/undo takes the last run back, /new begins another chat, /quit or Ctrl-D leaves"
 
 
 def converse(root: str, first: str, resume: str | None, flags: Mapping[str, Any]) -> int:

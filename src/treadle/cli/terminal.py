@@ -93,6 +93,17 @@ class Terminal:
         self._err.write((_painted(text, colours) if self._err_colour else self._plain(text)) + "\n")
         self._err.flush()
 
+    def folded(self, text: str, indent: str = "   ") -> list[str]:
+        """A line in as many as the terminal has room for, without breaking words; whole where there is none."""
+        if not self._live or len(text) < self.width:
+            return [text]
+        from textwrap import wrap
+
+        begin = text[: len(text) - len(text.lstrip())]
+        return wrap(
+            text.strip(), self.width - 1, initial_indent=begin, subsequent_indent=indent, break_on_hyphens=False
+        )
+
     def status(self, text: str) -> None:
         """What goes on just now. Never in the middle of a line of the answer."""
         if self._live and self._at_start:

@@ -152,8 +152,14 @@ def waiting(action: e.OpenAction) -> list[str]:
             body = [*inert(action.text).split("\n"), *why_asked(action)]
         case "user_input":
             head = f"asks: {inert(action.text)}"
-            body = [f"- {inert_line(option, 300)}" for option in action.options]
+            body = [f"{number} {inert_line(option, 300)}" for number, option in enumerate(action.options, 1)]
     return [head, *(f"  {line}" for line in body)]
+
+
+def chosen_option(action: e.OpenAction, typed: str) -> str:
+    """What is meant by what was typed as an answer: its number stands for an option."""
+    number = int(typed) if typed.isdecimal() and len(typed) < 4 and typed not in action.options else 0
+    return action.options[number - 1] if 1 <= number <= len(action.options) else typed
 
 
 def why_asked(action: e.OpenAction) -> list[str]:

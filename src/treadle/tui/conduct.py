@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from treadle.did_you_mean import did_you_mean
 from treadle.errors import InvalidInput, TreadleError
 from treadle.inert import inert, inert_line
+from treadle.presentation.notices import chosen_option
 from treadle.protocol.events import OpenAction
 from treadle.tui.app import TreadleApp
 from treadle.tui.blocks import Note
@@ -120,9 +121,7 @@ class Conduct:
             return
         asked = self.app.card.asked
         if asked is not None and asked.action.kind == "user_input" and not text.startswith("/"):
-            options, number = asked.action.options, int(text) if text.isdecimal() else 0
-            chosen = options[number - 1] if 1 <= number <= len(options) else text
-            await self._answer(asked, lambda link: link.answer(asked.action, chosen))
+            await self._answer(asked, lambda link: link.answer(asked.action, chosen_option(asked.action, text)))
         elif text.startswith("/") and not text.startswith("//"):
             name, _, rest = text[1:].partition(" ")
             await self.command(name, rest.strip())

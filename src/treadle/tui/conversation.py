@@ -123,7 +123,9 @@ class Conversation:
 
     def _ended(self, idle: e.SessionIdle, envelope: e.Envelope) -> None:
         self._drop()
-        spent = cost(self.view.usage, self.view.turns, self.view.calls, (envelope.time_ms - self.view.began_ms) / 1000)
+        spent = cost(
+            self.view.run_usage, self.view.turns, self.view.calls, (envelope.time_ms - self.view.began_ms) / 1000
+        )
         files = change_lines(self._files.values(), decode_path, MOST_FILES)
         for at, block in enumerate(self.blocks[-50:], max(0, len(self.blocks) - 50)):
             if block.live:

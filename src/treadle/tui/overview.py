@@ -31,6 +31,7 @@ class Overview(msgspec.Struct, frozen=True):
     usage: Usage = Usage()
     """Of the whole chat."""
     run_usage: Usage = Usage()
+    """Of the run that is under way, or of the last one."""
     turns: int = 0
     calls: int = 0
     tokens: int = 0
@@ -57,7 +58,7 @@ def after(view: Overview, envelope: e.Envelope) -> Overview:
         case e.TurnEnd(usage=usage):
             return replace(view, usage=view.usage + usage, run_usage=view.run_usage + usage)
         case e.ModelCall(usage=usage):
-            return replace(view, usage=view.usage + usage)
+            return replace(view, usage=view.usage + usage, run_usage=view.run_usage + usage)
         case e.SubagentCompleted(usage=usage, chat=chat):
             left = tuple(each for each in view.children if each != chat)
             return replace(view, usage=view.usage + usage, run_usage=view.run_usage + usage, children=left)
@@ -97,7 +98,7 @@ def after(view: Overview, envelope: e.Envelope) -> Overview:
         case e.RunEnd(reason=reason):
             steps = () if all(step.status == "done" for step in view.plan) else view.plan
             ended = replace(view, busy=False, stopping=False, activity="", last_end=reason, plan=steps)
-            return replace(ended, actions=(), children=(), run_usage=Usage())
+            return replace(ended, actions=(), children=())
         case _:
             return replace(view, actions=_actions(view.actions, event))
 

@@ -158,3 +158,14 @@ def test_what_was_said_in_the_persons_place_is_told_apart() -> None:
     told = begun()(e.UserMessage("go on", source="autopilot"))
     assert [block.source for block in told.conversation.blocks if isinstance(block, Said)] == ["person", "autopilot"]
     assert len(told.conversation.messages()) == 1
+
+
+def test_the_end_of_a_run_says_what_this_run_cost() -> None:  # E-04
+    def run(tokens: int) -> list[e.Event]:
+        return [e.UserMessage("Go."), e.TurnStart(1, "m:x"), e.TurnEnd(1, Usage(tokens)), e.RunEnd("done")]
+
+    shown = Told()(*run(1_000), *run(20)).conversation
+    first, second = (block.text for block in shown.blocks if isinstance(block, Ended))
+    assert "1,000 tokens in" in first
+    assert "· 20 tokens in" in second
+    assert shown.view.usage.input == 1_020

@@ -39,7 +39,7 @@ class Resumption(NamedTuple):
 @click.option("--approve", is_flag=True, help="Allow what the chat asks for.")
 @click.option("--deny", is_flag=True, help="Refuse what the chat asks for.")
 @click.option("--feedback", default="", metavar="TEXT", help="Tell the model why, with --deny.")
-@click.option("--answer", metavar="TEXT", help="Answer the chat's question.")
+@click.option("--answer", metavar="TEXT", help="Answer the chat's question, by the number of an option too.")
 @click.option("--results", metavar="FILE", help="Hand in the results of client tools, as JSON; - reads standard input.")
 @json_option("Print every event as one line of JSON.")
 @gathered(Resumption, "reply")
@@ -62,7 +62,10 @@ async def _following(chat: "Chat", reply: Resumption) -> "Following":
     if reply.results is not None:
         return chat.submit(_read_results(reply.results))
     if reply.answer is not None:
-        return chat.answer(await _open(chat, "user_input", "asks no question"), reply.answer)
+        from treadle.presentation.notices import chosen_option
+
+        action = await _open(chat, "user_input", "asks no question")
+        return chat.answer(action, chosen_option(action, reply.answer))
     if reply.approve:
         return chat.approve(await _open(chat, "permission", "asks for no approval"))
     if reply.deny:
