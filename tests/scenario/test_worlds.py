@@ -258,6 +258,8 @@ async def test_without_overlays_a_copy_does_the_same_and_says_so(
     assert all(done.success for done in of(seen, e.ExecutionComplete)), of(seen, e.ExecutionComplete)
     assert str(root) in of(seen, e.ExecutionComplete)[1].result
     assert tree(root) == before
+    with pytest.raises(ToolError, match="copies are not rebased"):
+        await agent.worlds.rebase(world.id)
     inner = await agent.worlds.open(root, world.id)
     write(agent.workspace_of(inner.project), "inner.txt", b"inner\n")
     await agent.worlds.commit(inner.id)

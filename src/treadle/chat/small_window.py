@@ -31,7 +31,7 @@ _SHORT = {
     "find_files": _Short("Find files by a glob such as *.py or src/**/*.ts.", ("pattern",), ("path",)),
     "grep_search": _Short("Search the lines of files with a regular expression.", ("pattern",), ("path", "include")),
     "edit_file": _Short(
-        "Replace old_str, copied exactly from the file, by new_str.", ("path", "old_str", "new_str"), ("replace_all",)
+        "Replace old_str, copied exactly from a file that you have read, by new_str.", ("path", "old_str", "new_str")
     ),
     "write_file": _Short("Create a file, or replace the whole of one that you have read.", ("path", "content")),
     "run_command": _Short("Run a shell command (bash) and see its output.", ("command",), ("timeout_s", "cwd")),

@@ -150,7 +150,8 @@ class _Race:
         head = f"Attempt {child.number} wins ({inert_line(child.model, 80)}): {inert_line(why, 300)}."
         if won.effect.conflicts:
             names = ", ".join(inert_line(each.path, 200) for each in won.effect.conflicts[:10])
-            head += f" It was not committed, because {names} changed in the project meanwhile; it is in {child.world}."
+            head += f" It was not committed, because {names} changed in the project meanwhile. Bring it in: "
+            head += f"treadle world rebase {child.world}, then treadle world commit {child.world}."
         lines = [head, "", *map(_line, all_of), "", *effect_lines(won.effect, "changed in the project")]
         outcome = told(self._invocation, [*all_of, *self._judged], ["\n".join(lines).rstrip()], success=won.committed)
         return msgspec.structs.replace(outcome, summary=f"attempt {child.number} wins: {inert_line(why, 80)}")
