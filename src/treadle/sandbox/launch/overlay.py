@@ -6,7 +6,7 @@ import marshal
 import os
 import sys
 
-from treadle.sandbox.launch.system import mount, unshare
+from treadle.sandbox.launch.libc import mount, unshare
 
 _NEW_USER, _NEW_MOUNTS = 0x10000000, 0x00020000
 _NOSUID_NODEV, _PRIVATE = 0x2 | 0x4, 0x4000 | 0x40000

@@ -1,9 +1,11 @@
-"""System calls that Python does not have: Landlock, seccomp, capabilities, mounts. One function each, OSError on
+"""System calls that Python does not have: Landlock, seccomp, capabilities, namespaces. One function each, OSError on
 failure."""
 
 import ctypes
 import os
 from fcntl import ioctl
+
+from treadle.sandbox.launch.libc import control
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _SECCOMP = {"x86_64": 317, "aarch64": 277}
@@ -20,11 +22,6 @@ def call(number: int, *arguments: object) -> int:
     result: int = _LIBC.syscall(ctypes.c_long(number), *arguments)
     _require(result)
     return result
-
-
-def control(option: int, value: int = 0) -> None:
-    zero = ctypes.c_ulong(0)
-    _require(_LIBC.prctl(option, ctypes.c_ulong(value), zero, zero, zero))
 
 
 class Ruleset:
@@ -91,16 +88,6 @@ def join_network(pid: int) -> None:
 def join(namespace: int, kind: int = 0) -> None:
     """Step into a namespace by a descriptor of it."""
     _require(_LIBC.setns(ctypes.c_int(namespace), ctypes.c_int(kind)))
-
-
-def unshare(kinds: int) -> None:
-    """Have namespaces of these kinds of one's own."""
-    _require(_LIBC.unshare(ctypes.c_int(kinds)))
-
-
-def mount(source: str, place: str, kind: str, flags: int, options: str) -> None:
-    words = [os.fsencode(word) for word in (source, place, kind, options)]
-    _require(_LIBC.mount(words[0], words[1], words[2], ctypes.c_ulong(flags), words[3]))
 
 
 def _require(result: int) -> None:

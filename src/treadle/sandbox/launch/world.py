@@ -13,7 +13,7 @@ import select
 import sys
 import time
 
-from treadle.sandbox.launch import system
+from treadle.sandbox.launch.libc import mount, unshare
 
 _NEW_USER, _NEW_MOUNTS = 0x10000000, 0x20000
 _NOSUID, _NODEV, _RECURSIVE, _PRIVATE = 2, 4, 0x4000, 0x40000
@@ -76,7 +76,7 @@ def _listen(folder: str, name: str) -> "_socket.socket":
 
 def _mounted(told: "dict[str, object]") -> int:
     """A descriptor of the top folder, with the layers mounted over the root."""
-    system.mount("none", "/", "", _RECURSIVE | _PRIVATE, "")
+    mount("none", "/", "", _RECURSIVE | _PRIVATE, "")
     root = str(told["root"])
     lowest = os.open(root, _LOOK)
     if os.fstat(lowest).st_dev != told["device"] or os.fstat(lowest).st_ino != told["inode"]:
@@ -85,7 +85,7 @@ def _mounted(told: "dict[str, object]") -> int:
     upper, work = (os.open(f"{told['view']}/{name}", _LOOK) for name in ("upper", "work"))
     lower = ":".join(f"/proc/self/fd/{fd}" for fd in (*reversed(above), lowest))
     options = f"userxattr,lowerdir={lower},upperdir=/proc/self/fd/{upper},workdir=/proc/self/fd/{work}"
-    system.mount("overlay", root, "overlay", _NOSUID | _NODEV, options)
+    mount("overlay", root, "overlay", _NOSUID | _NODEV, options)
     for fd in (lowest, *above, upper, work):
         os.close(fd)
     return os.open(root, _LOOK)
@@ -96,12 +96,12 @@ def _new_namespaces() -> "list[str]":
     user, group = os.geteuid(), os.getegid()
     if user == 0:
         try:
-            system.unshare(_NEW_MOUNTS)
+            unshare(_NEW_MOUNTS)
         except OSError:  # root of a container that may not mount
             pass
         else:
             return ["mnt"]
-    system.unshare(_NEW_USER | _NEW_MOUNTS)
+    unshare(_NEW_USER | _NEW_MOUNTS)
     for file, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
         with open(f"/proc/self/{file}", "w") as opened:
             opened.write(text)

@@ -2,26 +2,33 @@
 its descendants (Linux), so that a daemon with a session of its own stays in the tree; where that cannot be had, the
 process group stands for the tree."""
 
-import ctypes
 import os
 import sys
 from _collections_abc import Callable
 
+from treadle.sandbox.launch.libc import control
+
 _SIGKILL, _SIGTERM, _SIGSTOP = 9, 15, 19
 _SUBREAPER, _DEATH_SIGNAL = 36, 1
 _LINUX = sys.platform == "linux"
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def adopt_orphans() -> None:
     if _LINUX:
-        _libc.prctl(_SUBREAPER, 1, 0, 0, 0)
+        _try_to(_SUBREAPER, 1)
 
 
 def die_with_parent() -> None:
     """For the command itself: if its supervisor is killed, nobody would be left to end it."""
     if _LINUX:
-        _libc.prctl(_DEATH_SIGNAL, _SIGKILL, 0, 0, 0)
+        _try_to(_DEATH_SIGNAL, _SIGKILL)
+
+
+def _try_to(option: int, value: int) -> None:
+    try:  # noqa: SIM105
+        control(option, value)
+    except OSError:  # this kernel, or what stands for one, does not know it
+        pass
 
 
 def terminate(group: int) -> None:
