@@ -59,6 +59,23 @@ async def test_a_message_of_a_program_joins_its_trace(cli: CommandLine, collecto
     await program.close()
 
 
+async def test_a_program_is_told_the_span_in_which_its_tool_is_waited_for(
+    cli: CommandLine, collector: Collector
+) -> None:
+    cli.environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = collector.url
+    program = await Program.start(cli, cli.script(f'[[turn]]\n[[turn.call]]\nname = "lookup"\n{HELLO}'))
+    tool = {"name": "lookup", "parameters": {"type": "object"}, "skipPermission": True}
+    await program.call("session.create", {"sessionId": "s1", "tools": [tool]})
+    await program.call("session.send", {"sessionId": "s1", "prompt": "Look.", "traceparent": OUTSIDE})
+    wanted = (await program.heard("external_tool.requested"))["data"]
+    given = {"sessionId": "s1", "requestId": wanted["requestId"], "result": "42"}
+    await program.call("session.tools.handlePendingToolCall", given)
+    assert await joined(collector)
+    waited = collector.one("wait client_tool")
+    assert wanted["traceparent"] == f"00-{waited.trace}-{waited.id}-01"
+    await program.close()
+
+
 async def test_a_task_of_another_agent_joins_its_trace(kit: Kit, collector: Collector) -> None:
     agent = kit.agent([Say("Hello.")], {}, telemetry=Telemetry(collector.url))
     async with Client(Desk(agent, [str(kit.root)]).server()) as client:

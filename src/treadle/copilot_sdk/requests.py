@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.chat.state import open_actions, status
+from treadle.chat.state import ChatState, open_actions, status
 from treadle.copilot_sdk.hooks import SessionHooks, result_text
 from treadle.copilot_words.config import Tool
 from treadle.copilot_words.permissions import asked, custom_tool, decided, rule_of
@@ -22,6 +22,7 @@ from treadle.jsonrpc.connection import Connection, Gone, RpcError
 from treadle.protocol.commands import Result
 from treadle.protocol.events import OpenAction
 from treadle.tools.registry import ALIASES
+from treadle.types import CallKey
 
 Announce = Callable[[str, dict[str, Any]], object]
 GATE = "permission-"
@@ -39,6 +40,7 @@ class Requests:
         tools: Callable[[], Iterable[Tool]],
         answering: Callable[[], Sequence[Connection]],
         background: Callable[[Coroutine[Any, Any, object]], None],
+        trace: Callable[[ChatState, CallKey], str],
     ) -> None:
         self._chat = chat
         self._hooks = hooks
@@ -46,6 +48,7 @@ class Requests:
         self._tools = tools
         self._answering = answering
         self._background = background
+        self._trace = trace
         self.open: dict[str, tuple[str, dict[str, Any]]] = {}
         """By request: the event that asks for it, for whoever comes later."""
         self.again: set[str] = set()
@@ -111,7 +114,7 @@ class Requests:
             done = {"requestId": request, "toolCallId": action.call, "result": {"kind": kind}}
             self._tell("permission.completed", done)
             if decision.decision == "allow":
-                self._announce_tool(action)
+                await self._announce_tool(action)
             else:
                 await self._keep(action, decision.feedback, failed=True, final=decision.final)
             return True
@@ -140,20 +143,22 @@ class Requests:
         self._arguments[action.call] = action.arguments if said is None else said
         tool = next((each for each in self._tools() if each.name == action.name), None)
         if tool is not None and tool.skip_permission:
-            self._announce_tool(action)
+            await self._announce_tool(action)
             return
         what = custom_tool(
             action.call, action.name, (tool.description if tool else "") or "", self._arguments[action.call]
         )
         self._announce_permission(f"{GATE}{action.action}", what)
 
-    def _announce_tool(self, action: OpenAction) -> None:
+    async def _announce_tool(self, action: OpenAction) -> None:
+        trace = self._trace(await self._chat.state(), action.call)
         data = {
             "requestId": action.tool_call_id,
             "sessionId": self._chat.id,
             "toolCallId": action.call,
             "toolName": action.name,
             "arguments": self._arguments.get(action.call, action.arguments),
+            **({"traceparent": trace} if trace else {}),
         }
         self._announce(action.tool_call_id, "external_tool.requested", data)
 

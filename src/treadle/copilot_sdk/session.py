@@ -53,7 +53,8 @@ class Session:
         """Servers that a program stopped."""
         self.hooks = SessionHooks(chat.id, options.root, lambda: self._with(lambda config: bool(config.hooks)))
         answering = lambda: self._with(lambda config: bool(config.request_user_input))  # noqa: E731
-        self.requests = Requests(chat, self.hooks, self.announce, lambda: self.tools, answering, self.background)
+        trace = agent.deps.observer.traceparent
+        self.requests = Requests(chat, self.hooks, self.announce, lambda: self.tools, answering, self.background, trace)
         self._between: list[tuple[int, SdkEvent]] = []
         """Events that are in no log, with the seq that they stand behind."""
         self._listeners: list[asyncio.Queue[SdkEvent]] = []

@@ -23,6 +23,10 @@ class Observer(Protocol):
         """What is done inside belongs to the chat's run; with `call` to that call."""
         ...
 
+    def traceparent(self, state: ChatState, waits: CallKey) -> str:
+        """For a client that runs a call itself: the span in which the chat waits for that. Empty if none is made."""
+        ...
+
     async def close(self) -> None: ...
 
 
@@ -37,6 +41,9 @@ class NoObserver:
 
     def working(self, state: ChatState, call: CallKey | None = None) -> AbstractContextManager[None]:
         return self._nothing
+
+    def traceparent(self, state: ChatState, waits: CallKey) -> str:
+        return ""
 
     async def close(self) -> None:
         pass

@@ -116,16 +116,17 @@ class Watcher:
         from opentelemetry.context import attach, detach
         from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 
-        chat, first = state.chat, state.run.first
-        above = trace_of(chat, first, state.run.traceparent)
-        here = TraceContext(above.trace, span_id(chat, first, f"tool {call}" if call else RUN), above.sampled)
-        _keep(self._current, chat, here)
+        here = _place(state, f"tool {call}" if call else RUN)
+        _keep(self._current, state.chat, here)
         known = SpanContext(here.trace, here.span, False, TraceFlags(int(here.sampled)))
         token = attach(set_span_in_context(NonRecordingSpan(known)))
         try:
             yield
         finally:
             detach(token)
+
+    def traceparent(self, state: ChatState, waits: CallKey) -> str:
+        return str(_place(state, f"wait {waits}")) if state.run is not None else ""
 
     # -- the work -------------------------------------------------------------------------------------------------
 
@@ -163,6 +164,13 @@ class Watcher:
         logging.getLogger("treadle").removeFilter(self._filter)
         if self._recorder is not None:
             await asyncio.to_thread(self._recorder.close, CLOSE_S)
+
+
+def _place(state: ChatState, key: str) -> TraceContext:
+    """Of a span of the run that is under way."""
+    assert state.run is not None
+    above = trace_of(state.chat, state.run.first, state.run.traceparent)
+    return TraceContext(above.trace, span_id(state.chat, state.run.first, key), above.sampled)
 
 
 def _recorder(wanted: Telemetry) -> "Recorder":
