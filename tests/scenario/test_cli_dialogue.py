@@ -315,13 +315,17 @@ def test_the_library_is_told_by_its_warnings(cli: CommandLine) -> None:
         assert agent.warnings == []
 
 
-def test_what_a_sub_agent_asks_is_asked_here(cli: CommandLine) -> None:  # L-23, S-08
+@pytest.mark.parametrize("depth", [1, 2])
+def test_what_a_sub_agent_asks_is_asked_here(cli: CommandLine, depth: int) -> None:  # L-23, S-08
     (cli.home / "agents").mkdir()
     write = '[[turn]]\ncall = [{ name = "write_file", args = { path = ".env", content = "X=1" } }]\n'
     child = cli.script(write + DONE, "child.toml")
     (cli.home / "agents" / "writer.md").write_text(f"---\nname: writer\nmodel: {child}\n---\nWrite.\n")
-    tasks = '[{ task = "Write it", agent = "writer" }]'
-    parent = cli.script(f'[[turn]]\ncall = [{{ name = "delegate", args = {{ tasks = {tasks} }} }}]\n{DONE}')
+    tasks = '[{ task = "Write it", agent = "AGENT" }]'
+    delegates = f'[[turn]]\ncall = [{{ name = "delegate", args = {{ tasks = {tasks} }} }}]\n{DONE}'
+    middle = cli.script(delegates.replace("AGENT", "writer"), "middle.toml")
+    (cli.home / "agents" / "middle.md").write_text(f"---\nname: middle\nmodel: {middle}\n---\nShare.\n")
+    parent = cli.script(delegates.replace("AGENT", "writer" if depth == 1 else "middle"))
     with person(cli, "run", "Go.", "--model", parent) as someone:
         someone.sees("asks:")
         someone.sees("[y]es")

@@ -238,16 +238,24 @@ class Dialogue:
 
 
 async def _asked_below(chat: Chat, left: Container[str]) -> tuple[Chat, OpenAction]:
-    """What the first sub-agent of the chat asks that asks something, and was not left alone before."""
+    """What the first sub-agent of the chat asks, at any depth, that asks something and was not left alone before."""
     while True:
-        for call in (await chat.state()).calls:
-            for child in children_of(call.plan) if call.phase == "started" else ():
-                with suppress(NotFound):  # not begun yet
-                    below = chat.other(child.chat)
-                    actions = [action for action in await below.actions() if action.of_person]
-                    if actions and child.chat not in left:
-                        return below, actions[0]
+        if (found := await _first_below(chat, left)) is not None:
+            return found
         await asyncio.sleep(_WATCH_S)
+
+
+async def _first_below(chat: Chat, left: Container[str]) -> tuple[Chat, OpenAction] | None:
+    for call in (await chat.state()).calls:
+        for child in children_of(call.plan) if call.phase == "started" else ():
+            with suppress(NotFound):  # not begun yet
+                below = chat.other(child.chat)
+                actions = [action for action in await below.actions() if action.of_person]
+                if actions and child.chat not in left:
+                    return below, actions[0]
+                if (found := await _first_below(below, left)) is not None:
+                    return found
+    return None
 
 
 async def _closed(chat: Chat, action: OpenAction) -> None:

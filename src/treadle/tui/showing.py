@@ -29,6 +29,7 @@ SHARE = 3.0
 TICK_S = 0.25
 LOOK_S = 2.0
 BELOW_S = 1.0
+HINT = "Enter queues, Ctrl-S steers, Esc stops"
 WELCOME = "Say what is to be done · / commands · @ files · ! shell · F1 help"
 
 
@@ -206,8 +207,10 @@ class Shown:
             mark = app.marks.asks if waits else app.marks.spinner[self._frame % len(app.marks.spinner)]
             seconds = max(0, round(time.time() - view.began_ms / 1000)) if view.began_ms else 0
             activity = "waiting for you" if waits else view.activity or "working"
-            hint = "Enter queues, Ctrl-S steers, Esc stops" if app.size.width >= 70 and not waits else "Esc stops"
-            app.say_status(f"{mark} {inert_line(activity, 60)} {seconds} s · {purpose or hint}", "yellow")
+            said = f"{mark} {inert_line(activity, 60)} {seconds} s · "
+            room = app.query_one("#status").size.width - 2 - len(said)
+            hint = HINT if len(HINT) <= room and not waits else "Esc stops"
+            app.say_status(f"{said}{purpose or hint}", "yellow")
         elif not self.conversation.blocks:
             app.say_status(WELCOME)
         else:
