@@ -54,7 +54,7 @@ class ActionCards extends HTMLElement {
       (action.offers ?? []).flatMap((offer, place) => Object.entries(SCOPES).map(([scope, where]) => h("option",
           { value: `${place} ${scope}` }, `${offer.covers} ${where}`))));
     const card = h("section", { class: `card action severity-${action.severity}`, data: { action: action.action }, tabindex: "-1" },
-      h("h3", {}, `Allow ${action.name || "this"}?`, action.severity && action.severity !== "none"
+      h("h2", {}, `Allow ${action.name || "this"}?`, action.severity && action.severity !== "none"
           ? h("span", { class: `badge ${action.severity}` }, action.severity) : null),
       action.reason ? h("p", {}, action.reason) : null,
       action.network?.length ? h("p", { class: "warn" }, `It may reach: ${action.network.join(", ")}`) : null, shown,
@@ -77,7 +77,7 @@ class ActionCards extends HTMLElement {
     const say = (answer) => answer.trim() && this.answer(action, `/answers/${encodeURIComponent(action.action)}`, { answer }, card);
     const text = h("div", { class: "markdown" });
     show(text, "markdown", action.text || action.question || "");
-    const card = h("section", { class: "card action question", data: { action: action.action }, tabindex: "-1" }, h("h3", {}, "A question"),
+    const card = h("section", { class: "card action question", data: { action: action.action }, tabindex: "-1" }, h("h2", {}, "A question"),
         text,
       h("div", { class: "choices" }, (action.options ?? []).map((option) => button(option, () => say(option)))),
       h("form", { on: { submit: (event) => { event.preventDefault(); say(field.value); } } }, field,
@@ -90,7 +90,7 @@ class ActionCards extends HTMLElement {
     const until = action.deadline_ms ? ` until ${new Date(action.deadline_ms).toLocaleTimeString()}` : "";
     const read = (text) => { try { return JSON.parse(text); } catch { return text; } };
     const card = h("section", { class: "card action client", data: { action: action.action }, tabindex: "-1" },
-        h("h3", {}, `A client runs ${action.name}`),
+        h("h2", {}, `A client runs ${action.name}`),
       h("p", { class: "muted" }, `The chat waits for its result${until}.`),
           h("pre", { class: "output", tabindex: "0" }, JSON.stringify(action.arguments ?? {}, null, 2)),
       all.length === 1 ? h("details", {}, h("summary", {}, "Answer in its place"), field,
