@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
 from html import escape
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 
 from treadle.inert import inert, inert_line
@@ -25,25 +26,28 @@ _LINKS = ("http://", "https://", "mailto:")
 
 
 class Rendering:
-    """Makes HTML, and keeps what it made up to so many characters."""
+    """Makes HTML, and keeps what it made up to so many characters. One passage at a time, whichever thread asks: the
+    libraries finish their rules at the first use, and whoever came meanwhile would be given less than all of them."""
 
     def __init__(self, most: int = KEPT) -> None:
         self._kept: OrderedDict[bytes, str] = OrderedDict()
         self._size = 0
         self._most = most
+        self._lock = Lock()
 
     def html(self, kind: Kind, text: str, language: str = "", *, split: bool = False) -> str:
         key = hashlib.sha256(f"{kind}\0{language}\0{split}\0{text}".encode("utf-8", "replace")).digest()
-        if (found := self._kept.get(key)) is not None:
-            self._kept.move_to_end(key)
-            return found
-        made = _made(kind, text, language, split)
-        if len(made) <= self._most and key not in self._kept:  # several threads may have made the same
-            self._kept[key] = made
-            self._size += len(made)
-            while self._size > self._most:
-                self._size -= len(self._kept.popitem(last=False)[1])
-        return made
+        with self._lock:
+            if (found := self._kept.get(key)) is not None:
+                self._kept.move_to_end(key)
+                return found
+            made = _made(kind, text, language, split)
+            if len(made) <= self._most:
+                self._kept[key] = made
+                self._size += len(made)
+                while self._size > self._most:
+                    self._size -= len(self._kept.popitem(last=False)[1])
+            return made
 
 
 def _made(kind: Kind, text: str, language: str, split: bool) -> str:

@@ -1,12 +1,16 @@
 """HTML of what others wrote: nothing of theirs is alive in it (S-12)."""
 
 import re
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from html.parser import HTMLParser
+from threading import Barrier
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from treadle.server import rendering
 from treadle.server.rendering import MOST_MARKDOWN, Kind, Rendering, code, markdown
 
 TAGS = {
@@ -121,3 +125,29 @@ def test_what_was_made_is_kept_and_bounded() -> None:
     assert rendering._size <= 1_000
     assert rendering._size == sum(map(len, rendering._kept.values()))
     assert rendering.html("markdown", "number 49 " * 10) is rendering.html("markdown", "number 49 " * 10)
+
+
+def test_several_readers_at_once_see_the_same() -> None:  # S-12
+    """Parsers and lexers are made ready by whoever comes first; nobody else may meet them half made."""
+    texts = [f"# {number}\n\n**b** `c`\n\n```python\ndef f(): return {number}\n```\n" for number in range(8)]
+    wanted = [Rendering().html("markdown", text) for text in texts]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(20):
+            rendering._parser.cache_clear()
+            rendering._parser()  # there is one, and it was never used
+            assert _at_once(Rendering(), texts) == wanted
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def _at_once(made: Rendering, texts: list[str]) -> list[str]:
+    ready = Barrier(len(texts))
+
+    def html(text: str) -> str:
+        ready.wait()
+        return made.html("markdown", text)
+
+    with ThreadPoolExecutor(len(texts)) as pool:
+        return list(pool.map(html, texts))
