@@ -34,7 +34,7 @@ class NewChat extends HTMLElement {
       const options = { content, images, model: model.value, mode: mode.value, run_budget: budget.value() };
       if (root.value.trim()) options.root = root.value.trim();
       if (own.checked) options.world = "chat";
-      const chat = await (attempts.value > 1 ? race(options) : api("POST", "/api/chats", options));
+      const chat = await (attempts.value > 1 || others.value.trim() ? race(options) : api("POST", "/api/chats", options));
       localStorage.setItem("treadle.mode", mode.value);
       localStorage.setItem("treadle.model", model.value);
       location.hash = `#/chat/${chat.id}`;
