@@ -81,6 +81,14 @@ def test_no_descriptor_of_ours_is_open_in_a_command(bubblewrap: Grounds) -> None
     assert [int(each.rpartition("/")[2]) for each in ended.stdout.split()] in ([0, 1, 2], [0, 1, 2, 3])
 
 
+def test_nothing_in_proc_can_be_written(bubblewrap: Grounds) -> None:
+    """Not even what belongs to the process itself (S-03); what its descriptors lead to is what it was."""
+    each = "for file in self/oom_score_adj self/comm sys/kernel/hostname pressure/cpu"
+    write = "(echo 1 > /proc/$file) 2> /dev/null && written=$file"
+    ended = bubblewrap.run("bubblewrap", f"{each}; do {write}; done; echo ${{written:-nothing}} > /proc/self/fd/1")
+    assert ended.stdout == "nothing\n"
+
+
 def test_an_unwritable_root(bubblewrap: Grounds) -> None:
     confinement = bubblewrap.confinement(Unwritable(), protected=(str(bubblewrap.root / ".treadle"),))
     ended = bubblewrap.run(LEVEL, "touch new", confinement)

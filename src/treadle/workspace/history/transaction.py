@@ -33,7 +33,7 @@ from treadle.workspace.history.journal import Ending, Journal, Journals, Verdict
 from treadle.workspace.history.progress import PathProgress, Surveyor, closed_folders, mode_pending
 from treadle.workspace.history.staging import StagingFolder
 from treadle.workspace.history.states import Folders
-from treadle.workspace.paths.durable import FEW, sync_ahead
+from treadle.workspace.paths.durable import FEW, SyncAhead
 from treadle.workspace.root import Root
 
 SourceOf = Callable[[str], ContentSource]
@@ -107,8 +107,7 @@ class Transactions:
 
     def _first(self, begun: Journal, source: ContentSource, folders: Folders) -> Effect:
         self._journals.begin(begun.name)
-        if len(begun.files) > FEW:
-            sync_ahead(folders.at(()))
+        ahead = SyncAhead(folders.at(())) if len(begun.files) > FEW else None
         self._stage(folders, begun.name, "back").remove()
         with self._stage(folders, begun.name) as stage, self._images.batch() as batch:
             try:
@@ -123,6 +122,8 @@ class Transactions:
                 if taken and begun.verdict == "commit":
                     return self._settled(self._refuse(begun, taken))
                 batch.lasts(_readied(making, stage, single))  # one sync for what was and for what comes
+                if ahead is not None:
+                    ahead.check()
                 batch.finish()
                 if self._root.ground is not None:
                     self._root.ground.changing({change.path: change.before for change in begun.files})

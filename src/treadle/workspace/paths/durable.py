@@ -153,22 +153,35 @@ def sync_all(place: str | int) -> None:
             os.close(fd)
 
 
-def sync_ahead(place: int) -> None:
-    """Begin to sync the file system on which an open folder lies, beside what is done meanwhile: who syncs later waits
-    for less. No more than a hint."""
+class SyncAhead:
+    """A sync of the file system on which an open folder lies, begun beside what is done meanwhile: whoever syncs later
+    waits for less. It must be checked then, since the system does not say again what fails here."""
 
-    def sync() -> None:
+    def __init__(self, place: int) -> None:
+        self._error: OSError | None = None
+        self._running = _thread.allocate_lock()
+        fd = os.open(".", _DIRECTORY, dir_fd=place)
+        self._running.acquire()
         try:
-            with suppress(OSError):
-                sync_all(fd)
-        finally:
+            _thread.start_new_thread(self._sync, (fd,))
+        except RuntimeError:  # no more threads
+            self._running.release()
             os.close(fd)
 
-    fd = os.open(".", _DIRECTORY, dir_fd=place)
-    try:
-        _thread.start_new_thread(sync, ())
-    except RuntimeError:  # no more threads
-        os.close(fd)
+    def _sync(self, fd: int) -> None:
+        try:
+            sync_all(fd)
+        except OSError as error:
+            self._error = error
+        finally:
+            os.close(fd)
+            self._running.release()
+
+    def check(self) -> None:
+        """Wait for its end. OSError if it failed."""
+        with self._running:
+            if self._error is not None:
+                raise self._error
 
 
 @cache
