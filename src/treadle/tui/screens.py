@@ -30,11 +30,11 @@ class Reading(ModalScreen[None]):
         self._text = text
 
     def compose(self) -> ComposeResult:
-        with Vertical():
+        with Vertical() as box:
+            box.border_subtitle = "Esc leaves"
             yield Static(Text(self._title, "bold"))
             with VerticalScroll():
                 yield Static(self._text)
-            yield Static(Text("Esc leaves", "dim"))
 
 
 class Confirm(ModalScreen[bool]):
