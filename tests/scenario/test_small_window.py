@@ -60,7 +60,7 @@ async def test_system_text_and_tools_take_at_most_1200_tokens(tmp_path: Path) ->
         assert tokens(len(system) + len(text)) <= MOST
     assert {tool.name for tool in tools}.isdisjoint(LEFT_OUT)
     edit = next(tool for tool in tools if tool.name == "edit_file")
-    assert edit.parameters["required"] == ["path", "old_str", "new_str"]
+    assert edit.parameters["required"] == [*edit.parameters["properties"]] == ["path", "old_str", "new_str"]
     assert str(root) not in system, "else it is written out in every call"
 
 
